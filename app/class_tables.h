@@ -25,12 +25,12 @@ std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& sp
 /// All of it as fields; docs/evaluation.md says which.
 void add_classes(Json& out, const EvaluatedClasses& classes);
 
-/// Returns a name for a column of a table: as it may be shown, not too wide, and without effect on
-/// the order of the text around it.
+/// Returns a name for a table column: printable, shortened if necessary, and isolated from the text
+/// direction around it.
 std::string shown_name(const std::string& name);
 
-/// Tables for people: all of few classes, the worst of many. `colours`: for a terminal with
-/// colours.
+/// Returns readable tables: all classes, or the worst if there are many. `colours`: for a terminal
+/// with colours.
 std::string text_of_classes(const EvaluatedClasses& classes, bool colours = false);
 
 }  // namespace dpt

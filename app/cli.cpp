@@ -100,7 +100,7 @@ std::string problem_of_values(int argc, const char* const* argv) {
   return {};
 }
 
-/// Returns the next step where an argument of that name (as help texts show it) is missing.
+/// Returns the next step if an argument of this name (as shown in help texts) is missing.
 std::string step_for_missing(const std::string& argument, const std::string& called) {
   if (argument == "CONFIG") return "`dpt config init > config.yaml` prints one to start from";
   if (argument.starts_with("RUN")) return "`dpt runs` lists the runs in the folder runs/";

@@ -36,8 +36,8 @@ void add_config_init_command(CLI::App& config, CommandBody& body) {
       "built-in digits");
   CLI::Option* data =
       init->add_option("--data", options->data,
-                       "Look at this data and print a complete config for it: a folder with "
-                       "train/CLASS/*.jpg, a CSV file, a .npy or .npz file, or tar shards")
+                       "Print a complete config for this data: a folder with train/CLASS/*.jpg, a "
+                       "CSV file, a .npy or .npz file, or tar shards")
           ->check(not_empty());
   init->add_option("--zoo", options->zoo,
                    "The network (default: one that suits the size of the images, or an mlp for a "
@@ -83,7 +83,7 @@ void add_data_check_command(CLI::App& data, CommandBody& body) {
       "Read every sample once and report what is wrong with them. Errors (exit code 3): samples "
       "that cannot be read, NaN or infinite values, equal samples with different labels or in "
       "several splits, classes that only val or test has. Warnings: duplicates, near duplicates, "
-      "constant pictures, rare and missing classes");
+      "constant images, rare and missing classes");
   check->add_option("config", options->config, kConfigHelp)->required();
   check->add_option("overrides", options->overrides, kOverridesHelp);
   check
@@ -106,7 +106,7 @@ void add_data_show_command(CLI::App& data, CommandBody& body) {
       "are normalised, and print which samples they are");
   show->add_option("config", options->config, kConfigHelp)->required();
   show->add_option("overrides", options->overrides, kOverridesHelp);
-  show->add_option("--out", options->out, "Write the picture to this PNG file")
+  show->add_option("--out", options->out, "Write the image to this PNG file")
       ->required()
       ->check(not_empty());
   show->add_option("--split", options->split,
@@ -123,7 +123,7 @@ void add_data_show_command(CLI::App& data, CommandBody& body) {
   show->add_option("--versions", options->versions,
                    "Show each sample in this many epochs side by side (default: 1)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{64}));
-  show->add_option("--columns", options->columns, "Pictures in a row (default: 8)")->check(small);
+  show->add_option("--columns", options->columns, "Images per row (default: 8)")->check(small);
   show->add_flag("--overwrite", options->overwrite, "Replace the file if it exists");
   set_body(show, body, options, run_data_show);
 }
@@ -188,10 +188,9 @@ void add_inspect_command(CLI::App& app, CommandBody& body) {
   CLI::App* inspect = app.add_subcommand(
       "inspect", "Show the contents of a safetensors or PyTorch file and verify its checksum");
   inspect
-      ->add_option(
-          "file", options->file,
-          "A checkpoint, any safetensors file, a file of torch.save (.pth), a run folder: its "
-          "best checkpoint, or a file to download (https://... or hf://OWNER/REPO)")
+      ->add_option("file", options->file,
+                   "A checkpoint, any safetensors file, a PyTorch file (.pth), a run folder: its "
+                   "best checkpoint, or a file to download (https://... or hf://OWNER/REPO)")
       ->required();
   inspect->add_flag("--json", options->json, kJsonHelp);
   set_body(inspect, body, options, run_inspect);

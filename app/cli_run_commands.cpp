@@ -134,7 +134,7 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
           ->check(count());
   CLI::Option* other_data = train->add_flag(
       "--allow-other-data", options->allow_other_data,
-      "Resume even if the training data differs from the run's, e.g. because a broken picture was "
+      "Resume even if the training data differs from the run's, e.g. because a broken image was "
       "replaced: with the same classes and as many samples; without this option: exit code 3");
   for (CLI::Option* other : {run_dir, resume, dry_run, max_time, require, overwrite, other_data}) {
     overfit->excludes(other);
@@ -222,7 +222,7 @@ void add_predict_command(CLI::App& app, CommandBody& body, std::vector<std::stri
   options->command = std::move(command);
   CLI::App* predict = app.add_subcommand(
       "predict",
-      "Predict pictures, or the samples of any data set, with a run's best checkpoint or a "
+      "Predict images, or the samples of any data set, with a run's best checkpoint or a "
       "checkpoint file; neither labels nor the training data are needed. Writes one line per "
       "sample, in the order given; exit code 3 if a sample could not be read");
   predict->add_option("target", options->target, "Run folder or checkpoint file")->required();
@@ -280,15 +280,14 @@ void add_export_command(CLI::App& app, CommandBody& body) {
           ->check(not_empty());
   CLI::Option* normalisation =
       command
-          ->add_flag(
-              "--include-normalisation", options->include_normalisation,
-              "The ONNX model takes raw samples (bytes 0 to 255) and begins with the division "
-              "by 255 and the Normalize of data.transforms.eval; without it, its input is "
-              "what they give")
+          ->add_flag("--include-normalisation", options->include_normalisation,
+                     "The ONNX model takes raw samples (bytes 0 to 255) and begins with the "
+                     "division by 255 and the Normalize of data.transforms.eval; without it, the "
+                     "input is the normalised samples")
           ->needs(onnx);
   command
       ->add_option("--include-preprocessing", options->preprocessing,
-                   "The ONNX model takes upright pictures of any size as bytes, (N, height, width, "
+                   "The ONNX model takes upright images of any size as bytes, (N, height, width, "
                    "channels) or with nchw (N, channels, height, width), and begins with the "
                    "transforms of data.transforms.eval: resizing, cropping, normalisation")
       ->expected(0, 1)

@@ -21,7 +21,7 @@ data:
   dataset: digits               # needs no files; others: mnist, fashion_mnist, cifar10, image_folder
   val_split: 137                # held out of the training files
   batch_size: 32                # of all replicas together
-  normalize: auto               # by mean and standard deviation of the training samples, in all splits
+  normalize: auto               # mean and deviation of the training samples, for all splits
 model:
   input: [1, 8, 8]              # channels, height, width
   layers:

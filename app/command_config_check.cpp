@@ -1,4 +1,4 @@
-// dpt config check: all errors of a config that can be found without training, in one run.
+// dpt config check: reports all errors of a config that can be found without training, in one run.
 #include <algorithm>
 #include <cstdio>
 #include <optional>
@@ -26,7 +26,7 @@
 namespace dpt {
 namespace {
 
-/// "8x8 and 6x9": sizes of some pictures that can be read, as messages name them.
+/// Returns "8x8 and 6x9": sizes of some readable images, in the form that messages use.
 std::string sizes_in(const DataSource& source) {
   constexpr std::size_t kMostRead = 64, kMostNamed = 4;
   std::vector<std::string> sizes;
@@ -51,8 +51,8 @@ std::string sizes_in(const DataSource& source) {
   return fmt::format("{}", fmt::join(sizes, ", "));
 }
 
-/// Opens the data set. If files of it are refused, the error also names those of the other files
-/// that cannot be read.
+/// Opens the data set. If some of its files are refused, the error also lists other unreadable
+/// files.
 DataSets open_or_list_problems(const TrainSpec& spec, DataRequirements requirements) {
   std::string problems;
   try {
@@ -74,15 +74,15 @@ DataSets open_or_list_problems(const TrainSpec& spec, DataRequirements requireme
   throw Error(ErrorKind::data, problems);
 }
 
-/// Returns the targets that metrics are checked for before the data is opened.
+/// Returns the targets for which metrics are checked before the data is opened.
 TargetKind assumed_targets(const Variant& dataset) {
   const DatasetKind& kind = dataset_kind(dataset);
   const bool is_hot = kind.declares && kind.declares(dataset).targets == TargetKind::multi_hot;
   return is_hot ? TargetKind::multi_hot : TargetKind::class_index;
 }
 
-/// Returns the outputs of the last layer where its options say them, for a network whose shapes are
-/// wrong; else 0.
+/// Returns the number of outputs that the options of the last layer state, for a network with
+/// invalid shapes; else 0.
 std::int64_t written_outputs(const ModelSpec& model) {
   for (auto layer = model.layers.rbegin(); layer != model.layers.rend(); ++layer) {
     const ObjectTable* table = layer->op.table;
@@ -96,9 +96,8 @@ std::int64_t written_outputs(const ModelSpec& model) {
   return 0;
 }
 
-/// Reports the errors of all stages that the values allow to reach: of each field, then of the
-/// network and what goes with it, then of the data. A stage that depends on a field with an error
-/// is left out, and named.
+/// Reports the errors of all stages: first the fields, then the network and its training, then the
+/// data. Skips and lists the stages that depend on an invalid field.
 class ConfigCheck {
  public:
   explicit ConfigCheck(const ConfigOptions& options)
@@ -123,14 +122,14 @@ class ConfigCheck {
       return 0;
     }
     if (!left_out_.empty()) {
-      errors_ += fmt::format("\nnot checked, since it depends on what is wrong: {}",
+      errors_ += fmt::format("\nnot checked, because it depends on these errors: {}",
                              fmt::join(left_out_, ", "));
     }
     throw Error(has_usage_ ? ErrorKind::usage : ErrorKind::data, errors_);
   }
 
  private:
-  /// Returns false if a field below one of `paths` is wrong.
+  /// Returns false if a field below one of `paths` is invalid.
   bool are_good(std::initializer_list<const char*> paths) const {
     return std::none_of(paths.begin(), paths.end(), [&](const char* path) {
       return std::any_of(read_.issues.begin(), read_.issues.end(),
@@ -138,7 +137,7 @@ class ConfigCheck {
     });
   }
 
-  /// Calls `check`; what is wrong becomes more lines of the errors. Returns false for an error.
+  /// Calls `check` and appends its error to the others. Returns false for an error.
   template <class Check>
   bool collect(Check check) {
     try {
@@ -147,7 +146,7 @@ class ConfigCheck {
     } catch (const Error& error) {
       const bool is_usage = error.kind() == ErrorKind::usage;
       if (!is_usage && error.kind() != ErrorKind::data) throw;
-      // What data.normalize makes is in both lists.
+      // The Normalize of data.normalize is in both lists.
       if (errors_.find(error.what()) != std::string::npos) return false;
       has_usage_ = has_usage_ || is_usage;
       errors_ += (errors_.empty() ? "" : "\n") + std::string(error.what());
@@ -163,8 +162,8 @@ class ConfigCheck {
     collect([&] { plan_ = make_plan(spec_); });
   }
 
-  /// The shape of the data set's images is not known here. They have the model's channels, and with
-  /// its height and width too nothing is refused that would fit some data set.
+  /// Checks the transforms on images of the model's input shape, because the data set's shape is
+  /// not known here. So it refuses nothing that would fit some data set.
   void check_transform_lists() {
     if (!are_good({"data.transforms", "data.normalize", "model.input"}) ||
         spec_.model.input.size() != 3) {
@@ -210,7 +209,7 @@ class ConfigCheck {
     }
     has_objective_ = collect([&] {
       check_outputs(spec_, plan_.classes);
-      // How many samples a class has is not known here: as many as any other.
+      // The class sizes are not known here: assume equal ones.
       const auto equal = [&] {
         return std::vector<std::int64_t>(static_cast<std::size_t>(plan_.classes), 1);
       };
@@ -222,8 +221,8 @@ class ConfigCheck {
     });
   }
 
-  /// Checks that the file of `weights` fits the model and, where rows are taken by the names of
-  /// classes, the data.
+  /// Checks that the file of `weights` fits the model and, if rows are matched by class name, the
+  /// data.
   void check_starting_weights() {
     if (!spec_.weights) return;
     if (!are_good({"weights"}) || !has_plan()) return left_out_.emplace_back("weights"), void();
@@ -236,7 +235,7 @@ class ConfigCheck {
     });
   }
 
-  /// Returns false if a field of the data set itself is wrong.
+  /// Returns false if a field of the data set itself is invalid.
   bool has_dataset() const {
     const ObjectTable* table = spec_.data.dataset.table;
     if (!table || spec_.model.input.size() != 3 || !are_good({"model.input"})) return false;
@@ -276,8 +275,7 @@ class ConfigCheck {
     note_counts(sets);
   }
 
-  /// What training would refuse of the transforms: here each is under pictures of sizes of their
-  /// own.
+  /// Reports transforms that training would refuse because the images have different sizes.
   void check_sizes(const DataSets& sets, const DataRequirements& requirements) {
     const TransformsSpec& transforms = spec_.data.transforms;
     for (const std::vector<Variant>* list : {&transforms.train, &transforms.eval}) {
@@ -289,7 +287,7 @@ class ConfigCheck {
           const std::string sizes = sizes_in(*sets.train);
           fail(ErrorKind::usage, "{}{}", error.what(),
                sizes.empty() ? std::string()
-                             : fmt::format(" (sizes of some training pictures: {})", sizes));
+                             : fmt::format(" (sizes of some training images: {})", sizes));
         }
       });
     }
@@ -307,7 +305,7 @@ class ConfigCheck {
     found_data_ = "; " + counts;
   }
 
-  /// The number of steps per epoch is unknown here; of the replicas only those that are listed are
+  /// Prints warnings. The number of steps per epoch is unknown here, and only listed replicas are
   /// known.
   void warn() {
     if (!has_schedule() || !are_good({"data.transforms", "data.normalize"}) ||

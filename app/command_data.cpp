@@ -146,7 +146,7 @@ void print_splits(const DataReport& report) {
   }
 }
 
-/// Prints how many pictures are turned upright. Those that are not are a finding.
+/// Prints the number of images that are turned upright. Images that stay turned are a finding.
 void print_turned(const DataReport& report) {
   std::int64_t turned = 0;
   std::map<int, std::int64_t> counts;
@@ -161,8 +161,8 @@ void print_turned(const DataReport& report) {
   for (const auto& [orientation, count] : counts) {
     kinds.push_back(fmt::format("{}x {}", count, orientation));
   }
-  fmt::print("\n{} stored turned or mirrored (Exif orientation: {}), and {} turned upright\n",
-             turned == 1 ? "1 picture is" : fmt::format("{} pictures are", turned),
+  fmt::print("\n{} stored rotated or mirrored (Exif orientation: {}), and {} turned upright\n",
+             turned == 1 ? "1 image is" : fmt::format("{} images are", turned),
              fmt::join(kinds, ", "), turned == 1 ? "is" : "are");
 }
 
@@ -231,9 +231,9 @@ void print_report(const DataReport& report, const Verdict& verdict) {
     has_copies = true;
   }
   if (!report.looks_for_near) {
-    fmt::print("\nnear duplicates were not looked for: pictures below 8x8 pixels\n");
+    fmt::print("\nnear duplicates were not looked for: images below 8x8 pixels\n");
   } else if (!report.near_is_complete) {
-    fmt::print("\nthere may be more near duplicates: too many pictures look alike\n");
+    fmt::print("\nthere may be more near duplicates: too many images look alike\n");
   }
   if (!report.splits[0].statistics.mean.empty()) {
     fmt::print("\nof the training samples: {}\n", normalize_line(report.splits[0].statistics));

@@ -50,7 +50,7 @@ void warn_of(const std::string& path, const std::string& text, Gate& gate) {
   gate.note(text);
 }
 
-/// Says what allowed other data than the run's.
+/// Returns the option or config that allowed data other than the run's.
 std::string allowed_by(const EvaluationSpec& config) {
   return fmt::format(" ({})",
                      config.data_config.empty() ? "--allow-other-data" : config.data_config);
@@ -72,7 +72,7 @@ void print_result(const std::string& weights, const EvalResult& result) {
   }
 }
 
-/// Names the samples that this process has left out.
+/// Reports the samples that this process left out.
 void name_left_out(const Job& job) {
   if (!job.bad_samples) return;
   for (const std::string& problem : job.bad_samples->take_new()) {
@@ -80,12 +80,12 @@ void name_left_out(const Job& job) {
   }
 }
 
-/// Refuses requirements on another split than the one that is evaluated.
+/// Refuses requirements on a split other than the evaluated one.
 void check_required_split(const EvalOptions& options, const Gate& gate, const Job& job,
                           const std::string& name) {
   for (const Requirement& requirement : gate.requirements()) {
     if (requirement.results == name) continue;
-    // Nothing says which split is meant, and that one has no samples.
+    // No option selects a split, and the default one has no samples.
     if (options.split.empty() && requirement.results == "test") split_by_name(job, "test");
     fail(ErrorKind::usage, "--require {}: expected a metric of the evaluated split, {}",
          requirement.text, name);
@@ -107,7 +107,7 @@ void choose_kept(const EvalOptions& options, Job& job) {
       is_hot || (!options.predictions.empty() && (options.probabilities || !job.keeps_confidence));
 }
 
-/// Results of a checkpoint, as they are printed.
+/// Printed results of a checkpoint.
 struct Evaluated {
   const std::string& path;
   const WeightsChoice& weights;
@@ -132,7 +132,7 @@ void print_json(const EvalOptions& options, const Evaluated& of) {
 
 void print_text(const EvalOptions& options, const Evaluated& of) {
   print_result(of.path + of.weights.words(), of.result);
-  // Programs that read the lines above are spared the tables.
+  // Programs that read the lines above do not get the tables.
   const bool wants_tables = options.table || options.best_thresholds || isatty(STDOUT_FILENO) == 1;
   if (of.classes && wants_tables) {
     fmt::print("{}", text_of_classes(*of.classes, has_colours(STDOUT_FILENO)));

@@ -57,7 +57,7 @@ DType raw_type_of(const TrainSpec& spec, const Plan& plan, const CheckpointHeade
   return open_dataset(spec.data.dataset, data_requirements(spec, plan)).train->type();
 }
 
-/// Returns what the ONNX model includes. Throws for samples that are not pictures.
+/// Returns what the ONNX model includes. Throws for samples that are not images.
 OnnxOptions onnx_options_of(const ExportOptions& options, const ExportFacts& facts,
                             DType raw_type) {
   OnnxOptions onnx;
@@ -99,7 +99,7 @@ void report_files(const ExportOptions& options, const std::string& checkpoint, c
   if (!options.onnx.empty()) {
     const std::string input =
         onnx.preprocessing
-            ? fmt::format("pictures of any size as input, {}", options.preprocessing)
+            ? fmt::format("images of any size as input, {}", options.preprocessing)
             : fmt::format("{} input of N x {}", onnx.include_normalisation ? "raw" : "normalised",
                           fmt::join(facts.input, " x "));
     fmt::print("{}: ONNX, opset {}, {}{}\n", options.onnx, kOnnxOpset, input,

@@ -1,4 +1,4 @@
-// dpt predict RUN|CKPT PICTURE...|CONFIG: what a checkpoint says of samples that need no labels.
+// dpt predict RUN|CKPT IMAGE...|CONFIG: predicts samples, which need no labels.
 #include <unistd.h>
 
 #include <algorithm>
@@ -121,7 +121,7 @@ std::map<std::int64_t, std::string> gather_problems(Communicator& communicator, 
   return problems;
 }
 
-/// The line is for a terminal that does not show the predictions themselves.
+/// The line is shown on a terminal if the predictions go elsewhere.
 ProgressLine::Shown shown_progress(const PredictOptions& options, const Job& job) {
   const bool shows_results = options.out.empty() && isatty(STDOUT_FILENO) == 1;
   return job.writes() && !shows_results ? ProgressLine::Shown::terminal
@@ -194,7 +194,7 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
     }
     if (!options.out.empty()) return;
     fmt::print("{}", kept);
-    std::fflush(stdout);  // a failure is noted, and reported at the end
+    std::fflush(stdout);  // a failure is recorded and reported at the end
     kept.clear();
   };
   ProgressLine line(shown_progress(options, job));
@@ -222,9 +222,9 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
   if (!reads) return 0;
   if (!options.out.empty()) write_results(options.out, std::as_bytes(std::span(kept)));
   if (bad == 0) return 0;
-  // Not thrown: the other processes have nothing to hear of it.
+  // Do not throw, because the other processes need not know.
   say(fmt::format("error: {} of {} {} could not be read: they have no prediction", bad, n,
-                  inputs.are_data() ? "samples" : "pictures"));
+                  inputs.are_data() ? "samples" : "images"));
   return static_cast<int>(ErrorKind::data);
 }
 

@@ -129,7 +129,7 @@ ComparedRun listed_run(const std::string& folder) {
   try {
     run.config = config_of_run(folder);
   } catch (const Error&) {
-    // `dpt eval` and `dpt train` say what is wrong with it.
+    // `dpt eval` and `dpt train` report the error.
   }
   return run;
 }

@@ -233,15 +233,15 @@ void write_results(const std::string& path, std::span<const std::byte> bytes) {
 
 namespace {
 
-/// Returns the seconds of "1:30" (minutes and seconds) or "3:50:00" (hours, too); nothing for a
-/// text of another form.
+/// Returns the seconds of "1:30" (minutes and seconds) or "3:50:00" (hours, too); nothing for other
+/// text.
 std::optional<std::int64_t> seconds_of_clock(const std::string& text) {
   std::vector<std::int64_t> parts;
   for (const char *at = text.data(), *end = at + text.size();;) {
     std::int64_t number = 0;
     const auto parsed = std::from_chars(at, end, number);
     const bool is_part = parsed.ec == std::errc() && *at != '-' && number <= 1'000'000;
-    // All but the first have two digits, below 60.
+    // All numbers except the first have two digits, below 60.
     if (!is_part || (!parts.empty() && (parsed.ptr - at != 2 || number > 59))) return std::nullopt;
     parts.push_back(number);
     if (parsed.ptr == end) break;

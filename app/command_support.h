@@ -29,7 +29,7 @@ std::vector<std::string> with_devices(std::vector<std::string> overrides,
                                       const std::string& devices);
 
 /// Reads some samples of every class of `source` to check its files (a null `source` has none).
-/// Returns a line for each that cannot be read, up to a limit.
+/// Returns a line for each unreadable sample, up to a limit.
 std::vector<std::string> problems_of_samples(const DataSource* source);
 
 /// Does the same for several sources. Throws ErrorKind::data with these lines, or prints them as
@@ -68,8 +68,8 @@ enum class MissingCache : std::uint8_t { make, leave };
 /// data that has no pictures, and as with_packed_cache.
 DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, MissingCache missing);
 
-/// Collective: config, classes, targets, kind of samples and fingerprints of the checkpoint of
-/// rank 0, which alone reads it, in `header` on all processes.
+/// Sends config, classes, targets, kind of samples and fingerprints in `header` of rank 0, which
+/// alone reads the checkpoint, to all processes. Collective.
 void share_header(ProcessGroup& processes, CheckpointHeader& header);
 
 /// Says what should be said of data once: which classes have no samples.

@@ -66,7 +66,7 @@ bool is_shown(const CLI::Option* option) {
 
 Command command_of(const CLI::App& app, const std::string& words);
 
-/// Help texts as help_text.h writes them, as wide as the terminal on stdout up to 100 columns.
+/// Formats help texts with help_text.h, as wide as the terminal on stdout, up to 100 columns.
 class HelpFormatter : public CLI::Formatter {
  public:
   /// `name`: the words of the command line up to the command, "dpt config show".

@@ -7,7 +7,7 @@
 namespace dpt {
 namespace {
 
-/// The transforms of the evaluation, as predict applies them to a picture of any size.
+/// Returns the evaluation transforms that predict applies to an image of any size.
 nlohmann::ordered_json transforms_of(const TrainSpec& spec) {
   const std::vector<Variant>& transforms = spec.data.transforms.eval;
   auto out = nlohmann::ordered_json::array();

@@ -14,8 +14,8 @@ namespace dpt {
 namespace {
 
 constexpr std::size_t kMinColumns = 40;
-/// Names begin in column kIndent and their descriptions in column kTexts; in narrow texts
-/// descriptions have lines of their own, from column kNarrowTexts.
+/// Names begin in column kIndent and their descriptions in column kTexts. In narrow texts,
+/// descriptions are on separate lines, from column kNarrowTexts.
 constexpr std::size_t kIndent = 2, kTexts = 28, kNarrowTexts = 6, kNarrow = 64;
 
 /// A name and its description.
@@ -63,8 +63,8 @@ std::string usage_line(const Command& command, std::size_t columns) {
   return fmt::format("Usage: {}\n", fmt::join(lines, "\n       "));
 }
 
-/// Returns the options that `option` excludes and that do not say so themselves: of two options
-/// that exclude each other, the one that excludes more has the note.
+/// Returns the options whose exclusion is noted at `option`. If two options exclude each other, the
+/// one that excludes more has the note.
 std::vector<std::string> noted_exclusions(const Command& command, const CommandOption& option) {
   std::vector<std::string> names;
   for (const CommandOption& other : command.options) {
@@ -101,7 +101,7 @@ std::string option_sections(const Command& command, std::size_t columns) {
     arguments.push_back(option_row(command, argument));
   }
   std::string text = section("Arguments", arguments, columns);
-  // Headings for two or three options would be more than there is to order.
+  // Two or three options need no headings.
   const bool is_grouped = command.options.size() > 8;
   for (const std::string& group : option_groups()) {
     std::vector<Row> rows;
@@ -125,7 +125,7 @@ std::string command_section(const Command& command, std::size_t columns) {
   return section("Commands", rows, columns, kIndent + widest + 2);
 }
 
-/// Returns what only the help text of dpt itself has.
+/// Returns the part that only the help text of dpt itself has.
 std::string first_steps(std::size_t columns) {
   return section("First steps",
                  {{"dpt config init > config.yaml", "write a config to start from"},

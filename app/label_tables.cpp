@@ -15,10 +15,10 @@
 namespace dpt {
 namespace {
 
-/// A table of more labels has only the worst.
+/// Maximum number of labels in a table; with more labels, only the worst are shown.
 constexpr std::size_t kMostLabelRows = 20, kWorstLabels = 10;
 
-/// Returns a number of a table; "-" if there is none.
+/// Formats a number of a table; "-" if it is absent.
 std::string table_number(double value) {
   return std::isnan(value) ? "-" : fmt::format("{:.4f}", value);
 }
@@ -64,8 +64,8 @@ std::vector<std::size_t> rows_to_show(const std::vector<LabelScores>& labels) {
   return rows;
 }
 
-/// Returns the best thresholds as a config takes them; the present one for a label without positive
-/// samples.
+/// Returns the best thresholds in the form of a config; the current threshold for a label without
+/// positive samples.
 std::string line_for_config(const LabelReport& report) {
   std::vector<std::string> thresholds;
   for (const LabelScores& label : report.labels) {

@@ -22,11 +22,11 @@ struct EvaluatedLabels {
 std::optional<EvaluatedLabels> evaluate_labels(const Job& job, const Split& split,
                                                const EvalResult& result);
 
-/// Adds all of it as fields; docs/evaluation.md says which.
+/// Adds all scores as fields (docs/evaluation.md).
 void add_labels(Json& out, const EvaluatedLabels& labels, bool with_best_thresholds);
 
-/// Returns a table for people: all of few labels, the worst of many. With the best thresholds it
-/// ends with a line for a config.
+/// Returns a readable table: all labels, or the worst if there are many. With the best thresholds,
+/// it ends with a line for a config.
 std::string text_of_labels(const EvaluatedLabels& labels, bool with_best_thresholds);
 
 }  // namespace dpt

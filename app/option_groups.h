@@ -1,5 +1,5 @@
-// Groups of options, under whose headings help texts list them. One table; an option without a line
-// in it is listed first, under "Options".
+// Groups of options, which help texts list under headings. An option that the table lacks is listed
+// first, under "Options".
 #pragma once
 
 #include <string>

@@ -69,7 +69,7 @@ std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& trai
   return split == "val" ? splits.val.indices : splits.train.indices;
 }
 
-/// Adds the paths that stdin has, one per line.
+/// Adds the paths on stdin, one per line.
 void add_names_on_stdin(std::vector<std::string>& paths, bool is_alone) {
   if (!is_alone) {
     fail(ErrorKind::usage,
@@ -89,7 +89,7 @@ void add_names_on_stdin(std::vector<std::string>& paths, bool is_alone) {
 
 namespace {
 
-/// Refuses files of samples that only a config can name, and says with which key.
+/// Refuses files of samples that only a config can select, and names the key.
 void check_no_data_file(const std::string& word) {
   static constexpr std::array<std::pair<const char*, const char*>, 5> kKeys = {
       {{".csv", "data.test.file"},
@@ -131,12 +131,12 @@ PredictInputs sort_inputs(const PredictOptions& options, bool is_alone) {
       !inputs.data.config.empty() || !inputs.data.overrides.empty() || !options.split.empty();
   if (inputs.pictures.empty() && !has_data) {
     fail(ErrorKind::usage,
-         "expected pictures, a folder of them, a config (.yaml) whose data section names the "
+         "expected images, a folder of them, a config (.yaml) whose data section names the "
          "samples, or data.KEY=VALUE or --split for those of the run's own");
   }
   if (!inputs.pictures.empty() && has_data) {
     fail(ErrorKind::usage,
-         "{}: expected pictures or a data set, found both: a config (.yaml), data.KEY=VALUE and "
+         "{}: expected images or a data set, found both: a config (.yaml), data.KEY=VALUE and "
          "--split are for data sets",
          inputs.pictures.front());
   }

@@ -20,8 +20,8 @@ struct PredictInputs {
   bool are_data() const { return pictures.empty(); }
 };
 
-/// Sorts the words of the command line; "-" stands for the paths on stdin, which only a process
-/// that is alone reads. Throws ErrorKind::usage for words that do not belong together.
+/// Classifies the words of the command line; "-" means the paths on stdin, which only a single
+/// process reads. Throws ErrorKind::usage for words that exclude each other.
 PredictInputs sort_inputs(const PredictOptions& options, bool is_alone);
 
 /// Samples that are predicted one after another.

@@ -16,7 +16,8 @@ namespace dpt {
 /// Writes a line for each sample.
 class PredictionLines {
  public:
-  /// `samples` are the first ones of the job, `labels` how the run's data writes several labels.
+  /// `samples` are the first samples of the job; `labels` is the form in which the run's data
+  /// writes several labels.
   PredictionLines(const PredictOptions& options, const Job& job, const DataSource& samples,
                   bool are_data, LabelText labels);
 

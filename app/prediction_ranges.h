@@ -1,4 +1,4 @@
-// The samples that dpt predict evaluates together before it writes their lines.
+// Divides the samples of dpt predict into ranges whose lines are written together.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace dpt {
 
-/// Returns ranges that cover `samples` in order. Their ends do not change which samples share a
-/// micro-batch: that follows from chunks of 8192 samples and from `eval_batch`, the most samples of
-/// a micro-batch. The first range has one micro-batch for each of `ranks`; the next are larger, up
-/// to 1024 samples, so that lines appear soon.
+/// Returns ranges that cover `samples` in order. The ranges do not change which samples share a
+/// micro-batch; that depends only on the chunks of 8192 samples and on `eval_batch`, the maximum
+/// size of a micro-batch. The first range has one micro-batch for each of `ranks`; the next are
+/// larger, up to 1024 samples, so that lines appear soon.
 std::vector<Range> prediction_ranges(std::int64_t samples, std::int64_t eval_batch, int ranks);
 
 }  // namespace dpt

@@ -64,7 +64,7 @@ std::string labels_table(const Job& job, const Split& split, const SampleResults
   for (std::size_t i = 0; i < samples.loss.size(); ++i) {
     text += first_fields(split, i);
     if (samples.left_out[i]) {
-      // What is not known is empty: prediction, its name, loss, output and all outputs.
+      // Unknown fields are empty: prediction, its name, loss, output and all outputs.
       text += fmt::format(",{},,{},,,", samples.label[i], name(samples.label[i]));
       text += std::string(all_outputs ? width : 0, ',') + "\n";
       continue;

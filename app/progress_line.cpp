@@ -31,7 +31,7 @@ void ProgressLine::clear() noexcept {
   if (drawn_columns_ == 0) return;
   try {
     stderr_writer().write_if_ready(erasure(drawn_columns_, terminal_columns(STDERR_FILENO)));
-  } catch (const std::exception&) {  // out of memory: a rest of the line may stay
+  } catch (const std::exception&) {  // out of memory: the end of the line may remain
   }
   drawn_columns_ = 0;
 }
@@ -64,7 +64,7 @@ std::string ProgressLine::text(const std::string& done_what, std::int64_t done, 
   std::string line =
       fmt::format("{} {} of {} {} ({} %)", done_what, done, total, things, 100 * done / total);
   const double seconds = std::chrono::duration<double>(now - phase_begun_).count();
-  // The first parts of the work say little about the others.
+  // The first parts of the work predict little about the others.
   if (done > phase_done_ && seconds > 1) {
     const double each = seconds / static_cast<double>(done - phase_done_);
     line += fmt::format(", {} left", format_duration(each * static_cast<double>(total - done)));
@@ -74,7 +74,7 @@ std::string ProgressLine::text(const std::string& done_what, std::int64_t done, 
 
 void ProgressLine::draw(const std::string& line) {
   const std::size_t columns = terminal_columns(STDERR_FILENO);
-  // Ends with a whole word.
+  // End with a whole word.
   const std::vector<std::string> lines = wrapped(line, columns - 1);
   const std::string& shown = lines.empty() ? line : lines[0];
   stderr_writer().write_if_ready(erasure(drawn_columns_, columns) + shown);

@@ -12,8 +12,8 @@ namespace dpt {
 /// Used by one thread. Its destructor takes the line off a terminal.
 class ProgressLine {
  public:
-  /// Places where the line is shown: a command whose results are on stderr or stdout soon enough
-  /// shows it on a terminal only.
+  /// Outputs that show the line. A command whose results appear soon enough shows it only on a
+  /// terminal.
   enum class Shown : std::uint8_t { anywhere, terminal, nowhere };
 
   explicit ProgressLine(Shown shown = Shown::anywhere);
@@ -22,11 +22,11 @@ class ProgressLine {
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   /// "read 1200 of 60000 samples (2 %), 0:12 left"; `done_what`: "read", `things`: "samples". The
-  /// time that is left follows from what was done since the first call. May be called often: a
-  /// terminal is redrawn ten times a second.
+  /// remaining time is estimated from the progress since the first call. May be called often: a
+  /// terminal is redrawn ten times per second.
   void update(const std::string& done_what, std::int64_t done, std::int64_t total,
               const std::string& things) noexcept;
-  /// Takes the line off the terminal until the next update, for output of another kind.
+  /// Removes the line from the terminal until the next update, to make room for other output.
   void clear() noexcept;
 
  private:
@@ -38,10 +38,10 @@ class ProgressLine {
 
   Shown shown_;
   bool is_terminal_;
-  std::size_t drawn_columns_ = 0;  ///< of the line on the terminal; 0 = it is not there
-  Clock::time_point next_;         ///< the earliest time of the next line
+  std::size_t drawn_columns_ = 0;  ///< width of the line on the terminal; 0 = not shown
+  Clock::time_point next_;         ///< earliest time of the next line
   std::string phase_;              ///< the last `done_what`
-  std::int64_t phase_done_ = 0;    ///< at its first call
+  std::int64_t phase_done_ = 0;    ///< progress at the first call of the phase
   Clock::time_point phase_begun_{};
 };
 

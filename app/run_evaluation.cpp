@@ -17,7 +17,7 @@
 namespace dpt {
 namespace {
 
-/// Takes a config out of the words of a command line, with the overrides of its data section.
+/// Extracts a config, with the overrides of its data section, from the words of a command line.
 DataToPredict take_data(std::vector<std::string>& words) {
   DataToPredict data;
   data.needs_labels = true;
@@ -42,7 +42,7 @@ DataToPredict take_data(std::vector<std::string>& words) {
   return data;
 }
 
-/// True for a loss with weights of the classes that follow from the training samples.
+/// Returns true for a loss whose class weights depend on the training samples.
 bool has_balanced_weights(const Variant& loss) {
   return std::any_of(loss.table->fields.begin(), loss.table->fields.end(), [&](const Field& field) {
     if (field.zero_word != "balanced") return false;
@@ -52,7 +52,7 @@ bool has_balanced_weights(const Variant& loss) {
   });
 }
 
-/// Removes what only training needs: it may depend on data that are not here.
+/// Removes parts that only training needs, because they may depend on missing data.
 void remove_training(TrainSpec& spec) {
   spec.data.val_split = {};
   spec.train.early_stopping.reset();
@@ -62,7 +62,7 @@ void remove_training(TrainSpec& spec) {
   }
 }
 
-/// Returns the parts that may hold the samples of a split, the first that exists counts.
+/// Returns the parts that may have the samples of a split; the first that exists is used.
 std::vector<DataPart> parts_of(const std::string& split, const TrainSpec& spec) {
   std::vector<DataPart> parts;
   if (split.empty() || split == "test") parts.push_back(DataPart::test);

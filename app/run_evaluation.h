@@ -16,33 +16,33 @@ namespace dpt {
 struct EvaluationSpec {
   TrainSpec spec;
   std::vector<std::string> changes;
-  std::string data_config;  ///< the config whose data is evaluated; empty: the run's
+  std::string data_config;  ///< config whose data is evaluated; empty: the run's data
 };
 
 /// Reads the config of a checkpoint; `overrides` may say where the data is today and what runs the
-/// evaluation. A word that ends with .yaml or .yml is a config whose data section is evaluated in
-/// place of the run's. `path` is the checkpoint's file, for messages.
+/// evaluation. A word that ends with .yaml or .yml is a config whose data section replaces the
+/// run's. `path` is the checkpoint's file, for messages.
 EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::string& path,
                                    std::vector<std::string> overrides, const std::string& devices);
 
-/// The job of an evaluation, and the split that it is for.
+/// Job of an evaluation, and the split to evaluate.
 struct EvaluationJob {
   Job job;
   std::string split;
-  /// The split was opened alone: no other part of the data is known, and the training samples of
-  /// the job are those of the split.
+  /// True if only the split was opened: no other part of the data is known, and the job's training
+  /// samples are the samples of the split.
   bool is_alone = false;
 };
 
-/// Opens the data and makes the job of an evaluation. Only the files of the split are opened, if
-/// the checkpoint knows enough: its classes, and unless `any_data` the fingerprint of the split. A
-/// loss whose class_weights are balanced needs the training samples too. An empty `split` is the
-/// test split, or val if there is no test set. Collective over `processes`, if there are any.
+/// Opens the data and creates the job of an evaluation. Opens only the files of the split if the
+/// checkpoint has its classes and, unless `any_data`, the fingerprint of the split. A loss with
+/// balanced class_weights needs the training samples too. An empty `split` means the test split, or
+/// val if there is no test set. Collective over `processes`, if there are any.
 EvaluationJob load_evaluation(TrainSpec spec, const CheckpointHeader& header,
                               const std::string& split, bool any_data,
                               ProcessGroup* processes = nullptr);
 
-/// Evaluates as evaluate_on_ranks does, and shows on a terminal how far it is.
+/// Evaluates like evaluate_on_ranks, and shows the progress on a terminal.
 EvalResult evaluate_with_progress(const Job& job, const Split& split, const std::string& name,
                                   const std::vector<float>& params);
 

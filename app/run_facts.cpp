@@ -70,12 +70,12 @@ void set_best(const FactsJson& best, RunFacts& facts) {
 struct LoggedResults {
   std::map<std::string, FactsJson> newest;  ///< by split
   std::int64_t starts = 0;                  ///< processes
-  /// Time of all processes; unset if one of them, of an earlier release, did not log it.
+  /// Time of all processes; unset if one of them, from an earlier release, did not log it.
   std::optional<double> seconds = 0.0;
   std::map<std::int64_t, FactsJson> validations;  ///< by step
 };
 
-/// Adds the time of a process, which the last line of its log has, to that of the others.
+/// Adds the time of a process, from the last line of its log, to the total.
 void add_time_of_process(const std::string& last_line, std::optional<double>& seconds) {
   const FactsJson last = FactsJson::parse(last_line, nullptr, false);
   const bool has_time = last.is_object() && last.contains("elapsed_s");
@@ -201,7 +201,7 @@ RunFacts read_run_facts(const std::string& folder) {
   facts.changed = std::max(time_of(log), time_of(folder + "/config.yaml"));
   LoggedResults logged = read_log(log, facts);
   if (logged.starts > 0) facts.seconds = logged.seconds;
-  // It is removed when a run that had ended continues.
+  // Continuing an ended run removes it.
   const FactsJson summary = lenient_json<FactsJson>(folder + "/summary.json");
   if (summary.is_object()) {
     const auto seconds = summary.find("seconds");

@@ -18,10 +18,10 @@ struct RunFacts {
   /// Monitor of the best value, such as "val/accuracy"; empty if there is none. It is the one that
   /// the newest process ended with, or that of best.safetensors.
   std::string best_name;
-  std::optional<double> best;  ///< unset where it is not finite
-  std::int64_t best_step = 0;  ///< of the best
-  std::int64_t changed = 0;    ///< when the log was last written, seconds since 1970
-  /// Time of all processes of the run; unset if a log of an earlier release does not have it.
+  std::optional<double> best;  ///< unset if it is non-finite
+  std::int64_t best_step = 0;  ///< step of the best
+  std::int64_t changed = 0;    ///< time of the last log line, in seconds since 1970
+  /// Time of all processes of the run; unset if the log, from an earlier release, lacks it.
   std::optional<double> seconds;
   /// By the names of app/run_results.h: "val/loss" (of the best epoch, where a best is kept),
   /// "last/val/loss", "test/accuracy", ...

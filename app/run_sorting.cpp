@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kBestPrefix = "best ";
 
-/// Value of a run by which rows are sorted: a number, or a text.
+/// Sort value of a run: a number or a text.
 struct SortValue {
   std::optional<double> number;
   std::string text;
@@ -37,7 +37,7 @@ SortValue value_of(const ComparedRun& run, const std::string& name) {
   return {std::nullopt, found->second};
 }
 
-/// True if larger values are better, so that they come first.
+/// Returns true if larger values are better and come first.
 bool is_larger_better(const std::vector<ComparedRun>& runs, const std::string& name) {
   std::string metric = name;
   if (name == "best" && !runs.empty()) metric = runs[0].facts.best_name;

@@ -1,4 +1,4 @@
-// The order of runs in lists: by a result, or by a key of their configs.
+// Sorts runs in lists by a result or by a config key.
 #pragma once
 
 #include <string>
@@ -15,8 +15,9 @@ struct ComparedRun {
   std::vector<std::pair<std::string, double>> numbers;  ///< of numbers_of
 };
 
-/// Sorts by `name`: the best first, other values in rising order; runs without the value come last.
-/// An empty name changes nothing. Throws ErrorKind::usage if no run has a value of this name.
+/// Sorts by `name`: results best first, other values in ascending order; runs without the value
+/// come last. An empty name changes nothing. Throws ErrorKind::usage if no run has a value of this
+/// name.
 void sort_runs(std::vector<ComparedRun>& runs, const std::string& name);
 
 }  // namespace dpt

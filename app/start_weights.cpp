@@ -26,7 +26,7 @@ std::string key_text(const WeightsReport& report) {
   return text + (report.other_keys.size() > kMax ? ", ...)" : ")");
 }
 
-/// Returns the file, or where it was downloaded from.
+/// Returns the path of the file, or the source of a download.
 std::string name_of(const WeightsSource& source) {
   if (source.url.empty()) return source.path;
   return fmt::format("{} (SHA-256 {})", source.url, source.sha256);

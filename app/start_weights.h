@@ -21,17 +21,17 @@ struct StartWeights {
 /// `--weights FILE` takes the place of weights.file where the config has `weights`.
 void replace_weights_file(const std::string& file, TrainSpec& spec);
 
-/// Returns what the options and the config ask for; nothing if a new run starts from initial
-/// values. Throws as resolve_pretrained does.
+/// Returns the weights that the options and the config request; nothing if a new run starts from
+/// initial values. Throws like resolve_pretrained.
 std::optional<StartWeights> start_weights(const TrainOptions& options, const TrainSpec& spec);
 
-/// The file that was read, and the lines that report it.
+/// Result of reading a file, with the lines that report it.
 struct AppliedWeights {
   WeightsSource source;
   std::vector<std::string> lines;
 };
 
-/// Reads them into `flat`, which holds the initial values, after a download if necessary.
+/// Reads the weights into `flat`, which holds the initial values, after a download if necessary.
 /// `classes`: as load_weights. Throws ErrorKind::data when the file does not fit the model, and
 /// says what to write if that is intended.
 AppliedWeights apply_start_weights(const StartWeights& weights, const Plan& plan,

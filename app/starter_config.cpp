@@ -22,14 +22,14 @@
 namespace dpt {
 namespace {
 
-/// Name of the config that is not written yet: paths are relative to the working directory.
+/// Assumed name of the config, so that paths are relative to the working directory.
 constexpr const char* kFile = "config.yaml";
 
-/// Images that are looked at for their sizes and colours.
+/// Maximum number of images whose sizes and colours are examined.
 constexpr std::int64_t kMostLooked = 256;
 
-/// Configs that are made on the way to the one that is printed: with a network of one layer, and
-/// nothing that depends on the samples.
+/// Returns a preliminary config to open the data with: a network of one layer, and nothing that
+/// depends on the samples.
 std::string draft(const StarterData& data, const std::vector<std::int64_t>& input,
                   const std::string& more = "") {
   std::string text = "data:\n  batch_size: 1\n";
@@ -84,9 +84,9 @@ void check_class_count(const std::string& path, const StarterData& data, const D
 
 // ---- Images ------------------------------------------------------------------------------------
 
-/// What some images of the training samples are like.
+/// Properties of some images of the training set.
 struct Images {
-  std::vector<Size2> sizes;  ///< of each that could be read
+  std::vector<Size2> sizes;  ///< of each readable image
   bool are_grey = true;
 };
 
@@ -121,13 +121,13 @@ Images look_at_images(const DataSource& source) {
   return images;
 }
 
-/// How images become the model's input.
+/// Conversion of images to the model's input.
 struct InputPlan {
   std::int64_t channels = 3, height = 0, width = 0;
   bool crops = false;  ///< images are larger, or of several sizes
 };
 
-/// Small images of one size are taken as they are; others are cropped to a square of a usual size.
+/// Plans to keep small images of one size, and to crop others to a square of a common size.
 InputPlan input_of(const Images& images) {
   constexpr std::int64_t kMostWhole = 96;
   InputPlan plan;
@@ -186,7 +186,7 @@ std::string model_line(const Network& net, const InputPlan& input, std::int64_t 
 
 // ---- The samples -------------------------------------------------------------------------------
 
-/// What is read of all training samples.
+/// Result of reading all training samples.
 struct Samples {
   std::int64_t count = 0, unreadable = 0;
   std::string first_unreadable;
@@ -221,7 +221,7 @@ Samples read_samples(const TrainSpec& spec, const DataSets& sets) {
 
 // ---- The text ----------------------------------------------------------------------------------
 
-/// A power of two, of which an epoch has at least two.
+/// Returns a power of two that gives an epoch at least two batches.
 std::int64_t batch_size_for(std::int64_t samples) {
   std::int64_t batch = samples >= 5000 ? 128 : samples >= 1000 ? 64 : samples >= 200 ? 32 : 16;
   while (batch > 1 && 2 * batch > samples) batch /= 2;
@@ -249,7 +249,7 @@ std::string transforms_text(const StarterData& data, const InputPlan& input) {
     train += fmt::format(
         "      - {{type: RandomResizedCrop, size: {}}}   # a random part of the image\n",
         input.height);
-    eval += fmt::format("      - {{type: Resize, size: {}}}   # of the shorter side\n",
+    eval += fmt::format("      - {{type: Resize, size: {}}}   # size of the shorter side\n",
                         input.height * 8 / 7);
     eval += fmt::format("      - {{type: CenterCrop, size: {}}}\n", input.height);
   } else if (!data.is_features && input.height >= 16 && input.width >= 16) {
@@ -258,12 +258,12 @@ std::string transforms_text(const StarterData& data, const InputPlan& input) {
   }
   if (!data.is_features && !train.empty()) {
     // Grey images are often digits or letters.
-    train += input.channels == 3
-                 ? "      - {type: RandomHorizontalFlip}   # remove it if left and right matter\n"
-                 : "      # - {type: RandomHorizontalFlip}   # unless left and right matter\n";
+    train +=
+        input.channels == 3
+            ? "      - {type: RandomHorizontalFlip}   # remove it if left and right matter\n"
+            : "      # - {type: RandomHorizontalFlip}   # enable it unless left and right matter\n";
   }
-  std::string text =
-      "  normalize: auto   # by mean and standard deviation of the training samples\n";
+  std::string text = "  normalize: auto   # mean and standard deviation of the training samples\n";
   if (train.empty()) return text;
   text += "  transforms:\n    train:\n" + train;
   return eval.empty() ? text : text + "    eval:   # validation, test and predict\n" + eval;
@@ -304,7 +304,7 @@ std::string outputs_comment(const StarterData& data, const DataSource& train) {
   }
 }
 
-/// Everything that the text says.
+/// Content of the config.
 struct Starter {
   StarterData data;
   InputPlan input;
@@ -323,10 +323,10 @@ std::string text_of(const Starter& starter, const std::string& path, const DataS
       "version: 1\nseed: 1\ndata:\n",
       printable(path), data.summary, samples.count,
       sets.val ? fmt::format(", {} for validation", sets.val->size()) : "",
-      sets.test ? fmt::format(", {} for the test", sets.test->size()) : "");
+      sets.test ? fmt::format(", {} for testing", sets.test->size()) : "");
   for (const std::string& line : data.lines) text += "  " + line + "\n";
   if (!sets.val) text += val_split_text(data, *sets.train);
-  text += fmt::format("  batch_size: {}   # of all devices together\n", batch);
+  text += fmt::format("  batch_size: {}   # total over all devices\n", batch);
   if (samples.unreadable > 0 && !data.skips) {
     text += fmt::format("  on_bad_sample: skip   # {} of the training samples cannot be read\n",
                         samples.unreadable);

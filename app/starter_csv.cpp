@@ -1,5 +1,4 @@
-// The columns of a CSV file, as a config names them: which one is the target, and which are
-// features.
+// Chooses the target and the features among the columns of a CSV file.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -20,12 +19,12 @@
 namespace dpt {
 namespace {
 
-/// Lines that are looked at.
+/// Maximum number of lines to examine.
 constexpr std::int64_t kMostLines = 20'000;
-/// Integers of at most this many values are classes, of more a quantity.
+/// Integers with up to this many distinct values are classes; with more, they are a quantity.
 constexpr std::size_t kMostIntegerClasses = 20;
 
-/// What is known of a column if a character separates several labels in its fields.
+/// Statistics of the labels in the fields of a column, which a character separates.
 struct Lists {
   char separator;
   std::int64_t fields = 0, labels = 0;  ///< fields with the character, labels of all fields
@@ -33,11 +32,11 @@ struct Lists {
   std::set<std::string> names = {};     ///< up to kMostValues of them
 };
 
-/// What is known of a column.
+/// Statistics of a column.
 struct Column {
   std::string name;
   std::int64_t lines = 0, empty = 0, numbers = 0, integers = 0, images = 0;
-  bool is_counter = true;  ///< each value is that of the line before, plus 1
+  bool is_counter = true;  ///< each value is the previous line's plus 1
   double last = 0;
   std::set<std::string> values = {};  ///< up to kMostValues of them
   std::array<Lists, 3> lists = {{{'|'}, {';'}, {','}}};
@@ -112,7 +111,7 @@ void add_value(Column& column, std::string_view text) {
   column.last = *number;
 }
 
-/// The character that the first line has most often, of those that separate fields.
+/// Returns the most frequent field separator of the first line.
 char delimiter_of(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   std::string line;
@@ -155,7 +154,7 @@ bool names_parts(const Column& column) {
                      [](const std::string& value) { return kParts.contains(lower_case(value)); });
 }
 
-/// The column of the target: the one that is called so, else the only one of text, else the last.
+/// Returns the target column: the one with a usual name, else the only text column, else the last.
 std::size_t target_column(const std::string& file, const std::vector<Column>& columns) {
   static constexpr std::array kNames = {"label", "labels",   "class",     "target",
                                         "y",     "category", "species",   "tags",
@@ -187,8 +186,8 @@ std::size_t target_column(const std::string& file, const std::vector<Column>& co
        }()));
 }
 
-/// Whether the file of another part has all that the config names: those to be predicted have no
-/// labels.
+/// Returns true if the file of another part has all columns that the config names. Files to be
+/// predicted have no labels.
 bool has_columns(const std::string& file, char delimiter, const std::vector<std::string>& names) {
   const CsvReader reader(file, delimiter);
   return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
@@ -202,7 +201,7 @@ std::string yaml_names(const std::vector<std::string>& names) {
   return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
-/// What of a table goes into the config.
+/// Columns of a table that go into the config.
 struct Choice {
   std::optional<std::size_t> path;
   std::size_t target = 0;
@@ -267,7 +266,7 @@ void add_target(const std::string& file, const Column& target, StarterData& data
   }
   if (is_class) {
     data.lines.push_back(
-        fmt::format("label: {}   # the column of the class", yaml_string(target.name)));
+        fmt::format("label: {}   # column of the class", yaml_string(target.name)));
     return;
   }
   data.targets = StarterTargets::values;
@@ -284,7 +283,7 @@ StarterData starter_of_csv(const std::string& file) {
   const Choice choice = choose_columns(file, columns);
   const Column& target = columns[choice.target];
   StarterData data;
-  data.summary = choice.path ? "images that a table lists" : "a table";
+  data.summary = choice.path ? "a table of images" : "a table";
   data.lines = {"dataset: csv", fmt::format("train: {{file: {}}}", yaml_path(file))};
   std::vector<std::string> needed = choice.features;
   if (choice.path) needed = {columns[*choice.path].name};
@@ -304,7 +303,7 @@ StarterData starter_of_csv(const std::string& file) {
   }
   if (choice.path) {
     data.lines.push_back(
-        fmt::format("path: {}   # the column of the files, relative to the table's folder",
+        fmt::format("path: {}   # column of the image files, relative to the table's folder",
                     yaml_string(columns[*choice.path].name)));
   } else if (choice.features.empty()) {
     fail(ErrorKind::data,

@@ -1,4 +1,4 @@
-// What a path is: the choice between folders, tables, arrays and shards.
+// Detects the kind of data at a path: folders, tables, arrays or shards.
 #include "app/starter_data.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-/// Returns a path as one word of a shell.
+/// Returns a path quoted for a shell.
 std::string shell_word(const std::string& path) {
   std::string word = "'";
   for (const char c : path) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -40,7 +40,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-/// Refuses a folder that is not laid out as a data set, and says how to make it one.
+/// Refuses a folder that has not the layout of a data set, with a remedy.
 [[noreturn]] void refuse_folder(const std::string& folder, const std::vector<std::string>& names) {
   const auto with = [&](const char* extension) {
     // The file of the training samples, else one that is not called after another part.
@@ -132,7 +132,7 @@ StarterData starter_of_folder(const std::string& folder) {
     StarterData data;
     data.summary = "a folder of images, one folder for each class";
     data.lines = {"dataset: image_folder",
-                  fmt::format("root: {}   # train/CLASS/*, and val/ and test/ if there are",
+                  fmt::format("root: {}   # train/CLASS/*, and val/ and test/ if present",
                               yaml_path(folder))};
     return data;
   }
@@ -150,7 +150,7 @@ StarterData starter_of_shards(const std::string& pattern) {
   StarterData data;
   data.summary = "tar shards of images (WebDataset)";
   data.lines = {"dataset: webdataset", fmt::format("train: {{shards: {}}}", yaml_path(pattern))};
-  // Parts of files that are called alike: the names are those of the first file of the pattern.
+  // Other parts have the same pattern with another name in place of `train`.
   for (const char* part : {"val", "test"}) {
     const std::size_t at = pattern.rfind("train");
     const std::size_t slash = pattern.rfind('/');

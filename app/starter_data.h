@@ -1,4 +1,4 @@
-// The data section of a config to start from: what `dpt config init --data` finds out about files.
+// The data section of a starter config, which `dpt config init --data` derives from files.
 #pragma once
 
 #include <cstdint>
@@ -7,34 +7,34 @@
 
 namespace dpt {
 
-/// Kinds of targets, as far as loss and metrics depend on them.
+/// Kinds of targets that loss and metrics depend on.
 enum class StarterTargets : std::uint8_t { labels, soft_labels, multi_hot, values };
 
-/// A data set as a config describes it.
+/// Description of a data set for a config.
 struct StarterData {
   std::string summary;             ///< for the first comment: "a folder of images"
-  std::vector<std::string> lines;  ///< of the data section, from `dataset` on, without indentation
+  std::vector<std::string> lines;  ///< data section, from `dataset` on, without indentation
   StarterTargets targets = StarterTargets::labels;
-  /// Shape of the samples [channels, height, width]; empty for images of their own sizes.
+  /// Shape of the samples [channels, height, width]; empty for images whose sizes may differ.
   std::vector<std::int64_t> input;
   bool skips = false;        ///< `lines` have on_bad_sample: skip
   bool is_features = false;  ///< samples are rows of numbers: their input is [F, 1, 1]
 };
 
-/// Looks at `path`: a folder of images, a CSV file, an array or an archive of NumPy, or tar shards.
-/// Throws ErrorKind::usage or ErrorKind::data with the remedy if it cannot tell what that is.
+/// Examines `path`: a folder of images, a CSV file, a NumPy array or archive, or tar shards. Throws
+/// ErrorKind::usage or ErrorKind::data with a remedy if the kind is unknown.
 StarterData find_starter_data(const std::string& path);
 
-/// Each kind, of a path that is known to be one.
+/// Describe a path of a known kind.
 StarterData starter_of_folder(const std::string& folder);
 StarterData starter_of_csv(const std::string& file);
 StarterData starter_of_npy(const std::string& file);
 StarterData starter_of_shards(const std::string& pattern);
 
-/// Returns a path as a value of YAML, on which a config has the same meaning as a shell.
+/// Returns a path as a YAML value that means the same path in a config.
 std::string yaml_path(const std::string& path);
-/// Returns the file that is called as `file`, but for `train` in its name, which is one of the
-/// names of another part ("val", "test"); empty if there is none.
+/// Returns the existing file whose name is `file` with `train` replaced by a name of another part
+/// ("val", "test"); empty if there is none.
 std::string file_of_part(const std::string& file, const std::string& part);
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// Arrays of NumPy: which array holds the targets of another, and those of other parts.
+// Finds the arrays of targets, and the arrays of other parts, for a NumPy array.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -20,11 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Words for samples in names of arrays, and for their targets.
+/// Words in array names that mean samples or targets.
 constexpr std::array kImageWords = {"images", "features", "inputs", "data", "x", "X"};
 constexpr std::array kTargetWords = {"labels", "targets", "target", "label", "classes", "y", "Y"};
 
-/// The arrays of a data set: files, or members of an archive. `prefix` + name + `suffix` is a path.
+/// Arrays of a data set: files, or members of an archive. `prefix` + name + `suffix` is a path.
 struct Arrays {
   std::string prefix, suffix;
   std::vector<std::string> names;
@@ -59,7 +59,7 @@ Arrays arrays_next_to(const std::string& file) {
   return arrays;
 }
 
-/// Places of `word` in a name, where no letter of the same case stands next to it.
+/// Returns the position of `word` in a name, with no letter next to it.
 std::optional<std::size_t> find_word(const std::string& name, const std::string& word) {
   const auto is_letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
   for (std::size_t at = name.find(word); at != std::string::npos; at = name.find(word, at + 1)) {
@@ -70,7 +70,7 @@ std::optional<std::size_t> find_word(const std::string& name, const std::string&
   return std::nullopt;
 }
 
-/// The array of the targets of `images`; empty if there is none.
+/// Returns the array with the targets of `images`; empty if there is none.
 std::string targets_of(const Arrays& arrays, const std::string& images) {
   for (const char* word : kImageWords) {
     const std::optional<std::size_t> at = find_word(images, word);
@@ -84,7 +84,7 @@ std::string targets_of(const Arrays& arrays, const std::string& images) {
   return {};
 }
 
-/// The array of samples that an archive has: that of the training samples first.
+/// Returns an archive's array of samples, preferably of the training samples.
 std::string images_of(const Arrays& arrays) {
   for (const bool is_train : {true, false}) {
     for (const std::string& name : arrays.names) {
@@ -95,7 +95,7 @@ std::string images_of(const Arrays& arrays) {
   return {};
 }
 
-/// What numbers for each output are: their rows tell.
+/// Derives the kind of targets from the values of their rows.
 StarterTargets kind_of_rows(const NpyArray& array) {
   const auto width = static_cast<std::size_t>(array.shape()[1]);
   const std::size_t rows = std::min<std::size_t>(1000, static_cast<std::size_t>(array.shape()[0]));
@@ -155,7 +155,7 @@ std::string files_of_part(const Arrays& arrays, const std::string& images,
                      yaml_path(arrays.path(targets)));
 }
 
-/// The same array of another part; empty if there is none.
+/// Returns the same array of another part; empty if there is none.
 std::string name_of_part(const Arrays& arrays, const std::string& name, const std::string& part) {
   const std::size_t at = name.find("train");
   if (at == std::string::npos) return {};

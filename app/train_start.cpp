@@ -141,7 +141,7 @@ std::string run_of_config(const std::string& config) {
   return is_own ? folder : std::string();
 }
 
-/// Returns the folder of the run that will be resumed, if it is one; empty for a new run.
+/// Returns the folder of the run to resume; empty for a new run.
 std::string resumed_run(const TrainOptions& options, const TrainSpec& spec) {
   const bool is_named = options.resume != "auto" && options.resume != "must";
   if (options.resume == "never" || (options.overwrite && !is_named)) return {};
@@ -157,16 +157,16 @@ std::string resumed_run(const TrainOptions& options, const TrainSpec& spec) {
   return is_run_folder(folder) ? folder : std::string();
 }
 
-/// Returns the numbers of data.normalize that the checkpoint in `file` was trained with. Throws if
-/// the file cannot be read.
+/// Returns the numbers of data.normalize of the checkpoint in `file`. Throws if the file cannot be
+/// read.
 NormalizeSpec numbers_in(const std::string& file) {
   const std::string config = read_checkpoint_header(file).config;
   return load_stored_spec(catalog(), config, file).data.normalize;
 }
 
-/// Returns the numbers that the resumed run found for data.normalize: auto, as an override; nothing
-/// if `spec` does not ask for them or the run has no checkpoint. All checkpoints of a run have the
-/// same numbers.
+/// Returns the resumed run's numbers for data.normalize: auto, as an override; nothing if `spec`
+/// does not request them or the run has no checkpoint. All checkpoints of a run have the same
+/// numbers.
 std::vector<std::string> numbers_of_resumed_run(const TrainOptions& options, const TrainSpec& spec,
                                                 const std::string& run) {
   if (!spec.data.normalize.is_pending()) return {};
@@ -185,14 +185,14 @@ std::vector<std::string> numbers_of_resumed_run(const TrainOptions& options, con
       return {fmt::format("data.normalize={{mode: {}, {}}}", name_of(normalize.mode),
                           text_of(normalize))};
     } catch (const Error&) {
-      // A damaged file is skipped, as it is when the run is resumed.
+      // A damaged file is skipped, as when the run is resumed.
     }
   }
   return {};
 }
 
-/// Returns the values that the run to be resumed has for fields that `spec` leaves to it, as
-/// overrides; nothing for a new run.
+/// Returns the resumed run's values of fields that `spec` leaves to it, as overrides; nothing for a
+/// new run.
 std::vector<std::string> values_of_resumed_run(const TrainOptions& options, const TrainSpec& spec) {
   const std::string folder = resumed_run(options, spec);
   std::vector<std::string> values = numbers_of_resumed_run(options, spec, folder);
@@ -204,7 +204,7 @@ std::vector<std::string> values_of_resumed_run(const TrainOptions& options, cons
       values.push_back(std::move(value));
     }
   } catch (const Error&) {
-    // It is compared with the checkpoint's config later.
+    // The config is compared with the checkpoint's later.
   }
   return values;
 }

@@ -41,9 +41,9 @@ void refuse_random_evaluation(const TrainSpec& spec);
 /// Where a run starts, and what it was read from (empty for a fresh start).
 struct TrainStart {
   std::string checkpoint;
-  std::string other_data;    ///< how the data differs from the run's, where that was allowed
+  std::string other_data;    ///< allowed difference of the data from the run's
   std::string weights_file;  ///< name of the weights that a new run starts from; empty = none
-  WeightsSource weights;     ///< where they were found
+  WeightsSource weights;     ///< source of these weights
   StartingPoint point;
 };
 
@@ -53,8 +53,8 @@ struct TrainStart {
 TrainStart load_start(const TrainOptions& options, const Job& job, const std::string& folder,
                       Progress& progress);
 
-/// Enters the SHA-256 of downloaded weights into the config that the run stores, so that a new run
-/// with that config starts from the same file or says why not. A resumed run keeps the stored one.
+/// Adds the SHA-256 of downloaded weights to the config that the run stores, so that a new run with
+/// that config starts from the same file or fails. A resumed run keeps the stored hash.
 void store_hash_of_weights(const TrainStart& start, Job& job);
 
 }  // namespace dpt

@@ -21,7 +21,7 @@
 namespace dpt {
 namespace {
 
-/// Refuses samples that cannot be used, or warns of them.
+/// Refuses unusable samples, or warns about them.
 void check_usable(const TrainSpec& spec, const SurveyedSplit& train) {
   const std::int64_t left_out = train.split.size() - train.statistics.samples;
   if (left_out == 0) return;
@@ -37,7 +37,7 @@ void check_usable(const TrainSpec& spec, const SurveyedSplit& train) {
        spec.file, left_out, train.split.size(), first);
 }
 
-/// Returns the number that a config with six digits of it has.
+/// Returns the number rounded to six digits, as in a config.
 double with_six_digits(double value) {
   const std::string text = fmt::format("{:.6g}", value);
   double rounded = 0;

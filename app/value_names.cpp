@@ -13,7 +13,7 @@ constexpr ValueName kValueNames[] = {
     {"config", "CONFIG", ValueKind::config},
     {"file", "FILE", ValueKind::checkpoint},
     {"folder", "FOLDER", ValueKind::folder},
-    {"inputs", "PICTURE|FOLDER|CONFIG|KEY=VALUE", ValueKind::samples},
+    {"inputs", "IMAGE|FOLDER|CONFIG|KEY=VALUE", ValueKind::samples},
     {"overrides", "KEY=VALUE", ValueKind::override_},
     {"runs", "RUN", ValueKind::folder},
     {"target", "RUN|CHECKPOINT", ValueKind::run},

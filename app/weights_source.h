@@ -11,8 +11,8 @@ namespace dpt {
 /// A file of weights on this machine.
 struct WeightsSource {
   std::string path;
-  std::string url;     ///< that it was downloaded from; empty = it was not
-  std::string sha256;  ///< of a downloaded file, in hexadecimal
+  std::string url;     ///< source of a downloaded file; empty for a local file
+  std::string sha256;  ///< hash of a downloaded file, in hexadecimal
 };
 
 /// Returns the weights file that `path` names: for a run folder, its best checkpoint, as in `dpt
@@ -20,11 +20,11 @@ struct WeightsSource {
 /// one, and as download() does.
 WeightsSource weights_source(const std::string& path);
 
-/// Does the same for the file of a config, and compares its SHA-256 if the config gives one.
+/// Does the same for the file of a config, and compares its SHA-256 if the config sets one.
 WeightsSource weights_source(const WeightsSpec& spec);
 
-/// Replaces `pretrained` by the file and the names of the network's weights. Does nothing for
-/// another file. Throws ErrorKind::usage for a model without such weights.
+/// Replaces `pretrained` by the file and the names of the network's weights. Leaves other files
+/// unchanged. Throws ErrorKind::usage for a model without such weights.
 void resolve_pretrained(const ModelSpec& model, WeightsSpec& weights);
 
 }  // namespace dpt

@@ -222,7 +222,7 @@ std::string difference_of_classes(const std::vector<std::string>& expected,
 }
 
 void check_class_tables(DataSets& sets, const std::vector<std::string>& known) {
-  // The part that was opened alone stands for all.
+  // If only one part was opened, it represents all.
   const DataSource* first = sets.train ? sets.train.get()
                             : sets.val ? sets.val.get()
                                        : sets.test.get();

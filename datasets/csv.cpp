@@ -253,12 +253,12 @@ std::string check_csv_labels(const CsvOptions& options) {
          "neither";
 }
 
-/// True for one character of ASCII that does not end or quote a field.
+/// Returns true for one ASCII character that does not end or quote a field.
 bool is_separator(const std::string& text) {
   return text.size() == 1 && text.find_first_of("\"\r\n") != 0 && text[0] > 0;
 }
 
-/// Describes a wrong use of label_separator; empty if there is none.
+/// Describes an invalid use of label_separator; empty if there is none.
 std::string problem_of_separator(const CsvOptions& options) {
   const std::string& separator = options.label_separator;
   if (separator.empty()) return {};
@@ -345,8 +345,7 @@ DatasetKind csv_kind() {
   static const ObjectTable table = with_labels_checked(object_table<CsvOptions>(
       "csv",
       "CSV files with a line for each sample: its features, which are read into memory, or the "
-      "path "
-      "of its picture, which is read as image_folder does; and its label or targets.",
+      "path of its image, which is read as in image_folder; and its label or targets.",
       {train_files_field(&CsvOptions::train, csv_file_table()),
        val_files_field(&CsvOptions::val, csv_file_table()),
        test_files_field(&CsvOptions::test, csv_file_table()),
@@ -359,25 +358,24 @@ DatasetKind csv_kind() {
              "by default all but those of label and targets."),
        field("label", &CsvOptions::label, "Name of the column with the class."),
        field("label_type", &CsvOptions::label_type,
-             "What stands in that column. name: the name of the class; classes are those of the "
+             "Content of that column. name: the name of the class; classes are those of the "
              "training file, sorted (numbers by value), or those of the field classes. number: "
              "that of the class, from 0."),
-       field(
-           "label_separator", &CsvOptions::label_separator,
-           "What separates the labels of a sample in that column: one character, e.g. '|' in "
-           "cat|dog. Samples then have any number of labels, an empty field none, and targets are "
-           "multi_hot, with an output for each label. Empty: one label for each sample."),
+       field("label_separator", &CsvOptions::label_separator,
+             "Separator of the labels of a sample in that column: one character, e.g. '|' in "
+             "cat|dog. Samples then have any number of labels, an empty field none, and targets "
+             "are multi_hot, with an output for each label. Empty: one label for each sample."),
        field("targets", &CsvOptions::targets,
              "Names of the columns with numbers, one for each output of the model (see target)."),
        field("target", &CsvOptions::target,
              "What the targets are. labels: the class (see label). soft_labels: a probability of "
              "each class, adding up to 1. multi_hot: 0 to 1 for each output, whether it applies. "
              "values: a number for each output. auto: labels, or multi_hot with label_separator; "
-             "with targets it must be named."),
+             "not allowed with targets."),
        field("classes", &CsvOptions::classes,
              "Names of the classes in their order, or of the outputs; by default those of the "
              "training file, or of the columns."),
-       field("delimiter", &CsvOptions::delimiter, "What separates fields: one character."),
+       field("delimiter", &CsvOptions::delimiter, "Field separator: one character."),
        field("cache_mib", &CsvOptions::cache_mib,
              "Decoded images are kept in memory if the whole set fits in this many MiB.")
            .range(0, 1048576)

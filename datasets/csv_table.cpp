@@ -1,5 +1,5 @@
-// Reads a CSV file: columns of features, or the paths of pictures, with a column of class labels
-// (one or several in a field) or columns of targets.
+// Reads a CSV file: columns of features or image paths, and a column of class labels (one or
+// several in a field) or columns of targets.
 #include "datasets/csv_table.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ float number_in(const CsvReader& reader, std::size_t column) {
 
 // ---- Labels ------------------------------------------------------------------------------------
 
-/// Returns the label that `text`, the field or a part of it, stands for.
+/// Returns the label of `text`, which is the field or a part of it.
 std::int32_t label_of_text(const CsvReader& reader, std::size_t column, std::string_view text,
                            CsvLabel type, ClassTable& classes) {
   const auto place = [&] { return reader.place(column); };
@@ -86,7 +86,7 @@ std::int32_t label_of_text(const CsvReader& reader, std::size_t column, std::str
   return classes.label_of_number(value, place);
 }
 
-/// The label that stands in the column.
+/// Returns the label in the column.
 std::int32_t label_in(const CsvReader& reader, std::size_t column, CsvLabel type,
                       ClassTable& classes) {
   const std::string_view text = trimmed(reader.field(column));
@@ -96,13 +96,13 @@ std::int32_t label_in(const CsvReader& reader, std::size_t column, CsvLabel type
   return label_of_text(reader, column, text, type, classes);
 }
 
-/// The labels of all lines whose fields hold several.
+/// Labels of all lines, if fields contain several.
 struct LabelLists {
-  std::vector<std::int32_t> labels;  ///< of all lines, one after another
-  std::vector<std::size_t> ends;     ///< of each line in `labels`
+  std::vector<std::int32_t> labels;  ///< labels of all lines, concatenated
+  std::vector<std::size_t> ends;     ///< end of each line in `labels`
 };
 
-/// Adds the labels of the line that was read last; an empty field has none.
+/// Adds the labels of the last line read; an empty field has none.
 void add_labels(const CsvReader& reader, std::size_t column, const CsvOptions& options,
                 ClassTable& classes, LabelLists& lists) {
   const char separator = options.label_separator.front();
@@ -124,7 +124,7 @@ void add_labels(const CsvReader& reader, std::size_t column, const CsvOptions& o
   lists.ends.push_back(lists.labels.size());
 }
 
-/// Makes multi-hot targets of the labels, which are final.
+/// Converts the labels, which are final, to multi-hot targets.
 void make_hot_rows(const LabelLists& lists, std::size_t classes, const std::string& path,
                    PictureSource::Samples& samples) {
   constexpr std::size_t kMostTargets = std::size_t{1} << 31;
@@ -240,7 +240,7 @@ CsvColumns choose_columns(const CsvReader& reader, const CsvOptions& options, co
   return columns;
 }
 
-/// Fails unless the model takes as many numbers as there are features.
+/// Fails unless the model's input size equals the number of features.
 void check_features(const std::string& path, const std::vector<std::string>& names, bool are_named,
                     const DataRequirements& requirements) {
   const SampleShape shape{1, 1, static_cast<std::int64_t>(names.size())};

@@ -63,14 +63,14 @@ struct CsvTable {
   bool by_name = false;             ///< classes
 };
 
-/// Reads the file at `path`; `train` is what was read of the training file before, or the features
-/// of the checkpoint, or null: then the file is the training file, and closes `classes`. Throws
+/// Reads the file at `path`. `train` is the result for the training file, or the features of the
+/// checkpoint; if null, the file is the training file and completes `classes`. Throws
 /// ErrorKind::data naming file, line and column.
 CsvTable read_csv_table(const std::string& path, const CsvOptions& options, const CsvTable* train,
                         ClassTable& classes, const DataRequirements& requirements);
 
-/// Returns the number of classes or targets of the training file, of which only the column of
-/// labels is read, if any is; unset if the options name neither. Throws ErrorKind::data.
+/// Returns the number of classes or targets of the training file; reads only the label column, if
+/// necessary. Unset if the options name neither. Throws ErrorKind::data.
 std::optional<std::int64_t> outputs_of_csv(const CsvOptions& options);
 
 /// Reads the samples of a file that are to be predicted: those columns of it that `features` names

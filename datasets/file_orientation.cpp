@@ -1,4 +1,5 @@
-// Finds the metadata with the orientation in JPEG, PNG and WebP files, where Pillow finds them.
+// Finds the metadata with the orientation in JPEG, PNG and WebP files, in the same places as
+// Pillow.
 #include <webp/demux.h>
 #include <zlib.h>
 
@@ -22,8 +23,8 @@ unsigned byte_at(FileBytes file, std::size_t at) {
   return std::to_integer<unsigned>(file[at]);
 }
 
-/// Removes a text up to and with its first `end` from the front of `bytes`, and returns it. Without
-/// an end it is all of them.
+/// Removes the text up to the first `end` from the front of `bytes`, together with `end`, and
+/// returns it. Without an `end`, removes all bytes.
 FileBytes take_until(FileBytes& bytes, std::byte end) {
   std::size_t length = 0;
   while (length < bytes.size() && bytes[length] != end) ++length;
@@ -60,7 +61,7 @@ class ExifSegments {
 
 // ---- PNG ---------------------------------------------------------------------------------------
 
-/// Inflates a text of at most 1 MiB, as Pillow does; empty if it is longer or damaged.
+/// Inflates a text of up to 1 MiB, as Pillow does; empty if it is longer or damaged.
 std::vector<std::byte> inflated(FileBytes bytes) {
   std::vector<std::byte> text(std::size_t{1} << 20);
   z_stream stream = {};
@@ -77,8 +78,8 @@ std::vector<std::byte> inflated(FileBytes bytes) {
   return text;
 }
 
-/// Returns the bytes of a text that ImageMagick writes: a line each that is empty, of the name and
-/// of the length, then hexadecimal digits. Empty if other characters are among them.
+/// Returns the bytes of a text that ImageMagick writes: an empty line, the name, the length, then
+/// hexadecimal digits. Empty if the digits contain other characters.
 std::vector<std::byte> raw_profile(FileBytes text) {
   for (int line = 0; line < 3; ++line) take_until(text, std::byte{'\n'});
   std::vector<std::byte> bytes;
@@ -94,7 +95,7 @@ std::vector<std::byte> raw_profile(FileBytes text) {
   return bytes;
 }
 
-/// Metadata of the chunks of a PNG. Of several of a kind the last counts.
+/// Metadata of the chunks of a PNG. The last chunk of each kind counts.
 class PngMetadata {
  public:
   void add(std::string_view type, FileBytes data) {
@@ -120,12 +121,12 @@ class PngMetadata {
   int orientation() const {
     if (has_exif_ || profile_.empty()) return ImageMetadata{exif_, xmp_}.orientation();
     const std::vector<std::byte> profile = raw_profile(profile_);
-    // Pillow does not look at XMP where the profile is no number.
+    // Pillow ignores XMP if the profile is not hexadecimal.
     return profile.empty() ? 1 : ImageMetadata{profile, xmp_}.orientation();
   }
 
  private:
-  /// Returns the text behind the key of a chunk.
+  /// Returns the text after the key of a chunk.
   static std::vector<std::byte> text_of_chunk(std::string_view type, FileBytes data) {
     bool is_deflated = type == "zTXt";
     if (type == "iTXt") {
@@ -203,7 +204,7 @@ int webp_orientation(std::span<const std::byte> file) {
   const auto chunk = [&](const char* name) -> FileBytes {
     WebPChunkIterator found = {};
     if (!WebPDemuxGetChunk(demuxer.get(), name, 1, &found)) return {};
-    // The bytes are those of the file.
+    // The view refers to the bytes of the file.
     const FileBytes bytes(reinterpret_cast<const std::byte*>(found.chunk.bytes), found.chunk.size);
     WebPDemuxReleaseChunkIterator(&found);
     return bytes;

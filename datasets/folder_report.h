@@ -27,7 +27,7 @@ class FolderReport {
 
   /// Throws ErrorKind::data with a line for each kind of problem, if there are any.
   void check() const;
-  /// Returns a note for each kind of entry that is left out.
+  /// Returns a note for each kind of skipped entry.
   std::vector<std::string> notes() const;
 
  private:
@@ -41,7 +41,7 @@ class FolderReport {
     not_regular
   };
   struct Group {
-    std::string label;      ///< how notes count what is left out: "AVIF", "broken link"
+    std::string label;      ///< name of skipped entries in notes: "AVIF", "broken link"
     std::string one, many;  ///< "an empty class folder", "empty class folders"
     std::string remedy_of_one, remedy_of_many;
     std::vector<std::string> paths{};

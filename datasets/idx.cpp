@@ -151,8 +151,8 @@ std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, std::optional
 
 namespace {
 
-/// Returns the pair of files under `root` whose names begin with `part`. Without facts, a test set
-/// may be missing: then both are empty.
+/// Returns the pair of files under `root` whose names begin with `part`. Without facts, the test
+/// set is optional: then both are empty.
 IdxFiles find_pair(const std::string& name, const std::string& root, const std::string& part,
                    const IdxFacts* facts) {
   IdxFiles files{find_file(root, part + "-images"), find_file(root, part + "-labels")};

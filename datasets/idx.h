@@ -34,21 +34,21 @@ std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, std::optional
 DataSets open_idx(const std::string& name, const std::string& root, const IdxFacts* facts,
                   const DataRequirements& requirements);
 
-/// The files of one part of a data set.
+/// Files of one part of a data set.
 struct IdxFiles {
   std::string images, labels;
 };
 
-/// The fields of the data set `idx`.
+/// Fields of the data set `idx`.
 struct IdxOptions {
   std::string root;
-  std::optional<IdxFiles> train, val, test;  ///< in place of those under the root
+  std::optional<IdxFiles> train, val, test;  ///< replace the files under the root
 };
 
-/// Opens the parts that the options name: their own files, else those under the root.
+/// Opens the parts that the options name: their own files, else the files under the root.
 DataSets open_idx_files(const IdxOptions& options, const DataRequirements& requirements);
 
-/// The images of one part of it alone: DatasetKind::open_unlabelled.
+/// Opens the images of one part: DatasetKind::open_unlabelled.
 std::shared_ptr<const DataSource> open_idx_file_images(const IdxOptions& options, DataPart part,
                                                        const DataRequirements& requirements);
 

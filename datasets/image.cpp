@@ -59,7 +59,7 @@ Image part_of_whole(Image image, const ChoosePart& choose, int orientation) {
 
 namespace {
 
-/// Decodes a part of the upright image of a file that stores it in another orientation.
+/// Decodes a part of the upright image of a file with another stored orientation.
 Image decode_turned(const ImageFormat& format, int orientation, std::span<const std::byte> file,
                     const std::string& name, std::int64_t channels, const ChoosePart& choose,
                     DecodeOptions options) {
@@ -71,7 +71,7 @@ Image decode_turned(const ImageFormat& format, int orientation, std::span<const 
   return turned_upright(format.decode(file, name, channels, choose_stored, options), orientation);
 }
 
-/// Returns the orientation of a file if its decoder leaves it as it is, else 1.
+/// Returns the orientation of a file if its decoder does not apply it, else 1.
 int orientation_to_apply(const ImageFormat& format, std::span<const std::byte> file) {
   return format.orientation && !format.turns_itself ? format.orientation(file) : 1;
 }

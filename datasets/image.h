@@ -29,10 +29,10 @@ struct DecodeOptions {
   bool salvage = false;
   /// No JPEG is decoded without libjpeg (datasets/baseline_jpeg.h); for tests.
   bool only_libjpeg = false;
-  /// Images are turned upright as their metadata say (datasets/metadata_orientation.h), as Pillow's
-  /// ImageOps.exif_transpose does: sizes, parts and pixels are those of the upright image.
+  /// True to turn images upright by their metadata (datasets/metadata_orientation.h), like Pillow's
+  /// ImageOps.exif_transpose: sizes, parts and pixels are those of the upright image.
   bool applies_orientation = false;
-  /// Orientation of the stored pixels that the part is a part of; decode_part sets it.
+  /// Orientation of the stored pixels that contain the part; decode_part sets it.
   int stored_orientation = 1;
 };
 
@@ -70,8 +70,8 @@ Image decode_gif(std::span<const std::byte> file, const std::string& name, std::
 Image decode_tiff(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 Image decode_pnm(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 
-// Bits that the largest value of a 16-bit image needs, 0 to 16, of formats that have such images; 0
-// for any other image. Transparency does not count. They throw as the decoders do.
+// Number of bits that the largest value of a 16-bit image needs, 0 to 16, for formats that have
+// such images; 0 for any other image. Transparency does not count. Throw like the decoders.
 int png_used_bits(std::span<const std::byte> file, const std::string& name);
 int tiff_used_bits(std::span<const std::byte> file, const std::string& name);
 int pnm_used_bits(std::span<const std::byte> file, const std::string& name);

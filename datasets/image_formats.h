@@ -21,11 +21,12 @@ struct ImageFormat {
                   const ChoosePart& choose, const DecodeOptions& options);
   /// Converts a file of a format that dpt does not read: "avifdec IN.avif OUT.png".
   const char* converter;
-  /// Returns the orientation that the metadata of a file state, 1 to 8; null if no program looks
-  /// for it in files of the format.
+  /// Returns the orientation in the metadata of a file, 1 to 8; null if no program reads it from
+  /// this format.
   int (*orientation)(std::span<const std::byte> file) = nullptr;
   bool turns_itself = false;  ///< `decode` returns upright images, as Pillow does for the format
-  /// Returns the bits that the values of a 16-bit image need; null if the format has none of these.
+  /// Returns the number of bits that the values of a 16-bit image need; null if the format has no
+  /// such images.
   int (*used_bits)(std::span<const std::byte> file, const std::string& name) = nullptr;
 };
 

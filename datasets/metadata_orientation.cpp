@@ -13,7 +13,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Numbers of a TIFF structure in its byte order. REQUIRES: what is read lies in the data.
+/// Reads numbers of a TIFF structure in its byte order. REQUIRES: the offsets lie within the data.
 class TiffNumbers {
  public:
   TiffNumbers(std::string_view data, bool is_big_endian)
@@ -37,13 +37,13 @@ class TiffNumbers {
   bool is_big_endian_;
 };
 
-/// Bytes of a value of a type of TIFF; 0 for a type that is skipped.
+/// Returns the size of a TIFF type in bytes; 0 for a type that is skipped.
 std::uint64_t bytes_of_type(std::uint64_t type) {
   constexpr std::uint8_t kBytes[] = {0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8};
   return type < sizeof kBytes ? kBytes[type] : 0;
 }
 
-/// Returns 2 to 8 if `value` is exactly that, else 1.
+/// Returns `value` if it is exactly 2 to 8, else 1.
 template <class T>
 int valid_orientation(T value) {
   for (int orientation = 2; orientation <= 8; ++orientation) {
@@ -52,7 +52,7 @@ int valid_orientation(T value) {
   return 1;
 }
 
-/// Returns the orientation that a value of any type is equal to. Text and bytes are equal to none.
+/// Returns the orientation in a value of any numeric type; 1 for text and bytes.
 int orientation_of_value(const TiffNumbers& numbers, std::size_t at, std::uint64_t type) {
   const auto number = [&](std::size_t offset, std::size_t bytes) {
     return numbers.number(at + offset, bytes);
@@ -100,7 +100,7 @@ std::optional<int> orientation_in_directory(const TiffNumbers& numbers, std::uin
   if (!numbers.has(at, 2)) return std::nullopt;
   const std::uint64_t entries = numbers.number(at, 2);
   at += 2;
-  // The tags together cannot have more data than there are.
+  // The tags together cannot have more data than the file.
   std::uint64_t claimed = 0;
   for (std::uint64_t i = 0; i < entries; ++i, at += kEntryBytes) {
     if (!numbers.has(at, kEntryBytes)) return std::nullopt;

@@ -1,5 +1,5 @@
-// The orientation that the metadata of an image state: Exif, or XMP if Exif has none. Read as
-// Pillow's ImageOps.exif_transpose reads it: damaged metadata count as none.
+// The orientation in the metadata of an image: Exif, or XMP if Exif has none. Follows Pillow's
+// ImageOps.exif_transpose, which ignores damaged metadata.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,14 @@
 
 namespace dpt {
 
-/// Returns the orientation in Exif data, with or without "Exif\0\0" before them: 2 to 8, or 1 if it
-/// is another value or the data are no Exif. Nothing if the tag is missing.
+/// Returns the orientation in Exif data, with or without "Exif\0\0" before them: 2 to 8, or 1 if
+/// the value is invalid or the data are not Exif. Returns nothing if the tag is missing.
 std::optional<int> orientation_in_exif(std::span<const std::byte> exif);
 
 /// Returns the orientation in an XMP packet, 2 to 8; 1 if there is none.
 int orientation_in_xmp(std::span<const std::byte> xmp);
 
-/// Metadata of an image; a part that it does not have is empty.
+/// Metadata of an image; a missing part is empty.
 struct ImageMetadata {
   std::span<const std::byte> exif, xmp;
   /// Returns 1 to 8; 1 = the image is stored upright.
@@ -24,8 +24,8 @@ struct ImageMetadata {
   }
 };
 
-// Orientation of a file, one function per format (datasets/image_formats.h): 1 to 8. They read no
-// more than the metadata, and never throw.
+// Orientation of a file, 1 to 8, one function per format (datasets/image_formats.h). The functions
+// read only the metadata, and never throw.
 int jpeg_orientation(std::span<const std::byte> file);
 int png_orientation(std::span<const std::byte> file);
 int webp_orientation(std::span<const std::byte> file);

@@ -10,7 +10,7 @@
 namespace dpt {
 namespace {
 
-/// The fields of a published data set.
+/// Fields of a published data set.
 struct PublishedOptions {
   std::string root;
 };
@@ -45,11 +45,11 @@ const ObjectTable& idx_table() {
                   "Folder with train-images*, train-labels* and, for a test set, t10k-images*, "
                   "t10k-labels*."),
        object_field("train", &IdxOptions::train, idx_files_table(),
-                    "The training samples; by default those under root."),
+                    "Training samples; by default the files under root."),
        object_field("val", &IdxOptions::val, idx_files_table(),
-                    "The validation samples, in place of data.val_split; none by default."),
+                    "Validation samples, instead of data.val_split; none by default."),
        object_field("test", &IdxOptions::test, idx_files_table(),
-                    "The test samples; by default those under root.")},
+                    "Test samples; by default the files under root.")},
       [](const IdxOptions& options) -> std::string {
         if (!options.root.empty() || options.train) return {};
         return "expected root (a folder with the files) or train (the files), found neither";

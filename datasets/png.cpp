@@ -75,7 +75,7 @@ bool set_conversion(PngDecoder& decoder) {
   return true;
 }
 
-/// Asks for all 16 bits, in the byte order of the file, and no transparency.
+/// Requests all 16 bits, in the byte order of the file, without transparency.
 bool set_deep_conversion(PngDecoder& decoder) {
   if (setjmp(decoder.on_failure)) return false;
   png_set_strip_alpha(decoder.png);
@@ -95,7 +95,7 @@ bool read_pixels(PngDecoder& decoder, png_bytepp rows) {
   fail(ErrorKind::data, "{}: corrupt PNG: {}", name, decoder.text);
 }
 
-/// Reads the header, and returns the height and width that it states.
+/// Reads the header and returns its height and width.
 Size2 open_png(PngDecoder& decoder, std::span<const std::byte> file, const std::string& name) {
   decoder.rest = file;
   if (!read_header(decoder)) fail_corrupt(decoder, name);

@@ -160,7 +160,7 @@ int pnm_used_bits(std::span<const std::byte> bytes, const std::string& name) {
   read_values(file, header, [&](std::size_t, std::int64_t value) {
     largest = std::max(largest, std::min(value, header.most));
   });
-  // They are scaled so that `most` becomes the largest value of 16 bits.
+  // Scale the values so that `most` becomes the largest 16-bit value.
   return std::bit_width(static_cast<std::uint64_t>(largest * 65535 / header.most));
 }
 

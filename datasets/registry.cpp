@@ -85,7 +85,7 @@ const DatasetKind& dataset_kind(const Variant& options) {
 
 namespace {
 
-/// True for the files of a part that is not opened (DataRequirements::only).
+/// Returns true for the files of a part that is not opened (DataRequirements::only).
 bool is_of_other_part(const std::string& field, const DataRequirements& requirements) {
   return (field == "train" && !requirements.wants(DataPart::train)) ||
          (field == "val" && !requirements.wants(DataPart::val)) ||
@@ -110,7 +110,8 @@ void check_paths(const std::vector<Field>& fields, const void* object, const std
   }
 }
 
-/// Removes the other parts, which kinds without files open too, and checks the type of the samples.
+/// Removes the other parts, which data sets without files also open, and checks the type of the
+/// samples.
 void keep_part(DataSets& sets, DataPart part, const DataRequirements& requirements) {
   if (part != DataPart::train) sets.train = nullptr;
   if (part != DataPart::test) sets.test = nullptr;

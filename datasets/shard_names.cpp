@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMostShards = 100'000;
 
-/// The texts that {A..B} or {a,b} stand for; nothing for other braces.
+/// Returns the texts that {A..B} or {a,b} expand to; nothing for other braces.
 std::vector<std::string> alternatives(const std::string& braces) {
   std::vector<std::string> all;
   const std::size_t dots = braces.find("..");
@@ -26,7 +26,7 @@ std::vector<std::string> alternatives(const std::string& braces) {
       return error == std::errc{} && at == end;
     };
     if (!is_number(first, a) || !is_number(last, b) || a > b || b - a >= kMostShards) return {};
-    // As many digits as the first has, as in a shell.
+    // Pad to the number of digits of the first, as a shell does.
     for (std::uint64_t i = a; i <= b; ++i) all.push_back(fmt::format("{:0{}}", i, first.size()));
     return all;
   }
@@ -39,7 +39,7 @@ std::vector<std::string> alternatives(const std::string& braces) {
   }
 }
 
-/// The patterns that a text with braces stands for, in order.
+/// Returns the patterns that a text with braces expands to, in order.
 std::vector<std::string> without_braces(const std::string& text, const std::string& field) {
   const std::size_t open = text.find('{');
   if (open == std::string::npos) return {text};

@@ -1,4 +1,4 @@
-// Which tar files a pattern of a config names.
+// Expands a pattern of a config to tar files.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 namespace dpt {
 
 /// Returns the shards that a pattern with braces or wildcards names, each once. `field` is the key
-/// of the config that holds it. Throws ErrorKind::usage for a wrong pattern, ErrorKind::data if no
-/// file has such a name.
+/// of the config that holds it. Throws ErrorKind::usage for an invalid pattern, ErrorKind::data if
+/// no file matches.
 std::vector<std::string> find_shards(const std::string& pattern, const std::string& field);
 
 }  // namespace dpt

@@ -11,7 +11,7 @@
 namespace dpt {
 namespace {
 
-/// Device and inode of a file, and the array in it.
+/// Identity of a file: device and inode, and the array in it.
 using Identity = std::tuple<std::uint64_t, std::uint64_t, std::string>;
 
 /// Returns false for a file that does not exist.

@@ -21,7 +21,7 @@ Field test_files_field(std::optional<Files> Options::*member, const ObjectTable&
 template <class Options, class Files>
 Field val_files_field(std::optional<Files> Options::*member, const ObjectTable& files) {
   return object_field("val", member, files,
-                      "The validation samples, in place of data.val_split; none by default.");
+                      "Validation samples, instead of data.val_split; none by default.");
 }
 
 /// Returns the files of a part; null if the options name none.

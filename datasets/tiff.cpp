@@ -230,8 +230,8 @@ class TiffDecoder {
     }
   }
 
-  /// Writes values of a packed row, of 16 bits the upper 8, to every `stride`-th place. The first
-  /// value is the sample `first` of a pixel.
+  /// Writes the values of a packed row, or the upper 8 of 16 bits, to every `stride`-th place. The
+  /// first value is the sample `first` of a pixel.
   void unpack(const std::uint8_t* from, std::size_t count, std::uint8_t* to, std::size_t stride,
               std::size_t first) {
     const unsigned bits = layout_.bits;
@@ -381,7 +381,7 @@ class TiffDecoder {
   std::unique_ptr<TIFF, decltype(&TIFFClose)> tiff_;
   TiffLayout layout_;
   std::vector<std::uint8_t> samples_;  ///< of all pixels, or indices of a palette
-  std::uint16_t all_values_ = 0;       ///< bits that are set in any colour of 16 bits
+  std::uint16_t all_values_ = 0;       ///< bits that are set in any 16-bit colour
 };
 
 }  // namespace

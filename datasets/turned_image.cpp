@@ -7,7 +7,7 @@
 namespace dpt {
 namespace {
 
-/// Sides of an upright image along which the stored one runs backwards.
+/// Axes of an upright image along which the stored image runs backwards.
 bool is_mirrored_across(int orientation) {
   return orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
 }
@@ -16,8 +16,8 @@ bool is_mirrored_down(int orientation) {
 }
 
 /// Copies square tiles, so that reading down the columns of the stored image stays in the cache.
-/// `first` is the stored pixel of the upright image's (0, 0), and `down` and `across` lead to those
-/// of its neighbours.
+/// `first` is the stored pixel at (0, 0) of the upright image; `down` and `across` are the strides
+/// to its neighbours.
 template <std::ptrdiff_t kChannels>
 void copy_tiles(const std::uint8_t* first, std::ptrdiff_t down, std::ptrdiff_t across,
                 std::int64_t height, std::int64_t width, std::uint8_t* to) {
@@ -48,7 +48,7 @@ Image turned_upright(const Image& stored, int orientation) {
                 stored.channels,
                 {}};
   upright.pixels.resize(stored.pixels.size());
-  // Strides of the stored image along the sides of the upright one.
+  // Strides of the stored image along the axes of the upright image.
   std::ptrdiff_t down = exchanges ? 1 : stored.width, across = exchanges ? stored.width : 1;
   std::ptrdiff_t first = 0;
   if (is_mirrored_down(orientation)) {

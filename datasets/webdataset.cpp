@@ -170,7 +170,7 @@ class ShardLabels {
   ClassTable table_;
 };
 
-/// Returns the first ten names, and how many more there are.
+/// Returns the first ten names and the number of others.
 std::string first_ten(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 10;
   const std::size_t shown = std::min(kMost, names.size());

@@ -1,5 +1,5 @@
-// Characters that do not take one column of a terminal. Made from Unicode 14 (the properties East
-// Asian Width and General Category); ranges may cover code points that are not assigned.
+// Characters whose width is not one column of a terminal. Generated from Unicode 14 (the properties
+// East Asian Width and General Category); ranges may include unassigned code points.
 #pragma once
 
 namespace dpt {
@@ -33,7 +33,7 @@ inline constexpr CharacterRange kWideCharacters[] = {
     {0x1f90c, 0x1f93a}, {0x1f93c, 0x1f945}, {0x1f947, 0x1f9ff}, {0x1fa70, 0x1faf6},
     {0x20000, 0x3134a}};
 
-/// Characters that take none, in ascending order: combining marks and invisible controls.
+/// Characters of zero width, in ascending order: combining marks and invisible controls.
 inline constexpr CharacterRange kZeroWidthCharacters[] = {
     {0x300, 0x36f},   {0x483, 0x489},   {0x591, 0x5bd},    {0x5bf, 0x5bf},   {0x5c1, 0x5c2},
     {0x5c4, 0x5c5},   {0x5c7, 0x5c7},   {0x610, 0x61a},    {0x61c, 0x61c},   {0x64b, 0x65f},

@@ -9,7 +9,7 @@
 
 namespace dpt {
 
-/// Computes the SHA-256 of bytes that come in parts.
+/// Computes the SHA-256 of bytes that arrive in parts.
 class Sha256 {
  public:
   void add(std::string_view bytes);

@@ -17,7 +17,8 @@ struct Decoded {
   std::size_t bytes = 1;
 };
 
-/// Returns the first character of `text`, which is not empty; a byte that begins none by itself.
+/// Returns the first character of `text`, or its first byte if that begins no character. REQUIRES:
+/// `text` is not empty.
 Decoded decode(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   std::size_t bytes = 1;
@@ -52,7 +53,7 @@ std::size_t columns_of(const Decoded& character) {
   return is_in(kWideCharacters, character.code) ? 2 : 1;
 }
 
-/// Returns true for letters of Hebrew, Arabic and the other scripts written from right to left.
+/// Returns true for letters of Hebrew, Arabic and other right-to-left scripts.
 bool is_right_to_left(char32_t code) {
   return (code >= 0x590 && code <= 0x8ff) || (code >= 0xfb1d && code <= 0xfdff) ||
          (code >= 0xfe70 && code <= 0xfefc) || (code >= 0x10800 && code <= 0x10fff) ||

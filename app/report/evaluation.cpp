@@ -49,7 +49,7 @@ std::string values_text(std::span<const float> values) {
   return values.size() > kMost ? text + ", ..." : text;
 }
 
-/// Returns what the first outputs of a regression predict of evenly spread samples.
+/// Returns the predictions of the first outputs of a regression for evenly spread samples.
 std::vector<ReportedScatter> scatters_of(const Split& split, const SampleResults& samples) {
   constexpr std::size_t kMaxOutputs = 4, kMaxPoints = 1500;
   const auto width = static_cast<std::size_t>(split.source->targets().values);

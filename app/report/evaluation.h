@@ -28,7 +28,7 @@ struct ReportedSample {
 /// Targets and predictions of one output of a regression.
 struct ReportedScatter {
   std::size_t output = 0;
-  std::vector<std::pair<float, float>> points;  ///< target, prediction; of many samples a part
+  std::vector<std::pair<float, float>> points;  ///< target, prediction; may be a subset
 };
 
 struct ReportedEvaluation {
@@ -44,9 +44,9 @@ struct ReportedEvaluation {
   std::optional<EvaluatedLabels> labels;    ///< absent unless targets are multi-hot
   /// Wrong predictions with the largest outputs; of samples without labels none.
   std::vector<ReportedSample> most_certain;
-  std::vector<ReportedSample> worst;      ///< the largest losses
-  std::int64_t wrong = 0;                 ///< predictions, of those that count
-  std::vector<ReportedScatter> scatters;  ///< of the first outputs of a regression
+  std::vector<ReportedSample> worst;  ///< the largest losses
+  std::int64_t wrong = 0;             ///< number of wrong predictions among the samples that count
+  std::vector<ReportedScatter> scatters;  ///< plots of the first outputs of a regression
 };
 
 struct ReportedEvaluationOptions {

@@ -14,8 +14,8 @@ namespace dpt {
 /// control characters but line ends and tabs are shown as \\xNN.
 std::string html_text(const std::string& text);
 
-/// Returns a name, such as a class has, in an element <bdi> of its own. Of a long name it has the
-/// beginning and the end, and a tooltip has all of it.
+/// Returns a name, such as a class name, in its own <bdi> element. A long name is shortened in the
+/// middle, and a tooltip shows all of it.
 std::string html_name(const std::string& name);
 
 /// JSON as the content of a <script> of type application/json.

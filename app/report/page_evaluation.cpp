@@ -90,9 +90,9 @@ std::string labels_html(const EvaluatedLabels& of) {
   add("macro average", of.report.macro);
   add("micro average", of.report.micro);
   std::string out = "<h4>Labels</h4>\n" + table.text() +
-                    "<p class=\"note\">An output above the threshold is a prediction of its "
-                    "label. The best threshold has the largest F1 on these samples: choose it on "
-                    "validation samples, not on those of the test.</p>\n";
+                    "<p class=\"note\">An output above the threshold is a prediction of its label. "
+                    "The best threshold has the largest F1 on these samples: choose it on "
+                    "validation samples, not on test samples.</p>\n";
   if (is_shortened) {
     out += fmt::format(
         "<p class=\"note\">The {} worst of {} labels, by F1; <code>dpt eval --json"
@@ -108,8 +108,8 @@ std::int64_t confusions(const EvaluatedClasses& of, std::size_t label, std::size
   return at == of.report.confusion.end() ? 0 : at->second;
 }
 
-/// Returns a cell, darker for a larger part of the label's samples; few mistakes must be seen, too.
-/// `with_rate`: it also has that part.
+/// Returns a cell, darker for a larger fraction of the label's samples, but even few mistakes are
+/// visible. `with_rate` adds the fraction.
 std::string confusion_cell(std::int64_t count, std::int64_t support, bool is_right,
                            bool with_rate) {
   if (count == 0) return "<td></td>";
@@ -121,7 +121,7 @@ std::string confusion_cell(std::int64_t count, std::int64_t support, bool is_rig
                      is_right ? "right" : "wrong", ink > 0.6 ? " deep" : "", ink, count, rate);
 }
 
-/// How a matrix shows the classes over its columns.
+/// Presentation of the classes over the columns of a matrix.
 enum class ColumnHeads : std::uint8_t { names, turned_names, numbers };
 
 ColumnHeads column_heads(const std::vector<std::string>& names) {
@@ -149,7 +149,7 @@ std::string confusion_matrix_html(const EvaluatedClasses& of) {
       "<h4>Confusion matrix</h4>\n<p class=\"note\">Rows: labels. Columns: predictions.{}</p>\n"
       "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion matrix\">"
       "<table class=\"confusion\">\n<thead><tr><td></td>",
-      with_rates ? " Percentages are parts of the label's samples." : "");
+      with_rates ? " Percentages are fractions of the label's samples." : "");
   for (std::size_t c = 0; c < classes; ++c) out += column_head(of.names[c], c, heads);
   out += "</tr></thead>\n<tbody>\n";
   for (std::size_t label = 0; label < classes; ++label) {
@@ -208,7 +208,7 @@ std::string sample_html(const ReportedSample& sample, const std::string& outputs
   out += "<br><small>";
   if (sample.confidence) out += fmt::format("{} {:.4f}<br>", outputs, *sample.confidence);
   out += fmt::format("loss {:.4f}<br>#{}", sample.loss, sample.index);
-  // A tooltip is not on paper, and not on a touch screen.
+  // Paper and touch screens have no tooltips.
   if (!sample.png.empty()) out += "<br><span class=\"path\">" + html_text(sample.file) + "</span>";
   return out + "</small></figcaption></figure>\n";
 }

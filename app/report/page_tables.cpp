@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// Returns the name of a result, which may be broken after '/' and '_'.
+/// Returns the name of a result with line breaks allowed after '/' and '_'.
 std::string name_of_measure(const std::string& name) {
   std::string html;
   for (const char c : html_text(name)) {

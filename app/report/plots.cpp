@@ -9,11 +9,10 @@
 namespace dpt {
 namespace {
 
-// Places in the picture: the square in which values are drawn, and the whole.
+// Coordinates in the plot: the square in which values are drawn, and the whole image.
 constexpr double kLeft = 46, kTop = 8, kSide = 230, kWidth = 292, kHeight = 286;
 
-/// The range of both axes, which are the same, so that a prediction that is right is on the
-/// diagonal.
+/// Common range of both axes, so that correct predictions are on the diagonal.
 struct PlotRange {
   double low = 0, high = 1;
   double part(double value) const { return (value - low) / (high - low); }
@@ -21,7 +20,7 @@ struct PlotRange {
   double y(double value) const { return kTop + kSide * (1 - part(value)); }
 };
 
-/// Returns about five round values in the range.
+/// Returns about five round numbers in the range.
 std::vector<double> ticks_of(const PlotRange& range) {
   const double rough = (range.high - range.low) / 5;
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
@@ -81,7 +80,7 @@ std::string reliability_plot(std::span<const CalibrationBin> bins) {
     const double right = static_cast<double>(bin.right) / count, mean = bin.probability / count;
     const double left = range.x(static_cast<double>(i) / size);
     const double width = kSide / size - 1;
-    // Bins of few samples are paler, but can be seen.
+    // Bins with few samples are paler, but still visible.
     const double ink = 0.25 + 0.75 * std::sqrt(count / static_cast<double>(most));
     content += fmt::format(
         "<g style=\"--ink:{:.2f}\"><title>{} samples: mean probability {:.4f}, right {:.4f}</title>"
@@ -90,8 +89,7 @@ std::string reliability_plot(std::span<const CalibrationBin> bins) {
         ink, bin.samples, mean, right, left + 0.5, range.y(right), width, kSide * right,
         range.x(mean), range.y(right));
   }
-  return framed("Reliability", "probability of the prediction", "part that is right", range,
-                content);
+  return framed("Reliability", "probability of the prediction", "fraction correct", range, content);
 }
 
 std::string scatter_plot(const ReportedScatter& scatter, bool of_several) {

@@ -1,4 +1,4 @@
-// Plots of an evaluation as SVG, which need no script.
+// SVG plots of an evaluation, without scripts.
 #pragma once
 
 #include <span>
@@ -9,10 +9,12 @@
 
 namespace dpt {
 
-/// Returns how often predictions of each probability were right. REQUIRES: bins is not empty.
+/// Returns a reliability diagram: the fraction of correct predictions at each probability.
+/// REQUIRES: bins is not empty.
 std::string reliability_plot(std::span<const CalibrationBin> bins);
 
-/// Returns the predictions of one output over its targets; `of_several` names the output.
+/// Returns a scatter plot of one output's predictions over its targets; `of_several` adds the
+/// output's name.
 std::string scatter_plot(const ReportedScatter& scatter, bool of_several);
 
 }  // namespace dpt

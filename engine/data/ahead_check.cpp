@@ -10,7 +10,7 @@ namespace dpt {
 
 namespace {
 
-/// Reads a sample. Returns what is wrong with it, and what to do; null if nothing is.
+/// Reads a sample. Returns its error, with a remedy; null if it is readable.
 std::exception_ptr problem_of(const DataSource& source, std::int64_t index) {
   try {
     std::vector<std::byte> pixels(static_cast<std::size_t>(source.shape().elements()) *

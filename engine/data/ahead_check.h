@@ -1,4 +1,4 @@
-// Samples of evaluations, read once ahead of time so that a damaged one ends a run early.
+// Reads the samples of evaluations once ahead of time, so that a damaged sample ends a run early.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,11 @@
 
 namespace dpt {
 
-/// Reads the test samples, then the validation samples, on decoder threads that have nothing else
-/// to do. Used by one thread; its destructor waits for the samples that are being read, not for the
-/// rest.
+/// Reads the test samples, then the validation samples, on idle decoder threads. Not thread-safe.
+/// The destructor waits only for samples that are being read.
 class AheadCheck final : DecoderPool::Client {
  public:
-  /// The part of the samples that is read here: every `of`-th from `number` on.
+  /// Part of the samples that this process reads: every `of`-th from `number` on.
   struct Part {
     std::int64_t number = 0, of = 1;
   };
@@ -29,10 +28,10 @@ class AheadCheck final : DecoderPool::Client {
   AheadCheck(const Split& test, const Split& val, Part part, std::shared_ptr<DecoderPool> decoders);
   ~AheadCheck() override;
 
-  /// Throws the error of a sample that could not be read, if there is one.
+  /// Throws the error of an unreadable sample, if one was found.
   void rethrow();
-  /// Waits until the test samples have been read, or `wants_stop` says to give up. (Those of
-  /// validation are evaluated next.) Throws as rethrow.
+  /// Waits until the test samples have been read or `wants_stop` returns true. (The validation
+  /// samples are evaluated next.) Throws like rethrow.
   void finish(const std::function<bool()>& wants_stop);
 
  private:
@@ -44,9 +43,9 @@ class AheadCheck final : DecoderPool::Client {
   bool work() noexcept override;
 
   std::vector<Sample> samples_;
-  std::size_t of_test_ = 0;  ///< how many of them, the first, are test samples
+  std::size_t of_test_ = 0;  ///< number of test samples, which come first
   std::shared_ptr<DecoderPool> decoders_;
-  std::atomic<std::size_t> next_{0};  ///< of samples_
+  std::atomic<std::size_t> next_{0};  ///< index in samples_
   std::mutex mutex_;
   std::condition_variable done_;
   std::size_t tested_ = 0;    // guarded by mutex_; test samples that were read

@@ -1,4 +1,4 @@
-// Samples that cannot be read, where the config says to go on without them.
+// Handling of unreadable samples if the config continues without them.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ class BadSamples {
  public:
   /// `most`: how many may be met.
   explicit BadSamples(std::int64_t most) : most_(most) {}
-  /// `sample` is its name (DataSource::describe), `problem` says what is wrong with it. Throws
-  /// ErrorKind::data when they are too many.
+  /// `sample` is its name (DataSource::describe), `problem` describes the error. Throws
+  /// ErrorKind::data if there are too many.
   void add(const std::string& sample, const std::string& problem);
   /// A line for each one met since the last call.
   std::vector<std::string> take_new();
@@ -31,7 +31,7 @@ class BadSamples {
   std::vector<std::string> new_;
 };
 
-/// Those that one rank leaves out of one evaluation, by index. Thread-safe.
+/// Samples that one rank leaves out of one evaluation, by index. Thread-safe.
 class LeftOutSamples {
  public:
   void add(std::int64_t index);
@@ -45,9 +45,9 @@ class LeftOutSamples {
 /// `source`, in which the place of a sample that cannot be read is taken by the next of `indices`
 /// that can be read (after the last comes the first). Which one that is follows from the files, the
 /// epoch and the sample alone: it is the same on every rank, and after a resume. `indices` are in
-/// ascending order. Throws as BadSamples::add, and ErrorKind::data when no sample can be read.
-/// Samples whose place was taken are added to `left_out`, if it is given: an evaluation does not
-/// count the results of their substitutes. REQUIRES: the samples have labels only.
+/// ascending order. Throws as BadSamples::add, and ErrorKind::data when no sample can be read. Adds
+/// replaced samples to `left_out`, if given: an evaluation ignores the results of their
+/// substitutes. REQUIRES: the samples have only labels.
 std::shared_ptr<const DataSource> with_substitutes(
     std::shared_ptr<const DataSource> source, std::vector<std::int64_t> indices,
     std::shared_ptr<BadSamples> bad, std::shared_ptr<LeftOutSamples> left_out = nullptr);

@@ -20,8 +20,8 @@ enum class FindingKind : std::uint8_t {
   duplicate_across_splits,  ///< equal samples in several splits
   class_not_trained,        ///< val or test has samples of a class that train does not have
   // What follows are warnings.
-  few_bits,                      ///< 16-bit pictures whose values need fewer bits
-  exif_orientation,              ///< pictures stored turned or mirrored, which reading ignores
+  few_bits,                      ///< 16-bit images whose values need fewer bits
+  exif_orientation,              ///< images stored rotated or mirrored, which reading ignores
   duplicate,                     ///< equal samples in one split
   near_duplicate_across_splits,  ///< similar pictures in several splits
   near_duplicate,                ///< similar pictures in one split
@@ -95,7 +95,7 @@ PictureSizes picture_sizes(const SurveyedSplit& split);
 
 /// "train/cat/7.jpg": how a sample is named.
 std::string name_of_sample(const DataReport& report, const SampleRef& sample);
-/// Names the first few samples, with split and class, and says how many more there are.
+/// Lists the first few samples, with split and class, and the number of others.
 std::string some_named(const DataReport& report, const std::vector<SampleRef>& samples);
 
 }  // namespace dpt

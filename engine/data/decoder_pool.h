@@ -28,7 +28,7 @@ class DecoderPool {
   int threads() const { return threads_wanted_; }
   /// Throws ErrorKind::device when the system starts no more threads.
   void add(Client& client);
-  /// Adds a client that is asked for work only when no other has any. Throws as `add`.
+  /// Adds a client that gets threads only if no other client has work. Throws like `add`.
   void add_idle(Client& client);
   /// Returns when no thread works for the client, and none will. Nothing for one that is not added.
   void remove(Client& client);
@@ -50,9 +50,9 @@ class DecoderPool {
   const int threads_wanted_;
   std::mutex mutex_;
   std::condition_variable work_, idle_;
-  Members members_;          ///< who is served next comes first
+  Members members_;          ///< the client to serve next comes first
   Members idle_members_;     ///< the same for idle-time clients
-  std::uint64_t calls_ = 0;  ///< of wake and add
+  std::uint64_t calls_ = 0;  ///< number of calls of wake and add
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

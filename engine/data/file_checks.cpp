@@ -7,8 +7,8 @@
 namespace dpt {
 namespace {
 
-/// A picture of that many bits becomes nearly black, whatever it shows: only the upper 8 of 16 bits
-/// are kept.
+/// Images of up to this many bits become nearly black, because only the upper 8 of 16 bits are
+/// kept.
 constexpr int kNearlyBlack = 12;
 
 template <class Holds>
@@ -25,8 +25,8 @@ std::vector<SampleRef> pictures_where(const DataReport& report, const Holds& hol
   return found;
 }
 
-/// Finds 16-bit pictures that are dark because their values need fewer bits. One with 13 to 15 bits
-/// may just show something dark, unless no picture of the data needs more.
+/// Finds 16-bit images that are dark because their values need fewer bits. An image with 13 to 15
+/// bits may simply have a dark content, unless no image of the data needs more bits.
 void find_few_bits(DataReport& report) {
   int most = 0;
   for (const SurveyedSplit& split : report.splits) {
@@ -45,8 +45,8 @@ void find_few_bits(DataReport& report) {
   const bool is_one = dark.size() == 1;
   report.findings.push_back(
       {FindingKind::few_bits,
-       fmt::format("{} 16-bit picture{} values of at most {} bits (0 to {}). Of 16 bits the upper "
-                   "8 are kept: {} 0 to {} of 255, {}. Multiply the values by {} first, for "
+       fmt::format("{} 16-bit image{} values of at most {} bits (0 to {}). Only the upper 8 of 16 "
+                   "bits are kept: {} 0 to {} of 255, {}. Multiply the values by {} first, for "
                    "example with mogrify -evaluate multiply {} FILE: {}",
                    dark.size(), is_one ? " has" : "s have", bits, largest,
                    is_one ? "it becomes" : "they become", largest >> 8, look, 1 << (16 - bits),
@@ -62,8 +62,8 @@ void find_ignored_orientations(DataReport& report) {
   const bool is_one = sideways.size() == 1;
   report.findings.push_back(
       {FindingKind::exif_orientation,
-       fmt::format("{} picture{} stored turned or mirrored, as the Exif orientation says, and read "
-                   "as stored. data.exif_orientation=apply turns {} upright: {}",
+       fmt::format("{} image{} stored rotated or mirrored (Exif orientation) and read as stored. "
+                   "data.exif_orientation=apply turns {} upright: {}",
                    sideways.size(), is_one ? " is" : "s are", is_one ? "it" : "them",
                    some_named(report, sideways)),
        sideways});

@@ -1,4 +1,4 @@
-// Findings of a data check about the files of pictures: how they are stored, not what they show.
+// Findings of a data check about image files: their storage, not their content.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace dpt {
 
-/// Pictures whose files store them turned or mirrored.
+/// Counts of images that are stored rotated or mirrored.
 struct StoredOrientations {
-  std::map<int, std::int64_t> counts;  ///< of each orientation but 1
-  std::map<int, std::int64_t> turned;  ///< those of them that reading turns upright
+  std::map<int, std::int64_t> counts;  ///< images of each orientation except 1
+  std::map<int, std::int64_t> turned;  ///< images of these that reading turns upright
 };
 StoredOrientations stored_orientations(const SurveyedSplit& split);
 
-/// Adds what is suspicious about the files of a surveyed report.
+/// Adds suspicious properties of the files of a surveyed report.
 void find_file_problems(DataReport& report);
 
 }  // namespace dpt

@@ -36,7 +36,7 @@ Image padded_crop(const Image& image, std::int64_t top, std::int64_t left, Size2
 }
 
 constexpr const char* kFilterDoc =
-    "Filter. nearest: the nearest pixel, for pictures whose values are no brightness, such as "
+    "Filter. nearest: the nearest pixel, for images whose values are not brightness, such as "
     "masks; bilinear or bicubic: both antialiased.";
 
 PicturePart resized(PixelBox box, Size2 size, ResizeFilter filter) {
@@ -214,7 +214,7 @@ const ObjectTable& random_crop_table() {
 
 HostTransformKind resize_kind() {
   static const ObjectTable table = object_table<ResizeOptions>(
-      "Resize", "Resizes the picture, as Pillow does.",
+      "Resize", "Resizes the image, as Pillow does.",
       {field("size", &ResizeOptions::size,
              "Of the shorter side, where the ratio of the sides is to be kept; or [height, width].")
            .required()
@@ -229,7 +229,7 @@ HostTransformKind resize_kind() {
 
 HostTransformKind center_crop_kind() {
   static const ObjectTable table = object_table<CenterCropOptions>(
-      "CenterCrop", "Keeps the middle of the picture; a smaller one is padded with black first.",
+      "CenterCrop", "Keeps the centre of the image; a smaller image is padded with black first.",
       {field("size", &CenterCropOptions::size, "Height and width of the middle part.")
            .required()
            .range(1, 16384)});
@@ -247,12 +247,12 @@ HostTransformKind random_crop_kind() {
 HostTransformKind random_resized_crop_kind() {
   static const ObjectTable table = [] {
     ObjectTable made = object_table<RandomResizedCropOptions>(
-        "RandomResizedCrop", "Crops a part of random size and ratio of sides, and resizes it.",
+        "RandomResizedCrop", "Crops a part of random size and aspect ratio, and resizes it.",
         {field("size", &RandomResizedCropOptions::size, "Height and width of the result.")
              .required()
              .range(1, 16384),
          field("scale", &RandomResizedCropOptions::scale,
-               "Least and most of the picture's area that the part has.")
+               "Minimum and maximum of the part's fraction of the image's area.")
              .items(2, 2)
              .range(0, 1),
          field("ratio", &RandomResizedCropOptions::ratio,

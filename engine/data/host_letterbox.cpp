@@ -1,5 +1,5 @@
 // Letterbox on the host. Source of the formulas: ultralytics, data/augment.py, LetterBox with
-// center and scaleup, which resizes with OpenCV and not, as here, with Pillow's filter.
+// center and scaleup. That one resizes with OpenCV, this one with Pillow's filter.
 #include <algorithm>
 #include <cmath>
 
@@ -27,7 +27,7 @@ class Letterbox final : public HostTransform {
     const Size2 size = fitted(picture);
     return whole_picture(picture.h, picture.w, size.h, size.w);
   }
-  /// A picture that `choose` has resized keeps its size here.
+  /// An image that `choose` has resized keeps its size here.
   bool applies_after_choose() const override { return true; }
   void apply(Image& image, DrawStream&) const override {
     const Size2 size = fitted({image.height, image.width});
@@ -41,7 +41,7 @@ class Letterbox final : public HostTransform {
   }
 
  private:
-  /// Returns the size of a picture that is scaled until it just fits in.
+  /// Returns the size of the image after it is scaled to fit.
   Size2 fitted(Size2 picture) const {
     const auto h = static_cast<double>(picture.h), w = static_cast<double>(picture.w);
     const double scale =
@@ -62,14 +62,13 @@ class Letterbox final : public HostTransform {
 HostTransformKind letterbox_kind() {
   static const ObjectTable table = object_table<LetterboxOptions>(
       "Letterbox",
-      "Resizes the picture (bilinear, antialiased) so that it just fits into `size` with its ratio "
-      "of sides, and fills the rest on both sides of it.",
+      "Resizes the image (bilinear, antialiased) to fit into `size`, keeps its aspect ratio, and "
+      "pads both sides of it.",
       {field("size", &LetterboxOptions::size, "Height and width of the result.")
            .required()
            .range(1, 16384),
        field("fill", &LetterboxOptions::fill,
-             "Value from 0 to 255 of the pixels beside the picture: one for all channels, or [red, "
-             "green, blue].")
+             "Value from 0 to 255 of the padding: one for all channels, or [red, green, blue].")
            .range(0, 255)
            .items(1, 3)
            .or_one()});

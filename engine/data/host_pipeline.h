@@ -22,8 +22,8 @@ struct DividedTransforms {
 };
 DividedTransforms divide_transforms(std::span<const Variant> transforms);
 
-/// Whether one of the transforms brings pictures of any size to one. Where none does, such pictures
-/// are resized to the model's input first.
+/// Returns true if one of the transforms gives images of any size a fixed size. If none does, such
+/// images are resized to the model's input first.
 bool gives_size(std::span<const Variant> transforms);
 
 /// All kinds of transforms of the host.

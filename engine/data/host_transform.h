@@ -1,5 +1,5 @@
 // Transforms that run on the host, on pictures of 8-bit pixels, in the threads that decode. Names,
-// options and results are those of torchvision.transforms.v2 on PIL images; Letterbox is that of
+// options and results are those of torchvision.transforms.v2 on PIL images; Letterbox follows
 // ultralytics.
 #pragma once
 
@@ -51,7 +51,8 @@ class HostTransform {
   /// what apply would do, before the picture is decoded. Nothing where it must see the whole
   /// picture.
   virtual std::optional<PicturePart> choose(Size2 picture, DrawStream& draws) const;
-  /// True if apply is also called on the part that `choose` returned, for what is left to do.
+  /// True if apply must also be called on the part that `choose` returned, to complete the
+  /// transform.
   virtual bool applies_after_choose() const { return false; }
   /// For a transform that only keeps a part of the picture, that part. It draws what apply would.
   virtual std::optional<PixelBox> keeps(Size2 picture, DrawStream& draws) const;

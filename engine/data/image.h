@@ -29,9 +29,9 @@ struct ImageView {
       : ImageView(image.height, image.width, image.channels, image.pixels) {}
 };
 
-/// Facts about the file of an image that its decoded pixels do not show.
+/// Properties of an image file that its decoded pixels do not show.
 struct FileFacts {
-  int orientation = 1;     ///< as Exif numbers it, 1 to 8; 1 = upright
+  int orientation = 1;     ///< Exif orientation, 1 to 8; 1 = upright
   bool is_turned = false;  ///< decoding turns the image upright
   int used_bits = 0;       ///< bits that the values of a 16-bit image need; 0 = another image
 };
@@ -50,8 +50,8 @@ constexpr auto enum_names(ResizeFilter) {
                                                 {ResizeFilter::bicubic, "bicubic"}});
 }
 
-/// What becomes of a picture: `box` of it is resized to `height` x `width`, and `window` of the
-/// result is kept. REQUIRES: `box` lies in the picture, `window` in the result.
+/// Part of an image: `box` is resized to `height` x `width`, and `window` of the result is kept.
+/// REQUIRES: `box` lies in the image, `window` in the result.
 struct PicturePart {
   PixelBox box;
   std::int64_t height = 0, width = 0;

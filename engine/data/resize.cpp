@@ -130,7 +130,7 @@ void ResizeTaps::take_nearest(const ResizeAxis& axis) {
   longest_ = 1;
   length_.assign(first_.size(), 1);
   weights_.assign(first_.size(), 1 << kPrecision);
-  // Pillow adds up the places from the first output on, and so rounds (ImagingScaleAffine).
+  // Pillow accumulates positions from the first output on, with rounding (ImagingScaleAffine).
   double place = axis.begin + scale * 0.5;
   for (std::int64_t i = 0; i < axis.first; ++i) place += scale;
   for (std::int32_t& first : first_) {
@@ -181,7 +181,7 @@ RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::i
       channels_(channels),
       vectors_(vectors) {
   assert(vectors <= resize_rows::best_vectors() && rows.filter == columns.filter);
-  // The vector instructions are for weights that are not negative.
+  // The vector instructions require non-negative weights.
   if (rows.filter == ResizeFilter::bicubic) vectors_ = Vectors::none;
   // Each pass rounds, so their order shows. Pillow's, from 13 on; before that, rows were always
   // shortened first.

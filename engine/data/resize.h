@@ -23,8 +23,8 @@ struct ResizeAxis {
   ResizeFilter filter = ResizeFilter::bilinear;
 };
 
-/// Relation of an image to the upright one that it is turned into after it was resized. Passes and
-/// weights are those of the upright image, so that every rounding is.
+/// Relation of a stored image to the upright image, into which it is turned after the resize.
+/// Passes, weights and every rounding are those of the upright image.
 struct StoredTurn {
   bool mirrors_rows = false, mirrors_columns = false;  ///< these run backwards in the upright image
   bool exchanges_sides = false;                        ///< rows are columns of the upright image
@@ -110,7 +110,7 @@ class RowResizer {
   std::unique_ptr<std::uint8_t[]> kept_;  // (rows().size(), stride_)
 };
 
-/// As part_of, for an image that is turned afterwards.
+/// Does the same as part_of, for an image that is turned afterwards.
 Image part_of_stored(const ImageView& image, const PicturePart& part, const StoredTurn& turn);
 
 }  // namespace dpt

@@ -19,7 +19,7 @@ struct SampleRecord {
   std::uint64_t target = 0;      ///< tells targets apart: the label, or a hash of the row
   std::uint64_t perceptual = 0;  ///< where pictures have one (perceptual_hash.h)
   std::int32_t label = 0;
-  std::int32_t height = 0, width = 0;  ///< of the picture that is read from its file
+  std::int32_t height = 0, width = 0;  ///< size of the image that is read from its file
   std::uint8_t orientation = 1;        ///< as FileFacts
   std::uint8_t used_bits = 0;          ///< as FileFacts
   bool is_turned = false;              ///< as FileFacts

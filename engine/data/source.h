@@ -82,7 +82,7 @@ class DamagedCache : public Error {
   explicit DamagedCache(const std::string& text) : Error(ErrorKind::data, text) {}
 };
 
-/// A part of a data set with files of its own.
+/// Part of a data set that has its own files.
 enum class DataPart : std::uint8_t { train, test, val };
 
 /// What a model requires of its data: sizes to resize to and the labels that are allowed.
@@ -98,11 +98,11 @@ struct DataRequirements {
   /// Of samples to be predicted: what those of the checkpoint's run were, where it is known.
   std::vector<std::string> features = {};
   std::optional<DType> type = {};
-  bool applies_orientation = false;  ///< images are turned as the orientation in their file says
+  bool applies_orientation = false;  ///< images are turned by the orientation in their file
   /// Files of the data set that cannot be samples are left out, with a note, not refused.
   bool leaves_out_files = false;
-  /// The part that is opened alone: the files of the others need not exist. Unset: all parts.
-  /// REQUIRES: known_classes, and of tables features.
+  /// The only part to open: the files of other parts need not exist. Unset: all parts. REQUIRES:
+  /// known_classes, and for tables features.
   std::optional<DataPart> only = {};
 
   bool wants(DataPart part) const { return !only || *only == part; }
@@ -118,7 +118,7 @@ struct ModelOutputs {
 /// is no validation set, data.val_split holds samples out of the training set. The classes are one
 /// table.
 struct DataSets {
-  std::shared_ptr<const DataSource> train;  ///< null only if another part is opened alone
+  std::shared_ptr<const DataSource> train;  ///< null only if only another part is opened
   std::shared_ptr<const DataSource> test = {}, val = {};  ///< may be null
   std::vector<std::string> notes = {};                    ///< what the user should be told once
 };
@@ -131,7 +131,7 @@ struct DeclaredSamples {
   std::optional<DType> type;          ///< unset = the files know
   /// Has a validation set of its own; unset = the files know.
   std::optional<bool> validation = false;
-  /// Separates the labels of a sample where they stand in one column; 0 = they do not.
+  /// Separator of the labels of a sample in one column; 0 if a column has one label.
   char label_separator = 0;
 };
 
@@ -154,8 +154,8 @@ struct DatasetKind {
   bool any_type = false;                ///< samples may be floats, which only opening them tells
   /// Null: samples of 8-bit pixels, all of one size, with class labels.
   DeclaredSamples (*declares)(const Variant& options) = nullptr;
-  /// The number of outputs that the training samples ask of a model: their classes, or their
-  /// targets. Reads no more than the labels. Unset if the model decides; null: `facts`, if any.
+  /// Returns the number of outputs for the training samples: their classes or targets. Reads only
+  /// the labels. Unset if the model decides; null: `facts`, if any.
   std::optional<std::int64_t> (*outputs)(const Variant& options) = nullptr;
 };
 

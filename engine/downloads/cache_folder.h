@@ -1,4 +1,4 @@
-// The folder of downloaded files (download.h): names, locks, and files that appear whole.
+// The folder of downloaded files (download.h): names, locks and atomic writes.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// The facts kept about a downloaded file.
+/// Record of a downloaded file.
 struct FileRecord {
   std::string name, url, etag, sha256, file_name;
   std::uint64_t size = 0;
@@ -22,17 +22,17 @@ std::optional<FileRecord> read_record(const std::string& path);
 /// Writes a record in one step. Throws ErrorKind::data.
 void write_record(const std::string& path, const FileRecord& record);
 
-/// Makes a folder and those above it. Throws ErrorKind::data.
+/// Creates a folder and its parents. Throws ErrorKind::data.
 void make_cache_folder(const std::string& path);
 
 /// Renames a file, durably. Throws ErrorKind::data.
 void move_into_place(const std::string& from, const std::string& to);
 
-/// Lock of a file of the folder, held while it lives.
+/// Lock on a file of the folder, held for the lifetime of the object.
 class CacheLock {
  public:
-  /// Waits for the lock; calls `note` once if another process holds it. If the folder cannot be
-  /// written, holds nothing: is_held() is false, and problem() the system's reason.
+  /// Waits for the lock; calls `note` once if another process holds it. If the folder is not
+  /// writable, holds nothing: is_held() is false, and problem() returns the system's reason.
   CacheLock(const std::string& path, const std::function<void()>& note);
   ~CacheLock();
   CacheLock(const CacheLock&) = delete;
@@ -45,10 +45,10 @@ class CacheLock {
   std::string problem_;
 };
 
-/// An unfinished download, with the hash of what it holds.
+/// An unfinished download, with the hash of its bytes so far.
 class PartFile {
  public:
-  /// Opens or makes it. With `keeps`, what it holds stays, else it is emptied. Throws
+  /// Opens or creates the file. With `keeps`, keeps its bytes, else empties it. Throws
   /// ErrorKind::data.
   PartFile(const std::string& path, bool keeps);
   ~PartFile();
@@ -57,7 +57,7 @@ class PartFile {
   std::uint64_t size() const { return size_; }
   void add(std::string_view bytes);
   void clear();
-  /// Makes it durable and returns its SHA-256 in hexadecimal. Nothing may follow.
+  /// Syncs the file and returns its SHA-256 in hexadecimal. No calls may follow.
   std::string finish();
 
  private:

@@ -32,7 +32,7 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-/// Returns true if the variable says yes, as huggingface_hub reads it.
+/// Returns true if the variable is set to a true value, as huggingface_hub defines it.
 bool is_offline() {
   std::string value = variable("HF_HUB_OFFLINE");
   std::transform(value.begin(), value.end(), value.begin(),
@@ -40,7 +40,7 @@ bool is_offline() {
   return value == "1" || value == "ON" || value == "YES" || value == "TRUE";
 }
 
-/// Returns HF_TOKEN; it must be fit for a header.
+/// Returns HF_TOKEN, which must be valid in a header.
 std::string hub_token() {
   std::string token = variable("HF_TOKEN");
   const bool is_fit =
@@ -62,15 +62,15 @@ bool is_sha256(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// The description of a file that a server gives before it sends it.
+/// Description of a file that a server gives before the file.
 struct Announcement {
-  std::string url;     ///< to ask for the file
+  std::string url;     ///< address to request
   std::string etag;    ///< without quotes; empty = unknown or weak
   std::string sha256;  ///< empty = unknown
   std::optional<std::uint64_t> size;
 };
 
-/// Returns an ETag without its quotes; empty for a weak one, whose bytes may differ.
+/// Returns an ETag without its quotes; empty for a weak ETag, which does not identify bytes.
 std::string plain_etag(std::string_view etag) {
   if (etag.starts_with("W/")) return {};
   if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') {
@@ -90,7 +90,7 @@ Announcement announcement_of(const RemoteFile& file, const HttpAnswer& answer) {
   return said;
 }
 
-/// Download of one file, in the folder.
+/// Download of one file into the folder.
 class Download {
  public:
   Download(const RemoteFile& file, const DownloadOptions& options)
@@ -135,7 +135,7 @@ class Download {
     return fmt::format("{}/{}/{}", options_.folder, sha256, name);
   }
 
-  /// Returns the path of a file with this hash if the folder has it, undamaged.
+  /// Returns the path of a file with this hash if the folder has an intact one.
   std::optional<std::string> kept_file(const std::string& sha256, const std::string& name) const {
     if (!is_sha256(sha256)) return {};
     const std::string path = path_of(sha256, name);
@@ -155,7 +155,7 @@ class Download {
     return !said.etag.empty() && said.etag == record_->etag;
   }
 
-  /// Returns what the server says; nothing if it cannot be reached and the folder has the file.
+  /// Returns the server's description; nothing if it cannot be reached and the folder has the file.
   std::optional<Announcement> ask() {
     HttpRequest request;
     request.url = file_.url;
@@ -177,7 +177,7 @@ class Download {
     refuse_answer(file_, answer, !token_.empty());
   }
 
-  /// Enters a file of the folder as what the URL leads to.
+  /// Records a file of the folder as the content of the URL.
   DownloadedFile keep(const Announcement& said, const std::string& sha256) {
     const std::string path = path_of(sha256, file_.file_name);
     FileRecord record;
@@ -191,12 +191,12 @@ class Download {
     try {
       write_record(base_ + ".json", record);
     } catch (const Error& error) {
-      options_.note(error.what());  // the file is there: a later start asks again
+      options_.note(error.what());  // the file exists: a later start asks again
     }
     return {path, said.url, sha256};
   }
 
-  /// Returns true if the part is of the file that is announced.
+  /// Returns true if the part belongs to the announced file.
   bool can_continue(const Announcement& said) const {
     if (said.etag.empty()) return false;
     const auto part = read_record(base_ + ".part.json");
@@ -240,7 +240,7 @@ class Download {
     request.token = token_;
     request.offset = part.size();
     request.stall_seconds = options_.stall_seconds;
-    // The storage behind the hub has ETags of its own; there the SHA-256 tells.
+    // The storage that the hub redirects to has its own ETags, so compare the SHA-256.
     if (said.sha256.empty()) request.if_range = fmt::format("\"{}\"", said.etag);
     BodySink sink;
     sink.begin = [&](const HttpAnswer& answer) { check_begin(answer, said, part); };
@@ -258,7 +258,7 @@ class Download {
     return make_request(request, sink);
   }
 
-  /// Compares the place at which the server begins with the one that was asked for.
+  /// Checks that the server begins at the requested offset.
   void check_begin(const HttpAnswer& answer, const Announcement& said, PartFile& part) {
     if (part.size() == 0 && answer.status == 200) return;
     if (answer.status == 200) {
@@ -284,7 +284,7 @@ class Download {
     fs::remove(base_ + ".part.json", ignored);
   }
 
-  /// Checks a complete download and gives it its name.
+  /// Verifies a complete download and gives it its final name.
   DownloadedFile accept(const Announcement& said, PartFile& part) {
     const std::uint64_t size = part.size();
     if (said.size && size != *said.size) {
@@ -312,7 +312,7 @@ class Download {
   const DownloadOptions& options_;
   const std::string base_;  ///< path of the files of this URL, without suffix
   const std::string token_;
-  std::optional<FileRecord> record_;  ///< of an earlier download that is still there
+  std::optional<FileRecord> record_;  ///< record of an earlier download, if it still exists
 };
 
 }  // namespace

@@ -58,7 +58,7 @@ class Hop {
       curl_easy_getinfo(curl_.get(), CURLINFO_REDIRECT_URL, &next);
       return next ? next : "";
     }
-    begin_body();  // of an empty file
+    begin_body();  // for an empty file
     if (thrown_) std::rethrow_exception(thrown_);
     return {};
   }
@@ -95,7 +95,7 @@ class Hop {
     set(CURLOPT_WRITEDATA, this);
     set(CURLOPT_XFERINFOFUNCTION, &Hop::on_progress);
     set(CURLOPT_NOPROGRESS, 0L);
-    // The curl program reads these variables, libcurl does not.
+    // The curl program reads these variables, but libcurl does not.
     if (const char* file = std::getenv("SSL_CERT_FILE"); file && *file) set(CURLOPT_CAINFO, file);
     if (const char* folder = std::getenv("SSL_CERT_DIR"); folder && *folder) {
       set(CURLOPT_CAPATH, folder);
@@ -142,7 +142,7 @@ class Hop {
 
   void add_line(std::string_view line) {
     if (line.starts_with("HTTP/")) {
-      answer_.headers.clear();  // those of a proxy, or of an interim answer
+      answer_.headers.clear();  // drop headers of a proxy or an interim answer
       return;
     }
     const std::size_t colon = line.find(':');
@@ -216,10 +216,10 @@ HttpAnswer make_request(const HttpRequest& request, const BodySink& sink) {
   const std::string origin = origin_of(url);
   bool sends_token = !request.token.empty();
   for (int redirects = 0; redirects <= kMaxRedirects; ++redirects) {
-    // Once off the server, never again: another one could have sent it back.
+    // Never send the token after a redirect to another server, which could redirect back.
     sends_token = sends_token && origin_of(url) == origin;
     std::string next = Hop(request, sink, answer).run(url, sends_token);
-    // The hub says all about a file before it redirects to a storage that may refuse HEAD.
+    // The hub describes a file before it redirects to a storage that may refuse HEAD.
     const bool is_known = request.head_only && answer.first_headers.contains("x-linked-etag");
     if (next.empty() || is_known) return answer;
     if (!next.starts_with("https://")) {

@@ -1,5 +1,5 @@
-// One request to a server, through libcurl. https:// only; redirects are followed one by one, so
-// that HF_TOKEN never reaches another server than the one it was meant for.
+// One HTTPS request through libcurl. Redirects are followed one by one, so that HF_TOKEN never
+// reaches a server other than the intended one.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,22 @@ struct TransferFailure {
   bool is_untrusted = false;  ///< the server's certificate
 };
 
-/// A file to ask for, or its headers.
+/// Request for a file, or only for its headers.
 struct HttpRequest {
   std::string url;
   bool head_only = false;  ///< headers only; a redirect is not followed after x-linked-etag
   std::string token;       ///< sent to the server of `url` only, never after a redirect to another
-  std::uint64_t offset = 0;  ///< byte to begin with
-  std::string if_range;      ///< strong ETag of the file that `offset` belongs to; empty = none
-  int stall_seconds = 60;    ///< without a byte: a timeout
+  std::uint64_t offset = 0;  ///< first byte
+  std::string if_range;      ///< strong ETag of the file that `offset` refers to; empty = none
+  int stall_seconds = 60;    ///< time without a byte that is a timeout
 };
 
 /// The answer to a request.
 struct HttpAnswer {
-  long status = 0;                             ///< of the last server asked
-  std::string url;                             ///< that it was asked for
-  std::map<std::string, std::string> headers;  ///< of the last server, names in lower case
-  /// Headers of all servers on the way, of the first that sent each.
+  long status = 0;                             ///< status of the last server
+  std::string url;                             ///< URL of the last request
+  std::map<std::string, std::string> headers;  ///< headers of the last server, names in lower case
+  /// Headers of all servers; each from the first server that sent it.
   std::map<std::string, std::string> first_headers;
   std::string text;  ///< beginning of the body of an error
   std::optional<TransferFailure> failure;
@@ -45,17 +45,17 @@ struct HttpAnswer {
   std::string first_header(const std::string& name) const;
 };
 
-/// Takes the body. `begin` is called with the answer so far before the first byte of the body,
-/// `add` with each part, for status 200 and 206 only. Either may throw, which ends the request.
+/// Receives the body for status 200 and 206. `begin` is called with the answer so far before the
+/// first byte of the body, `add` with each part. Either may throw, which ends the request.
 struct BodySink {
   std::function<void(const HttpAnswer&)> begin;
   std::function<void(std::string_view)> add;
 };
 
 /// Makes a request, with up to ten redirects. A requested stop ends it with StopRequested
-/// (check_stop). Proxies are those of libcurl's variables (https_proxy, no_proxy), certificates
-/// those of SSL_CERT_FILE and SSL_CERT_DIR if set. Throws ErrorKind::data for a redirect that is
-/// not to https://.
+/// (check_stop). Uses the proxies of libcurl's variables (https_proxy, no_proxy), and the
+/// certificates of SSL_CERT_FILE and SSL_CERT_DIR if set. Throws ErrorKind::data for a redirect
+/// that is not to https://.
 HttpAnswer make_request(const HttpRequest& request, const BodySink& sink);
 
 }  // namespace dpt

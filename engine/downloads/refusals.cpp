@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kByHand =
     "On a machine without access, download the file elsewhere and give its path";
 
-/// Returns what the hub says of an error, without characters that would confuse a terminal.
+/// Returns the hub's explanation of an error, without control characters.
 std::string said_by(const HttpAnswer& answer) {
   constexpr std::size_t kMost = 200;
   std::string text = answer.first_header("x-error-message").substr(0, kMost);
@@ -50,7 +50,7 @@ std::string kept_text(const std::optional<DownloadState>& state) {
       state->total ? fmt::format(" of {}", *state->total) : "",
       state->can_continue
           ? "they are kept, and the same command continues the download"
-          : "the server cannot continue a download, so the same command begins anew");
+          : "the server cannot continue a download, so the same command starts over");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Errors of downloads: what failed, what was found, and what to do.
+// Error messages of downloads, with remedies.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace dpt {
 
-/// The progress of a download.
+/// Progress of a download.
 struct DownloadState {
   std::uint64_t size = 0;
   std::optional<std::uint64_t> total;
@@ -20,14 +20,14 @@ struct DownloadState {
 /// Returns " (46.8 MB)"; empty for an unknown size.
 std::string size_text(std::optional<std::uint64_t> bytes);
 
-/// Returns what went wrong with a request, in one clause.
+/// Describes the failure of a request in one clause.
 std::string problem_of(const HttpAnswer& answer);
 
-/// Throws ErrorKind::data for a request that failed, or that was answered with an error.
+/// Throws ErrorKind::data for a request that failed or got an error as its answer.
 [[noreturn]] void refuse_answer(const RemoteFile& file, const HttpAnswer& answer, bool has_token,
                                 const std::optional<DownloadState>& state = {});
 
-/// Throws ErrorKind::data for a file that is not there while HF_HUB_OFFLINE is set.
+/// Throws ErrorKind::data for a file that the folder lacks while HF_HUB_OFFLINE is set.
 [[noreturn]] void refuse_offline(const std::string& name, const std::string& folder);
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// Names of files on servers, and the URLs that they stand for.
+// Names of files on servers, and their URLs.
 #pragma once
 
 #include <string>
@@ -7,22 +7,22 @@ namespace dpt {
 
 /// A file on a server.
 struct RemoteFile {
-  std::string name;        ///< as the user gave it: https://..., hf://OWNER/REPO...
-  std::string url;         ///< the address to ask, https://...
+  std::string name;        ///< name that the user gave: https://..., hf://OWNER/REPO...
+  std::string url;         ///< address to request, https://...
   std::string file_name;   ///< last part of its path; letters, digits, '.', '_' and '-' only
   bool is_of_hub = false;  ///< hf://: requests carry HF_TOKEN
   bool is_fixed = false;   ///< the revision is a commit, so the content never changes
 };
 
 /// Reads a name. The hub's server is HF_ENDPOINT, by default https://huggingface.co. Throws
-/// ErrorKind::usage for a name or an HF_ENDPOINT that is no such thing.
+/// ErrorKind::usage for an invalid name or HF_ENDPOINT.
 RemoteFile remote_file_of(const std::string& name);
 
-/// Returns the URL of a file of the hub at a commit: the one of `file` with the commit in place of
-/// its revision.
+/// Returns the URL of a file of the hub at a commit: the URL of `file` with its revision replaced
+/// by the commit.
 std::string url_at_commit(const RemoteFile& file, const std::string& commit);
 
-/// Returns "https://host:port" of a URL, in lower case: what may see HF_TOKEN is compared by it.
+/// Returns "https://host:port" of a URL, in lower case. HF_TOKEN is sent only to the same origin.
 std::string origin_of(const std::string& url);
 
 }  // namespace dpt

@@ -22,10 +22,10 @@ struct ExportFacts {
   /// Raw samples are divided by it first: 255 for bytes. Unset where that was not looked up.
   std::optional<float> scale;
   std::vector<float> mean, stddev;  ///< by channel; then (x - mean) / std; empty: not done
-  /// Transforms of the evaluation as JSON, a list of `{"type": "Resize", "size": [256]}`; also the
-  /// Resize that dpt applies where they give pictures no size.
+  /// Evaluation transforms as JSON, a list of `{"type": "Resize", "size": [256]}`, including the
+  /// Resize that dpt adds if they do not give images a size.
   nlohmann::ordered_json transforms = nlohmann::ordered_json::array();
-  bool turns_upright = true;  ///< pictures, by their Exif orientation
+  bool turns_upright = true;  ///< images are turned by their Exif orientation
   std::string other_model;    ///< difference from the checkpoint's model; empty if none
 };
 

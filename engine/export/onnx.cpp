@@ -170,7 +170,7 @@ void check_bytes(const Plan& plan) {
        plan.param_count);
 }
 
-/// A size of a dimension, or the name of one that is free.
+/// Size of a dimension, or the name of a dynamic one.
 using Dimension = std::variant<std::int64_t, const char*>;
 
 void describe_value(onnx::ValueInfo& value, const char* name, onnx::ElementType type,
@@ -190,20 +190,20 @@ void describe_value(onnx::ValueInfo& value, const char* name, onnx::ElementType 
   }
 }
 
-/// The input of the model as its user sees it.
+/// Input of the model that the user sees.
 void describe_input(onnx::ValueInfo& value, const ExportFacts& facts, const OnnxOptions& options) {
   const bool reads_bytes =
       options.preprocessing || (options.include_normalisation && options.raw_type == DType::u8);
   std::vector<Dimension> sample{facts.input[0], facts.input[1], facts.input[2]};
   if (options.preprocessing == PictureLayout::nchw) sample = {facts.input[0], "height", "width"};
   if (options.preprocessing == PictureLayout::nhwc) sample = {"height", "width", facts.input[0]};
-  const char* doc = options.preprocessing           ? "upright pictures of any size"
+  const char* doc = options.preprocessing           ? "upright images of any size"
                     : options.include_normalisation ? "raw samples"
                                                     : "normalised samples";
   describe_value(value, kInput, reads_bytes ? onnx::UINT8 : onnx::FLOAT, sample, doc);
 }
 
-/// Writes what turns a picture of any size into one of the network's input size.
+/// Writes the operations that turn an image of any size into the network's input size.
 std::string write_pictures(OnnxWriter& writer, const ExportFacts& facts,
                            const OnnxOptions& options) {
   writer.begin("preprocess", "");
@@ -215,7 +215,7 @@ std::string write_pictures(OnnxWriter& writer, const ExportFacts& facts,
   return write_preprocessing(writer, x, facts.transforms);
 }
 
-/// Writes what the input kernel does and returns the network's input.
+/// Writes the operations of the input kernel and returns the network's input.
 std::string write_normalisation(OnnxWriter& writer, const ExportFacts& facts,
                                 const OnnxOptions& options) {
   std::string x = options.preprocessing ? write_pictures(writer, facts, options) : kInput;
@@ -269,7 +269,7 @@ std::string write_layers(OnnxWriter& writer, const TrainSpec& spec, const Plan& 
   return previous.value;
 }
 
-/// Writes the function that makes probabilities of the outputs.
+/// Writes the function that turns outputs into probabilities.
 std::string write_probabilities(OnnxWriter& writer, const std::string& outputs,
                                 const std::string& loss) {
   writer.begin("probabilities", "");

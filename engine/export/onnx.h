@@ -16,7 +16,7 @@ namespace dpt {
 /// is every runtime since 2022. Its IR version is 8.
 inline constexpr std::int64_t kOnnxOpset = 17;
 
-/// Order of the dimensions of pictures: (N,C,H,W), or (N,H,W,C) as decoders give them.
+/// Order of the dimensions of images: (N,C,H,W), or (N,H,W,C), the order of decoders.
 enum class PictureLayout : std::uint8_t { nchw, nhwc };
 
 struct OnnxOptions {
@@ -25,9 +25,9 @@ struct OnnxOptions {
   bool include_normalisation = false;
   DType raw_type = DType::u8;
   /// The graph begins with ExportFacts::transforms, then the normalisation: it takes the bytes of
-  /// pictures of any size in this layout. REQUIRES: raw_type u8.
+  /// images of any size in this layout. REQUIRES: raw_type u8.
   std::optional<PictureLayout> preprocessing = {};
-  /// The graph ends with the function that makes probabilities of the outputs: softmax for
+  /// The graph ends with the function that turns outputs into probabilities: softmax for
   /// cross_entropy, the sigmoid for bce_with_logits. Throws ErrorKind::usage for other losses.
   bool include_softmax = false;
 };

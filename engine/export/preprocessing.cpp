@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Height or width: a number where it is known, and else a value of the graph, int64 (1).
+/// Height or width: a number if it is known, else a value of the graph, int64 (1).
 struct Extent {
   std::optional<std::int64_t> known;
   std::string value;
@@ -45,7 +45,7 @@ class PreprocessingWriter {
   const std::string& pixels() const { return pixels_; }
 
  private:
-  /// `[height, width]` of 224 or [200, 300].
+  /// Returns `[height, width]` of 224 or [200, 300].
   static std::pair<std::int64_t, std::int64_t> size_of(const Json& size) {
     if (!size.is_array()) return {size, size};
     return {size.at(0), size.at(size.size() - 1)};
@@ -57,7 +57,7 @@ class PreprocessingWriter {
     return extent.known ? writer_.integers({*extent.known}) : extent.value;
   }
 
-  /// A list of integers, int64.
+  /// Adds a list of integers, int64.
   std::string list_of_extents(const std::vector<Extent>& extents) {
     std::vector<std::int64_t> numbers;
     std::vector<std::string> values;
@@ -69,7 +69,7 @@ class PreprocessingWriter {
     return writer_.op("Concat", values, {{"axis", std::int64_t{0}}});
   }
 
-  /// An operation on integers, which is computed here where both are known.
+  /// Adds an operation on integers, or computes it here if both are known.
   template <class Known>
   Extent op(const char* type, const Extent& a, const Extent& b, Known known) {
     if (a.known && b.known) return constant(known(*a.known, *b.known));
@@ -118,8 +118,8 @@ class PreprocessingWriter {
     width_ = width;
   }
 
-  /// Where a crop of `most` begins: Python's round((size - crop) / 2), which rounds halves to even
-  /// numbers. 3 / 2 becomes 2, 5 / 2 becomes 2.
+  /// Returns the start of a crop of `most`: Python's round((size - crop) / 2), which rounds halves
+  /// to even numbers. 3 / 2 becomes 2, 5 / 2 becomes 2.
   Extent crop_start(const Extent& size, const Extent& crop) {
     const Extent over = subtract(size, crop), half = divide(over, constant(2));
     return add(half, multiply(remainder(over, constant(2)), remainder(half, constant(2))));
@@ -128,7 +128,7 @@ class PreprocessingWriter {
   void center_crop(std::pair<std::int64_t, std::int64_t> size) {
     const Extent height = constant(size.first), width = constant(size.second);
     if (height_.known == height.known && width_.known == width.known) return;
-    // A smaller picture is padded first: the smaller half before it.
+    // A smaller image is padded first, with the smaller half before it.
     const Extent more_h = greatest(subtract(height, height_), constant(0));
     const Extent more_w = greatest(subtract(width, width_), constant(0));
     const Extent top = divide(more_h, constant(2)), left = divide(more_w, constant(2));
@@ -159,7 +159,7 @@ class PreprocessingWriter {
     pad_sides(top, left, bottom, right, mode, 0.0F);
   }
 
-  /// Resizes the picture until it just fits in, in double, and fills the rest on both sides of it.
+  /// Resizes the image to fit, in double, and pads both sides of it.
   void letterbox(const Json& transform) {
     const auto [height, width] = size_of(transform.at("size"));
     const auto real = [&](const Extent& extent) {
@@ -182,12 +182,12 @@ class PreprocessingWriter {
     width_ = constant(width);
   }
 
-  /// Pads with `fill`: a value of all channels, or one for each.
+  /// Pads with `fill`: one value for all channels, or one for each.
   void pad_filled(const Json& transform, const Extent& top, const Extent& left,
                   const Extent& bottom, const Extent& right) {
     const std::vector<float> fill = list_of<float>(transform.at("fill"));
     if (fill.size() == 1) return pad_sides(top, left, bottom, right, "constant", fill[0]);
-    // They are taken off first, so that all are padded with 0.
+    // Subtract the values first, so that all channels are padded with 0.
     const std::string fills = writer_.floats({static_cast<std::int64_t>(fill.size()), 1, 1}, fill);
     pixels_ = writer_.op("Sub", {pixels_, fills});
     pad_sides(top, left, bottom, right, "constant", 0.0F);

@@ -1,5 +1,5 @@
-// From the pixels of an image of any size to the pixels that a network was evaluated on, in
-// operations of ONNX.
+// Writes evaluation transforms, from an image of any size to the network's input pixels, as ONNX
+// operations.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,12 +9,12 @@
 
 namespace dpt {
 
-/// Writes the transforms of an evaluation and returns the value that holds the result.
+/// Writes the evaluation transforms and returns the value that holds the result.
 /// - `pixels`: float32 (N, channels, height, width) of integers from 0 to 255, any height and
 /// width.
 /// - `transforms`: the list in ExportFacts::transforms. Normalize is left to the caller.
 /// - Result: float32 (N, channels, height, width) of such integers, of the last transform's size.
-/// Pixels are those of Pillow and torchvision, bit for bit.
+/// Pixels equal those of Pillow and torchvision bit for bit.
 /// Throws ErrorKind::usage for a transform that is random or that ONNX cannot express.
 std::string write_preprocessing(OpWriter& writer, const std::string& pixels,
                                 const nlohmann::ordered_json& transforms);

@@ -22,7 +22,7 @@ constexpr std::int64_t kBlocks = 32;
 /// Half of the bits of a weight.
 constexpr double kHalf = 1 << 11;
 
-/// The weights of one axis.
+/// Weights of one axis.
 struct AxisWeights {
   std::string inputs;   ///< int64 (kBlocks, range): input rows that a block reads
   std::string weights;  ///< float32 (kBlocks, 2 * rows, range): upper halves, then lower halves
@@ -34,7 +34,7 @@ class ResizeWriter {
  public:
   explicit ResizeWriter(OpWriter& writer) : writer_(writer) {}
 
-  /// Weights that make `out` rows of `in`, each int64 (1).
+  /// Computes weights that map `in` rows to `out` rows, each int64 (1).
   AxisWeights axis_weights(const std::string& in, const std::string& out, bool is_bicubic) {
     const std::string ins = real(scalar_of(in)), outs = real(scalar_of(out));
     const std::string scale = op("Div", ins, outs), stretch = op("Max", scale, number(1));
@@ -68,7 +68,7 @@ class ResizeWriter {
         op("Mul", is_bicubic ? cubic(distance) : linear(distance), real(is_read));
     const std::string sum = writer_.op("ReduceSum", {raw, integer(2)});
     const std::string weight = op("Mul", op("Div", raw, sum), number(kHalf * kHalf));
-    // Halves are rounded away from 0.
+    // Round halves away from 0.
     const std::string rounded =
         op("Mul", writer_.op("Sign", {weight}),
            writer_.op("Floor", {op("Add", writer_.op("Abs", {weight}), number(0.5))}));
@@ -104,21 +104,22 @@ class ResizeWriter {
     return transposed(weigh_rows(transposed(pixels), axis));
   }
 
-  /// The nearest of `in` rows (axis 2) or columns (axis 3) for each of `out`.
+  /// Returns the nearest of `in` rows (axis 2) or columns (axis 3) for each of `out`.
   std::string take_nearest(const std::string& pixels, const std::string& in, const std::string& out,
                            std::int64_t axis) {
     const std::string scale = op("Div", real(in), real(out));
     const std::string others = writer_.op("Expand", {scale, op("Sub", out, integer(1))});
     const std::string steps =
         writer_.op("Concat", {op("Mul", scale, number(0.5)), others}, {{"axis", std::int64_t{0}}});
-    // Pillow adds up the places, and so rounds (ImagingScaleAffine).
+    // Pillow accumulates positions, with rounding (ImagingScaleAffine).
     const std::string place =
         writer_.op("Cast", {op("CumSum", steps, writer_.integers({0}))}, {{"to", kOpInt64}});
     return writer_.op("Gather", {pixels, op("Min", place, op("Sub", in, integer(1)))},
                       {{"axis", axis}});
   }
 
-  /// True if Pillow shortens the columns first, which leaves less for the second pass.
+  /// Writes the condition that Pillow shortens the columns first, to leave less for the second
+  /// pass.
   std::string is_height_first(const GraphSize& from, const GraphSize& to) {
     const std::string fewer_rows = op("Sub", from.height, to.height);
     const std::string fewer_columns = op("Sub", from.width, to.width);

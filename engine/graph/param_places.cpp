@@ -29,7 +29,7 @@ void add_running(Plan& plan, const Param& param) {
 
 }  // namespace
 
-// Parameters stand in the order of the nodes: what backward comes to is behind.
+// Parameters are in the order of the nodes, so those that backward reaches come last.
 std::int64_t gradient_begin(const Plan& plan) {
   std::int64_t first = plan.trained_floats;
   for (const Node& node : plan.nodes) {

@@ -85,7 +85,8 @@ struct Plan {
   /// The shapes of what a node reads, in order.
   std::vector<ActivationShape> shapes_into(const Node& node) const;
   /// End of the gradients in floats: param_floats, then StepMetrics. They begin at
-  /// gradient_begin(). The places of running statistics hold those of the step, times samples.
+  /// gradient_begin(). The slots of running statistics hold the step's statistics times the number
+  /// of samples.
   std::int64_t grad_floats() const {
     return param_floats + static_cast<std::int64_t>(sizeof(StepMetrics) / sizeof(float));
   }
@@ -115,9 +116,8 @@ struct MemoryEstimate {
 MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimizer_buffers,
                                std::int64_t pieces = 1);
 
-/// Returns the number of floats at the beginning of the flat buffer that have no gradient and no
-/// optimizer state: those of frozen layers before the first one that is trained, where backward
-/// does not come.
+/// Returns the number of floats at the beginning of the flat buffer without gradient and optimizer
+/// state: frozen layers before the first trained layer, which backward does not reach.
 std::int64_t gradient_begin(const Plan& plan);
 
 /// A stretch of the gradient buffer that is complete once the backward of `node` is done, and of

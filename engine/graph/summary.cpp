@@ -111,7 +111,7 @@ StepSize whole_batch(const TrainSpec& spec, int replicas) {
   return step_size(spec, replicas, batch, batch);
 }
 
-/// Estimates the memory of a step; one of the buffers may be an average, which is of all
+/// Estimates the memory of a step; one of the buffers may be an average, which covers all
 /// parameters.
 MemoryEstimate memory_of_step(const TrainSpec& spec, const Plan& plan, const StepSize& size,
                               int optimizer_buffers) {

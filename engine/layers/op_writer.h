@@ -37,8 +37,8 @@ class OpWriter {
   virtual std::string floats(std::vector<std::int64_t> shape, std::vector<float> values) = 0;
   virtual std::string doubles(std::vector<std::int64_t> shape, std::vector<double> values) = 0;
   virtual std::string integers(std::vector<std::int64_t> values) = 0;
-  /// The value of `yes` or of `no`, each of which writes the operations of its branch. `condition`
-  /// is a scalar.
+  /// Returns the value of `yes` or `no`, each of which writes the operations of its branch.
+  /// `condition` is a scalar.
   virtual std::string either(const std::string& condition, const std::function<std::string()>& yes,
                              const std::function<std::string()>& no) = 0;
 

@@ -1,5 +1,5 @@
-// ZeroPad2d and Upsample as torch.nn's, and PadChannels: values at other places, which is one
-// operation.
+// ZeroPad2d and Upsample as in torch.nn, and PadChannels. All move values to other positions, in
+// one operation.
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"
@@ -126,11 +126,13 @@ class PadChannels final : public Layer {
   static const ObjectTable& table() {
     static const ObjectTable result = object_table<Options>(
         "PadChannels",
-        "Channels of zeros before and after those of an image, as torch.nn.functional.pad(x, (0, "
-        "0, 0, 0, before, after)): shortcuts without parameters (option A of He et al. 2015).",
-        {field("before", &Options::before, "Channels of zeros before those of the input.")
+        "Adds channels of zeros before and after the channels of an image, as "
+        "torch.nn.functional.pad(x, (0, 0, 0, 0, before, after)): shortcuts without parameters "
+        "(option A of He et al. 2015).",
+        {field("before", &Options::before,
+               "Number of channels of zeros before the input's channels.")
              .range(0, 65536),
-         field("after", &Options::after, "Channels of zeros after those of the input.")
+         field("after", &Options::after, "Number of channels of zeros after the input's channels.")
              .range(0, 65536)});
     return result;
   }
@@ -141,7 +143,7 @@ class PadChannels final : public Layer {
     const SampleShape& s = in[0].shape;
     return {{s.h, s.w, s.c + options_.before + options_.after}, false};
   }
-  /// A pixel's channels lie side by side: they are padded as the pixels of a row are.
+  /// A pixel's channels are contiguous: pad them like the pixels of a row.
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
     const SampleShape &in = context.in[0].shape, &out = context.out.shape;
     PixelMapDesc desc;

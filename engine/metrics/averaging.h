@@ -1,4 +1,4 @@
-// Averages over classes: `average` of f1, auroc and others.
+// Averages over classes: the option `average` of f1, auroc and others.
 #pragma once
 
 #include <array>
@@ -19,13 +19,13 @@ constexpr auto enum_names(Average) {
       {{Average::macro, "macro"}, {Average::micro, "micro"}, {Average::per_class, "per_class"}});
 }
 
-/// One value for each class, absent if the class is left out of the mean.
+/// A value for each class, absent if the mean leaves the class out.
 using ClassValues = std::vector<std::optional<double>>;
 
 /// Returns the mean of the values; NaN if all are absent.
 double mean_of(const ClassValues& values);
 
-/// Returns the values that are present under the names of their classes.
+/// Returns the present values with the names of their classes.
 NamedValues named(const ClassValues& values, const Measured& of);
 
 /// Documentation of a field `average`.
@@ -34,12 +34,12 @@ inline constexpr const char* kAverageDoc =
     "macro_. micro: over all decisions for all classes together; micro_. per_class: as macro, and "
     "the evaluation's log line and dpt eval also have the value of each class; per_class_.";
 
-/// Completes a metric of evaluations whose macro average is the mean of `of_classes`.
+/// Completes an evaluation metric whose macro average is the mean of `of_classes`.
 Metric averaged_metric(Average average,
                        const std::function<ClassValues(const Measured&)>& of_classes,
                        std::function<double(const Measured&)> micro);
 
-/// True if the sample is of the class: its label, or a target above 0.5.
+/// Returns true if the sample belongs to the class: its label, or a target above 0.5.
 inline bool is_positive(const Measured& of, std::size_t sample, std::size_t c) {
   return of.hot.empty() ? of.labels[sample] == static_cast<std::int32_t>(c)
                         : of.hot[sample * static_cast<std::size_t>(of.classes) + c] != 0;

@@ -37,7 +37,7 @@ ClassReport make_class_report(std::span<const std::int32_t> labels,
 
 inline constexpr int kCalibrationBins = 15;
 
-/// The samples whose prediction has a probability in ((m-1)/M, m/M], M = kCalibrationBins.
+/// Samples whose prediction has a probability in ((m-1)/M, m/M], M = kCalibrationBins.
 struct CalibrationBin {
   std::int64_t samples = 0, right = 0;
   double probability = 0;  ///< sum over the samples

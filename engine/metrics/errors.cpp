@@ -66,7 +66,7 @@ MetricKind metric_kind<class R2>() {
       "r2",
       "`r2`: the coefficient of determination, 1 - squared errors / variance of the targets, with "
       "both summed over all outputs (scikit-learn's r2_score and torchmetrics' R2Score with "
-      "variance_weighted, not uniform_average). Of evaluations only.",
+      "variance_weighted, not uniform_average). Only in evaluations.",
       {});
   return {&table, Direction::max, all_targets(), "r2", nullptr, &make_r2};
 }

@@ -1,5 +1,4 @@
-// Counts of predictions and right predictions for each class, from which precision, recall and F1
-// are computed.
+// Counts of predictions and correct predictions for each class, for precision, recall and F1.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +9,29 @@
 
 namespace dpt {
 
-/// Samples of one class. A quotient whose divisor is 0 is 0, as scikit-learn's zero_division=0.
+/// Counts for one class. A quotient whose divisor is 0 is 0, like scikit-learn's zero_division=0.
 struct LabelCounts {
-  std::int64_t right = 0;        ///< of the class, and predicted to be
-  std::int64_t support = 0;      ///< of the class
-  std::int64_t predictions = 0;  ///< predicted to be of the class
+  std::int64_t right = 0;        ///< samples of the class that were predicted as the class
+  std::int64_t support = 0;      ///< samples of the class
+  std::int64_t predictions = 0;  ///< samples predicted as the class
 
   double precision() const;
   double recall() const;
   double f1() const;
 };
 
-/// The threshold of multi-hot targets where a config gives none.
+/// Threshold for multi-hot targets if the config sets none.
 inline constexpr double kDefaultThreshold = 0.5;
 
 /// Returns the threshold of a class: `thresholds` has one for each, one for all, or none.
 float threshold_of(std::span<const double> thresholds, std::size_t c);
 
-/// Counts the samples of each class. A sample with a label has its prediction; of multi-hot
-/// targets, the prediction is each output above its threshold, compared in fp32.
+/// Counts the samples of each class. A sample with a label has one prediction; with multi-hot
+/// targets, each output above its threshold is a prediction, compared in fp32.
 std::vector<LabelCounts> count_labels(const Measured& of, std::span<const double> thresholds);
 
-/// Returns the thresholds that the metrics of a config give for f1, precision or recall; empty: all
-/// are kDefaultThreshold.
+/// Returns the thresholds that the config sets for f1, precision or recall; empty if all are
+/// kDefaultThreshold.
 std::vector<double> thresholds_of(const std::vector<Variant>& metrics);
 
 }  // namespace dpt

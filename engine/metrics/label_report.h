@@ -1,5 +1,5 @@
-// Scores of each label of multi-hot targets, which an evaluation of such targets reports
-// besides its metrics.
+// Scores of each label of multi-hot targets, which an evaluation reports in addition to its
+// metrics.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +27,12 @@ struct LabelMeans {
 struct LabelReport {
   std::vector<LabelScores> labels;
   LabelMeans macro;  ///< means over all labels, each with the same weight
-  LabelMeans micro;  ///< of all decisions together
+  LabelMeans micro;  ///< over all decisions together
   std::int64_t samples = 0;
 };
 
-/// `thresholds`: as threshold_of. REQUIRES: `of` has outputs and multi-hot targets.
+/// Scores all labels; `thresholds` is as in threshold_of. REQUIRES: `of` has outputs and multi-hot
+/// targets.
 LabelReport make_label_report(const Measured& of, std::span<const double> thresholds);
 
 }  // namespace dpt

@@ -30,11 +30,11 @@ struct Measured {
   /// The most that a sample adds to a sum of SampleSum::matches: 1 if the sum is of shares, the
   /// number of outputs if it is of right outputs.
   double matches_per_sample = 1;
-  /// Outputs of each sample that counts (probabilities, if the loss has some), `classes` each;
+  /// Outputs of each sample that counts (probabilities if the loss defines them), `classes` each;
   /// empty unless a metric needs them (Metric::needs_outputs).
   std::span<const float> outputs{};
-  /// Multi-hot targets, for each of `outputs`: 1 if the target is above 0.5. Empty: samples have
-  /// labels.
+  /// Multi-hot targets, one for each of `outputs`: 1 if the target is above 0.5. Empty if samples
+  /// have labels.
   std::span<const std::uint8_t> hot{};
 };
 
@@ -42,11 +42,11 @@ struct Metric {
   std::string name;             ///< "accuracy_top5"
   std::vector<MetricSum> sums;  ///< what the loss adds up for it
   bool in_training = true;      ///< false: only evaluations measure it, because it needs labels
-  bool needs_outputs = false;   ///< of all samples (Measured::outputs)
+  bool needs_outputs = false;   ///< needs the outputs of all samples (Measured::outputs)
   std::function<double(const Measured&)> value;
   /// The same for each class, by the class's name; null: it has no such parts.
   std::function<NamedValues(const Measured&)> by_class;
-  /// The number of classes that the value leaves out; null: none ever.
+  /// Returns the number of classes that the value leaves out; null if it never leaves out any.
   std::function<std::int64_t(const Measured&)> left_out;
 };
 
@@ -62,13 +62,14 @@ struct MetricKind {
   const ObjectTable* table;
   Direction better;
   TargetKinds targets;  ///< that it can be of
-  /// The names of its metrics begin with it, or with an average and it; those of no other kind do.
+  /// Beginning of the names of its metrics, after the average if there is one. No other kind has
+  /// the same.
   std::string stem;
   /// The rest of the name; null: there is none.
   std::string (*suffix)(const Variant& options);
   /// Throws ErrorKind::usage for options that do not fit. The name is filled in by make_metrics.
   Metric (*make)(const Variant& options, const MetricContext& context);
-  /// The beginning of the name, before "_" and the stem: an Average; null: there is none.
+  /// Beginning of the name, before "_" and the stem: an Average; null if there is none.
   std::string (*average)(const Variant& options) = nullptr;
 };
 

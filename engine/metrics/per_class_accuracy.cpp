@@ -47,7 +47,7 @@ MetricKind metric_kind<class PerClassAccuracy>() {
       "per_class_accuracy",
       "`per_class_accuracy`: the mean of the accuracies of the classes, each with the same weight "
       "(balanced accuracy); the evaluation's log line and dpt eval also have that of each class. "
-      "Of evaluations only.",
+      "Only in evaluations.",
       {});
   return {&table,  Direction::max, labelled_targets(), "per_class_accuracy",
           nullptr, &make_per_class};

@@ -80,7 +80,7 @@ Ranking::Threshold Ranking::best_threshold() const {
   return best;
 }
 
-/// Returns a threshold that tells the score of a step from the next one below.
+/// Returns a threshold between the score of a step and the next score below.
 double Ranking::threshold_under(std::size_t step) const {
   const Step& of = steps_[step];
   float lower = of.score > 0 ? 0 : of.score - 1;
@@ -90,7 +90,7 @@ double Ranking::threshold_under(std::size_t step) const {
     lower = steps_[step - 1].score;
   }
   const double middle = (static_cast<double>(lower) + static_cast<double>(of.score)) / 2;
-  // Neighbours in fp32 have no number between them.
+  // No fp32 number lies between neighbours.
   const auto rounded = static_cast<float>(middle);
   return lower <= rounded && rounded < of.score ? middle : static_cast<double>(lower);
 }

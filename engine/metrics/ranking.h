@@ -11,8 +11,8 @@
 namespace dpt {
 
 /// Counts negatives between the scores of positives. Every result is computed from these integers,
-/// so it does not depend on the order of the samples; equal scores count as ties. Needs memory for
-/// the positives only.
+/// so it does not depend on the order of the samples; equal scores count as ties. Needs memory only
+/// for the positives.
 class Ranking {
  public:
   explicit Ranking(std::vector<float> positives);
@@ -21,23 +21,23 @@ class Ranking {
   std::uint64_t positives() const { return positive_count_; }
   std::uint64_t negatives() const { return negative_count_; }
 
-  /// scikit-learn's roc_auc_score: the probability that a positive scores higher than a negative,
-  /// where a tie counts half. NaN without positives, without negatives, or if a score is NaN.
+  /// Returns scikit-learn's roc_auc_score: the probability that a positive scores higher than a
+  /// negative; a tie counts half. NaN without positives, without negatives, or if a score is NaN.
   double area() const;
-  /// scikit-learn's average_precision_score: the sum over falling thresholds of precision * rise of
-  /// recall. 0 without positives; NaN if a score is NaN.
+  /// Returns scikit-learn's average_precision_score: the sum of precision * increase of recall over
+  /// decreasing thresholds. 0 without positives; NaN if a score is NaN.
   double average_precision() const;
 
   struct Threshold {
-    double threshold = 0;  ///< scores above it are predicted to be positive
+    double threshold = 0;  ///< higher scores are predicted positive
     double f1 = 0;
   };
-  /// The threshold with the largest F1, halfway between two neighbouring scores; of several the
-  /// highest. NaN without positives, or if a score is NaN.
+  /// Returns the threshold with the largest F1, halfway between two neighbouring scores; the
+  /// highest if several are equal. NaN without positives, or if a score is NaN.
   Threshold best_threshold() const;
 
  private:
-  /// One score of positives, and the negatives up to it.
+  /// A score of positives, and the number of negatives up to it.
   struct Step {
     float score = 0;
     std::uint64_t positives = 0;
@@ -47,14 +47,14 @@ class Ranking {
   };
   double threshold_under(std::size_t step) const;
 
-  std::vector<Step> steps_;  ///< by rising score
+  std::vector<Step> steps_;  ///< in ascending order of scores
   std::uint64_t above_ = 0;  ///< negatives above all positives
   std::uint64_t positive_count_ = 0, negative_count_ = 0;
   bool has_nan_ = false;
 };
 
-/// Ranks the samples by their outputs of the classes from `begin` to `end` - 1: positives are
-/// samples of the class, and of several classes each pair of sample and class counts.
+/// Ranks the samples by their outputs for the classes from `begin` to `end` - 1. Positives are
+/// samples of the class; with several classes, each pair of sample and class counts.
 Ranking rank_outputs(const Measured& of, std::size_t begin, std::size_t end);
 
 }  // namespace dpt

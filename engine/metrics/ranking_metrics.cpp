@@ -1,5 +1,5 @@
-// Area under the ROC curve and average precision: how well the outputs rank the samples of a class
-// above the others.
+// Area under the ROC curve and average precision, which measure how well the outputs rank the
+// samples of a class above others.
 #include "engine/metrics/averaging.h"
 #include "engine/metrics/ranking.h"
 
@@ -74,10 +74,9 @@ MetricKind metric_kind<class Auroc>() {
   static const ObjectTable table = object_table<RankingOptions>(
       "auroc",
       "`macro_auroc`: the area under the ROC curve of each class against the others, "
-      "scikit-learn's "
-      "roc_auc_score with multi_class='ovr'. A class without positive or without negative samples "
-      "has none: it is left out of the mean, and the log line has the number of these under "
-      "left_out. Of evaluations only.",
+      "scikit-learn's roc_auc_score with multi_class='ovr'. The mean leaves out classes without "
+      "positive or without negative samples, and left_out in the log line counts them. Only in "
+      "evaluations.",
       {field("average", &RankingOptions::average, kAverageDoc)});
   return ranking_kind(table, &make_auroc);
 }
@@ -88,7 +87,7 @@ MetricKind metric_kind<class AveragePrecision>() {
       "average_precision",
       "`macro_average_precision` (mAP): the area under the precision-recall curve of each class "
       "against the others, scikit-learn's average_precision_score: 0 for a class without positive "
-      "samples. Of evaluations only.",
+      "samples. Only in evaluations.",
       {field("average", &RankingOptions::average, kAverageDoc)});
   return ranking_kind(table, &make_average_precision);
 }

@@ -24,14 +24,14 @@ std::string name_of_metric(const Variant& options) {
          (kind.suffix ? kind.suffix(options) : std::string());
 }
 
-/// True if the fields of two metrics of one type are equal.
+/// Returns true if the fields of two metrics of one type are equal.
 bool have_equal_options(const Variant& a, const Variant& b) {
   return std::all_of(a.table->fields.begin(), a.table->fields.end(), [&](const Field& field) {
     return field.get(a.options.get()) == field.get(b.options.get());
   });
 }
 
-/// Takes an average off the beginning of a metric's name; true if there was one.
+/// Removes an average from the beginning of a metric's name; returns true if there was one.
 bool take_average(std::string& name) {
   for (const auto& average : enum_names(Average{})) {
     const std::string prefix = std::string(average.name) + "_";

@@ -1,4 +1,4 @@
-// F1, precision and recall: of classes, or of multi-hot targets with a threshold for each output.
+// F1, precision and recall for classes, or for multi-hot targets with a threshold for each output.
 #include <fmt/format.h>
 
 #include "engine/metrics/averaging.h"
@@ -14,8 +14,8 @@ struct ThresholdOptions {
 
 using Score = double (LabelCounts::*)() const;
 
-/// Leaves out classes that neither occur nor were predicted, as scikit-learn does. The labels of
-/// multi-hot targets all count.
+/// Leaves out classes that neither occur nor were predicted, as scikit-learn does. All labels of
+/// multi-hot targets count.
 ClassValues scores_of(const Measured& of, const std::vector<double>& thresholds, Score score) {
   ClassValues values;
   for (const LabelCounts& counts : count_labels(of, thresholds)) {
@@ -67,16 +67,14 @@ Metric make_scores(const Variant& variant, const MetricContext& context) {
 
 ObjectTable threshold_table(const char* name, const char* doc) {
   using S = ThresholdOptions;
-  return object_table<S>(
-      name, doc,
-      {field("average", &S::average, kAverageDoc),
-       field(
-           "threshold", &S::threshold,
-           "Of multi_hot targets: an output above it is a prediction of its label. One number, or "
-           "one for each output; 0.5 if absent.")
-           .range(-1e9, 1e9)
-           .items(1, 1'000'000)
-           .or_one()});
+  return object_table<S>(name, doc,
+                         {field("average", &S::average, kAverageDoc),
+                          field("threshold", &S::threshold,
+                                "For multi_hot targets: an output above it predicts its label. One "
+                                "number, or one for each output; 0.5 if absent.")
+                              .range(-1e9, 1e9)
+                              .items(1, 1'000'000)
+                              .or_one()});
 }
 
 template <Score kScore>
@@ -98,28 +96,28 @@ MetricKind threshold_kind(const ObjectTable& table) {
 
 template <>
 MetricKind metric_kind<class F1Score>() {
-  static const ObjectTable table = threshold_table(
-      "f1",
-      "`macro_f1`: 2 TP / (2 TP + FP + FN), scikit-learn's f1_score with zero_division=0. Of "
-      "evaluations only.");
+  static const ObjectTable table =
+      threshold_table("f1",
+                      "`macro_f1`: 2 TP / (2 TP + FP + FN), scikit-learn's f1_score with "
+                      "zero_division=0. Only in evaluations.");
   return threshold_kind<&LabelCounts::f1>(table);
 }
 
 template <>
 MetricKind metric_kind<class PrecisionScore>() {
-  static const ObjectTable table = threshold_table(
-      "precision",
-      "`macro_precision`: TP / (TP + FP), scikit-learn's precision_score with zero_division=0. Of "
-      "evaluations only.");
+  static const ObjectTable table =
+      threshold_table("precision",
+                      "`macro_precision`: TP / (TP + FP), scikit-learn's precision_score with "
+                      "zero_division=0. Only in evaluations.");
   return threshold_kind<&LabelCounts::precision>(table);
 }
 
 template <>
 MetricKind metric_kind<class RecallScore>() {
-  static const ObjectTable table = threshold_table(
-      "recall",
-      "`macro_recall`: TP / (TP + FN), scikit-learn's recall_score with zero_division=0. Of "
-      "evaluations only.");
+  static const ObjectTable table =
+      threshold_table("recall",
+                      "`macro_recall`: TP / (TP + FN), scikit-learn's recall_score with "
+                      "zero_division=0. Only in evaluations.");
   return threshold_kind<&LabelCounts::recall>(table);
 }
 

@@ -1,7 +1,7 @@
 // The control channel: one TCP connection from every process to rank 0, in addition to those that
-// carry gradients. It brings the processes together, compares what they say of themselves, carries
-// their heartbeats, and tells all of them when one is lost, stalls or fails, within five seconds.
-// No collective is trusted to notice.
+// carry gradients. It connects the processes, compares their introductions, carries their
+// heartbeats, and tells all of them within five seconds when one is lost, stalls or fails.
+// Collectives are not relied on for this.
 //
 // Rank 0 listens on one interface: the loopback where all processes are on one machine, else that
 // of its address as the coordinator. Both ends of a connection first prove that they know the token
@@ -82,7 +82,7 @@ class ControlChannel {
     /// Time without progress after which a process has stalled (train.stall_timeout); the default
     /// until it is known (set_stall_timeout). A process that is silent for join_timeout is lost.
     std::chrono::milliseconds stall_timeout = std::chrono::minutes(10);
-    /// Time between two beats. Tests shorten it.
+    /// Time between two heartbeats. Tests shorten it.
     std::chrono::milliseconds beat_every = std::chrono::milliseconds(250);
     /// Time without an answer after which a machine is gone (TCP_USER_TIMEOUT): the machine of a
     /// stopped process still answers.

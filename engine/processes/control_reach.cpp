@@ -29,7 +29,7 @@ constexpr std::chrono::milliseconds kPause{100};
 constexpr std::chrono::milliseconds kLongestAttempt{5000};
 // Time to tell the others that a stop of this process was requested.
 constexpr std::chrono::milliseconds kTimeToTell{500};
-// Maximum length of an answer that says why a process cannot join, in bytes.
+// Maximum length in bytes of an answer with the reason why a process cannot join.
 constexpr std::size_t kMostAnswered = std::size_t{64} << 10;
 constexpr const char* kRefused = "refused: ";
 // Maximum length of the reason for which a listener refuses this process.
@@ -240,8 +240,8 @@ Attempt attempt(asio::io_context& io, const tcp::endpoint& endpoint,
   return result;
 }
 
-/// Returns the connection if this process is welcome; otherwise `why` has the reason. Throws if
-/// another attempt is useless, which only a proven rank 0 of this run can say.
+/// Returns the connection if this process is accepted; otherwise `why` has the reason. Throws if
+/// another attempt is useless, which only an authenticated rank 0 of this run can tell.
 std::optional<Reached> judge(Attempt& made, bool& was_refused) {
   if (!made.why.empty()) return std::nullopt;
   const std::string type = text_in(made.answer, "type");

@@ -37,8 +37,8 @@ ProcessStat stat_of(pid_t pid) {
   return result;
 }
 
-/// Returns a name that all tasks of one MPICH job on this machine share: its launcher makes each
-/// task a session of its own, and is the parent of these, even if a shell script starts dpt.
+/// Returns a name that all tasks of one MPICH job on this machine share: its launcher creates a
+/// session for each task and is the parent of all sessions, even if a shell script starts dpt.
 std::string job_of_parent() {
   const pid_t session = stat_of(getpid()).session;
   pid_t ancestor = getppid();

@@ -79,7 +79,7 @@ void Binder::run_checks(const ObjectTable& table, const void* target, const Yaml
   issues_.push_back({node.where, fmt::format("{}: {}", owner, problem), false, path + kTogether});
 }
 
-/// Reports a plain value in the place of a mapping, and how to write it as one.
+/// Reports a plain value in place of a mapping, and the mapping to write.
 void Binder::refuse_plain(const ObjectTable& table, const YamlNode& node, const Scope& scope) {
   const VariantTable* kinds = table.choice.variants;
   const bool is_scalar = node.kind == YamlNode::Kind::scalar;

@@ -95,9 +95,9 @@ struct Field {
   std::optional<std::size_t> min_items, max_items;  ///< lists only
   bool one_is_list = false;  ///< of a list of numbers: a number may be written for a list of one
   std::string zero_word;  ///< how users write 0 ("auto"): of an integer; the empty list, of numbers
-  std::string path_word;  ///< of a path: a word that may be written instead and is kept as it is
-  bool takes_url = false;  ///< of a path: the name of a file on a server may be written instead
-  std::string size_word;   ///< of a size2: what may be written instead; stands for -1, -1
+  std::string path_word;  ///< for a path: a word that is allowed instead and kept unchanged
+  bool takes_url = false;  ///< for a path: the name of a file on a server is allowed instead
+  std::string size_word;   ///< for a size2: a word that is allowed instead and means -1, -1
   std::vector<std::string> choices;  ///< FieldType::choice
   bool not_of_blocks = false;        ///< of a layer: a block does not have it
   bool is_of_labels = false;         ///< required only where the labels of samples are needed
@@ -153,7 +153,8 @@ struct Field {
   Field zero_as(std::string word) &&;
   /// Of an object: a plain value may be written instead of a mapping, and is that field's.
   Field or_plain(std::string key) &&;
-  /// Lets a path be the name of a file on a server (is_remote) or `word`, which stay as they are.
+  /// Allows a path to be the name of a file on a server (is_remote) or `word`, which stay
+  /// unchanged.
   Field or_remote(std::string word) &&;
   /// Of a Size2: `word` may be written instead, which makes it {-1, -1}.
   Field or_word(std::string word) &&;

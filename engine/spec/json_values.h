@@ -1,4 +1,4 @@
-// Values of a config as JSON, in the form in which users write them.
+// Values of a config as JSON, in the form that users write.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,14 +7,14 @@
 
 namespace dpt {
 
-/// An integer where the number is one: 0, not 0.0.
+/// Returns an integer if the number is one: 0, not 0.0.
 nlohmann::ordered_json json_number(double value);
 
-/// A value that `field` holds.
+/// Returns the value of `field`.
 nlohmann::ordered_json json_of(const Field& field, const PlainValue& value);
 
-/// All options, defaults included: `{"type": "CenterCrop", "size": 224}`.
-/// REQUIRES: the alternative has fields of simple types only.
+/// Returns all options, defaults included: `{"type": "CenterCrop", "size": 224}`. REQUIRES: the
+/// alternative has fields of simple types only.
 nlohmann::ordered_json json_of(const Variant& chosen);
 
 }  // namespace dpt

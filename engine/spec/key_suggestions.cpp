@@ -12,8 +12,8 @@
 namespace dpt {
 namespace {
 
-/// What other systems call our fields. Used only when the right-hand name is known where the
-/// left-hand one stands.
+/// Names of our fields in other systems. Used only if the right-hand name is a known key in that
+/// mapping.
 constexpr std::array<std::pair<const char*, const char*>, 36> kOtherNames = {{
     {"filters", "out_channels"},
     {"num_output", "out_channels"},

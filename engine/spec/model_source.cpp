@@ -52,7 +52,7 @@ std::optional<YamlNode> take_child(YamlNode& map, const std::string& key) {
   return taken;
 }
 
-/// Puts `key: value` into the model, as if it stood at `where`, unless the model has the key.
+/// Adds `key: value` to the model, as if written at `where`, unless the model has the key.
 void add_value(YamlNode& model, const char* key, const std::string& value, const Where& where) {
   if (model.find(key)) return;
   std::vector<ConfigIssue> issues;
@@ -63,10 +63,10 @@ void add_value(YamlNode& model, const char* key, const std::string& value, const
   model.children.push_back(std::move(node));
 }
 
-/// Number of outputs where the data section is wrong, which is reported: any will do.
+/// Arbitrary number of outputs, used if the data section is invalid, which is reported.
 constexpr std::int64_t kAnyOutputs = 2;
 
-/// Returns the data set of the data section; without a table if one of its own fields is wrong.
+/// Returns the data set of the data section; without a table if one of its own fields is invalid.
 Variant dataset_of(const SpecTables& tables, const YamlNode& data) {
   DataSpec scratch;
   std::vector<ConfigIssue> issues;
@@ -82,7 +82,7 @@ Variant dataset_of(const SpecTables& tables, const YamlNode& data) {
   return scratch.dataset;
 }
 
-/// Returns the number of outputs that the data set asks for; unset if it does not tell.
+/// Returns the number of outputs that the data set requires; unset if it leaves that open.
 std::optional<std::int64_t> outputs_for(const SpecTables& tables, const Catalog& catalog,
                                         const YamlNode* data, const Where& where,
                                         std::vector<ConfigIssue>& issues) {

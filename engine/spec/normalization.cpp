@@ -7,7 +7,7 @@
 namespace dpt {
 namespace {
 
-/// Returns the Normalize that data.normalize stands for.
+/// Returns the Normalize that is equivalent to data.normalize.
 Variant normalize_of(const VariantTable& transforms, const NormalizeSpec& normalize) {
   const auto table =
       std::find_if(transforms.alternatives.begin(), transforms.alternatives.end(),

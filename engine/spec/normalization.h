@@ -1,4 +1,4 @@
-// data.normalize: how it becomes a transform of both lists.
+// Adds data.normalize to both lists of transforms.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace dpt {
 
-/// Makes the transforms that run (TransformsSpec::train and eval) from those that were written and
+/// Sets the transforms to run (TransformsSpec::train and eval) from the written ones and
 /// data.normalize, once its numbers are known: a Normalize at the end, before a RandomErasing.
-/// `transforms` are the catalog's.
+/// `transforms` is the catalog's table.
 void apply_normalization(const VariantTable& transforms, DataSpec& data);
 
-/// Returns the path of the first Normalize that was written ("data.transforms.eval.2"); empty if
-/// there is none.
+/// Returns the path of the first written Normalize ("data.transforms.eval.2"); empty if there is
+/// none.
 std::string written_normalize(const TransformsSpec& transforms);
 
 }  // namespace dpt

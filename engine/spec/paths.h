@@ -13,18 +13,18 @@ struct ExpandedPath {
   bool is_unset = false;  ///< the problem is a variable that is not set
   /// Text that expands to `path`, with ${NAME} for secret variables; empty if it has none.
   std::string stored;
-  std::string defaulted;  ///< first variable that is not set, whose default is in `path`
+  std::string defaulted;  ///< first unset variable, whose default is in `path`
 };
 
 /// Replaces ${NAME} and ${NAME:-default} from the environment (the default also stands for an empty
 /// variable, and may contain variables), then a leading `~/` by $HOME. `$${` stands for a literal
-/// `${`; any other `$` is itself, but a path that begins with $NAME of a variable is a problem.
-/// Remembers the values of secret variables (secrets.h). `~NAME/`
-/// and URLs are problems; with `takes_url`, files on servers are not (is_remote).
+/// `${`; any other `$` is literal, but a path that begins with $NAME of a variable is a problem.
+/// Remembers the values of secret variables (secrets.h). `~NAME/` and URLs are problems; with
+/// `takes_url`, files on servers are not (is_remote).
 ExpandedPath expand_variables(const std::string& text, bool takes_url = false);
 
-/// Remembers that a path of a config has the default of a variable that is not set, for messages
-/// about the path, and returns the variable; empty if there is none.
+/// Records that a path of a config uses the default of an unset variable, for messages about the
+/// path, and returns the variable; empty if there is none.
 void remember_defaulted(const std::string& path, const std::string& variable);
 std::string defaulted_variable(const std::string& path);
 
@@ -55,7 +55,7 @@ bool is_stream(const std::string& file);
 std::string folder_of_config(const std::string& file);
 
 /// Makes `path` absolute against folder_of_config(file). An empty path and the name of a file on a
-/// server stay as they are.
+/// server stay unchanged.
 std::string resolve_path(const std::string& path, const std::string& file);
 
 }  // namespace dpt

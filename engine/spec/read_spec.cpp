@@ -37,7 +37,7 @@ class Checker {
     check_validation();
     check_normalize();
     if (is_new_) check_keep_best();
-    // A command that reads a stored run may measure other metrics than the run monitored.
+    // A command that reads a stored run may measure metrics other than the monitored ones.
     if (is_new_) check_monitors();
   }
 
@@ -62,7 +62,7 @@ class Checker {
     }
   }
 
-  /// Refuses a Normalize in addition to data.normalize, and makes the transforms that run.
+  /// Refuses a Normalize in addition to data.normalize, and sets the transforms to run.
   void check_normalize() {
     const std::string also = written_normalize(spec_.data.transforms);
     if (spec_.data.normalize.mode != NormalizeMode::none && !also.empty()) {
@@ -326,7 +326,7 @@ void replace_data(YamlNode& stored, const YamlNode& other, std::vector<ConfigIss
     for (const char* key : {"batch_size", "normalize", "transforms"}) {
       replace_child(data, *before, key);
     }
-    // How images are decoded, unless it is asked for otherwise.
+    // Keep the run's decoding of images unless the new section sets it.
     for (const char* key : {"on_bad_sample", "exif_orientation"}) {
       if (!data.find(key)) replace_child(data, *before, key);
     }

@@ -13,9 +13,9 @@ namespace dpt {
 struct ConfigIssue {
   Where where;
   std::string text;
-  bool is_of_data = false;  ///< the config is right, but the data that it follows cannot be read
+  bool is_of_data = false;  ///< the config is valid, but data that it depends on cannot be read
   /// Path of the field ("data.batch_size"), or of the mapping around an unknown or missing key.
-  /// Ends with kTogether where fields are good, but do not fit together. Empty for the whole file.
+  /// Ends with kTogether if the fields are valid but do not fit together. Empty for the whole file.
   std::string path = {};
 };
 
@@ -46,8 +46,8 @@ ReadResult read_spec(const Catalog& catalog, const std::string& file,
 ReadResult read_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
                           const std::vector<std::string>& overrides = {});
 
-/// Reads, and throws one Error with all issues, one a line, if there are any: ErrorKind::data if
-/// all of them are of the data, else ErrorKind::usage.
+/// Reads, and throws one Error with all issues, one per line, if there are any: ErrorKind::data if
+/// all concern the data, else ErrorKind::usage.
 TrainSpec load_spec(const Catalog& catalog, const std::string& file,
                     const std::vector<std::string>& overrides = {});
 TrainSpec load_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
@@ -77,7 +77,7 @@ struct DataToPredict {
   /// A config of which the data section and the seed count; empty = those of the stored config.
   std::string config;
   std::vector<std::string> overrides;  ///< of the data section
-  bool needs_labels = false;           ///< they are evaluated, not only predicted
+  bool needs_labels = false;           ///< samples are evaluated, not only predicted
 };
 
 /// The config stored in `file`, as load_stored_spec, with other data. What only training needs of

@@ -113,7 +113,7 @@ class Page {
             field.plain_key.empty() ? "" : expected_text(plain_field(field)) + ", or a ",
             anchor(field.object->name));
       case FieldType::objects:
-        // `groups` is a name of many already.
+        // `groups` already is a plural.
         return fmt::format("list of [{}{}](#{})", field.object->name,
                            field.object->name.ends_with('s') ? "" : "s",
                            anchor(field.object->name));
@@ -132,7 +132,7 @@ class Page {
     if (field.is_required) return "required";
     if (field.follow) return fmt::format("follows `{}`", field.leader);
     if (!field.plain_key.empty() && !field.is_optional) {
-      // What its default follows is not written either.
+      // The source of its default is not written either.
       Field plain = plain_field(field);
       plain.follow = nullptr;
       return default_text(plain, field.nested(owner));

@@ -35,7 +35,7 @@ Scalar<std::string> read_string(const YamlNode& node);
 
 /// Whether a plain scalar of this text would not be read as a string.
 bool needs_quotes(const std::string& text);
-/// Returns a string as YAML, in double quotes where a plain one would be read as something else.
+/// Returns a string as YAML, in double quotes if a plain string would be read differently.
 std::string yaml_string(const std::string& text);
 
 }  // namespace dpt

@@ -137,7 +137,7 @@ class Writer {
           line(field.name + ": null", path);
           return;
         }
-        // A mapping that may be absent is written as one: stored configs are compared key by key.
+        // Write an optional mapping as a mapping, because stored configs are compared key by key.
         if (!field.plain_key.empty() && !field.is_optional && is_plain(field, nested)) {
           const Field& plain = plain_field(field);
           const PlainValue value = plain.get(nested);

@@ -140,7 +140,7 @@ YamlNode load_tree(const SpecTables& tables, const Catalog& catalog, const std::
   if (tree.kind == YamlNode::Kind::broken) return tree;
   if (stored) rename_former_keys(tables.root, tree);
   std::vector<LayerOverride> for_layers;
-  // Issues below are about the field that is named here, unless they say it themselves.
+  // Issues below concern the field named here, unless they name one.
   const auto name_field = [&](std::size_t first, const std::string& path) {
     for (std::size_t i = first; i < issues.size(); ++i) {
       if (issues[i].path.empty()) issues[i].path = path;

@@ -185,8 +185,8 @@ ObjectTable val_split_table() {
              "Hold out of each class by its share of the samples; needs class labels."),
        field("group", &S::group,
              "Name of a column of the training file (csv): lines with the same text in it, such as "
-             "pictures of one patient, are all trained on or all held out. The number of samples "
-             "is then as near to the one asked for as whole groups allow.")},
+             "images of one patient, are all trained on or all held out. The number of samples is "
+             "then as near to the one asked for as whole groups allow.")},
       [](const S& s) -> std::string {
         const int given = (s.count > 0 ? 1 : 0) + (s.fraction > 0 ? 1 : 0) + (s.fold ? 1 : 0);
         if (given > 1)
@@ -220,10 +220,10 @@ ObjectTable normalize_table() {
       {field("mean", &S::mean, "Mean of each channel."),
        field("std", &S::std, "Standard deviation of each channel."),
        field("mode", &S::mode,
-             "none: no normalisation. auto: the numbers that `dpt data stats` prints, those of the "
-             "training samples without the ones that val_split holds out. A new run measures them "
+             "none: no normalisation. auto: the numbers that `dpt data stats` prints: those of the "
+             "training samples, except the ones that val_split holds out. A new run measures them "
              "when it starts and keeps them: a resumed run, eval, predict and export use the run's "
-             "numbers. given: mean and std; may be left out with these.")
+             "numbers. given: mean and std; may be omitted with these.")
            .follows(
                "mean",
                +[](const S& s) {
@@ -266,7 +266,7 @@ ObjectTable weights_table() {
            .or_remote(kPretrained),
        field("sha256", &S::sha256,
              "SHA-256 of the file, 64 hexadecimal digits: any other file is an error. dpt writes "
-             "that of a downloaded file into the config of the run.")
+             "the hash of a downloaded file into the config of the run.")
            .changeable(),
        field("key", &S::key,
              "Of a file of PyTorch with several dictionaries of tensors, the one to take, such as "
@@ -284,13 +284,12 @@ ObjectTable weights_table() {
        field("expect_left_over", &S::expect_left_over,
              "Patterns over the names in the file (before `map`): tensors that the model does not "
              "have."),
-       field(
-           "head", &S::head,
-           "by_class_name: of the last layer with parameters, a Linear or Conv2d with an output "
-           "for each class, the rows are copied whose class the file has under the same name; the "
-           "others keep their initial values. Only a checkpoint of dpt knows its classes. new: the "
-           "last layer with parameters keeps its initial values, whatever the file has under its "
-           "names. Not set: this layer is loaded as any other; with pretrained, new.")
+       field("head", &S::head,
+             "by_class_name: the rows of the last layer with parameters, a Linear or Conv2d with "
+             "an output for each class, are copied if the file has a class with the same name; the "
+             "others keep their initial values. Only a checkpoint of dpt has class names. new: the "
+             "last layer with parameters keeps its initial values. Not set: the layer is loaded "
+             "like any other; with pretrained, new.")
            .follows(
                "file",
                +[](const S& s) -> PlainValue {
@@ -362,11 +361,10 @@ SpecTables::SpecTables(const Catalog& catalog)
        field("shuffle", &DataSpec::shuffle, "Shuffle the training samples anew in each epoch."),
        field(
            "sampler", &DataSpec::sampler,
-           "How often each training sample is drawn per epoch. An epoch always has as many draws "
-           "as there are training samples. uniform: each sample once. balanced: each class "
-           "equally often, however many samples it has; the samples of a class take turns, also "
-           "from epoch to epoch, and a sample that is drawn more than once is augmented anew each "
-           "time. Needs class labels."),
+           "Frequency of each training sample. An epoch always has as many draws as training "
+           "samples. uniform: each sample once. balanced: each class equally often, however many "
+           "samples it has; the samples of a class take turns, also from epoch to epoch, and a "
+           "sample that is drawn more than once is augmented anew each time. Needs class labels."),
        field(
            "workers", &DataSpec::workers,
            "Threads of a process that decode samples, for all of its replicas, where the format "
@@ -378,42 +376,38 @@ SpecTables::SpecTables(const Catalog& catalog)
        field("prefetch", &DataSpec::prefetch, "Number of batches to decode ahead.")
            .range(1, 1024)
            .changeable(),
-       field(
-           "on_bad_sample", &DataSpec::on_bad_sample,
-           "What follows a sample that cannot be read. stop: the run names it, saves its last step "
-           "and ends; samples of the other splits are also read during the first epoch. "
-           "skip: it is named, and in training the next sample in the order of the files takes its "
-           "place; the same one on every rank and after a resume. Evaluations leave it out and "
-           "count the others. "
-           "salvage: of a damaged or truncated JPEG what can be decoded is taken, in evaluations "
-           "too, and the rest is grey, as Pillow's LOAD_TRUNCATED_IMAGES does; anything else "
-           "ends the run.")
+       field("on_bad_sample", &DataSpec::on_bad_sample,
+             "Reaction to a sample that cannot be read. stop: the run reports it, saves its last "
+             "step and ends; samples of the other splits are also read during the first epoch. "
+             "skip: it is reported, and in training the next sample in the order of the files "
+             "takes its place; the same one on every rank and after a resume. Evaluations leave it "
+             "out and count the others. salvage: a damaged or truncated JPEG is used as far as it "
+             "can be decoded, in evaluations too, and the rest is grey, as with Pillow's "
+             "LOAD_TRUNCATED_IMAGES; any other damage ends the run.")
            .changeable(),
        field("max_bad_samples", &DataSpec::max_bad_samples,
-             "With skip: the run ends when a process has met more bad samples than this.")
+             "With skip: the run ends when a process has found more bad samples than this.")
            .at_least(1)
            .changeable(),
-       field("exif_orientation", &DataSpec::exif_orientation,
-             "The orientation that cameras and phones store in JPEG, PNG and WebP files. apply: "
-             "images are turned upright before anything else is done with them. ignore: they are "
-             "read as they are stored, as torchvision's ImageFolder and releases without this "
-             "field do. TIFF images are always turned.")
+       field(
+           "exif_orientation", &DataSpec::exif_orientation,
+           "The orientation that cameras and phones store in JPEG, PNG and WebP files. apply: "
+           "images are first turned upright. ignore: they are read as stored, as in torchvision's "
+           "ImageFolder and in releases without this field. TIFF images are always turned.")
            .stored_as(std::string(name_of(ExifOrientation::ignore))),
        path_field(
            "cache", &DataSpec::cache,
-           "Folder for decoded pictures (train.pack, test.pack), which are made by the first "
-           "run and mapped into memory by later ones, with the same bits; \"\": none. They "
-           "belong to the names and sizes of the picture files: remove them after a change "
-           "that leaves both as they were.")
+           "Folder for decoded images (train.pack, test.pack), which the first run creates and "
+           "later runs map into memory, with the same bits; \"\": none. They belong to the names "
+           "and sizes of the image files: remove them after a change that keeps both.")
            .changeable(),
        field("cache_shorter_side", &DataSpec::cache_shorter_side,
-             "Pictures in the cache are resized to this shorter side if theirs is longer, which "
-             "saves room and time and changes what transforms see; full: they are kept as they "
-             "are.")
+             "Images in the cache are resized to this shorter side if theirs is longer, which "
+             "saves space and time and changes what transforms see; full: they keep their size.")
            .range(1, 16384)
            .zero_as("full"),
        object_field("normalize", &DataSpec::normalize, normalize,
-                    "How samples are normalised: auto, none, or {mean: [...], std: [...]}.")
+                    "Normalisation of samples: auto, none, or {mean: [...], std: [...]}.")
            .or_plain("mode"),
        object_field("transforms", &DataSpec::transforms, transforms,
                     "Augmentation and normalisation.")});

@@ -48,7 +48,7 @@ constexpr auto enum_names(MoreEpochs) {
                                               {MoreEpochs::restart, "restart"}});
 }
 
-/// How the numbers of data.normalize are found.
+/// Source of the numbers of data.normalize.
 enum class NormalizeMode : std::uint8_t { none, automatic, given };
 constexpr auto enum_names(NormalizeMode) {
   return std::to_array<EnumName<NormalizeMode>>({{NormalizeMode::none, "none"},
@@ -56,7 +56,7 @@ constexpr auto enum_names(NormalizeMode) {
                                                  {NormalizeMode::given, "given"}});
 }
 
-/// What follows a sample that cannot be read (engine/data/bad_samples.h).
+/// Reaction to an unreadable sample (engine/data/bad_samples.h).
 enum class OnBadSample : std::uint8_t { stop, skip, salvage };
 constexpr auto enum_names(OnBadSample) {
   return std::to_array<EnumName<OnBadSample>>({{OnBadSample::stop, "stop"},
@@ -99,8 +99,8 @@ struct ModelSpec {
   Where where;
 };
 
-/// The normalisation of all splits. With `automatic`, the numbers are measured when a run starts,
-/// and empty before.
+/// Normalisation of all splits. With `automatic`, the numbers are measured when a run starts and
+/// empty before.
 struct NormalizeSpec {
   NormalizeMode mode = NormalizeMode::none;
   std::vector<double> mean, std;  ///< of each channel
@@ -112,7 +112,7 @@ struct NormalizeSpec {
 
 struct TransformsSpec {
   std::vector<Variant> written_train, written_eval;  ///< as in the config
-  std::vector<Variant> train, eval;  ///< what runs: the written ones and data.normalize
+  std::vector<Variant> train, eval;  ///< transforms that run: the written ones and data.normalize
   std::vector<Variant> batch;  ///< one of them is chosen for each training batch; may be empty
 };
 
@@ -147,7 +147,7 @@ struct DataSpec {
   std::int64_t workers = 0;   ///< decoder threads of a process; 0 = auto
   std::int64_t prefetch = 4;  ///< batches decoded ahead
   OnBadSample on_bad_sample = OnBadSample::stop;
-  std::int64_t max_bad_samples = 100;  ///< of a process
+  std::int64_t max_bad_samples = 100;  ///< limit for each process
   ExifOrientation exif_orientation = ExifOrientation::apply;
   std::string cache;                    ///< folder; empty = none (engine/training/packed_cache.h)
   std::int64_t cache_shorter_side = 0;  ///< 0 = pictures are kept as they are
@@ -249,20 +249,20 @@ constexpr auto enum_names(WeightsUse) {
       {{WeightsUse::ema, "ema"}, {WeightsUse::swa, "swa"}, {WeightsUse::raw, "raw"}});
 }
 
-/// WeightsSpec::file for the weights that belong to the network of the zoo.
+/// Value of WeightsSpec::file for the pretrained weights of the network of the zoo.
 inline constexpr const char* kPretrained = "pretrained";
 
 /// The weights that a run starts from.
 struct WeightsSpec {
   std::string file;                   ///< path, name of a file on a server, or kPretrained
-  std::optional<std::string> sha256;  ///< of the file, in hexadecimal; unset = any
+  std::optional<std::string> sha256;  ///< hash of the file, in hexadecimal; unset = any
   std::optional<std::string> key;     ///< a dictionary in a file of PyTorch; unset = the usual one
   TextPairs map;  ///< prefixes of the file's names, and what stands for them in the model
   std::vector<std::string> expect_missing, expect_left_over;  ///< patterns
   std::optional<HeadRows> head;   ///< unset = the last layer is as any other
   std::optional<WeightsUse> use;  ///< unset = an average, where the file has one
-  /// Tensors may have other shapes with the same values in the same order, such as [C] for [C, 1,
-  /// 1]: no field, but set for files that are known.
+  /// True if tensors may have other shapes with the same values in the same order, such as [C] for
+  /// [C, 1, 1]. Not a config field, but set for known files.
   bool takes_other_shapes = false;
 };
 
@@ -311,8 +311,8 @@ struct Catalog {
   std::optional<Direction> (*better_direction)(const std::string& monitor) = nullptr;
   /// Whether a data set has a validation set of its own; unset if only its files tell. Null: none.
   std::optional<bool> (*declares_validation)(const Variant& dataset) = nullptr;
-  /// The number of classes or targets of a data set, for whose labels files may be read; unset if
-  /// the model decides. Throws an Error if files cannot be read. Null: of none.
+  /// Returns the number of classes or targets of a data set, and may read label files for it; unset
+  /// if the model decides. Throws an Error if files cannot be read. Null: no data set.
   std::optional<std::int64_t> (*data_outputs)(const Variant& dataset) = nullptr;
 };
 

@@ -245,10 +245,10 @@ class Converter {
     return true;
   }
 
-  /// How to write one number that stands in the place of several.
+  /// Returns the form of a single number that replaces several.
   std::string hint_of_list(const YamlNode& node) const {
     if (!field_.min_items || *field_.min_items <= 1) return fmt::format("write [{}]", node.text);
-    // The description of such a field says what each is.
+    // The description of such a field explains each.
     const std::size_t open = field_.doc.find('['), close = field_.doc.find(']');
     if (open == std::string::npos || close == std::string::npos || close < open) return {};
     std::string hint = "write " + field_.doc.substr(open, close + 1 - open);

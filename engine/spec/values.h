@@ -12,7 +12,7 @@ namespace dpt {
 
 /// What a field accepts, in words: "an integer of at least 1".
 std::string expected_text(const Field& field);
-/// Returns how to write a device of which only a number is known.
+/// Returns the name of a device of which only the number is known.
 std::string hint_of_device(const std::string& number);
 
 /// For the message about a list of `count`: "at most 3 are accepted"; empty where it is not too

@@ -30,7 +30,7 @@ double target_spread(const Split& split, const std::vector<std::size_t>& positio
   return sum;
 }
 
-/// True if an evaluation of the split leaves out samples that cannot be read.
+/// Returns true if an evaluation of the split leaves out unreadable samples.
 bool leaves_out(const Job& job, const Split& split) {
   return job.bad_samples && !split.source->resident() && split.source->targets().floats() == 0;
 }

@@ -20,16 +20,16 @@ struct EvalResult {
   NamedValues metrics;             ///< the others, in the order of Job::metrics
   /// For each metric that has parts for classes: its name, and these.
   std::vector<std::pair<std::string, NamedValues>> by_class;
-  /// For each metric that left classes out: its name, and how many.
+  /// Name and number of classes for each metric that left out classes.
   std::vector<std::pair<std::string, std::int64_t>> left_out;
   SampleResults samples;  ///< in the order of the split
 };
 
-/// Returns what Measured::hot has of the samples at these positions of the split, `values` each.
+/// Returns Measured::hot for the samples at these positions of the split, `values` each.
 std::vector<std::uint8_t> hot_targets(const Split& split,
                                       const std::vector<std::size_t>& positions);
 
-/// Returns what Measured::outputs has: the rows of `outputs` at these positions.
+/// Returns Measured::outputs: the rows of `outputs` at these positions.
 std::vector<float> rows_of(const std::vector<float>& outputs,
                            const std::vector<std::size_t>& positions, std::size_t width);
 

@@ -69,7 +69,7 @@ struct Job {
   std::int64_t steps_ahead = 0;
 
   std::shared_ptr<DecoderPool> decoders;    ///< of this process
-  std::shared_ptr<BadSamples> bad_samples;  ///< met by this process; null where they end it
+  std::shared_ptr<BadSamples> bad_samples;  ///< left out by this process; null if they end it
   /// Evaluations keep the outputs of each sample, or that of its prediction alone.
   bool keeps_outputs = false, keeps_confidence = false;
   /// True if evaluations gather the outputs of all samples, for the caller or for metrics.

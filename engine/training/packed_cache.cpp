@@ -274,7 +274,7 @@ class PackedSource final : public WrappedSource {
         Json::parse(reinterpret_cast<const char*>(text.data()),
                     reinterpret_cast<const char*>(text.data()) + text.size(), nullptr, false);
     if (!header.is_object() || !header.contains("samples")) refuse("a damaged header");
-    // Earlier releases, which turned no image, did not write it.
+    // Earlier releases did not turn images and did not write this field.
     if (!header.contains(kOrientation)) header[kOrientation] = name_of(ExifOrientation::ignore);
     const Json expected = header_of(source(), options);
     for (const auto& [name, value] : expected.items()) {

@@ -5,8 +5,8 @@
 // index, an entry of 24 bytes for each sample (offset u64, height u32, width u32, label i32, the
 // low half of the pixels' XXH3 u32); a header as JSON (fingerprint of the data, shorter side,
 // salvage, exif_orientation, channels, samples); its length u64; the XXH3 of index and header u64;
-// "dptpack1". Numbers are little-endian. A sample that could not be read has height 0: whoever asks
-// for it gets the error of its file.
+// "dptpack1". Numbers are little-endian. An unreadable sample has height 0; reading it gives the
+// error of its file.
 #pragma once
 
 #include <cstdint>

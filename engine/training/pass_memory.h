@@ -48,12 +48,12 @@ class PassMemory {
   DevPtr kept(int branch) const {
     return kept_.empty() ? DevPtr{} : kept_[static_cast<std::size_t>(branch)].ptr();
   }
-  /// Gradient buffer `index`: the gradients of parameters at their offsets, of which the first is
-  /// gradient_begin(), and the step's metrics after them.
+  /// Returns gradient buffer `index`: the gradients of parameters at their offsets, from
+  /// gradient_begin() on, then the step's metrics.
   DevPtr gradients(int index) const {
     return flat_base(gradients_[static_cast<std::size_t>(index)], gradient_begin_);
   }
-  /// The memory of that buffer: gradient_floats() from its first gradient on.
+  /// Returns the memory of that buffer: gradient_floats() floats from its first gradient on.
   DevPtr first_gradient(int index) const {
     return gradients_[static_cast<std::size_t>(index)].ptr();
   }

@@ -91,8 +91,8 @@ struct MessageFile : spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
-/// Returns true if the terminal breaks its lines anew when it becomes narrower. Terminals that cut
-/// them say who they are.
+/// Returns true if the terminal rewraps its lines when it becomes narrower. Terminals that cut
+/// lines identify themselves.
 bool is_reflowing() {
   const char* terminal = std::getenv("TERM");
   return !std::getenv("XTERM_VERSION") && !std::getenv("STY") &&
@@ -200,7 +200,7 @@ void Progress::warn_always(const std::string& text) {
 
 void Progress::status(double done_fraction, const std::vector<StatusPart>& parts) {
   if (impl_->terminal->is_terminal) {
-    // One column stays free: the cursor of a full line is in the next.
+    // Keep one column free, because the cursor of a full line is in the next line.
     const std::size_t room = terminal_columns(STDERR_FILENO) - 1;
     return impl_->terminal->draw(bar_line(done_fraction, parts, room));
   }

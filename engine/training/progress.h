@@ -11,19 +11,20 @@
 
 namespace dpt {
 
-/// A part of the text next to a bar: its forms from the longest to the shortest. If there is not
-/// enough room, the part of the lowest importance becomes shorter, and in the end is left out.
+/// A part of the text next to a bar, in forms from the longest to the shortest. If there is not
+/// enough room, the least important part becomes shorter and is finally left out.
 struct StatusPart {
   std::vector<std::string> forms;
   int importance = 0;
 };
 
 /// Returns a bar and its text in up to `room` columns. The bar's cells shrink and vanish first,
-/// then the parts; none is cut.
+/// then the parts; no part is cut.
 std::string bar_line(double done_fraction, const std::vector<StatusPart>& parts, std::size_t room);
 
-/// Returns what removes a line of `used` columns from a terminal that is now `columns` wide, and
-/// puts the cursor where the line began. A terminal that has become narrower may have broken it.
+/// Returns the control sequence that removes a line of `used` columns from a terminal that is now
+/// `columns` wide, and moves the cursor to its beginning. A terminal that became narrower may have
+/// wrapped the line.
 std::string erasure(std::size_t used, std::size_t columns);
 
 /// Returns true if stderr is a terminal whose lines can be redrawn (TERM is not "dumb").
@@ -46,8 +47,8 @@ class Progress {
   /// A warning that nobody else gives: a silent one writes it to stderr too.
   void warn_always(const std::string& text);
 
-  /// Shows how far the work has come, on a terminal as `bar_line` says. Elsewhere a message has the
-  /// longest forms of all parts, `between_lines` after the last message.
+  /// Shows the progress of the work, on a terminal as `bar_line`. Otherwise prints the longest
+  /// forms of all parts, at least `between_lines` after the last message.
   void status(double done_fraction, const std::vector<StatusPart>& parts);
   /// Removes the bar.
   void clear();

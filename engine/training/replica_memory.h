@@ -11,12 +11,12 @@ namespace dpt {
 struct Job;
 
 /// Returns the first float of the flat buffer that has a gradient and optimizer state on the job's
-/// replicas: gradient_begin() of its plan. Where a GPU clips by the norm it is 0: the order of that
-/// sum follows from its length, and the bits of runs are to stay as they are.
+/// replicas: gradient_begin() of its plan. It is 0 if a GPU clips by the norm: the order of that
+/// sum depends on its length, and the bits of runs must not change.
 std::int64_t first_gradient_of(const Job& job);
 
-/// Returns the address that a flat buffer would begin at whose floats from `begin` on are in
-/// `memory`: adding an offset of at least `begin` leads into it.
+/// Returns the address at which a flat buffer would begin whose floats from `begin` on are in
+/// `memory`: adding an offset of at least `begin` gives an address in it.
 inline DevPtr flat_base(const DeviceMemory& memory, std::int64_t begin) {
   return {memory.ptr().address - static_cast<std::uintptr_t>(begin) * sizeof(float)};
 }

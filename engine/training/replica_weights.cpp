@@ -148,7 +148,7 @@ NamedBuffers ReplicaWeights::optimizer_state() {
 
 void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged,
                             UpdateNorms norms) {
-  // Before it nothing has a gradient.
+  // No parameter before it has a gradient.
   const DevPtr first = gradients + float_bytes(gradient_begin_);
   const std::int64_t count = job_.plan.trained_floats - gradient_begin_;
   if (job_.train_loss().is_weighted()) {

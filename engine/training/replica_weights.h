@@ -52,7 +52,7 @@ class ReplicaWeights {
 
  private:
   DevPtr average() const { return state_.back().ptr(); }
-  /// Returns the first float that state `i` has: an average is of all parameters.
+  /// Returns the first float of state `i`: an average covers all parameters.
   std::int64_t begin_of_state(std::size_t i) const {
     return i < job_.optimizer.states.size() ? gradient_begin_ : 0;
   }

@@ -65,7 +65,7 @@ class RunReport {
   void epoch(const std::optional<EvalResult>& val, bool improved, bool early_stopped);
   /// `weights`: the average of them that was evaluated, as Job::average; empty = none.
   void eval(const EvalResult& result, const std::string& weights);
-  /// Shows how far an evaluation of a split is.
+  /// Shows the progress of an evaluation of a split.
   void evaluating(const std::string& split, std::int64_t done, std::int64_t total);
   /// Where the time since the last one went.
   void ledger(const LedgerTotals& totals);
@@ -81,7 +81,7 @@ class RunReport {
   };
 
   bool has_accuracy() const;
-  /// Returns true if the status is to be shown now, which it is not at every step.
+  /// Returns true if it is time to show the status, which is not at every step.
   bool is_status_due();
   void show_status(const StepResult& result, double loss);
   double wait_fraction(double waited, double elapsed);

@@ -22,9 +22,9 @@ namespace dpt {
 struct SampleResults {
   std::vector<float> loss;
   std::vector<std::int32_t> prediction, label;
-  std::vector<bool> left_out;     ///< of each sample true if it was left out: the rest is void
+  std::vector<bool> left_out;     ///< true for left-out samples; their other values are invalid
   std::vector<float> sums;        ///< of each sample those of Job::metrics
-  std::vector<float> outputs;     ///< of each sample what its outputs say, for Job::gathers_outputs
+  std::vector<float> outputs;     ///< outputs of each sample, for Job::gathers_outputs
   std::vector<float> confidence;  ///< the output of each prediction, for Job::keeps_confidence
   /// This rank ran each of its micro-batches as one launch. A device that captures replays from the
   /// third micro-batch of a size on.
@@ -74,7 +74,7 @@ class SampleEvaluation {
                   const std::vector<Range>& micro_batches, Loader& loader,
                   const StopQuestion& wants_stop, const EvaluationProgress& progress);
   bool any_rank_leaves(bool leaves);
-  /// Gives the samples of these micro-batches that were left out the label kLeftOut.
+  /// Sets the label kLeftOut for samples of these micro-batches that were left out.
   static void mark_left_out(const LeftOutSamples& left_out, std::span<const std::int64_t> indices,
                             const std::vector<Range>& micro_batches,
                             std::vector<SampleResult>& samples);

@@ -17,8 +17,8 @@ namespace dpt {
 /// a step.
 using StopQuestion = std::function<bool()>;
 
-/// Receiver of how many samples of an evaluation are done, an estimate where several ranks share
-/// them. Called by the first rank of a process after each of its micro-batches.
+/// Receiver of the number of evaluated samples, an estimate if several ranks share them. Called by
+/// the first rank of a process after each of its micro-batches.
 using EvaluationProgress = std::function<void(std::int64_t done)>;
 
 /// The inputs of a step.

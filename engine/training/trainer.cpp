@@ -124,8 +124,8 @@ class RankTrainer {
     if (!end_) test_best();
   }
 
-  /// Has the samples of evaluations read once during the first epoch, unless unreadable ones are
-  /// left out. Each process reads its part.
+  /// Starts reading the samples of evaluations once during the first epoch, unless unreadable ones
+  /// are left out. Each process reads its part.
   void begin_ahead_check() {
     const bool is_first = stepper_.state().epoch == 0;
     if (!is_first || job_.bad_samples || communicator_.rank() != job_.first_rank()) return;
@@ -135,7 +135,7 @@ class RankTrainer {
         std::make_unique<AheadCheck>(job_.splits.test, job_.splits.val, part, job_.decoders);
   }
 
-  /// Waits for the rest of the test samples, unless they are evaluated now.
+  /// Waits until all test samples are read, unless they are evaluated now.
   void finish_ahead_check() {
     if (!ahead_check_) return;
     reading_ = true;
@@ -284,7 +284,7 @@ class RankTrainer {
     EvaluationProgress show;
     if (writes_) {
       show = [&, begun = std::chrono::steady_clock::now()](std::int64_t done) {
-        // The bar of the training steps stays through a short evaluation.
+        // The bar of the training steps stays visible during a short evaluation.
         constexpr double kShort = 0.5;
         if (seconds_since(begun) > kShort) report_.evaluating(name, done, split.size());
       };

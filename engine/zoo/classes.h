@@ -8,10 +8,9 @@ namespace dpt::zoo {
 template <class S>
 Field classes_field() {
   return field("classes", &S::classes,
-               "Outputs of the last layer: the number of classes, or of the targets; 1 for one "
-               "number "
-               "or one sigmoid. What the training samples have if not given, unless the data set "
-               "leaves that to the model (idx, synthetic without classes).")
+               "Number of outputs of the last layer: one for each class or target; 1 for one "
+               "number or one sigmoid. Defaults to the number in the training samples, unless the "
+               "data set leaves it to the model (idx, synthetic without classes).")
       .given_by_data()
       .range(1, 1'000'000);
 }

@@ -18,7 +18,7 @@ TextPairs vgg_names() {
 
 /// timm numbers the blocks of each stage; torchvision numbers all blocks as features.
 TextPairs mobilenet_v2_names() {
-  constexpr std::array kBlocks = {1, 2, 3, 4, 3, 3, 1};  // of each stage
+  constexpr std::array kBlocks = {1, 2, 3, 4, 3, 3, 1};  // blocks of each stage
   TextPairs map = {{"conv_stem.", "features.0.0."}, {"bn1.", "features.0.1."}};
   int feature = 1;
   for (std::size_t stage = 0; stage < kBlocks.size(); ++stage) {
@@ -46,9 +46,9 @@ TextPairs mobilenet_v2_names() {
   return map;
 }
 
-/// Stages and the layers between them are features in turn in torchvision.
+/// In torchvision, the stages and the layers between them are numbered in turn as features.
 TextPairs convnext_tiny_names() {
-  constexpr std::array kBlocks = {3, 3, 9, 3};  // of each stage
+  constexpr std::array kBlocks = {3, 3, 9, 3};  // blocks of each stage
   TextPairs map = {{"stem.", "features.0."}};
   for (std::size_t stage = 0; stage < kBlocks.size(); ++stage) {
     if (stage > 0) {
@@ -69,8 +69,8 @@ TextPairs convnext_tiny_names() {
   return map;
 }
 
-/// All are trained on ImageNet-1k. The zoo's other networks of torchvision have no weights on the
-/// hub whose outputs would be the same: mobilenet_v3_small of timm has another eps.
+/// All weights are trained on ImageNet-1k. For the zoo's other torchvision networks, the hub has no
+/// weights that give the same outputs: timm's mobilenet_v3_small has another eps.
 const std::vector<PretrainedWeights>& table() {
   static const std::vector<PretrainedWeights> rows = {
       {"resnet18", "hf://timm/resnet18.tv_in1k", {}},

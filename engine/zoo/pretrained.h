@@ -1,6 +1,6 @@
-// Weights on the Hugging Face hub for networks of the zoo: which file, and which of its names
-// belong to which layer. scripts/check-pretrained compares names, shapes and outputs with timm's
-// networks.
+// Weights on the Hugging Face hub for networks of the zoo: their files, and the map from tensor
+// names to layers. tests/golden/make_pretrained_names.py compares names, shapes and outputs with
+// timm's networks.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ namespace dpt {
 
 /// Weights of one network.
 struct PretrainedWeights {
-  std::string network;  ///< its name in the zoo
+  std::string network;  ///< name in the zoo
   std::string file;     ///< hf://OWNER/REPO
-  TextPairs map;        ///< prefixes of the file's names, and the network's in their place
+  TextPairs map;        ///< prefixes of the file's names -> of the network's names
 };
 
 /// Returns the weights of a network; null if none are known.
 const PretrainedWeights* pretrained_weights(const std::string& network);
 
-/// Returns true for a file of the table.
+/// Returns true if the table has the file.
 bool is_pretrained_file(const std::string& file);
 
 /// Returns the names of the networks that have weights, in the order of the table.

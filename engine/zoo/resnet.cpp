@@ -20,8 +20,8 @@ struct ResnetOptions {
   std::int64_t width = 64;
   bool sync = false;
 };
-/// The shortcut where width and image size change: a 1x1 convolution with batch norm, or the image
-/// at every second pixel with channels of zeros around (options B and A of the paper).
+/// Shortcut where width and image size change: a 1x1 convolution with batch norm, or every second
+/// pixel of the image, padded with channels of zeros (options B and A of the paper).
 enum class Shortcut : std::uint8_t { projection, pad };
 constexpr auto enum_names(Shortcut) {
   return std::to_array<EnumName<Shortcut>>(
@@ -43,8 +43,8 @@ struct Shape {
   bool sync = false;  ///< of every batch norm
 };
 
-/// The shortcut of a block to `out` channels, which halves the image if the stride is 2. A padded
-/// one comes from half as many channels, and has as many zeros before them as after them.
+/// Shortcut of a block to `out` channels, which halves the image if the stride is 2. A padded
+/// shortcut has half the channels as input, with the same number of zeros before and after them.
 std::string shortcut_layers(const Shape& net, std::int64_t out, std::int64_t stride) {
   if (net.shortcut == Shortcut::projection) {
     return zoo::sequential("downsample", {zoo::fan_out_conv("", {out, 1, stride, 0, false}),
@@ -162,10 +162,11 @@ ObjectTable cifar_resnet_table(const char* name, const char* doc) {
       {zoo::classes_field<O>(),
        field("width", &O::width, "Channels of the first stage; each of the others doubles them.")
            .range(1, 4096),
-       field("shortcut", &O::shortcut,
-             "Where the width changes. projection: a 1x1 convolution with batch norm (the paper's "
-             "option B). pad: no parameters, every second pixel and channels of zeros, half of "
-             "them before the others and half after (option A, which the paper uses for CIFAR)."),
+       field(
+           "shortcut", &O::shortcut,
+           "Shortcut where the width changes. projection: a 1x1 convolution with batch norm (the "
+           "paper's option B). pad: no parameters, every second pixel and channels of zeros, half "
+           "of them before the others and half after (option A, which the paper uses for CIFAR)."),
        zoo::sync_field<O>()});
 }
 

@@ -1,4 +1,4 @@
-// Tables of classes for people: names of any script, and colours.
+// Tables of classes: names in any script, and colours.
 #include "app/class_tables.h"
 
 #include <doctest/doctest.h>

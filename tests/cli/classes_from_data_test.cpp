@@ -1,4 +1,4 @@
-// model.classes of networks of the zoo: what the training samples have, whatever holds them, and 1.
+// model.classes of networks of the zoo: the number of the data's classes for every format, and 1.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -39,7 +39,7 @@ TEST_CASE("classes of a network: those of a folder of images") {
   write_file(w.dir.file("small.yaml"), zoo_config("  dataset: image_folder\n  root: photos\n",
                                                   "zoo: logistic, input: [1, 2, 2]"));
   check_outputs(w, 3);
-  // A class more: the network grows, and the run refuses it.
+  // With one more class, the network grows, and the run refuses it.
   w.put("photos/train", {"dark", "grey", "light", "white"});
   w.run_well({"config", "check", "small.yaml"});
   const Finished resumed = w.run({"train", "small.yaml", "train.epochs=2"});
@@ -64,7 +64,7 @@ TEST_CASE("classes of a network: those of a table, or its targets") {
   write_file(w.dir.file("small.yaml"), zoo_config(data + "  label: kind\n", model));
   check_outputs(w, 3);
   std::filesystem::remove_all(w.dir.file("runs"));
-  // Regression with one output, and one sigmoid: also where it is written.
+  // Regression with one output, and one sigmoid, also with explicit classes.
   write_file(w.dir.file("small.yaml"),
              zoo_config(data + "  targets: [y]\n  target: values\n", model, "loss: {type: mse}\n"));
   check_outputs(w, 1);
@@ -73,7 +73,7 @@ TEST_CASE("classes of a network: those of a table, or its targets") {
   write_file(w.dir.file("small.yaml"), zoo_config(data + "  targets: [y]\n  target: multi_hot\n",
                                                   model, "loss: {type: bce_with_logits}\n"));
   check_outputs(w, 1);
-  // One output is too few for labels: each message says what to write.
+  // One output is too few for labels: each message gives the remedy.
   const Finished one =
       w.run({"config", "check", "small.yaml", "data.targets=[]", "data.target=labels",
              "data.label=kind", "loss.type=cross_entropy", "model.classes=1"});

@@ -32,7 +32,7 @@ TEST_CASE("classes: an evaluation on other folders goes by their names") {
   CHECK(json::parse(part.out)["accuracy"] == 1);
   CHECK(json::parse(part.out)["classes"][0]["name"] == "dark");
   CHECK(json::parse(part.out)["classes"][0]["support"] == 0);
-  // The training samples are not looked at.
+  // The training samples are not read.
   CHECK(part.err.find("the training data has no samples") == std::string::npos);
   check_contains(part.err, "dpt: note: the test data has no samples of 1 of the 3 classes: dark\n");
   const Finished two = eval({"--nproc", "2"});

@@ -185,12 +185,12 @@ TEST_CASE("help texts show the names of values, and what excludes an option once
   check_contains(help, "  --run-dir FOLDER          Run folder (default: runs/NAME)\n");
   check_contains(help, "  --resume auto|never|must|CHECKPOINT\n");
   CHECK_FALSE(contains(help, "TEXT"));
-  // --overfit says it of all seven, --nproc of three.
+  // --overfit has the note for all seven, --nproc for three.
   std::size_t notes = 0;
   for (std::size_t at = help.find("(not"); at != help.npos; at = help.find("(not", at + 1)) ++notes;
   CHECK(notes == 2);
   check_contains(w.run_well({"data", "show", "--help"}).out,
-                 "Write the picture to this PNG file (required)\n");
+                 "Write the image to this PNG file (required)\n");
   check_contains(w.run_well({"export", "--help"}).out, "(with --onnx only)\n");
   // The hidden one is for the build.
   CHECK_FALSE(contains(w.run_well({"--help"}).out, "  man "));

@@ -1,4 +1,4 @@
-// dpt config check reports the errors of all stages in one run, and says what it did not check.
+// dpt config check reports the errors of all stages in one run, and the stages that it skipped.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -10,7 +10,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// Eight mistakes, each in another place.
+/// Config with eight mistakes, each in a different place.
 constexpr const char* kMulti = R"(data:
   dataset: image_folder
   root: photos
@@ -51,7 +51,7 @@ TEST_CASE("config check: one run names the mistakes of all stages") {
     check_contains(checked.err, expected);
   }
   check_contains(checked.err, "early_stopping");
-  // The good parts alone are reported as before.
+  // The valid parts alone are reported as before.
   const Finished data = w.run({"config", "check", "small.yaml", "data.root=nowhere"});
   CHECK(data.exit_code == 3);
   check_contains(data.err, "nowhere: no such folder");
@@ -63,7 +63,7 @@ TEST_CASE("config check: what depends on a mistake is named, not judged") {
   const Finished model =
       w.run({"config", "check", "small.yaml", "model.layers.fc1.out_features=many"});
   CHECK(model.exit_code == 2);
-  check_contains(model.err, "not checked, since it depends on what is wrong: the network");
+  check_contains(model.err, "not checked, because it depends on these errors: the network");
   CHECK_FALSE(contains(model.err, "the data set has"));
   // An unknown key of the section may be any of its fields.
   const Finished data = w.run({"config", "check", "small.yaml", "data.rot=x", "optimizer.lr=-1"});
@@ -96,7 +96,7 @@ TEST_CASE("config check: a data set that is not there is an error, as it is of t
     CHECK(set.exit_code == 3);
     CHECK_FALSE(contains(set.err, "is not set"));
   }
-  // What is made when training starts is not checked, which is said.
+  // Data that is generated when training starts is not checked, and the output says so.
   write_file(w.dir.file("small.yaml"), program_config());
   check_contains(w.run_well({"config", "check", "small.yaml"}).out,
                  "; data not checked: synthetic");
@@ -112,7 +112,7 @@ TEST_CASE("config check: schedules that train with a rate of 0, or never finish 
   };
   check_contains(warnings({"train.epochs=100", "lr_schedule={type: polynomial}"}),
                  "warning: lr_schedule: polynomial: ");
-  // It ends its rise after 5 epochs, and trains at the full rate from then on.
+  // The rise ends after 5 epochs; training continues at the full rate.
   CHECK_FALSE(contains(warnings({"train.epochs=100", "lr_schedule={type: linear}"}), "warning"));
   check_contains(
       warnings({"train.epochs=100", "lr_schedule={type: linear, start_factor: 1, end_factor: 0}"}),
@@ -120,7 +120,7 @@ TEST_CASE("config check: schedules that train with a rate of 0, or never finish 
   check_contains(warnings({"train.epochs=1", "lr_schedule.warmup.epochs=50"}),
                  "warning: lr_schedule.warmup: 50 epochs are more than the run has (1)");
   CHECK_FALSE(contains(warnings({"train.epochs=5", "lr_schedule={type: polynomial}"}), "warning"));
-  // Steps are counted where the data is known.
+  // Steps are counted if the data is known.
   check_contains(
       w.run_well({"train", "small.yaml", "--dry-run", "lr_schedule.warmup.steps=100000"}).err,
       "warning: lr_schedule.warmup: 100000 steps are more than the run has");

@@ -1,4 +1,4 @@
-// dpt config init --data: what it prints for each kind of data is checked and trained as printed.
+// dpt config init --data: the printed config for each kind of data is valid and trains.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -45,12 +45,12 @@ TEST_CASE("config init: a folder of images, with and without a validation set") 
   check_contains(alone,
                  "model:   # classes: dark, grey, light\n  zoo: mlp\n  input: [1, 2, 2]\n"
                  "  classes: 3\n");
-  check_contains(alone, "  normalize: auto   # by mean");
+  check_contains(alone, "  normalize: auto   # mean");
   w.put("photos/val", {"dark", "grey", "light"});
   w.put("photos/test", {"dark", "grey", "light"});
   const std::string all = check_starter(w, "photos", {"--zoo", "logistic"});
   CHECK_FALSE(contains(all, "val_split"));
-  check_contains(all, "18 training samples, 18 for validation, 18 for the test");
+  check_contains(all, "18 training samples, 18 for validation, 18 for testing");
   check_contains(all, "  zoo: logistic\n");
 }
 
@@ -134,7 +134,7 @@ TEST_CASE("config init: arrays and shards") {
   write_shard(w, "train-1.tar", 12, 24);
   write_shard(w, "test-0.tar", 24, 30);
   check_contains(check_starter(w, "train-0.tar"), "12 training samples");
-  check_contains(check_starter(w, "train-*.tar"), "24 training samples, 6 for the test");
+  check_contains(check_starter(w, "train-*.tar"), "24 training samples, 6 for testing");
   std::filesystem::create_directory(w.dir.file("shards"));
   write_shard(w, "shards/a.tar", 0, 12);
   check_contains(check_starter(w, "shards"), "shards/*.tar");

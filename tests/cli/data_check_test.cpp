@@ -238,7 +238,7 @@ TEST_CASE("data check: every unreadable file is named, with the reason") {
 
 TEST_CASE("data check: 16-bit images whose values need fewer bits") {
   const Pictures w;
-  // A big-endian PGM: `largest` is its largest value.
+  // Write a big-endian PGM with `largest` as its largest value.
   const auto put = [&](const std::string& name, int largest) {
     std::string file = "P5\n32 32\n65535\n";
     for (int i = 0; i < kSide * kSide; ++i) {
@@ -249,15 +249,14 @@ TEST_CASE("data check: 16-bit images whose values need fewer bits") {
     w.put(name, {file.begin(), file.end()});
   };
   const std::string message =
-      "16-bit pictures have values of at most 12 bits (0 to 4095). Of 16 bits the upper 8 are "
-      "kept: "
-      "they become 0 to 15 of 255, nearly black. Multiply the values by 16 first";
+      "16-bit images have values of at most 12 bits (0 to 4095). Only the upper 8 of 16 bits are "
+      "kept: they become 0 to 15 of 255, nearly black. Multiply the values by 16 first";
   put("train/ant/a.pgm", 4095);
   put("train/bee/b.pgm", 2500);
   json report = w.check(0);
   CHECK(found(report, "few_bits") == "train/ant/a.pgm train/bee/b.pgm\n");
   check_contains(message_of(report, "few_bits", ""), "2 " + message);
-  // A dark one among others that need all bits is no mistake, unless it is nearly black.
+  // A dark image among others that need all bits is not a mistake, unless it is nearly black.
   put("test/cow/c.pgm", 65535);
   put("test/cow/d.pgm", 20000);
   CHECK(found(w.check(0), "few_bits") == "train/ant/a.pgm train/bee/b.pgm\n");

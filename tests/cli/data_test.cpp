@@ -403,7 +403,7 @@ TEST_CASE("a picture that cannot be read ends a run, which has saved its last st
   CHECK_FALSE(starts[0].contains("other_data"));
   check_contains(starts[1]["other_data"], "expected the run's training data (fingerprint ");
   CHECK_FALSE(starts[2].contains("other_data"));
-  // Left out of the training or of the evaluations, whichever it is drawn for.
+  // The sample is left out of training or evaluations, depending on its split.
   int held_out = 0;
   for (std::size_t i = 0; i < pictures.size(); ++i) {
     CAPTURE(i);
@@ -520,7 +520,7 @@ TEST_CASE("config check refuses transforms that leave pictures their own sizes, 
     check_contains(refused.err,
                    "Resize: pictures have different sizes after it, but a batch needs one: add "
                    "Resize or CenterCrop with size: [4, 4], those of model.input (sizes of some "
-                   "training pictures: 6x8, 9x5)");
+                   "training images: 6x8, 9x5)");
     for (const char* good : {"[{type: Resize, size: [4, 4]}]",
                              "[{type: Resize, size: 4}, {type: CenterCrop, size: 4}]"}) {
       w.run_well({"config", "check", "small.yaml", key + good});

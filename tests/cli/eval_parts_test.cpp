@@ -1,4 +1,4 @@
-// dpt eval needs no more of the data than the split that it evaluates, and takes a config.
+// dpt eval needs only the data of the split that it evaluates, and takes a config.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -68,7 +68,7 @@ TEST_CASE("eval opens the files of its split alone") {
   write_file(w.dir.file("val.csv"), table(13, 3));
   fs::remove(w.dir.file("test.csv"));
   CHECK(w.eval({"--split", "val"}) == val);
-  // Other samples are noticed by the fingerprint of the split.
+  // The fingerprint of the split detects other samples.
   write_file(w.dir.file("val.csv"), table(13, 4));
   const Finished other = w.run({"eval", "runs/parts", "--split", "val"});
   CHECK(other.exit_code == 3);

@@ -1,4 +1,4 @@
-// Images that cameras stored turned: data.exif_orientation, and what earlier runs keep.
+// Images that cameras stored turned: data.exif_orientation, and its value in earlier runs.
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
@@ -15,8 +15,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Grey pictures of two classes: light on the left or at the top. Those of the test set are stored
-/// turned by a quarter, so that their stored pixels look like the other class.
+/// Creates grey images of two classes: light on the left or at the top. Test images are stored with
+/// a quarter turn, so that their stored pixels look like the other class.
 struct PhoneWorkplace : Workplace {
   PhoneWorkplace()
       : Workplace(
@@ -37,7 +37,7 @@ struct PhoneWorkplace : Workplace {
     const Finished eval = run_well({"eval", "runs/small", "--json"});
     return json::parse(eval.out)["accuracy"].get<double>();
   }
-  /// The class that is predicted for a test picture.
+  /// Returns the class that is predicted for a test image.
   std::string predicted(const std::string& picture) const {
     const Finished predict = run_well({"predict", "runs/small", "photos/test/" + picture});
     return contains(predict.out, ",left,") ? "left" : "top";
@@ -60,7 +60,7 @@ struct PhoneWorkplace : Workplace {
   }
 };
 
-/// Removes the field from what a run has stored: it is as an earlier release has left it.
+/// Removes the field from a stored run, as if an earlier release had written it.
 void make_earlier(const PhoneWorkplace& w) {
   const auto without = [](const std::string& text) {
     const std::string line = "  exif_orientation: ignore\n";
@@ -87,7 +87,7 @@ TEST_CASE("exif_orientation: images are turned upright in training, evaluation a
   CHECK(w.eval_accuracy() == 1);
   CHECK(w.predicted("top/3.jpg") == "top");
   CHECK(w.predicted("left/3.jpg") == "left");
-  // Another orientation is another evaluation.
+  // Another orientation changes the evaluation.
   const Finished other = w.run({"eval", "runs/small", "data.exif_orientation=ignore"});
   CHECK(other.exit_code == 2);
   check_contains(other.err, "data.exif_orientation: apply -> ignore");
@@ -98,14 +98,14 @@ TEST_CASE("exif_orientation: data check counts images that are stored turned") {
   const Finished check = w.run_well(
       {"data", "check", "small.yaml", "--allow", "duplicate_across_splits,label_conflict"});
   check_contains(check.out,
-                 "12 pictures are stored turned or mirrored (Exif orientation: 6x 6, 6x 8), and "
-                 "are turned upright\n");
+                 "12 images are stored rotated or mirrored (Exif orientation: 6x 6, 6x 8), and are "
+                 "turned upright\n");
   CHECK(!contains(check.out, "warning: exif_orientation"));
   const Finished ignored = w.run({"data", "check", "small.yaml", "data.exif_orientation=ignore"});
-  check_contains(ignored.out,
-                 "warning: exif_orientation (1)\n  12 pictures are stored turned or mirrored, as "
-                 "the Exif orientation says, and read as stored. data.exif_orientation=apply "
-                 "turns them upright: test: ");
+  check_contains(
+      ignored.out,
+      "warning: exif_orientation (1)\n  12 images are stored rotated or mirrored (Exif "
+      "orientation) and read as stored. data.exif_orientation=apply turns them upright: test: ");
   CHECK(!contains(ignored.out, "and are turned upright"));
   const Finished text = w.run({"data", "check", "small.yaml", "--json"});
   const json splits = json::parse(text.out)["splits"];
@@ -118,7 +118,7 @@ TEST_CASE("exif_orientation: a run of an earlier release keeps reading images as
   const PhoneWorkplace w;
   w.run_well({"train", "small.yaml", "data.exif_orientation=ignore", "--max-steps", "20"});
   make_earlier(w);
-  // The user's config is the one that the run was started with.
+  // The user's config is the config that the run was started with.
   const Finished resumed = w.run_well({"train", "small.yaml"});
   check_contains(resumed.err, "resuming");
   check_contains(read_file(w.dir.file("runs/small/config.yaml")), "  exif_orientation: ignore\n");

@@ -122,11 +122,11 @@ TEST_CASE("export writes a model that takes pictures of any size and gives proba
   const auto exported = [&](const std::vector<std::string>& more) {
     return w.run_well({"export", "runs/tiny", "--onnx", "m.onnx", "--overwrite"}, more).out;
   };
-  check_contains(exported({"--include-preprocessing", "--softmax"}),
-                 "m.onnx: ONNX, opset 17, pictures of any size as input, nhwc, probabilities as "
-                 "output\n");
+  check_contains(
+      exported({"--include-preprocessing", "--softmax"}),
+      "m.onnx: ONNX, opset 17, images of any size as input, nhwc, probabilities as output\n");
   const std::string model = read_file(w.dir.file("m.onnx"));
-  // Without a transform that gives pictures a size, predict resizes them to the network's input.
+  // Without a transform that gives images a size, predict resizes them to the network's input.
   for (const char* text : {"\"type\":\"Resize\",\"size\":[4,4]", "preprocess/If",
                            "probabilities/Softmax", "preprocessing_included", "softmax_included"}) {
     CAPTURE(text);

@@ -1,4 +1,4 @@
-// Help texts: their width, their groups, and what they say once.
+// Help texts: width, groups, and notes that are printed once.
 #include <doctest/doctest.h>
 
 #include <sstream>

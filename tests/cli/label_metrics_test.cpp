@@ -1,5 +1,5 @@
-// F1, AUROC and the others in runs: samples with several labels in a CSV column, and classes; what
-// is monitored, required, logged and written, the same on any number of replicas and processes.
+// F1, AUROC and related metrics in runs, for CSV columns of several labels and for classes:
+// monitors, requirements, logs and files are the same on any number of replicas and processes.
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
@@ -35,8 +35,8 @@ train: {epochs: 3, early_stopping: {monitor: val/per_class_auroc, patience: 2}}
 devices: [cpu]
 )";
 
-/// A table of that many samples: the tags say which of the numbers are large; `rare` is a tag that
-/// only the training samples have.
+/// Writes a table of N samples whose tags tell which of their numbers are large. Only training
+/// samples have the tag `rare`.
 std::string table(int samples, int seed, bool has_rare) {
   std::string text = "x,y,z,tags\n";
   for (int i = 0; i < samples; ++i) {
@@ -126,7 +126,7 @@ TEST_CASE("labels of a CSV column: eval has a table of labels, and the best thre
   const Finished tables = w.run_well({"eval", "runs/tags", "--best-thresholds"});
   check_contains(tables.out, "1 class left out of per_class_auroc");
   check_contains(tables.out, "macro average");
-  // The line can be put into a config, and gives these thresholds.
+  // The line is valid in a config and sets these thresholds.
   const std::string start = "metrics: [{type: f1, threshold: [";
   const std::size_t begin = tables.out.find(start) + start.size();
   const std::string list = tables.out.substr(begin, tables.out.find(']', begin) - begin);

@@ -1,4 +1,4 @@
-// data.normalize: one normalisation of all splits, given or measured.
+// data.normalize: one normalisation for all splits, given or measured.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace {
 
 const std::vector<std::string> kClasses = {"dark", "grey", "white"};
 
-/// Losses of all steps and evaluations, which tell bits apart.
+/// Losses of all steps and evaluations, which reveal any differing bit.
 std::vector<double> losses(const Workplace& w, const std::string& run) {
   std::vector<double> all;
   for (const char* name : {"step", "eval"}) {
@@ -37,7 +37,7 @@ std::vector<double> train(const Workplace& w, const std::string& run,
   return losses(w, run);
 }
 
-/// Pictures of train/ and test/ that are told apart by their brightness.
+/// Creates images of train/ and test/ that differ in their brightness.
 struct Photos : FolderWorkplace {
   Photos() {
     for (const char* part : {"photos/train", "photos/test"}) put(part, kClasses);
@@ -90,7 +90,7 @@ TEST_CASE("normalize: auto takes what data stats prints, and the run keeps it") 
   check_contains(first.err, "data.normalize: auto: " + numbers + " (14 training samples)");
   const std::string stored = read_file(w.dir.file("auto/config.yaml"));
   check_contains(stored, "    mode: auto\n");
-  // A resumed run keeps its numbers, whatever it would measure now.
+  // A resumed run keeps its numbers, even if the data has changed.
   fs::copy(w.dir.file("auto"), w.dir.file("changed"), fs::copy_options::recursive);
   const Finished resumed = w.run_well({"train", "small.yaml", "--run-dir", "auto"}, words);
   CHECK(!contains(resumed.err, "data.normalize: auto"));
@@ -98,14 +98,14 @@ TEST_CASE("normalize: auto takes what data stats prints, and the run keeps it") 
   write_file(w.dir.file("photos/train/dark/0.png"), picture_of("white", 0));
   w.run_well({"train", "small.yaml", "--run-dir", "changed", "--allow-other-data"}, words);
   CHECK(read_file(w.dir.file("changed/config.yaml")) == stored);
-  // So does one that is resumed by the file of its checkpoint, away from its folder.
+  // So does a run that resumes from its checkpoint file, away from its folder.
   fs::copy(dpt::list_checkpoints(w.dir.file("auto/checkpoints")).front(),
            w.dir.file("alone.safetensors"));
   const Finished alone = w.run_well({"train", "small.yaml", "--resume", "alone.safetensors",
                                      "--run-dir", "alone", "--allow-other-data",
                                      "data.normalize=auto", "data.val_split=4", "train.epochs=3"});
   CHECK(!contains(alone.err, "data.normalize: auto"));
-  // A new run measures anew.
+  // A new run measures again.
   const Finished fresh = w.run_well({"train", "small.yaml", "--run-dir", "fresh"}, words);
   check_contains(fresh.err, "data.normalize: auto: ");
   CHECK(!contains(fresh.err, numbers));
@@ -127,7 +127,7 @@ TEST_CASE("normalize: commands that read a run use its numbers") {
   const auto words = with(kShort, "data.normalize=auto");
   w.run_well({"train", "small.yaml"}, words);
   const json summary = json::parse(read_file(w.dir.file("runs/small/summary.json")));
-  // What is measured now would be other numbers.
+  // A new measurement would give other numbers.
   for (const char* name : {"0", "1", "2"}) {
     write_file(w.dir.file(std::string("photos/train/dark/") + name + ".png"),
                picture_of("white", 0));
@@ -189,7 +189,7 @@ TEST_CASE("normalize: two normalisations, half of one and a mean of 0 to 255 are
   }
   w.run_well({"config", "check", "small.yaml", "data.normalize=none", list});
   check_contains(error("data.normalize={mean: [0.5]}"), "as many numbers in mean as in std");
-  // The same in both lists, and said once.
+  // Both lists have the same mistake, which is reported once.
   CHECK(error("data.normalize={mean: [0.5, 1], std: [1, 1]}") ==
         "dpt: error: command line: Normalize: mean has 2 values, but the images have 1 channel\n");
   check_contains(error("data.normalize={mode: none, mean: [0.5], std: [1]}"), "mode: none");

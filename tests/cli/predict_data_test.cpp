@@ -164,7 +164,7 @@ TEST_CASE("predict: data that does not fit is refused, with what was expected") 
           "data.transforms.eval=[]: predict takes the checkpoint's");
   refused({"small.yaml", "data.cache=x"}, 2, "predict takes the samples from their files");
   refused({"small.yaml", "small.yaml"}, 2, "expected one config, found small.yaml and small.yaml");
-  refused({"small.yaml", "a.png"}, 2, "a.png: expected pictures or a data set, found both");
+  refused({"small.yaml", "a.png"}, 2, "a.png: expected images or a data set, found both");
   refused({"gone.yaml"}, 2, "cannot read the config gone.yaml");
   refused({"--split", "none"}, 2, "--split");
   write_file(w.dir.file("new.yaml"), "data: {dataset: npy, train: {images: test_x.npy}}\n");

@@ -260,7 +260,7 @@ TEST_CASE("predict names pictures that cannot be read and predicts the others") 
     check_contains(some.err, "dpt: torn.jpg: ");
     check_contains(some.err, "dpt: absent.png: cannot be opened: No such file or directory");
     check_contains(some.err, "dpt: text.png: ");
-    check_contains(some.err, "3 of 18 pictures could not be read: they have no prediction");
+    check_contains(some.err, "3 of 18 images could not be read: they have no prediction");
   }
   const Finished lines = w.run(bad, {"--format", "jsonl", "--out", "out.jsonl"});
   CHECK(lines.exit_code == 3);
@@ -317,7 +317,7 @@ TEST_CASE("predict writes many pictures in parts, bad ones where they were") {
   }
   const Finished many = w.run(words);
   CHECK(many.exit_code == 3);
-  check_contains(many.err, "2 of 8200 pictures could not be read");
+  check_contains(many.err, "2 of 8200 images could not be read");
   CHECK((many.out == want));
 }
 
@@ -336,9 +336,9 @@ TEST_CASE("predict says what it cannot do") {
   refused({"pictures/test", "--top", "0"}, 2, "--top");
   refused({"pictures/test", "--format", "xml"}, 2, "--format");
   refused({"pictures/test", "--use", "ema"}, 2, "the run was made without train.ema");
-  refused({}, 2, "expected pictures, a folder of them, a config (.yaml) whose data section names");
-  refused({"pictures/test", "--split", "test"}, 2, "expected pictures or a data set, found both");
-  refused({"pictures/test", "data.root=pictures"}, 2, "expected pictures or a data set");
+  refused({}, 2, "expected images, a folder of them, a config (.yaml) whose data section names");
+  refused({"pictures/test", "--split", "test"}, 2, "expected images or a data set, found both");
+  refused({"pictures/test", "data.root=pictures"}, 2, "expected images or a data set");
   const std::string help = w.run_well({"predict", "--help"}).out;
   for (const char* option : {"--top", "--format", "--out", "--devices", "--use"}) {
     check_contains(help, option);

@@ -1,4 +1,4 @@
-// The samples that predict evaluates together.
+// Ranges of samples that predict evaluates together.
 #include "app/prediction_ranges.h"
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@ using dpt::Range;
 
 namespace {
 
-/// Ends of the micro-batches of an evaluation of `range`.
+/// Returns the ends of the micro-batches of an evaluation of `range`.
 void add_ends(const Range& range, std::int64_t eval_batch, std::vector<std::int64_t>& ends) {
   const std::int64_t count = dpt::ceil_div(range.size(), eval_batch);
   for (std::int64_t i = 0; i < count; ++i) {

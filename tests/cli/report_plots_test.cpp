@@ -1,4 +1,4 @@
-// The plots of a report that are pictures without a script, and what stands around names.
+// The SVG plots of a report, and the isolation of names.
 #include <doctest/doctest.h>
 
 #include "app/report/plots.h"

@@ -87,7 +87,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
     for (std::size_t c = 0; c < 10; ++c) {
       const std::int64_t count = eval["confusion"][label][c];
       const std::int64_t support = eval["classes"][label]["support"];
-      // Both are in a cell, the rate in a line of its own.
+      // A cell has both, with the rate on a separate line.
       const std::string both = fmt::format(
           "{}{:.3g} %", count, 100 * static_cast<double>(count) / static_cast<double>(support));
       CHECK(matrix[label + 1][c + 1] == (count > 0 ? both : ""));

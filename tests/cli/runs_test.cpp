@@ -265,7 +265,7 @@ TEST_CASE("compare prints a row for each run, sorted on request, and CSV with al
   CHECK(text.starts_with("run    status  best val/accuracy"));
   check_contains(text, "\noptimizer.lr ");
   CHECK_FALSE(contains(text, "null -\n"));
-  // The time of the last process is not that of the run, which is the sum.
+  // The time of a run is the sum over its processes.
   check_contains(text, "seconds");
   w.run_well({"train", "small.yaml", "--run-dir", "lr0.1", "train.epochs=3"});
   w.run_well({"train", "small.yaml", "--run-dir", "lr0.01", "train.epochs=3", "optimizer.lr=0.01"});
@@ -429,7 +429,7 @@ TEST_CASE("the time of a run is that of all of its processes") {
   write_file(log, text);
   check_contains(w.run_well({"runs"}).out, "  2:00 ");
   check_contains(w.run_well({"runs", "--csv"}).out, ",120\n");
-  // A log of an earlier release has no times: the last process' time is not the run's.
+  // A log of an earlier release has no times, so the run's time is unknown.
   for (std::size_t at; (at = text.find("\"elapsed_s\":100,")) != text.npos;) text.erase(at, 16);
   write_file(log, text);
   CHECK_FALSE(contains(w.run_well({"runs", "--csv"}).out, "seconds"));

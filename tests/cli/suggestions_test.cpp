@@ -1,4 +1,4 @@
-// What messages suggest to do: it must be right where people make the mistake.
+// Suggestions in messages must be right for common mistakes.
 #include <doctest/doctest.h>
 
 #include "tests/cli/tiny.h"

@@ -28,7 +28,7 @@ struct Photos : FolderWorkplace {
   }
 };
 
-/// What evaluations have found: split, samples, unreadable ones and loss of each.
+/// Returns split, samples, unreadable samples and loss of each evaluation.
 std::vector<std::vector<json>> evaluations(const Workplace& w, const std::string& run) {
   std::vector<std::vector<json>> found;
   for (const json& event : events(w.dir.file(run + "/metrics.jsonl"), "eval")) {
@@ -74,7 +74,7 @@ TEST_CASE("on_bad_sample: skip leaves out pictures of val/ and test/, the same o
   CHECK(found[2][2] == 2);
   check_contains(one.err, " (1 unreadable)");
   check_contains(one.err, " (2 unreadable)");
-  // Each is named once, though it is met in each epoch.
+  // Each is reported once, although every epoch finds it.
   for (const char* name : {"val/grey/3.png", "test/dark/1.png", "test/white/5.png"}) {
     CHECK(count(one.err, std::string("left out: ") + w.dir.file("photos/") + name) +
               count(one.err, std::string("left out: photos/") + name) ==
@@ -92,7 +92,7 @@ TEST_CASE("on_bad_sample: skip leaves out pictures of val/ and test/, the same o
   INFO(two.err);
   CHECK(two.exit_code == 0);
   CHECK(evaluations(w, "two") == found);
-  // A run that is resumed in between has the same results.
+  // A run that was resumed in between has the same results.
   CHECK(w.train("halves", joined(kSkip, {"--max-steps", "4"})).exit_code == 0);
   CHECK(w.train("halves", kSkip).exit_code == 0);
   CHECK(evaluations(w, "halves") == found);
@@ -112,7 +112,7 @@ TEST_CASE("on_bad_sample: skip leaves out what val_split draws") {
   CHECK(found[0][1] == 9 - unreadable);
   CHECK(w.train("three", joined(words, {"--devices", "cpu,cpu,cpu"})).exit_code == 0);
   CHECK(evaluations(w, "three") == found);
-  // All that cannot be read count.
+  // All unreadable samples count.
   const Finished many = w.train("many", joined(words, {"data.max_bad_samples=5"}));
   CHECK(many.exit_code == 3);
   check_contains(many.err, "It is sample number 6 that cannot be read");
@@ -135,7 +135,7 @@ TEST_CASE("on_bad_sample: skip in dpt eval, its table of predictions and the rep
   const std::string table = read_file(w.dir.file("table.csv"));
   check_contains(table, "test/grey/2.png,1,,grey,,,,,,\n");
   CHECK(count(table, "\n") == 19);
-  // Every line has as many fields, and those of the others make up the mean.
+  // Every line has the same number of fields, and the losses of the others give the mean.
   std::istringstream lines(table);
   double sum = 0;
   int rows = 0;

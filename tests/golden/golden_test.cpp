@@ -1,7 +1,7 @@
 // Golden trajectories: 50 steps from the same weights on the same samples as PyTorch, of LeNet, of
 // a net with residual blocks, of one with batch normalisation, of one with shared weights, of one
-// with transposed convolutions and of the zoo's resnet20 with padded shortcuts. make_golden.py made
-// the files and says what is in them.
+// with transposed convolutions and of the zoo's resnet20 with padded shortcuts. make_golden.py
+// writes the files and describes them.
 //
 // A file's losses and final weights are those of a float64 run, and its metadata tells how far
 // PyTorch's own float32 runs are from them, in four variants of layout and threads. So nobody had

@@ -39,7 +39,7 @@ def areas(hot, outputs):
 
 
 def ranking_values(hot, outputs):
-    """One-vs-rest: of classes, `hot` has a one for each sample's label."""
+    """One-vs-rest: for classes, `hot` has a one at each sample's label."""
     by_class = areas(hot, outputs)
     defined = [value for value in by_class if value is not None]
     flat_hot, flat = hot.ravel(), outputs.ravel()

@@ -67,7 +67,7 @@ def resize(image, size, interpolation):
 
 
 def letterbox(image, size, fill):
-    """As LetterBox.__call__ of ultralytics/data/augment.py, but for the filter, and sides of at least 1."""
+    """Matches LetterBox.__call__ of ultralytics/data/augment.py, except for the filter and sides of at least 1."""
     scale = min(size[0] / image.height, size[1] / image.width)
     width, height = max(round(image.width * scale), 1), max(round(image.height * scale), 1)
     across, down = (size[1] - width) / 2, (size[0] - height) / 2
@@ -164,7 +164,7 @@ def random_case(rng, height, width):
     interpolation = {"interpolation": rng.choice(["nearest", "bilinear"]), "fill": random_fill(rng)}
     if operation == "resize":
         size = [rng.randint(1, 90) for _ in range(rng.randint(1, 2))]
-        # The longer side of a thin picture would become too long.
+        # The longer side of a thin image would become too long.
         size = size if len(size) == 2 or max(height, width) < 20 * min(height, width) else size * 2
         return operation, {"size": size, "interpolation": rng.choice(["nearest", "bilinear", "bicubic"])}
     if operation == "letterbox":

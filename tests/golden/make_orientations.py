@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/orientations.json: images that are stored turned, and Exif data, read by Pillow.
+"""Makes tests/golden/orientations.json: images that are stored rotated, and Exif data, as Pillow reads them.
 
     python3 tests/golden/make_orientations.py        needs Pillow and numpy
 
@@ -30,7 +30,7 @@ RAW_PROFILE = b"Raw profile type exif"
 
 
 def exif_data(orientation, order="<", kind=3, count=1, value=None, before=(), first=8):
-    """A TIFF structure with the tag: `kind` is its type, `value` its four bytes, `before` other entries."""
+    """Returns a TIFF structure with the tag: `kind` is its type, `value` its four bytes, `before` other entries."""
     codes = {3: "H", 4: "I", 6: "b", 8: "h", 9: "i", 11: "f", 13: "I"}
     if value is None:
         value = struct.pack(order + codes[kind], orientation).ljust(4, b"\0")
@@ -72,7 +72,7 @@ def random_exif(rng):
 
 
 def orientation_of(exif):
-    """What exif_transpose goes by."""
+    """Returns the orientation that exif_transpose uses."""
     found = Image.Exif()
     try:
         found.load(exif)
@@ -91,13 +91,13 @@ def saved(image, kind, **options):
 
 
 def with_segments(jpeg, *segments):
-    """A JPEG with APP1 segments behind its first marker."""
+    """Returns a JPEG with APP1 segments after its first marker."""
     packed = b"".join(b"\xff\xe1" + struct.pack(">H", len(each) + 2) + each for each in segments)
     return jpeg[:2] + packed + jpeg[2:]
 
 
 def with_chunk(png, kind, data, at_end=False):
-    """A PNG with a chunk before its pixels, or behind them."""
+    """Returns a PNG with a chunk before or after its pixels."""
     place = png.rindex(b"IEND") - 4 if at_end else 33
     return png[:place] + make_pictures.png_chunk(kind, data) + png[place:]
 

@@ -132,7 +132,7 @@ def is_deep_grey(file):
 
 
 def opened(file, turn):
-    """The image, turned upright as its metadata say. Pillow raises exceptions for some damaged metadata: before it
+    """Returns the image, turned upright by its metadata. Pillow raises exceptions for some damaged metadata: before it
     turns the image, which then counts as upright, or afterwards, when it removes the orientation from them."""
     image = Image.open(io.BytesIO(file))
     if turn:

@@ -30,7 +30,7 @@ NETWORKS = {
 
 
 def randomize(state):
-    """Gives every tensor values that matter: biases, scales and running statistics too."""
+    """Sets every tensor, including biases, scales and running statistics, to values that affect the outputs."""
     for name, tensor in state.items():
         if name.endswith("running_var"):
             tensor.uniform_(0.5, 1.5)

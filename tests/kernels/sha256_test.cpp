@@ -1,4 +1,4 @@
-// SHA-256: the examples of FIPS 180-4, and any division into parts.
+// SHA-256: the examples of FIPS 180-4, added in any parts.
 #include "kernels/sha256.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// How wide texts are on a terminal.
+// Width of text on a terminal.
 #include <doctest/doctest.h>
 
 #include "kernels/terminal.h"
@@ -16,7 +16,7 @@ TEST_CASE("CJK and emoji take two columns, combining marks none") {
   CHECK(display_columns("\u0642\u0637\u0629") == 3);
   CHECK(display_columns("\u05e9\u05b8\u05dc") == 2);
   CHECK(display_columns("a\u200db") == 2);
-  // Bytes that are not UTF-8, and a character that is not complete.
+  // Invalid bytes and an incomplete character.
   CHECK(display_columns("s\xe9tosa") == 6);
   CHECK(display_columns("\xe7\x8c") == 2);
 }

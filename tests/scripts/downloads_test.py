@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of weights that are downloaded, against servers on this machine. DPT names the program."""
+"""Tests downloads of weights from servers on this machine. DPT names the program."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ SHAPES = {"fc.weight": [3, 256], "fc.bias": [3]}
 
 
 def safetensors(shapes, value=0.0):
-    """A file of fp32 tensors that all have one value."""
+    """Returns a file of fp32 tensors that all have one value."""
     header, offset = {}, 0
     for name, shape in shapes.items():
         size = 4
@@ -137,7 +137,7 @@ class Downloads(HubCase):
         self.assertNotIn("downloading", again)
         self.assertEqual(len(storage.starts), 1)
         self.assertEqual(self.hub.server.asked[-1][0], "HEAD")
-        # Another name for the same content needs no second copy, a commit no question.
+        # Another name for the same content needs no second copy; a commit needs no request.
         self.check(f"{NAME}@{COMMIT}/model.safetensors")
         questions = len(self.hub.server.asked)
         self.check(f"{NAME}@{COMMIT}/model.safetensors")
@@ -167,7 +167,7 @@ class Downloads(HubCase):
         # A new run with that config takes the same file, even without the server.
         new = ("train", "runs/tune/config.yaml", "--run-dir", "new", "--max-steps", "1")
         self.run_dpt(*new)
-        # Where the copy is gone and the server has another file, it says so.
+        # If the copy is gone and the server has another file, the run reports it.
         self.hub.add(REPO, safetensors(SHAPES, 1.0))
         text = self.run_dpt(*new, "--overwrite", code=3, XDG_CACHE_HOME=str(self.folder / "other"))
         self.assertIn(f"expected the SHA-256 {HASH} (weights.sha256), found ", text)
@@ -341,14 +341,14 @@ class Downloads(HubCase):
             self.assertIn(f"weights from {url} (SHA-256 {HASH}): 2 loaded", text)
         self.assertEqual(storage.starts, [0])
         self.assertTrue(all("Authorization" not in headers for _, _, headers in server.asked))
-        # Another version breaks off, and changes before it is continued.
+        # Another version breaks off and changes before the download continues.
         changed = Storage(safetensors(SHAPES, 4.0), headers={"ETag": '"two"'}, cuts=[1000, 0])
         server.routes["/w%20x.safetensors?v=1"] = changed
         self.check(url, code=3)
         server.routes["/w%20x.safetensors?v=1"] = storage
         storage.headers["ETag"] = '"three"'
         self.assertIn("2 loaded", self.check(url))
-        # A server that has no ETags cannot be compared: the file is had anew.
+        # A server without ETags allows no comparison: the file is downloaded again.
         plain = server.routes["/plain"] = Storage(DATA, cuts=[1000])
         for _ in range(2):
             self.assertIn("2 loaded", self.check(f"{server.url}/plain"))

@@ -1,4 +1,4 @@
-"""An HTTPS server on this machine that behaves as the Hugging Face hub, or badly."""
+"""An HTTPS server on this machine that behaves like the Hugging Face hub, or misbehaves."""
 
 import hashlib
 import http.server
@@ -7,7 +7,7 @@ import re
 import ssl
 import threading
 
-# A key and a certificate of "localhost" for these tests alone.
+# Key and certificate of "localhost", only for these tests.
 CERTIFICATE = pathlib.Path(__file__).resolve().parent / "localhost.pem"
 COMMIT = "c0ffee" + "0" * 34
 
@@ -48,7 +48,7 @@ class QuietServer(http.server.ThreadingHTTPServer):
 
 
 class Server:
-    """Answers each path with a function of the handler; remembers what was asked."""
+    """Answers each path with a function of the handler; records the requests."""
 
     def __init__(self):
         self.server = QuietServer(("127.0.0.1", 0), Handler)
@@ -82,7 +82,7 @@ class Server:
 
 
 class Storage:
-    """Sends a file, from the byte that is asked for; `cuts` are the numbers of bytes after which the
+    """Sends a file, from the requested byte; `cuts` are the numbers of bytes after which the
     first answers break off."""
 
     def __init__(self, data, cuts=(), takes_ranges=True, headers=()):
@@ -127,7 +127,7 @@ class Hub:
         self.storage = Server()
 
     def add(self, repo, data, name="model.safetensors", revision="main", said=None, **options):
-        """Adds a file; `said` are the bytes that the hub claims to have. Returns its Storage."""
+        """Adds a file; `said` are the bytes that the hub announces. Returns its Storage."""
         claimed = data if said is None else said
         digest = hashlib.sha256(claimed).hexdigest()
         storage = Storage(data, **options)

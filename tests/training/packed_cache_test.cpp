@@ -132,7 +132,8 @@ TEST_CASE("a cache that does not name exif_orientation is one of stored pictures
   with_packed_cache(pictures, dir.options());
   const std::string path = dir.options().path;
   std::string bytes = read_all(path);
-  // As an earlier release made it: without the key, with hash and length of the shorter header.
+  // Write a cache of an earlier release: without the key, with hash and length of the shorter
+  // header.
   const std::string key = ",\"exif_orientation\":\"ignore\"";
   const std::size_t at = bytes.find(key);
   REQUIRE(at != std::string::npos);

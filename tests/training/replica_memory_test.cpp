@@ -122,7 +122,7 @@ TEST_CASE("a replica holds no gradients and no optimizer state of a frozen front
   CHECK(begin > 0);
   // Adam has two states.
   CHECK(some == all - 2 * static_cast<std::size_t>(begin) * 4);
-  // An average is of all parameters.
+  // An average covers all parameters.
   const auto [averaged, same] = bytes_of({"train.freeze=[conv*]", "train.ema={decay: 0.9}"});
   const auto [all_averaged, zero] = bytes_of({"train.ema={decay: 0.9}"});
   CHECK(averaged == all_averaged - 2 * static_cast<std::size_t>(begin) * 4);

@@ -16,8 +16,8 @@ using namespace dpt::testing;
 
 namespace {
 
-/// Samples that are read one by one; tells when an evaluation has read the n-th. Reads ahead of the
-/// evaluations (AheadCheck) do not count.
+/// Samples that are read one by one; reports when an evaluation has read the n-th. Reads ahead of
+/// the evaluations (AheadCheck) do not count.
 class Counted final : public Unresident {
  public:
   Counted(std::shared_ptr<const DataSource> source, std::atomic<int>& reads)

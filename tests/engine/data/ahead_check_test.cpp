@@ -1,4 +1,4 @@
-// Samples of evaluations that are read ahead: each once, by threads that have nothing else to do.
+// Samples of evaluations are read ahead, each once, by idle threads.
 #include "engine/data/ahead_check.h"
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace data_test;
 
-/// Ten samples, of which some cannot be read.
+/// Ten samples, some of them unreadable.
 class NotedSource final : public DataSource {
  public:
   explicit NotedSource(std::set<std::int64_t> bad) : bad_(std::move(bad)) {}
@@ -71,7 +71,7 @@ TEST_CASE("ahead check: a sample that cannot be read is named, with what to do")
   AheadCheck of_test(bad, {}, {}, pool);
   CHECK(error_of([&] { of_test.finish(never); }) == text);
   CHECK(error_of([&] { of_test.rethrow(); }) == text);
-  // Those of validation are evaluated next, and not waited for.
+  // The validation samples are evaluated next, so the check does not wait for them.
   AheadCheck of_val(good, bad, {}, pool);
   try {
     of_val.finish(never);

@@ -1,4 +1,4 @@
-// Samples that cannot be read: their places are taken by others, the same whoever reads.
+// Unreadable samples are replaced by others, the same ones for every reader.
 #include "engine/data/bad_samples.h"
 
 #include <cstring>
@@ -112,7 +112,7 @@ TEST_CASE("an evaluation is told whose results are those of another sample") {
   std::int32_t label = -1;
   source->read(3, {&pixel, 1}, label);
   CHECK_FALSE(left_out->contains(3));
-  // The one after it cannot be read either.
+  // The next sample is unreadable too.
   source->read(4, {&pixel, 1}, label);
   CHECK(label == 6);
   CHECK(left_out->contains(4));

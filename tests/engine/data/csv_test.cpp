@@ -113,7 +113,7 @@ TEST_CASE("csv: several labels in a field are multi-hot targets, named as classe
   CHECK(targets(*sets.test, 0) == std::vector<float>{0, 1, 0, 1});
   CHECK(sets.test->classes() == train.classes());
 
-  // The classes of a checkpoint, or of the config, have the order that they have there.
+  // The classes of a checkpoint or config keep their order.
   DataRequirements known = kTwoFeatures;
   known.known_classes = {"dog", "cat", "9", "10", "owl"};
   CHECK(targets(*dir.read(several, known).train, 0) == std::vector<float>{1, 1, 0, 0, 0});

@@ -18,9 +18,9 @@ struct GoldenImage {
 };
 
 const std::vector<GoldenImage>& golden_images();
-/// Returns images that are stored turned; the pixels are those of the upright image.
+/// Returns images that are stored rotated, with the pixels of the upright image.
 const std::vector<GoldenImage>& golden_orientations();
-/// Exif data, and the orientation in them: 1 to 8, or nothing if the tag is missing.
+/// Exif data and their orientation: 1 to 8, or nothing if the tag is missing.
 struct GoldenExif {
   Bytes data;
   std::optional<int> orientation;

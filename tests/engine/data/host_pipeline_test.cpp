@@ -118,7 +118,7 @@ TEST_CASE("Letterbox: a picture keeps its ratio of sides and stands in the middl
     return Bytes(image.pixels.begin(), image.pixels.end());
   };
   const Image wide{1, 2, 1, {10, 20}};
-  // One row more below than above.
+  // The bottom has one more row than the top.
   CHECK(boxed(wide, {4, 2}) == Bytes{114, 114, 10, 20, 114, 114, 114, 114});
   CHECK(boxed(wide, {1, 5}) == Bytes{114, 10, 20, 114, 114});
   CHECK(boxed(wide, {1, 2}) == Bytes{10, 20});

@@ -90,7 +90,7 @@ TEST_CASE("IDX: parts may name their own files, validation samples too") {
   REQUIRE(sets.val);
   CHECK(sets.val->size() == 3);
   CHECK(sample(*sets.val, 2).second == 3);
-  // Without a root, there are the parts that are named.
+  // Without a root, only the named parts exist.
   const DataSets named = open("idx",
                               {{"train.images", dir / "train-images-idx3-ubyte"},
                                {"train.labels", dir / "train-labels-idx1-ubyte"},

@@ -1,5 +1,5 @@
-// Images that are stored turned or mirrored: their orientation is found where Pillow finds it, and
-// applied as ImageOps.exif_transpose does.
+// Images that are stored rotated or mirrored: the orientation is found and applied as by Pillow's
+// ImageOps.exif_transpose.
 #include <map>
 #include <random>
 
@@ -21,7 +21,7 @@ Image decode_upright(const Bytes& file, std::int64_t channels, bool applies_orie
   return decode_image(std::as_bytes(std::span(file)), "x.img", channels, options);
 }
 
-/// The last digit of a name: "JPEG grey 6".
+/// Returns the last digit of a name: "JPEG grey 6".
 int orientation_in_name(const std::string& name) {
   return name.back() - '0';
 }
@@ -88,7 +88,7 @@ TEST_CASE("a turned JPEG is decoded at a reduced size where that is allowed") {
   const Bytes stored = jpeg(64, 48, 3, noise(64 * 48 * 3));
   Bytes turned = stored;
   set_orientation(turned, 6);
-  // The upright image is 64 x 48. One of its parts, and the same part of the stored image.
+  // The upright image is 64 x 48. Compare one of its parts with the same part of the stored image.
   PicturePart part{{8, 4, 40, 40}, 8, 10, {1, 2, 6, 5}};
   part.exact = false;
   const PicturePart same = stored_part(part, 6, 64, 48);

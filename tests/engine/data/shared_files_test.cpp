@@ -1,4 +1,4 @@
-// Two parts of a data set must not have a file in common, under whatever name.
+// Two parts of a data set must not have a file in common, even under different names.
 #include "datasets/shared_files.h"
 
 #include <filesystem>
@@ -44,7 +44,7 @@ TEST_CASE("shared files: a table is not its own test or validation set") {
   CHECK(usage_error("csv", with({{"val.file", dir / "test.csv"}, {"test.file", dir / "hard.csv"}}),
                     dir)
             .starts_with("data.test.file: expected other samples than those of data.val.file"));
-  // An equal file is another one: data check finds copies of samples.
+  // A copy of a file is a different file: data check finds copies of samples.
   CHECK(open("csv", with({{"test.file", dir / "test.csv"}}), kSharedRequirements).test->size() ==
         2);
 }

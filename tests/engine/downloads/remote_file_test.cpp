@@ -1,5 +1,4 @@
-// Names of files on servers. The downloads themselves are tested by
-// tests/scripts/downloads_test.py.
+// Names of files on servers. tests/scripts/downloads_test.py tests the downloads.
 #include "engine/downloads/remote_file.h"
 
 #include <doctest/doctest.h>

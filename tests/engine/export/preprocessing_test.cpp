@@ -1,4 +1,4 @@
-// Transforms become operations: sizes that are known are computed here, the others in the graph.
+// Transforms become operations: known sizes are computed here, others in the graph.
 #include "engine/export/preprocessing.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +18,8 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// Operations in the order in which they are written, and the lists of integers they read.
+/// Records operations in the order in which they are written, and the lists of integers that they
+/// read.
 struct Recorder final : OpWriter {
   std::string op(const std::string& type, std::vector<std::string> inputs,
                  std::vector<OpAttribute>) override {

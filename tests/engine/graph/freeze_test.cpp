@@ -49,7 +49,7 @@ TEST_CASE("frozen layers before the first trained one have no gradient and no op
   const Plan plan = frozen_lenet({"conv*"});
   CHECK(begin({"conv*"}) == plan.params[4].offset);
   CHECK(plan.params[4].name == "fc1.weight");
-  // conv2's bias is trained, and its weight stands before it.
+  // conv2's bias is trained, and its weight precedes it.
   CHECK(begin({"conv1.*", "conv2.weight"}) == plan.params[2].offset);
   for (const auto& patterns :
        {std::vector<std::string>{}, {"conv1.weight"}, {"conv2.*"}, {"fc*"}}) {
@@ -61,7 +61,7 @@ TEST_CASE("frozen layers before the first trained one have no gradient and no op
   CHECK(some.params == all.params);
   CHECK(some.grads == all.grads - bytes);
   CHECK(some.optimizer == all.optimizer - 2 * bytes);
-  // An average is of all parameters.
+  // An average covers all parameters.
   TrainSpec spec = lenet_spec();
   spec.train.freeze.params = {"conv*"};
   const std::string without = summary_json(spec, plan, 1, 2);

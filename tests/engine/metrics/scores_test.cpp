@@ -1,4 +1,4 @@
-// F1, precision, recall, AUROC and average precision are scikit-learn's.
+// F1, precision, recall, AUROC and average precision equal scikit-learn's.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 constexpr float kSteps = 16;
 
-/// One case of the file, as an evaluation gives it to metrics.
+/// One case of the file, in the form that metrics get from an evaluation.
 struct Case {
   explicit Case(const Json& json) : classes(json["classes"]) {
     for (const float output : json["outputs"].get<std::vector<float>>()) {

@@ -363,7 +363,7 @@ TEST_CASE("variables of the environment in a path: names, defaults, what is left
   unsetenv("DPT_TEST_UNSET");
   const auto path = [](const std::string& text) { return expand_variables(text).path; };
   const auto problem = [](const std::string& text) { return expand_variables(text).problem; };
-  // As shells write variables.
+  // The shell's syntax of variables.
   CHECK(problem("$HOME/pets") ==
         "expected a path, found one that begins with '$HOME': a variable is written ${HOME}; write "
         "./$HOME for a name that begins with '$'");

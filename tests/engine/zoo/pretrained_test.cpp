@@ -1,5 +1,5 @@
-// Pretrained weights of the zoo's networks: the names and shapes in timm's files are those that
-// tests/golden/make_pretrained_names.py has written.
+// Pretrained weights of the zoo's networks, with the names and shapes of timm's files that
+// tests/golden/make_pretrained_names.py wrote.
 #include "engine/zoo/pretrained.h"
 
 #include <doctest/doctest.h>
@@ -25,7 +25,7 @@ std::int64_t count_of(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-/// Replaces the longest prefix that is in the map, as the reader of weights does.
+/// Replaces the longest prefix in the map, as the reader of weights does.
 std::string renamed(const TextPairs& map, const std::string& name) {
   const std::pair<std::string, std::string>* longest = nullptr;
   for (const auto& entry : map) {
