@@ -68,7 +68,8 @@ void print_result(const std::string& weights, const EvalResult& result) {
   }
   fmt::print("\n");
   for (const auto& [metric, values] : result.by_class) {
-    for (const auto& [of, value] : values) fmt::print("  {} of {}: {:.4f}\n", metric, of, value);
+    for (const auto& [of, value] : values)
+      fmt::print("  {} of {}: {:.4f}\n", metric, shown_name(of), value);
   }
 }
 

@@ -112,6 +112,11 @@ void report_files(const ExportOptions& options, const std::string& checkpoint, c
 int run_export(const ExportOptions& options) {
   std::vector<std::string> targets;
   for (const std::string& target : {options.torch, options.onnx}) {
+    if (target == "-") {
+      fail(ErrorKind::usage,
+           "-: expected a file to write, found '-': the model is not written to stdout; write ./- "
+           "for a file of that name");
+    }
     if (!target.empty()) targets.push_back(target);
   }
   if (targets.empty()) {

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -163,9 +164,11 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
     warn_of_arrays(spec, reads);
     parts.push_back(open_pictures(inputs.pictures, requirements, outputs, reads));
   }
+  const auto source_of = [&](std::size_t i) {
+    return i < parts.size() ? parts[i].source : nullptr;
+  };
   Job job =
-      make_job(spec, std::move(plan),
-               {parts[0].source, parts.size() > 1 ? parts[1].source : nullptr}, {}, processes);
+      make_job(spec, std::move(plan), {source_of(0), source_of(1), source_of(2)}, {}, processes);
   job.keeps_outputs = true;
   compare_and_connect(job, {});
   const StartingPoint weights = share_start(job, [&] {
@@ -202,8 +205,11 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
   run_ranks(job, [&](Backend& backend, Communicator& communicator) {
     Replica replica(backend, communicator, job);
     replica.set_params(weights.params);
-    for (const PredictedPart& part : parts) {
-      const Split& whole = &part == parts.data() ? job.evaluated_train : job.splits.test;
+    // The parts took these places when the job was made.
+    const std::array places = {&job.evaluated_train, &job.splits.test, &job.splits.val};
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const PredictedPart& part = parts[i];
+      const Split& whole = *places.at(i);
       const auto size = static_cast<std::int64_t>(part.indices.size());
       for (const Range& range : prediction_ranges(size, job.eval_batch(), communicator.size())) {
         const auto first = part.indices.begin();

@@ -128,7 +128,8 @@ std::string command_section(const Command& command, std::size_t columns) {
 /// Returns the part that only the help text of dpt itself has.
 std::string first_steps(std::size_t columns) {
   return section("First steps",
-                 {{"dpt config init > config.yaml", "write a config to start from"},
+                 {{"dpt config init > config.yaml",
+                   "write a config to start from (--data FOLDER: for your own images)"},
                   {"dpt train config.yaml", "train it; the same command resumes it"},
                   {"dpt eval runs/NAME", "evaluate its best checkpoint"}},
                  columns, 34);

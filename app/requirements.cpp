@@ -12,6 +12,7 @@
 
 #include "app/run_facts.h"
 #include "engine/checkpoints/file_io.h"
+#include "engine/metrics/metric.h"
 #include "engine/spec/fields.h"
 #include "engine/training/run_folder.h"
 #include "kernels/error.h"
@@ -161,6 +162,16 @@ std::string summary_file_of(const std::string& folder) {
   refuse_unfinished(folder, read_run_facts(folder).status);
 }
 
+/// Returns the type of metric that a name such as macro_f1 contains; empty if there is none.
+std::string metric_type_in(const std::string& name) {
+  std::string found;
+  for (const ObjectTable* type : metric_table().alternatives) {
+    const bool is_in = name.find(type->name) != std::string::npos;
+    if (is_in && type->name.size() > found.size()) found = type->name;
+  }
+  return found;
+}
+
 }  // namespace
 
 Requirement parse_requirement(const std::string& text) {
@@ -195,9 +206,12 @@ void check_metrics_of(const std::vector<Requirement>& requirements, const Metric
     }
     if (std::find(known.begin(), known.end(), requirement.metric) != known.end()) continue;
     const std::string near = closest(requirement.metric, known);
+    const std::string type = metric_type_in(requirement.metric);
     fail(ErrorKind::usage, "--require {}: expected a metric of {}: {}; found '{}'{}",
          requirement.text, requirement.split(), fmt::join(known, ", "), requirement.metric,
-         near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near));
+         !near.empty()   ? fmt::format("; did you mean '{}'?", near)
+         : !type.empty() ? fmt::format("; add it to the config: metrics: [{{type: {}}}]", type)
+                         : std::string());
   }
 }
 

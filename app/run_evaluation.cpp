@@ -85,7 +85,8 @@ bool can_open_alone(DataPart part, const TrainSpec& spec, const CheckpointHeader
 /// Opens one part; nothing if the data set has no such part.
 std::optional<EvaluationJob> open_alone(DataPart part, TrainSpec spec, Plan plan,
                                         const CheckpointHeader& header, ProcessGroup* processes) {
-  if (part != DataPart::train) remove_training(spec);
+  // Training samples need val_split only where the other ones are held out of them.
+  if (part != DataPart::train || !spec.data.val_split.holds_out()) remove_training(spec);
   DataRequirements requirements = data_requirements(spec, plan);
   requirements.known_classes = header.classes;
   requirements.features = header.features;
@@ -146,6 +147,11 @@ EvaluationJob load_evaluation(TrainSpec spec, const CheckpointHeader& header,
 EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::string& path,
                                    std::vector<std::string> overrides, const std::string& devices) {
   const DataToPredict data = take_data(overrides);
+  const TrainSpec run = load_stored_spec(catalog(), header.config, path);
+  if (run.data.normalize.mode == NormalizeMode::automatic) {
+    // `auto` means the numbers of the run, which its checkpoint has.
+    std::erase(overrides, "data.normalize=auto");
+  }
   std::vector<std::string> changes = changes_of_model(header, path, overrides);
   // With other devices than at training, "auto" is what a reader of results expects, of device
   // weights too.
@@ -155,6 +161,11 @@ EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::st
   TrainSpec spec = data.config.empty()
                        ? load_stored_spec(catalog(), header.config, path, overrides)
                        : load_spec_to_predict(catalog(), header.config, path, overrides, data);
+  if (spec.data.normalize.is_pending()) {
+    fail(ErrorKind::usage,
+         "data.normalize: auto: the mean and standard deviation of the run's training samples are "
+         "not known to an evaluation: give them as numbers (dpt data stats)");
+  }
   // How today's data could be mixed or sampled for training does not matter.
   spec.data.transforms.batch.clear();
   spec.data.sampler = Sampler::uniform;
@@ -206,7 +217,7 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
           "expected the run's split of the training files (seed={}, data.val_split={}), found "
           "seed={}, data.val_split={}",
           run.seed, text_of(run.data.val_split), job.spec.seed, text_of(job.spec.data.val_split));
-    } else {
+    } else if (split == "val" || run.data.val_split.holds_out()) {
       difference = difference_of_validation(header.val_fingerprint, job.splits);
     }
   }

@@ -24,6 +24,14 @@ struct Repetition {
 Repetition repetition_of(const ConfigValues& config) {
   Repetition made{config, {}};
   made.rest.erase("name");
+  const auto mode = config.find("data.normalize.mode");
+  if (mode != config.end() && mode->second.find("auto") != std::string::npos) {
+    // Each seed and fold measures its own training samples.
+    for (const char* measured : {"data.normalize.mean", "data.normalize.std"}) {
+      std::erase_if(made.rest,
+                    [&](const auto& value) { return value.first.starts_with(measured); });
+    }
+  }
   for (const auto& [path, value] : config) {
     const bool has_no_fold = value == "null";
     if (path != "seed" && (!is_fold(path) || has_no_fold)) continue;

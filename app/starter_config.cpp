@@ -35,7 +35,10 @@ std::string draft(const StarterData& data, const std::vector<std::int64_t>& inpu
   std::string text = "data:\n  batch_size: 1\n";
   for (const std::string& line : data.lines) text += "  " + line + "\n";
   text += fmt::format("model: {{zoo: logistic, input: [{}]}}\n", fmt::join(input, ", "));
-  if (data.targets == StarterTargets::multi_hot) text += "loss: {type: bce_with_logits}\n";
+  // The loss of one output takes any number of classes, also one, which is refused later.
+  const bool has_sigmoids =
+      data.targets == StarterTargets::multi_hot || data.targets == StarterTargets::labels;
+  if (has_sigmoids) text += "loss: {type: bce_with_logits}\n";
   if (data.targets == StarterTargets::values) text += "loss: {type: mse}\n";
   return text + "optimizer: {type: SGD, lr: 0.1}\ntrain: {epochs: 1}\n" + more;
 }

@@ -36,7 +36,8 @@ struct Lists {
 struct Column {
   std::string name;
   std::int64_t lines = 0, empty = 0, numbers = 0, integers = 0, images = 0;
-  bool is_counter = true;  ///< each value is the previous line's plus 1
+  std::int64_t no_values = 0;  ///< fields that say that there is no number: NA, nan, null
+  bool is_counter = true;      ///< each value is the previous line's plus 1
   double last = 0;
   std::set<std::string> values = {};  ///< up to kMostValues of them
   std::array<Lists, 3> lists = {{{'|'}, {';'}, {','}}};
@@ -91,13 +92,13 @@ void add_value(Column& column, std::string_view text) {
   const bool is_first = column.lines == 0;
   ++column.lines;
   if (column.values.size() < Column::kMostValues) column.values.emplace(text);
-  const std::string_view blank = " \t";
-  if (text.find_first_not_of(blank) == std::string_view::npos || text == "NA" || text == "NaN" ||
-      text == "nan" || text == "null" || text == "NULL" || text == "None") {
+  if (without_blanks(text).empty()) {
     ++column.empty;
     column.is_counter = false;
     return;
   }
+  column.no_values += text == "NA" || text == "NaN" || text == "nan" || text == "null" ||
+                      text == "NULL" || text == "None";
   column.images += format_of_name(std::string(text)) ? 1 : 0;
   for (Lists& each : column.lists) add_labels(each, text);
   const std::optional<double> number = number_of(text);
@@ -132,6 +133,13 @@ std::vector<Column> read_columns(const std::string& file, char delimiter) {
   for (std::int64_t line = 0; line < kMostLines && reader.next(); ++line) {
     for (std::size_t i = 0; i < columns.size(); ++i) add_value(columns[i], reader.field(i));
   }
+  for (Column& column : columns) {
+    // In a column of text, such words are values.
+    const std::int64_t filled = column.lines - column.empty;
+    if (column.numbers > 0 && column.numbers + column.no_values == filled) {
+      column.empty += column.no_values;
+    }
+  }
   if (columns.empty() || columns[0].lines == 0) {
     fail(ErrorKind::data, "{}: expected a line for each sample after the header, found none", file);
   }
@@ -154,18 +162,28 @@ bool names_parts(const Column& column) {
                      [](const std::string& value) { return kParts.contains(lower_case(value)); });
 }
 
+/// Refuses a column that is the target by its name or place, but lacks values.
+[[noreturn]] void refuse_gaps(const std::string& file, const Column& column) {
+  fail(ErrorKind::data,
+       "{}: column {}, which seems to be the target, has no value in {} of {} lines: remove these "
+       "lines, or write a config with another target (data.label or data.targets)",
+       file, printable(column.name), column.empty, column.lines);
+}
+
 /// Returns the target column: the one with a usual name, else the only text column, else the last.
 std::size_t target_column(const std::string& file, const std::vector<Column>& columns) {
-  static constexpr std::array kNames = {"label", "labels",   "class",     "target",
-                                        "y",     "category", "species",   "tags",
-                                        "tag",   "outcome",  "diagnosis", "price"};
+  static constexpr std::array kNames = {"label",    "labels",    "class", "target",
+                                        "category", "species",   "tags",  "tag",
+                                        "outcome",  "diagnosis", "price", "y"};
   const auto is_other = [](const Column& column) {
     return column.is_image() || is_counter(column) || names_parts(column) ||
            (column.empty > 0 && column.separator() == '\0');
   };
   for (const char* name : kNames) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      if (lower_case(columns[i].name) == name && !is_other(columns[i])) return i;
+      if (lower_case(columns[i].name) != name) continue;
+      if (!is_other(columns[i])) return i;
+      if (columns[i].empty > 0) refuse_gaps(file, columns[i]);
     }
   }
   std::vector<std::size_t> texts, others;
@@ -175,6 +193,8 @@ std::size_t target_column(const std::string& file, const std::vector<Column>& co
     if (!columns[i].is_number()) texts.push_back(i);
   }
   if (texts.size() == 1) return texts[0];
+  const Column& last = columns.back();
+  if (last.empty > 0 && last.is_number() && !is_counter(last)) refuse_gaps(file, last);
   if (!others.empty()) return others.back();
   fail(ErrorKind::data,
        "{}: expected a column with the class or the number to predict, without empty fields; found "

@@ -1,6 +1,8 @@
 #include "app/training_statistics.h"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -15,6 +17,7 @@
 #include "engine/spec/read_spec.h"
 #include "engine/training/stop.h"
 #include "kernels/devices.h"
+#include "kernels/heartbeat.h"
 #include "kernels/json_text.h"
 #include "kernels/stop_request.h"
 
@@ -37,9 +40,13 @@ void check_usable(const TrainSpec& spec, const SurveyedSplit& train) {
        spec.file, left_out, train.split.size(), first);
 }
 
-/// Returns the number rounded to six digits, as in a config.
-double with_six_digits(double value) {
-  const std::string text = fmt::format("{:.6g}", value);
+/// Returns the number rounded to six digits, as in a config, or to more: the error is at most a
+/// hundred-thousandth of `unit`.
+double rounded_number(double value, double unit) {
+  const double ratio = std::abs(value) / unit;
+  const int more =
+      std::isfinite(ratio) && ratio > 1 ? static_cast<int>(std::floor(std::log10(ratio))) : 0;
+  const std::string text = fmt::format("{:.{}g}", value, std::min(6 + more, 17));
   double rounded = 0;
   std::from_chars(text.data(), text.data() + text.size(), rounded);
   return rounded;
@@ -64,6 +71,7 @@ std::optional<ChannelStatistics> training_statistics(const TrainSpec& spec, cons
   survey.records = false;
   survey.wants_stop = [] { return requested_stop() != StopReason::none; };
   survey.on_progress = [&](std::int64_t done, std::int64_t total) {
+    beat("measuring data.normalize");
     progress.update("read", done, total, "samples");
   };
   if (!survey_samples(splits, survey)) return std::nullopt;
@@ -73,9 +81,10 @@ std::optional<ChannelStatistics> training_statistics(const TrainSpec& spec, cons
 
 NormalizeSpec normalize_spec(const ChannelStatistics& statistics) {
   NormalizeSpec normalize;
-  for (const double mean : statistics.mean) normalize.mean.push_back(with_six_digits(mean));
-  for (const double stddev : statistics.stddev) {
-    normalize.std.push_back(stddev == 0 ? 1 : with_six_digits(stddev));
+  for (std::size_t i = 0; i < statistics.mean.size(); ++i) {
+    const double stddev = statistics.stddev[i];
+    normalize.mean.push_back(rounded_number(statistics.mean[i], stddev == 0 ? 1 : stddev));
+    normalize.std.push_back(stddev == 0 ? 1 : rounded_number(stddev, stddev));
   }
   return normalize;
 }

@@ -371,11 +371,15 @@ std::optional<std::int64_t> outputs_of_csv(const CsvOptions& options) {
   CsvReader reader(options.train.file, options.delimiter.front());
   const std::size_t column = reader.column(options.label, "data.label");
   ClassTable classes({}, options.train.file, {});
-  std::vector<std::int32_t> labels;
+  LabelLists lists;
   while (reader.next()) {
-    labels.push_back(label_in(reader, column, options.label_type, classes));
+    if (options.label_separator.empty()) {
+      lists.labels.push_back(label_in(reader, column, options.label_type, classes));
+    } else {
+      add_labels(reader, column, options, classes, lists);
+    }
   }
-  classes.close(ClassOrder::numbers_first, labels);
+  classes.close(ClassOrder::numbers_first, lists.labels);
   return static_cast<std::int64_t>(classes.names().size());
 }
 

@@ -361,6 +361,12 @@ class WeightsLoader {
           "; '{}' reads images of {} channel(s) (model.input), the file's reads {}: the channels "
           "of a file's weights are not adapted",
           node.name, param.spec.file_shape[1], entry.shape[1]);
+    } else if (is_first && param.spec.layout == ParamLayout::ohwi && entry.shape.size() == 4 &&
+               entry.shape[2] != param.spec.file_shape[2]) {
+      text += fmt::format(
+          "; '{}' of the file's network has a kernel of {}x{}, as that of a ResNet of the zoo with "
+          "model.stem=imagenet",
+          node.name, entry.shape[2], entry.shape[3]);
     } else if (last_layer(plan_) == node.name) {
       text += ". To start this layer anew, add to the config's `weights`:\n  head: new";
     } else {

@@ -84,7 +84,8 @@ Announcement announcement_of(const RemoteFile& file, const HttpAnswer& answer) {
   said.url = url_at_commit(file, answer.first_header("x-repo-commit"));
   const std::string linked = answer.first_header("x-linked-etag");
   said.etag = plain_etag(linked.empty() ? answer.header("etag") : linked);
-  if (is_sha256(said.etag)) said.sha256 = said.etag;
+  // Another server's ETag may look like a SHA-256 and be none.
+  if (file.is_of_hub && is_sha256(said.etag)) said.sha256 = said.etag;
   const std::string size = answer.first_header("x-linked-size");
   said.size = number_in(size.empty() ? answer.header("content-length") : size);
   return said;
@@ -163,7 +164,10 @@ class Download {
     request.token = token_;
     request.stall_seconds = options_.stall_seconds;
     const HttpAnswer answer = make_request(request, {});
-    if (!answer.failure && answer.status < 400) return announcement_of(file_, answer);
+    // A redirection is followed by the download itself.
+    const bool leads_on = !answer.failure && answer.status >= 301 && answer.status <= 308 &&
+                          !answer.header("location").empty();
+    if (answer.is_good() || leads_on) return announcement_of(file_, answer);
     const bool is_unreachable = answer.failure || answer.status >= 500;
     if (is_unreachable && record_) {
       options_.note(fmt::format("{}; the copy of {} that was downloaded earlier is used",
@@ -225,9 +229,11 @@ class Download {
       if (answer.is_good()) break;
       const bool may_retry = answer.failure && !answer.failure->is_timeout &&
                              !answer.failure->is_untrusted && part.size() > before;
+      if (answer.status == 416) discard();  // the server's file is shorter than the part
       if (!may_retry || tries == kMaxTries) {
-        refuse_answer(file_, answer, !token_.empty(),
-                      DownloadState{part.size(), said.size, !said.etag.empty()});
+        refuse_answer(
+            file_, answer, !token_.empty(),
+            DownloadState{part.size(), said.size, !said.etag.empty() && answer.status != 416});
       }
       if (said.etag.empty()) part.clear();
     }
@@ -288,9 +294,10 @@ class Download {
   DownloadedFile accept(const Announcement& said, PartFile& part) {
     const std::uint64_t size = part.size();
     if (said.size && size != *said.size) {
+      discard();
       fail(ErrorKind::data,
-           "{}: expected {} bytes, as the server announced, found {}. Start again: the download "
-           "continues",
+           "{}: expected {} bytes, as the server announced, found {} in a complete answer: the "
+           "server or a proxy is at fault. The download was removed",
            said.url, *said.size, size);
     }
     const std::string sha256 = part.finish();

@@ -35,11 +35,13 @@ std::string advice_on_status(const RemoteFile& file, long status, bool has_token
                                   token)
                             : "there is no such file. Check the URL";
     case 416:
-      return "the server does not have that many bytes. Start again";
+      return "the server does not have that many bytes: its file has changed. Start again";
     case 429:
       return "too many requests. Wait some minutes and start again";
     default:
-      return status >= 500 ? "the server is at fault. Start again later" : "check the URL";
+      return status >= 500  ? "the server is at fault. Start again later"
+             : status < 400 ? "the server sends no file. Check the URL"
+                            : "check the URL";
   }
 }
 
@@ -71,12 +73,14 @@ std::string problem_of(const HttpAnswer& answer) {
 
 void refuse_answer(const RemoteFile& file, const HttpAnswer& answer, bool has_token,
                    const std::optional<DownloadState>& state) {
-  const std::string head = fmt::format("{}: cannot download it: {}{}{}", file.name,
-                                       problem_of(answer), said_by(answer), kept_text(state));
+  const std::string problem =
+      fmt::format("{}: cannot download it: {}{}", file.name, problem_of(answer), said_by(answer));
+  const std::string kept = kept_text(state);
   if (!answer.failure) {
-    fail(ErrorKind::data, "{} for {}: {}", head, answer.url.substr(0, answer.url.find('?')),
-         advice_on_status(file, answer.status, has_token));
+    fail(ErrorKind::data, "{} for {}{}: {}", problem, answer.url.substr(0, answer.url.find('?')),
+         kept, advice_on_status(file, answer.status, has_token));
   }
+  const std::string head = problem + kept;
   if (answer.failure->is_untrusted) {
     fail(ErrorKind::data,
          "{}: its certificate is not trusted. If it is the server's or a proxy's own, set "

@@ -80,7 +80,7 @@ RemoteFile file_of_hub(const std::string& name) {
   const std::string_view repo = parts[1].substr(0, at);
   const std::string_view revision = at == std::string_view::npos ? "main" : parts[1].substr(at + 1);
   for (const std::string_view part : {owner, repo, revision}) {
-    if (part.empty()) refuse(name, "an empty part");
+    if (part.empty() || part == "." || part == "..") refuse(name, "an empty part");
     // A revision such as refs/pr/1 is written with %2F.
     if (!std::all_of(part.begin(), part.end(), [](char c) { return is_plain(c) || c == '%'; })) {
       refuse(name, "another character than letters, digits, '.', '_' and '-' in it");

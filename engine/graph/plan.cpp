@@ -463,8 +463,10 @@ class PlanBuilder {
 
   void check_frozen() {
     const FreezeSpec& freeze = spec_.train.freeze;
+    const std::size_t before = issues_.size();
     check_patterns("params", freeze.params, freeze.except.empty() ? "" : ".params");
     check_patterns("except", freeze.except, ".except");
+    if (issues_.size() > before) return;  // what is frozen depends on them
     const auto is_idle = [](const Param& param) { return param.is_frozen || !param.is_trained(); };
     if (std::all_of(plan_.params.begin(), plan_.params.end(), is_idle)) {
       issue(where_frozen("params", 0),

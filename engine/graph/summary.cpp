@@ -151,8 +151,10 @@ std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
   lines.push_back({"total", "", "", "", grouped(plan.param_count), flops_text(totals.forward),
                    flops_text(totals.backward), bytes_text(totals.activation_bytes)});
 
-  std::int64_t frozen = 0, frozen_tensors = 0;
+  std::int64_t frozen = 0, frozen_tensors = 0, tensors = 0;
   for (const Param& param : plan.params) {
+    if (!param.is_trained()) continue;
+    ++tensors;
     if (!param.is_frozen) continue;
     frozen += param.count;
     ++frozen_tensors;
@@ -165,7 +167,7 @@ std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
                                  plan.classes, name_of(plan.type), table_text(lines));
   if (frozen > 0) {
     text += fmt::format("\n{} of the parameters are frozen ({} of {} tensors).\n", grouped(frozen),
-                        frozen_tensors, plan.params.size());
+                        frozen_tensors, tensors);
   }
   text += fmt::format(
       "\nPer image: {}{}FLOP forward and backward (2 per multiply-add); sizes of activations "

@@ -107,11 +107,12 @@ class Loader {
 std::string read_config_text(const std::string& file) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error)) {
-    fail(ErrorKind::usage,
-         "cannot read the config {}: it is a folder; if it holds your images, `dpt config init "
-         "--data "
-         "{} > config.yaml` writes a config for it",
-         file, file);
+    const bool has_images = std::filesystem::is_directory(file + "/train", error);
+    fail(ErrorKind::usage, "cannot read the config {}: it is a folder{}", file,
+         has_images ? fmt::format("; `dpt config init --data {} > config.yaml` writes a config for "
+                                  "the images in it",
+                                  file)
+                    : std::string());
   }
   std::ifstream in(file, std::ios::binary);
   if (!in) fail(ErrorKind::usage, "cannot read the config {}: {}", file, std::strerror(errno));

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "engine/schedules/plateau.h"
+#include "engine/training/best.h"
 
 namespace dpt {
 namespace {
@@ -232,6 +233,19 @@ void RunReport::replica() {
   }
 }
 
+void RunReport::warn_of_undefined_monitors() {
+  std::set<std::string> monitors = {job_.spec.checkpoint.keep_best.monitor};
+  if (const auto& early = job_.spec.train.early_stopping) monitors.insert(early->monitor);
+  if (const auto* plateau = plateau_of(job_.spec)) monitors.insert(plateau->monitor);
+  for (const std::string& monitor : monitors) {
+    const std::optional<double> value = last_value(monitor, stepper_.state());
+    if (!value || std::isfinite(*value) || !undefined_monitors_.insert(monitor).second) continue;
+    progress_.warn(
+        fmt::format("{} is not a finite number after epoch {}, so it counts as no improvement",
+                    monitor, stepper_.state().epoch));
+  }
+}
+
 void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool early_stopped) {
   const RunState& state = stepper_.state();
   Json line = {
@@ -246,6 +260,7 @@ void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool 
   }
   log_.event("epoch", line);
   if (val) eval(*val, evaluated_average(job_, state));
+  if (val) warn_of_undefined_monitors();
   progress_.info(epoch_line(improved));
   if (early_stopped) {
     const EarlyStoppingSpec& early = *job_.spec.train.early_stopping;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "engine/training/evaluator.h"
@@ -86,6 +87,9 @@ class RunReport {
   void show_status(const StepResult& result, double loss);
   double wait_fraction(double waited, double elapsed);
   std::string epoch_line(bool improved) const;
+  /// Warns, once for each, of monitors that have no value to compare, such as the AUROC of samples
+  /// of one class.
+  void warn_of_undefined_monitors();
 
   const Job& job_;
   std::int64_t first_step_, last_step_;
@@ -95,6 +99,7 @@ class RunReport {
   RunLog& log_;
   Progress& progress_;
   NoiseScale noise_;
+  std::set<std::string> undefined_monitors_;
   bool replica_logged_ = false, weights_logged_ = false;
   std::int64_t run_samples_ = 0, interval_samples_ = 0, epoch_first_position_ = 0;
   double epoch_wait_ = 0, epoch_saving_ = 0, interval_saving_ = 0;

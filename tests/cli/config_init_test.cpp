@@ -180,3 +180,72 @@ TEST_CASE("config init: what it cannot read, and what to do") {
   check_contains(large.err, "--zoo alexnet: ");
   CHECK(w.run({"config", "init", "--zoo", "lenet"}).exit_code == 2);
 }
+
+TEST_CASE("config init: several labels of an image, columns of 0 and 1, and parts in a column") {
+  const Workplace w;
+  std::filesystem::create_directory(w.dir.file("img"));
+  std::string tags = "file,tags\n", hot = "file,dark,light,big\n", parts = "file,kind,split\n";
+  for (int i = 0; i < 24; ++i) {
+    const std::string file = fmt::format("img/{}.png", i);
+    write_file(w.dir.file(file), picture_of(i % 2 ? "dark" : "light", i % 9));
+    const char* const names[] = {"dark|big", "light", "", "big|light", "dark"};
+    tags += fmt::format("{},{}\n", file, names[i % 5]);
+    hot += fmt::format("{},{},{},{}\n", file, i % 2, 1 - i % 2, i % 3 == 0 ? 1 : 0);
+    parts += fmt::format("{},{},{}\n", file, i % 2 ? "dark" : "light", i < 20 ? "train" : "test");
+  }
+  write_file(w.dir.file("tags.csv"), tags);
+  write_file(w.dir.file("hot.csv"), hot);
+  write_file(w.dir.file("parts.csv"), parts);
+  const std::string lists = check_starter(w, "tags.csv");
+  check_contains(lists, "  label: tags   # ");
+  check_contains(lists, "  label_separator: \"|\"\n");
+  check_contains(lists, "  classes: 3\n");
+  check_contains(lists, "loss: {type: bce_with_logits}");
+  const std::string columns = check_starter(w, "hot.csv");
+  check_contains(columns, "  targets: [dark, light, big]   # 1 where the label applies, else 0\n");
+  check_contains(columns, "  target: multi_hot\n");
+  const std::string split = check_starter(w, "parts.csv");
+  check_contains(split, "  label: kind");
+  check_contains(split, "  # left out: split names the parts, which have a file each");
+}
+
+TEST_CASE("config init: words such as None are classes, and gaps in a target are refused") {
+  const Workplace w;
+  std::string words = "width,height,label\n", gaps = "x,y,price\n";
+  for (int i = 0; i < 30; ++i) {
+    words += fmt::format("{}.5,{},{}\n", i % 9, i % 4, i % 2 ? "None" : "crack");
+    gaps += fmt::format("{},{},{}\n", i % 9, i % 4, i == 7 ? "nan" : std::to_string(i) + ".5");
+  }
+  write_file(w.dir.file("words.csv"), words);
+  write_file(w.dir.file("gaps.csv"), gaps);
+  const std::string text = check_starter(w, "words.csv");
+  check_contains(text, "  features: [width, height]\n  label: label");
+  check_contains(text, "model:   # classes: None, crack\n");
+  const Finished refused = w.run({"config", "init", "--data", "gaps.csv"});
+  CHECK(refused.exit_code == 3);
+  check_contains(refused.err,
+                 "gaps.csv: column price, which seems to be the target, has no value in 1 of 30");
+}
+
+TEST_CASE("config init: folders that are nearly right") {
+  const FolderWorkplace w;
+  w.put("one/train", {"dark"});
+  w.put("upper/Train", {"dark", "light"});
+  w.put("outer/inner/train", {"dark", "light"});
+  w.put("odd/train", {"dark", "light"});
+  write_file(w.dir.file("odd/train/dark/x.heic"), "x");
+  for (const auto& [data, expected] :
+       {std::pair("one",
+                  "dpt: error: --data one: expected samples of at least two classes, found "
+                  "one class: dark"),
+        std::pair("upper",
+                  "no folder train in it, but Train: rename it (mv 'upper/Train' "
+                  "'upper/train')"),
+        std::pair("outer", "no folder train in it, but in inner: give --data 'outer/inner'")}) {
+    const Finished refused = w.run({"config", "init", "--data", data});
+    CHECK(refused.exit_code == 3);
+    check_contains(refused.err, expected);
+  }
+  const std::string text = check_starter(w, "odd");
+  check_contains(text, "  on_bad_sample: skip   # leaves out what cannot be read\n");
+}

@@ -263,9 +263,10 @@ TEST_CASE("data check: 16-bit images whose values need fewer bits") {
   fs::remove(w.dir.file("pictures/test/cow/c.pgm"));
   report = w.check(0);
   CHECK(found(report, "few_bits") == "train/ant/a.pgm train/bee/b.pgm test/cow/d.pgm\n");
-  check_contains(message_of(report, "few_bits", ""),
-                 "values of at most 15 bits (0 to 32767). Of 16 bits the upper 8 are kept: they "
-                 "become 0 to 127 of 255, dark. Multiply the values by 2 first");
+  check_contains(
+      message_of(report, "few_bits", ""),
+      "values of at most 15 bits (0 to 32767). Only the upper 8 of 16 bits are kept: they "
+      "become 0 to 127 of 255, dark. Multiply the values by 2 first");
 }
 
 TEST_CASE("data check: copies in a split, across splits, with another label, and nearly the same") {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tests/cli/picture_folders.h"
 #include "tests/cli/workplace.h"
 #include "tests/support/npy_data.h"
 
@@ -57,6 +58,7 @@ TEST_CASE("eval opens the files of its split alone") {
   const json test = w.eval({}), val = w.eval({"--split", "val"});
   CHECK(test["n"] == 17);
   CHECK(val["n"] == 13);
+  CHECK(w.eval({"--split", "train"})["n"] == 40);
   fs::remove(w.dir.file("train.csv"));
   fs::remove(w.dir.file("val.csv"));
   CHECK(w.eval({}) == test);
@@ -74,6 +76,20 @@ TEST_CASE("eval opens the files of its split alone") {
   CHECK(other.exit_code == 3);
   check_contains(other.err, "expected the run's validation samples (fingerprint ");
   check_contains(other.err, "the result does not compare with the run's");
+}
+
+TEST_CASE("eval does not take the validation set for a test set that is gone") {
+  const FolderWorkplace w;
+  for (const char* part : {"train", "val", "test"}) {
+    w.put(std::string("photos/") + part, {"dark", "grey", "white"});
+  }
+  w.run_well({"train", "small.yaml"});
+  fs::remove_all(w.dir.file("photos/test"));
+  const Finished refused = w.run({"eval", "runs/small"});
+  CHECK(refused.exit_code == 3);
+  check_contains(refused.err, "the run has a test set, which is not there now: restore it, ");
+  check_contains(w.run_well({"eval", "runs/small", "--split", "val"}).out, "val split, 18 samples");
+  w.run_well({"eval", "runs/small", "--allow-other-data"});
 }
 
 TEST_CASE("eval needs the training samples where the weights of classes follow from them") {

@@ -26,6 +26,14 @@ std::vector<float> weight_of(const std::string& path) {
 
 }  // namespace
 
+TEST_CASE("export: - is no file") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml"});
+  const Finished refused = w.run({"export", "runs/small", "--onnx", "-"});
+  CHECK(refused.exit_code == 2);
+  check_contains(refused.err, "the model is not written to stdout; write ./- for a file of that");
+}
+
 TEST_CASE("export leaves files that say what they are, and replaces none unasked") {
   const Tiny w;
   w.run_well({"train", "small.yaml", "train.epochs=2"});

@@ -117,7 +117,7 @@ TEST_CASE("--require of what is not measured names what is") {
         "found 'acuracy'; did you mean 'accuracy'?");
   CHECK(error_of("train/r2>0") ==
         "--require train/r2>0: expected a metric of train: loss, accuracy, accuracy_top5; found "
-        "'r2'");
+        "'r2'; add it to the config: metrics: [{type: r2}]");
 }
 
 TEST_CASE("durations: units in falling order, each once") {

@@ -189,6 +189,14 @@ devices: [cpu]
   CHECK(eval["per_class_precision_of"].size() == 3);
   CHECK(json::parse(w.run_well({"eval", "runs/classes", "--json", "--devices", "cpu,cpu"}).out) ==
         eval);
+  const Finished unknown = w.run({"train", "small.yaml", "--require", "val/micro_precision>0.1"});
+  CHECK(unknown.exit_code == 2);
+  check_contains(unknown.err, "; add it to the config: metrics: [{type: precision}]");
+  const Finished undefined =
+      w.run_well({"train", "small.yaml", "--run-dir", "one", "data.classes=3", "data.val_split=1"});
+  check_contains(undefined.err,
+                 "val/macro_auroc is not a finite number after epoch 1, so it counts as no "
+                 "improvement");
   const Finished refused = w.run({"eval", "runs/classes", "metrics=[{type: f1, threshold: 0.3}]"});
   CHECK(refused.exit_code == 2);
   check_contains(refused.err, "f1.threshold: the data's targets are class labels");

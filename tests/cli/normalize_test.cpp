@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "app/training_statistics.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "tests/cli/picture_folders.h"
 #include "tests/cli/tiny.h"
@@ -122,6 +123,23 @@ TEST_CASE("normalize: auto has the same bits on three replicas and two processes
   CHECK(train(w, "two", two) == one);
 }
 
+TEST_CASE("normalize: the mean is exact to a hundred-thousandth of the deviation") {
+  dpt::ChannelStatistics statistics;
+  statistics.mean = {1764118480.125, 0.4733491, 0};
+  statistics.stddev = {1494.25, 0.25, 0};
+  CHECK(dpt::text_of(dpt::normalize_spec(statistics)) ==
+        "mean: [1764118480.12, 0.473349, 0], std: [1494.25, 0.25, 1]");
+}
+
+TEST_CASE("normalize: an evaluation does not measure its own samples") {
+  const Photos w;
+  w.run_well({"train", "small.yaml"}, kShort);
+  const Finished refused =
+      w.run({"eval", "runs/small", "data.normalize=auto", "--allow-other-model"});
+  CHECK(refused.exit_code == 2);
+  check_contains(refused.err, "not known to an evaluation: give them as numbers");
+}
+
 TEST_CASE("normalize: commands that read a run use its numbers") {
   const Photos w;
   const auto words = with(kShort, "data.normalize=auto");
@@ -135,6 +153,9 @@ TEST_CASE("normalize: commands that read a run use its numbers") {
   const json eval =
       json::parse(w.run_well({"eval", "runs/small", "--json", "--allow-other-data"}).out);
   CHECK(eval["loss"] == summary["test"]["loss"]);
+  const Finished again =
+      w.run_well({"eval", "runs/small", "--json", "--allow-other-data"}, {"data.normalize=auto"});
+  CHECK(json::parse(again.out) == eval);
   const std::string table =
       w.run_well({"predict", "runs/small", "photos/test/grey/0.png", "--top", "3"}).out;
   const std::string of_data =

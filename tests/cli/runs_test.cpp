@@ -370,6 +370,15 @@ TEST_CASE("runs that differ in seed or fold only are repetitions") {
   CHECK(groups[1].over == std::vector<std::string>{"seed"});
   CHECK(groups[2].runs == std::vector<std::size_t>{8, 9});
   CHECK(groups[2].over == std::vector<std::string>{"data.val_split.fold", "seed"});
+  // Each fold measures its own numbers for data.normalize: auto; given numbers are an option.
+  for (const bool is_auto : {true, false}) {
+    std::vector<ConfigValues> two = {configs[0], configs[1]};
+    for (ConfigValues& each : two) {
+      each["data.normalize.mode"] = is_auto ? "auto" : "given";
+      each["data.normalize.mean"] = each["data.val_split.fold"];
+    }
+    CHECK(dpt::groups_of_runs(two, {true, true}).size() == (is_auto ? 1 : 0));
+  }
   // A folder is no fold.
   ConfigValues a = configs[0], b = configs[0];
   a["data.folder"] = "x";

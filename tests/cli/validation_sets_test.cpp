@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/training/run_files.h"
@@ -70,6 +71,25 @@ TEST_CASE("validation set: val/ is measured each epoch, chooses the best, and is
   const Finished all = w.run_well({"predict", "runs/small", "--split", "all"});
   CHECK(count(all.out, "photos/val/") == 18);
   CHECK(count(all.out, "\n") == 1 + 3 * 18);
+  // Each part's samples have the predictions that they have alone.
+  const auto tail = [](const std::string& text, int lines) {
+    std::size_t at = text.size();
+    for (int i = 0; i <= lines; ++i) at = text.rfind('\n', at - 1);
+    return text.substr(at + 1);
+  };
+  const auto without_index = [](const std::string& text) {
+    std::string kept;
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) kept += line.substr(line.find(',')) + "\n";
+    return kept;
+  };
+  const std::vector<std::string> fewer = {"--split", "all"};
+  fs::remove(w.dir.file("photos/test/dark/0.png"));
+  const Finished parts = w.run_well({"predict", "runs/small"}, fewer);
+  const Finished test = w.run_well({"predict", "runs/small", "--split", "test"});
+  CHECK(count(test.out, "\n") == 1 + 17);
+  CHECK(without_index(tail(parts.out, 17)) == without_index(tail(test.out, 17)));
+  write_file(w.dir.file("photos/test/dark/0.png"), picture_of("dark", 0));
   const Finished check = w.run_well({"config", "check", "small.yaml"});
   check_contains(check.out, "18 training samples, 18 validation samples, 18 test samples");
   // Other pictures are another validation set.

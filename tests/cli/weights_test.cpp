@@ -294,6 +294,11 @@ TEST_CASE("weights: head: new replaces the last layer in one word") {
       bad.err,
       "w.pth: tensor 'fc.weight': expected the shape [3, 16] of the config's model, found "
       "[2, 16]. To start this layer anew, add to the config's `weights`:\n  head: new\n");
+  // The fields of `weights` go with --weights, too.
+  check_contains(w.run_well({"train", "small.yaml", "--weights", "w.pth", "weights.head=new",
+                             "--dry-run", "name=other"})
+                     .err,
+                 "  head 'fc': new, with initial values");
   const Finished good = w.run_well({"train", "tune.yaml", "weights.head=new"});
   check_contains(good.err, "w.pth (model): 0 loaded, 0 missing, 0 left over");
   check_contains(

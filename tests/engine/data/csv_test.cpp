@@ -446,15 +446,28 @@ TEST_CASE("csv: pictures by path, with classes or targets") {
   CHECK(sample(*many.train, 0).first == Bytes(48, 2));
 
   CHECK(error_of([&] { open("csv", fields, small); }, dir) ==
-        "$/lists/train.csv, line 2: $/lists/img/two.jpg: No such file or directory (paths are "
-        "relative to the folder of the CSV file, or to data.root)");
+        "$/lists/train.csv: 2 images are not there (paths are relative to the folder of the CSV "
+        "file, or to data.root): restore them, or leave them out with data.on_bad_sample: skip\n"
+        "  line 2: $/lists/img/two.jpg: No such file or directory\n"
+        "  line 3: $/lists/img/one.png: No such file or directory");
+  // A run that leaves out what cannot be read meets them when it reads them.
+  DataRequirements skips = small;
+  skips.leaves_out_files = true;
+  const DataSets without = open("csv", fields, skips);
+  CHECK(without.train->size() == 2);
+  CHECK(error_of([&] { sample(*without.train, 1); }, dir).ends_with("No such file or directory"));
   dir.put("lists/train.csv", "file,kind\n,b\n");
   check_contains(
       error_of([&] { open("csv", fields, small); }, dir),
       "$/lists/train.csv, line 2, column 1 (file): expected the path of a picture, found");
   dir.put("lists/train.csv", "file,kind\n../img,b\n../img,a\n");
   check_contains(error_of([&] { open("csv", fields, small); }, dir),
-                 "line 2: $/lists/../img: not a file (paths are");
+                 "  line 2: $/lists/../img: not a file\n  line 3: ");
+  dir.put("lists/train.csv", "file,kind\n../img,b\n../img/one.png,a\n");
+  CHECK(error_of([&] { open("csv", fields, small); }, dir) ==
+        "$/lists/train.csv: line 2: $/lists/../img: not a file (paths are relative to the folder "
+        "of the CSV file, or to data.root): restore it, or leave it out with data.on_bad_sample: "
+        "skip");
   check_contains(error_of(
                      [&] {
                        open("csv", fields, {{4, 4, 2}, 2});

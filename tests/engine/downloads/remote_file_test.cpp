@@ -50,6 +50,8 @@ TEST_CASE("hf:// names: repository, revision and file have their defaults") {
 }
 
 TEST_CASE("hf:// names that are refused") {
+  CHECK_THROWS_AS(remote_file_of("hf://../.."), Error);
+  CHECK_THROWS_AS(remote_file_of("hf://owner/repo@.."), Error);
   check_contains(error_of_name("hf://a"), "such as hf://timm/resnet18.tv_in1k, found no repo");
   for (const char* name : {"hf:///b", "hf://a/", "hf://a/@main", "hf://a/b@", "hf://a/b//x",
                            "hf://a/b/../x", "hf://a/b/."}) {
