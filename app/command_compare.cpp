@@ -164,15 +164,24 @@ std::string text_of_runs(const Comparison& of, bool with_fields) {
   return table_text(rows, first_number);
 }
 
-/// A row for each field in which the configs differ.
+/// A row for each field in which the configs differ. Two networks differ in many fields of layers:
+/// the first are shown, and the number of the others.
 std::string text_of_fields(const Comparison& of) {
+  constexpr std::size_t kMaxLayerFields = 10;
   std::vector<std::vector<std::string>> rows{{""}};
   for (const ComparedRun& run : of.runs) rows[0].push_back(run.facts.folder);
+  std::size_t layer_fields = 0;
   for (const auto& [path, values] : of.differing) {
+    if (path.starts_with("model.layers.") && ++layer_fields > kMaxLayerFields) continue;
     auto& row = rows.emplace_back(std::vector{path});
     for (const auto& value : values) row.push_back(text_of(value));
   }
-  return table_text(rows, 1);
+  std::string text = table_text(rows, 1);
+  if (layer_fields > kMaxLayerFields) {
+    text += fmt::format("model.layers: {} more fields differ (--csv and --json have them)\n",
+                        layer_fields - kMaxLayerFields);
+  }
+  return text;
 }
 
 std::string text_of_group(const Comparison& of, const RunGroup& group) {

@@ -1,4 +1,5 @@
 // dpt predict RUN|CKPT IMAGE...|CONFIG: predicts samples, which need no labels.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -124,7 +125,10 @@ std::map<std::int64_t, std::string> gather_problems(Communicator& communicator, 
 
 /// The line is shown on a terminal if the predictions go elsewhere.
 ProgressLine::Shown shown_progress(const PredictOptions& options, const Job& job) {
-  const bool shows_results = options.out.empty() && isatty(STDOUT_FILENO) == 1;
+  // A pipe may lead to the same terminal: dpt predict RUN FOLDER | head.
+  struct stat status = {};
+  const bool is_pipe = fstat(STDOUT_FILENO, &status) == 0 && S_ISFIFO(status.st_mode);
+  const bool shows_results = options.out.empty() && (isatty(STDOUT_FILENO) == 1 || is_pipe);
   return job.writes() && !shows_results ? ProgressLine::Shown::terminal
                                         : ProgressLine::Shown::nowhere;
 }

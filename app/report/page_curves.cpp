@@ -125,7 +125,9 @@ std::string legend(const std::vector<ReportedRun>& runs) {
       "epoch</label>"
       "<label class=\"control\"><input type=\"radio\" name=\"axis\" value=\"step\">by step</label>"
       "<label class=\"control\"><input type=\"checkbox\" id=\"log\">logarithmic loss, rate, "
-      "norm</label>";
+      "norm</label>"
+      "<label class=\"control\">smooth steps<input type=\"range\" id=\"smooth\" min=\"0\" "
+      "max=\"0.98\" step=\"0.02\" value=\"0\"></label>";
   return out +
          "</div>\n<noscript><p class=\"note\">The curves are drawn by a script; this browser "
          "runs none.</p></noscript>\n";

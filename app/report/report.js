@@ -13,14 +13,29 @@
   const points = data.charts.flatMap((chart) => chart.series).flatMap((series) => series.points);
   let axis = points.some((point) => point[1] > 1) ? "epoch" : "step";
   let logarithmic = false;
+  let smoothing = 0;
 
   Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
 
   const digits = (value) => String(Number(value.toPrecision(6)));
 
+  // Exponential averages of the values before each point, without bias towards the first, as
+  // TensorBoard's.
+  function smoothed(points) {
+    let sum = 0, weight = 0;
+    return points.map((point) => {
+      const [step, epoch, value] = point;
+      if (value === null) return point;
+      sum = smoothing * sum + (1 - smoothing) * value;
+      weight = smoothing * weight + (1 - smoothing);
+      return [step, epoch, sum / weight];
+    });
+  }
+
   function dataset(series, isLog) {
     const line = colourOf(series.run);
-    const shown = series.points.map(([step, epoch, value]) => ({
+    const points = series.of === "step" && smoothing > 0 ? smoothed(series.points) : series.points;
+    const shown = points.map(([step, epoch, value]) => ({
       x: axis === "epoch" ? epoch : step,
       y: value === null || (isLog && value <= 0) ? NaN : value,
       step, epoch,
@@ -98,6 +113,11 @@
   if (log) {
     log.checked = false;
     log.addEventListener("change", () => { logarithmic = log.checked; drawAll(); });
+  }
+  const smooth = document.getElementById("smooth");
+  if (smooth) {
+    smooth.value = 0;
+    smooth.addEventListener("input", () => { smoothing = Number(smooth.value); drawAll(); });
   }
   for (const input of document.querySelectorAll("input[data-shows]")) {
     input.checked = true;
