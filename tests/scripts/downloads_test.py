@@ -12,7 +12,7 @@ import tempfile
 import threading
 import unittest
 
-from weights_server import CERTIFICATE, COMMIT, Hub, Server, Storage
+from weights_server import CERTIFICATE, COMMIT, Hub, Proxy, Server, Storage
 
 DPT = os.environ.get("DPT", "build/dev/dpt")
 PATIENCE = 120  # seconds; longer than anything here takes on a busy machine
@@ -147,6 +147,27 @@ class Downloads(HubCase):
         (self.cache / HASH / "model.safetensors").write_bytes(DATA[:-1] + b"x")
         self.assertIn("is damaged: it is downloaded again", self.check())
         self.assertEqual((self.cache / HASH / "model.safetensors").read_bytes(), DATA)
+
+    def test_a_proxy_is_used_if_the_environment_names_one(self):
+        self.hub.add(REPO, DATA)
+        proxy = Proxy()
+        self.addCleanup(proxy.close)
+        self.assertIn("2 loaded", self.check(https_proxy=f"http://user:pass@{proxy.address}"))
+        self.assertTrue(proxy.asked)
+        for request in proxy.asked:
+            self.assertTrue(request[0].startswith("CONNECT 127.0.0.1:"), request[0])
+            self.assertIn("Proxy-Authorization: Basic dXNlcjpwYXNz", request)
+        # The hub is not reached without the proxy.
+        self.assertEqual(len({tuple(request[:1]) for request in proxy.asked}),
+                         len({self.hub.server.url, self.hub.storage.url}))  # fmt: skip
+        asked = len(proxy.asked)
+        excluded = {"https_proxy": f"http://{proxy.address}", "no_proxy": "127.0.0.1"}
+        self.assertIn("2 loaded", self.check(**excluded))
+        self.assertEqual(len(proxy.asked), asked)
+        proxy.close()
+        text = self.check(code=3, https_proxy=f"http://user:pass@{proxy.address}", XDG_CACHE_HOME="other")
+        self.assertIn("behind a proxy, the variable https_proxy", text)
+        self.assertNotIn("pass@", text)
 
     def test_a_run_stores_where_its_weights_came_from(self):
         self.hub.add(REPO, DATA)

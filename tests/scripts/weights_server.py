@@ -4,6 +4,9 @@ import hashlib
 import http.server
 import pathlib
 import re
+import select
+import socket
+import socketserver
 import ssl
 import threading
 
@@ -149,3 +152,43 @@ class Hub:
     def close(self):
         self.server.close()
         self.storage.close()
+
+
+class Tunnels(socketserver.BaseRequestHandler):
+    def handle(self):
+        words = b""
+        while b"\r\n\r\n" not in words and (more := self.request.recv(65536)):
+            words += more
+        request = words.decode("latin-1").split("\r\n")
+        self.server.asked.append(request)
+        host, port = request[0].split()[1].rsplit(":", 1)
+        with socket.create_connection((host, int(port))) as other:
+            self.request.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            while True:
+                for ready in select.select([self.request, other], [], [])[0]:
+                    data = ready.recv(65536)
+                    if not data:
+                        return
+                    (other if ready is self.request else self.request).sendall(data)
+
+
+class Proxy(socketserver.ThreadingTCPServer):
+    """A proxy for HTTPS: it connects both sides and reads none of what they say."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Tunnels)
+        self.asked = []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def handle_error(self, *_):
+        pass  # clients that leave are a part of the tests
+
+    @property
+    def address(self):
+        return "127.0.0.1:{}".format(self.server_address[1])
+
+    def close(self):
+        self.shutdown()
+        self.server_close()
