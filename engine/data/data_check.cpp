@@ -62,20 +62,6 @@ std::string named(const DataReport& report, const SampleRef& sample) {
   return text + fmt::format(" ({})", label < classes.size() ? classes[label] : "?");
 }
 
-std::vector<SampleRef> samples_where(const DataReport& report,
-                                     const std::function<bool(const SampleRecord&)>& holds) {
-  std::vector<SampleRef> found;
-  for (std::size_t s = 0; s < report.splits.size(); ++s) {
-    const std::vector<SampleRecord>& records = report.splits[s].records;
-    for (std::size_t k = 0; k < records.size(); ++k) {
-      if (records[k].is_read && holds(records[k])) {
-        found.push_back({s, static_cast<std::int64_t>(k)});
-      }
-    }
-  }
-  return found;
-}
-
 // ---- Single samples ----------------------------------------------------------------------------
 
 void find_bad_samples(DataReport& report) {

@@ -11,20 +11,6 @@ namespace {
 /// kept.
 constexpr int kNearlyBlack = 12;
 
-template <class Holds>
-std::vector<SampleRef> pictures_where(const DataReport& report, const Holds& holds) {
-  std::vector<SampleRef> found;
-  for (std::size_t s = 0; s < report.splits.size(); ++s) {
-    const std::vector<SampleRecord>& records = report.splits[s].records;
-    for (std::size_t k = 0; k < records.size(); ++k) {
-      if (records[k].is_read && holds(records[k])) {
-        found.push_back({s, static_cast<std::int64_t>(k)});
-      }
-    }
-  }
-  return found;
-}
-
 /// Finds 16-bit images that are dark because their values need fewer bits. An image with 13 to 15
 /// bits may simply have a dark content, unless no image of the data needs more bits.
 void find_few_bits(DataReport& report) {
@@ -34,7 +20,7 @@ void find_few_bits(DataReport& report) {
   }
   const int limit = most < 16 ? most : kNearlyBlack;
   int bits = 0;
-  std::vector<SampleRef> dark = pictures_where(report, [&](const SampleRecord& record) {
+  std::vector<SampleRef> dark = samples_where(report, [&](const SampleRecord& record) {
     if (record.used_bits == 0 || record.used_bits > limit) return false;
     bits = std::max<int>(bits, record.used_bits);
     return true;
@@ -55,7 +41,7 @@ void find_few_bits(DataReport& report) {
 }
 
 void find_ignored_orientations(DataReport& report) {
-  std::vector<SampleRef> sideways = pictures_where(report, [](const SampleRecord& record) {
+  std::vector<SampleRef> sideways = samples_where(report, [](const SampleRecord& record) {
     return record.orientation != 1 && !record.is_turned;
   });
   if (sideways.empty()) return;
@@ -70,6 +56,20 @@ void find_ignored_orientations(DataReport& report) {
 }
 
 }  // namespace
+
+std::vector<SampleRef> samples_where(const DataReport& report,
+                                     const std::function<bool(const SampleRecord&)>& holds) {
+  std::vector<SampleRef> found;
+  for (std::size_t s = 0; s < report.splits.size(); ++s) {
+    const std::vector<SampleRecord>& records = report.splits[s].records;
+    for (std::size_t k = 0; k < records.size(); ++k) {
+      if (records[k].is_read && holds(records[k])) {
+        found.push_back({s, static_cast<std::int64_t>(k)});
+      }
+    }
+  }
+  return found;
+}
 
 StoredOrientations stored_orientations(const SurveyedSplit& split) {
   StoredOrientations found;
