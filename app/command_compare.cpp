@@ -161,7 +161,12 @@ std::string text_of_runs(const Comparison& of, bool with_fields) {
       row.push_back(value ? fmt::format("{:.6g}", *value) : "-");
     }
   }
-  return table_text(rows, first_number);
+  std::vector<std::string> least = {"seconds", "steps", "status"};
+  for (const std::string& name : of.measured) {
+    if (name.ends_with("loss")) least.push_back(name);
+  }
+  least.insert(least.end(), of.measured.begin(), of.measured.end());
+  return fitted_table_text(std::move(rows), first_number, least);
 }
 
 /// A row for each field in which the configs differ. Two networks differ in many fields of layers:

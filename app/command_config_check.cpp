@@ -266,6 +266,8 @@ class ConfigCheck {
     check_sampler(spec_.data.sampler, *sets.train);
     const Splits splits =
         make_splits(sets, spec_.data.val_split, static_cast<std::uint64_t>(spec_.seed));
+    collect([&] { check_can_skip(spec_.data, *sets.train); });
+    collect([&] { check_monitored(spec_, splits.val.size()); });
     if (has_objective_) {
       TrainSpec adopted = spec_;
       adopt_targets(adopted, *sets.train);

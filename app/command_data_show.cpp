@@ -92,7 +92,7 @@ int run_data_show(const DataShowOptions& options) {
   const SampleShape out = input.out;
   if ((out.c != 1 && out.c != 3) || out.h * out.w < 2) {
     fail(ErrorKind::usage,
-         "dpt data show draws pictures of 1 or 3 channels; found samples of {}x{} with {} channels",
+         "dpt data show draws images of 1 or 3 channels; found samples of {}x{} with {} channels",
          out.h, out.w, out.c);
   }
   const std::int64_t versions = options.versions;

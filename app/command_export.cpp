@@ -68,7 +68,7 @@ OnnxOptions onnx_options_of(const ExportOptions& options, const ExportFacts& fac
   const std::int64_t channels = facts.input[0];
   if (raw_type != DType::u8 || (channels != 1 && channels != 3)) {
     fail(ErrorKind::usage,
-         "--include-preprocessing: expected a model of pictures of 8-bit pixels with 1 or 3 "
+         "--include-preprocessing: expected a model of images of 8-bit pixels with 1 or 3 "
          "channels, found one of {} samples with {} channel{}: export it without",
          name_of(raw_type), channels, channels == 1 ? "" : "s");
   }
@@ -98,10 +98,12 @@ void report_files(const ExportOptions& options, const std::string& checkpoint, c
   }
   if (!options.onnx.empty()) {
     const std::string input =
-        onnx.preprocessing
-            ? fmt::format("images of any size as input, {}", options.preprocessing)
-            : fmt::format("{} input of N x {}", onnx.include_normalisation ? "raw" : "normalised",
-                          fmt::join(facts.input, " x "));
+        onnx.preprocessing ? fmt::format("images of any size as input, {}", options.preprocessing)
+                           : fmt::format("{}input of N x {}",
+                                         onnx.include_normalisation ? "raw "
+                                         : facts.mean.empty()       ? ""
+                                                                    : "normalised ",
+                                         fmt::join(facts.input, " x "));
     fmt::print("{}: ONNX, opset {}, {}{}\n", options.onnx, kOnnxOpset, input,
                onnx.include_softmax ? ", probabilities as output" : "");
   }
@@ -130,8 +132,9 @@ int run_export(const ExportOptions& options) {
   for (const std::string& target : targets) check_target(target, path, options.overwrite);
   const std::string torch = options.torch.empty() ? "" : file_to_replace(options.torch);
   const CheckpointHeader header = read_checkpoint_header(path);
-  const TrainSpec spec = load_stored_spec(catalog(), header.config, path, options.overrides);
-  const std::vector<std::string> changes = changes_of_model(header, path, options.overrides);
+  const std::vector<std::string> overrides = without_known_numbers(header, path, options.overrides);
+  const TrainSpec spec = load_stored_spec(catalog(), header.config, path, overrides);
+  const std::vector<std::string> changes = changes_of_model(header, path, overrides);
   check_model_changes(path, changes, "export", options.allow_other_model,
                       ", or export the weights in this model with --allow-other-model");
   const Plan plan = make_plan(spec);

@@ -1,12 +1,10 @@
 // dpt runs [FOLDER]: the runs in a folder.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "app/commands.h"
@@ -19,7 +17,6 @@
 #include "engine/training/run_folder.h"
 #include "kernels/error.h"
 #include "kernels/json_text.h"
-#include "kernels/terminal.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
@@ -152,38 +149,6 @@ std::string test_text(const ComparedRun& run) {
   return "-";
 }
 
-/// Returns the columns of the widest line.
-std::size_t columns_of_text(const std::string& text) {
-  std::size_t widest = 0;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) {
-    widest = std::max(widest, display_columns(line));
-  }
-  return widest;
-}
-
-/// Returns the table. On a terminal that is too narrow for it, the columns that matter least are
-/// left out.
-std::string fitted_table(std::vector<std::vector<std::string>> rows) {
-  const auto table = [&] {
-    const auto& names = rows[0];
-    const auto first_right = std::find_if(names.begin(), names.end(), [](const std::string& name) {
-      return name == "lr" || name == "time" || name == "steps";
-    });
-    return table_text(rows, static_cast<std::size_t>(first_right - names.begin()));
-  };
-  std::string text = table();
-  if (isatty(STDOUT_FILENO) != 1) return text;
-  for (const char* name : {"lr", "steps", "time", "changed", "test"}) {
-    if (columns_of_text(text) <= terminal_columns(STDOUT_FILENO)) break;
-    const auto found = std::find(rows[0].begin(), rows[0].end(), name);
-    const std::ptrdiff_t column = found - rows[0].begin();
-    for (std::vector<std::string>& row : rows) row.erase(row.begin() + column);
-    text = table();
-  }
-  return text;
-}
-
 std::string text_of_list(const std::vector<ComparedRun>& runs) {
   std::vector<std::vector<std::string>> rows{
       {"run", "status", "changed", "best", "test", "lr", "time", "steps"}};
@@ -194,7 +159,7 @@ std::string text_of_list(const std::vector<ComparedRun>& runs) {
                     facts.seconds ? format_duration(*facts.seconds) : "-",
                     std::to_string(facts.steps)});
   }
-  return fitted_table(std::move(rows));
+  return fitted_table_text(std::move(rows), 5, {"lr", "steps", "time", "changed", "test"});
 }
 
 std::string csv_of_list(const std::vector<ComparedRun>& runs) {

@@ -101,7 +101,7 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, Missin
   if (spec.cache.empty()) return sets;
   if (!sets.train->resizes()) {
     fail(ErrorKind::usage,
-         "data.cache: expected a data set of pictures that are decoded when they are read "
+         "data.cache: expected a data set of images that are decoded when they are read "
          "(image_folder, webdataset, csv with path), found {}: remove data.cache",
          spec.dataset.type);
   }
@@ -117,7 +117,7 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, Missin
     std::error_code error;
     if (missing == MissingCache::leave && !std::filesystem::exists(options.path, error)) {
       say(
-          fmt::format("note: {} (data.cache) is not made yet: the pictures are read from their "
+          fmt::format("note: {} (data.cache) is not made yet: the images are read from their "
                       "files{}",
                       options.path,
                       spec.cache_shorter_side > 0
@@ -181,6 +181,7 @@ Job load_job(TrainSpec spec, ProcessGroup* processes, UsedFiles used) {
 }
 
 Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes, UsedFiles used) {
+  check_can_skip(spec.data, *sets.train);
   if (used == UsedFiles::none) {
     skip_normalization(spec);
   } else {

@@ -39,6 +39,16 @@ std::string list_of_changes(const std::vector<std::string>& changes, const std::
   return more == 0 ? text : fmt::format("{}{}(and {} more)", text, separator, more);
 }
 
+std::vector<std::string> without_known_numbers(const CheckpointHeader& header,
+                                               const std::string& path,
+                                               std::vector<std::string> overrides) {
+  const TrainSpec run = load_stored_spec(catalog(), header.config, path);
+  if (run.data.normalize.mode == NormalizeMode::automatic) {
+    std::erase(overrides, "data.normalize=auto");
+  }
+  return overrides;
+}
+
 std::vector<std::string> changes_of_model(const CheckpointHeader& header, const std::string& path,
                                           const std::vector<std::string>& overrides) {
   if (overrides.empty()) return {};

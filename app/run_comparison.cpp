@@ -46,6 +46,8 @@ RunConfig config_of_run(const std::string& folder) {
   RunConfig config;
   config.flat = flat_config(show_to_compare(catalog(), spec), file);
   config.by_path = {config.flat.values.begin(), config.flat.values.end()};
+  // Measured numbers are compared as given ones, but tell apart repetitions of a run.
+  config.by_path["data.normalize.mode"] = name_of(spec.data.normalize.mode);
   for (const auto& [path, items] : config.flat.orders) {
     config.by_path[path] = fmt::format("{}", fmt::join(items, ", "));
   }

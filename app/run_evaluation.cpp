@@ -147,11 +147,7 @@ EvaluationJob load_evaluation(TrainSpec spec, const CheckpointHeader& header,
 EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::string& path,
                                    std::vector<std::string> overrides, const std::string& devices) {
   const DataToPredict data = take_data(overrides);
-  const TrainSpec run = load_stored_spec(catalog(), header.config, path);
-  if (run.data.normalize.mode == NormalizeMode::automatic) {
-    // `auto` means the numbers of the run, which its checkpoint has.
-    std::erase(overrides, "data.normalize=auto");
-  }
+  overrides = without_known_numbers(header, path, std::move(overrides));
   std::vector<std::string> changes = changes_of_model(header, path, overrides);
   // With other devices than at training, "auto" is what a reader of results expects, of device
   // weights too.
@@ -196,7 +192,7 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
       return side == 0 ? std::string("full") : std::to_string(side);
     };
     difference =
-        fmt::format("expected pictures as the run read them (data.cache_shorter_side={}), found {}",
+        fmt::format("expected images as the run read them (data.cache_shorter_side={}), found {}",
                     text(run.data.cache_shorter_side), text(job.spec.data.cache_shorter_side));
     effect = "the result does not compare with the run's";
   } else if (of.is_alone && split == "val") {

@@ -1,6 +1,7 @@
 #include "app/run_facts.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
@@ -249,6 +250,31 @@ std::string table_text(const std::vector<std::vector<std::string>>& rows, std::s
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
+  }
+  return text;
+}
+
+std::string fitted_table_text(std::vector<std::vector<std::string>> rows, std::size_t first_right,
+                              const std::vector<std::string>& least) {
+  std::string text = table_text(rows, first_right);
+  if (isatty(STDOUT_FILENO) != 1) return text;
+  const auto fits = [&] {
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) {
+      if (display_columns(line) > terminal_columns(STDOUT_FILENO)) return false;
+    }
+    return true;
+  };
+  for (const std::string& name : least) {
+    if (fits()) break;
+    const auto found = std::find(rows[0].begin(), rows[0].end(), name);
+    if (found == rows[0].end()) continue;
+    const auto column = static_cast<std::size_t>(found - rows[0].begin());
+    for (std::vector<std::string>& row : rows) {
+      row.erase(row.begin() + static_cast<std::ptrdiff_t>(column));
+    }
+    if (column < first_right) --first_right;
+    text = table_text(rows, first_right);
   }
   return text;
 }

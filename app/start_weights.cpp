@@ -1,6 +1,7 @@
 #include "app/start_weights.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include <fmt/ranges.h>
 
@@ -168,6 +169,12 @@ std::optional<StartWeights> start_weights(const TrainOptions& options, const Tra
   if (spec.weights) {
     weights.spec = *spec.weights;
     weights.source = "weights.file " + spec.weights->file;
+    std::error_code error;
+    const std::string hint = hint_of_default(spec.weights->file);
+    if (options.weights.empty() && !hint.empty() &&
+        !std::filesystem::exists(spec.weights->file, error)) {
+      fail(ErrorKind::data, "{}: no such file{}", weights.source, hint);
+    }
   }
   if (!options.weights.empty()) {
     weights.spec.file = options.weights;

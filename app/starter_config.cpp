@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 #include <fmt/ranges.h>
 
@@ -58,6 +60,11 @@ std::string without_place(const std::string& text) {
   return rest;
 }
 
+/// Returns true if a run on such targets may leave out what it cannot read.
+bool can_skip(const StarterData& data) {
+  return data.targets == StarterTargets::labels;
+}
+
 /// Reads a draft. Files that are refused although a run can leave them out make it one that does.
 TrainSpec read_draft(StarterData& data, const std::vector<std::int64_t>& input) {
   static const std::string kSkip = "on_bad_sample: skip";
@@ -68,7 +75,8 @@ TrainSpec read_draft(StarterData& data, const std::vector<std::int64_t>& input) 
     return spec;
   } catch (const Error& error) {
     const std::string text = without_place(error.what());
-    if (error.kind() != ErrorKind::data || text.find(kSkip) == std::string::npos) {
+    if (error.kind() != ErrorKind::data || text.find(kSkip) == std::string::npos ||
+        !can_skip(data)) {
       throw Error(error.kind(), text);
     }
     say("warning: " + text);
@@ -202,6 +210,12 @@ Samples read_samples(const TrainSpec& spec, const DataSets& sets) {
        {},
        {},
        {}}};
+  for (const auto& [name, source] : {std::pair("val", sets.val), std::pair("test", sets.test)}) {
+    if (!source) continue;
+    Split split{source, std::vector<std::int64_t>(static_cast<std::size_t>(source->size()))};
+    std::iota(split.indices.begin(), split.indices.end(), 0);
+    splits.push_back({name, std::move(split), {}, {}, {}});
+  }
   ProgressLine progress;
   SurveyOptions survey;
   survey.workers = cpu_info().logical_allowed;
@@ -213,8 +227,12 @@ Samples read_samples(const TrainSpec& spec, const DataSets& sets) {
   const SurveyedSplit& train = splits[0];
   Samples samples;
   samples.count = train.split.size();
-  samples.unreadable = static_cast<std::int64_t>(train.unreadable.size());
-  if (samples.unreadable > 0) samples.first_unreadable = train.unreadable[0].second;
+  for (const SurveyedSplit& split : splits) {
+    samples.unreadable += static_cast<std::int64_t>(split.unreadable.size());
+    if (samples.first_unreadable.empty() && !split.unreadable.empty()) {
+      samples.first_unreadable = split.unreadable[0].second;
+    }
+  }
   if (train.statistics.samples == 0) {
     fail(ErrorKind::data, "none of the {} training samples can be read{}", samples.count,
          samples.unreadable > 0 ? ": " + samples.first_unreadable : "");
@@ -331,8 +349,9 @@ std::string text_of(const Starter& starter, const std::string& path, const DataS
   if (!sets.val) text += val_split_text(data, *sets.train);
   text += fmt::format("  batch_size: {}   # total over all devices\n", batch);
   if (samples.unreadable > 0 && !data.skips) {
-    text += fmt::format("  on_bad_sample: skip   # {} of the training samples cannot be read\n",
-                        samples.unreadable);
+    text += fmt::format("  {}on_bad_sample: skip   # {} of the samples cannot be read{}\n",
+                        can_skip(data) ? "" : "# ", samples.unreadable,
+                        can_skip(data) ? "" : ": remove them, since skip is for class labels");
   }
   text += transforms_text(data, starter.input);
   text += fmt::format("model:   # classes: {}\n", outputs_comment(data, *sets.train));

@@ -179,7 +179,7 @@ DataSets open_csv(const Variant& variant, const DataRequirements& requirements) 
   const auto& options = variant.as<CsvOptions>();
   if (!options.path.empty()) {
     check_picture_channels("csv: " + options.train.file, requirements);
-    if (!options.root.empty()) check_root("csv", options.root, "the pictures", "");
+    if (!options.root.empty()) check_root("csv", options.root, "the images", "");
   }
   check_no_shared_files({{"data.train.file", {options.train.file}},
                          {"data.val.file", {options.val ? options.val->file : ""}},
@@ -220,7 +220,7 @@ std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, Da
   const bool pictures = !options.path.empty();
   if (pictures) {
     check_picture_channels("csv: " + path, requirements);
-    if (!options.root.empty()) check_root("csv", options.root, "the pictures", "");
+    if (!options.root.empty()) check_root("csv", options.root, "the images", "");
   }
   // The order of the columns is that of the run, whatever it is in this file.
   const bool of_run = !requirements.features.empty();
@@ -279,10 +279,10 @@ std::string problem_of_separator(const CsvOptions& options) {
 /// What is wrong with the fields as a whole.
 std::string check_csv(const CsvOptions& options) {
   if (!options.path.empty() && !options.features.empty()) {
-    return "path and features: expected one of them, found both: samples are pictures or features";
+    return "path and features: expected one of them, found both: samples are images or features";
   }
   if (!options.root.empty() && options.path.empty()) {
-    return "root: expected with path, the column with the paths of pictures";
+    return "root: expected with path, the column with the paths of images";
   }
   if (!options.label.empty() && !options.targets.empty()) {
     return "expected label (the column of the classes) or targets (columns of numbers), found both";

@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "engine/spec/fields.h"
+#include "engine/spec/paths.h"
 #include "kernels/error.h"
 #include "kernels/stop_request.h"
 #include "kernels/utf8.h"
@@ -32,7 +33,10 @@ struct CsvReader::Input {
   explicit Input(const std::string& a_path) : path(a_path) {
     // Not blocking: a pipe without a writer is no file either.
     fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) fail(ErrorKind::data, "{}: cannot be opened: {}", path, std::strerror(errno));
+    if (fd < 0) {
+      const std::string why = std::strerror(errno);
+      fail(ErrorKind::data, "{}: cannot be opened: {}{}", path, why, hint_of_default(path));
+    }
     struct stat status = {};
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
       close(fd);

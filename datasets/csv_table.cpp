@@ -317,7 +317,7 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
     reserve_features(reader, table);
     if (columns.path) {
       if (reader.field(*columns.path).empty()) {
-        refuse_field(reader, *columns.path, "the path of a picture");
+        refuse_field(reader, *columns.path, "the path of an image");
       }
       table.pictures.emplace_back(reader.field(*columns.path));
     }
@@ -404,7 +404,7 @@ CsvTable read_csv_samples(const std::string& path, const CsvOptions& options,
     if (columns.path) table.pictures.emplace_back(reader.field(*columns.path));
     try {
       if (columns.path && table.pictures.back().empty()) {
-        refuse_field(reader, *columns.path, "the path of a picture");
+        refuse_field(reader, *columns.path, "the path of an image");
       }
       for (const std::size_t column : columns.features) {
         table.features.push_back(number_in(reader, column));

@@ -112,13 +112,13 @@ class MadeUpPictures final : public PictureSource {
   MadeUpPictures(const MadeUpSamples& asked, std::int64_t count, std::uint64_t offset,
                  const DataRequirements& requirements)
       : PictureSource(
-            "made-up pictures", targets_of(asked, count, offset), requirements, 0,
+            "made-up images", targets_of(asked, count, offset), requirements, 0,
             fmt::format("made-up {} {} {}x{}", offset, count, asked.picture.h, asked.picture.w)),
         least_(asked.picture),
         offset_(offset) {}
 
   std::string describe(std::int64_t index) const override {
-    return fmt::format("made-up picture {}", index);
+    return fmt::format("made-up image {}", index);
   }
 
  private:
@@ -144,7 +144,7 @@ std::shared_ptr<const DataSource> make_up(const MadeUpSamples& asked, std::int64
                                           std::uint64_t offset, bool salvage) {
   if (!asked.pictures) return std::make_shared<MadeUpSource>(asked, count, offset);
   const DataRequirements requirements{asked.shape, asked.classes, salvage};
-  check_picture_channels("made-up pictures", requirements);
+  check_picture_channels("made-up images", requirements);
   return std::make_shared<MadeUpPictures>(asked, count, offset, requirements);
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -12,6 +13,7 @@
 
 #include "engine/files/mapped_file.h"
 #include "engine/files/zip_archive.h"
+#include "engine/spec/paths.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -215,6 +217,16 @@ struct ArrayPlace {
 };
 
 /// The .npy file in an archive.
+/// Refuses a file that does not exist because a variable of its path is not set.
+const std::string& existing(const std::string& path) {
+  std::error_code error;
+  const std::string hint = hint_of_default(path);
+  if (!hint.empty() && !std::filesystem::exists(path, error)) {
+    fail(ErrorKind::data, "{}: no such file{}", path, hint);
+  }
+  return path;
+}
+
 std::span<const std::byte> content_of(const ArrayPlace& place, const MappedFile& file,
                                       std::vector<std::byte>& inflated) {
   const ZipArchive archive(file.bytes(), place.file,
@@ -242,7 +254,7 @@ std::span<const std::byte> content_of(const ArrayPlace& place, const MappedFile&
 }  // namespace
 
 struct NpyArray::Impl {
-  explicit Impl(const std::string& a_path) : path(a_path), file(ArrayPlace(a_path).file) {
+  explicit Impl(const std::string& a_path) : path(a_path), file(existing(ArrayPlace(a_path).file)) {
     const ArrayPlace array(path);
     const std::span<const std::byte> bytes =
         array.is_member ? content_of(array, file, inflated) : file.bytes();

@@ -51,7 +51,7 @@ class PictureFilesSource final : public PictureSource {
  public:
   PictureFilesSource(std::vector<std::string> paths, Samples samples,
                      const DataRequirements& requirements, std::string fingerprint)
-      : PictureSource("the pictures", std::move(samples), requirements, 0, std::move(fingerprint)),
+      : PictureSource("the images", std::move(samples), requirements, 0, std::move(fingerprint)),
         paths_(std::move(paths)) {}
 
   std::string describe(std::int64_t index) const override {
@@ -88,10 +88,10 @@ std::shared_ptr<const DataSource> open_picture_files(
   const SampleShape input = requirements.input;
   if (input.c != 1 && input.c != 3) {
     fail(ErrorKind::data,
-         "pictures are read as 1 channel (grey) or 3 (RGB), but the model's input is {}",
+         "images are read as 1 channel (grey) or 3 (RGB), but the model's input is {}",
          shape_text(input));
   }
-  check_picture_count("the pictures", paths.size());
+  check_picture_count("the images", paths.size());
   PictureSource::Samples samples;
   samples.labels.resize(paths.size());
   // Of the names: processes that share the work compare it.

@@ -31,9 +31,11 @@ void check_classes(const std::string& name, std::size_t classes,
                    const DataRequirements& requirements) {
   if (requirements.classes == 0 || requirements.classes == static_cast<std::int64_t>(classes))
     return;
+  if (classes == 1) {
+    fail(ErrorKind::data, "{}: expected samples of at least two classes, found one class", name);
+  }
   fail(ErrorKind::data, "{}: the data set has {}, but the model's last layer has {}: give it {}",
-       name, classes == 1 ? "1 class" : fmt::format("{} classes", classes),
-       counted(requirements.classes, "output"), classes);
+       name, fmt::format("{} classes", classes), counted(requirements.classes, "output"), classes);
 }
 
 void check_label(std::int64_t label, std::size_t classes, const std::string& where) {
@@ -52,16 +54,9 @@ void check_root(const std::string& dataset, const std::string& root, const std::
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(root, error);
   if (std::filesystem::is_directory(status)) return;
-  const std::string variable = defaulted_variable(root);
-  fail(
-      ErrorKind::data, "{}: {}: {}; expected a folder with {}{}{}", dataset, root,
-      std::filesystem::exists(status) ? "not a folder" : "no such folder", expected,
-      fetch_hint(fetch),
-      variable.empty()
-          ? std::string()
-          : fmt::format("; {} is not set, so this is the config's default: set it to the folder of "
-                        "your data sets",
-                        variable));
+  fail(ErrorKind::data, "{}: {}: {}; expected a folder with {}{}{}", dataset, root,
+       std::filesystem::exists(status) ? "not a folder" : "no such folder", expected,
+       fetch_hint(fetch), hint_of_default(root));
 }
 
 std::vector<std::string> numbered_classes(std::int64_t count) {

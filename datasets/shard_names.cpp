@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdint>
 
+#include "engine/spec/paths.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -79,8 +80,9 @@ std::vector<std::string> find_shards(const std::string& pattern, const std::stri
     const std::vector<std::string> names(found.gl_pathv, found.gl_pathv + found.gl_pathc);
     globfree(&found);
     if (result != 0) {
-      fail(ErrorKind::data, "{}: {} {}", field,
-           result == GLOB_NOMATCH ? "no file is named" : "the folder cannot be read of", path);
+      fail(ErrorKind::data, "{}: {}: {}{}", field, path,
+           result == GLOB_NOMATCH ? "no such file" : "its folder cannot be read",
+           hint_of_default(pattern));
     }
     shards.insert(shards.end(), names.begin(), names.end());
   }

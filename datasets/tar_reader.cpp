@@ -139,7 +139,7 @@ TarReader::TarReader(const std::string& path) : file_(path) {
   if (!tool) return;
   fail(ErrorKind::data,
        "{}: expected a tar archive that is not compressed, whose samples can be read in any order, "
-       "found a compressed one: {} it (pictures hardly get smaller)",
+       "found a compressed one: {} it (images hardly get smaller)",
        path, tool);
 }
 

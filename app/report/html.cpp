@@ -45,6 +45,19 @@ std::string html_name(const std::string& name) {
                      html_text(text.substr(begins[begins.size() - kEnd])));
 }
 
+std::string html_path(const std::string& path) {
+  std::string out;
+  std::size_t begin = 0;
+  while (true) {
+    const std::size_t end = path.find('/', begin);
+    const std::string name = path.substr(begin, end - begin);
+    if (!name.empty()) out += "<bdi>" + html_text(name) + "</bdi>";
+    if (end == std::string::npos) return out;
+    out += '/';
+    begin = end + 1;
+  }
+}
+
 std::string json_for_script(const std::string& json) {
   // A '<' may only be in a string.
   std::string out;

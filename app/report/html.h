@@ -18,6 +18,9 @@ std::string html_text(const std::string& text);
 /// middle, and a tooltip shows all of it.
 std::string html_name(const std::string& name);
 
+/// Returns a path, each of whose names is isolated from the text direction of the others.
+std::string html_path(const std::string& path);
+
 /// JSON as the content of a <script> of type application/json.
 std::string json_for_script(const std::string& json);
 

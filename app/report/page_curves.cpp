@@ -25,7 +25,7 @@ struct Chart {
 
 std::string chart_title(const Chart& chart) {
   if (chart.name == "lr") return "learning rate";
-  if (chart.name == "images_per_s") return "images/s";
+  if (chart.name == "images_per_s") return "samples/s";
   if (chart.name == "grad_norm") return "gradient norm";
   if (chart.name == "data_wait") return "waiting for data, fraction of the time";
   if (chart.name == "noise_scale") return "gradient noise scale";
@@ -102,6 +102,8 @@ CurvesJson best_point(const Curve& curve, const std::optional<EpochEnd>& best,
       std::find_if(curve.points.begin(), curve.points.end(),
                    [&](const CurvePoint& point) { return point.step >= best->step; });
   if (found == curve.points.end()) return {};
+  // A logged step of a later epoch does not stand for it.
+  if (found->epoch > best->epoch + 1e-9) return {};
   return static_cast<std::size_t>(found - curve.points.begin()) / together;
 }
 

@@ -209,7 +209,7 @@ std::string sample_html(const ReportedSample& sample, const std::string& outputs
   if (sample.confidence) out += fmt::format("{} {:.4f}<br>", outputs, *sample.confidence);
   out += fmt::format("loss {:.4f}<br>#{}", sample.loss, sample.index);
   // Paper and touch screens have no tooltips.
-  if (!sample.png.empty()) out += "<br><span class=\"path\">" + html_text(sample.file) + "</span>";
+  if (!sample.png.empty()) out += "<br><span class=\"path\">" + html_path(sample.file) + "</span>";
   return out + "</small></figcaption></figure>\n";
 }
 

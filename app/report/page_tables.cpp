@@ -208,7 +208,7 @@ std::string runs_section(const std::vector<ReportedRun>& runs) {
     const double seconds = run.history.seconds;
     return seconds > 0 ? time_text(seconds) : std::string(kNone);
   });
-  row("images/s", [](const ReportedRun& run) {
+  row("samples/s", [](const ReportedRun& run) {
     return run.history.rate > 0 ? format_rate(run.history.rate) : std::string(kNone);
   });
   row("devices", [](const ReportedRun& run) { return devices_html(run.history.devices); });

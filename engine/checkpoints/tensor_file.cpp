@@ -77,6 +77,18 @@ std::vector<float> TensorFile::read_floats(const TensorEntry& entry) const {
 }
 
 std::vector<std::int64_t> TensorFile::read_integers(const TensorEntry& entry) const {
+  if (entry.dtype == "F16" || entry.dtype == "BF16" || entry.dtype == "F32") {
+    // A program that casts a whole state_dict casts the counters too.
+    std::vector<std::int64_t> counts;
+    for (const float value : read_floats(entry)) {
+      if (!(value >= 0 && value < 1e15F)) {
+        fail(ErrorKind::data, "{}: tensor '{}': expected a count, found {}", path_, entry.name,
+             value);
+      }
+      counts.push_back(static_cast<std::int64_t>(value));
+    }
+    return counts;
+  }
   if (entry.dtype != "I64") {
     fail(ErrorKind::data, "{}: tensor '{}': expected I64, found {}", path_, entry.name,
          entry.dtype);

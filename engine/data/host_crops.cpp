@@ -129,7 +129,7 @@ class RandomCrop final : public HostTransform {
   void check(Size2 picture, ErrorKind kind) const {
     if (picture.h + 2 * padding_ >= size_.h && picture.w + 2 * padding_ >= size_.w) return;
     fail(kind,
-         "{}: expected pictures of at least {}x{} (height x width) with padding {}, found {}x{}: "
+         "{}: expected images of at least {}x{} (height x width) with padding {}, found {}x{}: "
          "put a Resize before it",
          place_, size_.h, size_.w, padding_, picture.h, picture.w);
   }
@@ -264,7 +264,7 @@ HostTransformKind random_resized_crop_kind() {
                "Decode a JPEG at a reduced size (1/2, 1/4, 1/8) where the part is at least as "
                "large as "
                "the result even so: faster for large photos, but no longer Pillow's bits. Not with "
-               "data.cache, whose pictures are decoded already.")});
+               "data.cache, whose images are decoded already.")});
     made.check = [](const void* options) {
       const auto& these = *static_cast<const RandomResizedCropOptions*>(options);
       if (these.reduced_decoding && these.interpolation != ResizeFilter::bilinear) {

@@ -106,7 +106,7 @@ HostPipeline::HostPipeline(std::span<const Variant> transforms, std::optional<Si
   const std::optional<Size2> size = size_after(resize_first_ ? resize_first_ : picture);
   if (!size) {
     throw SizesDiffer(fmt::format(
-        "{}: pictures have different sizes after it, but a batch needs one: add Resize or "
+        "{}: images have different sizes after it, but a batch needs one: add Resize or "
         "CenterCrop with size: [{}, {}], those of model.input",
         place_of(transforms.back()), resize_to.h, resize_to.w));
   }
@@ -173,7 +173,7 @@ std::shared_ptr<const DataSource> with_host_transforms(std::shared_ptr<const Dat
   const SampleShape shape = source->shape();
   if (source->type() != DType::u8 || (shape.c != 1 && shape.c != 3)) {
     fail(ErrorKind::usage,
-         "{}: expected pictures of 8-bit pixels with 1 or 3 channels, but the data set's samples "
+         "{}: expected images of 8-bit pixels with 1 or 3 channels, but the data set's samples "
          "are {} with {} channel{}",
          place_of(last), name_of(source->type()), shape.c, shape.c == 1 ? "" : "s");
   }

@@ -210,7 +210,7 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type
   if (!desc.crop && (desc.raw.h != model_input.h || desc.raw.w != model_input.w)) {
     if (!divided.host.empty()) {
       fail(ErrorKind::usage,
-           "{}: leaves pictures of {}, but model.input is {}: add CenterCrop with size: [{}, {}]",
+           "{}: leaves images of {}, but model.input is {}: add CenterCrop with size: [{}, {}]",
            place_of(divided.host.back()), sizes(desc.raw.h, desc.raw.w),
            sizes(model_input.h, model_input.w), model_input.h, model_input.w);
     }

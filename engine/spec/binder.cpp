@@ -160,7 +160,10 @@ void Binder::read_fields(const std::vector<Field>& fields, void* target, const Y
   for (const Field& field : fields) {
     if (node.find(field.name)) continue;
     if (field.follow) field.set(target, field.follow(target));
-    if (field.stored_default && author_ == Author::dpt) field.set(target, *field.stored_default);
+    // A section that comes from the user's own config has today's default.
+    if (field.stored_default && author_ == Author::dpt && node.where.file == file_) {
+      field.set(target, *field.stored_default);
+    }
   }
 }
 

@@ -35,10 +35,13 @@ bool matches_any(std::span<const std::string> patterns, const std::string& name)
 }
 
 std::string problem_of_pattern(const std::string& pattern, std::span<const std::string> names) {
-  constexpr std::size_t kMostNames = 40;
+  constexpr std::size_t kMostNames = 10;
   const auto matches = [&](const std::string& name) { return matches_pattern(pattern, name); };
   if (std::any_of(names.begin(), names.end(), matches)) return {};
   std::string text = fmt::format("'{}' matches no parameter", pattern);
+  if (pattern.starts_with('!')) {
+    return text + "; a pattern cannot exclude: train.freeze has a list `except` for that";
+  }
   // A pattern with a star is near the name of a layer or what a parameter is, one without near a
   // whole name.
   const std::string word = pattern.substr(0, pattern.find_last_not_of(".*") + 1);

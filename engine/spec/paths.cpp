@@ -251,6 +251,14 @@ std::string defaulted_variable(const std::string& path) {
   return found == paths.variables.end() ? std::string() : found->second;
 }
 
+std::string hint_of_default(const std::string& path) {
+  const std::string variable = defaulted_variable(path);
+  if (variable.empty()) return {};
+  return fmt::format(
+      "; {} is not set, so this is the config's default: set it to the folder of your data sets",
+      variable);
+}
+
 std::string escape_variables(const std::string& path) {
   std::string out;
   for (std::size_t i = 0; i < path.size(); ++i) {

@@ -28,6 +28,9 @@ ExpandedPath expand_variables(const std::string& text, bool takes_url = false);
 void remember_defaulted(const std::string& path, const std::string& variable);
 std::string defaulted_variable(const std::string& path);
 
+/// Returns "; DPT_DATA is not set, ..." for a path that has the default of a variable, else "".
+std::string hint_of_default(const std::string& path);
+
 /// Expands a path of a command line, where the shell has replaced variables: a leading `~/`, which
 /// the shell leaves alone in `--option=~/x`, becomes $HOME. `~NAME/` and URLs are problems; with
 /// `takes_url`, files on servers are not (is_remote).

@@ -330,6 +330,15 @@ void replace_data(YamlNode& stored, const YamlNode& other, std::vector<ConfigIss
     for (const char* key : {"on_bad_sample", "exif_orientation"}) {
       if (!data.find(key)) replace_child(data, *before, key);
     }
+    if (!data.find("exif_orientation")) {
+      // A run of a release without this field ignored the orientation.
+      YamlNode ignored;
+      ignored.kind = YamlNode::Kind::scalar;
+      ignored.key = "exif_orientation";
+      ignored.text = name_of(ExifOrientation::ignore);
+      ignored.where = before->where;
+      data.children.push_back(std::move(ignored));
+    }
   }
   for (const char* key : {"cache", "cache_shorter_side"}) remove_child(data, key);
   remove_child(stored, "data");

@@ -415,7 +415,7 @@ SpecTables::SpecTables(const Catalog& catalog)
   data.check = [](const void* object) {
     const auto& these = *static_cast<const DataSpec*>(object);
     return these.cache_shorter_side > 0 && these.cache.empty()
-               ? "cache_shorter_side is that of the pictures in data.cache, which is not set: set "
+               ? "cache_shorter_side is that of the images in data.cache, which is not set: set "
                  "both, or none"
                : "";
   };

@@ -132,14 +132,24 @@ void check_reduced_decoding(const DataSpec& data) {
         continue;
       }
       fail(ErrorKind::usage,
-           "{}: {}: reduced_decoding has no effect on the pictures in data.cache: remove one of "
+           "{}: {}: reduced_decoding has no effect on the images in data.cache: remove one of "
            "the two",
            transform.where.text(), transform.type);
     }
   }
 }
 
-/// Refuses to monitor validation samples that the data set turns out not to have.
+}  // namespace
+
+void check_can_skip(const DataSpec& data, const DataSource& train) {
+  if (data.on_bad_sample != OnBadSample::skip || train.resident()) return;
+  if (train.targets().floats() == 0) return;
+  fail(ErrorKind::usage,
+       "data.on_bad_sample: skip is for samples with class labels, but those of {} have other "
+       "targets or weights: write stop or salvage, and remove the unreadable samples",
+       data.dataset.type);
+}
+
 void check_monitored(const TrainSpec& spec, std::int64_t val_samples) {
   if (val_samples > 0) return;
   const auto refuse = [](const char* who, const std::string& monitor) {
@@ -155,6 +165,8 @@ void check_monitored(const TrainSpec& spec, std::int64_t val_samples) {
     refuse("lr_schedule: plateau", plateau->monitor);
   }
 }
+
+namespace {
 
 /// The devices of all processes, in the order of the processes, which have been introduced.
 void gather_devices(const ProcessGroup& processes, Job& job) {
@@ -175,6 +187,7 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.plan = std::move(plan);
   job.evaluation = make_evaluation_plan(job.plan);
   check_sampler(spec.data.sampler, *sets.train);
+  check_can_skip(spec.data, *sets.train);
   job.splits = make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
   check_monitored(spec, job.splits.val.size());
   const DataRequirements requirements = data_requirements(spec, job.plan);
@@ -189,13 +202,8 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   job.evaluated_train = {under(sets.train, transforms.eval), job.splits.train.indices};
   job.splits.train.source = under(sets.train, transforms.train);
   const bool leaves_out = spec.data.on_bad_sample == OnBadSample::skip;
-  if (leaves_out && !job.splits.train.source->resident()) {
-    if (job.splits.train.source->targets().floats() > 0) {
-      fail(ErrorKind::usage,
-           "data.on_bad_sample: skip is for samples with class labels, but those of {} have other "
-           "targets or weights: write stop or salvage",
-           spec.data.dataset.type);
-    }
+  const bool has_floats = job.splits.train.source->targets().floats() > 0;
+  if (leaves_out && !has_floats && !job.splits.train.source->resident()) {
     job.bad_samples = std::make_shared<BadSamples>(spec.data.max_bad_samples);
     job.splits.train.source =
         with_substitutes(job.splits.train.source, job.splits.train.indices, job.bad_samples);

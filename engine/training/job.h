@@ -136,6 +136,14 @@ std::vector<ParamPlace> param_places(const Plan& plan);
 /// What the data set must look like for this model (the plan decides the label range).
 DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan);
 
+/// Refuses data.on_bad_sample: skip for samples with targets of floats, which it cannot replace.
+/// Throws ErrorKind::usage.
+void check_can_skip(const DataSpec& data, const DataSource& train);
+
+/// Refuses to monitor validation samples (early stopping, plateau) that the data set turns out not
+/// to have. Throws ErrorKind::usage.
+void check_monitored(const TrainSpec& spec, std::int64_t val_samples);
+
 /// Where timed choices of CUDA kernels are kept: $XDG_CACHE_HOME/dpt/cuda-plans.json, or the same
 /// below ~/.cache; empty when neither is known.
 std::string plan_cache_path();

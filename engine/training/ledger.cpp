@@ -39,7 +39,7 @@ std::string advice_on(LedgerPart part, const Job& job) {
     case LedgerPart::data: {
       std::vector<std::string> ways;
       if (job.decoders->threads() < cores_of_process(job)) ways.emplace_back("raise data.workers");
-      if (job.spec.data.cache.empty()) ways.emplace_back("keep decoded pictures (data.cache)");
+      if (job.spec.data.cache.empty()) ways.emplace_back("keep decoded images (data.cache)");
       ways.emplace_back("see which stage is slow: dpt bench CONFIG --data");
       if (ways.size() > 1) ways.back() = "or " + ways.back();
       return fmt::format("{}", fmt::join(ways, ways.size() > 2 ? ", " : " "));
@@ -143,7 +143,7 @@ LedgerTotals Ledger::whole() {
 }
 
 LedgerVerdict verdict_of(const LedgerTotals& totals, const Job& job) {
-  constexpr double kWorthAdvice = 0.1;
+  constexpr double kWorthAdvice = 0.1, kShortRun = 1;  // share of the time, seconds
   const double whole = totals.sum();
   LedgerVerdict verdict;
   if (whole <= 0) return verdict;
@@ -160,7 +160,7 @@ LedgerVerdict verdict_of(const LedgerTotals& totals, const Job& job) {
   }
   verdict.bound_by = most > computing ? name_of(largest) : "compute";
   verdict.share = std::max(most, computing) / whole;
-  if (most >= kWorthAdvice * whole) {
+  if (most >= kWorthAdvice * whole && whole >= kShortRun) {
     verdict.advice = advice_on(largest, job);
     if (verdict.bound_by != name_of(largest)) {
       verdict.advice = fmt::format("{} takes {:.0f} %: {}", name_of(largest), 100 * most / whole,

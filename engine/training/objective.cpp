@@ -68,7 +68,7 @@ std::optional<Loss> make_mixed_loss(const TrainSpec& spec, LossContext context, 
   for (const Variant& each : mixings) {
     if (each.type != "CutMix" || context.targets.kind != TargetKind::values) continue;
     fail(ErrorKind::usage,
-         "{}: the data's targets are {}, which are not parts of a picture: expected MixUp, which "
+         "{}: the data's targets are {}, which are not parts of an image: expected MixUp, which "
          "mixes them",
          place_of(each), text_of(TargetKind::values));
   }

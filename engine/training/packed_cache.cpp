@@ -92,7 +92,7 @@ class CacheMaker {
     run_workers(options_.threads, "decoder of " + options_.path,
                 [this](const std::atomic<bool>& stop) {
                   for (std::int64_t i = next_++; i < source_.size() && !stop; i = next_++) {
-                    beat("making the cache of decoded pictures");
+                    beat("making the cache of decoded images");
                     add(i);
                   }
                 },
@@ -140,7 +140,7 @@ class CacheMaker {
     const auto now = std::chrono::steady_clock::now();
     if (options_.info && now - told_ > std::chrono::seconds(10)) {
       told_ = now;
-      options_.info(fmt::format("making {}: {} of {} pictures, {} MiB", options_.path, done_,
+      options_.info(fmt::format("making {}: {} of {} images, {} MiB", options_.path, done_,
                                 source_.size(), written_ >> 20));
     }
   }
@@ -186,7 +186,7 @@ class CacheLock {
       if (errno != EWOULDBLOCK && errno != EINTR) {
         fail(ErrorKind::data, "{}: cannot be locked: {}", path_, std::strerror(errno));
       }
-      beat("waiting for the cache of decoded pictures");
+      beat("waiting for the cache of decoded images");
       check_stop();
       if (!told && options.info) {
         options.info(fmt::format("waiting for another process, which makes {}", options.path));
@@ -249,7 +249,7 @@ class PackedSource final : public WrappedSource {
  private:
   [[noreturn]] void refuse(const std::string& found) const {
     fail(ErrorKind::data,
-         "{}: expected a whole cache of decoded pictures, found {}: remove the file, and the next "
+         "{}: expected a whole cache of decoded images, found {}: remove the file, and the next "
          "run makes it anew",
          path_, found);
   }

@@ -518,7 +518,7 @@ TEST_CASE("config check refuses transforms that leave pictures their own sizes, 
         w.run({"config", "check", "small.yaml", key + "[{type: Resize, size: 4}]"});
     CHECK(refused.exit_code == 2);
     check_contains(refused.err,
-                   "Resize: pictures have different sizes after it, but a batch needs one: add "
+                   "Resize: images have different sizes after it, but a batch needs one: add "
                    "Resize or CenterCrop with size: [4, 4], those of model.input (sizes of some "
                    "training images: 6x8, 9x5)");
     for (const char* good : {"[{type: Resize, size: [4, 4]}]",
@@ -542,7 +542,7 @@ TEST_CASE("data show draws what data.cache holds, or says that it is not made ye
   const std::vector<std::string> cache = {"data.cache=cache", "data.cache_shorter_side=2"};
   CHECK(show("files.png").err.empty());
   check_contains(show("before.png", cache).err,
-                 "cache/train.pack (data.cache) is not made yet: the pictures are read from their "
+                 "cache/train.pack (data.cache) is not made yet: the images are read from their "
                  "files, and not resized to data.cache_shorter_side first, as training will");
   CHECK(!fs::exists(w.dir.file("cache")));
   CHECK(read_file(w.dir.file("before.png")) == read_file(w.dir.file("files.png")));

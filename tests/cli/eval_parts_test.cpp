@@ -78,6 +78,19 @@ TEST_CASE("eval opens the files of its split alone") {
   check_contains(other.err, "the result does not compare with the run's");
 }
 
+TEST_CASE("eval and predict with a config: val/ is the validation set there, too") {
+  const FolderWorkplace w;
+  for (const char* part : {"train", "val"}) {
+    w.put(std::string("photos/") + part, {"dark", "grey", "white"});
+  }
+  w.run_well({"train", "small.yaml"});
+  write_file(w.dir.file("lab.yaml"), "data: {dataset: image_folder, root: photos}\n");
+  check_contains(w.run_well({"eval", "runs/small", "lab.yaml"}).out, "val split, 18 samples");
+  CHECK(w.run({"eval", "runs/small", "lab.yaml", "--split", "test"}).exit_code == 3);
+  check_contains(w.run_well({"predict", "runs/small", "lab.yaml", "--split", "val"}).out,
+                 "photos/val/");
+}
+
 TEST_CASE("eval does not take the validation set for a test set that is gone") {
   const FolderWorkplace w;
   for (const char* part : {"train", "val", "test"}) {

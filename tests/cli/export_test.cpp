@@ -41,7 +41,7 @@ TEST_CASE("export leaves files that say what they are, and replaces none unasked
       w.run_well({"export", "runs/tiny", "--torch", "t.safetensors", "--onnx", "m.onnx"});
   check_contains(done.out, "runs/tiny/best.safetensors: step ");
   check_contains(done.out, "t.safetensors: 2 tensors, a state_dict of PyTorch\n");
-  check_contains(done.out, "m.onnx: ONNX, opset 17, normalised input of N x 1 x 4 x 4\n");
+  check_contains(done.out, "m.onnx: ONNX, opset 17, input of N x 1 x 4 x 4\n");
   const dpt::Metadata metadata = metadata_of(w.dir.file("t.safetensors"));
   CHECK(metadata.at("run") == "tiny");
   CHECK(metadata.at("weights") == "raw");
@@ -141,7 +141,7 @@ TEST_CASE("export writes a model that takes pictures of any size and gives proba
     check_contains(model, text);
   }
   check_contains(exported({"--include-preprocessing", "nchw"}), "any size as input, nchw\n");
-  check_contains(exported({}), "opset 17, normalised input");
+  check_contains(exported({}), "opset 17, input");
   CHECK(read_file(w.dir.file("m.onnx")).find("preprocess/If") == std::string::npos);
 
   const auto refused = [&](const std::vector<std::string>& more, const char* text) {

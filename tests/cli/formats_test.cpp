@@ -121,7 +121,7 @@ TEST_CASE("formats: a CSV file of pictures is trained and resumed, and one that 
   const Finished other = w.run(smaller);
   CHECK(other.exit_code == 3);
   check_contains(other.err,
-                 "expected pictures as the run read them (data.cache_shorter_side=full), found 4");
+                 "expected images as the run read them (data.cache_shorter_side=full), found 4");
   w.run_well(smaller, {"--allow-other-data"});
   // Several processes create one file, once.
   w.run_well({"train", "small.yaml", "data.cache=shared", "--run-dir", "two", "--nproc", "2"});

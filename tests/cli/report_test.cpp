@@ -73,7 +73,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   same(points_of(page, "accuracy", 0, "val"), evals, "accuracy");
   same(points_of(page, "loss of the logged steps", 0, "step"), events(log, "step"), "loss");
   same(points_of(page, "learning rate", 0, "step"), events(log, "step"), "lr");
-  same(points_of(page, "images/s", 0, "step"), events(log, "step"), "images_per_s");
+  same(points_of(page, "samples/s", 0, "step"), events(log, "step"), "images_per_s");
 
   // The classes are dpt eval's.
   const json eval = json::parse(w.run_well({"eval", "runs/digits", "--json"}).out);

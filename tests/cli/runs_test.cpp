@@ -346,6 +346,17 @@ TEST_CASE("compare gives the spread over folds") {
                  "\n2 runs that differ in the fold (data.val_split.fold) only: f1, f2\n");
 }
 
+TEST_CASE("compare: runs with data.normalize: auto are repetitions, whatever they measure") {
+  const Tiny w;
+  for (const char* seed : {"1", "2"}) {
+    w.run_well({"train", "small.yaml", "--run-dir", std::string("seed") + seed,
+                std::string("seed=") + seed, "data.normalize=auto", "data.transforms={}"});
+  }
+  CHECK(read_file(w.dir.file("seed1/config.yaml")) != read_file(w.dir.file("seed2/config.yaml")));
+  check_contains(w.run_well({"compare", "seed1", "seed2"}).out,
+                 "2 runs that differ in the seed only");
+}
+
 TEST_CASE("runs that differ in seed or fold only are repetitions") {
   using dpt::ConfigValues;
   const auto run = [](const std::string& seed, const std::string& fold, const std::string& lr) {

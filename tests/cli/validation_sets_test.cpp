@@ -116,6 +116,9 @@ TEST_CASE("validation set: none to monitor, or two of them, is refused with what
     const Finished none = w.run({"train", "small.yaml", monitor});
     CHECK(none.exit_code == 2);
     check_contains(none.err, "but the data set has no validation samples, and none are held out");
+    const Finished check = w.run({"config", "check", "small.yaml", monitor});
+    CHECK(check.exit_code == 2);
+    check_contains(check.err, "but the data set has no validation samples, and none are held out");
   }
 }
 

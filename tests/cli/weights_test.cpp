@@ -277,6 +277,9 @@ TEST_CASE("weights: a file of PyTorch starts a run, and inspect shows it") {
   CHECK_FALSE(contains(prefix.err, "expect_missing"));
   check_contains(w.run_well(check, {"weights.map={module.: ''}"}).out,
                  "w.pth (ema; not state_dict): 2 loaded, 0 missing, 0 left over");
+  // The name of a dictionary is no secret.
+  const Finished named = w.run(check, {"weights.key=state_dict"});
+  CHECK(!contains(named.out + named.err, "***"));
   const Finished unknown = w.run(check, {"weights.key=em"});
   CHECK(unknown.exit_code == 3);
   check_contains(unknown.err,

@@ -152,12 +152,12 @@ TEST_CASE("the verdict names the largest part, and what to do about what is no c
   CHECK(data.share == doctest::Approx(0.62));
   // More threads than cores decode already.
   CHECK(data.advice ==
-        "keep decoded pictures (data.cache) or see which stage is slow: dpt bench CONFIG --data");
+        "keep decoded images (data.cache) or see which stage is slow: dpt bench CONFIG --data");
   if (cpu_info().logical_allowed > 1) {
     const Job few = small_job(small_config(kSgd), {cpus(1), "data.workers=1"});
     CHECK(ledger_text(totals_with({{P::data, 62}, {P::forward, 38}}), few) ==
           "time: data 62 %, forward 38 %; bound by data: 62 %; raise data.workers, keep decoded "
-          "pictures (data.cache), or see which stage is slow: dpt bench CONFIG --data");
+          "images (data.cache), or see which stage is slow: dpt bench CONFIG --data");
   }
 
   const LedgerVerdict compute = verdict_of(

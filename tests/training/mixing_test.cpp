@@ -214,7 +214,7 @@ TEST_CASE("what cannot be mixed is refused") {
                  "MixUp: expected samples without weights of their own, found some with");
   check_contains(error("values", false, "[{type: MixUp}, {type: CutMix}]"),
                  "CutMix: the data's targets are values (a number for each output), which are not "
-                 "parts of a picture: expected MixUp, which mixes them");
+                 "parts of an image: expected MixUp, which mixes them");
   check_contains(error("labels", false, "[{type: CutMix}]", "loss.ignore_index=2"),
                  "CutMix: a mixed sample has parts of two labels, so that none can be ignored: "
                  "expected no loss.ignore_index, found 2");

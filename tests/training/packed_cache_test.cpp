@@ -1,4 +1,4 @@
-// The cache of decoded pictures: it reads as the pictures it was made of, and what is wrong with
+// The cache of decoded images: it reads as the pictures it was made of, and what is wrong with
 // its file is found.
 #include "engine/training/packed_cache.h"
 
@@ -154,7 +154,7 @@ TEST_CASE("a cache that does not name exif_orientation is one of stored pictures
   CHECK(text.find("expected exif_orientation \"apply\", found \"ignore\"") != std::string::npos);
 }
 
-TEST_CASE("a cache of decoded pictures has their pixels, labels and errors") {
+TEST_CASE("a cache of decoded images has their pixels, labels and errors") {
   const CacheDir dir;
   const auto pictures = std::make_shared<Pictures>();
   for (int run = 0; run < 2; ++run) {
@@ -287,7 +287,7 @@ TEST_CASE("a cache of other data, or a damaged one, is refused") {
        {std::size_t{0}, std::size_t{7}, whole.size() / 2, whole.size() - 1}) {
     overwrite(path, whole.substr(0, length));
     CHECK(testing::contains(error_of([&] { with_packed_cache(pictures, dir.options()); }),
-                            "expected a whole cache of decoded pictures"));
+                            "expected a whole cache of decoded images"));
   }
 }
 

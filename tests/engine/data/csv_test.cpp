@@ -459,7 +459,7 @@ TEST_CASE("csv: pictures by path, with classes or targets") {
   dir.put("lists/train.csv", "file,kind\n,b\n");
   check_contains(
       error_of([&] { open("csv", fields, small); }, dir),
-      "$/lists/train.csv, line 2, column 1 (file): expected the path of a picture, found");
+      "$/lists/train.csv, line 2, column 1 (file): expected the path of an image, found");
   dir.put("lists/train.csv", "file,kind\n../img,b\n../img,a\n");
   check_contains(error_of([&] { open("csv", fields, small); }, dir),
                  "  line 2: $/lists/../img: not a file\n  line 3: ");

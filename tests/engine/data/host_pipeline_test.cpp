@@ -170,11 +170,11 @@ TEST_CASE("pictures are resized to the model's input unless the transforms give 
   CHECK((pipeline_of({random_crop(9), resize({8, 8})}).size() == Size2{8, 8}));
   CHECK((pipeline_of({host_variant("RandomGrayscale"), random_crop(6)}).size() == Size2{6, 6}));
   CHECK(pipeline_error({host_variant("RandomGrayscale"), random_crop(9)}) ==
-        "config.yaml:3:5: RandomCrop: expected pictures of at least 9x9 (height x width) with "
+        "config.yaml:3:5: RandomCrop: expected images of at least 9x9 (height x width) with "
         "padding 0, found 8x8: put a Resize before it");
   CHECK((pipeline_of({resize({12}), random_crop(6)}).size() == Size2{6, 6}));
   CHECK(pipeline_error({resize({12})}) ==
-        "config.yaml:3:5: Resize: pictures have different sizes after it, but a batch needs one: "
+        "config.yaml:3:5: Resize: images have different sizes after it, but a batch needs one: "
         "add Resize or CenterCrop with size: [8, 8], those of model.input");
 }
 
@@ -284,7 +284,7 @@ TEST_CASE("transforms are checked without data, as far as they can be") {
   check_transforms({resize({12}), center_crop(8, 8), host_flip(), normalize_all()}, {8, 8, 3});
   check_transforms({resize({12}), random_crop(8), normalize_all()}, {8, 8, 3});
   CHECK(check({random_resized_crop(9, 8), normalize_all()}) ==
-        "config.yaml:3:5: RandomResizedCrop: leaves pictures of 9x8, but model.input is 8x8: add "
+        "config.yaml:3:5: RandomResizedCrop: leaves images of 9x8, but model.input is 8x8: add "
         "CenterCrop with size: [8, 8]");
 }
 
@@ -295,7 +295,7 @@ TEST_CASE("samples that are no pictures are refused") {
               with_host_transforms(source, std::vector{resize({8, 8})}, {8, 8, 2}, 1);
             },
             ErrorKind::usage) ==
-        "config.yaml:3:5: Resize: expected pictures of 8-bit pixels with 1 or 3 channels, but the "
+        "config.yaml:3:5: Resize: expected images of 8-bit pixels with 1 or 3 channels, but the "
         "data set's samples are u8 with 2 channels");
 }
 

@@ -194,7 +194,7 @@ TEST_CASE("unlabelled: pictures of a table, of which some are missing") {
   REQUIRE(problems.size() == 3);
   check_contains(problems.at(1), "pictures/gone.png: cannot be opened: No such file or directory");
   check_contains(problems.at(2), "pictures/bad.png: ");
-  check_contains(problems.at(3), "x.csv, line 5, column 1 (file): expected the path of a picture");
+  check_contains(problems.at(3), "x.csv, line 5, column 1 (file): expected the path of an image");
 }
 
 TEST_CASE("unlabelled: shards of pictures alone, or with labels of any kind") {

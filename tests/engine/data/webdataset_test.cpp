@@ -140,7 +140,7 @@ TEST_CASE("webdataset: wildcards, and patterns that are refused") {
   check_contains(problem("{0..999}{0..999}.tar"), "expected at most 100000 shards, found more");
   CHECK(problem("s-00{8,8}.tar") ==
         "data.train.shards: expected each shard once, found $/s-008.tar twice");
-  CHECK(problem("t-*.tar", ErrorKind::data) == "data.train.shards: no file is named $/t-*.tar");
+  CHECK(problem("t-*.tar", ErrorKind::data) == "data.train.shards: $/t-*.tar: no such file");
   CHECK(problem("s-{008..012}.tar", ErrorKind::data) ==
         "$/s-012.tar: cannot be opened: No such file or directory");
 }
@@ -249,7 +249,7 @@ TEST_CASE(
   CHECK(shard_error(dir, "") == "$/s.tar: expected a tar archive, found an empty file");
   CHECK(shard_error(dir, "\x1f\x8b\x08") ==
         "$/s.tar: expected a tar archive that is not compressed, whose samples can be read in any "
-        "order, found a compressed one: gzip -d it (pictures hardly get smaller)");
+        "order, found a compressed one: gzip -d it (images hardly get smaller)");
   check_contains(shard_error(dir, "\x28\xb5\x2f\xfd"), "found a compressed one: zstd -d it");
   CHECK(shard_error(dir, std::string(600, 'x')) ==
         "$/s.tar, offset 0: expected the header of a member, found other bytes (its checksum is "
@@ -345,8 +345,7 @@ TEST_CASE("webdataset: samples that are incomplete, twice there, or without a go
     return shard_error(dir, tar({{"a.png", picture}, {"a.cls", text}}));
   };
   CHECK(of_cls("cat") ==
-        "$/s.tar (cat): the data set has 1 class, but the model's last layer has 3 outputs: give "
-        "it 1");
+        "$/s.tar (cat): expected samples of at least two classes, found one class");
   CHECK(of_cls("") == "$/s.tar, a.cls: expected the number of a class, found ''");
   CHECK(of_cls("1.0") == "$/s.tar, a.cls: expected the number of a class, found '1.0'");
   CHECK(of_cls("-1") ==

@@ -62,7 +62,7 @@ TEST_CASE("pretrained: each network's names and shapes lead to all of its tensor
     for (const auto& tensor : golden[network]["tensors"]) {
       const std::string name = renamed(row->map, tensor[0]);
       CAPTURE(name);
-      CHECK(name == tensor[2]);
+      CHECK(name == tensor[2].get<std::string>());
       REQUIRE(shapes.contains(name));
       const std::vector<std::int64_t> shape = tensor[1];
       CHECK(count_of(shape) == count_of(shapes[name]));
