@@ -66,7 +66,7 @@ std::string scores_table(const EvaluatedClasses& of) {
   return text;
 }
 
-/// With `colours`, correct predictions are green and wrong ones red.
+/// Makes correct predictions green and wrong ones red if `colours` is set.
 std::string confusion_matrix(const EvaluatedClasses& of, bool colours) {
   const std::size_t classes = of.names.size();
   std::size_t width = 5, cell = std::to_string(classes - 1).size();

@@ -39,7 +39,7 @@ std::string utc_time_text(std::int64_t seconds);
 /// Rows of cells as text: columns as wide as they must be, two spaces between them. Columns from
 /// `first_right` on are aligned to the right.
 std::string table_text(const std::vector<std::vector<std::string>>& rows, std::size_t first_right);
-/// As table_text. If stdout is a terminal that is too narrow, columns are left out until the table
+/// Returns table_text. If stdout is a terminal that is too narrow, columns are left out until it
 /// fits: those that `least` names in the first row, in this order.
 std::string fitted_table_text(std::vector<std::vector<std::string>> rows, std::size_t first_right,
                               const std::vector<std::string>& least);

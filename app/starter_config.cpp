@@ -45,10 +45,6 @@ std::string draft(const StarterData& data, const std::vector<std::int64_t>& inpu
   return text + "optimizer: {type: SGD, lr: 0.1}\ntrain: {epochs: 1}\n" + more;
 }
 
-DataSets open_draft(const TrainSpec& spec) {
-  return open_dataset(spec.data.dataset, data_requirements(spec, make_plan(spec)));
-}
-
 /// Returns the text of an error without the place in the draft, which is no file.
 std::string without_place(const std::string& text) {
   std::string rest = text;
@@ -65,14 +61,23 @@ bool can_skip(const StarterData& data) {
   return data.targets == StarterTargets::labels;
 }
 
-/// Reads a draft. Files that are refused although a run can leave them out make it one that does.
-TrainSpec read_draft(StarterData& data, const std::vector<std::int64_t>& input) {
+/// A draft, and the data set that it names.
+struct Draft {
+  TrainSpec spec;
+  DataSets sets;
+};
+
+/// Opens a draft. Files that are refused although a run can leave them out make it one that does.
+Draft open_draft(StarterData& data, const std::vector<std::int64_t>& input) {
   static const std::string kSkip = "on_bad_sample: skip";
-  const auto read = [&] { return load_spec_text(catalog(), draft(data, input), kFile); };
+  const auto open = [&] {
+    Draft made{load_spec_text(catalog(), draft(data, input), kFile), {}};
+    made.sets =
+        open_dataset(made.spec.data.dataset, data_requirements(made.spec, make_plan(made.spec)));
+    return made;
+  };
   try {
-    TrainSpec spec = read();
-    open_draft(spec);
-    return spec;
+    return open();
   } catch (const Error& error) {
     const std::string text = without_place(error.what());
     if (error.kind() != ErrorKind::data || text.find(kSkip) == std::string::npos ||
@@ -83,7 +88,7 @@ TrainSpec read_draft(StarterData& data, const std::vector<std::int64_t>& input) 
   }
   data.lines.push_back(kSkip + "   # leaves out what cannot be read");
   data.skips = true;
-  return read();
+  return open();
 }
 
 void check_class_count(const std::string& path, const StarterData& data, const DataSets& sets) {
@@ -379,8 +384,7 @@ std::string starter_config(const std::string& path, const std::string& zoo) {
   starter.data = find_starter_data(path);
   std::vector<std::int64_t> input = starter.data.input;
   if (input.empty()) {
-    const TrainSpec first = read_draft(starter.data, {3, 32, 32});
-    const Images images = look_at_images(*open_draft(first).train);
+    const Images images = look_at_images(*open_draft(starter.data, {3, 32, 32}).sets.train);
     if (images.sizes.empty()) fail(ErrorKind::data, "{}: none of its images can be read", path);
     starter.input = input_of(images);
     input = {starter.input.channels, starter.input.height, starter.input.width};
@@ -389,8 +393,7 @@ std::string starter_config(const std::string& path, const std::string& zoo) {
     starter.input.height = input[1];
     starter.input.width = input[2];
   }
-  const TrainSpec spec = read_draft(starter.data, input);
-  const DataSets sets = open_draft(spec);
+  const auto [spec, sets] = open_draft(starter.data, input);
   check_class_count(path, starter.data, sets);
   for (const std::string& note : sets.notes) say("note: " + note);
   starter.outputs = make_plan(spec).classes;

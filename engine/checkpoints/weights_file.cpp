@@ -354,15 +354,14 @@ class WeightsLoader {
         "{}: tensor '{}': expected the shape [{}] of the config's model, found [{}]", file_.path(),
         entry.name, fmt::join(param.spec.file_shape, ", "), fmt::join(entry.shape, ", "));
     const Node& node = plan_.nodes[static_cast<std::size_t>(param.node)];
-    const bool is_first = !node.inputs.empty() && node.inputs[0] == 0;
-    if (is_first && param.spec.layout == ParamLayout::ohwi && entry.shape.size() == 4 &&
-        entry.shape[1] != param.spec.file_shape[1]) {
+    const bool is_first_conv = !node.inputs.empty() && node.inputs[0] == 0 &&
+                               param.spec.layout == ParamLayout::ohwi && entry.shape.size() == 4;
+    if (is_first_conv && entry.shape[1] != param.spec.file_shape[1]) {
       text += fmt::format(
           "; '{}' reads images of {} channel(s) (model.input), the file's reads {}: the channels "
           "of a file's weights are not adapted",
           node.name, param.spec.file_shape[1], entry.shape[1]);
-    } else if (is_first && param.spec.layout == ParamLayout::ohwi && entry.shape.size() == 4 &&
-               entry.shape[2] != param.spec.file_shape[2]) {
+    } else if (is_first_conv && entry.shape[2] != param.spec.file_shape[2]) {
       text += fmt::format(
           "; '{}' of the file's network has a kernel of {}x{}, as that of a ResNet of the zoo with "
           "model.stem=imagenet",

@@ -39,7 +39,7 @@ TEST_CASE("classes of a network: those of a folder of images") {
   write_file(w.dir.file("small.yaml"), zoo_config("  dataset: image_folder\n  root: photos\n",
                                                   "zoo: logistic, input: [1, 2, 2]"));
   check_outputs(w, 3);
-  // With one more class, the network grows, and the run refuses it.
+  // One more class makes the network larger, and the run refuses it.
   w.put("photos/train", {"dark", "grey", "light", "white"});
   w.run_well({"config", "check", "small.yaml"});
   const Finished resumed = w.run({"train", "small.yaml", "train.epochs=2"});
