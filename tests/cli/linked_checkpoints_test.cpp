@@ -1,6 +1,8 @@
 // Run folders whose `checkpoints` is a link: two of them never use one folder.
 #include <doctest/doctest.h>
+#include <fcntl.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <functional>
 
@@ -19,10 +21,14 @@ struct LinkedRuns : KeptRuns {
     fs::create_directory_symlink(to, dir.file(folder + "/checkpoints"));
   }
   std::string disk() const { return dir.file("disk"); }
-  /// Makes `checkpoints` of a run folder a link to another folder.
-  void link_again(const std::string& folder, const std::string& to) const {
-    fs::remove(dir.file(folder + "/checkpoints"));
-    link(folder, to);
+  /// Makes `checkpoints` of a run folder a link to `to`; moves what was there to `was`. One step
+  /// does both: a run that looks at any instant finds one or the other, never nothing.
+  void exchange_for_link(const std::string& folder, const std::string& to,
+                         const std::string& was) const {
+    fs::create_directory_symlink(to, dir.file(folder + "/new-link"));
+    REQUIRE(::renameat2(AT_FDCWD, dir.file(folder + "/new-link").c_str(), AT_FDCWD,
+                        dir.file(folder + "/checkpoints").c_str(), RENAME_EXCHANGE) == 0);
+    fs::rename(dir.file(folder + "/new-link"), dir.file(was));
   }
   /// Checks that a run is refused and changes nothing; returns its message.
   std::string refused(const std::string& folder, const Words& more = {}) const {
@@ -201,8 +207,7 @@ TEST_CASE(
        "checkpoint.every_steps=0", "checkpoint.keep_last=1", "log.every=1"},
       w.dir.path(), logs);
   REQUIRE(wait_for_log(w.dir.file("a"), "\"event\":\"step\""));
-  if (!is_link) fs::rename(w.dir.file("a/checkpoints"), w.dir.file("was"));
-  w.link_again("a", to);
+  w.exchange_for_link("a", to, "was");
   // The end saves a checkpoint and removes older ones.
   run.send(SIGTERM);
   const Finished finished = run.wait();
