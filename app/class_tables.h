@@ -22,7 +22,7 @@ struct EvaluatedClasses {
 std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& split,
                                                  const EvalResult& result);
 
-/// All of it as fields; docs/evaluation.md says which.
+/// All of it as fields; docs/guide/evaluation.md says which.
 void add_classes(Json& out, const EvaluatedClasses& classes);
 
 /// Returns a name for a table column: printable, shortened if necessary, and isolated from the text

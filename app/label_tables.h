@@ -22,7 +22,7 @@ struct EvaluatedLabels {
 std::optional<EvaluatedLabels> evaluate_labels(const Job& job, const Split& split,
                                                const EvalResult& result);
 
-/// Adds all scores as fields (docs/evaluation.md).
+/// Adds all scores as fields (docs/guide/evaluation.md).
 void add_labels(Json& out, const EvaluatedLabels& labels, bool with_best_thresholds);
 
 /// Returns a readable table: all labels, or the worst if there are many. With the best thresholds,

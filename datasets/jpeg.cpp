@@ -224,7 +224,7 @@ enum class Pixels { as_they_are, rgb_to_grey, cmyk_to_rgb, cmyk_to_grey };
 
 int jpeg_eighths(const PicturePart& part) {
   // libjpeg-turbo has vector instructions for these and for full size; the sizes between take
-  // longer than full size (docs/performance.md).
+  // longer than full size (docs/internals/performance.md).
   if (part.exact) return 8;
   for (const int eighths : {1, 2, 4}) {
     if (part.box.height * eighths >= part.height * 8 &&

@@ -17,8 +17,8 @@
 //  - In backward, an activation gradient is overwritten, a parameter gradient is overwritten or
 //    added to as GradWrite says.
 //  - Results depend only on the description and the inputs: not on the thread or on what ran
-//    before. (This is what makes exact mode exact: see docs/exactness.md.) Timing may choose
-//    between implementations only where BackendOptions allow it.
+//    before. (This is what makes exact mode exact: see docs/internals/exactness.md.) Timing may
+//    choose between implementations only where BackendOptions allow it.
 //  - Failures throw dpt::Error: a description that the device cannot run when the kernel is made
 //    (ErrorKind::device), a device failure at the next call that notices it.
 // It does not depend on our YAML, files, layers or threads.

@@ -1,4 +1,4 @@
-// A run on disk: weights, optimizer state and counters. See docs/checkpoints.md.
+// A run on disk: weights, optimizer state and counters. See docs/guide/checkpoints.md.
 #pragma once
 
 #include <cstdint>

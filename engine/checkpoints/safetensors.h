@@ -1,5 +1,5 @@
 // The safetensors file format, treated as hostile until verified, with dpt's integrity tensor. See
-// docs/checkpoints.md.
+// docs/guide/checkpoints.md.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // The partition of a batch into shards, and the fixed binary tree in which their gradients are
-// added. See docs/exactness.md.
+// added. See docs/internals/exactness.md.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What is wrong, or suspicious, with the samples of a data set (docs/data-check.md).
+// What is wrong, or suspicious, with the samples of a data set (docs/guide/data-check.md).
 #pragma once
 
 #include <cstdint>

@@ -29,8 +29,8 @@ struct ExportFacts {
   std::string other_model;    ///< difference from the checkpoint's model; empty if none
 };
 
-/// The facts as texts, lists as JSON (docs/export.md). No key begins with "dpt.": in a safetensors
-/// file that is the mark of one with a checksum, which a state_dict has no place for.
+/// The facts as texts, lists as JSON (docs/guide/export.md). No key begins with "dpt.": in a
+/// safetensors file that is the mark of one with a checksum, which a state_dict has no place for.
 std::map<std::string, std::string> metadata_of(const ExportFacts& facts);
 
 }  // namespace dpt

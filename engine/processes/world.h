@@ -41,7 +41,7 @@ using Environment = std::function<const char*(const char* name)>;
 /// Throws ErrorKind::usage for half a set of variables (listing what was found), values that
 /// contradict each other, more than kMaxProcesses, and a world of several machines without an
 /// address of rank 0: each text says what to do. Half a set that can only mean one process (a size
-/// of 1, LOCAL_RANK=0 alone) is ignored. docs/cluster.md has the variables of each launcher.
+/// of 1, LOCAL_RANK=0 alone) is ignored. docs/guide/cluster.md has the variables of each launcher.
 World detect_world(const Environment& environment, const WorldFlags& flags = {});
 /// From this process' environment.
 World detect_world(const WorldFlags& flags = {});

@@ -2,8 +2,8 @@
 //
 // A struct of options has one ObjectTable. Each row says name, type, default, range and one line
 // of documentation; the parser, the error texts, the suggestions, `dpt config show`, the JSON
-// Schema and docs/config.md are all made from these rows. A struct's defaults are its member
-// initialisers: the table never repeats them.
+// Schema and docs/reference/config.md are all made from these rows. A struct's defaults are its
+// member initialisers: the table never repeats them.
 //
 //   struct ReluOptions {};
 //   struct Conv2dOptions { std::int64_t out_channels = 0; bool bias = true; };

@@ -108,7 +108,7 @@ std::vector<std::string> refused_changes(const Catalog& catalog, const std::stri
 std::vector<std::string> diff_specs(const std::string& old_yaml, const std::string& new_yaml,
                                     const std::vector<std::string>& ignored);
 
-/// JSON Schema 2020-12 of a config file, and the reference page docs/config.md.
+/// JSON Schema 2020-12 of a config file, and the reference page docs/reference/config.md.
 std::string config_schema(const Catalog& catalog);
 std::string config_reference(const Catalog& catalog);
 

@@ -1,4 +1,4 @@
-// Field tables -> docs/config.md.
+// Field tables -> docs/reference/config.md.
 #include <map>
 #include <set>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kHead = R"(# Config reference
 
-This page is generated from the field tables (`dpt config reference > docs/config.md`); a test checks
+This page is generated from the field tables (`dpt config reference > docs/reference/config.md`); a test checks
 that it is up to date.
 
 - Reading is strict: an unknown or duplicate key, a wrong type and a value out of range are errors,

@@ -79,7 +79,8 @@ std::chrono::milliseconds stall_timeout(const Job& job) {
 
 std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device) {
   // For fewer than 32 samples, reading the weights again and starting the calls costs more than the
-  // cache saves (docs/performance.md, Micro-batches); that much memory is there on any machine.
+  // cache saves (docs/internals/performance.md, Micro-batches); that much memory is there on any
+  // machine.
   constexpr std::int64_t kEnough = 32, kMostBytes = std::int64_t{512} << 20, kFewest = 8;
   // What pieces keep between the phases of a pass leaves the cache anyway.
   const std::int64_t per_sample =
@@ -263,8 +264,8 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
       *std::min_element(job.max_micro_batches.begin(), job.max_micro_batches.end());
   if (processes && job.devices.front().kind == DeviceName::Kind::cpu) {
     // Between processes a network, or the kernel's copies, take a good part of a step
-    // (docs/performance.md, Processes): small gradients are worth it, and buckets that end soon;
-    // but no more of them than a slow network can bear.
+    // (docs/internals/performance.md, Processes): small gradients are worth it, and buckets that
+    // end soon; but no more of them than a slow network can bear.
     constexpr std::int64_t kFrom = 256 << 10, kBucket = 1 << 20, kMostBuckets = 16;
     const auto bytes = job.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
     job.overlap_from_bytes = kFrom;

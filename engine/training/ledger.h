@@ -112,7 +112,7 @@ struct LedgerVerdict {
 LedgerVerdict verdict_of(const LedgerTotals& totals, const Job& job);
 
 /// {"seconds": ..., "parts": {...}, "bound_by": ..., "share": ..., "advice": ...}:
-/// docs/log-format.md
+/// docs/reference/log-format.md
 Json ledger_json(const LedgerTotals& totals, const Job& job);
 
 /// "time: data 62 %, forward 10 %, ...; bound by data: 62 %; raise data.workers, ...". Empty where

@@ -1,4 +1,5 @@
-// The folder of a run: where it is, who holds it, and what is kept in it. See docs/log-format.md.
+// The folder of a run: where it is, who holds it, and what is kept in it. See
+// docs/reference/log-format.md.
 #pragma once
 
 #include <cstdint>

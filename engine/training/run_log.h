@@ -1,4 +1,4 @@
-// metrics.jsonl and summary.json: what a script reads. Formats: docs/log-format.md.
+// metrics.jsonl and summary.json: what a script reads. Formats: docs/reference/log-format.md.
 #pragma once
 
 #include <chrono>

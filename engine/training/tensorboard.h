@@ -1,5 +1,5 @@
 // What the log of a run tells, as event files of TensorBoard in RUN/tensorboard. Formats:
-// docs/log-format.md.
+// docs/reference/log-format.md.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // How one rank works through its part of a batch: which samples go into which gradient buffer, and
 // which buffers are added, as a straight-line list. Fast mode, exact mode, gradient accumulation,
-// ragged batches and idle ranks are all just different lists. See docs/exactness.md.
+// ragged batches and idle ranks are all just different lists. See docs/internals/exactness.md.
 #pragma once
 
 #include <cstdint>

@@ -33,9 +33,9 @@ bool pays(const Conv2dDesc& d) {
   return d.pool || d.in.c % 8 != 0 || d.conv_out.c % 8 != 0;
 }
 
-/// Where Winograd's are faster than oneDNN (docs/performance.md): from 32 channels on, on AMD's
-/// AVX-512 from 16 on (fewer spend as long on transforms as they save), and with enough tiles to
-/// pay for the transform of the weights.
+/// Where Winograd's are faster than oneDNN (docs/internals/performance.md): from 32 channels on, on
+/// AMD's AVX-512 from 16 on (fewer spend as long on transforms as they save), and with enough tiles
+/// to pay for the transform of the weights.
 bool winograd_pays(const Conv2dDesc& d, const CpuFeatures& features) {
   const std::int64_t least = features.avx512 && features.amd ? 16 : 32;
   const std::int64_t tiles = d.batch * ((d.out.h + 1) / 2) * ((d.out.w + 1) / 2);

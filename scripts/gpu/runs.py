@@ -98,7 +98,7 @@ def differs(out):
     return out["curves"].get("dpt", {}).get("agrees") is False
 
 
-# Images a second that docs/cuda.md asks for.
+# Images a second that docs/internals/cuda.md asks for.
 RATES = {"256:tf32": 8e6, "4096:bf16": 20e6}
 # Of data sheets, dense: FLOP/s by type of product, and bytes/s of the memory.
 PEAKS = {
@@ -170,7 +170,7 @@ def ncu_text(kernels):
 
 
 def goals(run):
-    """(what, goal, what was measured, whether it is met; None: not known) of docs/cuda.md."""
+    """(what, goal, what was measured, whether it is met; None: not known) of docs/internals/cuda.md."""
     result = []
 
     def at_most(what, value, most, unit):

@@ -1,4 +1,4 @@
-// What is shipped and generated agrees with the program: configs/*.yaml, docs/config.md.
+// What is shipped and generated agrees with the program: configs/*.yaml, docs/reference/config.md.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -44,9 +44,10 @@ TEST_CASE("every config that is shipped reads without issue, and what is shown o
   }
 }
 
-TEST_CASE("docs/config.md is what dpt config reference prints") {
-  const std::string page = read_file((kSource / "docs" / "config.md").string());
-  CHECK_MESSAGE(page == config_reference(catalog()), "run: dpt config reference > docs/config.md");
+TEST_CASE("docs/reference/config.md is what dpt config reference prints") {
+  const std::string page = read_file((kSource / "docs" / "reference" / "config.md").string());
+  CHECK_MESSAGE(page == config_reference(catalog()),
+                "run: dpt config reference > docs/reference/config.md");
 }
 
 TEST_CASE("spoilt shipped configs never crash the reader or the planner") {

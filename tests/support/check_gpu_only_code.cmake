@@ -1,4 +1,4 @@
-# Checks where code stands that only a GPU can run (docs/cuda.md): PTX and the instructions that need
+# Checks where code stands that only a GPU can run (docs/internals/cuda.md): PTX and the instructions that need
 # it in mma.cuh and device_time.cuh, which have a host version of each, and in files NAME_smNN.{cu,cuh}, each of which a
 # test of tests/kernels/cuda must name, because it compares it with a generic kernel.
 #   cmake -DROOT=<repository> -P check_gpu_only_code.cmake
@@ -47,6 +47,6 @@ host version, or in a file NAME_smNN.cu with a generic kernel")
 endforeach()
 if(problems)
   list(JOIN problems "\n  " text)
-  message(FATAL_ERROR "code for GPUs only in the wrong place (docs/cuda.md, \"Adding a kernel\"):\n  ${text}")
+  message(FATAL_ERROR "code for GPUs only in the wrong place (docs/internals/cuda.md, \"Adding a kernel\"):\n  ${text}")
 endif()
 message(STATUS "${file_count} files")

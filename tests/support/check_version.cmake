@@ -10,5 +10,5 @@ list(GET released 0 newest)
 string(REPLACE "." "[.]" pattern "${version}")
 if(NOT newest MATCHES "^## ${pattern} - [0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]$")
   message(FATAL_ERROR "CMakeLists.txt says version ${version}; CHANGELOG.md has '${newest}' as its newest "
-                      "released section, expected '## ${version} - YYYY-MM-DD' (docs/release.md)")
+                      "released section, expected '## ${version} - YYYY-MM-DD' (docs/internals/release.md)")
 endif()
