@@ -1,4 +1,4 @@
-# Everything that dpt takes from the system. README.md says what each is for.
+# Everything that dpt takes from the system. docs/guide/install.md says what each is for.
 
 # find_package, but a missing one says which package of the distribution brings it.
 macro(dpt_find_package name package)
