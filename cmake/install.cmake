@@ -5,7 +5,7 @@ option(DPT_DEBIAN "Install as Debian's packages have it: compressed pages, a cop
 if(DPT_DEBIAN AND DPT_WITH_CUDA)
   set(CMAKE_INSTALL_DOCDIR ${CMAKE_INSTALL_DATADIR}/doc/dpt-cuda)
 endif()
-install(TARGETS dpt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS dpt RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 
 # Manual pages and completion are written by the program, from its own commands. One for another kind of
 # machine cannot run here, and one with sanitizers not in every environment: these have neither.
@@ -39,7 +39,7 @@ if(NOT CMAKE_CROSSCOMPILING AND NOT DPT_SANITIZE)
 endif()
 
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/dpt
-        FILES_MATCHING PATTERN "*.yaml")
+        COMPONENT program FILES_MATCHING PATTERN "*.yaml")
 install(FILES ${CMAKE_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(NOT DPT_DEBIAN)
   install(FILES ${CMAKE_SOURCE_DIR}/CHANGELOG.md ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

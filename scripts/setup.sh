@@ -9,15 +9,20 @@ say() {
   printf '\n== %s (%d s)\n' "$*" "$SECONDS"
 }
 
+# Sets the variables of ccache.
+export_cache_variables() {
+  # Clones in different folders share what they compile.
+  export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+  # Without these it does not cache sources that use a precompiled header.
+  export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+}
+
 # configure PRESET [cmake options...]: takes a second if nothing has changed.
 configure() {
   local preset=$1 cache=()
   shift
   if command -v ccache >/dev/null; then
-    # Clones in different folders share what they compile.
-    export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
-    # Without these it does not cache sources that use a precompiled header.
-    export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    export_cache_variables
     cache=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
   fi
   # DPT_CUDA=OFF leaves CUDA out even if there is a toolkit. Sanitizer presets have their own setting.

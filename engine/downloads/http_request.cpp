@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 
+#include "engine/downloads/certificates.h"
 #include "engine/downloads/remote_file.h"
 #include "kernels/error.h"
 #include "kernels/stop_request.h"
@@ -27,6 +28,15 @@ void add_header(HeaderList& list, const std::string& line) {
   if (!longer) throw std::bad_alloc();
   static_cast<void>(list.release());
   list.reset(longer);
+}
+
+/// Returns the file of certificates that libcurl uses by default; empty if it does not say.
+std::string built_in_certificate_file() {
+#if LIBCURL_VERSION_NUM >= 0x074600
+  const curl_version_info_data* info = curl_version_info(CURLVERSION_NOW);
+  if (info->age >= CURLVERSION_SEVENTH && info->cainfo) return info->cainfo;
+#endif
+  return {};
 }
 
 /// A request to one server, without redirects.
@@ -96,7 +106,8 @@ class Hop {
     set(CURLOPT_XFERINFOFUNCTION, &Hop::on_progress);
     set(CURLOPT_NOPROGRESS, 0L);
     // The curl program reads these variables, but libcurl does not.
-    if (const char* file = std::getenv("SSL_CERT_FILE"); file && *file) set(CURLOPT_CAINFO, file);
+    const std::string trusted = certificate_file(built_in_certificate_file());
+    if (!trusted.empty()) set(CURLOPT_CAINFO, trusted.c_str());
     if (const char* folder = std::getenv("SSL_CERT_DIR"); folder && *folder) {
       set(CURLOPT_CAPATH, folder);
     }

@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include "kernels/error.h"
+#include "kernels/wheel_libraries.h"
 
 namespace dpt {
 namespace {
@@ -18,11 +19,14 @@ std::string version_text(std::size_t version) {
 /// until the very end.
 class Library {
  public:
-  /// `file` is only a name, so that the loader looks for it where it always looks.
+  /// `file` is only a name: the loader looks for it where it always looks, except that a wheel's
+  /// program has first choice of the libraries that pip installed with it. They are the versions
+  /// that the wheel asks for; a cluster's LD_LIBRARY_PATH may lead to a cuDNN 9 for another CUDA.
   Library(std::string name, std::string file, std::string remedy)
       : name_(std::move(name)), file_(std::move(file)), remedy_(std::move(remedy)) {
+    const std::string installed = wheel_library(file_);
     dlerror();
-    handle_ = dlopen(file_.c_str(), RTLD_NOW | RTLD_LOCAL);
+    handle_ = dlopen(installed.empty() ? file_.c_str() : installed.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle_) unusable(reason());
   }
 
@@ -38,8 +42,8 @@ class Library {
 
   [[noreturn]] void unusable(const std::string& why) const {
     fail(ErrorKind::device,
-         "{} cannot be used: {}; {}, or add the folder that has {} to "
-         "LD_LIBRARY_PATH",
+         "{} cannot be used: {}; {} (with the wheel: pip install 'dpt-train[cuda]'), or add the "
+         "folder that has {} to LD_LIBRARY_PATH",
          name_, why, remedy_, file_);
   }
 

@@ -1,0 +1,19 @@
+// NVIDIA's libraries as pip installs them. A Python environment with dpt's wheel has the program in
+// dpt_train/bin and, beside dpt_train, the libraries in nvidia/*/lib (nvidia/cu13/lib,
+// nvidia/cudnn/lib, nvidia/nccl/lib).
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace dpt {
+
+/// Returns the path of library `file` ("libnccl.so.2") in the environment of the program `program`,
+/// an absolute path without symbolic links; empty if the program is not in a wheel's folder or the
+/// environment lacks the library. Never throws for folders that cannot be read.
+std::string wheel_library(const std::filesystem::path& program, const std::string& file);
+
+/// The same for the running program.
+std::string wheel_library(const std::string& file);
+
+}  // namespace dpt

@@ -1,0 +1,42 @@
+// NVIDIA's libraries next to the program, in made-up Python environments.
+#include "kernels/wheel_libraries.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+
+#include "tests/support/temp_dir.h"
+
+using namespace dpt;
+using namespace dpt::testing;
+
+namespace {
+
+void make_library(const std::filesystem::path& path) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path) << "ELF\n";
+}
+
+}  // namespace
+
+TEST_CASE("wheel libraries: found beside the wheel's package, and only there") {
+  const TempDir environment;
+  const std::filesystem::path packages = environment.path();
+  const std::filesystem::path program = packages / "dpt_train/bin/dpt";
+  CHECK(wheel_library(program, "libnccl.so.2") == "");  // a wheel without the extra [cuda]
+
+  const std::filesystem::path nccl = packages / "nvidia/nccl/lib/libnccl.so.2";
+  const std::filesystem::path cublas = packages / "nvidia/cu13/lib/libcublasLt.so.13";
+  make_library(nccl);
+  make_library(cublas);
+  make_library(packages / "nvidia/README");  // a file among the folders
+  CHECK(wheel_library(program, "libnccl.so.2") == nccl);
+  CHECK(wheel_library(program, "libcublasLt.so.13") == cublas);
+  CHECK(wheel_library(program, "libcublasLt.so.12") == "");
+  CHECK(wheel_library(program, "libcudnn.so.9") == "");
+
+  // A program of a build or of a Debian package has nothing to do with a neighbour's nvidia/.
+  CHECK(wheel_library(packages / "usr/bin/dpt", "libnccl.so.2") == "");
+  CHECK(wheel_library(packages / "build/release/dpt", "libnccl.so.2") == "");
+  CHECK(wheel_library("dpt", "libnccl.so.2") == "");
+}
