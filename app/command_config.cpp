@@ -22,6 +22,7 @@ data:
   val_split: 137                # held out of the training files
   batch_size: 32                # of all replicas together
   normalize: auto               # mean and deviation of the training samples, for all splits
+  transforms: {train: [{type: RandomCrop, size: 8, padding: 1}]}  # shifts by up to a pixel
 model:
   input: [1, 8, 8]              # channels, height, width
   layers:
@@ -35,7 +36,7 @@ model:
     - {type: Linear, name: fc1, out_features: 64}
     - {type: ReLU}
     - {type: Linear, name: fc2, out_features: 10}
-optimizer: {type: SGD, lr: 0.05, momentum: 0.9}
+optimizer: {type: SGD, lr: 0.05, momentum: 0.9, weight_decay: 0.0005}
 lr_schedule: {type: cosine, warmup: {epochs: 1}}
 train: {epochs: 20}
 devices: auto
