@@ -80,6 +80,10 @@ class CheckDocs(unittest.TestCase):
         self.differ("5 steps in 0:02", "6 steps in 0:02")
         self.differ("best: epoch 20 of 25", "best: epoch 20 of 24")
 
+    def test_progress_of_slow_machines_is_left_out(self):
+        line = "epoch 1/3 (31 %%), step 13/123, loss 2.2992, 14 images/s, 4:16 left"
+        self.check(f"$ printf 'a\\n{line}\\nb\\n'\na\nb\n")
+
     def test_dots_stand_for_any_lines(self):
         for shown in ("...", "1\n...", "...\n9", "1\n...\n9", "1\n...\n4\n5\n...\n9", "1\n2\n3\n...\n4\n5\n6\n7\n8\n9"):
             self.check(f"$ seq 9\n{shown}\n")
