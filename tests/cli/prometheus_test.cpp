@@ -93,7 +93,7 @@ TEST_CASE("a scrape sees a run's progress, its stop by a signal, and the resumed
   REQUIRE(test["split"] == "test");
   CHECK(w.value("dpt_evaluation", ",split=\"test\",metric=\"loss\"") == test["loss"].dump());
   const auto end = events(w.dir.file("runs/tiny/metrics.jsonl"), "run_end").back();
-  CHECK(std::stod(w.value("dpt_best", ",monitor=\"val/accuracy\"")) == end["best"]["value"]);
+  CHECK(std::stod(w.value("dpt_best", ",monitor=\"val/accuracy\"")) == end["best"]["val/accuracy"]);
 }
 
 TEST_CASE("the exit code of a failed run, of requirements and of --max-steps") {
@@ -112,7 +112,8 @@ TEST_CASE("a removed folder costs a warning, and the file comes back with the fo
   Program program(w.command({kEndless}), w.dir.path(), w.logs);
   REQUIRE(wait_until([&] { return w.number("dpt_step") > 0; }));
   fs::rename(w.folder, w.folder + ".gone");
-  REQUIRE(wait_until([&] { return program.messages().find("warning") != std::string::npos; }));
+  REQUIRE(
+      wait_until([&] { return program.messages().find("log.prometheus") != std::string::npos; }));
   fs::create_directory(w.folder);
   REQUIRE(wait_until([&] { return fs::exists(w.path); }));
   program.send(SIGTERM);
