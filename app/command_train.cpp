@@ -415,7 +415,7 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
                        [&](const std::string& text) { progress.warn(text); });
     prometheus->follow(log);
   }
-  return reporting_end(prometheus, [&] {
+  return reporting_end(prometheus, job, [&] {
     announce_processes(job, log, progress);
     announce(job, folder, start, log, progress);
     tell_others(job, kGoOn, folder.path());

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "engine/spec/secrets.h"
+#include "engine/training/process_group.h"
 #include "engine/training/stop.h"
 #include "kernels/error.h"
 #include "kernels/stop_request.h"
@@ -32,7 +33,21 @@ PrometheusState prometheus_state(const Job& job, const RunFolder& folder, const 
   return state;
 }
 
-int reporting_end(std::optional<PrometheusFile>& file, const std::function<int()>& body) {
+namespace {
+
+/// Returns the exit code of `dpt train` after an error in this process: that of the first cause.
+int exit_code_after(const Error& error, const Job& job) {
+  if (error.kind() == ErrorKind::peer && job.processes) {
+    const auto cause = job.processes->wait_for_cause();
+    if (cause && cause->exit_code != 0) return cause->exit_code;
+  }
+  return static_cast<int>(error.kind());
+}
+
+}  // namespace
+
+int reporting_end(std::optional<PrometheusFile>& file, const Job& job,
+                  const std::function<int()>& body) {
   const auto end = [&](int exit_code) {
     if (file) file->end(exit_code);
   };
@@ -44,7 +59,7 @@ int reporting_end(std::optional<PrometheusFile>& file, const std::function<int()
     end(exit_code_of(requested_stop()));
     throw;
   } catch (const Error& error) {
-    end(static_cast<int>(error.kind()));
+    if (file) end(exit_code_after(error, job));
     throw;
   } catch (const std::bad_alloc&) {
     end(static_cast<int>(ErrorKind::device));

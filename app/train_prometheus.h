@@ -17,6 +17,7 @@ void check_prometheus(const TrainSpec& spec);
 PrometheusState prometheus_state(const Job& job, const RunFolder& folder, const RunState& start);
 
 /// Runs `body` and writes its exit code to the file, if there is one.
-int reporting_end(std::optional<PrometheusFile>& file, const std::function<int()>& body);
+int reporting_end(std::optional<PrometheusFile>& file, const Job& job,
+                  const std::function<int()>& body);
 
 }  // namespace dpt

@@ -249,9 +249,10 @@ class Track(unittest.TestCase):
         self.make_run([START])
         lock = self.lock()
         process = self.follow("mlflow", "--patience", "1000")
-        text = json.dumps(STEP1) + "\n"
-        self.append(text[:30])
-        self.append(text[30:] + json.dumps(STEP2) + "\n" + json.dumps(EPOCH1)[:7])
+        text = json.dumps(STEP2) + "\n"
+        self.append(json.dumps(STEP1) + "\n" + text[:30])  # one write: both are read at once
+        self.wait_for(lambda: "train/lr 1" in self.metrics())
+        self.append(text[30:] + json.dumps(EPOCH1)[:7])
         self.wait_for(lambda: "train/lr 2" in self.metrics())
         lock.close()  # killed; resumed from step 1, which rewrites the log
         lock = self.lock()
