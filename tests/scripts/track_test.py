@@ -41,6 +41,7 @@ STEP2 = line("step", 2, epoch=1, step=2, loss=None, lr=0.1, nonfinite=["loss"])
 EPOCH1 = line("epoch", 3, epoch=1, step=2, loss=2.0, images_per_s=100)
 VAL1 = line("eval", 4, epoch=1, step=2, split="val", n=8, unreadable=1, accuracy=0.5, launches="calls")
 STEP3 = line("step", 5, epoch=2, step=3, loss=1.0, lr=0.1)
+STEP4 = line("step", 6, epoch=2, step=4, loss=0.5, lr=0.1)
 TEST = line("eval", 6, epoch=2, step=3, split="test", n=6, accuracy=0.75)
 END = line("run_end", 7, status="ok", exit_code=0)
 FIRST = [START, STEP1, STEP2, EPOCH1, VAL1]
@@ -219,6 +220,7 @@ class Track(unittest.TestCase):
                 self.write_log([START, STEP1, resumed, STEP2, EPOCH1, VAL1, STEP3, TEST, END])
                 self.track_well("mlflow")
                 self.assertEqual(len(self.calls("create")), 1)
+                self.assertEqual(self.calls("status"), [["run0", "RUNNING"]] * 2)
                 self.assertEqual(len(self.metrics()), len(set(self.metrics())))
                 self.assertEqual(self.metrics()[-3:], ["train/loss 3", "train/lr 3", "test/accuracy 3"])
                 self.assertIn(["run0", "resumed.devices", '["cpu", "cpu"]'], self.calls("tag"))
@@ -245,6 +247,21 @@ class Track(unittest.TestCase):
         self.assertEqual(self.calls("summary"), [[{"status": "killed"}]])
         self.assertEqual(self.calls()[-1], ["finish", 1])
 
+    def test_each_end_of_a_run_is_reported(self):
+        stopped = line("run_end", 5, status="stopped", exit_code=143)
+        self.make_run([*FIRST, stopped])
+        self.track_well("mlflow")
+        with self.lock():
+            self.append(json.dumps(line("run_start", 9, run="x", step=2)) + "\n" + json.dumps(STEP3) + "\n")
+            self.track_well("mlflow")
+        self.assertEqual(len(self.calls("end")), 1)
+        self.append(json.dumps(stopped) + "\n")
+        self.track_well("mlflow")
+        self.assertEqual(len(self.calls("end")), 2)
+        self.append(json.dumps(line("run_start", 10, run="x", step=3)) + "\n")
+        self.track_well("mlflow")
+        self.assertEqual(self.calls("tag")[-1], ["run0", "dpt.status", "killed"])
+
     def test_follow_survives_a_part_of_a_line_a_replaced_log_and_a_resume(self):
         self.make_run([START])
         lock = self.lock()
@@ -260,15 +277,18 @@ class Track(unittest.TestCase):
         self.append(json.dumps(STEP2) + "\n" + json.dumps(EPOCH1) + "\n" + json.dumps(VAL1) + "\n")
         self.wait_for(lambda: "val/accuracy 2" in self.metrics())
         # A stop is not the end while the run may be resumed.
-        self.append(json.dumps(line("run_end", 9, status="stopped", exit_code=143)) + "\n")
         lock.close()
-        lock = self.lock()
-        self.append(json.dumps(line("run_start", 9, run="x", step=2)) + "\n" + json.dumps(STEP3) + "\n")
+        stopped = line("run_end", 9, status="stopped", exit_code=143)
+        self.append(json.dumps(STEP3) + "\n" + json.dumps(stopped) + "\n")
         self.wait_for(lambda: "train/lr 3" in self.metrics())
+        lock = self.lock()
         self.end_run()
-        self.append(json.dumps(TEST) + "\n" + json.dumps(END) + "\n")
+        resumed = line("run_start", 9, run="x", step=3)
+        self.append(json.dumps(resumed) + "\n" + json.dumps(TEST) + "\n" + json.dumps(END) + "\n")
         self.wait_for(lambda: "test/accuracy 3" in self.metrics())
-        self.assertIsNone(process.poll())  # the process of the run is still there
+        # Nor is run_end while the process of the run is still there.
+        self.append(json.dumps(STEP4) + "\n")
+        self.wait_for(lambda: "train/lr 4" in self.metrics())
         lock.close()
         self.assertEqual(process.wait(PATIENCE), 0)
         self.assertEqual(len(self.metrics()), len(set(self.metrics())))
@@ -327,6 +347,7 @@ class Track(unittest.TestCase):
         self.append(json.dumps(END) + "\n")
         lock.close()
         self.assertEqual(process.wait(PATIENCE), 0)
+        self.assertIn(": 2 new lines uploaded", process.stderr.read())
         self.assertEqual(len(self.metrics()), len(set(self.metrics())))
         # A call that does not follow says so and ends; the next one uploads the rest.
         self.write_log(WHOLE)
