@@ -137,6 +137,8 @@ dpt_best_step{L} 20
 TEST_CASE("the file follows steps, evaluations and the end of a run") {
   const TempDir dir;
   Followed run(dir, std::chrono::milliseconds(0));
+  std::vector<std::string> also_followed;
+  run.log.follow([&](const char* name, const Json&) { also_followed.emplace_back(name); });
   CHECK_FALSE(fs::exists(dir.file("x.prom")));
   run.log.event("run_start", {{"step", 0}});
   CHECK(value_in(dir, "dpt_step") == "0");
@@ -155,6 +157,8 @@ TEST_CASE("the file follows steps, evaluations and the end of a run") {
   CHECK(value_in(dir, "dpt_train_loss") == "0.5");
   CHECK(value_in(dir, "dpt_learning_rate") == "0.5");
   CHECK(value_in(dir, "dpt_images_per_second") == "400");
+  run.step(8, 0.5, 0.5);
+  CHECK(value_in(dir, "dpt_images_per_second") == "200");
   CHECK(std::stod(value_in(dir, "dpt_last_step_timestamp_seconds")) >= std::stod(begun));
   run.log.event("eval", {{"epoch", 1},
                          {"step", 7},
@@ -191,6 +195,8 @@ TEST_CASE("the file follows steps, evaluations and the end of a run") {
   CHECK(value_in(dir, "dpt_status", R"(,status="running")") == "0");
   CHECK(value_in(dir, "dpt_status", R"(,status="ok")") == "1");
   CHECK(value_in(dir, "dpt_exit_code") == "7");
+  CHECK(also_followed.front() == "run_start");
+  CHECK(also_followed.back() == "run_end");
   CHECK(run.warnings.empty());
 }
 
