@@ -13,6 +13,7 @@
 #include "app/console.h"
 #include "app/misfits.h"
 #include "app/start_weights.h"
+#include "app/train_prometheus.h"
 #include "engine/data/host_pipeline.h"
 #include "engine/data/input_draws.h"
 #include "engine/graph/plan.h"
@@ -115,6 +116,7 @@ class ConfigCheck {
     check_objective();
     check_data();
     check_starting_weights();
+    if (are_good({"log.prometheus"})) collect([&] { check_prometheus(spec_); });
     warn();
     if (errors_.empty()) {
       fmt::print("{}: ok: {} layers, {} parameters{}\n", options_.config, spec_.model.layers.size(),

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include <fmt/ranges.h>
@@ -19,6 +20,7 @@
 #include "app/start_weights.h"
 #include "app/train_announcement.h"
 #include "app/train_overfit.h"
+#include "app/train_prometheus.h"
 #include "app/train_report.h"
 #include "app/train_start.h"
 #include "app/world_run.h"
@@ -407,15 +409,23 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
   if (job.spec.log.tensorboard) {
     log.follow([&](const char* name, const Json& fields) { tensorboard.event(name, fields); });
   }
-  announce_processes(job, log, progress);
-  announce(job, folder, start, log, progress);
-  tell_others(job, kGoOn, folder.path());
-  share_start(job, [&] { return start.point; });
-  Json summary;
-  const TrainOutcome outcome =
-      train_and_record(job, start.point, limits, folder, log, progress, summary);
-  conclude(options, job, folder, start.point.state, outcome, summary, gate, progress);
-  return exit_code_of(outcome.reason);
+  std::optional<PrometheusFile> prometheus;
+  if (!job.spec.log.prometheus.empty()) {
+    prometheus.emplace(job.spec.log.prometheus, prometheus_state(job, folder, start.point.state),
+                       [&](const std::string& text) { progress.warn(text); });
+    prometheus->follow(log);
+  }
+  return reporting_end(prometheus, job, [&] {
+    announce_processes(job, log, progress);
+    announce(job, folder, start, log, progress);
+    tell_others(job, kGoOn, folder.path());
+    share_start(job, [&] { return start.point; });
+    Json summary;
+    const TrainOutcome outcome =
+        train_and_record(job, start.point, limits, folder, log, progress, summary);
+    conclude(options, job, folder, start.point.state, outcome, summary, gate, progress);
+    return exit_code_of(outcome.reason);
+  });
 }
 
 int train_in_world(const TrainOptions& options, const TrainLimits& limits, ProcessGroup* processes,
@@ -423,6 +433,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   check_options(options);
   TrainSpec spec = load_train_spec(options, processes);
   check_name(options, spec);
+  if (!processes || processes->is_first()) check_prometheus(spec);
   replace_weights_file(options.weights, spec);
   // A run stores the network's layers, not its name.
   if (spec.weights) resolve_pretrained(spec.model, *spec.weights);

@@ -264,10 +264,14 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 
 void AtomicFile::commit() {
   if (sync_once(file_.fd()) != 0) fail_at("sync to disk", errno);
+  commit_unsynced();
+  require_durable_folder(path_.folder(), path_, "is in place");
+}
+
+void AtomicFile::commit_unsynced() {
   if (close_once(file_.release()) != 0) fail_at("close", errno);
   if (rename_entry(temporary_, path_) != 0) fail_at("rename into place", errno);
   remove_ = false;
-  require_durable_folder(path_.folder(), path_, "is in place");
 }
 
 void AtomicFile::fail_at(const char* doing, int error) const {

@@ -49,6 +49,9 @@ class AtomicFile {
   ~AtomicFile();
   void write(std::span<const std::byte> bytes);
   void commit();
+  /// Replaces the file in one step too, without waiting for the disk: after a crash of the system,
+  /// it may be empty.
+  void commit_unsynced();
 
  private:
   [[noreturn]] void fail_at(const char* doing, int error) const;

@@ -34,6 +34,7 @@ class Checker {
     check_devices();
     check_replicas();
     check_name();
+    check_prometheus();
     check_validation();
     check_normalize();
     if (is_new_) check_keep_best();
@@ -147,6 +148,15 @@ class Checker {
                                 "found {}",
                                 in_quotes(spec_.name)));
     }
+  }
+
+  /// node_exporter reads no file with another ending.
+  void check_prometheus() {
+    const std::string& file = spec_.log.prometheus;
+    if (file.empty() || file.ends_with(".prom")) return;
+    issue("log.prometheus",
+          fmt::format("log.prometheus: expected a file that ends in .prom, found {}",
+                      in_quotes(file)));
   }
 
   static bool is_number(const std::string& text, int most) {

@@ -565,7 +565,11 @@ SpecTables::SpecTables(const Catalog& catalog)
              "larger batches save few steps. Needs two replicas, shards or micro-batches."),
        field("tensorboard", &LogSpec::tensorboard,
              "Also write what the log has as event files for TensorBoard, into the run folder's "
-             "tensorboard/.")});
+             "tensorboard/."),
+       path_field("prometheus", &LogSpec::prometheus,
+                  "File NAME.prom that shows the state of the run to Prometheus, for the textfile "
+                  "collector of node_exporter; replaced about every second. Each run needs a file "
+                  "of its own, in a folder that exists. \"\": none.")});
 
   root = object_table<TrainSpec>(
       "config", "A dpt config file.",

@@ -233,6 +233,7 @@ struct LogSpec {
   bool layers = false;       ///< norms of each parameter and its gradient
   bool noise_scale = false;  ///< the gradient noise scale
   bool tensorboard = false;  ///< event files too
+  std::string prometheus;    ///< textfile for node_exporter; empty = none
 };
 
 /// How the rows of the last layer are taken from a file of weights.

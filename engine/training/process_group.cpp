@@ -321,8 +321,7 @@ int ProcessGroup::guard(const std::function<int()>& body) {
     // A process that is asked to stop while the run starts also stops the others.
     check_stop();
     report(error);
-    auto failure = control_->failure();
-    if (!failure) failure = control_->wait_for_failure(kForCause);
+    const auto failure = wait_for_cause();
     if (failure && stop_of_exit_code(failure->exit_code) != StopReason::none) {
       // on_failure may not have been called yet, and the exit code is that of the request.
       request_stop(stop_of_exit_code(failure->exit_code));
@@ -336,6 +335,11 @@ int ProcessGroup::guard(const std::function<int()>& body) {
     if (failure->rank == world_.rank && !failure->is_lost) throw;
     throw Error(failure->kind(), text_of(*failure));
   }
+}
+
+std::optional<WorldFailure> ProcessGroup::wait_for_cause() {
+  auto failure = control_->failure();
+  return failure ? failure : control_->wait_for_failure(kForCause);
 }
 
 void ProcessGroup::leave() {

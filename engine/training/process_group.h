@@ -88,6 +88,9 @@ class ProcessGroup {
   /// in the world if that is a different one. While the run starts, a requested stop takes
   /// precedence (StopRequested).
   int guard(const std::function<int()>& body);
+  /// Returns the first failure in the world, which may become known a moment after its consequences
+  /// here; empty if nobody knows of one.
+  std::optional<WorldFailure> wait_for_cause();
   /// While something is saved after a failure, the process is not ended.
   class Saving {
    public:

@@ -267,7 +267,8 @@ bool is_output_of_dpt(const HeldPath& file) {
   const std::string text = beginning_of(file, 4096);
   const std::string mark = kMarkdownMark;
   return text.starts_with(mark + "train: ") || text.starts_with(mark + "eval: ") ||
-         text.starts_with(kJUnitMark) || text.find(kReportMarker) != std::string::npos;
+         text.starts_with(kJUnitMark) || text.starts_with(kPrometheusMark) ||
+         text.find(kReportMarker) != std::string::npos;
 }
 
 }  // namespace dpt

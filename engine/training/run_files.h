@@ -71,17 +71,18 @@ class OwnNames {
 std::vector<std::string> entries_of_run(const HeldPath& folder);
 
 /// Returns true if a file at the top of a run folder is the output of another command that this run
-/// may replace: it begins as a verdict or a report does.
+/// may replace: it begins as a verdict, a file for Prometheus or a report does.
 bool is_output_of_dpt(const HeldPath& file);
 
 /// Returns true if a file begins as a log of dpt's messages does, with a time and a level.
 bool is_message_log(const HeldPath& file);
 
-/// Beginnings of the files of --verdict and --junit, by which an earlier one is recognised, and a
-/// text near the beginning of a report.
+/// Beginnings of the files of --verdict, --junit and log.prometheus, by which an earlier one is
+/// recognised, and a text near the beginning of a report.
 inline constexpr const char* kMarkdownMark = "# dpt ";
 inline constexpr const char* kJUnitMark =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"dpt ";
+inline constexpr const char* kPrometheusMark = "# HELP dpt_";
 inline constexpr const char* kReportMarker = "<meta name=\"generator\" content=\"dpt report\">";
 
 }  // namespace dpt

@@ -304,7 +304,7 @@ int RunLog::append(const std::string& text) {
 void RunLog::event(const char* name, const Json& fields) {
   if (!path_) return;
   write_event(name, fields);
-  if (follower_) follower_(name, fields);
+  for (const Follower& follower : followers_) follower(name, fields);
 }
 
 void RunLog::write_event(const char* name, const Json& fields) {

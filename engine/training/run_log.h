@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -20,6 +21,17 @@ using Json = nlohmann::ordered_json;
 /// Why nothing can be appended to `path`, or empty. A pipe would hold a run up when nobody reads
 /// it.
 std::string why_no_log(const HeldPath& path);
+
+struct RunState;
+
+/// Progress of a run after a step or an epoch, logged or not.
+struct RunProgress {
+  std::int64_t epoch = 0, step = 0;  ///< counted from 1
+  double loss = 0, lr = 0;           ///< of the step
+  std::int64_t samples = 0;          ///< that the step trained on; 0 after an epoch
+  double seconds = 0;                ///< that the step took
+  const RunState* state = nullptr;   ///< never null; valid during the call
+};
 
 /// Appends one object a line. Numbers that are not finite become null and are named in
 /// `nonfinite`. Each line is written whole or not at all.
@@ -36,9 +48,15 @@ class RunLog {
 
   /// {"v":1,"event":EVENT,"time":TIME,"elapsed_s":SECONDS, fields...}
   void event(const char* name, const Json& fields);
-  /// Another reader of the events, called after each line is written (or lost).
+  /// Calls `follower` with each event after its line is written (or lost).
   using Follower = std::function<void(const char* name, const Json& fields)>;
-  void follow(Follower follower) { follower_ = std::move(follower); }
+  void follow(Follower follower) { followers_.push_back(std::move(follower)); }
+  /// Passes on the progress of the run to those who asked for it; writes no line.
+  using ProgressFollower = std::function<void(const RunProgress&)>;
+  void follow_progress(ProgressFollower follower) { progress_follower_ = std::move(follower); }
+  void progress(const RunProgress& progress) {
+    if (progress_follower_) progress_follower_(progress);
+  }
   /// To be called when the file was replaced (abandon_log_lines): the next line goes to the new
   /// one.
   void reopen() { file_ = FileHandle(); }
@@ -50,7 +68,8 @@ class RunLog {
 
   std::optional<HeldPath> path_;
   Warn warn_;
-  Follower follower_;
+  std::vector<Follower> followers_;
+  ProgressFollower progress_follower_;
   FileHandle file_;
   std::int64_t whole_ = 0;  ///< bytes of the lines that are whole
   std::int64_t lost_ = 0;

@@ -88,6 +88,7 @@ void RunReport::begin_epoch() {
 void RunReport::saved(double seconds) {
   epoch_saving_ += seconds;
   interval_saving_ += seconds;
+  step_begun_ = Clock::now();
 }
 
 void RunReport::end_training_of_epoch() {
@@ -101,7 +102,7 @@ void RunReport::end_training_of_epoch() {
 }
 
 void RunReport::begin_interval() {
-  interval_begun_ = Clock::now();
+  interval_begun_ = step_begun_ = Clock::now();
   interval_samples_ = 0;
   interval_saving_ = 0;
 }
@@ -125,6 +126,7 @@ void RunReport::step(const StepResult& result) {
   const double loss = result.metrics.mean_loss();
   noise_.add(result);
   show_status(result, loss);
+  note_step(result, loss);
   if (!is_logged(result.step)) return;
   const double elapsed = seconds_since(interval_begun_) - interval_saving_;
   std::vector<double> sums;
@@ -139,6 +141,15 @@ void RunReport::step(const StepResult& result) {
   line["data_wait"] = wait_fraction(stepper_.take_wait_seconds(), elapsed);
   log_.event("step", line);
   begin_interval();
+}
+
+void RunReport::note_step(const StepResult& result, double loss) {
+  const auto now = Clock::now();
+  const double seconds = std::chrono::duration<double>(now - step_begun_).count();
+  step_begun_ = now;
+  const RunState& state = stepper_.state();
+  log_.progress({state.epoch + 1, result.step, loss, result.lr, result.metrics.count.count(),
+                 seconds, &state});
 }
 
 double RunReport::wait_fraction(double waited, double elapsed) {
@@ -260,6 +271,7 @@ void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool 
   }
   log_.event("epoch", line);
   if (val) eval(*val, evaluated_average(job_, state));
+  log_.progress({state.epoch, state.step, NAN, NAN, 0, 0, &state});
   if (val) warn_of_undefined_monitors();
   progress_.info(epoch_line(improved));
   if (early_stopped) {

@@ -82,6 +82,8 @@ class RunReport {
   };
 
   bool has_accuracy() const;
+  /// Passes on that a step has ended, logged or not.
+  void note_step(const StepResult& result, double loss);
   /// Returns true if it is time to show the status, which is not at every step.
   bool is_status_due();
   void show_status(const StepResult& result, double loss);
@@ -104,7 +106,7 @@ class RunReport {
   std::int64_t run_samples_ = 0, interval_samples_ = 0, epoch_first_position_ = 0;
   double epoch_wait_ = 0, epoch_saving_ = 0, interval_saving_ = 0;
   std::optional<Speed> speed_;  ///< nothing where a resumed process had no step of the epoch left
-  Clock::time_point begun_, interval_begun_, epoch_begun_, status_shown_{};
+  Clock::time_point begun_, interval_begun_, step_begun_, epoch_begun_, status_shown_{};
 };
 
 }  // namespace dpt

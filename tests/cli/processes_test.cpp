@@ -361,6 +361,21 @@ devices: [cpu]
     CHECK((each.exit_code == 3 || each.exit_code == 6));
     CHECK(each.err.find(".png") != std::string::npos);
   }
+  // Rank 0 ends with the exit code of rank 1, and says so to Prometheus.
+  arguments[0].back() = arguments[1].back();
+  for (auto& words : arguments) {
+    words[3] = "third";
+    words.emplace_back("log.prometheus=third.prom");
+  }
+  Processes third(arguments, w.dir.path());
+  for (const Finished& each : third.wait()) {
+    CAPTURE(each.err);
+    CHECK(each.exit_code == 3);
+  }
+  const std::string file = read_file(w.dir.file("third.prom"));
+  const std::size_t at = file.find("\ndpt_exit_code{");
+  REQUIRE(at != std::string::npos);
+  CHECK(file.substr(file.find("} ", at), 4) == "} 3\n");
 }
 
 TEST_CASE_FIXTURE(InWorld, "eval over processes gives the results of one, in order") {

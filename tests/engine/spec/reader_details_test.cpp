@@ -580,6 +580,7 @@ log:
   layers: false
   noise_scale: false
   tensorboard: false
+  prometheus: ""
 devices: [auto]
 device_weights: auto
 )");
