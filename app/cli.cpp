@@ -48,6 +48,7 @@ void add_man_command(CLI::App& app, CommandBody& body) {
   man->add_option("--prose", options->prose, "Folder of what the pages say beside the options")
       ->required()
       ->check(not_empty());
+  man->add_flag("--markdown", options->markdown, "Write pages of docs/reference instead");
   man->callback([&app, &body, options] {
     body = [&app, options] { return run_man(*options, command_tree(app)); };
   });

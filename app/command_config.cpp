@@ -3,6 +3,7 @@
 
 #include "app/catalog.h"
 #include "app/commands.h"
+#include "app/editor_schema.h"
 #include "app/starter_config.h"
 #include "engine/graph/plan.h"
 #include "engine/spec/read_spec.h"
@@ -67,7 +68,9 @@ int run_config_reference() {
 }
 
 int run_config_init(const ConfigInitOptions& options) {
-  fmt::print("{}", options.data.empty() ? kStarter : starter_config(options.data, options.zoo));
+  const std::string config =
+      options.data.empty() ? kStarter : starter_config(options.data, options.zoo);
+  fmt::print("{}{}", editor_schema_line(), config);
   return 0;
 }
 

@@ -1,5 +1,5 @@
-// dpt man FOLDER --prose FOLDER: for the build of dpt. A page's date is SOURCE_DATE_EPOCH's, if
-// that is set, so that a package built twice is the same.
+// dpt man FOLDER --prose FOLDER [--markdown]: for the build of dpt and its documentation. A page's
+// date is SOURCE_DATE_EPOCH's, if that is set, so that a package built twice is the same.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -12,6 +12,7 @@
 
 #include "app/commands.h"
 #include "app/manual.h"
+#include "app/reference_pages.h"
 #include "kernels/error.h"
 
 namespace dpt {
@@ -72,6 +73,14 @@ int run_man(const ManOptions& options, const Command& root) {
   }
   if (!fs::is_directory(prose)) {
     fail(ErrorKind::data, "--prose {}: expected a folder, found none", prose.string());
+  }
+  if (options.markdown) {
+    const auto prose_for = [&](const Command& command) {
+      return prose_of(prose / (page_name(command) + ".roff"));
+    };
+    write_page(folder / "commands.md", commands_page(root, prose_for));
+    write_page(folder / "exit-codes.md", exit_codes_page());
+    return 0;
   }
   const std::string date = page_date();
   std::set<std::string> names;

@@ -185,8 +185,9 @@ int run_completion(const CompletionOptions& options, const Command& root);
 
 struct ManOptions {
   std::string folder, prose;
+  bool markdown = false;
 };
-/// Writes a manual page for each command.
+/// Writes a manual page for each command, or the pages of docs/reference about them.
 int run_man(const ManOptions& options, const Command& root);
 
 }  // namespace dpt

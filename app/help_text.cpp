@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/exit_codes.h"
 #include "app/option_groups.h"
 #include "kernels/terminal.h"
 
@@ -18,9 +19,6 @@ constexpr std::size_t kMinColumns = 40;
 /// descriptions are on separate lines, from column kNarrowTexts.
 constexpr std::size_t kIndent = 2, kTexts = 28, kNarrowTexts = 6, kNarrow = 64;
 
-/// A name and its description.
-using Row = std::pair<std::string, std::string>;
-
 std::string lines_of(const std::string& text, std::size_t indent, std::size_t columns) {
   std::string lines;
   for (const std::string& line : wrapped(text, columns - indent)) {
@@ -30,7 +28,7 @@ std::string lines_of(const std::string& text, std::size_t indent, std::size_t co
 }
 
 /// Returns the rows with their descriptions below each other.
-std::string rows_text(const std::vector<Row>& rows, std::size_t texts, std::size_t columns) {
+std::string rows_text(const std::vector<HelpRow>& rows, std::size_t texts, std::size_t columns) {
   std::string text;
   for (const auto& [name, doc] : rows) {
     const std::string head = std::string(kIndent, ' ') + name;
@@ -45,7 +43,7 @@ std::string rows_text(const std::vector<Row>& rows, std::size_t texts, std::size
   return text;
 }
 
-std::string section(const std::string& title, const std::vector<Row>& rows, std::size_t columns,
+std::string section(const std::string& title, const std::vector<HelpRow>& rows, std::size_t columns,
                     std::size_t texts = kTexts) {
   if (rows.empty()) return {};
   return "\n" + title + ":\n" + rows_text(rows, columns < kNarrow ? kNarrowTexts : texts, columns);
@@ -87,7 +85,7 @@ std::string option_doc(const Command& command, const CommandOption& option) {
   return doc;
 }
 
-Row option_row(const Command& command, const CommandOption& option) {
+HelpRow option_row(const Command& command, const CommandOption& option) {
   std::string head = option.letter.empty() ? "" : option.letter + ", ";
   if (!option.is_argument) head += option.name;
   if (!option.value.empty()) head += (option.is_argument ? "" : " ") + option.value;
@@ -96,26 +94,15 @@ Row option_row(const Command& command, const CommandOption& option) {
 }
 
 std::string option_sections(const Command& command, std::size_t columns) {
-  std::vector<Row> arguments;
-  for (const CommandOption& argument : command.arguments) {
-    arguments.push_back(option_row(command, argument));
-  }
-  std::string text = section("Arguments", arguments, columns);
-  // Two or three options need no headings.
-  const bool is_grouped = command.options.size() > 8;
-  for (const std::string& group : option_groups()) {
-    std::vector<Row> rows;
-    for (const CommandOption& option : command.options) {
-      const std::string own = is_grouped ? option_group(option.name) : option_groups().front();
-      if (own == group) rows.push_back(option_row(command, option));
-    }
-    text += section(group, rows, columns);
+  std::string text;
+  for (const HelpSection& part : option_help(command)) {
+    text += section(part.title, part.rows, columns);
   }
   return text;
 }
 
 std::string command_section(const Command& command, std::size_t columns) {
-  std::vector<Row> rows;
+  std::vector<HelpRow> rows;
   std::size_t widest = 0;
   for (const Command& below : command.commands) {
     if (below.is_hidden) continue;
@@ -135,24 +122,32 @@ std::string first_steps(std::size_t columns) {
                  columns, 34);
 }
 
-std::string exit_codes(std::size_t columns) {
-  return section("Exit codes",
-                 {{"0", "done"},
-                  {"1", "unexpected failure"},
-                  {"2", "usage or config"},
-                  {"3", "data or checkpoint"},
-                  {"4", "device or memory"},
-                  {"5", "training diverged"},
-                  {"6", "another replica failed or stalled"},
-                  {"7", "a condition of --require is not met"},
-                  {"75",
-                   "stopped on request (SIGUSR1, SIGUSR2, SIGXCPU, --max-time); run the same "
-                   "command again to resume"},
-                  {"129, 130, 143", "ended by SIGHUP, SIGINT, SIGTERM (checkpoint saved)"}},
-                 columns, 17);
+std::string exit_code_section(std::size_t columns) {
+  std::vector<HelpRow> rows;
+  for (const ExitCode& code : exit_codes()) rows.emplace_back(code.code, code.brief);
+  return section("Exit codes", rows, columns, 17);
 }
 
 }  // namespace
+
+std::vector<HelpSection> option_help(const Command& command) {
+  std::vector<HelpSection> sections{{"Arguments", {}}};
+  for (const CommandOption& argument : command.arguments) {
+    sections.front().rows.push_back(option_row(command, argument));
+  }
+  // Two or three options need no headings.
+  const bool is_grouped = command.options.size() > 8;
+  for (const std::string& group : option_groups()) {
+    HelpSection part{group, {}};
+    for (const CommandOption& option : command.options) {
+      const std::string own = is_grouped ? option_group(option.name) : option_groups().front();
+      if (own == group) part.rows.push_back(option_row(command, option));
+    }
+    sections.push_back(std::move(part));
+  }
+  std::erase_if(sections, [](const HelpSection& part) { return part.rows.empty(); });
+  return sections;
+}
 
 std::string help_text(const Command& command, std::size_t columns) {
   columns = std::max(columns, kMinColumns);
@@ -162,7 +157,7 @@ std::string help_text(const Command& command, std::size_t columns) {
   text += command_section(command, columns) + option_sections(command, columns);
   if (is_root) {
     text +=
-        exit_codes(columns) + "\n" +
+        exit_code_section(columns) + "\n" +
         lines_of("dpt COMMAND --help describes a command; so does man dpt-COMMAND.", 0, columns);
   }
   return text;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "app/exit_codes.h"
+
 namespace dpt {
 namespace {
 
@@ -65,11 +67,6 @@ std::string paragraph(const std::string& text) {
     begin = until + (end == std::string::npos ? 0 : 1);
   }
   return lines;
-}
-
-std::string with_full_stop(std::string text) {
-  if (!text.empty() && text.back() != '.') text += '.';
-  return text;
 }
 
 std::string synopsis_line(const Command& command) {
@@ -133,7 +130,33 @@ std::string see_also(const Command& root, const Command& command) {
   return text;
 }
 
+std::string exit_status() {
+  std::string text;
+  for (const ExitCode& code : exit_codes()) {
+    std::string doc;
+    bool is_bold = false;
+    for (const char letter : code.doc) {
+      if (letter == '`') is_bold = !is_bold;
+      doc += letter == '`' ? (is_bold ? "\\fB" : "\\fR") : roff(std::string(1, letter));
+    }
+    text += ".TP\n" + bold(code.code) + "\n" + doc + "\n";
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string with_full_stop(std::string text) {
+  if (!text.empty() && text.back() != '.') text += '.';
+  return text;
+}
+
+std::pair<std::string, std::string> split_prose(const std::string& prose) {
+  if (prose.starts_with(".SH ")) return {"", prose};
+  const std::size_t sections = prose.find("\n.SH ");
+  if (sections == std::string::npos) return {prose, ""};
+  return {prose.substr(0, sections + 1), prose.substr(sections + 1)};
+}
 
 std::string page_name(const Command& command) {
   std::string name = command.words.empty() ? "dpt" : "dpt-" + command.words;
@@ -143,11 +166,7 @@ std::string page_name(const Command& command) {
 
 std::string manual_page(const Command& root, const Command& command, const std::string& prose,
                         const std::string& date) {
-  const std::size_t sections = prose.starts_with(".SH ") ? 0 : prose.find("\n.SH ");
-  const std::string description =
-      sections == std::string::npos ? prose : prose.substr(0, sections + (sections > 0));
-  const std::string rest = sections == std::string::npos ? "" : prose.substr(description.size());
-
+  const auto [description, rest] = split_prose(prose);
   std::string name = page_name(command), title = name;
   std::transform(title.begin(), title.end(), title.begin(), [](char letter) {
     return letter >= 'a' && letter <= 'z' ? static_cast<char>(letter - 'a' + 'A') : letter;
@@ -170,10 +189,10 @@ std::string manual_page(const Command& root, const Command& command, const std::
   page += section("ARGUMENTS", arguments);
   page += section("OPTIONS", options);
   page += rest;
-  if (!is_root) {
-    page += section("EXIT STATUS",
-                    "0 when all went well; the other numbers are listed in\n.BR dpt (1).\n");
-  }
+  page +=
+      section("EXIT STATUS",
+              is_root ? exit_status()
+                      : "0 when all went well; the other numbers are listed in\n.BR dpt (1).\n");
   return page + section("SEE ALSO", see_also(root, command));
 }
 

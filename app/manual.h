@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "app/command_tree.h"
 
@@ -10,6 +11,11 @@ namespace dpt {
 
 /// "dpt-data-check"; of dpt itself "dpt".
 std::string page_name(const Command& command);
+
+/// Returns what continues the description, and the sections that follow the options.
+std::pair<std::string, std::string> split_prose(const std::string& prose);
+
+std::string with_full_stop(std::string text);
 
 /// The page of a command below `root`. `prose` continues the description; from its first .SH on it
 /// comes after the options. `date` is YYYY-MM-DD.

@@ -38,11 +38,21 @@ if(NOT CMAKE_CROSSCOMPILING AND NOT DPT_SANITIZE)
   install(FILES ${completion}/dpt.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/dpt
-        COMPONENT program FILES_MATCHING PATTERN "*.yaml")
+# The schema of configs is next to the folder of the examples, which name it for editors.
+install(FILES ${CMAKE_SOURCE_DIR}/docs/reference/config.schema.json DESTINATION ${CMAKE_INSTALL_DATADIR}/dpt
+        COMPONENT program)
+file(GLOB examples CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/configs/*.yaml)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${examples})
+foreach(example IN LISTS examples)
+  file(READ ${example} text)
+  string(REPLACE "../docs/reference/config.schema.json" "../config.schema.json" text "${text}")
+  get_filename_component(name ${example} NAME)
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/configs/${name} CONTENT "${text}" @ONLY)
+endforeach()
+install(DIRECTORY ${CMAKE_BINARY_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/dpt COMPONENT program)
 install(FILES ${CMAKE_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(NOT DPT_DEBIAN)
   install(FILES ${CMAKE_SOURCE_DIR}/CHANGELOG.md ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        FILES_MATCHING PATTERN "*.md" PATTERN man EXCLUDE)
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.png" PATTERN man EXCLUDE)

@@ -89,7 +89,8 @@ RemoteFile file_of_hub(const std::string& name) {
   std::string path;
   for (std::size_t i = 2; i < parts.size(); ++i) {
     if (parts[i].empty() || parts[i] == "." || parts[i] == "..") refuse(name, "an empty part");
-    path += "/" + percent_encoded(parts[i]);
+    path += '/';
+    path += percent_encoded(parts[i]);
   }
   if (path.empty()) path = "/model.safetensors";
   RemoteFile file;

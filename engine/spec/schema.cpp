@@ -1,8 +1,10 @@
 // Field tables -> JSON Schema 2020-12, for editors and for checks outside dpt.
 //
-// Every mapping appears twice: in full, and "partial" (nothing required) for a config that extends
-// another and so need not be complete. Lists replace when configs merge, so their items are
-// always full.
+// A config that extends another need not be complete. So `properties` describes what may be written
+// in any config, and `else` what a config without `extends` must have. Lists replace when configs
+// merge, so their items are complete everywhere.
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -19,21 +21,27 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 class SchemaMaker {
+  using Fields = std::vector<const Field*>;
+
  public:
   Json make(const SpecTables& tables) {
+    TrainSpec defaults;
     Json schema;
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema";
+    schema["$id"] = "urn:dpt:config:1";
     schema["title"] = "dpt config";
+    schema["$comment"] = "Printed by `dpt config schema`.";
     schema["description"] = tables.root.doc;
-    schema["type"] = "object";
-    TrainSpec defaults;
-    const Json full = object(tables.root, &defaults, false);
-    const Json partial = object(tables.root, &defaults, true);
+    Json root = object(tables.root, &defaults, false);
+    Json properties;
+    properties[kExtendsKey] = {{"type", "string"}, {"description", kExtendsDoc}};
+    properties.update(root["properties"]);
+    root["properties"] = std::move(properties);
+    schema.update(root);
     schema["if"] = {{"required", Json::array({kExtendsKey})}};
-    schema["then"] = partial;
-    schema["else"] = full;
-    schema["then"]["properties"][kExtendsKey] = {{"type", "string"}, {"description", kExtendsDoc}};
-    schema["$defs"] = defs_;
+    schema["else"] = requirements(tables.root);
+    schema["$defs"] = std::move(defs_);
+    share_repeated(schema);
     return schema;
   }
 
@@ -68,7 +76,7 @@ class SchemaMaker {
     return schema;
   }
 
-  Json type_of(const Field& field, void* owner, bool is_partial) {
+  Json type_of(const Field& field, void* owner, bool is_item) {
     switch (field.type) {
       case FieldType::boolean:
         return {{"type", "boolean"}};
@@ -103,23 +111,24 @@ class SchemaMaker {
       case FieldType::texts:
         return {{"type", "object"}, {"additionalProperties", {{"type", "string"}}}};
       case FieldType::object: {
-        Json mapping = object(*field.object, field.nested(owner), is_partial);
+        Json mapping = object(*field.object, field.nested(owner), is_item);
         if (field.plain_key.empty()) return mapping;
-        return {{"anyOf", {type_of(plain_field(field), field.nested(owner), false), mapping}}};
+        return {{"anyOf", {type_of(plain_field(field), field.nested(owner), is_item), mapping}}};
       }
       case FieldType::objects:
         return list_of(field, item(*field.object, field.append(owner)));
       case FieldType::variant:
-        return variant(*field.variants, is_partial);
+        return choice(*field.variants, {}, nullptr, definition(field.variants->what));
       case FieldType::variants:
-        return list_of(field, variant(*field.variants, false));
+        return list_of(field,
+                       item_kinds(*field.variants, {}, nullptr, definition(field.variants->what)));
       case FieldType::patch:
         return patch();
     }
     return true;
   }
 
-  Json property(const Field& field, void* owner, bool is_partial) {
+  Json property(const Field& field, void* owner, bool is_item) {
     Json schema;
     schema["description"] = field.doc;
     if (!field.is_required && field.get && !field.follow) {
@@ -128,21 +137,20 @@ class SchemaMaker {
       const bool is_empty_text = path && path->empty();
       if (!is_empty_text) schema["default"] = json_of(field, value);
     }
-    Json type = type_of(field, owner, is_partial);
+    Json type = type_of(field, owner, is_item);
     if (field.is_optional) type = {{"anyOf", {type, {{"type", "null"}}}}};
     schema.update(type);
     return schema;
   }
 
-  /// A mapping of `fields`; `chosen` are those of its kind, or null.
-  Json mapping(const std::vector<const Field*>& fields, const std::vector<void*>& owners,
-               bool is_partial) {
+  /// A mapping of `fields`, which an item of a list must have if they are required.
+  Json mapping(const Fields& fields, const std::vector<void*>& owners, bool is_item) {
     Json schema = {{"type", "object"}};
     Json properties = Json::object();
     Json required = Json::array();
     for (std::size_t i = 0; i < fields.size(); ++i) {
-      properties[fields[i]->name] = property(*fields[i], owners[i], is_partial);
-      if (fields[i]->is_required && !is_partial) required.push_back(fields[i]->name);
+      properties[fields[i]->name] = property(*fields[i], owners[i], is_item);
+      if (fields[i]->is_required && is_item) required.push_back(fields[i]->name);
     }
     schema["properties"] = std::move(properties);
     if (!required.empty()) schema["required"] = std::move(required);
@@ -150,34 +158,38 @@ class SchemaMaker {
     return schema;
   }
 
-  Json object(const ObjectTable& table, void* defaults, bool is_partial) {
-    std::vector<const Field*> fields;
+  static Fields fields_of(const ObjectTable& table) {
+    Fields fields;
     for (const Field& field : table.fields) fields.push_back(&field);
-    const std::vector<void*> owners(fields.size(), defaults);
-    const FlatChoice& flat = table.choice;
-    if (!flat.variants) return mapping(fields, owners, is_partial);
-    if (flat.makes.empty()) {
-      return choice(*flat.variants, fields, owners, is_partial, flat.default_type, table.name);
-    }
-    const Json plain = mapping(fields, owners, is_partial);
-    if (flat.variants->alternatives.empty()) return plain;
-    std::erase_if(fields, [&](const Field* field) { return field->name == flat.makes; });
-    const Json chosen = choice(*flat.variants, fields, std::vector<void*>(fields.size(), defaults),
-                               is_partial, {}, table.name);
-    // A config that extends another may give options of a network that the other one names.
-    return {{"type", "object"},
-            {"if", {{"required", Json::array({flat.variants->tag})}}},
-            {"then", chosen},
-            {"else", is_partial ? with_keys_of(chosen, plain) : plain}};
+    return fields;
   }
 
-  /// `plain` with the keys of `chosen` allowed too.
-  static Json with_keys_of(const Json& chosen, Json plain) {
-    plain.erase("additionalProperties");
-    Json names = chosen["propertyNames"];
-    for (const auto& [key, value] : plain["properties"].items()) names["enum"].push_back(key);
-    plain["propertyNames"] = std::move(names);
-    return plain;
+  /// The fields that stand next to the tag, whatever the kind.
+  static Fields common_fields(const ObjectTable& table) {
+    Fields fields = fields_of(table);
+    std::erase_if(fields, [&](const Field* field) { return field->name == table.choice.makes; });
+    return fields;
+  }
+
+  static bool has_choice(const ObjectTable& table) {
+    const FlatChoice& flat = table.choice;
+    return flat.variants && (flat.makes.empty() || !flat.variants->alternatives.empty());
+  }
+
+  Json object(const ObjectTable& table, void* defaults, bool is_item) {
+    const Fields fields = fields_of(table);
+    if (!has_choice(table)) {
+      return mapping(fields, std::vector<void*>(fields.size(), defaults), is_item);
+    }
+    const VariantTable& kinds = *table.choice.variants;
+    if (is_item) return item_kinds(kinds, fields, defaults, table.name);
+    Json schema = choice(kinds, common_fields(table), defaults, table.name);
+    for (const Field* field : fields) {
+      if (field->name != table.choice.makes) continue;
+      schema["else"]["properties"][field->name] = property(*field, defaults, false);
+      schema["else"]["propertyNames"]["enum"].push_back(field->name);
+    }
+    return schema;
   }
 
   /// A list of changes to named layers; what `change` may change depends on the layer.
@@ -203,69 +215,101 @@ class SchemaMaker {
     return {{"type", "array"}, {"items", {{"oneOf", kinds}}}};
   }
 
-  /// An item of a list; where its kind is a choice, a definition, for a block's items are of its
-  /// own sort again.
+  /// An item of a list; a definition if its kind is a choice, because the items of a block are
+  /// items too.
   Json item(const ObjectTable& table, void* defaults) {
-    if (!table.choice.variants) return object(table, defaults, false);
-    if (!defs_.contains(table.name)) {
-      defs_[table.name] = nullptr;
-      defs_[table.name] = object(table, defaults, false);
-    }
-    return {{"$ref", "#/$defs/" + table.name}};
+    return table.choice.variants
+               ? item_kinds(*table.choice.variants, fields_of(table), defaults, table.name)
+               : object(table, defaults, true);
   }
 
-  Json variant(const VariantTable& table, bool is_partial) {
-    return choice(table, {}, {}, is_partial, {}, table.what);
+  /// Returns a reference to the definition `name`, made at the first call.
+  Json item_kinds(const VariantTable& table, const Fields& common, void* defaults,
+                  const std::string& name) {
+    if (!defs_.contains(name)) {
+      defs_[name] = nullptr;
+      Json schema = {{"type", "object"}};
+      schema["properties"][table.tag] = {{"enum", names_of(table)}};
+      schema["required"] = Json::array({table.tag});
+      schema["allOf"] = cases(table, common, defaults, true, name);
+      defs_[name] = std::move(schema);
+    }
+    return reference(name);
+  }
+
+  /// A mapping whose kind a config may take from the one that it extends. Any kind's keys are then
+  /// allowed.
+  Json choice(const VariantTable& table, const Fields& common, void* defaults,
+              const std::string& name) {
+    std::set<std::string> keys;
+    for (const ObjectTable* kind : table.alternatives) {
+      for (const Field& field : kind->fields) keys.insert(field.name);
+    }
+    Json schema = {{"type", "object"}};
+    schema["properties"][table.tag] = {{"enum", names_of(table)}};
+    for (const Field* field : common) {
+      schema["properties"][field->name] = property(*field, defaults, false);
+      keys.insert(field->name);
+    }
+    schema["if"] = has_key(table.tag);
+    schema["then"]["allOf"] = cases(table, common, defaults, false, name);
+    schema["else"]["propertyNames"] = {{"enum", keys}};
+    return schema;
+  }
+
+  static Json has_key(const std::string& key) { return {{"required", Json::array({key})}}; }
+
+  /// A name that a URI may contain: a batch transform is a batch_transform.
+  static std::string definition(std::string name) {
+    std::replace(name.begin(), name.end(), ' ', '_');
+    return name;
+  }
+
+  static Json reference(const std::string& name) { return {{"$ref", "#/$defs/" + name}}; }
+
+  static Json names_of(const VariantTable& table) {
+    Json names = Json::array();
+    for (const ObjectTable* kind : table.alternatives) names.push_back(kind->name);
+    return names;
+  }
+
+  /// Tests the tag, which may be missing unless `has_tag`.
+  static Json is_kind(const VariantTable& table, const ObjectTable& kind, bool has_tag) {
+    Json test = {{"properties", {{table.tag, {{"const", kind.name}}}}}};
+    if (!has_tag) test.update(has_key(table.tag));
+    return test;
   }
 
   /// One definition per kind, chosen by the tag. Spelled as if/then rather than oneOf, so that a
   /// validator complains about the one key that is wrong and not about every kind in turn.
-  Json choice(const VariantTable& table, const std::vector<const Field*>& common,
-              const std::vector<void*>& common_owners, bool is_partial,
-              const std::string& default_type, const std::string& name) {
-    Json names = Json::array();
-    Json cases = Json::array();
-    std::set<std::string> keys{table.tag};
-    for (const Field* field : common) keys.insert(field->name);
+  Json cases(const VariantTable& table, const Fields& common, void* defaults, bool is_item,
+             const std::string& name) {
+    Json all = Json::array();
     for (const ObjectTable* kind : table.alternatives) {
-      names.push_back(kind->name);
-      for (const Field& field : kind->fields) keys.insert(field.name);
-      const std::string def = (is_partial ? "partial." : "") + name + "." + kind->name;
-      if (!defs_.contains(def)) {
-        define(def, table, *kind, common, common_owners, is_partial);
-        if (table.tag == kZooTag) allow_from_data(*kind, common, defs_[def]);
-      }
-      Json test = {{"properties", {{table.tag, {{"const", kind->name}}}}}};
-      if (kind->name != default_type || is_partial) test["required"] = Json::array({table.tag});
-      cases.push_back({{"if", test}, {"then", {{"$ref", "#/$defs/" + def}}}});
+      const std::string def = name + "." + kind->name;
+      if (!defs_.contains(def)) define(def, table, *kind, common, defaults, is_item);
+      all.push_back({{"if", is_kind(table, *kind, !is_item)}, {"then", reference(def)}});
     }
-    Json schema = {{"type", "object"}};
-    schema["properties"][table.tag] = {{"enum", names}};
-    if (default_type.empty() && !is_partial) schema["required"] = Json::array({table.tag});
-    if (is_partial) schema["propertyNames"] = {{"enum", keys}};
-    schema["allOf"] = std::move(cases);
-    return schema;
+    return all;
   }
 
   void define(const std::string& def, const VariantTable& table, const ObjectTable& kind,
-              const std::vector<const Field*>& common, const std::vector<void*>& common_owners,
-              bool is_partial) {
+              const Fields& common, void* defaults, bool is_item) {
     defs_[def] = nullptr;
     const std::shared_ptr<void> options = kind.make();
-    std::vector<const Field*> fields;
-    std::vector<void*> owners;
-    for (std::size_t i = 0; i < common.size(); ++i) {
-      if (kind.is_block && common[i]->not_of_blocks) continue;
-      fields.push_back(common[i]);
-      owners.push_back(common_owners[i]);
+    Fields fields;
+    for (const Field* field : common) {
+      if (!kind.is_block || !field->not_of_blocks) fields.push_back(field);
     }
+    std::vector<void*> owners(fields.size(), defaults);
     for (const Field& field : kind.fields) {
       fields.push_back(&field);
       owners.push_back(options.get());
     }
-    Json schema = mapping(fields, owners, is_partial);
+    Json schema = mapping(fields, owners, is_item);
     schema["properties"][table.tag] = {{"const", kind.name}};
     schema["description"] = kind.doc;
+    schema.erase("type");  // whatever refers to it says so
     if (kind.least_inputs > 1) {
       schema["required"].push_back("from");
       schema["properties"]["from"]["type"] = "array";
@@ -274,32 +318,158 @@ class SchemaMaker {
     defs_[def] = std::move(schema);
   }
 
-  /// What the data set may give is not required next to `zoo`.
-  static void allow_from_data(const ObjectTable& kind, const std::vector<const Field*>& common,
-                              Json& schema) {
-    std::set<std::string> given;
-    for (const Field* field : common) {
-      if (field->data_gives) given.insert(field->name);
-    }
-    for (const Field& field : kind.fields) {
-      if (field.data_gives) given.insert(field.name);
-    }
+  // ---- What a config that extends no other must have
+  // ---------------------------------------------
+
+  /// Returns the keys that `fields` require, on all levels below too; empty if there are none.
+  static Json requirements(const Fields& fields, bool is_zoo = false) {
     Json required = Json::array();
-    for (const Json& name : schema.value("required", Json::array())) {
-      if (!given.contains(name.get<std::string>())) required.push_back(name);
+    Json below = Json::object();
+    for (const Field* field : fields) {
+      // The data set may give a network of the zoo its input.
+      if (field->is_required && !(is_zoo && field->data_gives)) required.push_back(field->name);
+      Json needs = Json::object();
+      if (field->type == FieldType::object) needs = requirements(*field->object);
+      if (field->type == FieldType::variant) needs = requirements(*field->variants, {}, {}, "");
+      if (!needs.empty()) below[field->name] = std::move(needs);
     }
-    schema.erase("required");
+    Json schema = Json::object();
     if (!required.empty()) schema["required"] = std::move(required);
+    if (!below.empty()) schema["properties"] = std::move(below);
+    return schema;
+  }
+
+  static Json requirements(const ObjectTable& table) {
+    const Fields fields = fields_of(table);
+    if (!has_choice(table)) return requirements(fields);
+    const FlatChoice& flat = table.choice;
+    Json schema = requirements(*flat.variants, common_fields(table), flat.default_type, table.name);
+    if (flat.makes.empty()) return schema;
+    schema["if"] = has_key(flat.variants->tag);
+    Json keys = Json::array();
+    for (const Field* field : fields) keys.push_back(field->name);
+    schema["else"] = requirements(fields);
+    schema["else"]["propertyNames"] = {{"enum", keys}};
+    schema["required"].erase(schema["required"].begin());
+    if (schema["required"].empty()) schema.erase("required");
+    return schema;
+  }
+
+  static Json requirements(const VariantTable& table, const Fields& common,
+                           const std::string& default_type, const std::string& name) {
+    const bool is_zoo = table.tag == kZooTag;
+    Json schema = requirements(common, is_zoo);
+    if (default_type.empty()) {
+      Json required = Json::array({table.tag});
+      for (const Json& key : schema.value("required", Json::array())) required.push_back(key);
+      schema["required"] = std::move(required);
+    } else {
+      schema["if"] = {{"not", has_key(table.tag)}};
+      schema["then"] = reference(name + "." + default_type);
+    }
+    Json all = Json::array();
+    for (const ObjectTable* kind : table.alternatives) {
+      Json needs = requirements(fields_of(*kind), is_zoo);
+      if (!needs.empty()) all.push_back({{"if", is_kind(table, *kind, false)}, {"then", needs}});
+    }
+    if (!all.empty()) schema["allOf"] = std::move(all);
+    return schema;
+  }
+
+  // ---- Sharing
+  // -----------------------------------------------------------------------------------
+
+  /// Makes definitions of properties that several kinds have, such as `data.batch_size`.
+  static void share_repeated(Json& schema) {
+    constexpr std::size_t kMinSize = 60;  // shorter ones are no longer than a reference
+    Json& defs = schema["$defs"];
+    std::map<std::string, int> counts;
+    for (const auto& [def, kind] : defs.items()) {
+      // What is in a repeated property is repeated with it, and not counted again.
+      each_property(kind,
+                    [&](const auto&, const Json& value) { return ++counts[value.dump()] == 1; });
+    }
+    std::map<std::string, std::string> names;  // text of a property -> name of its definition
+    Json shared = Json::object();
+    for (const auto& [def, kind] : defs.items()) {
+      each_property(kind, [&, &whole = def](const std::string& key, const Json& value) {
+        const std::string text = value.dump();
+        if (counts[text] < 2 || text.size() < kMinSize || names.contains(text)) return true;
+        std::string name = whole.substr(0, whole.find('.')) + "." + key;
+        if (shared.contains(name) || defs.contains(name)) name = whole + "." + key;
+        if (shared.contains(name) || defs.contains(name)) return true;
+        names[text] = name;
+        shared[name] = value;
+        return true;
+      });
+    }
+    replace(schema, names);
+    for (auto& [name, value] : shared.items()) {
+      replace(value, names);
+      defs[name] = value;
+    }
+  }
+
+  /// Calls use(key, property) for the properties on all levels of `schema`; false skips those
+  /// below.
+  template <class Use>
+  static void each_property(const Json& schema, const Use& use) {
+    if (!schema.is_structured()) return;
+    for (const auto& [key, value] : schema.items()) {
+      if (key != "properties" || !value.is_object()) {
+        each_property(value, use);
+        continue;
+      }
+      for (const auto& [name, property] : value.items()) {
+        if (use(name, property)) each_property(property, use);
+      }
+    }
+  }
+
+  /// Replaces the properties that have a definition, on all levels below `schema`.
+  static void replace(Json& schema, const std::map<std::string, std::string>& names) {
+    if (!schema.is_structured()) return;
+    for (auto& [key, value] : schema.items()) {
+      if (key == "properties" && value.is_object()) {
+        for (auto& [property, text] : value.items()) {
+          const auto found = names.find(text.dump());
+          if (found != names.end()) {
+            text = reference(found->second);
+          } else {
+            replace(text, names);
+          }
+        }
+      } else {
+        replace(value, names);
+      }
+    }
   }
 
   Json defs_ = Json::object();
 };
 
+/// Returns `value` as text with a line for each property, as in `$defs`, `layer.Conv2d`,
+/// `properties`, `bias`, and without the indentation that would double its size.
+std::string folded(const Json& value, std::size_t depth = 0) {
+  constexpr std::size_t kColumns = 120, kMaxDepth = 4;
+  const std::string line = json_text(value);
+  if (!value.is_structured() || line.size() < kColumns || depth == kMaxDepth) return line;
+  const std::string begin = "\n" + std::string(depth + 1, ' ');
+  std::string text;
+  for (const auto& [key, below] : value.items()) {
+    text += (text.empty() ? "" : ",") + begin;
+    if (value.is_object()) text += json_text(Json(key)) + ":";
+    text += folded(below, depth + 1);
+  }
+  const std::string end = "\n" + std::string(depth, ' ');
+  return value.is_object() ? "{" + text + end + "}" : "[" + text + end + "]";
+}
+
 }  // namespace
 
 std::string config_schema(const Catalog& catalog) {
   const SpecTables tables(catalog);
-  return json_text(SchemaMaker().make(tables), 2);
+  return folded(SchemaMaker().make(tables));
 }
 
 }  // namespace dpt

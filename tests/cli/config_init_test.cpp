@@ -1,6 +1,7 @@
 // dpt config init --data: the printed config for each kind of data is valid and trains.
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "tests/cli/picture_folders.h"
@@ -52,6 +53,33 @@ TEST_CASE("config init: a folder of images, with and without a validation set") 
   CHECK_FALSE(contains(all, "val_split"));
   check_contains(all, "18 training samples, 18 for validation, 18 for testing");
   check_contains(all, "  zoo: logistic\n");
+}
+
+TEST_CASE("config init: the first line names the schema of an installed program") {
+  namespace fs = std::filesystem;
+  const FolderWorkplace w;
+  w.put("photos/train", {"dark", "light"});
+  fs::create_directories(w.dir.file("bin"));
+  fs::create_directories(w.dir.file("share/dpt"));
+  fs::copy_file(dpt_program(), w.dir.file("bin/dpt"));
+  const auto printed = [&](const std::string& more) {
+    const std::string command =
+        fmt::format("cd '{}' && bin/dpt config init {} > own.yaml 2>errors", w.dir.path(), more);
+    REQUIRE(std::system(command.c_str()) == 0);
+    return read_file(w.dir.file("own.yaml"));
+  };
+  // Without a schema, no line that editors would read.
+  CHECK(
+      printed("").starts_with("# For completion in editors: dpt config schema > dpt.schema.json"));
+  CHECK_FALSE(contains(printed(""), "\n# yaml-language-server"));
+  write_file(w.dir.file("share/dpt/config.schema.json"), "{}");
+  const std::string line = "# yaml-language-server: $schema=" +
+                           fs::canonical(w.dir.file("share/dpt/config.schema.json")).string() +
+                           "\n";
+  for (const char* data : {"", "--data photos"}) {
+    CHECK(printed(data).starts_with(line));
+    w.run_well({"config", "check", "own.yaml"});
+  }
 }
 
 TEST_CASE("config init: images of several sizes are cropped to one") {

@@ -50,6 +50,12 @@ TEST_CASE("docs/reference/config.md is what dpt config reference prints") {
                 "run: dpt config reference > docs/reference/config.md");
 }
 
+TEST_CASE("docs/reference/config.schema.json is what dpt config schema prints") {
+  const std::string file = (kSource / "docs" / "reference" / "config.schema.json").string();
+  CHECK_MESSAGE(read_file(file) == config_schema(catalog()) + "\n",
+                "run: dpt config schema > docs/reference/config.schema.json");
+}
+
 TEST_CASE("spoilt shipped configs never crash the reader or the planner") {
   std::mt19937 random(42);
   for (const std::string& file : shipped_configs()) {

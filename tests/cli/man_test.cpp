@@ -7,6 +7,7 @@
 
 #include "app/cli.h"
 #include "app/manual.h"
+#include "app/roff_markdown.h"
 #include "tests/cli/tiny.h"
 #include "tests/support/skip.h"
 
@@ -119,4 +120,30 @@ TEST_CASE("manual: the date of a page is SOURCE_DATE_EPOCH's") {
   const Finished wrong = at("yesterday");
   CHECK(wrong.exit_code == 2);
   check_contains(wrong.err, "SOURCE_DATE_EPOCH: expected seconds since 1970, found 'yesterday'");
+}
+
+TEST_CASE("docs/reference/commands.md and exit-codes.md are what the program writes") {
+  const Tiny w;
+  REQUIRE(w.run({"man", "pages", "--prose", source_dir() + "/docs/man", "--markdown"}).exit_code ==
+          0);
+  for (const char* page : {"commands.md", "exit-codes.md"}) {
+    CHECK_MESSAGE(read_file(w.dir.file(std::string("pages/") + page)) ==
+                      read_file(source_dir() + "/docs/reference/" + page),
+                  "run: dpt man docs/reference --prose docs/man --markdown");
+  }
+}
+
+TEST_CASE("manual: prose as Markdown") {
+  CHECK(dpt::markdown_of_roff(".\\\" page: guide/a.md\n.\\\" page: guide/b.md#one-two\n"
+                              ".PP\nA *star*, a \\- b\n.B \\-\\-out \\fIFILE\\fR\n"
+                              "and\n.BR x \", \" y .\n",
+                              3) ==
+        "A \\*star\\*, a - b `--out FILE` and `x`, `y`.\n\n"
+        "\nMore: [a.md](../guide/a.md), [one two](../guide/b.md#one-two)\n");
+  CHECK(dpt::markdown_of_roff(".SH SEE THIS\n.TP\n.I a*\nText.\n.TP\n.BR b =\\fIN\\fR\nMore.\n.PP\n"
+                              "After.\n.nf\na \\- *\n.fi\n",
+                              2) ==
+        "\n## See this\n\n- `a*`: Text.\n- `b`=`N`: More.\n\nAfter.\n\n```\na - *\n```\n\n");
+  CHECK_THROWS_WITH_AS(dpt::markdown_of_roff(".in 4\n", 2),
+                       "no Markdown is known for the line of roff '.in 4'", dpt::Error);
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/program.h"
+#include "tests/engine/spec/resolved_schema.h"
 #include "tests/engine/spec/small_catalog.h"
 
 using namespace dpt;
@@ -344,21 +345,27 @@ TEST_CASE("a config that extends one with a network of the zoo") {
 }
 
 TEST_CASE("the schema knows the zoo and patches") {
-  const auto schema = nlohmann::json::parse(config_schema(small_catalog()));
-  const auto& model = schema["else"]["properties"]["model"];
+  const auto schema = resolved_schema(small_catalog());
+  const auto& model = schema["properties"]["model"];
+  const auto& required = schema["else"]["properties"]["model"];
   CHECK(model["if"]["required"] == nlohmann::json({"zoo"}));
-  CHECK(model["then"]["properties"]["zoo"]["enum"] == nlohmann::json({"tiny", "tinier"}));
+  CHECK(model["properties"]["zoo"]["enum"] == nlohmann::json({"tiny", "tinier"}));
+  CHECK(model["then"]["allOf"][0]["then"]["$ref"] == "#/$defs/model.tiny");
   const auto& tiny = schema["$defs"]["model.tiny"];
   // The data set may give the input.
-  CHECK(tiny["required"] == nlohmann::json({"classes"}));
+  CHECK(required["if"]["required"] == nlohmann::json({"zoo"}));
+  CHECK_FALSE(required.contains("required"));
+  REQUIRE(required["allOf"].size() == 2);
+  CHECK(required["allOf"][0]["if"]["properties"]["zoo"]["const"] == "tiny");
+  CHECK(required["allOf"][0]["then"]["required"] == nlohmann::json({"classes"}));
   CHECK(tiny["properties"].contains("patch"));
   CHECK_FALSE(tiny["properties"].contains("layers"));
-  CHECK(model["else"]["required"] == nlohmann::json({"input", "layers"}));
-  CHECK(model["else"]["properties"]["patch"]["items"]["oneOf"].size() == 4);
-  CHECK_FALSE(model["else"]["properties"].contains("classes"));
+  CHECK(required["else"]["required"] == nlohmann::json({"input", "layers"}));
+  CHECK(required["else"]["propertyNames"]["enum"] == nlohmann::json({"input", "layers", "patch"}));
+  CHECK(model["properties"]["patch"]["items"]["oneOf"].size() == 4);
+  CHECK_FALSE(model["properties"].contains("classes"));
   // Over a base, options may be given without the name.
-  const auto& partial = schema["then"]["properties"]["model"]["else"];
-  const std::string names = partial["propertyNames"].dump();
+  const std::string names = model["else"]["propertyNames"].dump();
   for (const char* key : {"classes", "layers", "patch", "input"}) {
     CHECK(names.find(key) != std::string::npos);
   }

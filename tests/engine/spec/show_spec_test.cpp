@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/engine/spec/resolved_schema.h"
 #include "tests/engine/spec/small_catalog.h"
 
 using namespace dpt;
@@ -146,13 +147,14 @@ TEST_CASE("diff_specs names what differs and leaves out what may") {
 }
 
 TEST_CASE("the schema is strict JSON Schema 2020-12") {
-  const auto schema = nlohmann::json::parse(config_schema(small_catalog()));
+  const auto schema = resolved_schema(small_catalog());
   CHECK(schema["$schema"] == "https://json-schema.org/draft/2020-12/schema");
-  CHECK(schema["else"]["additionalProperties"] == false);
+  CHECK(schema["$id"] == "urn:dpt:config:1");
+  CHECK(schema["additionalProperties"] == false);
+  CHECK(schema["properties"].contains("extends"));
+  CHECK_FALSE(schema.contains("required"));
+  CHECK_FALSE(schema.contains("then"));
   CHECK(schema["else"]["required"] == nlohmann::json({"data", "model", "optimizer", "train"}));
-  CHECK_FALSE(schema["then"].contains("required"));
-  CHECK(schema["then"]["properties"].contains("extends"));
-  CHECK_FALSE(schema["else"]["properties"].contains("extends"));
   const auto& conv = schema["$defs"]["layer.Conv2d"];
   CHECK(conv["additionalProperties"] == false);
   CHECK(conv["required"] == nlohmann::json({"out_channels", "kernel_size"}));
@@ -163,7 +165,7 @@ TEST_CASE("the schema is strict JSON Schema 2020-12") {
   CHECK(conv["properties"]["bias"]["default"] == true);
   CHECK(conv["properties"]["bias"]["description"] == "Add a learnable bias.");
   CHECK(schema["$defs"]["optimizer.SGD"]["properties"]["lr"]["exclusiveMinimum"] == 0);
-  const auto& device_weights = schema["else"]["properties"]["device_weights"];
+  const auto& device_weights = schema["properties"]["device_weights"];
   CHECK(device_weights["default"] == "auto");
   CHECK(device_weights["anyOf"][0]["const"] == "auto");
   CHECK(device_weights["anyOf"][1]["items"]["exclusiveMinimum"] == 0);
@@ -172,19 +174,21 @@ TEST_CASE("the schema is strict JSON Schema 2020-12") {
   const auto& images = schema["$defs"]["data.images"];
   CHECK(images["properties"].contains("root"));
   CHECK(images["properties"].contains("batch_size"));
-  CHECK(images["required"] == nlohmann::json({"batch_size"}));
-  CHECK_FALSE(schema["$defs"]["partial.data.images"].contains("required"));
+  CHECK_FALSE(images.contains("required"));
+  CHECK(schema["else"]["properties"]["data"]["required"] ==
+        nlohmann::json({"dataset", "batch_size"}));
 }
 
 TEST_CASE("the schema of each sort of field") {
   using nlohmann::json;
-  const json schema = json::parse(config_schema(small_catalog()));
+  const json schema = resolved_schema(small_catalog());
   // Without the description.
   const auto bare = [](json field) {
     field.erase("description");
     return field;
   };
-  const json& full = schema["else"]["properties"];
+  const json& full = schema["properties"];
+  const json& required = schema["else"]["properties"];
   const json& train = full["train"]["properties"];
   CHECK(bare(train["epochs"]) ==
         json::parse(R"({"type": "integer", "minimum": 1, "maximum": 1000000})"));
@@ -199,7 +203,8 @@ TEST_CASE("the schema of each sort of field") {
   CHECK(bare(train["autotune"]) == json::parse(R"({"default": true, "type": "boolean"})"));
   CHECK(bare(train["stall_timeout"]) ==
         json::parse(R"({"default": 600, "type": "number", "minimum": 0.01, "maximum": 31536000})"));
-  CHECK(full["train"]["required"] == json({"epochs"}));
+  CHECK(required["train"]["required"] == json({"epochs"}));
+  CHECK_FALSE(full["train"].contains("required"));
   const json& early = train["early_stopping"];
   CHECK_FALSE(early.contains("default"));
   CHECK(early["anyOf"][0]["properties"]["patience"]["default"] == 5);
@@ -213,7 +218,8 @@ TEST_CASE("the schema of each sort of field") {
   CHECK(bare(full["seed"]) == json::parse(R"({"default": 1, "type": "integer", "minimum": 0})"));
   CHECK(bare(full["name"]) == json::parse(R"({"type": "string"})"));
   const json& model = full["model"]["else"]["properties"];
-  CHECK(bare(model["input"]) == json::parse(R"({"type": "array", "minItems": 3, "maxItems": 3,
+  CHECK(bare(full["model"]["properties"]["input"]) ==
+        json::parse(R"({"type": "array", "minItems": 3, "maxItems": 3,
       "items": {"type": "integer", "minimum": 1, "maximum": 65536}})"));
   CHECK(model["layers"]["type"] == "array");
   CHECK(model["layers"]["minItems"] == 1);
@@ -226,10 +232,10 @@ TEST_CASE("the schema of each sort of field") {
       "required": ["type"]}, "then": {"$ref": "#/$defs/layer.ReLU"}})"));
 
   // The kind of a schedule may be left out, and then it is the default's.
-  const json& schedule = full["lr_schedule"];
+  const json& schedule = required["lr_schedule"];
   CHECK_FALSE(schedule.contains("required"));
-  CHECK_FALSE(schedule["allOf"][0]["if"].contains("required"));
-  CHECK(schedule["allOf"][1]["if"]["required"] == json::array({"type"}));
+  CHECK(schedule["if"] == json::parse(R"({"not": {"required": ["type"]}})"));
+  CHECK(schedule["then"] == json::parse(R"({"$ref": "#/$defs/lr_schedule.constant"})"));
 
   const json& conv = schema["$defs"]["layer.Conv2d"]["properties"];
   CHECK(bare(conv["kernel_size"]) == json::parse(R"({"anyOf": [
@@ -244,18 +250,29 @@ TEST_CASE("the schema of each sort of field") {
   CHECK(images["shuffle"]["default"] == true);
   const json& transforms = images["transforms"]["properties"]["train"];
   CHECK(transforms["type"] == "array");
-  CHECK(transforms["items"]["allOf"][0]["then"]["$ref"] == "#/$defs/transform.Normalize");
+  CHECK(transforms["items"]["$ref"] == "#/$defs/transform");
+  CHECK(schema["$defs"]["transform"]["allOf"][0]["then"]["$ref"] == "#/$defs/transform.Normalize");
 
   // A config that extends another need not be complete, but for the items of its lists.
-  const json& partial = schema["then"]["properties"];
-  CHECK_FALSE(partial["train"].contains("required"));
-  CHECK_FALSE(partial["data"].contains("required"));
-  CHECK(partial["data"]["propertyNames"]["enum"].size() == 17);
-  CHECK(partial["data"]["allOf"][0]["then"]["$ref"] == "#/$defs/partial.data.images");
-  CHECK(partial["lr_schedule"]["allOf"][0]["if"]["required"] == json::array({"type"}));
-  CHECK(partial["model"]["else"]["properties"]["layers"]["items"] ==
-        json::parse(R"({"$ref": "#/$defs/layer"})"));
   CHECK(schema["if"] == json::parse(R"({"required": ["extends"]})"));
+  const json& data = full["data"];
+  CHECK_FALSE(data.contains("required"));
+  CHECK(data["properties"]["batch_size"]["minimum"] == 1);
+  CHECK(data["if"] == json::parse(R"({"required": ["dataset"]})"));
+  CHECK(data["then"]["allOf"][0] == json::parse(R"({"if": {"properties": {"dataset":
+      {"const": "images"}}}, "then": {"$ref": "#/$defs/data.images"}})"));
+  CHECK(data["else"]["propertyNames"]["enum"].size() == 16);
+  CHECK(full["lr_schedule"]["if"] == json::parse(R"({"required": ["type"]})"));
+  CHECK(full["model"]["else"]["properties"]["layers"]["items"] ==
+        json::parse(R"({"$ref": "#/$defs/layer"})"));
+}
+
+TEST_CASE("the schema says once what several kinds have") {
+  const auto schema = nlohmann::json::parse(config_schema(small_catalog()));
+  const auto& defs = schema["$defs"];
+  CHECK(defs["layer.Conv2d"]["properties"]["from"]["$ref"] == "#/$defs/layer.from");
+  CHECK(defs["layer.Linear"]["properties"]["from"]["$ref"] == "#/$defs/layer.from");
+  CHECK(defs["layer.from"]["description"].is_string());
 }
 
 TEST_CASE("the reference page has every kind and field") {
