@@ -17,21 +17,21 @@ find_engine() {
   exit 2
 }
 
-# Makes podman and buildah build in a chroot where they cannot make a container (within another one, or
+# Makes podman and buildah build in a chroot where they cannot run a container (inside another one, or
 # with control groups that the runtime does not know).
 choose_isolation() {
   local folder
   [[ -z ${BUILDAH_ISOLATION:-} ]] || return 0
   folder=$(mktemp -d)
-  # A container of one static program would do, but no machine has one for certain: /bin/sh with what
-  # it links.
-  mkdir -p "$folder/bin"
+  # A shell with its libraries: an image that needs no registry.
+  # shellcheck disable=SC2046  # one word a library
   cp -L --parents /bin/sh $(ldd /bin/sh | grep -o '/[^ ]*') "$folder"
   printf 'FROM scratch\nCOPY . /\nRUN ["/bin/sh", "-c", ":"]\n' >"$folder/Containerfile"
-  if ! "$engine" build --no-cache "$folder" >/dev/null 2>&1; then
+  if ! "$engine" build --no-cache -t dpt-probe "$folder" >/dev/null 2>&1; then
     export BUILDAH_ISOLATION=chroot
     echo "$(basename "$0"): $engine cannot run a container here, so it builds in a chroot"
   fi
+  "$engine" rmi dpt-probe >/dev/null 2>&1 || true
   rm -rf "$folder"
 }
 
