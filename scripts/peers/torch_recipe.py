@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Trains a recipe of configs/ in PyTorch: the same network, initialisation, augmentation, schedule and loss.
 
-  scripts/peers/torch_recipe.py RECIPE --data FOLDER [--seed N] [--threads N] [--epochs N] [--weights FILE]
+  scripts/peers/torch_recipe.py RECIPE --data FOLDER [--seed N] [--threads N] [--epochs N] [--lr LR]
+                                 [--weights FILE]
 
 RECIPE is the name of a config: digits-lenet, lenet-fashion-mnist, resnet20-fashion-mnist,
 resnet20-cifar10-jpeg or finetune-resnet20. FOLDER holds the data as for dpt: digits, fashion-mnist,
@@ -181,7 +182,7 @@ def make_schedule(optimizer, recipe, epochs, steps_per_epoch):
     def factor(step):
         if step < warmup:
             return (1 + 2 * step / warmup) / 3
-        return (1 + math.cos(math.pi * (step - warmup) / (total - warmup))) / 2
+        return (1 + math.cos(math.pi * (step - warmup) / max(1, total - warmup))) / 2
 
     return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 
@@ -232,12 +233,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--epochs", type=int)
+    parser.add_argument("--lr", type=float)
     parser.add_argument("--weights")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
     generator = torch.Generator().manual_seed(args.seed)
     recipe = DEFAULTS | RECIPES[args.recipe]
+    recipe["lr"] = args.lr or recipe["lr"]
     epochs, smoothing, best_by = args.epochs or recipe["epochs"], recipe["smoothing"], recipe["best"]
 
     folder = args.data / recipe["data"]
@@ -276,8 +279,8 @@ def main():
             best_state = {name: x.clone() for name, x in model.state_dict().items()}
         print(json.dumps(line), flush=True)
     model.load_state_dict(best_state)
-    result = {"recipe": args.recipe, "seed": args.seed, "epochs": epochs, "best_epoch": best_epoch}
-    result |= {"from_scratch": not args.weights, "torch": torch.__version__}
+    result = {"recipe": args.recipe, "seed": args.seed, "epochs": epochs, "lr": recipe["lr"]}
+    result |= {"best_epoch": best_epoch, "from_scratch": not args.weights, "torch": torch.__version__}
     print(json.dumps(result | {"test": evaluate(model, inputs, *test, smoothing)}))
 
 
