@@ -83,18 +83,18 @@ RECIPES = {
         "val": 137,
         "best": "loss",
         "padding": 1,
-        "model": DigitsNet,
+        "model": lambda classes: DigitsNet(),
         "batch": 32,
         "lr": 0.05,
         "decay": 0.0005,
         "epochs": 25,
     },
-    "lenet-fashion-mnist": FASHION | {"model": LeNet, "batch": 256, "lr": 0.05},
+    "lenet-fashion-mnist": FASHION | {"model": lambda classes: LeNet(), "batch": 256, "lr": 0.05},
     "resnet20-fashion-mnist": FASHION
     | {
         "padding": 2,
         "flip": True,
-        "model": lambda: resnet20(1, 10),
+        "model": lambda classes: resnet20(1, classes),
         "batch": 128,
         "lr": 0.1,
         "decay": 0.0001,
@@ -104,7 +104,7 @@ RECIPES = {
         "data": "cifar10-jpeg",
         "val": 2000,
         "best": "loss",
-        "model": lambda: resnet20(3, 10),
+        "model": lambda classes: resnet20(3, classes),
         "batch": 128,
         "lr": 0.2,
         "epochs": 40,
@@ -115,7 +115,7 @@ RECIPES = {
     | {
         "data": "cifar-small",
         "val": 0,
-        "model": lambda: resnet20(3, 5),
+        "model": lambda classes: resnet20(3, classes),
         "batch": 32,
         "lr": 0.01,
         "warmup": 5,
@@ -251,7 +251,7 @@ def main():
     val = images[held_out], labels[held_out]
     images, labels = images[training], labels[training]
 
-    model = recipe["model"]()
+    model = recipe["model"](len(labels.unique()))
     if args.weights:
         load_all_but_head(model, args.weights)
     model = model.to(memory_format=torch.channels_last)
