@@ -99,8 +99,8 @@ std::string exit_codes_page() {
   return page +
          "\n[divergence.md](../guide/divergence.md) describes code 5, "
          "[evaluation.md](../guide/evaluation.md#gates) code 7, and\n"
-         "[commands.md](commands.md#signals) when a signal takes effect; "
-         "[cluster.md](../guide/cluster.md#signals) what containers and batch\nsystems need.\n";
+         "[commands.md](commands.md#signals) when a signal takes effect;\n"
+         "[cluster.md](../guide/cluster.md#signals) what containers and batch systems need.\n";
 }
 
 }  // namespace dpt

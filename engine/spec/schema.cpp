@@ -318,8 +318,7 @@ class SchemaMaker {
     defs_[def] = std::move(schema);
   }
 
-  // ---- What a config that extends no other must have
-  // ---------------------------------------------
+  // What a config that extends no other must have:
 
   /// Returns the keys that `fields` require, on all levels below too; empty if there are none.
   static Json requirements(const Fields& fields, bool is_zoo = false) {
@@ -376,8 +375,7 @@ class SchemaMaker {
     return schema;
   }
 
-  // ---- Sharing
-  // -----------------------------------------------------------------------------------
+  // What is repeated:
 
   /// Makes definitions of properties that several kinds have, such as `data.batch_size`.
   static void share_repeated(Json& schema) {
