@@ -16,7 +16,6 @@ constexpr const char* kStarter =
     R"(# A small convolutional network for 8x8 handwritten digits. `dpt config reference` describes every
 # field; `dpt config check` reports all errors of a file at once.
 version: 1
-name: my-first-run
 seed: 1
 data:
   dataset: digits               # needs no files; others: mnist, fashion_mnist, cifar10, image_folder

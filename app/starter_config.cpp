@@ -254,19 +254,11 @@ std::int64_t batch_size_for(std::int64_t samples) {
   return batch;
 }
 
-std::string val_split_text(const StarterData& data, const DataSource& train) {
-  bool stratifies = data.targets == StarterTargets::labels;
-  if (stratifies) {
-    std::vector<std::int64_t> counts(train.classes().size());
-    for (std::int64_t i = 0; i < train.size(); ++i) {
-      ++counts[static_cast<std::size_t>(train.label(i))];
-    }
-    stratifies = std::all_of(counts.begin(), counts.end(), [](std::int64_t n) { return n >= 2; });
-  }
+std::string val_split_text(const StarterData& data) {
   return fmt::format(
       "  val_split: {{fraction: 0.1{}}}   # held out of the training samples, since "
       "there is no validation set\n",
-      stratifies ? ", stratify: true" : "");
+      data.targets == StarterTargets::labels ? ", stratify: true" : "");
 }
 
 std::string transforms_text(const StarterData& data, const InputPlan& input) {

@@ -87,7 +87,8 @@ std::string replica_statistics(const TrainSpec& spec, const Plan& plan, std::siz
   return fmt::format(
       "{}, and batch normalisation (layer '{}' and others like it) uses the statistics of each "
       "replica's part of the batch: the result depends on the number of replicas. sync: true in "
-      "these layers, or exact mode (train.shards), makes it the same on any number",
+      "these layers (model.sync=true for a network of the zoo), or exact mode (train.shards), "
+      "makes it the same on any number",
       number, local->name);
 }
 

@@ -55,6 +55,14 @@ TEST_CASE("config init: a folder of images, with and without a validation set") 
   check_contains(all, "  zoo: logistic\n");
 }
 
+TEST_CASE("config init: a class of one image stays among the training samples") {
+  const FolderWorkplace w;
+  w.put("photos/train", {"dark", "light"});
+  std::filesystem::create_directory(w.dir.file("photos/train/lone"));
+  write_file(w.dir.file("photos/train/lone/0.png"), picture_of("grey", 0));
+  check_contains(check_starter(w, "photos"), "  val_split: {fraction: 0.1, stratify: true}");
+}
+
 TEST_CASE("config init: the first line names the schema of an installed program") {
   namespace fs = std::filesystem;
   const FolderWorkplace w;
