@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Trains a recipe of configs/ in PyTorch: the same network, initialisation, augmentation, schedule and loss.
 
-  scripts/peers/torch_recipe.py RECIPE --data FOLDER [--seed N] [--threads N] [--epochs N] [--lr LR]
-                                 [--weights FILE]
+  python3 scripts/peers/torch_recipe.py RECIPE --data FOLDER [--seed N] [--threads N] [--epochs N] [--lr LR]
+                                         [--weights FILE]
 
 RECIPE is the name of a config: digits-lenet, lenet-fashion-mnist, resnet20-fashion-mnist,
 resnet20-cifar10-jpeg or finetune-resnet20. FOLDER holds the data as for dpt: digits, fashion-mnist,
