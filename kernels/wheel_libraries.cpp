@@ -15,7 +15,7 @@ std::string wheel_library(const std::filesystem::path& program, const std::strin
   for (; !error && folder != std::filesystem::directory_iterator(); folder.increment(error)) {
     const std::filesystem::path library = folder->path() / "lib" / file;
     std::error_code missing;
-    if (std::filesystem::exists(library, missing)) found.push_back(library.string());
+    if (std::filesystem::is_regular_file(library, missing)) found.push_back(library.string());
   }
   // One of several, in an order that is not the file system's: the newest toolkit, cu14 after cu13.
   const auto last = std::max_element(found.begin(), found.end());

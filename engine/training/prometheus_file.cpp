@@ -184,6 +184,7 @@ std::string why_no_prometheus_file(const std::string& path) {
   const std::string mark = kPrometheusMark;
   std::string begin(mark.size(), '\0');
   std::ifstream in(path, std::ios::binary);
+  if (!in) return fmt::format("{}: the file exists and cannot be read: name another file", path);
   in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
   begin.resize(static_cast<std::size_t>(in.gcount()));
   if (begin.empty() || begin == mark) return {};

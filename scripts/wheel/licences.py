@@ -14,6 +14,10 @@ import sys
 import tempfile
 
 
+# Packages whose code the compiler makes a part of the program.
+COMPILED_IN = ("nlohmann-json3-dev", "libcli11-dev", "libasio-dev", "libjs-chart.js")
+
+
 def output_of(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
@@ -38,8 +42,7 @@ def libraries_of(program):
     return found
 
 
-def describe(library, path):
-    package = package_of(path)
+def describe(library, package):
     form = "${Version}\t${source:Package}"
     version, source = output_of("dpkg-query", "-W", "-f", form, package).split("\t")[:2]
     return {"library": library, "package": package, "version": version, "source": source}
@@ -73,13 +76,12 @@ def main():
                 os.path.realpath(paths[name]))), None)
             if library is None:
                 sys.exit(f"licences: {copy.name}: expected one of the program's libraries, found {sorted(paths)}")
-            entry = describe(library, paths[library])
-            listed.append(entry)
-            text = pathlib.Path("/usr/share/doc", entry["package"], "copyright")
-            name = f"{entry['package']}.txt"
-            if name not in names:
-                (licences / name).write_bytes(text.read_bytes())
-                names.append(name)
+            listed.append(describe(library, package_of(paths[library])))
+        listed += [describe("compiled in", package) for package in COMPILED_IN]
+        for package in sorted({entry["package"] for entry in listed}):
+            text = pathlib.Path("/usr/share/doc", package, "copyright")
+            (licences / f"{package}.txt").write_bytes(text.read_bytes())
+            names.append(f"{package}.txt")
         metadata = info / "METADATA"
         lines = "".join(f"License-File: {name}\n" for name in names)
         head, colon, body = metadata.read_text().partition("License-Expression: MIT\n")

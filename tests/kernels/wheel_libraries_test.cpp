@@ -30,6 +30,7 @@ TEST_CASE("wheel libraries: found beside the wheel's package, and only there") {
   make_library(nccl);
   make_library(cublas);
   make_library(packages / "nvidia/README");  // a file among the folders
+  std::filesystem::create_directories(packages / "nvidia/zzz/lib/libnccl.so.2");
   CHECK(wheel_library(program, "libnccl.so.2") == nccl);
   CHECK(wheel_library(program, "libcublasLt.so.13") == cublas);
   CHECK(wheel_library(program, "libcublasLt.so.12") == "");

@@ -130,6 +130,26 @@ class Track(unittest.TestCase):
         """Returns "name step" of what MLFlow was told, in order."""
         return [f"{key} {step}" for _, key, _, _, step in self.calls("metric")]
 
+    def test_a_signal_during_an_upload_loses_no_metric(self):
+        self.make_run(WHOLE)
+        whole = self.track_well("mlflow") and self.metrics()
+        (self.run_folder / "logs" / "track-mlflow.json").unlink()
+        self.calls_file.write_text("")
+        self.environment["TERM_ONCE"] = str(self.folder / "term")
+        (self.folder / "term").touch()
+        self.assertEqual(self.track("mlflow").returncode, 143)
+        self.track_well("mlflow")
+        self.assertEqual(sorted(set(self.metrics())), sorted(whole))
+
+    def test_retries_after_a_failed_begin_use_one_remote_run(self):
+        self.make_run(WHOLE)
+        (self.folder / "fail").touch()
+        self.assertEqual(self.track("mlflow").returncode, 1)
+        self.assertEqual(self.track("mlflow").returncode, 1)
+        (self.folder / "fail").unlink()
+        self.track_well("mlflow")
+        self.assertEqual(len(self.calls("create")), 1)
+
     def test_a_missing_client_is_named_with_the_command_that_installs_it(self):
         self.make_run(WHOLE)
         for name in ("wandb", "mlflow"):

@@ -10,7 +10,7 @@
 #SBATCH --requeue
 #SBATCH --open-mode=append
 
-srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=0 dpt train config.yaml
+srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=0 dpt train config.yaml
 code=$?
 case $code in
   75) scontrol requeue "$SLURM_JOB_ID" ;;
