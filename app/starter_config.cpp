@@ -343,7 +343,7 @@ std::string text_of(const Starter& starter, const std::string& path, const DataS
       sets.val ? fmt::format(", {} for validation", sets.val->size()) : "",
       sets.test ? fmt::format(", {} for testing", sets.test->size()) : "");
   for (const std::string& line : data.lines) text += "  " + line + "\n";
-  if (!sets.val) text += val_split_text(data, *sets.train);
+  if (!sets.val) text += val_split_text(data);
   text += fmt::format("  batch_size: {}   # total over all devices\n", batch);
   if (samples.unreadable > 0 && !data.skips) {
     text += fmt::format("  {}on_bad_sample: skip   # {} of the samples cannot be read{}\n",
