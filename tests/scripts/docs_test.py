@@ -96,6 +96,21 @@ class CheckDocs(unittest.TestCase):
         self.check("$ echo 'dpt: error: x'; (exit 3)\ndpt: error: x\n")
         self.assertIn("the shell ended", self.check("$ exit 3\n$ echo b\nb\n", code=1))
 
+    def test_a_block_that_would_be_overlooked_is_an_error(self):
+        self.assertIn(":4: expected a line after the", self.check("$ echo \\\n", code=1))
+        for begin, expected in (
+            ("```console\n$ true\n", ":1: expected a line ``` that ends the block"),
+            (" ```console\n $ true\n ```\n", ":1: expected ```console at the start"),
+            ("~~~console\n$ true\n~~~\n", ":1: expected ```console at the start"),
+        ):
+            self.page.write_text(begin, encoding="utf-8")
+            done = subprocess.run(
+                [ROOT / "scripts" / "check-docs", "--program", "/bin/true", self.page],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            )  # fmt: skip
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(expected, done.stdout)
+
     def test_the_folder_is_fresh_and_like_a_clone(self):
         self.check("$ cd build/release && pwd\n/home/you/dpt/build/release\n$ ls ../../configs/digits-lenet.yaml \\\n"
                    "    ../../scripts/check-docs\n../../configs/digits-lenet.yaml\n../../scripts/check-docs\n"
