@@ -131,6 +131,35 @@ std::string problem_of_missing(const CLI::App& command, const std::string& calle
   return {};
 }
 
+/// Returns how dpt train is told what `option` tells other trainers; empty if unknown.
+std::string_view told_here(std::string_view option) {
+  struct Foreign {
+    std::string_view option, here;
+  };
+  static constexpr Foreign kForeign[] = {
+      {"--epochs", "train.epochs=N"},
+      {"--batch-size", "data.batch_size=N"},
+      {"--batch", "data.batch_size=N"},
+      {"--lr", "optimizer.lr=X"},
+      {"--learning-rate", "optimizer.lr=X"},
+      {"--weight-decay", "optimizer.weight_decay=X"},
+      {"--workers", "data.workers=N"},
+      {"--num-workers", "data.workers=N"},
+      {"--seed", "seed=N"},
+      {"--name", "name=NAME"},
+      {"--data-dir", "data.root=FOLDER"},
+      {"--model", "model.zoo=NAME"},
+      {"--pretrained", "weights=pretrained"},
+      {"--amp", "train.precision=bf16"},
+      {"--gpus", "--devices cuda"},
+      {"--output", "--run-dir FOLDER"},
+  };
+  for (const Foreign& foreign : kForeign) {
+    if (foreign.option == option) return foreign.here;
+  }
+  return {};
+}
+
 /// Returns the usage error: a word that the chosen command has no use for comes first, since what
 /// CLI11 says (`why`) may follow from it.
 std::string usage_problem(const CLI::App& app, const std::string& why) {
@@ -150,8 +179,14 @@ std::string usage_problem(const CLI::App& app, const std::string& why) {
   for (const CLI::Option* option : command->get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
-  const std::string near =
-      word[0] == '-' ? closest(word.substr(0, word.find('=')), names) : std::string();
+  const std::string option = word[0] == '-' ? word.substr(0, word.find('=')) : std::string();
+  if (const std::string_view here = told_here(option); !here.empty() && called == "dpt train") {
+    return fmt::format(
+        "unexpected argument '{}' of dpt train; write {} after the config. See dpt "
+        "train --help",
+        without_secrets({word})[0], here);
+  }
+  const std::string near = option.empty() ? option : closest(option, names);
   return fmt::format("unexpected argument '{}' of {}{} See {} --help", without_secrets({word})[0],
                      called, near.empty() ? "." : fmt::format(", did you mean '{}'?", near),
                      called);

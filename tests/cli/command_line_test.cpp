@@ -26,6 +26,13 @@ TEST_CASE("a word that a command does not know gets a suggestion, as an unknown 
           "'--max-step' of dpt train, did you mean '--max-steps'? See dpt train --help");
   refused({"train", "small.yaml", "--max_tiem=3h", "--nonsense"},
           "'--max_tiem=3h' of dpt train, did you mean '--max-time'? See dpt train --help");
+  // Options of other trainers.
+  refused({"train", "small.yaml", "--epochs", "3"},
+          "'--epochs' of dpt train; write train.epochs=N after the config. See dpt train --help");
+  refused({"train", "small.yaml", "--batch-size=8"},
+          "'--batch-size=8' of dpt train; write data.batch_size=N after the config. See dpt train "
+          "--help");
+  refused({"eval", "--epochs"}, "'--epochs' of dpt eval. See dpt eval --help");
   // Also where something else is missing.
   refused({"eval", "--jsno"}, "'--jsno' of dpt eval, did you mean '--json'? See dpt eval --help");
   refused({"config", "show", "small.yaml", "--origin"},
