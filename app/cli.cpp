@@ -131,8 +131,8 @@ std::string problem_of_missing(const CLI::App& command, const std::string& calle
   return {};
 }
 
-/// Returns how dpt train is told what `option` tells other trainers; empty if unknown.
-std::string_view told_here(std::string_view option) {
+/// Returns the form in which dpt train takes `option` of other trainers; empty if unknown.
+std::string_view form_here(std::string_view option) {
   struct Foreign {
     std::string_view option, here;
   };
@@ -180,7 +180,7 @@ std::string usage_problem(const CLI::App& app, const std::string& why) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   const std::string option = word[0] == '-' ? word.substr(0, word.find('=')) : std::string();
-  if (const std::string_view here = told_here(option); !here.empty() && called == "dpt train") {
+  if (const std::string_view here = form_here(option); !here.empty() && called == "dpt train") {
     return fmt::format(
         "unexpected argument '{}' of dpt train; write {} after the config. See dpt "
         "train --help",

@@ -1,5 +1,5 @@
 // NVIDIA's libraries as pip installs them. A Python environment with dpt's wheel has the program in
-// dpt_train/bin and, beside dpt_train, the libraries in nvidia/*/lib (nvidia/cu13/lib,
+// dpt_train/bin and, next to dpt_train, the libraries in nvidia/*/lib (nvidia/cu13/lib,
 // nvidia/cudnn/lib, nvidia/nccl/lib).
 #pragma once
 

@@ -9,8 +9,15 @@ seconds_of() {
   elapsed=$((SECONDS - begin))
 }
 
-# make_bare_system SUITE [NAME]: sets `root` to a new system in build/bare/NAME (DPT_BARE_DIR/NAME),
-# which is removed when the script ends, unless $keep is "yes". The clone is $root/dpt.
+# Systems that make_bare_system has made.
+bare_systems=()
+
+remove_bare_systems() {
+  rm -rf --one-file-system "${bare_systems[@]}"
+}
+
+# make_bare_system SUITE [NAME]: sets `root` to a new system in build/bare/NAME (DPT_BARE_DIR/NAME). All of
+# them are removed when the script ends, unless $keep is "yes". The clone is $root/dpt.
 make_bare_system() {
   local suite=$1 name=${2:-$1} distribution components mirror base me
   me=$(basename "$0")
@@ -40,7 +47,8 @@ make_bare_system() {
   root=$base/$name
   mkdir -p "$base"
   rm -rf --one-file-system "$root"
-  [[ ${keep:-no} == yes ]] || trap 'rm -rf --one-file-system "$root"' EXIT
+  bare_systems+=("$root")
+  [[ ${keep:-no} == yes ]] || trap remove_bare_systems EXIT
 
   echo "$me: creating $suite in $root"
   seconds_of debootstrap --variant=minbase --components="$components" "$suite" "$root" \

@@ -17,6 +17,11 @@ export_cache_variables() {
   export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 }
 
+# Prints the version in the CMakeLists.txt of folder $1.
+version_of() {
+  sed -nE 's/^project\(dpt VERSION ([0-9.]+).*/\1/p' "$1/CMakeLists.txt"
+}
+
 # configure PRESET [cmake options...]: takes a second if nothing has changed.
 configure() {
   local preset=$1 cache=()

@@ -318,7 +318,7 @@ class SchemaMaker {
     defs_[def] = std::move(schema);
   }
 
-  // What a config that extends no other must have:
+  // Requirements on a config that extends no other:
 
   /// Returns the keys that `fields` require, on all levels below too; empty if there are none.
   static Json requirements(const Fields& fields, bool is_zoo = false) {
@@ -375,7 +375,7 @@ class SchemaMaker {
     return schema;
   }
 
-  // What is repeated:
+  // Shared definitions:
 
   /// Makes definitions of properties that several kinds have, such as `data.batch_size`.
   static void share_repeated(Json& schema) {
@@ -383,7 +383,7 @@ class SchemaMaker {
     Json& defs = schema["$defs"];
     std::map<std::string, int> counts;
     for (const auto& [def, kind] : defs.items()) {
-      // What is in a repeated property is repeated with it, and not counted again.
+      // Parts of a repeated property are repeated with it, and not counted again.
       each_property(kind,
                     [&](const auto&, const Json& value) { return ++counts[value.dump()] == 1; });
     }

@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 DPT = os.environ["DPT"]
 FILES = sorted((ROOT / "docs" / "guide" / "cluster").iterdir())
 CONFIG = (ROOT / "configs" / "digits-lenet.yaml").read_text()
-# What the launchers set, for one process.
+# Variables that the launchers set, for one process.
 VARIABLES = {
     "JOB_COMPLETION_INDEX": "0", "PET_NODE_RANK": "0", "PET_NNODES": "1", "PET_MASTER_ADDR": "localhost",
     "PET_MASTER_PORT": "29400", "SKYPILOT_NODE_RANK": "0", "SKYPILOT_NUM_NODES": "1",
