@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "app/utf8_text.h"
 #include "kernels/error.h"
+#include "kernels/utf8_text.h"
 
 namespace dpt {
 namespace {

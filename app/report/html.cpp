@@ -4,7 +4,7 @@
 
 #include <cassert>
 
-#include "app/utf8_text.h"
+#include "kernels/utf8_text.h"
 
 namespace dpt {
 

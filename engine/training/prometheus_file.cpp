@@ -14,7 +14,7 @@
 #include "engine/training/run_files.h"
 #include "engine/training/stop.h"
 #include "kernels/error.h"
-#include "kernels/utf8.h"
+#include "kernels/utf8_text.h"
 
 namespace dpt {
 namespace {
@@ -33,12 +33,9 @@ std::string value_text(double value) {
 }
 
 /// Returns a label's value in the form between quotes, with U+FFFD for bytes that are not UTF-8.
-std::string escaped_label(std::string text) {
-  for (auto bad = find_bad_utf8(text); bad != std::string::npos; bad = find_bad_utf8(text)) {
-    text.replace(bad, 1, "\xEF\xBF\xBD");
-  }
+std::string escaped_label(const std::string& text) {
   std::string escaped;
-  for (const char c : text) {
+  for (const char c : utf8_text(text)) {
     if (c == '\\' || c == '"') escaped += '\\';
     if (c == '\n') {
       escaped += "\\n";
