@@ -103,9 +103,18 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
 
 std::string find_checkpoint(const std::string& target, const CheckpointUse& use) {
   std::error_code error;  // of a name that is too long or a folder that is closed to us
-  if (fs::is_regular_file(target, error)) return target;
+  if (fs::is_regular_file(target, error)) {
+    if (const fs::path type = fs::path(target).extension(); type == ".yaml" || type == ".yml") {
+      fail(ErrorKind::data,
+           "{}: expected a run folder or a checkpoint, found a config: name the run that was "
+           "trained with it (`dpt runs` lists the runs)",
+           target);
+    }
+    return target;
+  }
   if (!fs::is_directory(target, error)) {
-    fail(ErrorKind::data, "{}: no such run folder or checkpoint", target);
+    fail(ErrorKind::data, "{}: no such run folder or checkpoint (`dpt runs` lists the runs)",
+         target);
   }
   const std::string newest = newest_good_checkpoint(
       target + "/checkpoints", [](const std::string& text) { say("warning: " + text); });

@@ -34,6 +34,10 @@ std::vector<std::string> choices_of(const CLI::Option& option) {
   return words_of(words);
 }
 
+bool is_flag(const CLI::Option& option) {
+  return option.get_items_expected_max() == 0;
+}
+
 CommandOption option_of(const CLI::Option& option) {
   CommandOption made;
   made.is_argument = option.get_positional();
@@ -43,7 +47,7 @@ CommandOption option_of(const CLI::Option& option) {
   made.is_required = option.get_required();
   made.excludes = sorted_names(option.get_excludes());
   made.needs = sorted_names(option.get_needs());
-  if (option.get_type_size() == 0) return made;
+  if (is_flag(option)) return made;
   made.may_repeat = option.get_expected_max() > 1;
   made.takes_several = made.may_repeat && (made.is_argument || option.get_allow_extra_args());
   made.words = choices_of(option);
@@ -57,6 +61,7 @@ CommandOption option_of(const CLI::Option& option) {
   } else {
     made.value = option.get_type_name();
   }
+  if (!made.is_argument && option.get_items_expected_min() == 0) made.value = "[" + made.value + "]";
   return made;
 }
 
@@ -103,7 +108,7 @@ void name_values_below(CLI::App& app, const std::shared_ptr<CLI::FormatterBase>&
   app.formatter(formatter);
   for (CLI::Option* option : app.get_options()) {
     const ValueName* value = value_name(option->get_name());
-    if (!value || option->get_type_size() == 0) continue;
+    if (!value || is_flag(*option)) continue;
     option->type_name(std::string(value->name));  // messages show it too
     if (!is_path(value->kind)) continue;
     const bool is_remote_too = takes_url(app, *option);

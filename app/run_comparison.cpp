@@ -35,7 +35,9 @@ std::string checked_run_folder(std::string folder) {
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   std::error_code error;
   if (!std::filesystem::is_regular_file(folder + "/config.yaml", error)) {
-    fail(ErrorKind::data, "{}: expected the folder of a run, found no config.yaml in it", folder);
+    fail(ErrorKind::data,
+         "{}: expected the folder of a run, found no config.yaml in it (`dpt runs` lists the runs)",
+         folder);
   }
   return folder;
 }

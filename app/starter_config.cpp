@@ -17,6 +17,7 @@
 #include "engine/spec/read_spec.h"
 #include "engine/spec/scalars.h"
 #include "engine/training/job.h"
+#include "engine/zoo/pretrained.h"
 #include "engine/zoo/zoo.h"
 #include "kernels/devices.h"
 #include "kernels/text.h"
@@ -200,6 +201,14 @@ std::string model_line(const Network& net, const InputPlan& input, std::int64_t 
          (net.options.empty() ? "" : "  " + net.options.substr(2) + "\n");
 }
 
+/// A suggestion to start from published weights, where the network has some.
+std::string weights_text(const Network& net) {
+  const PretrainedWeights* weights = net.options.empty() ? pretrained_weights(net.zoo) : nullptr;
+  if (!weights) return {};
+  return fmt::format("# weights: pretrained   # better for few images: trained on ImageNet, {}\n",
+                     weights->file);
+}
+
 // ---- The samples -------------------------------------------------------------------------------
 
 /// Result of reading all training samples.
@@ -352,7 +361,7 @@ std::string text_of(const Starter& starter, const std::string& path, const DataS
   }
   text += transforms_text(data, starter.input);
   text += fmt::format("model:   # classes: {}\n", outputs_comment(data, *sets.train));
-  text += model_line(starter.net, starter.input, starter.outputs);
+  text += model_line(starter.net, starter.input, starter.outputs) + weights_text(starter.net);
   text += loss_text(data) +
           training_text(starter.net.zoo == "mlp" || starter.net.zoo == "logistic", batch);
   return text + "devices: auto\n";

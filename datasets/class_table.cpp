@@ -104,11 +104,13 @@ void ClassTable::refuse_name(std::string_view name, const Where& where) const {
     for (const auto& [known, number] : numbers_) names.push_back(known);
   }
   const std::string near = closest(std::string(name), names);
-  fail(ErrorKind::data, "{}: the class {}, which {} does not have{}", where(), quoted_class(name),
+  const char* const advice = is_of_checkpoint_ ? "leave it out: the model has no output for it"
+                             : is_given_       ? "add it there, or remove its samples"
+                                               : "add samples to train on, or remove these";
+  fail(ErrorKind::data, "{}: the class {}, which {} does not have; {}", where(), quoted_class(name),
        owner_,
-       near.empty()
-           ? std::string()
-           : fmt::format("; it has {} (names are compared byte by byte)", quoted_class(near)));
+       near.empty() ? advice
+                    : fmt::format("it has {} (names are compared byte by byte)", quoted_class(near)));
 }
 
 std::int32_t ClassTable::label_of_name(std::string_view name, const Where& where) {

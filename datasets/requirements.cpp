@@ -54,8 +54,9 @@ void check_root(const std::string& dataset, const std::string& root, const std::
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(root, error);
   if (std::filesystem::is_directory(status)) return;
-  fail(ErrorKind::data, "{}: {}: {}; expected a folder with {}{}{}", dataset, root,
-       std::filesystem::exists(status) ? "not a folder" : "no such folder", expected,
+  fail(ErrorKind::data,
+       "{}: {}: {}; expected a folder with {}{}{}. If it is elsewhere, give data.root=FOLDER",
+       dataset, root, std::filesystem::exists(status) ? "not a folder" : "no such folder", expected,
        fetch_hint(fetch), hint_of_default(root));
 }
 

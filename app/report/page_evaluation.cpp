@@ -249,7 +249,7 @@ std::string plots_html(const ReportedEvaluation& of) {
 
 std::string evaluation_html(const ReportedEvaluation& of) {
   std::string out = evaluation_summary(of);
-  out += samples_html("Most certain mistakes", of.most_certain, of.outputs);
+  out += samples_html("Most confident mistakes", of.most_certain, of.outputs);
   out += samples_html("Largest losses", of.worst, of.outputs);
   if (of.classes) {
     out += "<div class=\"beside\"><div>\n" +

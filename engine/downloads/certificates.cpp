@@ -3,6 +3,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "kernels/error.h"
+
 namespace dpt {
 namespace {
 
@@ -23,7 +25,15 @@ bool is_there(const std::string& root, const std::string& path) {
 }  // namespace
 
 std::string certificate_file(const std::string& built_in, const std::string& root) {
-  if (const char* file = std::getenv("SSL_CERT_FILE"); file && *file) return file;
+  if (const char* file = std::getenv("SSL_CERT_FILE"); file && *file) {
+    if (!is_there("", file)) {
+      fail(ErrorKind::usage,
+           "SSL_CERT_FILE={}: no such file; expected one with trusted certificates: correct the "
+           "variable, or unset it to use those of this system",
+           file);
+    }
+    return file;
+  }
   if (is_there(root, built_in)) return {};
   if (const char* folder = std::getenv("SSL_CERT_DIR"); folder && *folder) return {};
   for (const char* file : kKnownFiles) {

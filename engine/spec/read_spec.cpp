@@ -83,7 +83,8 @@ class Checker {
                              is_written("checkpoint.on_failure");
     if (is_resolved) return;
     issue("checkpoint.keep_best.monitor",
-          fmt::format("keep_best monitors {}, but nothing is held out: set data.val_split",
+          fmt::format("keep_best monitors {}, but nothing is held out: set data.val_split, or "
+                      "keep the last checkpoint (checkpoint.keep_best={{}})",
                       spec_.checkpoint.keep_best.monitor));
   }
 

@@ -107,12 +107,14 @@ class Loader {
 std::string read_config_text(const std::string& file) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error)) {
-    const bool has_images = std::filesystem::is_directory(file + "/train", error);
-    fail(ErrorKind::usage, "cannot read the config {}: it is a folder{}", file,
-         has_images ? fmt::format("; `dpt config init --data {} > config.yaml` writes a config for "
-                                  "the images in it",
-                                  file)
-                    : std::string());
+    std::string advice;
+    if (std::filesystem::exists(file + "/config.yaml", error)) {
+      advice = fmt::format("; `dpt train {}/config.yaml` continues the run in it", file);
+    } else if (std::filesystem::is_directory(file + "/train", error)) {
+      advice = fmt::format(
+          "; `dpt config init --data {} > config.yaml` writes a config for the images in it", file);
+    }
+    fail(ErrorKind::usage, "cannot read the config {}: it is a folder{}", file, advice);
   }
   std::ifstream in(file, std::ios::binary);
   if (!in) fail(ErrorKind::usage, "cannot read the config {}: {}", file, std::strerror(errno));

@@ -209,7 +209,7 @@ def profile(check, tool, stage, config, until, result):
     begin = time.monotonic()
     batch, _, number_type = config.partition(":")
     step = [check.dpt, "bench", LENET, f"data.batch_size={batch}", "data.val_split=0"]
-    step += [f"train.precision={number_type}", "--devices", check.args.device]
+    step += ["checkpoint.keep_best={}", f"train.precision={number_type}", "--devices", check.args.device]
     step += ["--steps", "2", "--rounds", "1"]
     code, text, _ = check.run(step, min(60.0, until - begin))
     if code != 0:

@@ -65,7 +65,8 @@ def calls_stage(check):
     for config in CALLS if on_gpu else CALLS[:1]:
         batch, _, number_type = config.partition(":")
         command = [check.dpt, "bench", LENET, f"data.batch_size={batch}", "data.val_split=0"]
-        command += [f"train.precision={number_type if on_gpu else 'fp32'}", "--calls", "--json"]
+        command += ["checkpoint.keep_best={}", f"train.precision={number_type if on_gpu else 'fp32'}"]
+        command += ["--calls", "--json"]
         command += ["--devices", check.args.device, "--rounds", "5" if on_gpu else "1"]
         code, text, _ = check.run(command, until - time.monotonic())
         if code == 0:
@@ -93,7 +94,8 @@ def modes_stage(check):
 
         def bench(name, devices, shards, batch=batch):
             words = [check.dpt, "bench", LENET, f"data.batch_size={batch}"]
-            words += [f"train.shards={shards}", "data.val_split=0", "--serve", "--devices", devices]
+            words += [f"train.shards={shards}", "data.val_split=0", "checkpoint.keep_best={}"]
+            words += ["--serve", "--devices", devices]
             return Program(name, words, check.env, patience=40, until=until)
 
         programs = [

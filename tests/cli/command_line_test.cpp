@@ -268,7 +268,7 @@ TEST_CASE("a name that is too long for a file is that of no file") {
   const std::string name(5000, 'x');
   const Finished eval = w.run({"eval", name});
   CHECK(eval.exit_code == 3);
-  check_contains(eval.err, ": no such run folder or checkpoint\n");
+  check_contains(eval.err, ": no such run folder or checkpoint (`dpt runs` lists the runs)\n");
   const Finished train = w.run({"train", "small.yaml", "--resume", name});
   CHECK(train.exit_code == 2);
   check_contains(train.err, "found no such file; runs/tiny/checkpoints has no checkpoint\n");

@@ -138,7 +138,7 @@ TEST_CASE("mistakes in a report are the samples that the predictions say, with t
   }
   const std::string page = w.page({"runs/digits", "--mistakes", "5"});
   const std::string evaluation = section(page, "evaluation");
-  const std::string certain = between(evaluation, "Most certain mistakes", "Largest losses");
+  const std::string certain = between(evaluation, "Most confident mistakes", "Largest losses");
   const std::string largest = between(evaluation, "Largest losses", "Confusion matrix");
   const auto check_samples = [&](std::vector<Row> expected, const std::string& html) {
     CHECK(count_of(html, "<img ") == 5);
@@ -209,7 +209,7 @@ TEST_CASE("a report of several runs has them over one another, and where their c
   CHECK(differences == std::vector<std::vector<std::string>>{{"", "a", "b"},
                                                              {"optimizer.lr", "0.1", "0.01"},
                                                              {"train.epochs", "3", "5"}});
-  CHECK(count_of(section(page, "evaluation"), "<h4>Most certain mistakes</h4>") == 2);
+  CHECK(count_of(section(page, "evaluation"), "<h4>Most confident mistakes</h4>") == 2);
   CHECK(count_of(section(page, "time"), "class=\"bar\"") == 2);
   // Runs in folders of the same name are told apart by their paths.
   fs::create_directories(w.dir.file("other"));

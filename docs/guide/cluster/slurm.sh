@@ -4,7 +4,7 @@
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=4
 #SBATCH --cpus-per-task=8
-#SBATCH --gpus-per-task=1
+##SBATCH --gpus-per-task=1   # on nodes with GPUs: remove one of the two #
 #SBATCH --time=04:00:00
 #SBATCH --signal=USR1@300
 #SBATCH --requeue

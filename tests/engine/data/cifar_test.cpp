@@ -129,7 +129,8 @@ TEST_CASE("bad CIFAR files are refused") {
               },
               dir) ==
           "cifar100: $/none: no such folder; expected a folder with train.bin, test.bin (or with "
-          "the folder cifar-100-binary) (`scripts/fetch-data cifar100` fetches them)");
+          "the folder cifar-100-binary) (`scripts/fetch-data cifar100` fetches them). If it is "
+          "elsewhere, give data.root=FOLDER");
   }
   SUBCASE("a model for something else") {
     CHECK(dir.error({{32, 32, 1}, 10}) ==

@@ -380,7 +380,8 @@ TEST_CASE("csv: a table that does not fit the model, or the training file") {
     return dir.error(with(kKind, {{"test.file", dir / "test.csv"}}), {{1, 1, 2}, 2});
   };
   CHECK(error("a,kind,b\n1,x,2\n1,emu,2\n") ==
-        "$/test.csv, line 3, column 2 (kind): the class 'emu', which $/train.csv does not have");
+        "$/test.csv, line 3, column 2 (kind): the class 'emu', which $/train.csv does not have"
+        "; add samples to train on, or remove these");
   CHECK(error("a,kind,c\n1,x,2\n") ==
         "$/test.csv: expected a column 'b', which $/train.csv names, found a, kind, c; did you "
         "mean 'a'?");

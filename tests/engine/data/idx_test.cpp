@@ -430,7 +430,8 @@ TEST_CASE("a missing folder or file says what to fetch") {
   CHECK(read("fashion_mnist", dir / "none") ==
         "fashion_mnist: $/none: no such folder; expected a folder with train-images-idx3-ubyte, "
         "train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, plain or with "
-        ".gz (`scripts/fetch-data fashion_mnist` fetches them)");
+        ".gz (`scripts/fetch-data fashion_mnist` fetches them). If it is elsewhere, give "
+        "data.root=FOLDER");
   CHECK(read("mnist", dir.path()) ==
         "mnist: $ has no file train-images-idx3-ubyte; expected train-images-idx3-ubyte and "
         "train-labels-idx1-ubyte, plain or with .gz (`scripts/fetch-data mnist` fetches them)");

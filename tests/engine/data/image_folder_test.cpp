@@ -282,7 +282,8 @@ TEST_CASE("image_folder: folders that are refused") {
               },
               dir) ==
           "image_folder: $/none: no such folder; expected a folder with train/CLASS/IMAGE, "
-          "and val/CLASS/IMAGE and test/CLASS/IMAGE if there are such sets");
+          "and val/CLASS/IMAGE and test/CLASS/IMAGE if there are such sets. If it is elsewhere, "
+          "give data.root=FOLDER");
     fs::remove_all(dir / "train");
     CHECK(dir.error() == "image_folder: $: no folder train in it; expected $/train/CLASS/IMAGE");
   }
@@ -303,7 +304,8 @@ TEST_CASE("image_folder: folders that are refused") {
   }
   SUBCASE("test classes differ") {
     dir.write("test/emu/1.png", grey_png(1));
-    CHECK(dir.error() == "$/test/emu: the class 'emu', which $/train does not have");
+    CHECK(dir.error() == "$/test/emu: the class 'emu', which $/train does not have"
+                         "; add samples to train on, or remove these");
     fs::remove_all(dir / "test/emu");
     fs::remove_all(dir / "test/dog");
     // A gap, which is stated.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "kernels/error.h"
 #include "tests/support/temp_dir.h"
 
 using namespace dpt;
@@ -49,8 +50,14 @@ TEST_CASE("certificates: SSL_CERT_FILE comes first, and SSL_CERT_DIR before a se
   make_file(root + "/etc/ssl/cert.pem");
   setenv("SSL_CERT_DIR", "/etc/own", 1);
   CHECK(certificate_file("/missing.crt", root) == "");
-  setenv("SSL_CERT_FILE", "/etc/own.pem", 1);
-  CHECK(certificate_file("/missing.crt", root) == "/etc/own.pem");
+  const std::string own = root + "/etc/ssl/cert.pem";
+  setenv("SSL_CERT_FILE", own.c_str(), 1);
+  CHECK(certificate_file("/missing.crt", root) == own);
+  setenv("SSL_CERT_FILE", "/no/own.pem", 1);
+  CHECK_THROWS_WITH_AS(certificate_file("/missing.crt", root),
+                       "SSL_CERT_FILE=/no/own.pem: no such file; expected one with trusted "
+                       "certificates: correct the variable, or unset it to use those of this system",
+                       Error);
   unsetenv("SSL_CERT_FILE");
   unsetenv("SSL_CERT_DIR");
 }
