@@ -236,7 +236,8 @@ void print_report(const DataReport& report, const Verdict& verdict) {
     fmt::print("\nthere may be more near duplicates: too many images look alike\n");
   }
   if (!report.splits[0].statistics.mean.empty()) {
-    fmt::print("\nnormalisation of the training samples: {}\n", normalize_line(report.splits[0].statistics));
+    fmt::print("\nnormalisation of the training samples: {}\n",
+               normalize_line(report.splits[0].statistics));
   }
   print_findings(report, verdict);
   fmt::print("\n{}, {}\n", plural(verdict.count(report, true), "error"),

@@ -61,7 +61,8 @@ CommandOption option_of(const CLI::Option& option) {
   } else {
     made.value = option.get_type_name();
   }
-  if (!made.is_argument && option.get_items_expected_min() == 0) made.value = "[" + made.value + "]";
+  if (!made.is_argument && option.get_items_expected_min() == 0)
+    made.value = "[" + made.value + "]";
   return made;
 }
 

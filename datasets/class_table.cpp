@@ -109,8 +109,9 @@ void ClassTable::refuse_name(std::string_view name, const Where& where) const {
                                                : "add samples to train on, or remove these";
   fail(ErrorKind::data, "{}: the class {}, which {} does not have; {}", where(), quoted_class(name),
        owner_,
-       near.empty() ? advice
-                    : fmt::format("it has {} (names are compared byte by byte)", quoted_class(near)));
+       near.empty()
+           ? advice
+           : fmt::format("it has {} (names are compared byte by byte)", quoted_class(near)));
 }
 
 std::int32_t ClassTable::label_of_name(std::string_view name, const Where& where) {
