@@ -17,7 +17,9 @@ remove_bare_systems() {
 }
 
 # make_bare_system SUITE [NAME]: sets `root` to a new system in build/bare/NAME (DPT_BARE_DIR/NAME). All of
-# them are removed when the script ends, unless $keep is "yes". The clone is $root/dpt.
+# them are removed when the script ends, unless $keep is "yes". The clone is $root/dpt. If
+# $architecture is set (Debian's name, for example arm64), the system is for that architecture, and
+# binfmt_misc must start an emulator for its programs.
 make_bare_system() {
   local suite=$1 name=${2:-$1} distribution components mirror base me
   me=$(basename "$0")
@@ -51,8 +53,8 @@ make_bare_system() {
   [[ ${keep:-no} == yes ]] || trap remove_bare_systems EXIT
 
   echo "$me: creating $suite in $root"
-  seconds_of debootstrap --variant=minbase --components="$components" "$suite" "$root" \
-    ${mirror:+"$mirror"} >"$base/$name.log" 2>&1 || {
+  seconds_of debootstrap --variant=minbase ${architecture:+--arch="$architecture"} \
+    --components="$components" "$suite" "$root" ${mirror:+"$mirror"} >"$base/$name.log" 2>&1 || {
     tail -n 20 "$base/$name.log" >&2
     echo "$me: debootstrap failed (log: $base/$name.log)" >&2
     exit 1

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 
+from auditwheel import lddtree
+
 
 # Packages whose code the compiler makes a part of the program.
 COMPILED_IN = ("nlohmann-json3-dev", "libcli11-dev", "libasio-dev", "libjs-chart.js")
@@ -23,29 +25,26 @@ def output_of(*command):
 
 
 def package_of(path):
-    """The package that installed `path`, which may lie behind the symbolic link /lib -> /usr/lib."""
+    """The package (for several architectures: NAME:ARCHITECTURE) that installed `path`, which may lie behind
+    the symbolic link /lib -> /usr/lib."""
     real = os.path.realpath(path)
     for name in (real, real.removeprefix("/usr")):
         found = subprocess.run(["dpkg", "-S", name], capture_output=True, text=True)
         if found.returncode == 0:
-            return found.stdout.split(":")[0]
+            return found.stdout.split(": ")[0]
     sys.exit(f"licences: {path}: expected a library of a Debian package, found none that has it")
 
 
 def libraries_of(program):
-    """Name -> path of every library that the loader finds for `program`."""
-    found = {}
-    for line in output_of("ldd", program).splitlines():
-        match = re.match(r"\s*(\S+) => (/\S+)", line)
-        if match:
-            found[match[1]] = match[2]
-    return found
+    """Name -> path of every library of `program`, which may be a program for another processor."""
+    libraries = lddtree.ldd(pathlib.Path(program)).libraries
+    return {name: library.path for name, library in libraries.items() if library.path}
 
 
 def describe(library, package):
     form = "${Version}\t${source:Package}"
     version, source = output_of("dpkg-query", "-W", "-f", form, package).split("\t")[:2]
-    return {"library": library, "package": package, "version": version, "source": source}
+    return {"library": library, "package": package.split(":")[0], "version": version, "source": source}
 
 
 def main():
