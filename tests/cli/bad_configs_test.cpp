@@ -300,7 +300,9 @@ const std::vector<BadConfig> kOneError = {
      {"20:36: early_stopping monitors val/accuracy, but nothing is held out: set data.val_split"}},
     {{{"val_split: 137", "val_split: 0"},
       {"epochs: 5}", "epochs: 5}\ncheckpoint: {keep_best: {monitor: val/loss}}"}},
-     {"21:35: keep_best monitors val/loss, but nothing is held out: set data.val_split"}},
+     {"21:35: keep_best monitors val/loss, but nothing is held out: set data.val_split, or keep "
+      "the "
+      "last checkpoint (checkpoint.keep_best={})"}},
     {{{"epochs: 5}", "epochs: 5}\ncheckpoint: {keep_best: {monitor: val/loss, mode: max}}"}},
      {"21:25: checkpoint.keep_best: expected mode: min with monitor: val/loss, found max"}},
     {{{"epochs: 5}", "epochs: 5}\ncheckpoint: {keep_best: {monitor: accuracy}}"}},

@@ -255,7 +255,8 @@ TEST_CASE("classes: numbers are places in data.classes, whose names a checkpoint
         "$/s.tar, 0.cls: classes by number, but those of the checkpoint have names (cat, dog, "
         "emu): name the data's in data.classes, in the order of their numbers");
   CHECK(error(known, {"emu", "cow", "dog"}) ==
-        "$/s.tar, 2.cls: the class 'cow', which the checkpoint does not have; leave it out: the model "
+        "$/s.tar, 2.cls: the class 'cow', which the checkpoint does not have; leave it out: the "
+        "model "
         "has no output for it");
   CHECK(error_of(
             [&] {

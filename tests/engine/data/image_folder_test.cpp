@@ -304,8 +304,9 @@ TEST_CASE("image_folder: folders that are refused") {
   }
   SUBCASE("test classes differ") {
     dir.write("test/emu/1.png", grey_png(1));
-    CHECK(dir.error() == "$/test/emu: the class 'emu', which $/train does not have"
-                         "; add samples to train on, or remove these");
+    CHECK(dir.error() ==
+          "$/test/emu: the class 'emu', which $/train does not have"
+          "; add samples to train on, or remove these");
     fs::remove_all(dir / "test/emu");
     fs::remove_all(dir / "test/dog");
     // A gap, which is stated.
