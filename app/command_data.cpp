@@ -23,6 +23,7 @@
 #include "engine/training/stop.h"
 #include "kernels/devices.h"
 #include "kernels/json_text.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace {
@@ -112,10 +113,6 @@ struct Verdict {
 };
 
 // ---- Text --------------------------------------------------------------------------------------
-
-std::string plural(std::int64_t count, const std::string& noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 std::string sizes_text(const PictureSizes& sizes) {
   const auto text = [](Size2 size) { return fmt::format("{}x{}", size.h, size.w); };
@@ -240,8 +237,8 @@ void print_report(const DataReport& report, const Verdict& verdict) {
                normalize_line(report.splits[0].statistics));
   }
   print_findings(report, verdict);
-  fmt::print("\n{}, {}\n", plural(verdict.count(report, true), "error"),
-             plural(verdict.count(report, false), "warning"));
+  fmt::print("\n{}, {}\n", counted(verdict.count(report, true), "error"),
+             counted(verdict.count(report, false), "warning"));
 }
 
 // ---- JSON --------------------------------------------------------------------------------------
@@ -343,8 +340,8 @@ DataReport check_config(const TrainSpec& spec, int workers) {
   const Splits splits = splits_of(spec, sets);
   install_signal_handlers();
   say(fmt::format("reading {} with {}",
-                  plural(splits.train.size() + splits.val.size() + splits.test.size(), "sample"),
-                  plural(workers, "thread")));
+                  counted(splits.train.size() + splits.val.size() + splits.test.size(), "sample"),
+                  counted(workers, "thread")));
   ProgressLine progress;
   DataCheckOptions check;
   check.workers = workers;

@@ -23,6 +23,7 @@
 #include "engine/training/trainer.h"
 #include "kernels/json_text.h"
 #include "kernels/terminal.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace {
@@ -58,8 +59,7 @@ std::string allowed_by(const EvaluationSpec& config) {
 
 /// Prints the line of a split, and one for each class of the metrics that have classes.
 void print_result(const std::string& weights, const EvalResult& result) {
-  fmt::print("{}: {} split, {} sample{}", weights, result.split, result.n,
-             result.n == 1 ? "" : "s");
+  fmt::print("{}: {} split, {}", weights, result.split, counted(result.n, "sample"));
   if (result.unreadable > 0) fmt::print(", {} unreadable", result.unreadable);
   fmt::print(": loss {:.4f}", result.loss);
   if (result.accuracy) fmt::print(", accuracy {:.4f}", *result.accuracy);
