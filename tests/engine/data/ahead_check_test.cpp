@@ -72,12 +72,15 @@ TEST_CASE("ahead check: a sample that cannot be read is named, with what to do")
   CHECK(error_of([&] { of_test.finish(never); }) == text);
   CHECK(error_of([&] { of_test.rethrow(); }) == text);
   // The validation samples are evaluated next, so the check does not wait for them.
-  AheadCheck of_val(good, bad, {}, pool);
-  try {
-    of_val.finish(never);
-  } catch (const Error& error) {
-    CHECK(error.what() == text);
+  {
+    AheadCheck of_val(good, bad, {}, pool);
+    try {
+      of_val.finish(never);
+    } catch (const Error& error) {
+      CHECK(error.what() == text);
+    }
   }
+  // Leaving waited for the test sample that another thread may still have been reading.
   CHECK(test->read_so_far().size() == 2);
 }
 
