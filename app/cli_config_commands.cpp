@@ -111,8 +111,7 @@ void add_data_show_command(CLI::App& data, CommandBody& body) {
       ->check(not_empty());
   show->add_option("--split", options->split,
                    "The split: of train (default), the first samples of the epoch are shown, of "
-                   "val and test "
-                   "evenly spread ones")
+                   "val and test evenly spread ones")
       ->check(CLI::IsMember({"train", "val", "test"}));
   const CLI::Range small(std::int64_t{1}, std::int64_t{10'000});
   show->add_option("--samples", options->samples,

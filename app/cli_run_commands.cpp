@@ -85,8 +85,7 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
               "What to resume: auto (default), the run in the run folder if there is one; never, "
               "nothing: start a new run in a new folder; must, the run in the run folder, or fail; "
               "or a checkpoint: a file, a step of the run (28), best, or another run's folder "
-              "(later "
-              "checkpoints are moved to checkpoints/abandoned-N)")
+              "(later checkpoints are moved to checkpoints/abandoned-N)")
           ->check(not_empty());
   train
       ->add_option("--weights", options->weights,
@@ -192,8 +191,7 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
       ->needs(eval->get_option("--predictions"));
   eval->add_option("--use", options->use,
                    "Which weights: ema or swa, the average that train.ema or train.swa keeps (the "
-                   "default where "
-                   "the run has one), or raw, the weights themselves")
+                   "default where the run has one), or raw, the weights themselves")
       ->check(CLI::IsMember({"ema", "swa", "raw"}));
   eval->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
   add_gate_options(eval, options->gate);
@@ -251,8 +249,7 @@ void add_predict_command(CLI::App& app, CommandBody& body, std::vector<std::stri
   predict
       ->add_option("--use", options->use,
                    "Which weights: ema or swa, the average that train.ema or train.swa keeps (the "
-                   "default where "
-                   "the run has one), or raw, the weights themselves")
+                   "default where the run has one), or raw, the weights themselves")
       ->check(CLI::IsMember({"ema", "swa", "raw"}));
   predict->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
   add_process_options(predict, options->processes);
@@ -303,8 +300,7 @@ void add_export_command(CLI::App& app, CommandBody& body) {
   command
       ->add_option("--use", options->use,
                    "Which weights: ema or swa, the average that train.ema or train.swa keeps (the "
-                   "default where "
-                   "the run has one), or raw, the weights themselves")
+                   "default where the run has one), or raw, the weights themselves")
       ->check(CLI::IsMember({"ema", "swa", "raw"}));
   command->add_flag("--overwrite", options->overwrite, "Replace a file that exists");
   command->add_flag("--allow-other-model", options->allow_other_model,
@@ -323,8 +319,7 @@ void add_runs_command(CLI::App& app, CommandBody& body) {
       "time, steps");
   runs->add_option("folder", options->folder,
                    "Folder in which to look for runs, also in folders below it (default: runs); or "
-                   "the folder of "
-                   "one run")
+                   "the folder of one run")
       ->capture_default_str();
   runs->add_option(
       "--restore", options->restore,

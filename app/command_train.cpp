@@ -83,16 +83,42 @@ void write_env(const RunFolder& folder, const Job& job) {
   write_if_changed(folder.at("env.json"), json_text(env, 2) + "\n");
 }
 
-void print_plan(const Job& job) {
+/// Returns the size of this run's steps, for the replica that runs the most samples at once.
+StepSize step_size_of(const Job& job) {
   const std::int64_t limit =
       *std::max_element(job.max_micro_batches.begin(), job.max_micro_batches.end());
+  return step_size(job.spec, job.ranks(), job.splits.train.size(), limit);
+}
+
+void print_plan(const Job& job) {
   fmt::print("{}{}\n",
              summary_text(job.spec, job.plan, job.ranks(), static_cast<int>(job.states.size()),
-                          step_size(job.spec, job.ranks(), job.splits.train.size(), limit)),
+                          step_size_of(job)),
              groups_text(job.update));
-  fmt::print("train {} samples, val {}, test {}; {} steps per epoch, {} in total; {}: {}\n",
+  fmt::print("train {} samples, val {}, test {}; {} per epoch, {} in total; {}: {}\n",
              job.splits.train.size(), job.splits.val.size(), job.splits.test.size(),
-             job.steps_per_epoch, job.total_steps, counted(job.ranks(), "replica"), made_by(job));
+             counted(job.steps_per_epoch, "step"), job.total_steps, counted(job.ranks(), "replica"),
+             made_by(job));
+}
+
+/// Returns a warning if this process's replicas on the CPU need more memory than there is, else an
+/// empty text. What other programs use may be free by the time of the run: it does not count.
+std::string memory_misfit(const Job& job) {
+  const std::vector<DeviceName> devices = job.own_devices();
+  const auto replicas = static_cast<std::uint64_t>(
+      std::count_if(devices.begin(), devices.end(),
+                    [](const DeviceName& device) { return device.kind == DeviceName::Kind::cpu; }));
+  const auto each = static_cast<std::uint64_t>(
+      step_bytes(job.spec, job.plan, step_size_of(job), static_cast<int>(job.states.size())));
+  const std::uint64_t memory = cpu_info().memory_bytes;
+  if (replicas * each <= memory) return {};
+  return fmt::format(
+      "training would run out of memory: {} on the CPU {}, and this process may use {}; use a "
+      "smaller network, batch or images, or fewer replicas",
+      counted(replicas, "replica"),
+      replicas == 1 ? fmt::format("needs {}", mebibytes(each))
+                    : fmt::format("need {} each", mebibytes(each)),
+      mebibytes(memory));
 }
 
 TrainLimits limits_of(const TrainOptions& options, std::chrono::steady_clock::time_point begun) {
@@ -311,6 +337,7 @@ int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
   continue_schedule(start, job, progress);
   for (const std::string& text : misfits_of(job, start)) progress.warn(text);
   print_plan(job);
+  if (const std::string text = memory_misfit(job); !text.empty()) progress.warn(text);
   const std::int64_t done = start.point.state.step;
   if (done >= job.total_steps && done > 0) {
     progress.info(fmt::format("nothing is left to train: all {} steps are done", done));

@@ -191,8 +191,7 @@ Requirement parse_requirement(const std::string& text) {
          "--require '{}': expected SPLIT/METRIC RELATION NUMBER, such as val/accuracy>=0.90, or "
          "with --baseline also baseline, baseline+N, baseline-N or baseline*F in place of the "
          "number (splits: train, val, last/val, test; metrics: loss, accuracy and those of the "
-         "config; "
-         "relations: >=, <=, >, <)",
+         "config; relations: >=, <=, >, <)",
          text);
   }
   return requirement;

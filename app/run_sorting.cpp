@@ -57,8 +57,7 @@ void check_sort_name(const std::vector<ComparedRun>& runs, const std::string& na
   const std::string near = closest(name, known);
   fail(ErrorKind::usage,
        "--sort: expected run, status, changed, best, a result such as test/accuracy, or a key of "
-       "the configs "
-       "such as optimizer.lr; found '{}'{}",
+       "the configs such as optimizer.lr; found '{}'{}",
        name, near.empty() ? std::string() : fmt::format("; did you mean '{}'?", near));
 }
 

@@ -201,10 +201,10 @@ std::string model_line(const Network& net, const InputPlan& input, std::int64_t 
          (net.options.empty() ? "" : "  " + net.options.substr(2) + "\n");
 }
 
-/// A suggestion to start from published weights, where the network has some.
-std::string weights_text(const Network& net) {
-  const PretrainedWeights* weights = net.options.empty() ? pretrained_weights(net.zoo) : nullptr;
-  if (!weights) return {};
+/// A suggestion to start from published weights, where the network has some for such input.
+std::string weights_text(const Network& net, const InputPlan& input) {
+  const PretrainedWeights* weights = pretrained_weights(net.zoo);
+  if (!weights || !net.options.empty() || input.channels != 3) return {};
   return fmt::format("# weights: pretrained   # better for few images: trained on ImageNet, {}\n",
                      weights->file);
 }
@@ -361,7 +361,8 @@ std::string text_of(const Starter& starter, const std::string& path, const DataS
   }
   text += transforms_text(data, starter.input);
   text += fmt::format("model:   # classes: {}\n", outputs_comment(data, *sets.train));
-  text += model_line(starter.net, starter.input, starter.outputs) + weights_text(starter.net);
+  text += model_line(starter.net, starter.input, starter.outputs) +
+          weights_text(starter.net, starter.input);
   text += loss_text(data) +
           training_text(starter.net.zoo == "mlp" || starter.net.zoo == "logistic", batch);
   return text + "devices: auto\n";

@@ -102,8 +102,7 @@ void announce_processes(const Job& job, RunLog& log, Progress& progress) {
   if (!has_token) {
     progress.info(
         "DPT_TOKEN is not set: the connections prove a token that rank 0 has drawn, which keeps "
-        "out "
-        "strangers that come by accident, but nobody who means to");
+        "out strangers that come by accident, but nobody who means to");
   }
   log.event("processes", {{"launcher", job.processes->world().launcher},
                           {"token", has_token ? "DPT_TOKEN" : "drawn by rank 0"},

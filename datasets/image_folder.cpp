@@ -305,8 +305,7 @@ DatasetKind image_folder_kind() {
       "image_folder",
       "Images (JPEG, PNG, WebP, BMP, GIF, TIFF, PNM) in one folder per class, or in folders below "
       "it; resized to the model's input (bilinear, antialiased) and converted to its channels "
-      "(grey "
-      "or RGB). Links are followed. Other files are left out, with a note that counts them.",
+      "(grey or RGB). Links are followed. Other files are left out, with a note that counts them.",
       {path_field("root", &ImageFolderOptions::root,
                   "Folder with train/CLASS/*.jpg and, if there are such sets, val/CLASS/* for "
                   "validation and test/CLASS/* for the test.")

@@ -224,8 +224,7 @@ void read_rows(const NpyArray& array, const std::vector<std::string>& classes,
   if (requirements.classes > 0 && width != requirements.classes) {
     fail(ErrorKind::data,
          "{}: the samples have {} target value{}, but the model's last layer has {} outputs: give "
-         "it "
-         "{}",
+         "it {}",
          array.path(), width, width == 1 ? "" : "s", requirements.classes, width);
   }
   if (!classes.empty() && static_cast<std::int64_t>(classes.size()) != width) {
@@ -265,8 +264,7 @@ void read_weights(const NpyArray& array, const NpyArray& images, Targets& target
     if (found != 0 && !(found >= kLeastWeight && found <= 1 / kLeastWeight)) {
       fail(ErrorKind::data,
            "{}: expected a weight of 0, or from {:g} to {:g}, found {:g} (the loss is the same "
-           "where "
-           "all weights are multiplied by one number)",
+           "where all weights are multiplied by one number)",
            sample_of(array, i), kLeastWeight, 1 / kLeastWeight, found);
     }
     any = any || weight > 0;

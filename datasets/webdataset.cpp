@@ -198,8 +198,7 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
     if (!open->picture || (labels && !open->cls && !open->json)) {
       fail(ErrorKind::data,
            "{}, sample {}: expected {}, found {} (the members of a sample follow each other and "
-           "have "
-           "the same base name, which ends at the first dot)",
+           "have the same base name, which ends at the first dot)",
            path, open->key,
            open->picture ? "a label (.cls or .json)"
                          : fmt::format("one image ({})", fmt::join(readable_extensions(), ", ")),
@@ -422,12 +421,10 @@ DatasetKind webdataset_kind() {
   static const ObjectTable table = object_table<WebDatasetOptions>(
       "webdataset",
       "Tar files that are not compressed, in which the files of a sample follow each other and "
-      "have "
-      "the same name up to its first dot: an image (.jpg, .jpeg or .png, else of another extension "
-      "that image_folder reads), read as image_folder "
-      "does, and the number or the name of its class as text (.cls) or as \"label\" or \"cls\" in "
-      "JSON (.json). "
-      "Others are ignored. The shards must not change while they are used.",
+      "have the same name up to its first dot: an image (.jpg, .jpeg or .png, else of another "
+      "extension that image_folder reads), read as image_folder does, and the number or the name "
+      "of its class as text (.cls) or as \"label\" or \"cls\" in JSON (.json). Others are ignored. "
+      "The shards must not change while they are used.",
       {train_files_field(&WebDatasetOptions::train, shards_table()),
        val_files_field(&WebDatasetOptions::val, shards_table()),
        test_files_field(&WebDatasetOptions::test, shards_table()),

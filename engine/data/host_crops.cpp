@@ -262,9 +262,8 @@ HostTransformKind random_resized_crop_kind() {
          field("interpolation", &RandomResizedCropOptions::interpolation, kFilterDoc),
          field("reduced_decoding", &RandomResizedCropOptions::reduced_decoding,
                "Decode a JPEG at a reduced size (1/2, 1/4, 1/8) where the part is at least as "
-               "large as "
-               "the result even so: faster for large photos, but no longer Pillow's bits. Not with "
-               "data.cache, whose images are decoded already.")});
+               "large as the result even so: faster for large photos, but no longer Pillow's bits. "
+               "Not with data.cache, whose images are decoded already.")});
     made.check = [](const void* options) {
       const auto& these = *static_cast<const RandomResizedCropOptions*>(options);
       if (these.reduced_decoding && these.interpolation != ResizeFilter::bilinear) {

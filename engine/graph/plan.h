@@ -141,6 +141,10 @@ struct StepSize {
 /// (micro_batch_limit). In exact mode a micro-batch is of one shard; those that a GPU runs
 /// concurrently are not counted.
 StepSize step_size(const TrainSpec& spec, int replicas, std::int64_t samples, std::int64_t limit);
+/// Estimates the memory that a replica needs for such steps, in bytes, without the kernels'
+/// workspaces, the data and evaluation. `optimizer_buffers` as for summary_text.
+std::int64_t step_bytes(const TrainSpec& spec, const Plan& plan, const StepSize& step,
+                        int optimizer_buffers);
 
 /// The table of `dpt model summary`, and its JSON form. `optimizer_buffers` is the number of the
 /// optimizer's state tensors (OptimizerSpec::states); without it they are not counted, and

@@ -83,8 +83,7 @@ std::string problem_of_shared(const std::vector<ParamSpec>& own, const std::stri
   });
   if (!is_trained) {
     return "a layer with running statistics can share nothing: they would be those of two "
-           "different "
-           "inputs; remove share_weights";
+           "different inputs; remove share_weights";
   }
   if (!std::equal(own.begin(), own.end(), theirs.begin(), theirs.end(), has_same_shape)) {
     return fmt::format("expected the parameters of '{}', which are {}; this layer's are {}", owner,

@@ -8,6 +8,7 @@
 #include "engine/graph/plan.h"
 #include "kernels/common/divide.h"
 #include "kernels/json_text.h"
+#include "kernels/text.h"
 
 namespace dpt {
 namespace {
@@ -135,6 +136,11 @@ StepSize step_size(const TrainSpec& spec, int replicas, std::int64_t samples, st
   return step;
 }
 
+std::int64_t step_bytes(const TrainSpec& spec, const Plan& plan, const StepSize& step,
+                        int optimizer_buffers) {
+  return memory_of_step(spec, plan, step, optimizer_buffers).total();
+}
+
 std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
                          std::optional<int> optimizer_buffers, std::optional<StepSize> step) {
   std::vector<Cells> lines;
@@ -171,12 +177,11 @@ std::string summary_text(const TrainSpec& spec, const Plan& plan, int replicas,
   }
   text += fmt::format(
       "\nPer image: {}{}FLOP forward and backward (2 per multiply-add); sizes of activations "
-      "exclude "
-      "their gradients.\nPer replica ({} of {} images on {} replica{}, {} at once): parameters {}, "
+      "exclude their gradients.\nPer replica ({} of {} images on {}, {} at once): parameters {}, "
       "gradients {}, optimizer {}, activations {}: {} in total for training, excluding the "
       "kernels' workspaces, the data and evaluation.\n",
       per_image, per_image.find(' ') == std::string::npos ? " " : "",
-      ceil_div(size.batch, replicas), size.batch, replicas, replicas == 1 ? "" : "s", size.at_once,
+      ceil_div(size.batch, replicas), size.batch, counted(replicas, "replica"), size.at_once,
       bytes_text(memory.params), bytes_text(memory.grads),
       optimizer_buffers ? bytes_text(memory.optimizer) : "not counted",
       bytes_text(memory.activations), bytes_text(memory.total()));

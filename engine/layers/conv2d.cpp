@@ -204,8 +204,7 @@ const ObjectTable& Conv2d::table() {
         if (options.padding.h < 0 && options.stride != Size2{1, 1}) {
           return fmt::format(
               "padding: same needs stride 1, found stride {}, as in PyTorch; write the padding as "
-              "a "
-              "number",
+              "a number",
               short_text_of(options.stride));
         }
         return check_init(options);

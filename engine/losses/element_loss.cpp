@@ -105,8 +105,7 @@ LossKind loss_kind<class Mse>() {
       "mse",
       "Squared difference of each output from its target, averaged over samples and outputs, as "
       "MSELoss. Targets are the data's: values, a number for each output. Where it has class "
-      "labels, "
-      "they are one-hot: 1 for the output of the sample's class, 0 for the others.",
+      "labels, they are one-hot: 1 for the output of the sample's class, 0 for the others.",
       {});
   return {&table, all_targets(), &make_plain<ElementLossKind::mse>};
 }
@@ -135,8 +134,7 @@ LossKind loss_kind<class BceWithLogits>() {
       "bce_with_logits",
       "Binary cross-entropy of the sigmoid of each output, averaged over samples and outputs, as "
       "BCEWithLogitsLoss. Targets from 0 to 1 are the data's: multi_hot, whether each output "
-      "applies. "
-      "Where it has class labels, they are one-hot, as of mse.",
+      "applies. Where it has class labels, they are one-hot, as of mse.",
       {field("pos_weight", &BceOptions::pos_weight,
              "A factor for each output's loss where its target is 1.")
            .range(0, 1e9)

@@ -18,8 +18,7 @@ void check_targets(const LossKind& kind, const LossContext& context) {
     }
     fail(ErrorKind::usage,
          "loss: the data's targets are {}: expected one of {}, found {}, which is of {} "
-         "(data.target says "
-         "what the targets are)",
+         "(data.target says what the targets are)",
          text_of(targets.kind), fmt::join(names, ", "), kind.table->name, text_of(kind.targets));
   }
   if (targets.kind != TargetKind::class_index && targets.values != context.classes) {

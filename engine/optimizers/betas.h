@@ -36,8 +36,7 @@ Field eps_field() {
 
 constexpr const char* kEitherDecay =
     "L2 penalty, added to the gradient; or, with decoupled_weight_decay, each update multiplies "
-    "the "
-    "weights by 1 - lr * weight_decay.";
+    "the weights by 1 - lr * weight_decay.";
 template <class S>
 Field decoupled_field() {
   return field("decoupled_weight_decay", &S::decoupled_weight_decay,

@@ -127,8 +127,7 @@ void refuse_nested_launch(const Environment& environment) {
   if (!world || world->alone()) return;
   fail(ErrorKind::usage,
        "--nproc: this process is already rank {} of {} ({}): leave out --nproc; the launcher "
-       "decides "
-       "how many processes there are",
+       "decides how many processes there are",
        world->rank, world->size, world->launcher);
 }
 

@@ -69,8 +69,7 @@ ObjectTable ema_table() {
   return object_table<EmaSpec>(
       "ema",
       "Keeps an exponential moving average of the weights and running statistics, which "
-      "validation, "
-      "keep_best, early stopping and the test at the end then look at.",
+      "validation, keep_best, early stopping and the test at the end then look at.",
       {field("decay", &EmaSpec::decay,
              "What of the average remains after an update; after the first n updates at most "
              "(1 + n) / (10 + n).")
@@ -191,8 +190,7 @@ ObjectTable val_split_table() {
         const int given = (s.count > 0 ? 1 : 0) + (s.fraction > 0 ? 1 : 0) + (s.fold ? 1 : 0);
         if (given > 1)
           return "expected one of count, fraction and fold, found several (0, or null for fold, "
-                 "takes back "
-                 "what another config or the line before gave)";
+                 "takes back what another config or the line before gave)";
         if (given == 0 && (s.stratify || !s.group.empty())) {
           return "expected count, fraction or fold with stratify or group, found none";
         }
@@ -251,9 +249,8 @@ ObjectTable weights_table() {
   return object_table<S>(
       "weights",
       "The weights that a new run starts from (finetuning); a resumed run does not read them "
-      "again. "
-      "A tensor that the file lacks and one that it has in addition to those of the model are "
-      "errors unless a pattern names them. In patterns, a star is any number of characters, a "
+      "again. A tensor that the file lacks and one that it has in addition to those of the model "
+      "are errors unless a pattern names them. In patterns, a star is any number of characters, a "
       "question mark one; a pattern that matches nothing is an error too.",
       {path_field(
            "file", &S::file,

@@ -121,8 +121,7 @@ void adopt_targets(TrainSpec& spec, const DataSource& source) {
   if (plateau && plateau->monitor == "val/accuracy") {
     fail(ErrorKind::usage,
          "lr_schedule.monitor: the data's targets are {}, which have no accuracy: expected "
-         "val/loss, "
-         "or val/ and the name of a metric of the config, found val/accuracy",
+         "val/loss, or val/ and the name of a metric of the config, found val/accuracy",
          text_of(kind));
   }
 }

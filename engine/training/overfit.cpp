@@ -109,8 +109,7 @@ std::string overfit_advice(const Job& job, const OverfitResult& result) {
   }
   return fmt::format(
       "It does fall: more steps (--max-steps), another optimizer.lr than {:g}, less dropout or "
-      "less "
-      "weight decay may do; equal samples with different labels cannot be learned",
+      "less weight decay may do; equal samples with different labels cannot be learned",
       lr);
 }
 

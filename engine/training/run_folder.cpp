@@ -57,8 +57,7 @@ void check_is_no_part_of_run(const std::string& path) {
     if (name == kReplaced) {
       fail(ErrorKind::usage,
            "{} is the run that --overwrite replaced in {}; nothing was changed. Bring it back "
-           "first: "
-           "dpt runs --restore {}",
+           "first: dpt runs --restore {}",
            path, run, run);
     }
     fail(ErrorKind::usage,

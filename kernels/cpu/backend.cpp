@@ -74,6 +74,12 @@ class CpuBackend final : public Backend {
     const std::size_t whole = bytes + kAlignment - 1 < bytes ? bytes : aligned(bytes);
     const bool fits = bytes < kCheckedBytes || bytes <= host_system::memory().free;
     void* memory = fits ? std::aligned_alloc(kAlignment, whole) : nullptr;
+    if (!memory && fits) {
+      fail(ErrorKind::device,
+           "{}: out of memory: {} needs {}, which the system refused although {} are free: raise "
+           "the limit of this process (ulimit -v), or use a smaller batch_size or fewer devices",
+           info_.name, what, mebibytes(bytes), mebibytes(host_system::memory().free));
+    }
     if (!memory) {
       fail(ErrorKind::device,
            "{}: out of memory: {} needs {}, but {} are free; use a smaller batch_size or fewer "

@@ -161,6 +161,19 @@ TEST_CASE("a dry run counts replicas and what the optimizer keeps") {
   check_contains(out, "; 2 x cpu\n");
 }
 
+TEST_CASE("a dry run warns of a network that the memory cannot hold") {
+  const Tiny w;
+  // Batch normalisation needs all 8 images of 4096x4096 at once: 512 MiB for each of its layers.
+  std::string network = "model.layers=[{type: Upsample, scale_factor: 1024}, ";
+  for (int i = 0; i < 4000; ++i) network += "{type: BatchNorm2d}, ";
+  network +=
+      "{type: AdaptiveAvgPool2d, output_size: 1}, {type: Flatten}, {type: Linear, out_features: "
+      "3}]";
+  const Finished run = w.run_well({"train", "small.yaml", "--dry-run", "devices=cpu", network});
+  check_contains(run.err, "training would run out of memory: 1 replica on the CPU needs ");
+  check_contains(run.err, "use a smaller network, batch or images, or fewer replicas");
+}
+
 TEST_CASE("what a run says of itself") {
   const Tiny w;
   const Finished first = w.run_well({"train", "small.yaml", "data.val_split=0", "--run-dir", "r",
@@ -196,8 +209,7 @@ TEST_CASE("what a run says of itself") {
   const Finished complete = w.run_well({"train", "small.yaml", "train.epochs=2"});
   CHECK(complete.err ==
         "runs/tiny is complete: 2 epochs. To continue training, raise train.epochs, or start a new "
-        "run with "
-        "--overwrite or --resume never\n");
+        "run with --overwrite or --resume never\n");
   const Finished more = w.run_well({"train", "small.yaml", "train.epochs=3", "--max-steps", "11"});
   check_contains(more.err,
                  "resuming runs/tiny/checkpoints/step-00000010.safetensors at step 10 "

@@ -23,8 +23,7 @@ TEST_CASE("Add: inputs of other shapes are refused") {
   };
   const std::string how =
       " (C x H x W); a convolution with kernel_size 1 can change the number of channels, its "
-      "stride "
-      "the size";
+      "stride the size";
   CHECK(error({image(3, 4, 5), image(3, 4, 5), image(2, 4, 5)}) ==
         "expected inputs of one shape, found 3x4x5 in place 1 and 2x4x5 in place 3" + how);
   CHECK(

@@ -99,8 +99,7 @@ TEST_CASE(
 
 TEST_CASE(
     "exact mode: shared weights, equal bits for 1, 2, 3 and 8 replicas, in micro-batches, and "
-    "after "
-    "a stop") {
+    "after a stop") {
   // Between them stands a layer that couples samples: each of the shared layers has a phase of its
   // own, over all micro-batches.
   std::string config = small_config(kSgd, kSanitized ? 1 : 2);

@@ -55,8 +55,7 @@ constexpr std::int64_t whole(std::int64_t value) {
 /// Lowers the rate after every second epoch from the second on, whatever the results.
 constexpr const char* kImpatient =
     "lr_schedule={type: plateau, factor: 0.5, patience: 0, threshold: 1.0e+300, threshold_mode: "
-    "abs, "
-    "cooldown: 1, smoothing: 0.3, warmup: {steps: 3}}";
+    "abs, cooldown: 1, smoothing: 0.3, warmup: {steps: 3}}";
 
 }  // namespace
 

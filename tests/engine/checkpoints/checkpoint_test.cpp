@@ -319,13 +319,11 @@ TEST_CASE("a damaged checkpoint is refused, and the message names a good one") {
   write_all_text(path, bytes);
   CHECK(error_of([&] { load_checkpoint(path, plan); }, path) ==
         "F: the file is damaged: its bytes do not match its checksum; there is no good checkpoint "
-        "in its "
-        "folder");
+        "in its folder");
   save_checkpoint(folder.file(checkpoint_name(10)), plan, small_checkpoint(plan, 10));
   CHECK(error_of([&] { load_checkpoint(path, plan); }, path) ==
         "F: the file is damaged: its bytes do not match its checksum; the newest good one in its "
-        "folder is "
-        "step-00000010.safetensors");
+        "folder is step-00000010.safetensors");
 }
 
 TEST_CASE("a foreign file and one of a later dpt are called that, not damaged") {
@@ -350,8 +348,7 @@ TEST_CASE("a foreign file and one of a later dpt are called that, not damaged") 
   flip_last(path);
   CHECK(both(path) ==
         "F: the file is damaged: its bytes do not match its checksum; there is no good checkpoint "
-        "in its "
-        "folder");
+        "in its folder");
   // Of a later one even the checksum may mean something else.
   save_checkpoint(path, plan, small_checkpoint(plan));
   testing::rewrite_checkpoint(path, other, [](Metadata& metadata, std::vector<TensorView>&) {

@@ -62,8 +62,7 @@ TEST_CASE("a copy is a file of its own, and replaces what was there") {
   const std::string to = folder.file("taken");
   CHECK(error_of([&] { copy_durably(folder.file("a"), to); }, to) ==
         "F: cannot rename into place (after 3 bytes): Is a directory; a file that was there before "
-        "is "
-        "unchanged");
+        "is unchanged");
   CHECK_FALSE(fs::exists(folder.file("taken.tmp")));
   const std::string none = folder.file("none");
   CHECK(error_of([&] { copy_durably(none, folder.file("b")); }, none) ==

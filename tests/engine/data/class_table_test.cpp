@@ -256,8 +256,7 @@ TEST_CASE("classes: numbers are places in data.classes, whose names a checkpoint
         "emu): name the data's in data.classes, in the order of their numbers");
   CHECK(error(known, {"emu", "cow", "dog"}) ==
         "$/s.tar, 2.cls: the class 'cow', which the checkpoint does not have; leave it out: the "
-        "model "
-        "has no output for it");
+        "model has no output for it");
   CHECK(error_of(
             [&] {
               read({}, {"a", "b", "a"});

@@ -222,8 +222,7 @@ TEST_CASE("IDX: magic numbers that are wrong in one byte, and which of them is g
   const IdxDir dir;
   const std::string expected =
       "$/train-images-idx3-ubyte: not an IDX file of images: at offset 0, expected the magic "
-      "number "
-      "00000803 or 00000804, found ";
+      "number 00000803 or 00000804, found ";
   for (const auto& [magic, found] : {std::pair<Bytes, std::string>({1, 0, 8, 3}, "01000803"),
                                      {{0, 1, 8, 3}, "00010803"},
                                      {{0, 0, 9, 3}, "00000903"},

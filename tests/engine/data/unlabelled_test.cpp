@@ -147,8 +147,7 @@ TEST_CASE("unlabelled: features of a table are those of the run, by name and in 
 
   CHECK(error_of([&] { open({}); }, dir)
             .starts_with("$/x.csv: expected the names of the features in the order of the model's "
-                         "input, which the "
-                         "checkpoint does not have"));
+                         "input, which the checkpoint does not have"));
   CHECK(error_of(
             [&] {
               open({"width", "weight"});

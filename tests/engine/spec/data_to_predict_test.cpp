@@ -132,8 +132,7 @@ TEST_CASE("to predict: of another config the data section and the seed, and noth
         config + ":1:24: unknown key 'flie' in data set table, did you mean 'file'? Known keys: " +
             "dataset, batch_size, val_split, shuffle, sampler, workers, prefetch, on_bad_sample, "
             "max_bad_samples, exif_orientation, cache, cache_shorter_side, normalize, transforms, "
-            "file, "
-            "labels, kind");
+            "file, labels, kind");
   CHECK(refusal(with("dataset: table\n")) ==
         config + ":1:1: expected a config with a section data, a mapping, found none");
   CHECK(refusal(with("data: images\n")) ==

@@ -207,9 +207,8 @@ TEST_CASE("all errors of a file come in one run, in order of position") {
         Texts{"3:7: expected an integer of at least 0, found -7",
               "7:3: unknown key 'batchsize' in data set images, did you mean 'batch_size'? Known "
               "keys: dataset, batch_size, val_split, shuffle, sampler, workers, prefetch, "
-              "on_bad_sample, "
-              "max_bad_samples, exif_orientation, cache, cache_shorter_side, normalize, "
-              "transforms, root, classes",
+              "on_bad_sample, max_bad_samples, exif_orientation, cache, cache_shorter_side, "
+              "normalize, transforms, root, classes",
               "15:66: expected an integer from 1 to 1024 or [height, width], found 'x'",
               "16:14: unknown layer 'Relu6', did you mean 'ReLU'? Known layers: Conv2d, ReLU, "
               "Flatten, Linear, Add, Sequential, Residual",
@@ -348,8 +347,7 @@ TEST_CASE("load_spec throws one usage error with a line for each issue") {
         "some.yaml:3:7: expected an integer of at least 0, found 'x'\n"
         "some.yaml:4:1: unknown key 'sede' in the config, did you mean 'seed'? Known keys: "
         "version, name, seed, data, model, loss, metrics, optimizer, lr_schedule, train, weights, "
-        "checkpoint, log, "
-        "devices, device_weights, extends");
+        "checkpoint, log, devices, device_weights, extends");
   }
 }
 

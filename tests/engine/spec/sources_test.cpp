@@ -220,8 +220,7 @@ TEST_CASE("overrides: what does not fit is an issue of the command line, after t
   CHECK(issue("trian.epochs=3") ==
         "command line: unknown key 'trian' in the config, did you mean 'train'? Known keys: "
         "version, name, seed, data, model, loss, metrics, optimizer, lr_schedule, train, weights, "
-        "checkpoint, log, "
-        "devices, device_weights, extends");
+        "checkpoint, log, devices, device_weights, extends");
   CHECK(issue("train.epochs=x") ==
         "command line: train.epochs: expected an integer from 1 to 1000000, found 'x'");
   CHECK(issue("model.layers.cnv1.stride=2") ==
