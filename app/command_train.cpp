@@ -359,8 +359,9 @@ void conclude(const TrainOptions& options, const Job& job, const RunFolder& fold
     if (folder.has_replaced()) progress.info(replaced_text(folder));
   }
   if (const std::string text = ledger_text(outcome.ledger, job); !text.empty()) progress.info(text);
-  if (outcome.end == RunEnd::complete)
+  if (outcome.end == RunEnd::complete) {
     progress.info(next_steps_line(folder, outcome.state, summary));
+  }
   // A requested condition is always checked; a run that will be resumed is checked at its end.
   if (outcome.end != RunEnd::stopped) {
     gate.judge(results_of_run(summary, folder), folder.path());

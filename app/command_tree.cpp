@@ -61,8 +61,9 @@ CommandOption option_of(const CLI::Option& option) {
   } else {
     made.value = option.get_type_name();
   }
-  if (!made.is_argument && option.get_items_expected_min() == 0)
+  if (!made.is_argument && option.get_items_expected_min() == 0) {
     made.value = "[" + made.value + "]";
+  }
   return made;
 }
 

@@ -11,6 +11,8 @@ from check import ROOT
 
 LENET = str(ROOT / "configs" / "lenet-fashion-mnist.yaml")
 SEED_LENET = str(ROOT / "configs" / "lenet-fashion-mnist-seed.yaml")
+# Trains on all samples: a benchmark needs none for validation, and then there is no best checkpoint.
+NO_VALIDATION = ["data.val_split=0", "checkpoint.keep_best={}"]
 LEAST_ACCURACY = 0.86  # of the seed's LeNet after its 10 epochs, which ends near 0.88
 LONGEST_TESTS = ("tests:kernels", "tests:kernels_cuda", "tests:training", "tests:cli")
 

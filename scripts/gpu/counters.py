@@ -10,7 +10,7 @@ import shutil
 import time
 
 import runs
-from correctness import LENET
+from correctness import LENET, NO_VALIDATION
 
 # ---- probes ----
 
@@ -208,8 +208,8 @@ def profile(check, tool, stage, config, until, result):
     that the first launches of the next one are those of the first step; then five of them under ncu."""
     begin = time.monotonic()
     batch, _, number_type = config.partition(":")
-    step = [check.dpt, "bench", LENET, f"data.batch_size={batch}", "data.val_split=0"]
-    step += ["checkpoint.keep_best={}", f"train.precision={number_type}", "--devices", check.args.device]
+    step = [check.dpt, "bench", LENET, *NO_VALIDATION, f"data.batch_size={batch}"]
+    step += [f"train.precision={number_type}", "--devices", check.args.device]
     step += ["--steps", "2", "--rounds", "1"]
     code, text, _ = check.run(step, min(60.0, until - begin))
     if code != 0:

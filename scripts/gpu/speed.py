@@ -9,7 +9,7 @@ import time
 
 import runs
 from check import ROOT
-from correctness import LENET
+from correctness import LENET, NO_VALIDATION
 from rounds import Failed, Program, stop, survivors, take_turns
 
 
@@ -64,9 +64,8 @@ def calls_stage(check):
     on_gpu = check.args.device != "cpu"
     for config in CALLS if on_gpu else CALLS[:1]:
         batch, _, number_type = config.partition(":")
-        command = [check.dpt, "bench", LENET, f"data.batch_size={batch}", "data.val_split=0"]
-        command += ["checkpoint.keep_best={}", f"train.precision={number_type if on_gpu else 'fp32'}"]
-        command += ["--calls", "--json"]
+        command = [check.dpt, "bench", LENET, *NO_VALIDATION, f"data.batch_size={batch}"]
+        command += [f"train.precision={number_type if on_gpu else 'fp32'}", "--calls", "--json"]
         command += ["--devices", check.args.device, "--rounds", "5" if on_gpu else "1"]
         code, text, _ = check.run(command, until - time.monotonic())
         if code == 0:
@@ -93,9 +92,8 @@ def modes_stage(check):
     for batch in (256, 4096):
 
         def bench(name, devices, shards, batch=batch):
-            words = [check.dpt, "bench", LENET, f"data.batch_size={batch}"]
-            words += [f"train.shards={shards}", "data.val_split=0", "checkpoint.keep_best={}"]
-            words += ["--serve", "--devices", devices]
+            words = [check.dpt, "bench", LENET, *NO_VALIDATION, f"data.batch_size={batch}"]
+            words += [f"train.shards={shards}", "--serve", "--devices", devices]
             return Program(name, words, check.env, patience=40, until=until)
 
         programs = [
