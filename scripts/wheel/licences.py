@@ -1,7 +1,8 @@
 """Adds the licences of a wheel's libraries to it, and lists the libraries.
 
 The wheel has copies of libraries of Debian's or Ubuntu's packages. Each package's copyright file goes into
-dist-info/licenses; the list (--list) is JSON: [{"library", "package", "version", "source"}].
+dist-info/licenses; the list (--list) is JSON: [{"library", "package", "version", "source"}], with "purl" instead of
+"source" for what is of no distribution.
 """
 
 import argparse
@@ -19,6 +20,13 @@ from auditwheel import lddtree
 # Packages whose code the compiler makes a part of the program.
 COMPILED_IN = ("nlohmann-json3-dev", "libcli11-dev", "libasio-dev", "libjs-chart.js")
 
+# A program for GPUs also has this, which is not of Debian.
+CUDA_RUNTIME = "cuda-runtime"
+CUDA_RUNTIME_LICENCE = """\
+The program contains the CUDA runtime (libcudart_static), copyright NVIDIA Corporation, which NVIDIA distributes
+under the End User License Agreement of the CUDA Toolkit: https://docs.nvidia.com/cuda/eula/
+"""
+
 
 def output_of(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -30,8 +38,10 @@ def package_of(path):
     real = os.path.realpath(path)
     for name in (real, real.removeprefix("/usr")):
         found = subprocess.run(["dpkg", "-S", name], capture_output=True, text=True)
-        if found.returncode == 0:
-            return found.stdout.split(": ")[0]
+        for line in found.stdout.splitlines():
+            # dpkg may also say who moved the file of another package aside.
+            if not line.startswith("diversion by "):
+                return line.split(": ")[0]
     sys.exit(f"licences: {path}: expected a library of a Debian package, found none that has it")
 
 
@@ -52,6 +62,7 @@ def main():
     parser.add_argument("wheel", type=pathlib.Path)
     parser.add_argument("--program", required=True, help="the program as it was built, with the system's libraries")
     parser.add_argument("--own", required=True, type=pathlib.Path, help="licence of the program")
+    parser.add_argument("--cuda", metavar="VERSION", help="CUDA runtime in the program")
     parser.add_argument("--list", required=True, type=pathlib.Path, help="JSON file to write")
     parser.add_argument("--output", required=True, type=pathlib.Path, help="folder of the new wheel")
     options = parser.parse_args()
@@ -81,6 +92,11 @@ def main():
             text = pathlib.Path("/usr/share/doc", package, "copyright")
             (licences / f"{package}.txt").write_bytes(text.read_bytes())
             names.append(f"{package}.txt")
+        if options.cuda:
+            listed.append({"library": "compiled in", "package": CUDA_RUNTIME, "version": options.cuda,
+                           "purl": f"pkg:generic/{CUDA_RUNTIME}@{options.cuda}"})
+            (licences / f"{CUDA_RUNTIME}.txt").write_text(CUDA_RUNTIME_LICENCE)
+            names.append(f"{CUDA_RUNTIME}.txt")
         metadata = info / "METADATA"
         lines = "".join(f"License-File: {name}\n" for name in names)
         head, colon, body = metadata.read_text().partition("License-Expression: MIT\n")

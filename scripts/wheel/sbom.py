@@ -38,8 +38,8 @@ def main():
         name, version = entry["package"], entry["version"]
         if spdx_id(f"Package-{name}") not in (known["SPDXID"] for known in packages):
             # The licences themselves are in the wheel, in dist-info/licenses.
-            packages.append(package(name, version, "NOASSERTION",
-                                    f"pkg:deb/{system}/{name}@{version.replace('+', '%2B')}"))
+            packages.append(package(name, version, "NOASSERTION", entry.get(
+                "purl", f"pkg:deb/{system}/{name}@{version.replace('+', '%2B')}")))
     made = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
     relations = [{"spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES",
                   "relatedSpdxElement": packages[0]["SPDXID"]}]
