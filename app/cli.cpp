@@ -19,6 +19,7 @@
 #include "engine/spec/secrets.h"
 #include "engine/training/stop.h"
 #include "kernels/error.h"
+#include "kernels/shell_word.h"
 #include "kernels/start_thread.h"
 
 namespace dpt {
@@ -185,6 +186,11 @@ std::string usage_problem(const CLI::App& app, const std::string& why) {
         "unexpected argument '{}' of dpt train; write {} after the config. See dpt "
         "train --help",
         without_secrets({word})[0], here);
+  }
+  if (called == "dpt config init" && option.empty()) {
+    return fmt::format(
+        "unexpected argument '{}' of {}; for a config that fits data, write --data {}",
+        without_secrets({word})[0], called, shell_word(without_secrets({word})[0]));
   }
   const std::string near = option.empty() ? option : closest(option, names);
   return fmt::format("unexpected argument '{}' of {}{} See {} --help", without_secrets({word})[0],

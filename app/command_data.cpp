@@ -132,14 +132,20 @@ std::string labels_text(const std::vector<std::int64_t>& counts) {
   return fmt::format("{} to {}", first - counts.begin(), counts.rend() - last - 1);
 }
 
+/// Returns true if the samples are rows of a table, not images.
+bool has_rows(const DataReport& report) {
+  return !report.splits[0].split.source->features().empty();
+}
+
 void print_splits(const DataReport& report) {
   fmt::print("{:<6} {:>10} {:>10}  {:<10}  {}\n", "split", "samples", "unreadable", "labels",
-             "size in the files (height x width)");
+             has_rows(report) ? "features" : "size in the files (height x width)");
   for (std::size_t s = 0; s < report.splits.size(); ++s) {
     const SurveyedSplit& split = report.splits[s];
     fmt::print("{:<6} {:>10} {:>10}  {:<10}  {}\n", split.name, split.split.size(),
                split.unreadable.size(), labels_text(report.class_counts[s]),
-               sizes_text(picture_sizes(split)));
+               has_rows(report) ? std::to_string(split.split.source->features().size())
+                                : sizes_text(picture_sizes(split)));
   }
 }
 
@@ -227,9 +233,9 @@ void print_report(const DataReport& report, const Verdict& verdict) {
                copy.samples == 1 ? "is" : "are", report.splits[copy.in].name);
     has_copies = true;
   }
-  if (!report.looks_for_near) {
+  if (!report.looks_for_near && !has_rows(report)) {
     fmt::print("\nnear duplicates were not looked for: images below 8x8 pixels\n");
-  } else if (!report.near_is_complete) {
+  } else if (report.looks_for_near && !report.near_is_complete) {
     fmt::print("\nthere may be more near duplicates: too many images look alike\n");
   }
   if (!report.splits[0].statistics.mean.empty()) {

@@ -60,6 +60,11 @@ void print_table(const DataSource& source, const std::vector<SheetPicture>& pict
 
 int run_data_show(const DataShowOptions& options) {
   std::error_code error;
+  const std::string extension = std::filesystem::path(options.out).extension().string();
+  if (!extension.empty() && extension != ".png" && extension != ".PNG") {
+    fail(ErrorKind::usage, "--out {}: expected a name in .png, found one in {}: the image is a PNG",
+         options.out, extension);
+  }
   if (!options.overwrite && std::filesystem::exists(options.out, error)) {
     fail(ErrorKind::usage, "--out {}: the file exists; give another name, or --overwrite",
          options.out);

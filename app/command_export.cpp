@@ -29,6 +29,9 @@ constexpr CheckpointUse kToExport{"export", "export", "exported"};
 void check_target(const std::string& path, const std::string& checkpoint, bool overwrite) {
   std::error_code error;  // of a path that cannot be looked at: writing says what is wrong
   if (!fs::exists(path, error)) return;
+  if (fs::is_directory(path, error)) {
+    fail(ErrorKind::usage, "{}: expected a file to write or to replace, found a folder", path);
+  }
   if (fs::equivalent(path, checkpoint, error)) {
     fail(ErrorKind::usage, "{}: is the checkpoint itself: name another file", path);
   }
@@ -94,7 +97,8 @@ void report_files(const ExportOptions& options, const std::string& checkpoint, c
   fmt::print("{}{}: step {}, {} parameters\n", checkpoint, chosen.words(), facts.step,
              plan.param_count);
   if (!options.torch.empty()) {
-    fmt::print("{}: {} tensors, a state_dict of PyTorch\n", options.torch, plan.params.size());
+    fmt::print("{}: {} tensors, a state_dict of PyTorch in a safetensors file\n", options.torch,
+               plan.params.size());
   }
   if (!options.onnx.empty()) {
     const std::string input =
@@ -124,6 +128,13 @@ int run_export(const ExportOptions& options) {
   if (targets.empty()) {
     fail(ErrorKind::usage,
          "expected a file to write: --onnx FILE or --torch FILE. See dpt export --help");
+  }
+  for (const char* pickle : {".pth", ".pt", ".bin"}) {
+    if (!options.torch.ends_with(pickle)) continue;
+    fail(ErrorKind::usage,
+         "--torch {}: expected a name in .safetensors, found one in {}, which torch.load would "
+         "read; safetensors.torch.load_file reads what dpt writes",
+         options.torch, pickle);
   }
   if (options.torch == options.onnx) {
     fail(ErrorKind::usage, "--torch and --onnx: expected two files, found {} twice", options.onnx);

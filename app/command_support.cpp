@@ -304,4 +304,12 @@ std::int64_t parse_duration(const std::string& text) {
   return total;
 }
 
+std::int64_t duration_of(const std::string& option, const std::string& text) {
+  try {
+    return parse_duration(text);
+  } catch (const Error& error) {
+    fail(error.kind(), "{}: {}", option, error.what());
+  }
+}
+
 }  // namespace dpt

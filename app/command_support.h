@@ -87,5 +87,7 @@ void write_results(const std::string& path, std::span<const std::byte> bytes);
 
 /// "3h50m", "90s", "2d" -> seconds. Throws ErrorKind::usage showing the form.
 std::int64_t parse_duration(const std::string& text);
+/// Reads the duration that an option has as its value; errors name the option.
+std::int64_t duration_of(const std::string& option, const std::string& text);
 
 }  // namespace dpt

@@ -126,7 +126,7 @@ TrainLimits limits_of(const TrainOptions& options, std::chrono::steady_clock::ti
   limits.begun = begun;
   if (options.max_steps > 0) limits.max_steps = options.max_steps;
   if (!options.max_time.empty()) {
-    limits.max_time = std::chrono::seconds(parse_duration(options.max_time));
+    limits.max_time = std::chrono::seconds(duration_of("--max-time", options.max_time));
   }
   return limits;
 }

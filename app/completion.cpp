@@ -12,16 +12,4 @@ std::string completion_script(const std::string& shell, const Command& root,
   fail(ErrorKind::usage, "completion: expected bash, zsh or fish, found '{}'", shell);
 }
 
-std::string shell_quoted(const std::string& text) {
-  std::string quoted = "'";
-  for (const char letter : text) {
-    if (letter == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += letter;
-    }
-  }
-  return quoted + "'";
-}
-
 }  // namespace dpt

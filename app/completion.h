@@ -18,7 +18,4 @@ std::string bash_completion(const Command& root, const std::vector<ConfigPath>& 
 std::string zsh_completion(const Command& root, const std::vector<ConfigPath>& paths);
 std::string fish_completion(const Command& root, const std::vector<ConfigPath>& paths);
 
-/// `text` as one word of a POSIX shell (bash, zsh).
-std::string shell_quoted(const std::string& text);
-
 }  // namespace dpt

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "app/completion.h"
+#include "kernels/shell_word.h"
 
 namespace dpt {
 namespace {

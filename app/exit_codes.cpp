@@ -29,6 +29,9 @@ const std::vector<ExitCode>& exit_codes() {
       {"129, 130, 143", "ended by SIGHUP, SIGINT, SIGTERM (checkpoint saved)",
        "ended by SIGHUP, SIGINT or SIGTERM; a checkpoint is saved first, even in the middle of an "
        "evaluation"},
+      {"137", "a process of --nproc was killed",
+       "signal 9 ended a process of `--nproc`, most often because memory ran out (another signal "
+       "N: 128 + N): run the same command again to resume"},
   };
   return all;
 }

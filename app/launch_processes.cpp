@@ -256,8 +256,13 @@ class Launcher {
     const sigset_t mask = signals_->mask_of_children(patience_.unblocks_signals);
     child.pid = fork();
     if (child.pid < 0) {
-      fail(ErrorKind::unexpected, "--nproc {}: cannot start the process of rank {}: {}", count,
-           rank, std::strerror(errno));
+      const bool is_limit = errno == EAGAIN || errno == ENOMEM;
+      fail(is_limit ? ErrorKind::device : ErrorKind::unexpected,
+           "--nproc {}: cannot start the process of rank {}: {}{}", count, rank,
+           std::strerror(errno),
+           is_limit ? ". Use fewer processes, or raise the limit (ulimit -u, or pids.max of the "
+                      "control group)"
+                    : "");
     }
     if (child.pid == 0) {
       // Only what is allowed between fork and exec. The launcher may have gone before prctl.
@@ -456,7 +461,7 @@ class Launcher {
 }  // namespace
 
 bool must_launch(const ProcessOptions& options) {
-  if (parse_duration(options.join_timeout) < 1) {
+  if (duration_of("--join-timeout", options.join_timeout) < 1) {
     fail(ErrorKind::usage, "--join-timeout {}: expected at least 1s", options.join_timeout);
   }
   if (options.nproc == 0) return false;

@@ -54,6 +54,9 @@ std::string without_place(const std::string& text) {
     if (end == std::string::npos) break;
     rest.erase(0, end + 2);
   }
+  // The user has not written a model.
+  const std::string about_draft = "model.classes is not given, and the data cannot be read: ";
+  if (rest.starts_with(about_draft)) rest.erase(0, about_draft.size());
   return rest;
 }
 
@@ -254,6 +257,37 @@ Samples read_samples(const TrainSpec& spec, const DataSets& sets) {
   return samples;
 }
 
+/// Returns a warning about numbers to predict that a new network, whose outputs are near 0, would
+/// take too many steps to reach; else an empty text.
+std::string far_targets(const DataSource& train) {
+  constexpr double kFar = 10;
+  const TargetShape shape = train.targets();
+  if (shape.kind != TargetKind::values) return {};
+  const auto width = static_cast<std::size_t>(shape.floats());
+  std::vector<float> row(width);
+  std::vector<double> sums(width), squares(width);
+  for (std::int64_t i = 0; i < train.size(); ++i) {
+    train.read_targets(i, row);
+    for (std::size_t k = 0; k < width; ++k) {
+      sums[k] += row[k];
+      squares[k] += static_cast<double>(row[k]) * row[k];
+    }
+  }
+  const auto count = static_cast<double>(train.size());
+  for (std::size_t k = 0; k < width; ++k) {
+    const double mean = sums[k] / count;
+    const double spread = std::sqrt(std::max(0.0, squares[k] / count - mean * mean));
+    if (std::abs(mean) + spread <= kFar) continue;
+    return fmt::format(
+        "the numbers to predict are far from 0 (mean {:.6g}, standard deviation {:.6g}{}), where a "
+        "new network starts: training may fail. Write (number - {:.3g}) / {:.3g} into the data "
+        "instead, and convert predictions back",
+        mean, spread, width == 1 ? "" : fmt::format(", number {} of {}", k + 1, width), mean,
+        spread > 0 ? spread : 1);
+  }
+  return {};
+}
+
 // ---- The text ----------------------------------------------------------------------------------
 
 /// Returns a power of two that gives an epoch at least two batches.
@@ -401,6 +435,7 @@ std::string starter_config(const std::string& path, const std::string& zoo) {
   starter.outputs = make_plan(spec).classes;
   starter.net = network_for(zoo, starter.data.is_features, std::min(input[1], input[2]));
   const Samples samples = read_samples(spec, sets);
+  if (const std::string text = far_targets(*sets.train); !text.empty()) say("warning: " + text);
   std::string text = text_of(starter, path, sets, samples);
   check_text(text, zoo);
   return text;

@@ -45,6 +45,21 @@ struct Column {
   static constexpr std::size_t kMostValues = 1000;
   bool is_number() const { return numbers == lines - empty && numbers > 0; }
   bool is_integer() const { return integers == lines - empty && integers > 0; }
+  /// Returns true for numbers such as 0,5.
+  bool has_decimal_commas() const {
+    const auto is_one = [](const std::string& value) {
+      const std::size_t comma = value.find(',');
+      const std::size_t first = value.starts_with('-') ? 1 : 0;
+      constexpr const char* kDigits = "0123456789";
+      return comma != value.npos && comma > first && comma + 1 < value.size() &&
+             value.find_first_not_of(kDigits, first) == comma &&
+             value.find_first_not_of(kDigits, comma + 1) == value.npos;
+    };
+    return !values.empty() && std::any_of(values.begin(), values.end(), is_one) &&
+           std::all_of(values.begin(), values.end(), [&](const std::string& value) {
+             return is_one(value) || value.find_first_not_of("-0123456789") == value.npos;
+           });
+  }
   bool is_image() const { return images == lines && lines > 0; }
   /// Returns the character that separates the labels of a field; 0 if fields are no lists. Labels
   /// are taken for such if they recur, so that there are no more of them than of whole fields.
@@ -258,8 +273,9 @@ Choice choose_columns(const std::string& file, const std::vector<Column>& column
                          : names_parts(column) ? "names the parts, which have a file each (train, "
                                                  "val, test)"
                          : column.empty > 0    ? "has empty fields"
-                         : !column.is_number() ? "is text"
-                                               : nullptr;
+                         : column.has_decimal_commas() ? "has decimal commas, dpt reads points"
+                         : !column.is_number()         ? "is text"
+                                                       : nullptr;
     if (!reason) {
       choice.features.push_back(column.name);
     } else if (!column.is_image()) {

@@ -11,6 +11,7 @@
 #include "engine/spec/paths.h"
 #include "engine/spec/scalars.h"
 #include "kernels/error.h"
+#include "kernels/shell_word.h"
 
 namespace dpt {
 namespace {
@@ -25,13 +26,6 @@ bool ends_with(const std::string& path, const std::string& extension) {
 bool is_folder(const fs::path& path) {
   std::error_code error;
   return fs::is_directory(path, error);
-}
-
-/// Returns a path quoted for a shell.
-std::string shell_word(const std::string& path) {
-  std::string word = "'";
-  for (const char c : path) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return word + "'";
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
@@ -77,12 +71,12 @@ std::vector<std::string> names_in(const std::string& folder) {
       fail(ErrorKind::data,
            "--data {}: no folder train in it, but {}: rename it (mv {} {}), and those of the other "
            "parts to val and test",
-           folder, each, shell_word((fs::path(folder) / each).string()),
-           shell_word((fs::path(folder) / "train").string()));
+           folder, each, shell_quoted((fs::path(folder) / each).string()),
+           shell_quoted((fs::path(folder) / "train").string()));
     }
     if (is_folder(fs::path(folder) / each / "train")) {
       fail(ErrorKind::data, "--data {}: no folder train in it, but in {}: give --data {}", folder,
-           each, shell_word((fs::path(folder) / each).string()));
+           each, shell_quoted((fs::path(folder) / each).string()));
     }
   }
   if (has_folders) {
@@ -90,7 +84,7 @@ std::vector<std::string> names_in(const std::string& folder) {
          "--data {}: no folder train in it. If its folders are the classes, make a folder in which "
          "they are the training set: mkdir DATA && ln -s \"$(realpath {})\" DATA/train, then "
          "--data DATA",
-         folder, shell_word(folder));
+         folder, shell_quoted(folder));
   }
   fail(ErrorKind::data,
        "--data {}: expected a folder with train/CLASS/*.jpg or tar shards, found {}", folder,

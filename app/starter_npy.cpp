@@ -114,10 +114,26 @@ StarterTargets kind_of_rows(const NpyArray& array) {
   return are_zero_or_one ? StarterTargets::multi_hot : StarterTargets::values;
 }
 
+/// Returns true if the first numbers are such as classes have.
+bool are_small_numbers(const NpyArray& array) {
+  constexpr double kMostClasses = 100;
+  const std::size_t count = std::min<std::size_t>(1000, static_cast<std::size_t>(array.shape()[0]));
+  for (std::size_t i = 0; i < count; ++i) {
+    const double value = array.number(i);
+    if (!(value >= 0 && value < kMostClasses) || value != std::floor(value)) return false;
+  }
+  return count > 0;
+}
+
 void add_targets(const NpyArray& array, StarterData& data) {
   const std::size_t dims = array.shape().size();
   if (dims == 1) {
-    if (!array.is_integral()) data.targets = StarterTargets::values;
+    if (array.is_integral()) return;
+    data.targets = StarterTargets::values;
+    if (are_small_numbers(array)) {
+      data.lines.emplace_back(
+          "# the targets are whole numbers: if they are classes, store them as integers (int64)");
+    }
     return;
   }
   if (dims != 2) {

@@ -8,12 +8,10 @@
 #include "engine/training/process_devices.h"
 #include "engine/training/process_group.h"
 #include "engine/training/run_report.h"
+#include "kernels/shell_word.h"
 
 namespace dpt {
 namespace {
-
-constexpr const char* kPlainCharacters =
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
 
 /// Returns the validation results of a state; null if it has none.
 Json val_values(const RunState& state, bool has_accuracy) {
@@ -111,13 +109,7 @@ std::string shell_command(const std::vector<std::string>& words) {
   std::string line;
   for (const std::string& word : without_secrets(words)) {
     if (!line.empty()) line += ' ';
-    if (!word.empty() && word.find_first_not_of(kPlainCharacters) == std::string::npos) {
-      line += word;
-      continue;
-    }
-    line += "'";
-    for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    line += "'";
+    line += shell_word(word);
   }
   return line;
 }

@@ -38,7 +38,9 @@ std::string remedy_for(const std::vector<std::string>& changes, const TrainOptio
   if (options.overwrite) {
     return text + ", or leave out --resume: --overwrite alone starts a new run in " + folder;
   }
-  return text + ", or start a new run: --resume never (in a new folder), --run-dir DIR, or " +
+  return text + ", or start a new run: " +
+         (options.run_dir.empty() ? "--resume never (in a new folder), --run-dir DIR, or "
+                                  : "another --run-dir, or ") +
          "--overwrite (replaces the run in " + folder + ")";
 }
 

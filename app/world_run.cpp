@@ -90,7 +90,7 @@ RunIdentity identity_in(const std::vector<std::string>& words) {
 ProcessGroup::Options group_options_of(const std::string& join_timeout, const RunIdentity& run) {
   ProcessGroup::Options options;
   options.run = run;
-  options.join_timeout = std::chrono::seconds(parse_duration(join_timeout));
+  options.join_timeout = std::chrono::seconds(duration_of("--join-timeout", join_timeout));
   return options;
 }
 

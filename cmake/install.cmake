@@ -33,6 +33,10 @@ if(NOT CMAKE_CROSSCOMPILING AND NOT DPT_SANITIZE)
   add_custom_target(dpt_extras ALL DEPENDS ${CMAKE_BINARY_DIR}/man.made ${completion}/dpt)
 
   install(DIRECTORY ${pages}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  if(DEFINED SKBUILD_DATA_DIR)
+    # A wheel's data goes into the environment, where man looks for the pages of what PATH finds.
+    install(DIRECTORY ${pages}/ DESTINATION ${SKBUILD_DATA_DIR}/share/man/man1 COMPONENT program)
+  endif()
   install(FILES ${completion}/dpt DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
   install(FILES ${completion}/_dpt DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
   install(FILES ${completion}/dpt.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)

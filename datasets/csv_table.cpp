@@ -348,8 +348,9 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
     }
     if (has_lists) make_hot_rows(lists, samples.classes.size(), path, samples);
     if (classes.is_from_samples()) {
-      check_classes(fmt::format("{}, column {}", path, options.label), samples.classes.size(),
-                    requirements);
+      check_classes(
+          fmt::format("{}, column {} ({})", path, options.label, some_of(samples.classes)),
+          samples.classes.size(), requirements);
     }
     return table;
   }

@@ -34,12 +34,16 @@ void check_classes(const std::string& name, std::size_t classes,
   if (classes == 1) {
     fail(ErrorKind::data, "{}: expected samples of at least two classes, found one class", name);
   }
-  fail(ErrorKind::data, "{}: the data set has {}, but the model's last layer has {}: give it {}",
-       name, fmt::format("{} classes", classes), counted(requirements.classes, "output"), classes);
+  fail(ErrorKind::data,
+       "{}: the data set has {} classes, but the model's last layer has {}: give it {}", name,
+       classes, counted(requirements.classes, "output"), classes);
 }
 
 void check_label(std::int64_t label, std::size_t classes, const std::string& where) {
   if (0 <= label && label < static_cast<std::int64_t>(classes)) return;
+  if (label < 0) {
+    fail(ErrorKind::data, "{}: label {} is out of range: labels go from 0 on", where, label);
+  }
   fail(ErrorKind::data, "{}: label {} is out of range: with {} classes, labels go from 0 to {}",
        where, label, classes, classes - 1);
 }

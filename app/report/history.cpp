@@ -12,6 +12,7 @@
 
 #include "app/lenient_json.h"
 #include "app/report/events.h"
+#include "engine/checkpoints/file_io.h"
 
 namespace dpt {
 namespace {
@@ -244,7 +245,11 @@ RunHistory read_history(const std::string& folder) {
   RunHistory history;
   history.facts = read_run_facts(folder);
   HistoryReader reader(history);
-  std::ifstream lines(folder + "/metrics.jsonl");
+  const std::string log = folder + "/metrics.jsonl";
+  if (entry_type(log) == EntryType::other) {
+    fail(ErrorKind::data, "{}: expected a file, found a device, pipe or socket", log);
+  }
+  std::ifstream lines(log);
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) reader.line(line);
   }

@@ -35,6 +35,7 @@ constexpr std::array<KindFacts, kFindingKinds> kKinds{{{"not_opened", true},
                                                        {"few_bits", false},
                                                        {"exif_orientation", false},
                                                        {"duplicate", false},
+                                                       {"equal_rows", false},
                                                        {"near_duplicate_across_splits", false},
                                                        {"near_duplicate", false},
                                                        {"constant", false},
@@ -167,6 +168,14 @@ void describe_group(DataReport& report, const std::vector<SampleRef>& group) {
   }
   const bool crosses = of_split[group[0].split] < static_cast<std::int64_t>(group.size());
   const std::string names = some_named(report, group);
+  if (!source_of(report, group[0]).features().empty()) {
+    // Not so rare that it is a mistake: whole numbers and choices take few values.
+    report.findings.push_back({FindingKind::equal_rows,
+                               fmt::format("{} rows have equal features{}: {}", group.size(),
+                                           conflicts ? " and different targets" : "", names),
+                               group});
+    return;
+  }
   if (conflicts) {
     report.findings.push_back(
         {FindingKind::label_conflict,

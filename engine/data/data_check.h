@@ -23,6 +23,7 @@ enum class FindingKind : std::uint8_t {
   few_bits,                      ///< 16-bit images whose values need fewer bits
   exif_orientation,              ///< images stored rotated or mirrored, which reading ignores
   duplicate,                     ///< equal samples in one split
+  equal_rows,                    ///< rows of a table whose features are equal, in any splits
   near_duplicate_across_splits,  ///< similar pictures in several splits
   near_duplicate,                ///< similar pictures in one split
   constant,                      ///< a picture all of whose pixels are equal

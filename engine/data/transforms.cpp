@@ -209,10 +209,11 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type
   if (!problems.empty()) throw Error(ErrorKind::usage, problems);
   if (!desc.crop && (desc.raw.h != model_input.h || desc.raw.w != model_input.w)) {
     if (!divided.host.empty()) {
-      fail(ErrorKind::usage,
-           "{}: leaves images of {}, but model.input is {}: add CenterCrop with size: [{}, {}]",
-           place_of(divided.host.back()), sizes(desc.raw.h, desc.raw.w),
-           sizes(model_input.h, model_input.w), model_input.h, model_input.w);
+      const Variant& on_host = divided.host.back();
+      fail(ErrorKind::usage, "{}: leaves images of {}, but model.input is {}: {} size: [{}, {}]",
+           place_of(on_host), sizes(desc.raw.h, desc.raw.w), sizes(model_input.h, model_input.w),
+           on_host.type == "CenterCrop" ? "give it" : "add CenterCrop with", model_input.h,
+           model_input.w);
     }
     fail(ErrorKind::usage,
          "model.input is {}, but the data set's images are {}: write model.input: [{}, {}, {}]",

@@ -117,7 +117,11 @@ class Checker {
     std::string text =
         fmt::format("expected one of {}, found {}", fmt::join(known, ", "), in_quotes(monitor));
     const std::string near = closest(monitor, known);
-    if (!near.empty()) text += fmt::format("; did you mean '{}'?", near);
+    if (!near.empty()) {
+      text += fmt::format("; did you mean '{}'?", near);
+    } else if (monitor.starts_with("val/")) {
+      text += fmt::format("; to monitor {} of the metrics, name it in metrics", monitor.substr(4));
+    }
     issue(path, std::move(text));
   }
 

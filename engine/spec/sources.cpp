@@ -13,6 +13,7 @@
 #include "engine/spec/paths.h"
 #include "engine/spec/scalars.h"
 #include "engine/spec/stored_spec.h"
+#include "kernels/shell_word.h"
 
 namespace dpt {
 namespace {
@@ -109,10 +110,12 @@ std::string read_config_text(const std::string& file) {
   if (std::filesystem::is_directory(file, error)) {
     std::string advice;
     if (std::filesystem::exists(file + "/config.yaml", error)) {
-      advice = fmt::format("; `dpt train {}/config.yaml` continues the run in it", file);
+      advice = fmt::format("; `dpt train {}` continues the run in it",
+                           shell_word(file + "/config.yaml"));
     } else if (std::filesystem::is_directory(file + "/train", error)) {
       advice = fmt::format(
-          "; `dpt config init --data {} > config.yaml` writes a config for the images in it", file);
+          "; `dpt config init --data {} > config.yaml` writes a config for the images in it",
+          shell_word(file));
     }
     fail(ErrorKind::usage, "cannot read the config {}: it is a folder{}", file, advice);
   }

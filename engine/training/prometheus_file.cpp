@@ -14,6 +14,7 @@
 #include "engine/training/run_files.h"
 #include "engine/training/stop.h"
 #include "kernels/error.h"
+#include "kernels/utf8.h"
 #include "kernels/utf8_text.h"
 
 namespace dpt {
@@ -163,6 +164,10 @@ std::string prometheus_text(const PrometheusState& state) {
 }
 
 std::string why_no_prometheus_file(const std::string& path) {
+  if (find_bad_utf8(path) != std::string::npos) {
+    return fmt::format(
+        "{}: expected a path in UTF-8, as the config is: rename the folder or the file", path);
+  }
   const std::string folder = folder_of(path);
   if (entry_type(folder) != EntryType::folder) {
     return fmt::format("{}: expected an existing folder, found {}: create it first", folder,

@@ -176,6 +176,37 @@ TEST_CASE("config init: arrays and shards") {
   check_contains(check_starter(w, "shards"), "shards/*.tar");
 }
 
+TEST_CASE("config init: numbers to predict that a new network would not reach") {
+  const Workplace w;
+  for (const auto& [name, scale] : {std::pair("near.csv", 0.1), std::pair("far.csv", 1e4)}) {
+    std::string table = "area,price\n";
+    for (int i = 0; i < 40; ++i) table += fmt::format("{},{}\n", i % 9, (20.5 + i) * scale + 0.25);
+    write_file(w.dir.file(name), table);
+  }
+  const auto warning_of = [&](const char* file) {
+    return w.run_well({"config", "init", "--data", file}).err;
+  };
+  CHECK(warning_of("near.csv").empty());
+  check_contains(warning_of("far.csv"), "warning: the numbers to predict are far from 0 (mean ");
+  check_contains(warning_of("far.csv"), "convert predictions back");
+}
+
+TEST_CASE("config init: classes that are stored as float or negative numbers") {
+  const Workplace w;
+  write_bytes(w.dir.file("x.npy"), dpt::testing::npy<float>({4, 2}, {0, 1, 2, 3, 4, 5, 6, 7}));
+  write_bytes(w.dir.file("y.npy"), dpt::testing::npy<float>({4}, {0, 1, 2, 1}));
+  check_contains(w.run_well({"config", "init", "--data", "x.npy"}).out,
+                 "if they are classes, store them as integers");
+  write_bytes(w.dir.file("y.npy"), dpt::testing::npy<float>({4}, {0, 1, 2, 1.5F}));
+  CHECK_FALSE(
+      contains(w.run_well({"config", "init", "--data", "x.npy"}).out, "if they are classes"));
+  write_bytes(w.dir.file("y.npy"), dpt::testing::npy<std::int64_t>({4}, {0, 1, -1, 1}));
+  const Finished negative = w.run({"config", "init", "--data", "x.npy"});
+  CHECK(negative.exit_code == 3);
+  CHECK_FALSE(contains(negative.err, "model.classes"));
+  check_contains(negative.err, "/y.npy, sample 2: label -1 is out of range");
+}
+
 TEST_CASE("config init: what it cannot read, and what to do") {
   const FolderWorkplace w;
   w.put("classes", {"dark", "light"});
@@ -186,6 +217,7 @@ TEST_CASE("config init: what it cannot read, and what to do") {
   write_file(w.dir.file("x.npy"), "x");
   write_file(w.dir.file("data.parquet"), "x");
   write_file(w.dir.file("words.csv"), "a,b\nx,y\nz,w\n");
+  write_file(w.dir.file("commas.csv"), "a;b\n0,5;x\n1,5;y\n2;x\n");
   struct Case {
     const char* data;
     int exit_code;
@@ -198,6 +230,7 @@ TEST_CASE("config init: what it cannot read, and what to do") {
         Case{"empty", 3, "found an empty folder"}, Case{"tables", 2, "--data tables/t.csv"},
         Case{"tables/t.csv", 3, "expected a line for each sample after the header"},
         Case{"words.csv", 3, "expected columns of numbers as features besides the target 'b'"},
+        Case{"commas.csv", 3, "found none (a has decimal commas, dpt reads points)"},
         Case{"x.npy", 3, "expected an array of samples with its targets next to it"},
         Case{"data.parquet", 2, "a table in another format can be saved as CSV"},
         Case{"photos.jpg", 3, "no such file"}}) {
@@ -208,6 +241,9 @@ TEST_CASE("config init: what it cannot read, and what to do") {
     check_contains(finished.err, each.expected);
   }
   w.put("photos/train", {"dark", "light"});
+  const Finished word = w.run({"config", "init", "my photos"});
+  CHECK(word.exit_code == 2);
+  check_contains(word.err, "for a config that fits data, write --data 'my photos'");
   const Finished zoo = w.run({"config", "init", "--data", "photos", "--zoo", "resnet19"});
   CHECK(zoo.exit_code == 2);
   check_contains(zoo.err, "--zoo resnet19: unknown network, did you mean 'resnet18'?");

@@ -135,9 +135,10 @@ void write_labelled_idx(const std::string& folder, const std::string& part,
   write_file(folder + "/" + part + "-labels-idx1-ubyte", {classes.begin(), classes.end()});
 }
 
-std::string config_of(const std::string& data, int classes) {
-  return "version: 1\nname: small\ndata: {" + data +
-         ", batch_size: 4}\nmodel:\n  input: [1, 8, 8]\n  layers: [{type: Flatten}, {type: Linear, "
+std::string config_of(const std::string& data, int classes,
+                      const std::string& input = "[1, 8, 8]") {
+  return "version: 1\nname: small\ndata: {" + data + ", batch_size: 4}\nmodel:\n  input: " + input +
+         "\n  layers: [{type: Flatten}, {type: Linear, "
          "name: fc, out_features: " +
          std::to_string(classes) +
          "}]\noptimizer: {type: SGD, lr: 0.05}\ntrain: {epochs: 1}\ndevices: [cpu]\n";
@@ -371,6 +372,22 @@ TEST_CASE("data check: a label out of range, in idx and npy, and a class that th
   const Finished label = npy.run({"data", "check", "small.yaml"});
   CHECK(label.exit_code == 3);
   check_contains(label.out, "y.npy, sample 2: label 2 is out of range");
+}
+
+TEST_CASE("data check: equal rows of a table are no errors") {
+  const Workplace w(
+      config_of("dataset: csv, train: {file: t.csv}, features: [age, rank], label: saved,"
+                " val_split: 0",
+                2, "[2, 1, 1]"));
+  std::string table = "age,rank,saved\n";
+  for (int i = 0; i < 12; ++i) table += fmt::format("{},1,{}\n", i % 3, i % 2 ? "yes" : "no");
+  write_file(w.dir.file("t.csv"), table);
+  const Finished finished = w.run({"data", "check", "small.yaml"});
+  CHECK(finished.exit_code == 0);
+  check_contains(finished.out, "warning: equal_rows (3)");
+  check_contains(finished.out, "4 rows have equal features and different targets: ");
+  check_contains(finished.out, "  features\n");
+  CHECK_FALSE(contains(finished.out, "8x8 pixels"));
 }
 
 TEST_CASE("data check: NaN and infinity in float arrays; targets that are no labels") {

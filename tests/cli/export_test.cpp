@@ -40,7 +40,8 @@ TEST_CASE("export leaves files that say what they are, and replaces none unasked
   const Finished done =
       w.run_well({"export", "runs/tiny", "--torch", "t.safetensors", "--onnx", "m.onnx"});
   check_contains(done.out, "runs/tiny/best.safetensors: step ");
-  check_contains(done.out, "t.safetensors: 2 tensors, a state_dict of PyTorch\n");
+  check_contains(done.out,
+                 "t.safetensors: 2 tensors, a state_dict of PyTorch in a safetensors file\n");
   check_contains(done.out, "m.onnx: ONNX, opset 17, input of N x 1 x 4 x 4\n");
   const dpt::Metadata metadata = metadata_of(w.dir.file("t.safetensors"));
   CHECK(metadata.at("run") == "tiny");
@@ -91,6 +92,9 @@ TEST_CASE("export refuses what it cannot do before it writes") {
   refused({"export", "runs/tiny", "--torch", "/dev/full", "--overwrite"}, 2,
           "/dev/full: expected a file to replace, found a device, pipe or socket");
   refused({"export", "runs/tiny", "--torch", "runs", "--overwrite"}, 2, "found a folder");
+  refused({"export", "runs/tiny", "--torch", "runs"}, 2, "found a folder");
+  refused({"export", "runs/tiny", "--torch", "x.pth"}, 2,
+          "--torch x.pth: expected a name in .safetensors, found one in .pth, which torch.load");
   CHECK(fs::is_character_file("/dev/full"));
   fs::create_symlink("old.onnx", w.dir.file("link"));
   w.run_well({"export", "runs/tiny", "--torch", "link", "--overwrite"});

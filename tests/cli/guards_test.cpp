@@ -120,6 +120,15 @@ TEST_CASE("--require of what is not measured names what is") {
         "'r2'; add it to the config: metrics: [{type: r2}]");
 }
 
+TEST_CASE("durations: an error names the option") {
+  const Tiny w;
+  for (const char* option : {"--max-time", "--join-timeout"}) {
+    const Finished finished = w.run({"train", "small.yaml", option, "1x"});
+    CHECK(finished.exit_code == 2);
+    check_contains(finished.err, fmt::format("dpt: error: {}: '1x' is not a duration", option));
+  }
+}
+
 TEST_CASE("durations: units in falling order, each once") {
   using dpt::parse_duration;
   CHECK(parse_duration("90") == 90);

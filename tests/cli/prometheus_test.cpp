@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "engine/training/prometheus_file.h"
 #include "tests/cli/tiny.h"
 #include "tests/support/skip.h"
 
@@ -170,6 +171,8 @@ TEST_CASE("a file that cannot be written is an error with line and column, befor
   write_file(w.folder + "/other.prom", "disk_errors 1\n");
   check("prom/other.prom", "the file exists and is not an earlier one of dpt");
   CHECK(read_file(w.folder + "/other.prom") == "disk_errors 1\n");
+  // A config may be in a folder of any name, but the path is stored as text.
+  check_contains(dpt::why_no_prometheus_file("\xff/tiny.prom"), "expected a path in UTF-8");
   // Trying a config touches no file of a run.
   w.run_well({"train", "small.yaml", "log.prometheus=prom/tiny.prom", "--smoke"});
   CHECK_FALSE(fs::exists(w.path));

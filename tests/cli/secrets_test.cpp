@@ -98,7 +98,8 @@ TEST_CASE("secrets of the environment: a run, its files and all that reads them"
            {"report", "runs/small"},
            {"runs", "runs", "--json"},
            {"compare", "runs/small", "runs/small"},
-           {"export", "runs/small", "--onnx", "runs/small/m.onnx", "--torch", "runs/small/m.pt"},
+           {"export", "runs/small", "--onnx", "runs/small/m.onnx", "--torch",
+            "runs/small/m.safetensors"},
            {"config", "show", "small.yaml"},
            {"config", "show", "small.yaml", "--origins"},
            {"config", "check", "small.yaml"},
@@ -135,11 +136,11 @@ TEST_CASE("secrets of the environment: errors of every command name the variable
   w.check_files("runs");
   CHECK(count_of(read_file(w.dir.file("v.md")) + read_file(w.dir.file("j.xml")), kCanary) == 0);
   // Commands that need no data still work without the variable.
-  for (const std::vector<std::string>& arguments :
-       std::vector<std::vector<std::string>>{{"inspect", "runs/small/best.safetensors"},
-                                             {"runs", "runs"},
-                                             {"compare", "runs/small", "runs/small"},
-                                             {"export", "runs/small", "--torch", "m.pt"}}) {
+  for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{
+           {"inspect", "runs/small/best.safetensors"},
+           {"runs", "runs"},
+           {"compare", "runs/small", "runs/small"},
+           {"export", "runs/small", "--torch", "m.safetensors"}}) {
     INFO(arguments[0]);
     const Finished finished = w.run_with(arguments, false);
     INFO(finished.err);

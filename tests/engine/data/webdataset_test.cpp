@@ -348,8 +348,7 @@ TEST_CASE("webdataset: samples that are incomplete, twice there, or without a go
         "$/s.tar (cat): expected samples of at least two classes, found one class");
   CHECK(of_cls("") == "$/s.tar, a.cls: expected the number of a class, found ''");
   CHECK(of_cls("1.0") == "$/s.tar, a.cls: expected the number of a class, found '1.0'");
-  CHECK(of_cls("-1") ==
-        "$/s.tar, a.cls: label -1 is out of range: with 3 classes, labels go from 0 to 2");
+  CHECK(of_cls("-1") == "$/s.tar, a.cls: label -1 is out of range: labels go from 0 on");
   CHECK(of_cls("3") ==
         "$/s.tar, a.cls: label 3 is out of range: with 3 classes, labels go from 0 to 2");
   const auto of_json = [&](const std::string& text) {
