@@ -187,10 +187,12 @@ std::string usage_problem(const CLI::App& app, const std::string& why) {
         "train --help",
         without_secrets({word})[0], here);
   }
-  if (called == "dpt config init" && option.empty()) {
+  if (called == "dpt config init" && option.empty() && command->count("--data") == 0) {
+    const std::string shown = without_secrets({word})[0];
     return fmt::format(
-        "unexpected argument '{}' of {}; for a config that fits data, write --data {}",
-        without_secrets({word})[0], called, shell_word(without_secrets({word})[0]));
+        "unexpected argument '{}' of {}; for a config that fits data, write --data {}. See {} "
+        "--help",
+        shown, called, shell_word(shown), called);
   }
   const std::string near = option.empty() ? option : closest(option, names);
   return fmt::format("unexpected argument '{}' of {}{} See {} --help", without_secrets({word})[0],

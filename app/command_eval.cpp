@@ -89,10 +89,12 @@ void check_required_split(const EvalOptions& options, const Gate& gate, const Jo
     if (requirement.results == name) continue;
     // No option selects a split, and the default one has no samples.
     if (options.split.empty() && requirement.results == "test") split_by_name(job, "test");
-    fail(ErrorKind::usage,
-         "--require {}: expected a metric of the evaluated split, {}; --split {} evaluates the "
-         "other",
-         requirement.text, name, requirement.split());
+    const std::string advice =
+        requirement.split() == name
+            ? fmt::format("write {}/{}", name, requirement.metric)
+            : fmt::format("--split {} evaluates that split", requirement.split());
+    fail(ErrorKind::usage, "--require {}: expected a metric of the evaluated split, {}; {}",
+         requirement.text, name, advice);
   }
 }
 

@@ -83,17 +83,12 @@ void write_env(const RunFolder& folder, const Job& job) {
   write_if_changed(folder.at("env.json"), json_text(env, 2) + "\n");
 }
 
-/// Returns the size of this run's steps, for the replica that runs the most samples at once.
-StepSize step_size_of(const Job& job) {
+void print_plan(const Job& job) {
   const std::int64_t limit =
       *std::max_element(job.max_micro_batches.begin(), job.max_micro_batches.end());
-  return step_size(job.spec, job.ranks(), job.splits.train.size(), limit);
-}
-
-void print_plan(const Job& job) {
   fmt::print("{}{}\n",
              summary_text(job.spec, job.plan, job.ranks(), static_cast<int>(job.states.size()),
-                          step_size_of(job)),
+                          step_size(job.spec, job.ranks(), job.splits.train.size(), limit)),
              groups_text(job.update));
   fmt::print("train {} samples, val {}, test {}; {} per epoch, {} in total; {}: {}\n",
              job.splits.train.size(), job.splits.val.size(), job.splits.test.size(),
@@ -101,19 +96,26 @@ void print_plan(const Job& job) {
              made_by(job));
 }
 
-/// Returns a warning if this process's replicas on the CPU need more memory than there is, else an
-/// empty text. What other programs use may be free by the time of the run: it does not count.
+/// Returns a warning if this process's replicas on the CPU need more memory than the machine has,
+/// else an empty text. Memory that other programs use counts as available: it may be free when the
+/// run starts.
 std::string memory_misfit(const Job& job) {
-  const std::vector<DeviceName> devices = job.own_devices();
-  const auto replicas = static_cast<std::uint64_t>(
-      std::count_if(devices.begin(), devices.end(),
-                    [](const DeviceName& device) { return device.kind == DeviceName::Kind::cpu; }));
+  std::uint64_t replicas = 0;
+  // A fast step takes fewer samples at once where memory is short; an exact one may not.
+  std::int64_t limit = 1;
+  for (std::int64_t rank = job.own_ranks.begin; rank < job.own_ranks.end; ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    if (job.devices[at].kind != DeviceName::Kind::cpu) continue;
+    ++replicas;
+    if (job.spec.train.shards > 0) limit = std::max(limit, job.max_micro_batches[at]);
+  }
+  const StepSize step = step_size(job.spec, job.ranks(), job.splits.train.size(), limit);
   const auto each = static_cast<std::uint64_t>(
-      step_bytes(job.spec, job.plan, step_size_of(job), static_cast<int>(job.states.size())));
+      step_bytes(job.spec, job.plan, step, static_cast<int>(job.states.size())));
   const std::uint64_t memory = cpu_info().memory_bytes;
   if (replicas * each <= memory) return {};
   return fmt::format(
-      "training would run out of memory: {} on the CPU {}, and this process may use {}; use a "
+      "training probably runs out of memory: {} on the CPU {}, and this process may use {}; use a "
       "smaller network, batch or images, or fewer replicas",
       counted(replicas, "replica"),
       replicas == 1 ? fmt::format("needs {}", mebibytes(each))

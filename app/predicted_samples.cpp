@@ -130,12 +130,10 @@ PredictInputs sort_inputs(const PredictOptions& options, bool is_alone) {
   const bool has_data =
       !inputs.data.config.empty() || !inputs.data.overrides.empty() || !options.split.empty();
   if (inputs.pictures.empty() && !has_data) {
-    fail(
-        ErrorKind::usage,
-        "expected images, a folder of them, a config (.yaml) whose data section names the "
-        "samples, or data.KEY=VALUE or --split for those of the run's own, after {}, which is read "
-        "as the run",
-        options.target);
+    fail(ErrorKind::usage,
+         "expected images, a folder of them, a config (.yaml) whose data section names the "
+         "samples, or data.KEY=VALUE or --split for the run's own samples; {} is read as the run",
+         options.target);
   }
   if (!inputs.pictures.empty() && has_data) {
     fail(ErrorKind::usage,

@@ -185,9 +185,9 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
     difference =
         difference_of_data("training", header.dataset_fingerprint, *job.splits.train.source);
   }
-  const char* effect = split == "train"
-                           ? "these may not be the samples that the weights were trained on"
-                           : "the val split may contain samples that the weights were trained on";
+  const char* effect =
+      split == "train" ? "the train split may contain samples that the weights were not trained on"
+                       : "the val split may contain samples that the weights were trained on";
   const TrainSpec run = load_stored_spec(catalog(), header.config, path);
   if (run.data.cache_shorter_side != job.spec.data.cache_shorter_side) {
     const auto text = [](std::int64_t side) {

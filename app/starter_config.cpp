@@ -1,6 +1,7 @@
 #include "app/starter_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -280,7 +281,7 @@ std::string far_targets(const DataSource& train) {
     if (std::abs(mean) + spread <= kFar) continue;
     return fmt::format(
         "the numbers to predict are far from 0 (mean {:.6g}, standard deviation {:.6g}{}), where a "
-        "new network starts: training may fail. Write (number - {:.3g}) / {:.3g} into the data "
+        "new network starts: training may fail. Write (number - {:.6g}) / {:.6g} into the data "
         "instead, and convert predictions back",
         mean, spread, width == 1 ? "" : fmt::format(", number {} of {}", k + 1, width), mean,
         spread > 0 ? spread : 1);

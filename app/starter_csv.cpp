@@ -45,7 +45,7 @@ struct Column {
   static constexpr std::size_t kMostValues = 1000;
   bool is_number() const { return numbers == lines - empty && numbers > 0; }
   bool is_integer() const { return integers == lines - empty && integers > 0; }
-  /// Returns true for numbers such as 0,5.
+  /// Returns true if all values are integers or numbers such as 0,5, with one of the latter.
   bool has_decimal_commas() const {
     const auto is_one = [](const std::string& value) {
       const std::size_t comma = value.find(',');
@@ -205,7 +205,7 @@ std::size_t target_column(const std::string& file, const std::vector<Column>& co
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (is_other(columns[i])) continue;
     others.push_back(i);
-    if (!columns[i].is_number()) texts.push_back(i);
+    if (!columns[i].is_number() && !columns[i].has_decimal_commas()) texts.push_back(i);
   }
   if (texts.size() == 1) return texts[0];
   const Column& last = columns.back();
@@ -273,7 +273,7 @@ Choice choose_columns(const std::string& file, const std::vector<Column>& column
                          : names_parts(column) ? "names the parts, which have a file each (train, "
                                                  "val, test)"
                          : column.empty > 0    ? "has empty fields"
-                         : column.has_decimal_commas() ? "has decimal commas, dpt reads points"
+                         : column.has_decimal_commas() ? "has decimal commas instead of points"
                          : !column.is_number()         ? "is text"
                                                        : nullptr;
     if (!reason) {

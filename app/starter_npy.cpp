@@ -114,13 +114,13 @@ StarterTargets kind_of_rows(const NpyArray& array) {
   return are_zero_or_one ? StarterTargets::multi_hot : StarterTargets::values;
 }
 
-/// Returns true if the first numbers are such as classes have.
+/// Returns true if the first 1000 targets are whole numbers below kMaxClasses.
 bool are_small_numbers(const NpyArray& array) {
-  constexpr double kMostClasses = 100;
+  constexpr double kMaxClasses = 100;
   const std::size_t count = std::min<std::size_t>(1000, static_cast<std::size_t>(array.shape()[0]));
   for (std::size_t i = 0; i < count; ++i) {
     const double value = array.number(i);
-    if (!(value >= 0 && value < kMostClasses) || value != std::floor(value)) return false;
+    if (!(value >= 0 && value < kMaxClasses) || value != std::floor(value)) return false;
   }
   return count > 0;
 }

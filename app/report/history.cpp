@@ -13,6 +13,7 @@
 #include "app/lenient_json.h"
 #include "app/report/events.h"
 #include "engine/checkpoints/file_io.h"
+#include "kernels/error.h"
 
 namespace dpt {
 namespace {

@@ -169,7 +169,7 @@ void describe_group(DataReport& report, const std::vector<SampleRef>& group) {
   const bool crosses = of_split[group[0].split] < static_cast<std::int64_t>(group.size());
   const std::string names = some_named(report, group);
   if (!source_of(report, group[0]).features().empty()) {
-    // Not so rare that it is a mistake: whole numbers and choices take few values.
+    // Equal rows are a warning: they are common where features take few values.
     report.findings.push_back({FindingKind::equal_rows,
                                fmt::format("{} rows have equal features{}: {}", group.size(),
                                            conflicts ? " and different targets" : "", names),

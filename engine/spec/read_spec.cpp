@@ -119,8 +119,8 @@ class Checker {
     const std::string near = closest(monitor, known);
     if (!near.empty()) {
       text += fmt::format("; did you mean '{}'?", near);
-    } else if (monitor.starts_with("val/")) {
-      text += fmt::format("; to monitor {} of the metrics, name it in metrics", monitor.substr(4));
+    } else if (monitor.starts_with("val/") && monitor.size() > 4) {
+      text += fmt::format("; {} needs a metric of that name in metrics", monitor);
     }
     issue(path, std::move(text));
   }

@@ -74,7 +74,7 @@ class CpuBackend final : public Backend {
     const std::size_t whole = bytes + kAlignment - 1 < bytes ? bytes : aligned(bytes);
     const bool fits = bytes < kCheckedBytes || bytes <= host_system::memory().free;
     void* memory = fits ? std::aligned_alloc(kAlignment, whole) : nullptr;
-    if (!memory && fits) {
+    if (!memory && fits && bytes <= host_system::memory().free) {
       fail(ErrorKind::device,
            "{}: out of memory: {} needs {}, which the system refused although {} are free: raise "
            "the limit of this process (ulimit -v), or use a smaller batch_size or fewer devices",

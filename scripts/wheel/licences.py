@@ -2,7 +2,7 @@
 
 The wheel has copies of libraries of Debian's or Ubuntu's packages. Each package's copyright file goes into
 dist-info/licenses; the list (--list) is JSON: [{"library", "package", "version", "source"}], with "purl" instead of
-"source" for what is of no distribution.
+"source" for software that no distribution packages.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from auditwheel import lddtree
 # Packages whose code the compiler makes a part of the program.
 COMPILED_IN = ("nlohmann-json3-dev", "libcli11-dev", "libasio-dev", "libjs-chart.js")
 
-# A program for GPUs also has this, which is not of Debian.
+# Name of the CUDA runtime, which is NVIDIA's and linked into programs for GPUs.
 CUDA_RUNTIME = "cuda-runtime"
 CUDA_RUNTIME_LICENCE = """\
 The program contains the CUDA runtime (libcudart_static), copyright NVIDIA Corporation, which NVIDIA distributes
@@ -39,7 +39,7 @@ def package_of(path):
     for name in (real, real.removeprefix("/usr")):
         found = subprocess.run(["dpkg", "-S", name], capture_output=True, text=True)
         for line in found.stdout.splitlines():
-            # dpkg may also say who moved the file of another package aside.
+            # dpkg also reports diversions by other packages.
             if not line.startswith("diversion by "):
                 return line.split(": ")[0]
     sys.exit(f"licences: {path}: expected a library of a Debian package, found none that has it")

@@ -1,4 +1,4 @@
-"""Prints the SBOM of a wheel as SPDX 2.3 JSON: the program and the libraries of distributions in it."""
+"""Prints the SBOM of a wheel as SPDX 2.3 JSON: the program, the libraries of distributions and the CUDA runtime."""
 
 import argparse
 import datetime

@@ -170,7 +170,7 @@ TEST_CASE("a dry run warns of a network that the memory cannot hold") {
       "{type: AdaptiveAvgPool2d, output_size: 1}, {type: Flatten}, {type: Linear, out_features: "
       "3}]";
   const Finished run = w.run_well({"train", "small.yaml", "--dry-run", "devices=cpu", network});
-  check_contains(run.err, "training would run out of memory: 1 replica on the CPU needs ");
+  check_contains(run.err, "training probably runs out of memory: 1 replica on the CPU needs ");
   check_contains(run.err, "use a smaller network, batch or images, or fewer replicas");
 }
 

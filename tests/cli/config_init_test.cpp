@@ -230,7 +230,7 @@ TEST_CASE("config init: what it cannot read, and what to do") {
         Case{"empty", 3, "found an empty folder"}, Case{"tables", 2, "--data tables/t.csv"},
         Case{"tables/t.csv", 3, "expected a line for each sample after the header"},
         Case{"words.csv", 3, "expected columns of numbers as features besides the target 'b'"},
-        Case{"commas.csv", 3, "found none (a has decimal commas, dpt reads points)"},
+        Case{"commas.csv", 3, "found none (a has decimal commas instead of points)"},
         Case{"x.npy", 3, "expected an array of samples with its targets next to it"},
         Case{"data.parquet", 2, "a table in another format can be saved as CSV"},
         Case{"photos.jpg", 3, "no such file"}}) {

@@ -1,5 +1,6 @@
 // dpt report of runs in any state, with any text in them; and what a browser makes of the pages.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <cstdlib>
@@ -78,6 +79,13 @@ TEST_CASE("a report is made of logs in any state") {
     REQUIRE(points.size() == 4);
     CHECK(points[3] == json({20, 4, nullptr}));
     check_contains(section(page, "events"), "val: not finite: [&quot;loss&quot;]");
+  }
+  SUBCASE("the log is a pipe, on which nobody writes") {
+    fs::remove(log);
+    REQUIRE(::mkfifo(log.c_str(), 0600) == 0);
+    const Finished refused = w.run({"report", "runs/tiny", "--out", "pipe.html"});
+    CHECK(refused.exit_code == 3);
+    check_contains(refused.err, "metrics.jsonl: expected a file, found a device, pipe or socket");
   }
   SUBCASE("the run has only begun, or the log is not there") {
     fs::remove(w.dir.file("runs/tiny/summary.json"));

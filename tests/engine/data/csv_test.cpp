@@ -374,8 +374,7 @@ TEST_CASE("csv: a table that does not fit the model, or the training file") {
   check_contains(dir.error(kKind, {{1, 1, 3}, 0}), "write model.input: [2, 1, 1]");
   CHECK(dir.error(kKind, {{1, 1, 2}, 3}) ==
         "$/train.csv, column kind (x, y): the data set has 2 classes, but the model's last layer "
-        "has 3 "
-        "outputs: give it 2");
+        "has 3 outputs: give it 2");
   const auto error = [&](const std::string& test) {
     dir.put("test.csv", test);
     return dir.error(with(kKind, {{"test.file", dir / "test.csv"}}), {{1, 1, 2}, 2});
