@@ -176,6 +176,7 @@ std::string usage_problem(const CLI::App& app, const std::string& why) {
     return missing.empty() ? fmt::format("{}. See {} --help", why, called) : missing;
   }
   const std::string& word = extras[0];
+  const std::string shown = without_secrets({word})[0];
   std::vector<std::string> names;
   for (const CLI::Option* option : command->get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
@@ -185,19 +186,17 @@ std::string usage_problem(const CLI::App& app, const std::string& why) {
     return fmt::format(
         "unexpected argument '{}' of dpt train; write {} after the config. See dpt "
         "train --help",
-        without_secrets({word})[0], here);
+        shown, here);
   }
   if (called == "dpt config init" && option.empty() && command->count("--data") == 0) {
-    const std::string shown = without_secrets({word})[0];
     return fmt::format(
         "unexpected argument '{}' of {}; for a config that fits data, write --data {}. See {} "
         "--help",
         shown, called, shell_word(shown), called);
   }
   const std::string near = option.empty() ? option : closest(option, names);
-  return fmt::format("unexpected argument '{}' of {}{} See {} --help", without_secrets({word})[0],
-                     called, near.empty() ? "." : fmt::format(", did you mean '{}'?", near),
-                     called);
+  return fmt::format("unexpected argument '{}' of {}{} See {} --help", shown, called,
+                     near.empty() ? "." : fmt::format(", did you mean '{}'?", near), called);
 }
 
 /// Defines everything. `app` and `body` must outlive the call of the body.

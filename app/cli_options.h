@@ -21,6 +21,9 @@ inline constexpr const char* kOverridesHelp =
     "model.layers.conv1.out_channels=32";
 inline constexpr const char* kDevicesHelp =
     "Devices to use instead of the config's, e.g. cpu,cpu or auto";
+inline constexpr const char* kUseHelp =
+    "Which weights: ema or swa, the average that train.ema or train.swa keeps (the default where "
+    "the run has one), or raw, the weights themselves";
 inline constexpr const char* kJsonHelp = "Print one JSON object on stdout";
 
 /// A number of steps or rounds.

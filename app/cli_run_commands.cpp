@@ -189,10 +189,7 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
                  "Write the outputs of all classes to the --predictions file, not only that of the "
                  "predicted one")
       ->needs(eval->get_option("--predictions"));
-  eval->add_option("--use", options->use,
-                   "Which weights: ema or swa, the average that train.ema or train.swa keeps (the "
-                   "default where the run has one), or raw, the weights themselves")
-      ->check(CLI::IsMember({"ema", "swa", "raw"}));
+  eval->add_option("--use", options->use, kUseHelp)->check(CLI::IsMember({"ema", "swa", "raw"}));
   eval->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
   add_gate_options(eval, options->gate);
   eval->add_flag(
@@ -246,11 +243,7 @@ void add_predict_command(CLI::App& app, CommandBody& body, std::vector<std::stri
       ->check(CLI::IsMember({"csv", "jsonl"}));
   predict->add_option("--out", options->out, "Write to this file instead of stdout")
       ->check(not_empty());
-  predict
-      ->add_option("--use", options->use,
-                   "Which weights: ema or swa, the average that train.ema or train.swa keeps (the "
-                   "default where the run has one), or raw, the weights themselves")
-      ->check(CLI::IsMember({"ema", "swa", "raw"}));
+  predict->add_option("--use", options->use, kUseHelp)->check(CLI::IsMember({"ema", "swa", "raw"}));
   predict->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
   add_process_options(predict, options->processes);
   set_body_of_processes(predict, body, options, run_predict);
@@ -297,11 +290,7 @@ void add_export_command(CLI::App& app, CommandBody& body) {
                  "The ONNX model gives probabilities: the softmax of the outputs (cross_entropy), "
                  "or the sigmoid of each (bce_with_logits)")
       ->needs(onnx);
-  command
-      ->add_option("--use", options->use,
-                   "Which weights: ema or swa, the average that train.ema or train.swa keeps (the "
-                   "default where the run has one), or raw, the weights themselves")
-      ->check(CLI::IsMember({"ema", "swa", "raw"}));
+  command->add_option("--use", options->use, kUseHelp)->check(CLI::IsMember({"ema", "swa", "raw"}));
   command->add_flag("--overwrite", options->overwrite, "Replace a file that exists");
   command->add_flag("--allow-other-model", options->allow_other_model,
                     "Export even if overrides change the network, the loss or the transforms: the "

@@ -228,12 +228,9 @@ void print_report(const DataReport& report, const Verdict& verdict) {
   bool has_copies = false;
   for (const CopyCount& copy : report.copies) {
     if (copy.samples == 0) continue;
-    const bool is_one = copy.samples == 1;
-    const std::string relation = has_rows(report)
-                                     ? (is_one ? "has the features of" : "have the features of")
-                                     : (is_one ? "is equal to" : "are equal to");
-    fmt::print("{}{} of {} {} samples {} a {} sample\n", has_copies ? "" : "\n", copy.samples,
-               report.splits[copy.of].split.size(), report.splits[copy.of].name, relation,
+    fmt::print("{}{} of {} {} samples {} equal{} to a {} sample\n", has_copies ? "" : "\n",
+               copy.samples, report.splits[copy.of].split.size(), report.splits[copy.of].name,
+               copy.samples == 1 ? "is" : "are", has_rows(report) ? " in features" : "",
                report.splits[copy.in].name);
     has_copies = true;
   }

@@ -41,13 +41,13 @@ void check_target(const std::string& path, const std::string& checkpoint, bool o
   }
 }
 
-/// What is renamed over: a file, where a link leads to one. Renaming would replace a device.
+/// Returns what is renamed over: a file, where a link leads to one. Renaming would replace a
+/// device. REQUIRES: check_target has refused a folder.
 std::string file_to_replace(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return path;
   if (!fs::is_regular_file(path, error)) {
-    fail(ErrorKind::usage, "{}: expected a file to replace, found a {}", path,
-         fs::is_directory(path, error) ? "folder" : "device, pipe or socket");
+    fail(ErrorKind::usage, "{}: expected a file to replace, found a device, pipe or socket", path);
   }
   return fs::canonical(path, error).string();
 }

@@ -15,6 +15,7 @@
 #include "datasets/class_table.h"
 #include "engine/data/sample_survey.h"
 #include "engine/graph/plan.h"
+#include "engine/spec/model_source.h"
 #include "engine/spec/read_spec.h"
 #include "engine/spec/scalars.h"
 #include "engine/training/job.h"
@@ -56,8 +57,7 @@ std::string without_place(const std::string& text) {
     rest.erase(0, end + 2);
   }
   // The user has not written a model.
-  const std::string about_draft = "model.classes is not given, and the data cannot be read: ";
-  if (rest.starts_with(about_draft)) rest.erase(0, about_draft.size());
+  if (rest.starts_with(kClassesUnknown)) rest.erase(0, std::strlen(kClassesUnknown));
   return rest;
 }
 

@@ -92,10 +92,8 @@ std::optional<std::int64_t> outputs_for(const SpecTables& tables, const Catalog&
   try {
     return catalog.data_outputs(dataset);
   } catch (const Error& error) {
-    issues.push_back(
-        {where,
-         fmt::format("model.classes is not given, and the data cannot be read: {}", error.what()),
-         error.kind() == ErrorKind::data, "data"});
+    issues.push_back({where, std::string(kClassesUnknown) + error.what(),
+                      error.kind() == ErrorKind::data, "data"});
     return kAnyOutputs;
   }
 }

@@ -16,6 +16,10 @@ struct LayerOverride {
   int argument = 0;  ///< its number
 };
 
+/// How the error begins that a data set gives where it should say the number of classes.
+inline constexpr const char* kClassesUnknown =
+    "model.classes is not given, and the data cannot be read: ";
+
 /// Puts the layers into the model of a config's tree. A network of the zoo keeps its key there
 /// unless something was changed in it: then its layers stand for themselves.
 void make_layers(const SpecTables& tables, const Catalog& catalog, YamlNode& tree,

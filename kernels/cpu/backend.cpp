@@ -74,18 +74,7 @@ class CpuBackend final : public Backend {
     const std::size_t whole = bytes + kAlignment - 1 < bytes ? bytes : aligned(bytes);
     const bool fits = bytes < kCheckedBytes || bytes <= host_system::memory().free;
     void* memory = fits ? std::aligned_alloc(kAlignment, whole) : nullptr;
-    if (!memory && fits && bytes <= host_system::memory().free) {
-      fail(ErrorKind::device,
-           "{}: out of memory: {} needs {}, which the system refused although {} are free: raise "
-           "the limit of this process (ulimit -v), or use a smaller batch_size or fewer devices",
-           info_.name, what, mebibytes(bytes), mebibytes(host_system::memory().free));
-    }
-    if (!memory) {
-      fail(ErrorKind::device,
-           "{}: out of memory: {} needs {}, but {} are free; use a smaller batch_size or fewer "
-           "devices",
-           info_.name, what, mebibytes(bytes), mebibytes(host_system::memory().free));
-    }
+    if (!memory) fail_for_memory(bytes, what);
     return {device_pointer(memory), bytes,
             [](DevPtr ptr, std::size_t) { std::free(host<void>(ptr)); }};
   }
@@ -218,6 +207,20 @@ class CpuBackend final : public Backend {
   }
 
  private:
+  [[noreturn]] void fail_for_memory(std::size_t bytes, const std::string& what) const {
+    const std::uint64_t free = host_system::memory().free;
+    if (bytes <= free) {
+      fail(ErrorKind::device,
+           "{}: out of memory: {} needs {}, which the system refused although {} are free: raise "
+           "the limit of this process (ulimit -v), or use a smaller batch_size or fewer devices",
+           info_.name, what, mebibytes(bytes), mebibytes(free));
+    }
+    fail(ErrorKind::device,
+         "{}: out of memory: {} needs {}, but {} are free; use a smaller batch_size or fewer "
+         "devices",
+         info_.name, what, mebibytes(bytes), mebibytes(free));
+  }
+
   int threads_;
   DeviceInfo info_;
   std::uint64_t marks_ = 0;
