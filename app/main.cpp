@@ -1,7 +1,7 @@
 // dpt: the data-parallel trainer. Everything is in the commands (command_*.cpp).
-#include "app/cli.h"
-#include "app/inherited_signals.h"
-#include "engine/training/stop.h"
+#include "app/cli/cli.h"
+#include "app/cli/inherited_signals.h"
+#include "engine/processes/stop.h"
 
 int main(int argc, char** argv) {
   dpt::restore_inherited_signals();

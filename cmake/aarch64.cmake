@@ -1,4 +1,4 @@
-# Toolchain file: cross-compiles for aarch64 on x86-64 Debian, with its libraries for arm64 (scripts/try-aarch64).
+# Toolchain file: cross-compiles for aarch64 on x86-64 Debian, with its libraries for arm64 (scripts/check/aarch64).
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)

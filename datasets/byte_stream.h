@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 

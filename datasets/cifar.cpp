@@ -8,7 +8,7 @@
 #include "datasets/kinds.h"
 #include "datasets/requirements.h"
 #include "datasets/resident_source.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -8,8 +8,9 @@
 #include <utility>
 
 #include "datasets/requirements.h"
-#include "kernels/error.h"
-#include "kernels/json_text.h"
+#include "engine/config/suggest.h"
+#include "kernels/base/error.h"
+#include "kernels/base/json_text.h"
 
 namespace dpt {
 namespace {

@@ -15,13 +15,13 @@
 
 #include "datasets/csv_table.h"
 #include "datasets/fingerprint.h"
-#include "datasets/image.h"
+#include "datasets/image_file.h"
 #include "datasets/kinds.h"
 #include "datasets/parallel_parts.h"
 #include "datasets/requirements.h"
 #include "datasets/shared_files.h"
 #include "datasets/split_files.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -12,11 +12,12 @@
 
 #include <fmt/ranges.h>
 
-#include "engine/spec/fields.h"
-#include "engine/spec/paths.h"
-#include "kernels/error.h"
-#include "kernels/stop_request.h"
-#include "kernels/utf8.h"
+#include "engine/config/fields.h"
+#include "engine/config/paths.h"
+#include "engine/config/suggest.h"
+#include "kernels/base/error.h"
+#include "kernels/base/stop_request.h"
+#include "kernels/base/utf8.h"
 
 namespace dpt {
 namespace {

@@ -13,7 +13,7 @@
 #include "datasets/class_table.h"
 #include "datasets/csv_reader.h"
 #include "datasets/requirements.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <new>
 
-#include "kernels/stop_request.h"
-#include "kernels/xxhash.h"
+#include "kernels/base/stop_request.h"
+#include "kernels/base/xxhash.h"
 
 namespace dpt {
 namespace {

@@ -6,8 +6,8 @@
 #include <system_error>
 #include <utility>
 
-#include "datasets/image_formats.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/image/image_formats.h"
 
 namespace dpt {
 namespace {

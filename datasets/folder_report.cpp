@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "datasets/image_formats.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/image/image_formats.h"
 
 namespace dpt {
 namespace {

@@ -9,7 +9,7 @@
 #include "datasets/requirements.h"
 #include "datasets/resident_source.h"
 #include "datasets/shared_files.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -1,18 +1,13 @@
-// Files of pictures: their names and their bytes.
+#include "datasets/image_file.h"
+
 #include <cstdint>
 
-#include "datasets/image.h"
-#include "datasets/image_formats.h"
 #include "datasets/tar_reader.h"
-#include "engine/data/stage_clock.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/base/stage_clock.h"
+#include "kernels/image/decode_options.h"
 
 namespace dpt {
-
-bool is_image_name(const std::string& name) {
-  const ImageFormat* format = format_of_name(name);
-  return format && format->decode;
-}
 
 std::vector<std::byte> read_image_file(const std::string& path) {
   // A file of more bytes is no picture of an allowed size.

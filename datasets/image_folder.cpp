@@ -8,12 +8,12 @@
 #include "datasets/class_table.h"
 #include "datasets/fingerprint.h"
 #include "datasets/folder_listing.h"
-#include "datasets/image.h"
+#include "datasets/image_file.h"
 #include "datasets/kinds.h"
 #include "datasets/picture_source.h"
 #include "datasets/requirements.h"
 #include "engine/data/unreadable_samples.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

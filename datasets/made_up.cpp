@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "datasets/fingerprint.h"
-#include "datasets/image.h"
 #include "datasets/picture_source.h"
 #include "datasets/requirements.h"
-#include "kernels/common/philox.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/base/philox.h"
+#include "kernels/image/encode_png.h"
 
 namespace dpt {
 namespace {

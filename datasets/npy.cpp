@@ -16,7 +16,7 @@
 #include "datasets/requirements.h"
 #include "datasets/shared_files.h"
 #include "datasets/split_files.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

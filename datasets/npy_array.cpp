@@ -11,10 +11,10 @@
 
 #include <fmt/ranges.h>
 
-#include "engine/files/mapped_file.h"
-#include "engine/files/zip_archive.h"
-#include "engine/spec/paths.h"
-#include "kernels/error.h"
+#include "engine/config/paths.h"
+#include "kernels/base/error.h"
+#include "kernels/base/mapped_file.h"
+#include "kernels/base/zip_archive.h"
 
 namespace dpt {
 namespace {

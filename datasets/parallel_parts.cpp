@@ -5,10 +5,10 @@
 #include <exception>
 #include <mutex>
 
-#include "engine/data/worker_threads.h"
-#include "kernels/error.h"
-#include "kernels/heartbeat.h"
-#include "kernels/stop_request.h"
+#include "kernels/base/error.h"
+#include "kernels/base/heartbeat.h"
+#include "kernels/base/stop_request.h"
+#include "kernels/base/worker_threads.h"
 
 namespace dpt {
 

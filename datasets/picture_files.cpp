@@ -9,13 +9,13 @@
 
 #include "datasets/fingerprint.h"
 #include "datasets/folder_report.h"
-#include "datasets/image.h"
-#include "datasets/image_formats.h"
+#include "datasets/image_file.h"
 #include "datasets/picture_source.h"
 #include "datasets/picture_walk.h"
 #include "datasets/requirements.h"
 #include "datasets/unlabelled.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/image/image_formats.h"
 
 namespace dpt {
 namespace fs = std::filesystem;

@@ -5,10 +5,12 @@
 #include <cstring>
 #include <limits>
 
-#include "datasets/image.h"
 #include "datasets/resident_source.h"
-#include "engine/data/stage_clock.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/base/stage_clock.h"
+#include "kernels/image/decode.h"
+#include "kernels/image/decode_options.h"
+#include "kernels/image/resize.h"
 
 namespace dpt {
 

@@ -14,9 +14,9 @@
 #include <system_error>
 #include <utility>
 
-#include "datasets/image_formats.h"
 #include "datasets/parallel_parts.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/image/image_formats.h"
 
 namespace dpt {
 namespace fs = std::filesystem;

@@ -5,8 +5,8 @@
 #include "datasets/class_table.h"
 #include "datasets/kinds.h"
 #include "datasets/unlabelled.h"
-#include "engine/spec/secrets.h"
-#include "kernels/error.h"
+#include "engine/config/stored_paths.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 

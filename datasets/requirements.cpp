@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include "engine/spec/paths.h"
-#include "kernels/error.h"
-#include "kernels/text.h"
+#include "engine/config/paths.h"
+#include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 

@@ -5,7 +5,7 @@
 #include <new>
 
 #include "datasets/fingerprint.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 

@@ -6,8 +6,8 @@
 #include <charconv>
 #include <cstdint>
 
-#include "engine/spec/paths.h"
-#include "kernels/error.h"
+#include "engine/config/paths.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

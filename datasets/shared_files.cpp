@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "engine/config/fields.h"
 #include "engine/data/source.h"
-#include "engine/spec/fields.h"
 
 namespace dpt {
 

@@ -10,8 +10,8 @@
 #include "datasets/kinds.h"
 #include "datasets/requirements.h"
 #include "datasets/resident_source.h"
-#include "kernels/common/philox.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/base/philox.h"
 
 namespace dpt {
 namespace {

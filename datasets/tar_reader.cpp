@@ -11,7 +11,7 @@
 #include <optional>
 #include <string_view>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -13,8 +13,6 @@
 
 #include "datasets/class_table.h"
 #include "datasets/fingerprint.h"
-#include "datasets/image.h"
-#include "datasets/image_formats.h"
 #include "datasets/kinds.h"
 #include "datasets/picture_source.h"
 #include "datasets/requirements.h"
@@ -22,9 +20,10 @@
 #include "datasets/shared_files.h"
 #include "datasets/split_files.h"
 #include "datasets/tar_reader.h"
-#include "engine/data/stage_clock.h"
-#include "kernels/error.h"
-#include "kernels/utf8.h"
+#include "kernels/base/error.h"
+#include "kernels/base/stage_clock.h"
+#include "kernels/base/utf8.h"
+#include "kernels/image/image_formats.h"
 
 namespace dpt {
 namespace {

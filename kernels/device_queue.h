@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "kernels/base/types.h"
 #include "kernels/step_clock.h"
-#include "kernels/types.h"
 
 namespace dpt {
 

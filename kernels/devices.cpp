@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <charconv>
 
-#include "kernels/cpu/features.h"
-#include "kernels/cpu/host.h"
+#include "kernels/base/cpu_features.h"
+#include "kernels/base/error.h"
+#include "kernels/base/host.h"
 #include "kernels/cpu/onednn.h"
-#include "kernels/cuda/runtime/backend.h"
-#include "kernels/error.h"
+#include "kernels/cuda/backend.h"
 
 namespace dpt {
 namespace {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/cuda_info.h"
 
 namespace dpt {
 
@@ -47,20 +48,6 @@ struct CpuInfo {
 };
 CpuInfo cpu_info();
 
-/// What the CUDA side offers to this process.
-struct CudaDeviceInfo {
-  std::string name;                ///< "NVIDIA H200"
-  std::string compute_capability;  ///< "9.0"
-  int multiprocessors = 0;
-  std::uint64_t memory_bytes = 0;  ///< used or not: only a backend knows what is free
-  std::vector<int> peers;          ///< GPUs whose memory it can use
-  std::string unusable;            ///< why dpt cannot use it, and what would do; empty: it can
-};
-struct CudaInfo {
-  std::string unavailable;      ///< why there is nothing to use; then the rest may be empty
-  std::string driver, runtime;  ///< the CUDA versions of both, "13.0"
-  std::vector<CudaDeviceInfo> devices;
-};
 /// Queried once per process. Never throws.
 const CudaInfo& cuda_info();
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/types.h"
+#include "kernels/base/types.h"
 
 namespace dpt {
 

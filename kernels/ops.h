@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/types.h"
+#include "kernels/base/types.h"
 
 namespace dpt {
 

@@ -6,17 +6,19 @@
 #include <numeric>
 #include <span>
 
-#include "app/checkpoint_choice.h"
-#include "app/command_support.h"
-#include "app/contact_sheet.h"
-#include "app/model_changes.h"
-#include "app/predictions.h"
-#include "app/run_evaluation.h"
-#include "datasets/image.h"
+#include "app/base/command_support.h"
+#include "app/evaluate/checkpoint_choice.h"
+#include "app/evaluate/model_changes.h"
+#include "app/evaluate/predictions.h"
+#include "app/evaluate/run_evaluation.h"
+#include "app/inspect/contact_sheet.h"
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/config/secrets.h"
+#include "engine/data/split.h"
 #include "engine/data/target_rows.h"
-#include "engine/spec/secrets.h"
 #include "engine/training/evaluator.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/image/encode_png.h"
 
 namespace dpt {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "app/class_tables.h"
-#include "app/label_tables.h"
+#include "app/evaluate/class_tables.h"
+#include "app/evaluate/label_tables.h"
 
 namespace dpt {
 

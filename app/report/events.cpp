@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/json_text.h"
+#include "kernels/base/json_text.h"
 
 namespace dpt {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "app/report/history.h"
+#include "app/report/run_event.h"
 
 namespace dpt {
 

@@ -10,10 +10,10 @@
 #include <set>
 #include <type_traits>
 
-#include "app/lenient_json.h"
+#include "app/base/lenient_json.h"
 #include "app/report/events.h"
-#include "engine/checkpoints/file_io.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/base/file_io.h"
 
 namespace dpt {
 namespace {

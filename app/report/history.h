@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "app/run_facts.h"
+#include "app/report/run_event.h"
+#include "app/runs/run_facts.h"
 
 namespace dpt {
 
@@ -22,14 +23,6 @@ struct Curve {
   std::string name;  ///< its field: "loss", "accuracy", "lr", ...
   std::string of;    ///< "train" (means of epochs), "val", "test", or "step" (of logged steps)
   std::vector<CurvePoint> points;
-};
-
-/// Something that happened once, in words.
-struct RunEvent {
-  enum class Weight { note, warning, failure };
-  Weight weight = Weight::note;
-  std::int64_t step = -1;  ///< -1: not known
-  std::string words;
 };
 
 /// Moment at the end of an epoch.

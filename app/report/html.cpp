@@ -4,7 +4,7 @@
 
 #include <cassert>
 
-#include "kernels/utf8_text.h"
+#include "kernels/base/utf8_text.h"
 
 namespace dpt {
 

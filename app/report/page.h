@@ -7,8 +7,8 @@
 
 #include "app/report/evaluation.h"
 #include "app/report/history.h"
-#include "app/run_comparison.h"
-#include "engine/training/run_files.h"
+#include "app/runs/run_comparison.h"
+#include "engine/run/run_files.h"
 
 namespace dpt {
 

@@ -8,7 +8,7 @@
 
 #include "app/report/html.h"
 #include "app/report/page.h"
-#include "kernels/json_text.h"
+#include "kernels/base/json_text.h"
 
 namespace dpt {
 namespace {

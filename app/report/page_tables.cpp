@@ -7,7 +7,8 @@
 
 #include "app/report/html.h"
 #include "app/report/page.h"
-#include "engine/training/progress.h"
+#include "app/report/run_event.h"
+#include "engine/run/progress.h"
 
 namespace dpt {
 namespace {

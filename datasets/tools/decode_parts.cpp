@@ -12,8 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "datasets/image.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/image/decode.h"
+#include "kernels/image/decode_options.h"
+#include "kernels/image/resize.h"
 
 namespace dpt {
 namespace {

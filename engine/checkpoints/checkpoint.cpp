@@ -9,12 +9,16 @@
 #include <span>
 #include <string_view>
 
-#include "engine/checkpoints/file_io.h"
 #include "engine/checkpoints/param_tensors.h"
 #include "engine/checkpoints/run_metadata.h"
 #include "engine/checkpoints/safetensors_header.h"
 #include "engine/checkpoints/state_checks.h"
-#include "kernels/error.h"
+#include "engine/checkpoints/tensor_view.h"
+#include "engine/graph/layouts.h"
+#include "engine/layers/param_spec.h"
+#include "kernels/base/error.h"
+#include "kernels/base/file_io.h"
+#include "kernels/base/held_path.h"
 
 namespace dpt {
 namespace {
@@ -146,20 +150,6 @@ void check_undamaged(const SafetensorsFile& file, Integrity integrity) {
 }
 
 }  // namespace
-
-bool is_average(const std::string& state) {
-  return state == kEma || state == kSwa;
-}
-
-const std::pair<std::string, std::vector<float>>* average_of(const Checkpoint& checkpoint) {
-  const auto& states = checkpoint.optimizer;
-  const auto found = std::find_if(states.begin(), states.end(),
-                                  [](const auto& state) { return is_average(state.first); });
-  if (found != states.end() && found->first == kSwa && checkpoint.state.averaged == 0) {
-    return nullptr;
-  }
-  return found == states.end() ? nullptr : &*found;
-}
 
 void check_tensor_names(const Plan& plan, const std::vector<std::string>& states) {
   for (const Param& param : plan.params) {

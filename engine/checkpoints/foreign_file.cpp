@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "kernels/json_text.h"
+#include "kernels/base/json_text.h"
 
 namespace dpt {
 namespace {

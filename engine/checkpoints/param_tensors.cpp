@@ -4,7 +4,9 @@
 
 #include <fmt/ranges.h>
 
-#include "kernels/error.h"
+#include "engine/graph/layouts.h"
+#include "engine/layers/param_spec.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "engine/checkpoints/torch_pickle.h"
+#include "engine/checkpoints/pickle_tree.h"
 
 namespace dpt {
 

@@ -9,8 +9,9 @@
 #include <string_view>
 
 #include "engine/checkpoints/checkpoint.h"
-#include "engine/checkpoints/file_io.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/base/file_handle.h"
+#include "kernels/base/file_io.h"
 
 namespace dpt {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "engine/checkpoints/held_path.h"
 #include "engine/checkpoints/verified_files.h"
+#include "kernels/base/held_path.h"
 
 namespace dpt {
 

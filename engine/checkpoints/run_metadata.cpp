@@ -10,9 +10,9 @@
 #include <fmt/ranges.h>
 
 #include "engine/checkpoints/state_checks.h"
-#include "engine/spec/target_kinds.h"
-#include "kernels/error.h"
-#include "kernels/json_text.h"
+#include "engine/config/target_kinds.h"
+#include "kernels/base/error.h"
+#include "kernels/base/json_text.h"
 
 namespace dpt {
 namespace {

@@ -10,12 +10,13 @@
 #include <set>
 #include <span>
 
-#include "engine/checkpoints/file_io.h"
 #include "engine/checkpoints/foreign_file.h"
 #include "engine/checkpoints/safetensors_header.h"
 #include "engine/checkpoints/verified_files.h"
-#include "kernels/error.h"
-#include "kernels/xxhash.h"
+#include "kernels/base/error.h"
+#include "kernels/base/file_handle.h"
+#include "kernels/base/file_io.h"
+#include "kernels/base/xxhash.h"
 
 namespace dpt {
 namespace {

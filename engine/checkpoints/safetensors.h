@@ -10,21 +10,15 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoints/held_path.h"
 #include "engine/checkpoints/tensor_file.h"
-#include "kernels/types.h"
+#include "engine/checkpoints/tensor_view.h"
+#include "kernels/base/file_handle.h"
+#include "kernels/base/held_path.h"
+#include "kernels/base/types.h"
 
 namespace dpt {
 
 class FileHandle;
-
-/// A tensor to write: `data` is borrowed.
-struct TensorView {
-  std::string name;
-  std::string dtype;  ///< "F32", "I64", "U8", ...
-  std::vector<std::int64_t> shape;
-  const void* data = nullptr;
-};
 
 /// Receiver of tensors while their file is verified.
 class TensorReceiver {

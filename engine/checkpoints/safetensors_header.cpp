@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -6,7 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/checkpoints/safetensors.h"
+#include "engine/checkpoints/tensor_file.h"
+#include "engine/checkpoints/tensor_view.h"
 
 namespace dpt {
 

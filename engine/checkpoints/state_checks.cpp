@@ -5,7 +5,7 @@
 
 #include <fmt/ranges.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoints/checkpoint.h"
+#include "engine/checkpoints/checkpoint_content.h"
+#include "engine/graph/plan.h"
 
 namespace dpt {
 

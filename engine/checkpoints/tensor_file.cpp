@@ -5,7 +5,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -9,14 +9,16 @@
 
 #include <fmt/ranges.h>
 
-#include "engine/checkpoints/file_io.h"
 #include "engine/checkpoints/foreign_file.h"
 #include "engine/checkpoints/pickle_names.h"
+#include "engine/checkpoints/pickle_tree.h"
 #include "engine/checkpoints/safetensors_header.h"
 #include "engine/checkpoints/torch_pickle.h"
-#include "engine/files/mapped_file.h"
-#include "engine/files/zip_archive.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/base/file_handle.h"
+#include "kernels/base/file_io.h"
+#include "kernels/base/mapped_file.h"
+#include "kernels/base/zip_archive.h"
 
 namespace dpt {
 namespace {

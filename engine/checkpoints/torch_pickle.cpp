@@ -8,7 +8,7 @@
 #include "engine/checkpoints/foreign_file.h"
 #include "engine/checkpoints/pickle_names.h"
 #include "engine/checkpoints/safetensors_header.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -12,53 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/checkpoints/pickle_tree.h"
+
 namespace dpt {
-
-enum class PickleKind : std::uint8_t {
-  none,
-  boolean,
-  integer,
-  number,  ///< a float, or an integer of more than 64 bits
-  text,
-  list,
-  tuple,
-  dictionary,
-  object,   ///< one of the Python objects that are known
-  storage,  ///< a member of the archive
-  tensor
-};
-
-/// Index of a value in PickleTree::values. Values may contain each other, and themselves.
-using PickleRef = std::uint32_t;
-
-struct PickleValue {
-  PickleKind kind = PickleKind::none;
-  std::int64_t integer = 0;      ///< boolean, integer; storage, tensor: index in the list of these
-  std::string_view text;         ///< text; object: its name
-  std::vector<PickleRef> items;  ///< list, tuple; dictionary: each key, followed by its value
-};
-
-/// A member of the archive that holds elements of one type.
-struct TorchStorage {
-  std::string_view dtype;  ///< as safetensors names it
-  std::string_view key;    ///< its member is "data/KEY"
-  std::uint64_t elements = 0;
-};
-
-/// A view of a storage. Its shape and strides have been checked: every element is in the storage.
-struct TorchTensor {
-  TorchStorage storage;
-  std::uint64_t offset = 0;  ///< elements
-  std::vector<std::int64_t> shape, strides;
-  std::uint64_t bytes = 0;
-};
-
-/// Content of a pickle. The texts are in its bytes, which must outlive the tree.
-struct PickleTree {
-  std::vector<PickleValue> values;
-  std::vector<TorchTensor> tensors;
-  PickleRef root = 0;
-};
 
 /// Reads a pickle of protocol 2 to 5. `path` is the archive, for messages. Throws ErrorKind::data
 /// with the offset of what it does not know, and says how to convert the file.

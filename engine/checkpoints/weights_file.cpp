@@ -17,8 +17,10 @@
 #include "engine/checkpoints/safetensors.h"
 #include "engine/checkpoints/torch_file.h"
 #include "engine/checkpoints/weights_advice.h"
-#include "engine/spec/name_patterns.h"
-#include "kernels/error.h"
+#include "engine/config/name_patterns.h"
+#include "engine/graph/layouts.h"
+#include "engine/layers/param_spec.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -5,8 +5,8 @@
 #include <new>
 #include <thread>
 
-#include "kernels/error.h"
-#include "kernels/text.h"
+#include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 namespace {

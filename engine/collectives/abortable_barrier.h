@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/heartbeat.h"
+#include "kernels/base/heartbeat.h"
 
 namespace dpt {
 

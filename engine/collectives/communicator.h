@@ -3,7 +3,7 @@
 // All ranks make the same calls in the same order. A call returns the same on every rank, or throws
 // on every rank: when one rank aborts, every other rank's present or next call throws an
 // ErrorKind::peer Error that carries the first cause. No call waits for longer than the stall
-// timeout for a rank without a heartbeat (kernels/heartbeat.h).
+// timeout for a rank without a heartbeat (kernels/base/heartbeat.h).
 #pragma once
 
 #include <chrono>
@@ -94,23 +94,6 @@ class RankGroup {
   virtual void abort(int rank, const std::string& cause) noexcept = 0;
   /// The first cause, or empty.
   virtual std::string abort_cause() const = 0;
-};
-
-/// Ranks as threads of this process. Make it once, then each rank's thread takes its own
-/// communicator with its backend. A world of one costs nothing. Where the devices can use each
-/// other's memory (CPU cores; one GPU, or GPUs with peer access), each rank sums a part in place
-/// and hands it to all, and the host waits for no device; otherwise sums are made in host memory.
-class LocalGroup : public RankGroup {
- public:
-  explicit LocalGroup(int size, std::chrono::milliseconds stall_timeout = std::chrono::minutes(10));
-  ~LocalGroup() override;
-  std::unique_ptr<Communicator> join(int rank, Backend& backend) override;
-  void abort(int rank, const std::string& cause) noexcept override;
-  std::string abort_cause() const override;
-
- private:
-  struct Shared;
-  std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace dpt

@@ -14,8 +14,8 @@
 #include <memory>
 #include <sstream>
 
-#include "kernels/error.h"
-#include "kernels/secret.h"
+#include "kernels/base/error.h"
+#include "kernels/base/secret.h"
 
 namespace dpt {
 namespace {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/collectives/process_links.h"
-#include "kernels/descriptor.h"
-#include "kernels/secret.h"
+#include "engine/collectives/link_options.h"
+#include "kernels/base/descriptor.h"
+#include "kernels/base/secret.h"
 
 namespace dpt {
 

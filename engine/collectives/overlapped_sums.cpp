@@ -5,9 +5,10 @@
 #include <numeric>
 #include <utility>
 
+#include "engine/collectives/process_links.h"
 #include "kernels/backend.h"
-#include "kernels/error.h"
-#include "kernels/start_thread.h"
+#include "kernels/base/error.h"
+#include "kernels/base/start_thread.h"
 
 namespace dpt {
 

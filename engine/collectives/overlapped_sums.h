@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/collectives/process_links.h"
 #include "engine/collectives/process_sum.h"
 #include "engine/collectives/watched_links.h"
 

@@ -31,22 +31,4 @@ class ProcessLinks {
   virtual void abort(const std::string& cause) noexcept = 0;
 };
 
-/// A collective over the control channel: what each process says (any bytes), by rank.
-using GatherTexts = std::function<std::vector<std::string>(const std::string& mine)>;
-
-struct LinkOptions {
-  int rank = 0, size = 1;
-  std::string address;  ///< address of this process, to which the others connect
-  /// Shared secret of all processes. A connection counts once both ends have proven that they know
-  /// it.
-  std::string secret;
-  /// Time after which the processes give up if no further one has connected.
-  std::chrono::milliseconds patience = std::chrono::seconds(20);
-};
-
-/// Makes links over TCP: one connection for each pair of processes. Anything else that connects
-/// meanwhile to the port on which this process listens is closed, and does no harm. Collective.
-/// Throws ErrorKind::peer if the links cannot be made, naming the pair.
-std::unique_ptr<ProcessLinks> make_tcp_links(const LinkOptions& options, const GatherTexts& gather);
-
 }  // namespace dpt

@@ -1,6 +1,6 @@
 #include "engine/collectives/process_nodes.h"
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

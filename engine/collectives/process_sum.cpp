@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/common/divide.h"
-#include "kernels/error.h"
+#include "kernels/base/divide.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <utility>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -4,6 +4,8 @@
 //
 // Every message begins with its place in the sequence of exchanges and its size, so that ends that
 // disagree notice it.
+#include "engine/collectives/tcp_links.h"
+
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -19,8 +21,7 @@
 #include <utility>
 
 #include "engine/collectives/link_connector.h"
-#include "engine/collectives/process_links.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

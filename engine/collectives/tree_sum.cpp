@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 void TreeSum::start(std::int64_t shards) {

@@ -9,11 +9,12 @@
 
 #include "engine/collectives/abortable_barrier.h"
 #include "engine/collectives/overlapped_sums.h"
+#include "engine/collectives/process_links.h"
 #include "engine/collectives/process_sum.h"
 #include "engine/collectives/shared_peer_sums.h"
 #include "engine/collectives/watched_links.h"
+#include "kernels/base/error.h"
 #include "kernels/devices.h"
-#include "kernels/error.h"
 
 namespace dpt {
 namespace {

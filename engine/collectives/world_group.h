@@ -13,8 +13,9 @@
 #include <vector>
 
 #include "engine/collectives/communicator.h"
+#include "engine/collectives/process_links.h"
 #include "engine/collectives/watched_links.h"
-#include "kernels/heartbeat.h"
+#include "kernels/base/heartbeat.h"
 
 namespace dpt {
 

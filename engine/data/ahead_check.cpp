@@ -3,8 +3,9 @@
 #include <chrono>
 #include <utility>
 
-#include "kernels/error.h"
-#include "kernels/heartbeat.h"
+#include "engine/data/split.h"
+#include "kernels/base/error.h"
+#include "kernels/base/heartbeat.h"
 
 namespace dpt {
 

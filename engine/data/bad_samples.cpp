@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "engine/data/wrapped_source.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

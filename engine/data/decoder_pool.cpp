@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "kernels/heartbeat.h"
-#include "kernels/start_thread.h"
-#include "kernels/text.h"
+#include "kernels/base/heartbeat.h"
+#include "kernels/base/start_thread.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 

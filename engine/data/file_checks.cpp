@@ -57,20 +57,6 @@ void find_ignored_orientations(DataReport& report) {
 
 }  // namespace
 
-std::vector<SampleRef> samples_where(const DataReport& report,
-                                     const std::function<bool(const SampleRecord&)>& holds) {
-  std::vector<SampleRef> found;
-  for (std::size_t s = 0; s < report.splits.size(); ++s) {
-    const std::vector<SampleRecord>& records = report.splits[s].records;
-    for (std::size_t k = 0; k < records.size(); ++k) {
-      if (records[k].is_read && holds(records[k])) {
-        found.push_back({s, static_cast<std::int64_t>(k)});
-      }
-    }
-  }
-  return found;
-}
-
 StoredOrientations stored_orientations(const SurveyedSplit& split) {
   StoredOrientations found;
   for (const SampleRecord& record : split.records) {

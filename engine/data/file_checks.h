@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <vector>
 
-#include "engine/data/data_check.h"
+#include "engine/data/data_report.h"
 
 namespace dpt {
 
@@ -16,10 +15,6 @@ struct StoredOrientations {
   std::map<int, std::int64_t> turned;  ///< images of these that reading turns upright
 };
 StoredOrientations stored_orientations(const SurveyedSplit& split);
-
-/// Returns the readable samples of all splits for which `holds` returns true.
-std::vector<SampleRef> samples_where(const DataReport& report,
-                                     const std::function<bool(const SampleRecord&)>& holds);
 
 /// Adds suspicious properties of the files of a surveyed report.
 void find_file_problems(DataReport& report);

@@ -9,7 +9,8 @@
 
 #include "engine/data/host_options.h"
 #include "engine/data/host_transform.h"
-#include "engine/data/image_ops.h"
+#include "kernels/image/colors.h"
+#include "kernels/image/image_ops.h"
 
 namespace dpt {
 

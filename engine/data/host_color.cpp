@@ -3,7 +3,8 @@
 
 #include "engine/data/host_choices.h"
 #include "engine/data/host_options.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/image/colors.h"
 
 namespace dpt {
 

@@ -9,7 +9,8 @@
 #include "engine/data/host_options.h"
 #include "engine/data/host_transform.h"
 #include "engine/data/transform_tables.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/image/resize.h"
 
 namespace dpt {
 namespace {

@@ -1,7 +1,7 @@
 // RandomHorizontalFlip and RandomVerticalFlip.
 #include "engine/data/host_transform.h"
-#include "engine/data/image_ops.h"
 #include "engine/data/transform_tables.h"
+#include "kernels/image/image_ops.h"
 
 namespace dpt {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "engine/data/host_choices.h"
 #include "engine/data/host_options.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 

@@ -5,7 +5,8 @@
 
 #include "engine/data/host_options.h"
 #include "engine/data/host_transform.h"
-#include "engine/data/image_ops.h"
+#include "kernels/image/image_ops.h"
+#include "kernels/image/resize.h"
 
 namespace dpt {
 namespace {

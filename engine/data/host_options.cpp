@@ -5,7 +5,7 @@
 
 #include <cassert>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 

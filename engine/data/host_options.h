@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/data/host_transform.h"
-#include "engine/data/image_ops.h"
+#include "kernels/image/image_ops.h"
 
 namespace dpt {
 

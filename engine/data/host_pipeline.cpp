@@ -9,9 +9,10 @@
 #include <utility>
 
 #include "engine/data/host_options.h"
-#include "engine/data/stage_clock.h"
 #include "engine/data/wrapped_source.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/base/stage_clock.h"
+#include "kernels/image/resize.h"
 
 namespace dpt {
 namespace {

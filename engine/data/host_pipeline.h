@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "engine/config/train_spec.h"
 #include "engine/data/host_transform.h"
 #include "engine/data/source.h"
-#include "engine/spec/train_spec.h"
 
 namespace dpt {
 

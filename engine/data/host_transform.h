@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 
-#include "engine/data/image.h"
-#include "engine/spec/train_spec.h"
-#include "kernels/common/philox.h"
+#include "engine/config/train_spec.h"
+#include "kernels/base/philox.h"
+#include "kernels/image/image.h"
 
 namespace dpt {
 

@@ -6,6 +6,7 @@
 
 #include "engine/data/host_choices.h"
 #include "engine/data/host_options.h"
+#include "kernels/image/colors.h"
 
 namespace dpt {
 namespace {

@@ -5,9 +5,8 @@
 #include <numbers>
 
 #include "engine/data/host_options.h"
-#include "engine/data/loader.h"
 #include "engine/data/transform_tables.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

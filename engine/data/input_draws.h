@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "engine/config/train_spec.h"
 #include "engine/data/host_choices.h"
-#include "engine/spec/train_spec.h"
 #include "kernels/ops.h"
 
 namespace dpt {
@@ -19,6 +19,9 @@ struct BatchMix {
   InputMix input;
   float own = 1, partner = 0;  ///< of the targets: parts of the sample's and its partner's
 };
+
+/// The table of the transforms of whole batches, for the Catalog.
+const VariantTable& batch_transform_table();
 
 /// A number of the distribution Beta(alpha, alpha), alpha above 0.
 double draw_beta(double alpha, DrawStream& draws);

@@ -16,9 +16,10 @@
 #include <mutex>
 #include <thread>
 
-#include "kernels/error.h"
-#include "kernels/heartbeat.h"
-#include "kernels/start_thread.h"
+#include "engine/data/split.h"
+#include "kernels/base/error.h"
+#include "kernels/base/heartbeat.h"
+#include "kernels/base/start_thread.h"
 
 namespace dpt {
 namespace {

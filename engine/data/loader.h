@@ -8,12 +8,12 @@
 #include <span>
 #include <vector>
 
+#include "engine/config/train_spec.h"
 #include "engine/data/decoder_pool.h"
 #include "engine/data/input_draws.h"
 #include "engine/data/sampling.h"
 #include "engine/data/source.h"
 #include "engine/data/split.h"
-#include "engine/spec/train_spec.h"
 #include "kernels/backend.h"
 
 namespace dpt {
@@ -62,23 +62,5 @@ class Loader {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// The device's part of the transforms of a config ("train" or "eval" list; host_pipeline.h) as a
-/// description of the input kernel. `source`, or `raw`, is what the host's part leaves.
-/// Throws one ErrorKind::usage with a line, the transform's place first, for each one whose shape
-/// or number of channels does not fit.
-InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSource& source,
-                          SampleShape model_input, std::uint64_t seed);
-/// The same of images of that type and shape.
-InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type, SampleShape raw,
-                          SampleShape model_input, std::uint64_t seed);
-
-/// Checks all that needs no data: options, and sizes where they do not follow from the pictures'.
-/// Throws as make_input_desc.
-void check_transforms(const std::vector<Variant>& transforms, SampleShape model_input);
-
-/// The transforms' tables for the Catalog.
-const VariantTable& transform_table();
-const VariantTable& batch_transform_table();
 
 }  // namespace dpt

@@ -7,10 +7,12 @@
 #include <mutex>
 #include <span>
 
-#include "engine/data/perceptual_hash.h"
-#include "engine/data/worker_threads.h"
-#include "kernels/error.h"
-#include "kernels/xxhash.h"
+#include "engine/data/split.h"
+#include "kernels/base/error.h"
+#include "kernels/base/worker_threads.h"
+#include "kernels/base/xxhash.h"
+#include "kernels/image/perceptual_hash.h"
+#include "kernels/image/resize.h"
 
 namespace dpt {
 namespace {

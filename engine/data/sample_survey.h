@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/data/loader.h"
+#include "engine/data/split.h"
 
 namespace dpt {
 

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/common/divide.h"
-#include "kernels/error.h"
+#include "kernels/base/divide.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

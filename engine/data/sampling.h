@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/data/split.h"
-#include "kernels/common/philox.h"
+#include "kernels/base/philox.h"
 
 namespace dpt {
 

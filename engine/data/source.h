@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/image.h"
-#include "engine/spec/train_spec.h"
-#include "kernels/error.h"
-#include "kernels/types.h"
+#include "engine/config/train_spec.h"
+#include "kernels/base/error.h"
+#include "kernels/base/types.h"
+#include "kernels/image/image.h"
 
 namespace dpt {
 

@@ -1,4 +1,6 @@
 // Which training samples are held out for validation. All draws come from Philox counters.
+#include "engine/data/splits.h"
+
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -9,11 +11,11 @@
 
 #include <fmt/ranges.h>
 
+#include "engine/config/target_kinds.h"
 #include "engine/data/sampling.h"
-#include "engine/data/split.h"
-#include "engine/spec/target_kinds.h"
-#include "kernels/error.h"
-#include "kernels/xxhash.h"
+#include "kernels/base/error.h"
+#include "kernels/base/xxhash.h"
+#include "kernels/image/resize.h"
 
 namespace dpt {
 namespace {
@@ -212,40 +214,6 @@ void check_val_split(const ValSplitSpec& spec, const DataSource& source) {
 }
 
 }  // namespace
-
-std::int32_t DataSource::label(std::int64_t index) const {
-  if (const auto samples = resident()) return samples->labels[static_cast<std::size_t>(index)];
-  std::vector<std::byte> pixels(static_cast<std::size_t>(shape().elements()) * size_of(type()));
-  std::int32_t label = 0;
-  read(index, pixels, label);
-  return label;
-}
-
-const std::vector<std::string>& DataSource::features() const {
-  static const std::vector<std::string> none;
-  return none;
-}
-
-void DataSource::read_in_epoch(const Occurrence& sample, std::span<std::byte> pixels,
-                               std::int32_t& label) const {
-  read(sample.index, pixels, label);
-}
-
-Image DataSource::read_part(std::int64_t index, const ChoosePart& choose,
-                            std::int32_t& label) const {
-  assert(type() == DType::u8);
-  Image image{shape().h, shape().w, shape().c, {}};
-  image.pixels.resize(static_cast<std::size_t>(shape().elements()));
-  read(index, std::as_writable_bytes(std::span(image.pixels)), label);
-  return part_of(image, choose(image.height, image.width));
-}
-
-void DataSource::read_targets(std::int64_t index, std::span<float> row) const {
-  const auto samples = resident();
-  assert(samples && samples->targets.size() == static_cast<std::size_t>(size()) * row.size());
-  const auto from = samples->targets.subspan(static_cast<std::size_t>(index) * row.size());
-  std::copy_n(from.begin(), row.size(), row.begin());
-}
 
 std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(classes), 0);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/data/loader.h"
+#include "engine/data/split.h"
 
 namespace dpt {
 

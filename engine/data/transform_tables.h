@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/data/image.h"
-#include "engine/spec/train_spec.h"
+#include "engine/config/train_spec.h"
+#include "kernels/image/image.h"
 
 namespace dpt {
 

@@ -1,4 +1,5 @@
-// The transforms of a config and their translation into the input kernel's description.
+#include "engine/data/transforms.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,9 +11,8 @@
 #include "engine/data/host_options.h"
 #include "engine/data/host_pipeline.h"
 #include "engine/data/input_draws.h"
-#include "engine/data/loader.h"
 #include "engine/data/transform_tables.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

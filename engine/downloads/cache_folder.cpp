@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/error.h"
-#include "kernels/json_text.h"
-#include "kernels/secret.h"
-#include "kernels/stop_request.h"
+#include "kernels/base/error.h"
+#include "kernels/base/json_text.h"
+#include "kernels/base/secret.h"
+#include "kernels/base/stop_request.h"
 
 namespace dpt {
 namespace fs = std::filesystem;

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/sha256.h"
+#include "kernels/base/sha256.h"
 
 namespace dpt {
 

@@ -18,10 +18,10 @@
 #include "engine/downloads/http_request.h"
 #include "engine/downloads/refusals.h"
 #include "engine/downloads/remote_file.h"
-#include "kernels/error.h"
-#include "kernels/secret.h"
-#include "kernels/sha256.h"
-#include "kernels/stop_request.h"
+#include "kernels/base/error.h"
+#include "kernels/base/secret.h"
+#include "kernels/base/sha256.h"
+#include "kernels/base/stop_request.h"
 
 namespace dpt {
 namespace fs = std::filesystem;

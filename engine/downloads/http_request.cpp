@@ -10,8 +10,8 @@
 
 #include "engine/downloads/certificates.h"
 #include "engine/downloads/remote_file.h"
-#include "kernels/error.h"
-#include "kernels/stop_request.h"
+#include "kernels/base/error.h"
+#include "kernels/base/stop_request.h"
 
 namespace dpt {
 namespace {

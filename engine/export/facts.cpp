@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/json_text.h"
+#include "kernels/base/json_text.h"
 
 namespace dpt {
 

@@ -12,8 +12,10 @@
 #include <utility>
 #include <variant>
 
+#include "engine/graph/layouts.h"
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/op_writer.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

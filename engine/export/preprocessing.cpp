@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/export/resize_ops.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -1,6 +1,6 @@
 // Resizing with Pillow's pixels, bit for bit, in operations of ONNX: the counterpart of
-// engine/data/resize.cpp. The standard's own Resize computes its weights in float32, and so rounds
-// one pixel in two hundred the other way.
+// kernels/image/resize.cpp. The standard's own Resize computes its weights in float32, and so
+// rounds one pixel in two hundred the other way.
 #pragma once
 
 #include <string>

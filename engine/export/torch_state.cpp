@@ -4,6 +4,9 @@
 
 #include "engine/checkpoints/param_tensors.h"
 #include "engine/checkpoints/safetensors.h"
+#include "engine/checkpoints/tensor_view.h"
+#include "engine/graph/layouts.h"
+#include "engine/layers/param_spec.h"
 
 namespace dpt {
 

@@ -5,7 +5,8 @@
 #include <memory>
 #include <utility>
 
-#include "kernels/common/align.h"
+#include "engine/layers/param_spec.h"
+#include "kernels/base/align.h"
 
 namespace dpt {
 namespace {

@@ -8,7 +8,9 @@
 
 #include "engine/graph/memory_schedule.h"
 #include "engine/graph/name_stream.h"
-#include "kernels/stop_request.h"
+#include "engine/layers/activation_shape.h"
+#include "engine/layers/param_spec.h"
+#include "kernels/base/stop_request.h"
 
 namespace dpt {
 namespace {

@@ -1,12 +1,15 @@
 // Starting values. Each element is a pure function of (seed, parameter name, index in the file's
 // layout): adding a layer or changing the order of layers changes no other parameter.
+#include "engine/graph/init.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "engine/graph/layouts.h"
 #include "engine/graph/name_stream.h"
-#include "engine/graph/plan.h"
-#include "kernels/common/philox.h"
+#include "engine/layers/param_spec.h"
+#include "kernels/base/philox.h"
 
 namespace dpt {
 namespace {

@@ -1,7 +1,8 @@
 // The one place where parameters are permuted between files and the flat buffers.
-#include <algorithm>
+#include "engine/graph/layouts.h"
+#include "engine/layers/param_spec.h"
 
-#include "engine/graph/plan.h"
+#include <algorithm>
 
 namespace dpt {
 namespace {

@@ -1,10 +1,12 @@
 // assign_memory: offsets in one arena for blocks whose times of use are known. And the order in
 // which gradients are complete.
+#include "engine/graph/memory.h"
+
 #include <algorithm>
 #include <numeric>
 
-#include "engine/graph/plan.h"
-#include "kernels/common/align.h"
+#include "engine/graph/param_places.h"
+#include "kernels/base/align.h"
 
 namespace dpt {
 std::vector<std::size_t> assign_memory(const std::vector<Lifetime>& lifetimes, std::size_t& total) {

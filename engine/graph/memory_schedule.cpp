@@ -1,5 +1,7 @@
 // Lifetimes of activations, gradients, saved data and scratch over a pass.
 #include "engine/graph/memory_schedule.h"
+#include "engine/graph/memory.h"
+#include "engine/graph/param_places.h"
 
 #include <algorithm>
 #include <cassert>

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "engine/graph/memory.h"
 #include "engine/graph/plan.h"
 
 namespace dpt {
@@ -80,5 +81,16 @@ constexpr int backward_step(int nodes, int node) {
 /// REQUIRES: `needs` has an entry per node.
 MemorySchedule make_memory_schedule(const Plan& plan, std::int64_t batch, bool training,
                                     const std::vector<NodeNeeds>& needs);
+
+/// Bytes of a replica for a given batch per device: parameters, gradients, optimizer state of
+/// `optimizer_buffers` flat buffers from gradient_begin() on, activations (by lifetime, kernels'
+/// workspaces not included).
+struct MemoryEstimate {
+  std::int64_t params = 0, grads = 0, optimizer = 0, activations = 0;
+  std::int64_t total() const { return params + grads + optimizer + activations; }
+};
+/// `pieces` micro-batches of `batch` samples go through a pass together.
+MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimizer_buffers,
+                               std::int64_t pieces = 1);
 
 }  // namespace dpt

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "kernels/common/align.h"
+#include "engine/layers/param_spec.h"
+#include "kernels/base/align.h"
 
 namespace dpt {
 namespace {

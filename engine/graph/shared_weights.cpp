@@ -1,4 +1,5 @@
 #include "engine/graph/shared_weights.h"
+#include "engine/layers/param_spec.h"
 
 #include <fmt/ranges.h>
 

@@ -1,14 +1,18 @@
 // `dpt model summary`: the plan as a table and as JSON.
+#include "engine/graph/summary.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "engine/graph/plan.h"
-#include "kernels/common/divide.h"
-#include "kernels/json_text.h"
-#include "kernels/text.h"
+#include "engine/graph/memory_schedule.h"
+#include "engine/graph/param_places.h"
+#include "engine/layers/activation_shape.h"
+#include "kernels/base/divide.h"
+#include "kernels/base/json_text.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 namespace {

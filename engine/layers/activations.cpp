@@ -2,9 +2,10 @@
 // of the backend; what it computes stands in kernels/common/activations.h.
 #include <array>
 
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
-#include "engine/spec/enum_names.h"
+#include "kernels/base/enum_names.h"
 #include "kernels/common/activations.h"
 
 namespace dpt {

@@ -1,4 +1,5 @@
 // Add: the sum of two or more layers' outputs, elementwise, optionally with ReLU fused.
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/relu.h"

@@ -1,7 +1,9 @@
 // BatchNorm1d and BatchNorm2d as torch.nn's: each channel is normalised over the samples and pixels
 // of a shard (or of the whole batch), optionally with ReLU fused.
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
+#include "engine/layers/param_spec.h"
 #include "engine/layers/relu.h"
 #include "engine/layers/shape_checks.h"
 

@@ -1,7 +1,9 @@
 // PReLU as torch.nn's, and LayerScale, the learned factor of each channel that ConvNeXt has at the
 // end of its branches ("Going deeper with image transformers", Touvron et al. 2021): one operation.
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
+#include "engine/layers/param_spec.h"
 #include "engine/layers/shape_checks.h"
 
 namespace dpt {

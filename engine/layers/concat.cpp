@@ -1,6 +1,7 @@
 // Concat: the channels of several layers' outputs side by side, as torch.cat along dimension 1.
 #include <algorithm>
 
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
 

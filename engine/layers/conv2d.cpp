@@ -3,9 +3,11 @@
 #include <optional>
 #include <utility>
 
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/init_options.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
+#include "engine/layers/param_spec.h"
 #include "engine/layers/pool2d.h"
 #include "engine/layers/relu.h"
 #include "engine/layers/shape_checks.h"

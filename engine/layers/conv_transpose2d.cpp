@@ -1,9 +1,11 @@
 // ConvTranspose2d as torch.nn.ConvTranspose2d: x (N,H,W,C), w (C,R,S,K/groups), y (N,P,Q,K).
 #include <utility>
 
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/init_options.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
+#include "engine/layers/param_spec.h"
 #include "engine/layers/shape_checks.h"
 
 namespace dpt {

@@ -1,6 +1,7 @@
 // Dropout and Dropout2d as torch.nn's, StochasticDepth as torchvision's. The draws of a sample
 // depend on the seed, the step and the name of the layer only, so they are the same however a batch
 // is divided, and after a resume.
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"

@@ -1,5 +1,6 @@
 // Identity: passes its input on, as torch.nn.Identity: a name for a value, or the place of a layer
 // that was taken out.
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
 

@@ -1,5 +1,6 @@
 // Checks and conversion of the fields that choose starting values.
 #include "engine/layers/init_options.h"
+#include "engine/layers/param_spec.h"
 
 namespace dpt {
 namespace {

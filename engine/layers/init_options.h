@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/layers/layer.h"
+#include "engine/layers/param_spec.h"
 
 namespace dpt {
 

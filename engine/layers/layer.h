@@ -12,79 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/train_spec.h"
+#include "engine/config/train_spec.h"
+#include "engine/layers/activation_shape.h"
+#include "engine/layers/param_spec.h"
 #include "kernels/backend.h"
 
 namespace dpt {
-
-/// How a parameter lies in the flat buffer. Files always hold torchvision's layout.
-enum class ParamLayout : std::uint8_t {
-  plain,       ///< as in files: biases, Linear not after a Flatten of an image
-  ohwi,        ///< file: OIHW (out, in/groups, kh, kw); buffer: OHWI
-  linear_hwc,  ///< file: [out][c*h*w]; buffer: [out][h*w*c], for a Linear after a Flatten
-  vector_hwc   ///< file: [c*h*w]; buffer: [h*w*c], one number for each feature after a Flatten
-};
-
-/// A distribution of starting values, as torch.nn.init names them.
-enum class InitKind : std::uint8_t {
-  pytorch,  ///< "default": U(-1/sqrt(fan_in), 1/sqrt(fan_in))
-  xavier_uniform,
-  xavier_normal,
-  kaiming_uniform,  ///< gain sqrt(2), as for ReLU
-  kaiming_normal,
-  normal,
-  constant
-};
-constexpr auto enum_names(InitKind) {
-  return std::to_array<EnumName<InitKind>>({{InitKind::pytorch, "default"},
-                                            {InitKind::xavier_uniform, "xavier_uniform"},
-                                            {InitKind::xavier_normal, "xavier_normal"},
-                                            {InitKind::kaiming_uniform, "kaiming_uniform"},
-                                            {InitKind::kaiming_normal, "kaiming_normal"},
-                                            {InitKind::normal, "normal"},
-                                            {InitKind::constant, "constant"}});
-}
-
-/// What a tensor of a layer is to training.
-enum class ParamRole : std::uint8_t {
-  trained,  ///< the optimizer updates it
-  running,  ///< running statistics: approaches the statistics of each batch
-  counter   ///< counts the updates of running statistics; I64 in files
-};
-
-/// How a parameter starts. Fan-in and fan-out as torch.nn.init computes them.
-struct InitSpec {
-  InitKind kind = InitKind::pytorch;
-  double value = 0.0;   ///< constant's value, normal's mean
-  double stddev = 1.0;  ///< normal
-};
-
-struct ParamSpec {
-  std::string suffix;  ///< "weight", "bias": the name is LAYER.suffix; empty: a weight named LAYER
-  std::vector<std::int64_t> file_shape;  ///< torchvision's
-  ParamLayout layout = ParamLayout::plain;
-  SampleShape hwc;  ///< linear_hwc, vector_hwc: the flattened image
-  std::int64_t fan_in = 1, fan_out = 1;
-  InitSpec init;
-  ParamRole role = ParamRole::trained;
-  float momentum = 0.1F;    ///< running: as RunningRange::momentum
-  bool reads_fp32 = false;  ///< the operation reads it in fp32 where activations are bf16
-};
-
-/// An activation's shape as layers see it: per sample, and whether a Flatten has made a vector of
-/// it (then `shape` still tells the image it came from).
-struct ActivationShape {
-  SampleShape shape;
-  bool flat = false;
-
-  std::int64_t elements() const { return shape.elements(); }
-  /// As a normalisation sees it: a channel of an image has a value at each pixel, a feature of a
-  /// vector one.
-  std::int64_t channels() const { return flat ? elements() : shape.c; }
-  std::int64_t positions() const { return elements() / channels(); }
-  /// "20x26x26" (C x H x W as users write it) or "800".
-  std::string text() const;
-};
 
 struct LayerContext {
   std::int64_t batch = 0;

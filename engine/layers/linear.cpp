@@ -2,9 +2,11 @@
 // optionally with ReLU fused.
 #include <utility>
 
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/init_options.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
+#include "engine/layers/param_spec.h"
 #include "engine/layers/relu.h"
 #include "engine/layers/shape_checks.h"
 

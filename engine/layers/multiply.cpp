@@ -1,5 +1,6 @@
 // Multiply: the product of two layers' outputs, elementwise; one may have 1x1 pixels, as the gates
 // of squeeze-and-excitation blocks.
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
 

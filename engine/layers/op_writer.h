@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/layer.h"
 
 namespace dpt {

@@ -1,5 +1,6 @@
 // ZeroPad2d and Upsample as in torch.nn, and PadChannels. All move values to other positions, in
 // one operation.
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"

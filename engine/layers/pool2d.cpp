@@ -4,9 +4,10 @@
 
 #include <algorithm>
 
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"
-#include "kernels/common/divide.h"
+#include "kernels/base/divide.h"
 
 namespace dpt {
 namespace {

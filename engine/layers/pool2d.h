@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/layer.h"
 
 namespace dpt {

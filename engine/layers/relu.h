@@ -1,6 +1,7 @@
 // ReLU, in a header because convolution and linear layers take it into their own kernel.
 #pragma once
 
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/layer.h"
 
 namespace dpt {

@@ -1,7 +1,9 @@
 // GroupNorm and LayerNorm as torch.nn's, and LayerNorm2d, the LayerNorm over the channels of each
 // pixel: normalisations of each sample by itself, which are one operation.
+#include "engine/layers/activation_shape.h"
 #include "engine/layers/kind.h"
 #include "engine/layers/op_writer.h"
+#include "engine/layers/param_spec.h"
 #include "engine/layers/shape_checks.h"
 
 namespace dpt {

@@ -4,8 +4,9 @@
 
 #include <string>
 
-#include "engine/layers/layer.h"
-#include "kernels/error.h"
+#include "engine/layers/activation_shape.h"
+#include "kernels/base/error.h"
+#include "kernels/base/types.h"
 
 namespace dpt {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/fields.h"
-#include "engine/spec/target_kinds.h"
+#include "engine/config/fields.h"
+#include "engine/config/target_kinds.h"
 #include "kernels/backend.h"
 
 namespace dpt {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/metrics/metric.h"
-#include "engine/spec/enum_names.h"
+#include "kernels/base/enum_names.h"
 
 namespace dpt {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/target_kinds.h"
-#include "engine/spec/train_spec.h"
+#include "engine/config/target_kinds.h"
+#include "engine/config/train_spec.h"
 #include "kernels/backend.h"
 
 namespace dpt {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "engine/metrics/averaging.h"
-#include "kernels/heartbeat.h"
+#include "kernels/base/heartbeat.h"
 
 namespace dpt {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "engine/spec/train_spec.h"
+#include "engine/config/train_spec.h"
 #include "kernels/flat.h"
 
 namespace dpt {

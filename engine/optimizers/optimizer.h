@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/fields.h"
+#include "engine/config/fields.h"
 #include "kernels/backend.h"
 
 namespace dpt {

@@ -5,8 +5,8 @@
 
 #include <fmt/ranges.h>
 
-#include "engine/spec/name_patterns.h"
-#include "kernels/common/align.h"
+#include "engine/config/name_patterns.h"
+#include "kernels/base/align.h"
 
 namespace dpt {
 namespace {

@@ -9,8 +9,9 @@
 #include <utility>
 
 #include "engine/processes/control_text.h"
-#include "kernels/error.h"
-#include "kernels/stop_request.h"
+#include "engine/processes/world.h"
+#include "kernels/base/error.h"
+#include "kernels/base/stop_request.h"
 
 namespace dpt::control {
 namespace {
@@ -26,7 +27,7 @@ constexpr std::size_t kMostFailureText = 32768;
 
 }  // namespace
 
-ControlClient::ControlClient(const World& world, const ControlChannel::Options& options,
+ControlClient::ControlClient(const World& world, const ControlOptions& options,
                              const tcp::endpoint* known)
     : world_(world),
       options_(options),

@@ -17,9 +17,10 @@
 #include <thread>
 #include <vector>
 
-#include "engine/processes/control.h"
 #include "engine/processes/control_reach.h"
+#include "engine/processes/control_types.h"
 #include "engine/processes/control_wire.h"
+#include "engine/processes/world.h"
 
 namespace dpt::control {
 
@@ -27,8 +28,7 @@ namespace dpt::control {
 class ControlClient {
  public:
   /// `known`: as for reach_rank_0. Connects; returns when all processes are there.
-  ControlClient(const World& world, const ControlChannel::Options& options,
-                const tcp::endpoint* known);
+  ControlClient(const World& world, const ControlOptions& options, const tcp::endpoint* known);
   ~ControlClient();
   ControlClient(const ControlClient&) = delete;
 
@@ -74,7 +74,7 @@ class ControlClient {
             bool leaves);
 
   const World world_;
-  const ControlChannel::Options options_;
+  const ControlOptions options_;
   asio::io_context io_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   asio::steady_timer timer_;

@@ -17,7 +17,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/secret.h"
+#include "kernels/base/secret.h"
 
 namespace dpt::control {
 

@@ -16,9 +16,11 @@
 
 #include "engine/processes/control_handshake.h"
 #include "engine/processes/control_text.h"
-#include "kernels/error.h"
-#include "kernels/start_thread.h"
-#include "kernels/stop_request.h"
+#include "engine/processes/control_types.h"
+#include "engine/processes/world.h"
+#include "kernels/base/error.h"
+#include "kernels/base/start_thread.h"
+#include "kernels/base/stop_request.h"
 
 namespace dpt::control {
 namespace {
@@ -92,7 +94,7 @@ struct Attempt {
 /// to tell a rank 0 that listens.
 class JoinTime {
  public:
-  explicit JoinTime(const ControlChannel::Options& options)
+  explicit JoinTime(const ControlOptions& options)
       : requested_stop_(options.requested_stop), until_(Clock::now() + options.join_timeout) {}
 
   bool is_stopped() {
@@ -280,8 +282,7 @@ std::thread start_channel_thread(const std::string& what, std::function<void()> 
   return start_thread(what, std::move(body));
 }
 
-tcp::endpoint listen(const World& world, tcp::acceptor& acceptor,
-                     const ControlChannel::Options& options) {
+tcp::endpoint listen(const World& world, tcp::acceptor& acceptor, const ControlOptions& options) {
   asio::io_context io;
   const Clock::time_point until = Clock::now() + options.join_timeout;
   std::vector<asio::ip::address> addresses;
@@ -319,7 +320,7 @@ tcp::endpoint listen(const World& world, tcp::acceptor& acceptor,
 }
 
 Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoint* known,
-                     const ControlChannel::Options& options) {
+                     const ControlOptions& options) {
   const auto mine = std::make_shared<const Introduction>(world, options.run);
   const std::size_t length = mine->hello(mine->begin())->size();
   if (length > kMostUnknown) {

@@ -10,16 +10,16 @@
 #include <string>
 #include <thread>
 
-#include "engine/processes/control.h"
+#include "engine/processes/control_types.h"
 #include "engine/processes/control_wire.h"
+#include "engine/processes/world.h"
 
 namespace dpt::control {
 
 /// Makes `acceptor` listen on the first free port of world.ports: on the loopback where all
 /// processes are on one machine, else on the address of world.coordinator. Throws
 /// ErrorKind::usage with what was tried.
-tcp::endpoint listen(const World& world, tcp::acceptor& acceptor,
-                     const ControlChannel::Options& options);
+tcp::endpoint listen(const World& world, tcp::acceptor& acceptor, const ControlOptions& options);
 
 struct Reached {
   std::shared_ptr<Connection> connection;  ///< welcome, and not yet present
@@ -31,7 +31,7 @@ struct Reached {
 /// 0 itself; else a null pointer. REQUIRES: nobody runs `io`. Throws ErrorKind::peer with what was
 /// tried, and ErrorKind::usage where this process does not fit into the world.
 Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoint* known,
-                     const ControlChannel::Options& options);
+                     const ControlOptions& options);
 
 /// Throws the failure with its kind, so that join() fails with it.
 [[noreturn]] void throw_failure(const WorldFailure& failure);

@@ -10,7 +10,8 @@
 
 #include "engine/processes/control_reach.h"
 #include "engine/processes/control_text.h"
-#include "kernels/error.h"
+#include "engine/processes/world.h"
+#include "kernels/base/error.h"
 
 namespace dpt::control {
 namespace {
@@ -20,7 +21,7 @@ constexpr std::chrono::seconds kLastWait{1};
 
 }  // namespace
 
-ControlServer::ControlServer(const World& world, const ControlChannel::Options& options)
+ControlServer::ControlServer(const World& world, const ControlOptions& options)
     : world_(world),
       options_(options),
       stall_timeout_(options.stall_timeout),

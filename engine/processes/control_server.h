@@ -19,15 +19,16 @@
 #include <thread>
 #include <vector>
 
-#include "engine/processes/control.h"
+#include "engine/processes/control_types.h"
 #include "engine/processes/control_wire.h"
+#include "engine/processes/world.h"
 
 namespace dpt::control {
 
 class ControlServer {
  public:
   /// Listens at once. Throws ErrorKind::usage where it cannot, with what was tried.
-  ControlServer(const World& world, const ControlChannel::Options& options);
+  ControlServer(const World& world, const ControlOptions& options);
   /// Sends what is to be sent, for at most a second.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
@@ -128,7 +129,7 @@ class ControlServer {
   std::string last_seen(int rank) const;
 
   const World world_;
-  const ControlChannel::Options options_;
+  const ControlOptions options_;
   asio::io_context io_;
   tcp::acceptor acceptor_{io_};
   tcp::endpoint endpoint_;

@@ -8,7 +8,8 @@
 #include "engine/processes/control_handshake.h"
 #include "engine/processes/control_server.h"
 #include "engine/processes/control_text.h"
-#include "kernels/error.h"
+#include "engine/processes/control_types.h"
+#include "kernels/base/error.h"
 
 namespace dpt::control {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/text.h"
+#include "kernels/base/text.h"
 
 namespace dpt::control {
 

@@ -15,9 +15,9 @@
 #include <system_error>
 #include <utility>
 
-#include "kernels/error.h"
-#include "kernels/json_text.h"
-#include "kernels/text.h"
+#include "kernels/base/error.h"
+#include "kernels/base/json_text.h"
+#include "kernels/base/text.h"
 
 namespace dpt::control {
 namespace {
@@ -89,7 +89,7 @@ Clock::duration RunningTime::since_last_look(Clock::duration planned) {
   return std::min<Clock::duration>(now - std::exchange(last_, now), 2 * planned);
 }
 
-SilenceLimit SilenceLimit::at_start(const ControlChannel::Options& options) {
+SilenceLimit SilenceLimit::at_start(const ControlOptions& options) {
   const auto join =
       std::max<std::chrono::milliseconds>(options.join_timeout, std::chrono::seconds(5));
   if (join < options.stall_timeout) return {join, "--join-timeout"};

@@ -18,7 +18,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/processes/control.h"
+#include "engine/processes/control_types.h"
 
 namespace dpt::control {
 
@@ -76,7 +76,7 @@ struct SilenceLimit {
 
   /// Until the run has set its stall timeout, the time to join limits the silence, too: a process
   /// that is suspended or gone holds up a start no longer. Five seconds are always allowed.
-  static SilenceLimit at_start(const ControlChannel::Options& options);
+  static SilenceLimit at_start(const ControlOptions& options);
 };
 
 /// How often beats are sent: `beat_every`, but several times in a stall timeout.
@@ -92,7 +92,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::function<void(const std::string& why)> on_end;
   };
 
-  /// `network_timeout`: see ControlChannel::Options.
+  /// `network_timeout`: see ControlOptions.
   Connection(tcp::socket socket, std::chrono::milliseconds network_timeout);
   /// Reads messages of at most `most` bytes from now on.
   void start(Handlers handlers, std::size_t most);

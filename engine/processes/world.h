@@ -1,8 +1,7 @@
-// Which process of how many this one is: read once, from the launcher's environment or from flags.
-// A world of one process is what `dpt` is without a launcher.
+// Which process of how many this one is. A world of one process is what `dpt` is without a
+// launcher.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,34 +27,6 @@ struct World {
 
   bool alone() const { return size == 1; }
 };
-
-/// `--rank`, `--world-size`, `--coordinator HOST:PORT`; they come before the environment.
-struct WorldFlags {
-  int rank = -1, size = -1;  ///< -1 = not given
-  std::string coordinator;
-};
-
-/// A variable of the environment, or null.
-using Environment = std::function<const char*(const char* name)>;
-
-/// Throws ErrorKind::usage for half a set of variables (listing what was found), values that
-/// contradict each other, more than kMaxProcesses, and a world of several machines without an
-/// address of rank 0: each text says what to do. Half a set that can only mean one process (a size
-/// of 1, LOCAL_RANK=0 alone) is ignored. docs/guide/cluster.md has the variables of each launcher.
-World detect_world(const Environment& environment, const WorldFlags& flags = {});
-/// From this process' environment.
-World detect_world(const WorldFlags& flags = {});
-
-/// Throws ErrorKind::usage in a batch script of several tasks for which no step was started: this
-/// process would do the work of one and leave the others idle. Meant for long-running commands
-/// (training). `world` is the result of detect_world.
-void require_started_tasks(const Environment& environment, const World& world);
-void require_started_tasks(const World& world);
-
-/// Throws ErrorKind::usage where a launcher started this process as one of several: `--nproc` would
-/// make each of them several. A batch script of several tasks may start its processes this way.
-void refuse_nested_launch(const Environment& environment);
-void refuse_nested_launch();
 
 /// For the log: "rank 1 of 4 (torchrun), local rank 1 of 2 on host b, rank 0 at a:29401".
 std::string describe(const World& world);

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/processes/world_variables.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt::launchers {
 namespace {

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "engine/processes/environment.h"
 #include "engine/processes/world.h"
 
 namespace dpt::launchers {
@@ -14,9 +15,5 @@ std::optional<World> from_nproc(const Environment& environment);
 std::optional<World> from_torchrun(const Environment& environment);
 std::optional<World> from_open_mpi(const Environment& environment);
 std::optional<World> from_mpich(const Environment& environment);
-std::optional<World> from_slurm(const Environment& environment);
-
-/// Throws in an allocation of Slurm that has several tasks.
-void check_slurm_batch(const Environment& environment);
 
 }  // namespace dpt::launchers

@@ -1,4 +1,5 @@
-// Slurm: the tasks of a step that srun started.
+#include "engine/processes/world_slurm.h"
+
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -9,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/processes/world_launchers.h"
+#include "engine/processes/environment.h"
 #include "engine/processes/world_variables.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt::launchers {
 namespace {

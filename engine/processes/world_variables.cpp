@@ -5,7 +5,7 @@
 #include <charconv>
 #include <limits>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt::launchers {
 namespace {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/processes/environment.h"
 #include "engine/processes/world.h"
 
 namespace dpt::launchers {

@@ -1,9 +1,9 @@
 // The learning rate as RunState::plateau_scale says, as torch.optim.lr_scheduler.ReduceLROnPlateau.
 #include "engine/schedules/plateau.h"
 
+#include "engine/config/monitor_fields.h"
 #include "engine/metrics/metric.h"
 #include "engine/schedules/clock.h"
-#include "engine/spec/monitor_fields.h"
 
 namespace dpt {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/train_spec.h"
+#include "engine/config/train_spec.h"
 
 namespace dpt {
 

@@ -9,9 +9,11 @@
 
 #include <fmt/ranges.h>
 
+#include "engine/data/data_report.h"
+#include "engine/data/loader.h"
 #include "engine/data/wrapped_source.h"
+#include "kernels/base/heartbeat.h"
 #include "kernels/common/bf16.h"
-#include "kernels/heartbeat.h"
 
 namespace dpt {
 namespace {

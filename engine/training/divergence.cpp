@@ -6,7 +6,8 @@
 #include <span>
 #include <utility>
 
-#include "engine/training/lineage.h"
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/run/lineage.h"
 
 namespace dpt {
 namespace {

@@ -19,8 +19,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/job/starting_point.h"
+#include "engine/run/progress.h"
+#include "engine/run/run_folder.h"
+#include "engine/run/run_log.h"
 #include "engine/training/diagnosis.h"
-#include "engine/training/trainer.h"
 
 namespace dpt {
 

@@ -3,8 +3,10 @@
 #include <cmath>
 #include <span>
 
+#include "engine/data/loader.h"
+#include "engine/data/split.h"
 #include "engine/data/target_rows.h"
-#include "engine/training/run_ranks.h"
+#include "engine/job/run_ranks.h"
 #include "kernels/common/sample_sums.h"
 
 namespace dpt {

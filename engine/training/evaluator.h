@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/training/replica.h"
+#include "engine/data/split.h"
+#include "engine/replica/replica.h"
 
 namespace dpt {
 

@@ -9,11 +9,14 @@
 #include <numeric>
 #include <random>
 
+#include "engine/data/split.h"
 #include "engine/graph/executor.h"
+#include "engine/job/starting_point.h"
 #include "engine/training/trainer.h"
-#include "kernels/common/divide.h"
-#include "kernels/error.h"
-#include "kernels/heartbeat.h"
+#include "kernels/base/divide.h"
+#include "kernels/base/error.h"
+#include "kernels/base/heartbeat.h"
+#include "kernels/devices.h"
 
 namespace dpt {
 namespace {

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/training/job.h"
+#include "engine/job/job.h"
+#include "kernels/devices.h"
 
 namespace dpt {
 

@@ -4,8 +4,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/data/split.h"
 #include "engine/data/target_rows.h"
-#include "engine/training/run_ranks.h"
+#include "engine/job/run_ranks.h"
+#include "engine/job/starting_point.h"
 #include "engine/training/stepper.h"
 
 namespace dpt {

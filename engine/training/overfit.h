@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/job/starting_point.h"
 #include "engine/training/trainer.h"
 
 namespace dpt {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/job/best.h"
 #include "engine/schedules/plateau.h"
-#include "engine/training/best.h"
 
 namespace dpt {
 namespace {

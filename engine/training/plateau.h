@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "engine/checkpoints/checkpoint.h"
-#include "engine/spec/train_spec.h"
+#include "engine/config/train_spec.h"
 
 namespace dpt {
 

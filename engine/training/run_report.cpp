@@ -8,8 +8,8 @@
 
 #include <fmt/ranges.h>
 
+#include "engine/job/best.h"
 #include "engine/schedules/plateau.h"
-#include "engine/training/best.h"
 
 namespace dpt {
 namespace {

@@ -7,14 +7,14 @@
 #include <set>
 #include <string>
 
+#include "engine/job/job.h"
+#include "engine/replica/noise_scale.h"
+#include "engine/replica/replica.h"
+#include "engine/run/ledger.h"
+#include "engine/run/progress.h"
+#include "engine/run/run_log.h"
 #include "engine/training/evaluator.h"
-#include "engine/training/job.h"
-#include "engine/training/ledger.h"
-#include "engine/training/noise_scale.h"
 #include "engine/training/plateau.h"
-#include "engine/training/progress.h"
-#include "engine/training/replica.h"
-#include "engine/training/run_log.h"
 #include "engine/training/stepper.h"
 
 namespace dpt {

@@ -5,8 +5,9 @@
 #include <cmath>
 #include <utility>
 
-#include "kernels/common/divide.h"
-#include "kernels/heartbeat.h"
+#include "engine/data/loader.h"
+#include "kernels/base/divide.h"
+#include "kernels/base/heartbeat.h"
 
 namespace dpt {
 namespace {

@@ -8,8 +8,9 @@
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/collectives/communicator.h"
-#include "engine/training/replica.h"
-#include "kernels/error.h"
+#include "engine/data/loader.h"
+#include "engine/replica/replica.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 

@@ -7,16 +7,18 @@
 #include <utility>
 
 #include "engine/data/ahead_check.h"
+#include "engine/data/split.h"
+#include "engine/data/splits.h"
+#include "engine/job/best.h"
+#include "engine/job/run_ranks.h"
 #include "engine/optimizers/average.h"
-#include "engine/training/best.h"
+#include "engine/run/lineage.h"
+#include "engine/run/run_saver.h"
 #include "engine/training/divergence.h"
-#include "engine/training/lineage.h"
 #include "engine/training/plateau.h"
-#include "engine/training/run_ranks.h"
 #include "engine/training/run_report.h"
-#include "engine/training/run_saver.h"
 #include "engine/training/stepper.h"
-#include "kernels/stop_request.h"
+#include "kernels/base/stop_request.h"
 
 namespace dpt {
 namespace {

@@ -1,7 +1,7 @@
 // Options that networks of the zoo share: every one has classes, those with batch norm have sync.
 #pragma once
 
-#include "engine/spec/fields.h"
+#include "engine/config/fields.h"
 
 namespace dpt::zoo {
 

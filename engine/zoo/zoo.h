@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/spec/fields.h"
+#include "engine/config/fields.h"
 
 namespace dpt {
 

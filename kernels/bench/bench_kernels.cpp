@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/philox.h"
 #include "kernels/common/optimizers/formulas.h"
-#include "kernels/common/philox.h"
 #include "kernels/cpu/direct.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/optimizer.h"

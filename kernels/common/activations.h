@@ -8,7 +8,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "kernels/common/host_device.h"
+#include "kernels/base/host_device.h"
 #include "kernels/common/softmax.h"
 #include "kernels/ops.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 

@@ -2,7 +2,7 @@
 // kernel, one more pixel may be wanted there than before it.
 #pragma once
 
-#include "kernels/types.h"
+#include "kernels/base/types.h"
 
 namespace dpt {
 

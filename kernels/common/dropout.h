@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
-#include "kernels/common/host_device.h"
-#include "kernels/common/philox.h"
+#include "kernels/base/host_device.h"
+#include "kernels/base/philox.h"
 
 namespace dpt::dropout {
 

@@ -7,8 +7,8 @@
 #include <cassert>
 #include <cmath>
 
+#include "kernels/base/host_device.h"
 #include "kernels/common/activations.h"
-#include "kernels/common/host_device.h"
 #include "kernels/ops.h"
 
 namespace dpt::element_losses {

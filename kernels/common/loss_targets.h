@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "kernels/ops.h"
 
 namespace dpt {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/common/host_device.h"
+#include "kernels/base/host_device.h"
 #include "kernels/ops.h"
 
 namespace dpt {

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/common/host_device.h"
+#include "kernels/base/host_device.h"
 
 namespace dpt {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "kernels/backend.h"
-#include "kernels/common/host_device.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/base/host_device.h"
 
 namespace dpt {
 

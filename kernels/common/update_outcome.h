@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "kernels/backend.h"
-#include "kernels/common/host_device.h"
+#include "kernels/base/host_device.h"
 
 namespace dpt {
 

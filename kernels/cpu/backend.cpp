@@ -9,7 +9,11 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/common/align.h"
+#include "kernels/base/align.h"
+#include "kernels/base/denormals.h"
+#include "kernels/base/host.h"
+#include "kernels/base/start_thread.h"
+#include "kernels/base/text.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/batch_norm.h"
 #include "kernels/cpu/channel_scale.h"
@@ -18,12 +22,10 @@
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/conv_transpose2d.h"
 #include "kernels/cpu/cross_entropy.h"
-#include "kernels/cpu/denormals.h"
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/element_loss.h"
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/group_norm.h"
-#include "kernels/cpu/host.h"
 #include "kernels/cpu/input.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/onednn.h"
@@ -36,8 +38,6 @@
 #include "kernels/cpu/relu.h"
 #include "kernels/cpu/step_clock.h"
 #include "kernels/cpu/sum.h"
-#include "kernels/start_thread.h"
-#include "kernels/text.h"
 
 namespace dpt {
 namespace {

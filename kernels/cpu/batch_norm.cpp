@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/common/align.h"
+#include "kernels/base/align.h"
+#include "kernels/base/cpu_features.h"
+#include "kernels/base/divide.h"
 #include "kernels/common/batch_norm_math.h"
-#include "kernels/common/divide.h"
 #include "kernels/common/update_outcome.h"
 #include "kernels/cpu/batch_norm_rows.h"
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/features.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/common/divide.h"
+#include "kernels/base/divide.h"
 #include "kernels/cpu/parallel.h"
 
 namespace dpt {

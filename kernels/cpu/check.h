@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "kernels/error.h"
-#include "kernels/types.h"
+#include "kernels/base/error.h"
+#include "kernels/base/types.h"
 
 namespace dpt {
 

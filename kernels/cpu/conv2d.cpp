@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/common/align.h"
+#include "kernels/base/align.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/direct.h"
 #include "kernels/cpu/onednn.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/common/align.h"
+#include "kernels/base/align.h"
 #include "kernels/common/bf16.h"
 #include "kernels/common/conv_transpose.h"
 #include "kernels/cpu/channel_sums.h"

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "kernels/backend.h"
-#include "kernels/cpu/features.h"
+#include "kernels/base/cpu_features.h"
 
 namespace dpt {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/base/divide.h"
 #include "kernels/common/bf16.h"
-#include "kernels/common/divide.h"
 #include "kernels/common/dropout.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/parallel.h"

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/base/cpu_features.h"
 #include "kernels/common/update_outcome.h"
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/features.h"
 #include "kernels/cpu/flat_avx2.h"
 
 namespace dpt {

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/error.h"
 #include "kernels/common/augment.h"
 #include "kernels/common/bf16.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/error.h"
 
 namespace dpt {
 namespace {

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/common/align.h"
+#include "kernels/base/align.h"
+#include "kernels/base/error.h"
 #include "kernels/common/conv_padding.h"
 #include "kernels/cpu/check.h"
-#include "kernels/error.h"
 
 namespace dpt::onednn {
 namespace {

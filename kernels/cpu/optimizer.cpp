@@ -3,12 +3,13 @@
 
 #include <cassert>
 
+#include "kernels/base/cpu_features.h"
 #include "kernels/common/optimizers/formulas.h"
 #include "kernels/common/update_outcome.h"
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/features.h"
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/optimizer_avx2.h"
+#include "kernels/cpu/optimizer_loops.h"
 
 namespace dpt {
 namespace {

@@ -1,7 +1,7 @@
-// The AVX2 loops of optimizer.h. REQUIRES: CpuFeatures::avx2.
+// The AVX2 loops of optimizers. REQUIRES: CpuFeatures::avx2.
 #pragma once
 
-#include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/optimizer_loops.h"
 
 namespace dpt::optimizer_avx2 {
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/common/divide.h"
-#include "kernels/cpu/denormals.h"
+#include "kernels/base/denormals.h"
+#include "kernels/base/divide.h"
 
 namespace dpt {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/common/divide.h"
+#include "kernels/base/divide.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/flat.h"
 #include "kernels/cpu/parallel.h"

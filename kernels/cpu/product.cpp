@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "kernels/base/divide.h"
 #include "kernels/common/bf16.h"
-#include "kernels/common/divide.h"
 #include "kernels/cpu/channel_sums.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/parallel.h"

@@ -5,8 +5,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "kernels/base/divide.h"
 #include "kernels/common/bf16.h"
-#include "kernels/common/divide.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/relu.h"

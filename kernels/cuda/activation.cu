@@ -2,8 +2,8 @@
 #include "kernels/cuda/activation.h"
 
 #include "kernels/common/activations.h"
-#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

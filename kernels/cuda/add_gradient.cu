@@ -1,6 +1,6 @@
 #include "kernels/cuda/add_gradient.h"
 
-#include "kernels/cuda/conv/pack.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

@@ -2,8 +2,8 @@
 #include "kernels/cuda/channel_scale.h"
 
 #include "kernels/cuda/channel_sums.cuh"
-#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

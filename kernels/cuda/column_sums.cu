@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/runtime/is_last_block.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

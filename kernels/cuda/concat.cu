@@ -3,8 +3,8 @@
 
 #include <cassert>
 
-#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

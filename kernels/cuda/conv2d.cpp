@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/common/divide.h"
+#include "kernels/base/divide.h"
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/conv/conv_plan.h"
 #include "kernels/cuda/description.h"

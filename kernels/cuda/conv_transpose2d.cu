@@ -4,8 +4,8 @@
 #include "kernels/common/conv_transpose.h"
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/conv/conv_plan.h"
-#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
+#include "kernels/base/error.h"
+#include "kernels/base/types.h"
 #include "kernels/cuda/runtime/context.h"
-#include "kernels/error.h"
-#include "kernels/types.h"
 
 namespace dpt {
 

@@ -3,8 +3,8 @@
 #include "kernels/cuda/dropout.h"
 
 #include "kernels/common/dropout.h"
-#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

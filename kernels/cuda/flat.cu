@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "kernels/common/update_outcome.h"
-#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/runtime/block_sum.h"
 #include "kernels/cuda/runtime/is_last_block.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

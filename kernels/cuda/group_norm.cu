@@ -6,8 +6,8 @@
 
 #include "kernels/common/batch_norm_math.h"
 #include "kernels/cuda/channel_sums.cuh"
-#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

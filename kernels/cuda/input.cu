@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
+#include "kernels/base/divide.h"
 #include "kernels/common/augment.h"
-#include "kernels/common/divide.h"
-#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
 #include "kernels/cuda/runtime/device_copy.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

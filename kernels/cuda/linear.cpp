@@ -15,6 +15,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "kernels/base/error.h"
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/description.h"
 #include "kernels/cuda/linear_kernels.h"
@@ -22,7 +23,6 @@
 #include "kernels/cuda/runtime/per_context.h"
 #include "kernels/cuda/runtime/plan_cache.h"
 #include "kernels/cuda/runtime/timing.h"
-#include "kernels/error.h"
 
 namespace dpt {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "kernels/common/optimizers/formulas.h"
 #include "kernels/common/update_outcome.h"
-#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/runtime/block_sum.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <limits>
 
-#include "kernels/common/divide.h"
-#include "kernels/cuda/conv/pack.h"
+#include "kernels/base/divide.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "kernels/cuda/channel_sums.cuh"
-#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

@@ -1,8 +1,8 @@
 // Rectified linear unit on a GPU.
 #include "kernels/cuda/relu.h"
 
-#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <cassert>
 
-#include "kernels/cuda/conv/pack.h"
 #include "kernels/cuda/description.h"
 #include "kernels/cuda/relu.h"
+#include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
 namespace {

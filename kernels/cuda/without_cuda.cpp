@@ -1,6 +1,7 @@
 // Replaces kernels/cuda in a build without CUDA.
-#include "kernels/cuda/runtime/backend.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda_info.h"
 #include "kernels/peer_sums.h"
 
 namespace dpt {

@@ -1,5 +1,5 @@
 # Finds the program that builds and runs containers. Sourced by scripts/build-container and
-# scripts/try-container.
+# scripts/check/container.
 # shellcheck shell=bash
 
 # find_engine NAME...: sets `engine` to $DPT_CONTAINER_ENGINE, or to the first of these that is installed

@@ -1,4 +1,4 @@
-"""One call of gpu-check: runs programs within the time limit and records the result of each stage.
+"""One call of gpu/check: runs programs within the time limit and records the result of each stage.
 Stages run in several threads; a lock protects what they share."""
 
 import contextlib
@@ -131,10 +131,10 @@ class Check:
             except (OSError, ValueError, KeyError) as error:
                 why = f"an unreadable file: {error}"
             if why:
-                self.say(f"gpu-check: NOT ADDED: {path}: it is a run of {why}")
+                self.say(f"gpu/check: NOT ADDED: {path}: it is a run of {why}")
             else:
                 self.earlier.append(run)
-                self.say(f"gpu-check: added to {path}, of {run['date']}")
+                self.say(f"gpu/check: added to {path}, of {run['date']}")
 
     # ---- running things ----
 

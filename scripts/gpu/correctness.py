@@ -1,4 +1,4 @@
-"""The stages of gpu-check that check correctness: tests, sanitizer, training, exactness."""
+"""The stages of gpu/check that check correctness: tests, sanitizer, training, exactness."""
 
 import concurrent.futures
 import json
@@ -209,7 +209,7 @@ def exactness_stage(check):
     digest_line = re.compile(r"^(\S.*?)  +([0-9a-f]{64}) ([0-9a-f]{64})$", re.MULTILINE)
     _, text = check.judge(
         "exactness",
-        [ROOT / "scripts" / "check-exact", LENET],
+        [ROOT / "scripts" / "check" / "exact", LENET],
         # Eight starts of dpt, of up to eight replicas.
         min(180.0, check.share("exactness")),
         lambda text: ("", f"{len(digest_line.findall(text))} digests, one value"),

@@ -1,4 +1,4 @@
-"""The stages of gpu-check that look inside: probes (what launches, dependencies and copies cost on this
+"""The stages of gpu/check that look inside: probes (what launches, dependencies and copies cost on this
 machine) and ncu (hardware counters of the convolution kernels of a step of LeNet)."""
 
 import csv

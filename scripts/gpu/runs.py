@@ -1,4 +1,4 @@
-"""Evaluates runs of gpu-check: combines several runs, compares them with the goals, and makes their rows
+"""Evaluates runs of gpu/check: combines several runs, compares them with the goals, and makes their rows
 of docs/gpu-results.md. A run is the content of its gpu-check.json."""
 
 import re
@@ -245,7 +245,7 @@ def rows(run):
     counted = {}
     for stage in run["stages"].values():
         counted[stage["status"]] = counted.get(stage["status"], 0) + 1
-    row("stages of gpu-check", ", ".join(f"{n} {status}" for status, n in sorted(counted.items())))
+    row("stages of gpu/check", ", ".join(f"{n} {status}" for status, n in sorted(counted.items())))
     if "train" in numbers:
         row(
             "LeNet of the seed, 10 epochs",

@@ -1,4 +1,4 @@
-"""The stages of gpu-check that measure speed: start, calls, modes, bench."""
+"""The stages of gpu/check that measure speed: start, calls, modes, bench."""
 
 import json
 import os
@@ -118,7 +118,7 @@ def modes_stage(check):
     check.note("modes", "failed" if problems else "passed", "; ".join(lines), seconds)
 
 
-MOST_CONFIGS = 2  # of bench-peers in one call
+MOST_CONFIGS = 2  # of bench/peers in one call
 
 
 def known_configs(check):
@@ -144,7 +144,7 @@ def bench_stage(check):
     numbers = check.out / "bench.json"  # There, so that it is left if this call is stopped.
     numbers.unlink(missing_ok=True)
     limit = check.share("bench")
-    command = [sys.executable, ROOT / "scripts" / "bench-peers", "--dpt", check.dpt]
+    command = [sys.executable, ROOT / "scripts" / "bench" / "peers", "--dpt", check.dpt]
     command += ["--json", numbers, "--device", "cuda" if on_gpu else "cpu"]
     # It ends by itself, before it is stopped here.
     command += ["--minutes", f"{max(0.2, (limit - 12) / 60):.2f}"]

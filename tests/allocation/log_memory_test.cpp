@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "engine/training/run_log.h"
+#include "engine/run/run_log.h"
 #include "tests/support/temp_dir.h"
 
 using namespace dpt;

@@ -6,9 +6,10 @@
 #include <cstdlib>
 #include <new>
 
-#include "engine/training/run_ranks.h"
+#include "engine/job/run_ranks.h"
+#include "engine/job/starting_point.h"
 #include "engine/training/stepper.h"
-#include "tests/training/run.h"
+#include "tests/engine/training/run.h"
 
 extern "C" {
 void* __libc_malloc(std::size_t);

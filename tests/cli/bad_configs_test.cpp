@@ -8,10 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "app/catalog.h"
+#include "app/base/catalog.h"
+#include "engine/config/issue.h"
+#include "engine/config/read_spec.h"
+#include "engine/config/spec_tables.h"
+#include "engine/graph/make_plan.h"
 #include "engine/graph/plan.h"
-#include "engine/spec/read_spec.h"
-#include "engine/spec/spec_tables.h"
 
 using namespace dpt;
 using Texts = std::vector<std::string>;

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/requirements.h"
+#include "app/evaluate/requirements.h"
 #include "tests/cli/report_page.h"
 #include "tests/cli/tiny.h"
 

@@ -1,11 +1,11 @@
 // Tables of classes: names in any script, and colours.
-#include "app/class_tables.h"
+#include "app/evaluate/class_tables.h"
 
 #include <doctest/doctest.h>
 
 #include <sstream>
 
-#include "kernels/terminal.h"
+#include "kernels/base/terminal.h"
 #include "tests/support/places.h"
 
 namespace {

@@ -9,8 +9,8 @@
 #include <set>
 #include <sstream>
 
-#include "app/cli.h"
-#include "app/command_tree.h"
+#include "app/cli/cli.h"
+#include "app/help/command_tree.h"
 #include "tests/cli/tiny.h"
 #include "tests/support/pseudo_terminal.h"
 #include "tests/support/skip.h"
@@ -170,7 +170,7 @@ TEST_CASE("every value has a name in help texts, which says what it is") {
         // The type's name comes before what CLI11 checks, as in "INT:POSITIVE".
         const std::string type = option.value.substr(0, option.value.find_first_of(": "));
         INFO("dpt ", command->words, " ", option.name, " has the value ", option.value,
-             ": add a line for it to the table in app/value_names.cpp");
+             ": add a line for it to the table in app/help/value_names.cpp");
         CHECK_FALSE(types.contains(type));
         if (option.is_argument) CHECK_FALSE(option.value.empty());
       }

@@ -3,7 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "datasets/image.h"
+#include "kernels/image/decode.h"
 #include "tests/cli/tiny.h"
 
 using namespace dpt;

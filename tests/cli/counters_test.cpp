@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <tuple>
 
-#include "app/command_support.h"
-#include "app/requirements.h"
+#include "app/base/command_support.h"
+#include "app/evaluate/requirements.h"
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/workplace.h"
 #include "tests/support/rewrite.h"

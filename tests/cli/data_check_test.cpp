@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "datasets/image.h"
+#include "kernels/image/decode.h"
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/support/npy.h"

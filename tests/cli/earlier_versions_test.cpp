@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/kept_runs.h"
 #include "tests/cli/outcome.h"

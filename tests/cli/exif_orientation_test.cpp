@@ -3,7 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/training/run_files.h"
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/run/run_files.h"
 #include "tests/cli/workplace.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/support/rewrite.h"

@@ -184,7 +184,7 @@ TEST_CASE("onnxruntime and PyTorch compute what dpt does") {
   } else {
     skip_test("python3 (DPT_PYTHON) lacks safetensors, torch or torchvision");
   }
-  const int status = run("'" + source_dir() + "/scripts/check-export' --images 320 --dpt '" +
+  const int status = run("'" + source_dir() + "/scripts/check/export' --images 320 --dpt '" +
                          dpt_program() + "' " + nets);
   INFO(read_file(dir.file("out")));
   CHECK(status == 0);

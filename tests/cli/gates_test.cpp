@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/requirements.h"
-#include "app/verdict.h"
+#include "app/evaluate/requirements.h"
+#include "app/evaluate/verdict.h"
 #include "tests/cli/tiny.h"
 
 using namespace dpt::testing;

@@ -10,10 +10,11 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "app/command_support.h"
-#include "app/requirements.h"
+#include "app/base/command_support.h"
+#include "app/evaluate/requirements.h"
 #include "engine/checkpoints/safetensors.h"
-#include "engine/training/process_devices.h"
+#include "engine/processes/process_devices.h"
+#include "kernels/devices.h"
 #include "tests/cli/tiny.h"
 #include "tests/cli/workplace.h"
 #include "tests/support/text.h"

@@ -3,9 +3,9 @@
 
 #include <sstream>
 
-#include "app/cli.h"
-#include "app/help_text.h"
-#include "kernels/terminal.h"
+#include "app/cli/cli.h"
+#include "app/help/help_text.h"
+#include "kernels/base/terminal.h"
 #include "tests/cli/terminal.h"
 #include "tests/cli/tiny.h"
 #include "tests/support/pseudo_terminal.h"

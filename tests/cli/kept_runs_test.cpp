@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "engine/checkpoints/checkpoint.h"
 #include "tests/cli/kept_runs.h"
 #include "tests/support/skip.h"
 

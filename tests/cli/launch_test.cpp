@@ -1,6 +1,6 @@
 // `--nproc`: starting processes, passing on what they write and the signals that come, and ending.
 // The processes are shell scripts, which end when and how the test wants.
-#include "app/launch_processes.h"
+#include "app/base/launch_processes.h"
 
 #include <sys/ioctl.h>
 
@@ -8,7 +8,9 @@
 #include <map>
 #include <set>
 
-#include "kernels/error.h"
+#include "engine/processes/detect_world.h"
+#include "engine/processes/world.h"
+#include "kernels/base/error.h"
 #include "tests/cli/workplace.h"
 #include "tests/support/pseudo_terminal.h"
 

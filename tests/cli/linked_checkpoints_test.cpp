@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "engine/checkpoints/checkpoint.h"
 #include "tests/cli/kept_runs.h"
 
 using namespace dpt::testing;

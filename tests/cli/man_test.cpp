@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <set>
 
-#include "app/cli.h"
-#include "app/manual.h"
-#include "app/roff_markdown.h"
+#include "app/cli/cli.h"
+#include "app/help/manual.h"
+#include "app/help/roff_markdown.h"
 #include "tests/cli/tiny.h"
 #include "tests/support/skip.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "engine/checkpoints/checkpoint.h"
-#include "engine/training/run_files.h"
+#include "engine/run/run_files.h"
 #include "tests/cli/tiny.h"
 #include "tests/support/rewrite.h"
 

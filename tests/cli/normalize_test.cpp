@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/training_statistics.h"
+#include "app/base/training_statistics.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "tests/cli/picture_folders.h"
 #include "tests/cli/tiny.h"

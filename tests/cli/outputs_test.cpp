@@ -8,7 +8,7 @@
 #include <regex>
 
 #include "engine/checkpoints/safetensors.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tests/cli/terminal.h"
 #include "tests/cli/tiny.h"
 #include "tests/support/pseudo_terminal.h"

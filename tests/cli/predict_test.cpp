@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "engine/checkpoints/tensor_view.h"
 #include "tests/cli/table_rows.h"
 #include "tests/cli/terminal.h"
 #include "tests/cli/workplace.h"

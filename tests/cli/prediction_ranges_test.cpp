@@ -1,12 +1,12 @@
 // Ranges of samples that predict evaluates together.
-#include "app/prediction_ranges.h"
+#include "app/evaluate/prediction_ranges.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
 #include "engine/collectives/shard_tree.h"
-#include "kernels/common/divide.h"
+#include "kernels/base/divide.h"
 
 using dpt::Range;
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "engine/training/prometheus_file.h"
+#include "engine/run/prometheus_file.h"
 #include "tests/cli/tiny.h"
 #include "tests/support/skip.h"
 

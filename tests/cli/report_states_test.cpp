@@ -201,7 +201,7 @@ TEST_CASE("text of users is no part of a report's markup") {
 TEST_CASE("a browser shows reports without an error, a request or a page that is too wide") {
   if (lacks_charts()) return;
   const TempDir dir;
-  const std::string command = "'" + source_dir() + "/scripts/check-report' --dpt '" +
+  const std::string command = "'" + source_dir() + "/scripts/check/report' --dpt '" +
                               dpt_program() + "' > '" + dir.file("out") + "' 2>&1";
   const int status = std::system(command.c_str());
   const std::string out = read_file(dir.file("out"));

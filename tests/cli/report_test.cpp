@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "datasets/image.h"
+#include "kernels/image/decode.h"
 #include "tests/cli/report_page.h"
 
 using namespace dpt::testing;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "engine/checkpoints/checkpoint.h"
 #include "tests/cli/kept_runs.h"
 
 using namespace dpt::testing;

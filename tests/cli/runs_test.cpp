@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/run_groups.h"
+#include "app/runs/run_groups.h"
 #include "tests/cli/tiny.h"
 
 using namespace dpt::testing;

@@ -6,16 +6,20 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/requirements.h"
-#include "app/start_weights.h"
-#include "app/train_report.h"
-#include "app/train_start.h"
+#include "app/evaluate/requirements.h"
+#include "app/train/start_weights.h"
+#include "app/train/train_options.h"
+#include "app/train/train_report.h"
+#include "app/train/train_start.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/safetensors.h"
+#include "engine/job/starting_point.h"
+#include "engine/run/progress.h"
+#include "engine/run/run_folder.h"
 #include "tests/cli/program.h"
+#include "tests/engine/training/run.h"
 #include "tests/support/rewrite.h"
 #include "tests/support/text.h"
-#include "tests/training/run.h"
 
 using namespace dpt;
 using namespace dpt::testing;

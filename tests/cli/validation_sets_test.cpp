@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "engine/checkpoints/checkpoint.h"
-#include "engine/training/run_files.h"
+#include "engine/run/run_files.h"
 #include "tests/cli/picture_folders.h"
 #include "tests/support/rewrite.h"
 

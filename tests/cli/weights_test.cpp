@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "engine/checkpoints/safetensors.h"
+#include "engine/checkpoints/tensor_view.h"
 #include "tests/cli/tiny.h"
 #include "tests/support/npy_data.h"
 #include "tests/support/torch_archive.h"

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "emulation/control.h"
+#include "kernels/base/error.h"
 #include "kernels/common/bf16.h"
 #include "kernels/cuda/conv/conv_plan.h"
 #include "kernels/cuda/runtime/launch.h"
-#include "kernels/error.h"
 
 namespace dpt {
 namespace {

@@ -2,7 +2,7 @@
 #include "kernels/cuda/runtime/libraries.h"
 
 #include "emulation/control.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

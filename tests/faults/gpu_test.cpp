@@ -4,7 +4,9 @@
 #include <chrono>
 
 #include "emulation/control.h"
-#include "tests/training/run.h"
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/job/starting_point.h"
+#include "tests/engine/training/run.h"
 
 using namespace dpt;
 using namespace dpt::testing;

@@ -14,12 +14,15 @@
 #include <cmath>
 #include <cstring>
 
-#include "app/catalog.h"
-#include "app/command_support.h"
+#include "app/base/catalog.h"
+#include "app/base/command_support.h"
 #include "engine/checkpoints/safetensors.h"
-#include "engine/spec/read_spec.h"
-#include "engine/training/replica.h"
-#include "engine/training/run_ranks.h"
+#include "engine/config/read_spec.h"
+#include "engine/data/loader.h"
+#include "engine/graph/layouts.h"
+#include "engine/job/run_ranks.h"
+#include "engine/layers/param_spec.h"
+#include "engine/replica/replica.h"
 #include "tests/support/backends.h"
 #include "tests/support/places.h"
 

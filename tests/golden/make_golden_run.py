@@ -7,7 +7,7 @@ make_golden.py's trajectories compare step by step; this one has what only a run
 epoch, a short last batch, clipping that acts on some steps only, crops and flips drawn per sample and epoch,
 a learning rate that changes, another normalisation for evaluation than for training, validation, the best
 epoch, early stopping and the test set. Nothing of it is taken from dpt: the random draws are computed here
-from the published formula (Philox4x32-10 with the counters that kernels/common/philox.h, augment.h and
+from the published formula (Philox4x32-10 with the counters that kernels/base/philox.h, augment.h and
 engine/data/splits.cpp document), all else is PyTorch.
 
     run.safetensors   starting weights under their own names (a file for --weights), and final.NAME,

@@ -8,7 +8,7 @@ case names an operation of torchvision.transforms.v2 on a PIL image, the picture
 and has the result. Operations with "trivial" are those of TrivialAugmentWide: "operation" counts its
 14, "bin" of "bins" is the magnitude, which "negative" turns around. "letterbox" is ultralytics' LetterBox (center,
 scaleup) with Pillow's resize in place of OpenCV's, as `letterbox` below has it. "blur" may differ by 1 in few
-bytes (see gaussian_blurred). scripts/check-transforms makes thousands of cases with `random_case`.
+bytes (see gaussian_blurred). scripts/check/transforms makes thousands of cases with `random_case`.
 """
 
 import json

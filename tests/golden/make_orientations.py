@@ -5,7 +5,7 @@
 
 "cases" are as in image_formats.json, with the pixels of ImageOps.exif_transpose. "exif" are pairs of Exif data
 in hexadecimal and the orientation that exif_transpose goes by: 1 to 8, or null if the tag is missing. Where
-Pillow raises an exception it is 1. scripts/check-pictures makes many more with `random_exif`.
+Pillow raises an exception it is 1. scripts/check/images makes many more with `random_exif`.
 """
 
 import io

@@ -7,7 +7,7 @@ A list of cases: `name`, `file` (base64), and the CRC-32 of the bytes of convert
 `rgb` and `grey`; `salvage` where LOAD_TRUNCATED_IMAGES is set, without which Pillow refuses the file; or
 `parts`, a list of {box, size, window, exact, eighths, crc}: the RGB pixels of a crop to `box` (top, left,
 height, width), resized to `size` (height, width, Image.BILINEAR) and cropped to `window`, of a picture that
-was decoded at eighths/8 of its size. scripts/check-pictures compares many more, made by the functions below.
+was decoded at eighths/8 of its size. scripts/check/images compares many more, made by the functions below.
 """
 
 import base64

@@ -8,10 +8,10 @@
 #include <limits>
 #include <numeric>
 
-#include "kernels/cpu/host.h"
+#include "kernels/base/error.h"
+#include "kernels/base/host.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/devices.h"
-#include "kernels/error.h"
 #include "tests/kernels/cases.h"
 #include "tests/support/backends.h"
 #include "tests/support/op_runner.h"

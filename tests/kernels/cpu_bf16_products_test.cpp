@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <limits>
 
+#include "kernels/base/error.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/devices.h"
-#include "kernels/error.h"
 #include "tests/kernels/bf16_values.h"
 #include "tests/kernels/cases.h"
 #include "tests/support/backends.h"

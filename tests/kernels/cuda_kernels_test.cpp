@@ -7,8 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/base/error.h"
 #include "kernels/devices.h"
-#include "kernels/error.h"
 #include "tests/kernels/cases.h"
 #include "tests/support/backends.h"
 #include "tests/support/close.h"

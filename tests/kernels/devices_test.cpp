@@ -9,9 +9,9 @@
 #include <limits>
 #include <thread>
 
-#include "kernels/cpu/host.h"
+#include "kernels/base/error.h"
+#include "kernels/base/host.h"
 #include "kernels/cpu/onednn.h"
-#include "kernels/error.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "kernels/error.h"
-#include "kernels/json_text.h"
+#include "kernels/base/error.h"
+#include "kernels/base/json_text.h"
 #include "tests/probes/probes.h"
 
 namespace {

@@ -5,9 +5,9 @@
 #include <chrono>
 #include <functional>
 
+#include "kernels/base/error.h"
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/launch.h"
-#include "kernels/error.h"
 
 namespace dpt::probes {
 namespace {

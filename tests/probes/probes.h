@@ -1,6 +1,6 @@
 // What a GPU and its driver cost apart from any work: a dependency inside a captured graph, a copy
 // between two graphs, a launch with and without programmatic dependency, and the bandwidth of
-// copies. scripts/gpu-check runs them; the design of a training step follows from the numbers.
+// copies. scripts/gpu/check runs them; the design of a training step follows from the numbers.
 #pragma once
 
 #include <cstdint>

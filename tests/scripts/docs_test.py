@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of scripts/check-docs and scripts/check-links: each kind of mistake in a page is found."""
+"""Tests of scripts/check/docs and scripts/check/links: each kind of mistake in a page is found."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ class CheckDocs(unittest.TestCase):
     def check(self, text, *options, before="", code=0, python="python3"):
         self.page.write_text(f"# Page\n\n{before}```console\n{text}```\nend\n", encoding="utf-8")
         done = subprocess.run(
-            [ROOT / "scripts" / "check-docs", "--program", "/bin/true", *options, self.page],
+            [ROOT / "scripts" / "check" / "docs", "--program", "/bin/true", *options, self.page],
             env=dict(os.environ, DPT_PYTHON=python), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self.assertEqual(done.returncode, code, done.stdout)
@@ -105,7 +105,7 @@ class CheckDocs(unittest.TestCase):
         ):
             self.page.write_text(begin, encoding="utf-8")
             done = subprocess.run(
-                [ROOT / "scripts" / "check-docs", "--program", "/bin/true", self.page],
+                [ROOT / "scripts" / "check" / "docs", "--program", "/bin/true", self.page],
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             )  # fmt: skip
             self.assertEqual(done.returncode, 1)
@@ -113,7 +113,7 @@ class CheckDocs(unittest.TestCase):
 
     def test_the_folder_is_fresh_and_like_a_clone(self):
         self.check("$ cd build/release && pwd\n/home/you/dpt/build/release\n$ ls ../../configs/digits-lenet.yaml \\\n"
-                   "    ../../scripts/check-docs\n../../configs/digits-lenet.yaml\n../../scripts/check-docs\n"
+                   "    ../../scripts/check/docs\n../../configs/digits-lenet.yaml\n../../scripts/check/docs\n"
                    "$ x=1 && dpt\n$ echo $x\n1\n")  # fmt: skip
 
     def test_slow_blocks_run_on_request(self):
@@ -153,7 +153,7 @@ class CheckLinks(unittest.TestCase):
     def check(self, **pages):
         with tempfile.TemporaryDirectory() as folder:
             write(folder, **{**self.GOOD, **pages})
-            done = subprocess.run([ROOT / "scripts" / "check-links", folder], capture_output=True, text=True)
+            done = subprocess.run([ROOT / "scripts" / "check" / "links", folder], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1 if pages else 0, done.stdout + done.stderr)
         return done.stdout
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What can be said of scripts/gpu-check, gpu-results and bench-peers without a GPU: which skips
+"""What can be said of scripts/gpu/check, gpu/results and bench/peers without a GPU: which skips
 count, how calls add up, and that a program which fails costs no other's numbers."""
 
 import importlib.machinery
@@ -20,7 +20,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
-sys.path[:0] = [str(ROOT / "scripts" / "gpu"), str(ROOT / "scripts" / "peers")]
+sys.path[:0] = [str(ROOT / "scripts" / "gpu"), str(ROOT / "scripts" / "bench" / "programs")]
 
 import correctness  # noqa: E402
 import counters  # noqa: E402
@@ -184,7 +184,7 @@ class Adding(unittest.TestCase):
         other["machine"]["device"] = "NVIDIA A100"
         with self.assertRaises(ValueError):
             runs.combine(first, other)
-        runs.combine(first, a_run("2", {}, uncommitted=["scripts/gpu-check"]))  # Does not throw.
+        runs.combine(first, a_run("2", {}, uncommitted=["scripts/gpu/check"]))  # Does not throw.
 
     def test_of_the_driver_only_the_major_version_counts(self):
         first, second = a_run("1", {"a": stage("passed")}), a_run("2", {})
@@ -232,12 +232,11 @@ NO_DRIVER = {"cuda": [], "cuda_unavailable": "no NVIDIA driver is installed"}
 
 class Packs(unittest.TestCase):
     def gpu_check(self, devices, *options, earlier=()):
-        """What gpu-check of a pack with a played dpt says, its exit code and its JSON."""
+        """What gpu/check of a pack with a played dpt says, its exit code and its JSON."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            for part in ("gpu", "peers"):
+            for part in ("gpu", "bench/programs"):
                 shutil.copytree(ROOT / "scripts" / part, folder / "scripts" / part)
-            shutil.copy(ROOT / "scripts" / "gpu-check", folder / "scripts")
             version = a_run("1", {})["version"]
             (folder / "VERSION").write_text(json.dumps(version))
             (folder / "dpt").write_text(DPT)
@@ -250,7 +249,7 @@ class Packs(unittest.TestCase):
                 (folder / "earlier").mkdir(exist_ok=True)
                 (folder / "earlier" / f"{i:02}.json").write_text(json.dumps(run))
             done = subprocess.run(
-                [folder / "scripts" / "gpu-check", "--out", folder / "out", *options],
+                [folder / "scripts" / "gpu" / "check", "--out", folder / "out", *options],
                 env=dict(os.environ, DEVICES=json.dumps(devices), PATH=str(folder / "bin")),
                 capture_output=True,
                 text=True,
@@ -299,7 +298,7 @@ class Packs(unittest.TestCase):
 
     def test_an_earlier_result_that_is_not_there(self):
         done = subprocess.run(
-            [ROOT / "scripts" / "gpu-pack", "--add", "/nowhere/gpu-check.json"],
+            [ROOT / "scripts" / "gpu" / "pack", "--add", "/nowhere/gpu-check.json"],
             capture_output=True,
             text=True,
         )
@@ -319,8 +318,8 @@ class Repacking(unittest.TestCase):
             skip(self, "git is not installed")
         with tempfile.TemporaryDirectory() as name:
             root, data = pathlib.Path(name) / "repository", pathlib.Path(name) / "data"
-            (root / "scripts").mkdir(parents=True)
-            shutil.copy(ROOT / "scripts" / "gpu-pack", root / "scripts")
+            (root / "scripts" / "gpu").mkdir(parents=True)
+            shutil.copy(ROOT / "scripts" / "gpu" / "pack", root / "scripts" / "gpu")
             (root / "scripts" / "setup.sh").write_text("say() { :; }\n")
             (root / "scripts" / "install-deps").write_text("#!/bin/sh\nexit 7\n")
             (root / "scripts" / "install-deps").chmod(0o755)
@@ -353,7 +352,7 @@ class Repacking(unittest.TestCase):
                 env = dict(os.environ, DPT_DATA=str(data))
                 for unwanted in ("DPT_CUDA", "DPT_CUDA_ARCHITECTURES"):
                     env.pop(unwanted, None)
-                command = [root / "scripts" / "gpu-pack", "--add", results]
+                command = [root / "scripts" / "gpu" / "pack", "--add", results]
                 return subprocess.run(command, env=env, capture_output=True, text=True)
 
             done = repack()
@@ -558,7 +557,7 @@ class Counters(unittest.TestCase):
     def test_the_kernels_are_those_of_the_sources(self):
         sources = " ".join(
             path.read_text() for path in (ROOT / "kernels" / "cuda" / "conv").glob("image*.cu*")
-        ) + (ROOT / "kernels" / "cuda" / "conv" / "implicit_gemm.cuh").read_text()
+        ) + (ROOT / "kernels" / "cuda" / "conv" / "gemm_kernel.cuh").read_text()
         for kernel in set(NCU_NAMES):
             self.assertRegex(sources, rf"__global__[^;{{]*\b{kernel}\(")
             self.assertRegex(kernel, counters.KERNELS.removeprefix("regex:"))
@@ -621,11 +620,11 @@ class Counters(unittest.TestCase):
 
 class Stages(unittest.TestCase):
     def test_every_stage_has_a_call_and_the_sanitizer_all_its_tools(self):
-        script = str(ROOT / "scripts" / "gpu-check")
+        script = str(ROOT / "scripts" / "gpu" / "check")
         gpu_check = types.ModuleType("gpu_check")
         gpu_check.__file__ = script
         importlib.machinery.SourceFileLoader("gpu_check", script).exec_module(gpu_check)
-        asked = re.findall(r"gpu-check --out DIR --stages (\S+)", gpu_check.__doc__)
+        asked = re.findall(r"gpu/check --out DIR --stages (\S+)", gpu_check.__doc__)
         stages = [name for call in asked for name in call.split(",")]
         self.assertEqual(set(stages) | set(gpu_check.ALWAYS), set(gpu_check.STAGES))
         page = (ROOT / "docs" / "gpu-results.md").read_text()
@@ -686,7 +685,7 @@ class Stages(unittest.TestCase):
         self.assertIn("sanitizer:synccheck", rest)
 
     def test_the_pack_has_every_file_that_the_tests_read(self):
-        pack = (ROOT / "scripts" / "gpu-pack").read_text()
+        pack = (ROOT / "scripts" / "gpu" / "pack").read_text()
         packed = re.search(r"^files=\((.*?)\)", pack, re.M | re.S)[1].split()
         for name in packed:
             self.assertTrue((ROOT / name).exists(), name)
@@ -695,7 +694,7 @@ class Stages(unittest.TestCase):
             text = path.read_text()
             read |= set(re.findall(r'source_dir\(\) \+\s*"/([^"\']+)', text))
             read |= set(re.findall(r'"[^"]*\{\}/((?:tests|scripts|docs|configs)/[\w/]+)', text))
-        self.assertIn("scripts/check-export", read)
+        self.assertIn("scripts/check/export", read)
         self.assertTrue(any(name.startswith("tests/cli/shells/") for name in read), read)
         missing = [
             name
@@ -705,7 +704,7 @@ class Stages(unittest.TestCase):
         self.assertEqual(missing, [])
 
     def test_the_peers_on_a_gpu_are_those_of_the_page(self):
-        text = (ROOT / "scripts" / "bench-peers").read_text()
+        text = (ROOT / "scripts" / "bench" / "peers").read_text()
         self.assertIn('["eager", "compile-autotune", "graph"], ["scan"]', text)
 
     def test_a_failed_test_program_is_noted_with_its_cases(self):
@@ -759,7 +758,7 @@ class Configs(unittest.TestCase):
         dpt = os.environ.get("DPT")
         if not dpt:
             self.skipTest("DPT names no program (ctest sets it)")
-        script = str(ROOT / "scripts" / "bench-peers")
+        script = str(ROOT / "scripts" / "bench" / "peers")
         loader = importlib.machinery.SourceFileLoader("bench_peers", script)
         bench_peers = types.ModuleType("bench_peers")
         bench_peers.__file__ = script
@@ -792,7 +791,7 @@ class Peers(unittest.TestCase):
             numbers = pathlib.Path(folder) / "numbers.json"
             names = {"DPT_PYTHON_TORCH": str(fake), "DPT_PYTHON_JAX": str(fake)}
             done = subprocess.run(
-                [ROOT / "scripts" / "bench-peers", "--device", "cuda", "--dpt", fake]
+                [ROOT / "scripts" / "bench" / "peers", "--device", "cuda", "--dpt", fake]
                 + ["--json", numbers, "--rounds", "2", "--seconds", "0.01", *options],
                 env=dict(os.environ, FAULTS=json.dumps(faults), **names),
                 capture_output=True,

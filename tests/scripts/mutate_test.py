@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests of scripts/mutate: all host code has test programs, none is left out in silence."""
+"""Tests of scripts/check/mutate: all host code has test programs, none is left out in silence."""
 
 import importlib.machinery
 import importlib.util
@@ -10,7 +10,7 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-SCRIPT = ROOT / "scripts" / "mutate"
+SCRIPT = ROOT / "scripts" / "check" / "mutate"
 
 
 def load():
@@ -58,7 +58,7 @@ class Changes(unittest.TestCase):
     def test_each_changed_file_is_mutated_or_noted(self):
         mutate.changed_lines = lambda base: {
             "kernels/cuda/batch_norm.h": {1},
-            "tests/kernels/test_flat.cpp": {1},
+            "tests/kernels/flat_test.cpp": {1},
             "engine/export/facts.cpp": set(range(1, 1000)),
         }
         notes = []

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/base/error.h"
 #include "kernels/devices.h"
-#include "kernels/error.h"
 #include "tests/support/skip.h"
 
 namespace dpt::testing {

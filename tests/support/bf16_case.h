@@ -2,6 +2,8 @@
 // fp32, as those of the operations that read them so.
 #pragma once
 
+#include "engine/layers/activation_shape.h"
+#include "kernels/devices.h"
 #include "tests/kernels/bf16_values.h"
 #include "tests/support/layer_case.h"
 

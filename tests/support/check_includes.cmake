@@ -4,34 +4,62 @@
 cmake_minimum_required(VERSION 3.22)
 
 # What a part may include besides itself. A part is the longest of these prefixes of a file's path.
-set(parts app datasets engine/spec engine/graph engine/layers engine/losses engine/metrics
-    engine/optimizers engine/schedules engine/data engine/collectives engine/processes
-    engine/checkpoints engine/downloads engine/export engine/files engine/training engine/zoo
-    kernels)
-set(allowed_app datasets engine/spec engine/graph engine/layers engine/losses engine/metrics
-    engine/optimizers engine/schedules engine/data engine/collectives engine/processes
-    engine/checkpoints engine/downloads engine/export engine/files engine/training engine/zoo
-    kernels)
-set(allowed_datasets engine/data engine/files engine/spec kernels)
-set(allowed_engine/training engine/spec engine/graph engine/layers engine/losses engine/metrics
-    engine/optimizers engine/schedules engine/data engine/collectives engine/processes
-    engine/checkpoints engine/files kernels)
-set(allowed_engine/checkpoints engine/files engine/graph engine/layers engine/spec kernels)
-set(allowed_engine/export engine/checkpoints engine/graph engine/layers engine/spec kernels)
-set(allowed_engine/graph engine/layers engine/losses engine/spec kernels)
-set(allowed_engine/layers engine/spec kernels)
-set(allowed_engine/losses engine/spec kernels)
-set(allowed_engine/metrics engine/spec kernels)
-set(allowed_engine/optimizers engine/spec kernels)
-set(allowed_engine/schedules engine/metrics engine/spec kernels)
-set(allowed_engine/data engine/spec kernels)
-set(allowed_engine/collectives engine/spec kernels)
-set(allowed_engine/files kernels)
-set(allowed_engine/downloads kernels)
-set(allowed_engine/processes kernels)
-set(allowed_engine/spec kernels)
-set(allowed_engine/zoo engine/spec)
-set(allowed_kernels "")
+set(parts app app/base app/bench app/cli app/config app/evaluate app/export app/help app/inspect
+    app/report app/runs app/train datasets engine/checkpoints engine/collectives engine/config
+    engine/data engine/downloads engine/export engine/graph engine/job engine/layers engine/losses
+    engine/metrics engine/optimizers engine/processes engine/replica engine/run engine/schedules
+    engine/training engine/zoo kernels kernels/base kernels/common kernels/cpu kernels/cuda
+    kernels/image)
+# What every part of app may include.
+set(below_app datasets engine/checkpoints engine/collectives engine/config engine/data
+    engine/downloads engine/export engine/graph engine/job engine/layers engine/losses
+    engine/metrics engine/optimizers engine/processes engine/replica engine/run engine/schedules
+    engine/training engine/zoo kernels kernels/base kernels/image)
+set(allowed_app app/cli ${below_app})
+set(allowed_app/base ${below_app})
+set(allowed_app/bench app/base app/train ${below_app})
+set(allowed_app/cli app/base app/bench app/config app/evaluate app/export app/help app/inspect
+    app/report app/runs app/train ${below_app})
+set(allowed_app/config app/base app/train ${below_app})
+set(allowed_app/evaluate app/base app/runs ${below_app})
+set(allowed_app/export app/base app/evaluate ${below_app})
+set(allowed_app/help app/base ${below_app})
+set(allowed_app/inspect app/base app/evaluate app/train ${below_app})
+set(allowed_app/report app/base app/evaluate app/inspect app/runs ${below_app})
+set(allowed_app/runs app/base ${below_app})
+set(allowed_app/train app/base app/evaluate app/export ${below_app})
+set(allowed_datasets engine/config engine/data kernels/base kernels/image)
+set(allowed_engine/checkpoints engine/config engine/graph engine/layers kernels/base)
+set(allowed_engine/collectives kernels kernels/base)
+set(allowed_engine/config kernels/base)
+set(allowed_engine/data engine/config kernels kernels/base kernels/image)
+set(allowed_engine/downloads kernels/base)
+set(allowed_engine/export engine/checkpoints engine/graph engine/layers kernels/base)
+set(allowed_engine/graph engine/config engine/layers engine/losses kernels kernels/base)
+set(allowed_engine/job engine/checkpoints engine/collectives engine/config engine/data engine/graph
+    engine/layers engine/losses engine/metrics engine/optimizers engine/processes engine/schedules
+    kernels kernels/base)
+set(allowed_engine/layers engine/config kernels kernels/base kernels/common)
+set(allowed_engine/losses engine/config kernels)
+set(allowed_engine/metrics engine/config kernels kernels/base)
+set(allowed_engine/optimizers engine/config kernels kernels/base kernels/common)
+set(allowed_engine/processes engine/collectives engine/config kernels kernels/base)
+set(allowed_engine/replica engine/collectives engine/data engine/graph engine/job engine/layers
+    engine/optimizers engine/run kernels kernels/base kernels/common)
+set(allowed_engine/run engine/checkpoints engine/config engine/data engine/job engine/processes
+    kernels kernels/base)
+set(allowed_engine/schedules engine/config engine/metrics)
+set(allowed_engine/training engine/checkpoints engine/collectives engine/config engine/data
+    engine/graph engine/job engine/optimizers engine/processes engine/replica engine/run
+    engine/schedules kernels kernels/base kernels/common)
+set(allowed_engine/zoo engine/config)
+# devices.cpp makes the backends; kernels/bench times them.
+set(allowed_kernels kernels/base kernels/common kernels/cpu kernels/cuda)
+set(allowed_kernels/base "")
+set(allowed_kernels/common kernels kernels/base)
+set(allowed_kernels/cpu kernels kernels/base kernels/common)
+set(allowed_kernels/cuda kernels kernels/base kernels/common)
+set(allowed_kernels/image kernels/base)
 
 function(part_of path result)
   set(${result} "" PARENT_SCOPE)

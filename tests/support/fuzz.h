@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt::testing {
 

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "engine/spec/fields.h"
+#include "engine/config/fields.h"
 
 namespace dpt::testing {
 

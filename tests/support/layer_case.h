@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/layers/activation_shape.h"
 #include "kernels/devices.h"
 #include "tests/support/backends.h"
 #include "tests/support/close.h"

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/config/train_spec.h"
 #include "engine/layers/layer.h"
-#include "engine/spec/train_spec.h"
 
 namespace dpt::testing {
 

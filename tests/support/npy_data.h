@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/common/philox.h"
+#include "kernels/base/philox.h"
 #include "tests/support/npy.h"
 #include "tests/support/temp_dir.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "kernels/common/philox.h"
+#include "kernels/base/philox.h"
 
 namespace dpt::testing {
 

@@ -6,8 +6,8 @@
 #include <numbers>
 #include <utility>
 
+#include "kernels/base/philox.h"
 #include "kernels/common/conv_transpose.h"
-#include "kernels/common/philox.h"
 
 namespace dpt::reference {
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tests/support/host_backend.h"
 #include "tests/support/reference.h"
 

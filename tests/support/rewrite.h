@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/checkpoints/safetensors.h"
+#include "engine/checkpoints/tensor_view.h"
 
 namespace dpt::testing {
 

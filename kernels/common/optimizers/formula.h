@@ -26,7 +26,7 @@
 
 #include <cmath>
 
-#include "kernels/common/host_device.h"
+#include "kernels/base/host_device.h"
 #include "kernels/flat.h"
 
 namespace dpt {

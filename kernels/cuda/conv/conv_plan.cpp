@@ -7,11 +7,11 @@
 #include <mutex>
 #include <utility>
 
+#include "kernels/base/error.h"
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/runtime/libraries.h"
 #include "kernels/cuda/runtime/plan_cache.h"
 #include "kernels/cuda/runtime/timing.h"
-#include "kernels/error.h"
 
 namespace dpt {
 namespace {

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/base/error.h"
 #include "kernels/common/conv_padding.h"
 #include "kernels/cuda/conv/conv_plan.h"
 #include "kernels/cuda/conv/cudnn_graph.h"
-#include "kernels/error.h"
 
 namespace dpt {
 

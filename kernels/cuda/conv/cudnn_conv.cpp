@@ -15,12 +15,12 @@
 
 #include <optional>
 
-#include "kernels/common/divide.h"
+#include "kernels/base/divide.h"
+#include "kernels/base/error.h"
 #include "kernels/cuda/add_gradient.h"
 #include "kernels/cuda/conv/cudnn_candidates.h"
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/per_context.h"
-#include "kernels/error.h"
 
 static_assert(CUDNN_VERSION >= 90800, "dpt needs the headers of cuDNN 9.8 or later");
 

@@ -2,8 +2,8 @@
 
 #include <dlfcn.h>
 
+#include "kernels/base/error.h"
 #include "kernels/cuda/runtime/libraries.h"
-#include "kernels/error.h"
 
 namespace dpt {
 namespace {

@@ -12,7 +12,7 @@
 // is such that the eight rows that a warp reads at a time lie in different banks.
 #pragma once
 
-#include "kernels/common/divide.h"
+#include "kernels/base/divide.h"
 #include "kernels/cuda/conv/implicit_gemm.h"
 
 namespace dpt {

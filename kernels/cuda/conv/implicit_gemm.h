@@ -20,7 +20,7 @@
 
 #include <cstdint>
 
-#include "kernels/common/divide.h"
+#include "kernels/base/divide.h"
 #include "kernels/cuda/conv/conv_plan.h"
 #include "kernels/cuda/runtime/context.h"
 

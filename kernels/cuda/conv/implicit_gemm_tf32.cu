@@ -1,5 +1,5 @@
 // The implicit product in one arithmetic; a file each, so that they compile concurrently.
-#include "kernels/cuda/conv/implicit_gemm.cuh"
+#include "kernels/cuda/conv/gemm_kernel.cuh"
 
 namespace dpt {
 

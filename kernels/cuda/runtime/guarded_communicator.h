@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 

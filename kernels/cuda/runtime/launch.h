@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/common/divide.h"
+#include "kernels/base/divide.h"
 #include "kernels/cuda/runtime/check.h"
 
 namespace dpt {

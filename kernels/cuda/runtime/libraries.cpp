@@ -4,7 +4,7 @@
 #include <cudnn_version.h>
 #include <dlfcn.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "kernels/wheel_libraries.h"
 
 namespace dpt {

@@ -19,12 +19,12 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/base/start_thread.h"
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/runtime/guarded_communicator.h"
 #include "kernels/cuda/runtime/libraries.h"
 #include "kernels/peer_sums.h"
-#include "kernels/start_thread.h"
 
 namespace dpt {
 namespace {

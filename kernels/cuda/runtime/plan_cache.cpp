@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "kernels/json_text.h"
+#include "kernels/base/json_text.h"
 
 namespace dpt {
 namespace {

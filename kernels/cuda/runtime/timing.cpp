@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/base/philox.h"
+#include "kernels/base/stop_request.h"
 #include "kernels/common/bf16.h"
-#include "kernels/common/philox.h"
 #include "kernels/cuda/runtime/check.h"
-#include "kernels/stop_request.h"
 
 namespace dpt {
 namespace {

@@ -1,7 +1,7 @@
-// The probes of scripts/gpu-check, for the order of their calls: the times mean nothing here.
+// The probes of scripts/gpu/check, for the order of their calls: the times mean nothing here.
 #include <string>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "machine.h"
 #include "tests/probes/probes.h"
 

@@ -8,6 +8,7 @@
 
 #include "engine/checkpoints/retention.h"
 #include "engine/checkpoints/run_metadata.h"
+#include "engine/checkpoints/tensor_view.h"
 #include "tests/engine/checkpoints/files.h"
 #include "tests/engine/checkpoints/small_plan.h"
 #include "tests/support/rewrite.h"

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "engine/checkpoints/checkpoint.h"
-#include "engine/checkpoints/file_io.h"
+#include "kernels/base/file_io.h"
 #include "tests/engine/checkpoints/files.h"
 #include "tests/engine/checkpoints/small_plan.h"
 #include "tests/support/skip.h"

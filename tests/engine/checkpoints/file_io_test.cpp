@@ -1,5 +1,5 @@
 // Small files, links, folders and moves: what is done, and what is said where it cannot be.
-#include "engine/checkpoints/file_io.h"
+#include "kernels/base/file_io.h"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -12,7 +12,9 @@
 #include <memory>
 
 #include "engine/checkpoints/safetensors.h"
-#include "kernels/heartbeat.h"
+#include "kernels/base/file_handle.h"
+#include "kernels/base/heartbeat.h"
+#include "kernels/base/held_path.h"
 #include "tests/engine/checkpoints/files.h"
 
 namespace dpt {

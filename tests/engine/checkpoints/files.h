@@ -9,7 +9,7 @@
 #include <iterator>
 #include <string>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tests/support/temp_dir.h"
 
 namespace dpt {

@@ -8,6 +8,7 @@
 #include <limits>
 #include <random>
 
+#include "engine/checkpoints/tensor_view.h"
 #include "tests/engine/checkpoints/files.h"
 
 namespace dpt {

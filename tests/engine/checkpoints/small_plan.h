@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/checkpoints/checkpoint.h"
+#include "engine/layers/param_spec.h"
 
 namespace dpt {
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/run_metadata.h"
 #include "engine/checkpoints/weights_file.h"
 #include "tests/engine/checkpoints/files.h"

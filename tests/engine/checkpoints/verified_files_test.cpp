@@ -9,8 +9,10 @@
 #include <fstream>
 #include <thread>
 
-#include "engine/checkpoints/file_io.h"
+#include "engine/checkpoints/checkpoint.h"
 #include "engine/checkpoints/retention.h"
+#include "kernels/base/file_handle.h"
+#include "kernels/base/file_io.h"
 #include "tests/engine/checkpoints/files.h"
 #include "tests/engine/checkpoints/small_plan.h"
 #include "tests/support/rewrite.h"

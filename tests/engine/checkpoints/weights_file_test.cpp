@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/checkpoints/tensor_view.h"
 #include "engine/checkpoints/weights_advice.h"
+#include "engine/graph/layouts.h"
+#include "engine/layers/param_spec.h"
 #include "tests/engine/checkpoints/files.h"
 #include "tests/engine/checkpoints/small_plan.h"
 #include "tests/support/rewrite.h"

@@ -3,8 +3,9 @@
 
 #include <map>
 
-#include "kernels/heartbeat.h"
-#include "kernels/start_thread.h"
+#include "engine/collectives/local_group.h"
+#include "kernels/base/heartbeat.h"
+#include "kernels/base/start_thread.h"
 #include "tests/engine/collectives/ranks.h"
 
 namespace dpt {

@@ -11,7 +11,9 @@
 #include <thread>
 
 #include "engine/collectives/link_connector.h"
-#include "kernels/error.h"
+#include "engine/collectives/process_links.h"
+#include "engine/collectives/tcp_links.h"
+#include "kernels/base/error.h"
 #include "tests/engine/collectives/worlds.h"
 #include "tests/support/skip.h"
 #include "tests/support/text.h"

@@ -6,6 +6,7 @@
 #include <list>
 #include <random>
 
+#include "engine/collectives/local_group.h"
 #include "tests/engine/collectives/ranks.h"
 
 namespace dpt {

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "engine/collectives/shared_peer_sums.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <doctest/doctest.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 
 namespace dpt {
 namespace {

@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "engine/collectives/communicator.h"
-#include "kernels/error.h"
+#include "engine/collectives/local_group.h"
+#include "kernels/base/error.h"
 #include "tests/engine/collectives/queued_backend.h"
 
 namespace dpt {

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/collectives/process_links.h"
+#include "engine/collectives/tcp_links.h"
 #include "engine/collectives/world_group.h"
 #include "tests/engine/collectives/ranks.h"
 #include "tests/engine/collectives/worlds.h"

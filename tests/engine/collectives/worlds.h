@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "engine/collectives/process_links.h"
+#include "engine/collectives/tcp_links.h"
 #include "engine/collectives/world_group.h"
 
 namespace dpt {

@@ -6,6 +6,7 @@
 #include <set>
 #include <thread>
 
+#include "engine/data/split.h"
 #include "tests/engine/data/support.h"
 
 namespace dpt {

@@ -10,10 +10,13 @@
 #include <thread>
 
 #include "engine/data/data_check.h"
-#include "engine/data/perceptual_hash.h"
+#include "engine/data/data_report.h"
 #include "engine/data/sample_survey.h"
-#include "engine/data/worker_threads.h"
-#include "kernels/common/philox.h"
+#include "engine/data/split.h"
+#include "engine/data/splits.h"
+#include "kernels/base/philox.h"
+#include "kernels/base/worker_threads.h"
+#include "kernels/image/perceptual_hash.h"
 #include "tests/engine/data/support.h"
 
 namespace dpt {

@@ -6,6 +6,9 @@
 
 #include "engine/data/host_pipeline.h"
 #include "engine/data/loader.h"
+#include "engine/data/split.h"
+#include "engine/data/transforms.h"
+#include "kernels/image/resize.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"
 

@@ -10,7 +10,8 @@
 #include <set>
 
 #include "engine/data/host_choices.h"
-#include "engine/data/image_ops.h"
+#include "kernels/image/colors.h"
+#include "kernels/image/image_ops.h"
 #include "tests/engine/data/support.h"
 #include "tests/engine/data/transform_case.h"
 
@@ -93,8 +94,8 @@ TEST_CASE("pixels after a transform are torchvision's on PIL images") {
   CHECK(counts["trivial"] == 28);
 }
 
-// Not a test of its own: scripts/check-transforms compares the results with torchvision's.
-TEST_CASE("cases of scripts/check-transforms" * doctest::skip()) {
+// Not a test of its own: scripts/check/transforms compares the results with torchvision's.
+TEST_CASE("cases of scripts/check/transforms" * doctest::skip()) {
   const char* in = std::getenv("DPT_TRANSFORM_CASES");
   const char* out = std::getenv("DPT_TRANSFORM_RESULTS");
   REQUIRE_MESSAGE((in && out), "set DPT_TRANSFORM_CASES and DPT_TRANSFORM_RESULTS");
@@ -111,7 +112,7 @@ TEST_CASE("cases of scripts/check-transforms" * doctest::skip()) {
 
 TEST_CASE("every hue is turned as Pillow's formulas say, for all colours") {
   // Pillow's conversions, step by step (Convert.c), for a sample of the 2^24 colours; all of them
-  // were compared with Pillow itself by scripts/check-transforms --all-colours.
+  // were compared with Pillow itself by scripts/check/transforms --all-colours.
   const auto hue_of = [](int r, int g, int b) -> std::array<int, 2> {
     const int largest = std::max({r, g, b}), smallest = std::min({r, g, b});
     if (largest == smallest) return {0, 0};

@@ -9,6 +9,7 @@
 
 #include "engine/data/input_draws.h"
 #include "engine/data/loader.h"
+#include "engine/data/transforms.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/backends.h"
 #include "tests/support/op_runner.h"

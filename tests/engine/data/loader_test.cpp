@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/data/loader.h"
+#include "engine/data/split.h"
 #include "tests/engine/data/support.h"
 
 namespace dpt {

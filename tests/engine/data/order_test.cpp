@@ -4,6 +4,8 @@
 #include <set>
 
 #include "engine/data/loader.h"
+#include "engine/data/split.h"
+#include "engine/data/splits.h"
 #include "tests/engine/data/support.h"
 
 namespace dpt {

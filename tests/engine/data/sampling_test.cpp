@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "engine/data/split.h"
 #include "tests/engine/data/labelled.h"
 #include "tests/engine/data/support.h"
 
@@ -21,7 +22,7 @@ std::vector<std::int32_t> uneven() {
   return labels;
 }
 
-Split whole(const std::shared_ptr<const DataSource>& source) {
+Split whole_split(const std::shared_ptr<const DataSource>& source) {
   Split split{source, {}};
   for (std::int64_t i = 0; i < source->size(); ++i) split.indices.push_back(i);
   return split;
@@ -30,7 +31,7 @@ Split whole(const std::shared_ptr<const DataSource>& source) {
 TEST_CASE("balanced: each class as often, its samples in turns, also from epoch to epoch") {
   const auto source = std::make_shared<Labelled>(uneven());
   // 31 samples and 3 classes: the odd one goes round.
-  Split split = whole(source);
+  Split split = whole_split(source);
   split.indices.pop_back();
   split.indices.push_back(29);
   split.indices.insert(split.indices.begin(), 0);
@@ -73,7 +74,7 @@ TEST_CASE("balanced: each class as often, its samples in turns, also from epoch 
 
 TEST_CASE("balanced: a sample that comes again in an epoch has another key each time") {
   const auto source = std::make_shared<Labelled>(uneven());
-  const Split split = whole(source);
+  const Split split = whole_split(source);
   const Sampling sampling(split, {7, true, Sampler::balanced});
   const EpochOrder order = sampling.epoch(3);
   std::set<std::int64_t> keys;
@@ -94,7 +95,7 @@ TEST_CASE("balanced: a sample that comes again in an epoch has another key each 
 TEST_CASE("balanced: the order never changes between versions") {
   // A resumed run must see the samples that the first one would have seen.
   const auto source = std::make_shared<Labelled>(std::vector<std::int32_t>{0, 0, 0, 0, 1, 2});
-  const Split split = whole(source);
+  const Split split = whole_split(source);
   const EpochOrder order = Sampling(split, {1, true, Sampler::balanced}).epoch(5);
   CHECK((order.indices == std::vector<std::int64_t>{0, 5, 4, 5, 1, 4}));
   CHECK((order.keys == std::vector<std::int64_t>{0, 11, 4, 5, 1, 10}));
@@ -113,7 +114,7 @@ TEST_CASE("uniform: each sample once, with its index as key") {
 TEST_CASE("balanced needs class labels") {
   const auto source =
       std::make_shared<Labelled>(uneven(), std::vector<std::int64_t>{}, TargetKind::multi_hot);
-  const Split split = whole(source);
+  const Split split = whole_split(source);
   CHECK(error_of(
             [&] {
               Sampling(split, {1, true, Sampler::balanced});

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "engine/data/split.h"
+#include "engine/data/splits.h"
 #include "tests/engine/data/labelled.h"
 #include "tests/engine/data/support.h"
 

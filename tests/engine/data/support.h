@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "engine/data/source.h"
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tests/support/places.h"
 #include "tests/support/temp_dir.h"
 

@@ -4,8 +4,10 @@
 
 #include "engine/data/host_choices.h"
 #include "engine/data/host_transform.h"
-#include "engine/data/image_ops.h"
 #include "engine/data/loader.h"
+#include "engine/data/transforms.h"
+#include "kernels/image/colors.h"
+#include "kernels/image/image_ops.h"
 #include "tests/engine/data/support.h"
 
 namespace dpt::data_test {

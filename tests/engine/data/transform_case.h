@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine/data/image.h"
+#include "kernels/image/image.h"
 
 namespace dpt::data_test {
 

@@ -1,4 +1,5 @@
 // The transforms of a config as a description of the input kernel.
+#include "engine/data/transforms.h"
 #include "engine/data/host_pipeline.h"
 #include "engine/data/loader.h"
 #include "tests/engine/data/support.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tests/support/temp_dir.h"
 
 using namespace dpt;

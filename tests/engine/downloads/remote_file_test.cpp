@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tests/support/text.h"
 
 using namespace dpt;

@@ -8,9 +8,12 @@
 #include <map>
 #include <set>
 
-#include "app/catalog.h"
-#include "engine/spec/read_spec.h"
-#include "kernels/error.h"
+#include "app/base/catalog.h"
+#include "engine/config/read_spec.h"
+#include "engine/graph/layouts.h"
+#include "engine/graph/make_plan.h"
+#include "engine/job/job_facts.h"
+#include "kernels/base/error.h"
 #include "tests/support/text.h"
 
 using namespace dpt;

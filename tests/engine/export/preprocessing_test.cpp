@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/error.h"
+#include "kernels/base/error.h"
 #include "tests/support/text.h"
 
 using namespace dpt;

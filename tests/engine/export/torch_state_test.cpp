@@ -3,9 +3,12 @@
 
 #include <doctest/doctest.h>
 
-#include "app/catalog.h"
+#include "app/base/catalog.h"
 #include "engine/checkpoints/safetensors.h"
-#include "engine/spec/read_spec.h"
+#include "engine/config/read_spec.h"
+#include "engine/graph/layouts.h"
+#include "engine/graph/make_plan.h"
+#include "engine/layers/param_spec.h"
 #include "tests/support/temp_dir.h"
 
 using namespace dpt;

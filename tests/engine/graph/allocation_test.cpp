@@ -1,5 +1,6 @@
 // A pass of the executor allocates nothing of its own. What kernels allocate is tested next to
 // them.
+#include "engine/graph/make_plan.h"
 #include "tests/engine/graph/allocation_count.h"
 #include "tests/engine/graph/net.h"
 

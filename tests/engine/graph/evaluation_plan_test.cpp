@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/graph/make_plan.h"
 #include "kernels/devices.h"
 #include "tests/engine/graph/net.h"
 #include "tests/support/backends.h"

@@ -7,6 +7,7 @@
 #include <optional>
 #include <random>
 
+#include "engine/graph/make_plan.h"
 #include "kernels/devices.h"
 #include "tests/engine/graph/net.h"
 #include "tests/support/backends.h"

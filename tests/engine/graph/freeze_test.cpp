@@ -1,7 +1,12 @@
 // train.freeze in the Plan: which parameters, and where no gradient is needed.
 #include <array>
 
+#include "engine/graph/make_plan.h"
+#include "engine/graph/memory.h"
+#include "engine/graph/memory_schedule.h"
+#include "engine/graph/param_places.h"
 #include "engine/graph/plan.h"
+#include "engine/graph/summary.h"
 #include "tests/support/model.h"
 
 namespace dpt::testing {

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/graph/init.h"
+#include "engine/graph/layouts.h"
+#include "engine/graph/make_plan.h"
 #include "engine/graph/plan.h"
-#include "kernels/common/philox.h"
+#include "kernels/base/philox.h"
 #include "tests/support/model.h"
 
 namespace dpt::testing {

@@ -2,7 +2,10 @@
 
 #include <numeric>
 
+#include "engine/graph/layouts.h"
+#include "engine/graph/make_plan.h"
 #include "engine/graph/plan.h"
+#include "engine/layers/param_spec.h"
 #include "tests/support/model.h"
 
 namespace dpt::testing {

@@ -1,6 +1,8 @@
 // What may share memory, and what a pass needs in all.
 #include "engine/graph/memory_schedule.h"
 
+#include "engine/graph/make_plan.h"
+#include "engine/graph/memory.h"
 #include "tests/engine/graph/net.h"
 
 namespace dpt::testing {

@@ -5,6 +5,8 @@
 #include <array>
 #include <random>
 
+#include "engine/graph/make_plan.h"
+#include "engine/graph/memory.h"
 #include "engine/graph/plan.h"
 #include "tests/support/model.h"
 

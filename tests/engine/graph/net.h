@@ -11,6 +11,9 @@
 #include <vector>
 
 #include "engine/graph/executor.h"
+#include "engine/graph/init.h"
+#include "engine/graph/make_plan.h"
+#include "engine/layers/activation_shape.h"
 #include "tests/support/json_variant.h"
 #include "tests/support/model.h"
 #include "tests/support/op_runner.h"

@@ -1,4 +1,5 @@
 // Every mistake that make_plan finds, as its user reads it.
+#include "engine/graph/make_plan.h"
 #include "engine/graph/plan.h"
 #include "tests/support/model.h"
 

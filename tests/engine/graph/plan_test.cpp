@@ -3,6 +3,9 @@
 
 #include <array>
 
+#include "engine/graph/make_plan.h"
+#include "engine/graph/memory.h"
+#include "engine/layers/param_spec.h"
 #include "tests/support/model.h"
 
 namespace dpt::testing {

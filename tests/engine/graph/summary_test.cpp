@@ -1,6 +1,9 @@
 #include <nlohmann/json.hpp>
 
+#include "engine/graph/make_plan.h"
+#include "engine/graph/memory_schedule.h"
 #include "engine/graph/plan.h"
+#include "engine/graph/summary.h"
 #include "tests/support/model.h"
 
 namespace dpt::testing {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "kernels/devices.h"
 #include "tests/engine/optimizers/golden.h"
 #include "tests/support/close.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/spec/fields.h"
+#include "engine/config/fields.h"
 
 namespace dpt {
 

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "kernels/common/bf16.h"
+#include "kernels/devices.h"
 #include "tests/engine/optimizers/golden.h"
 #include "tests/support/close.h"
 

@@ -8,7 +8,10 @@
 #include <mutex>
 #include <optional>
 
-#include "kernels/stop_request.h"
+#include "engine/processes/control.h"
+#include "engine/processes/control_types.h"
+#include "engine/processes/world.h"
+#include "kernels/base/stop_request.h"
 #include "tests/engine/processes/control_world.h"
 
 namespace dpt::testing {

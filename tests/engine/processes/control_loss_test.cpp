@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "engine/processes/control.h"
+#include "engine/processes/world.h"
 #include "tests/engine/processes/control_world.h"
 
 namespace dpt::testing {

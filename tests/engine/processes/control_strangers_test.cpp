@@ -6,6 +6,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "engine/processes/control.h"
+#include "engine/processes/world.h"
 #include "tests/engine/processes/control_world.h"
 
 namespace dpt::testing {

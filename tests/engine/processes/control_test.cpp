@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include "engine/processes/control_types.h"
 #include "tests/engine/processes/control_world.h"
 
 namespace dpt::testing {

@@ -23,7 +23,8 @@
 #include <vector>
 
 #include "engine/processes/control.h"
-#include "kernels/error.h"
+#include "engine/processes/world.h"
+#include "kernels/base/error.h"
 #include "tests/support/text.h"
 
 namespace dpt::testing {

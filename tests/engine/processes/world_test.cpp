@@ -10,7 +10,9 @@
 #include <map>
 #include <set>
 
-#include "kernels/error.h"
+#include "engine/processes/detect_world.h"
+#include "engine/processes/environment.h"
+#include "kernels/base/error.h"
 #include "tests/support/text.h"
 
 namespace dpt {

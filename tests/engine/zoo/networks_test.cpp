@@ -7,9 +7,10 @@
 #include <map>
 #include <sstream>
 
-#include "app/catalog.h"
+#include "app/base/catalog.h"
+#include "engine/config/read_spec.h"
+#include "engine/graph/make_plan.h"
 #include "engine/graph/plan.h"
-#include "engine/spec/read_spec.h"
 #include "tests/cli/program.h"
 
 using namespace dpt;

@@ -11,9 +11,10 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "app/catalog.h"
+#include "app/base/catalog.h"
+#include "engine/config/read_spec.h"
+#include "engine/graph/make_plan.h"
 #include "engine/graph/plan.h"
-#include "engine/spec/read_spec.h"
 #include "tests/support/places.h"
 
 using namespace dpt;

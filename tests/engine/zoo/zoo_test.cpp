@@ -4,9 +4,11 @@
 
 #include <doctest/doctest.h>
 
-#include "app/catalog.h"
+#include "app/base/catalog.h"
+#include "engine/config/read_spec.h"
+#include "engine/config/show_spec.h"
+#include "engine/graph/make_plan.h"
 #include "engine/graph/plan.h"
-#include "engine/spec/read_spec.h"
 #include "tests/cli/program.h"
 
 using namespace dpt;

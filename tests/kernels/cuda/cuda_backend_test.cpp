@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "kernels/base/error.h"
 #include "kernels/devices.h"
-#include "kernels/error.h"
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/support/backends.h"
 #include "tests/support/op_runner.h"

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "emulation/control.h"
+#include "kernels/base/error.h"
 #include "kernels/cuda/conv/conv_plan.h"
 #include "kernels/devices.h"
-#include "kernels/error.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/support/close.h"

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <set>
 
+#include "kernels/base/error.h"
 #include "kernels/cuda/conv/cudnn_conv.h"
 #include "kernels/cuda/runtime/libraries.h"
-#include "kernels/error.h"
 #include "tests/kernels/cases.h"
 #include "tests/support/skip.h"
 

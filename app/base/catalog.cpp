@@ -1,0 +1,25 @@
+#include "app/base/catalog.h"
+
+#include "engine/data/input_draws.h"
+#include "engine/data/loader.h"
+#include "engine/data/source.h"
+#include "engine/data/transforms.h"
+#include "engine/layers/layer.h"
+#include "engine/losses/loss.h"
+#include "engine/metrics/metric.h"
+#include "engine/optimizers/optimizer.h"
+#include "engine/schedules/schedule.h"
+#include "engine/zoo/zoo.h"
+
+namespace dpt {
+
+const Catalog& catalog() {
+  static const Catalog all{
+      layer_table(),     loss_table(),         metric_table(),    optimizer_table(),
+      schedule_table(),  dataset_table(),      transform_table(), batch_transform_table(),
+      zoo_table(),       &zoo_layers,          &data_facts,       &measured_names,
+      &better_direction, &declares_validation, &data_outputs};
+  return all;
+}
+
+}  // namespace dpt

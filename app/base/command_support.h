@@ -1,0 +1,94 @@
+// What several commands need: how a config becomes a Job, how results are written, and how times
+// are read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/data/split.h"
+#include "engine/job/job.h"
+#include "kernels/base/text.h"
+
+namespace dpt {
+
+/// "dpt 0.1.0 (oneDNN 2.6.3, ...)".
+std::string version_text();
+
+/// What `dpt devices` and the log say until dpt has bf16 kernels of its own for CPUs.
+inline constexpr const char* kBf16OnCpu =
+    "train.precision: bf16 is slower than fp32 on a CPU: dpt has no bf16 CPU kernels of its own "
+    "yet, and oneDNN's are slower than dpt's fp32 kernels";
+
+/// The config with `--devices` as one more override.
+std::vector<std::string> with_devices(std::vector<std::string> overrides,
+                                      const std::string& devices);
+
+/// Reads some samples of every class of `source` to check its files (a null `source` has none).
+/// Returns a line for each unreadable sample, up to a limit.
+std::vector<std::string> problems_of_samples(const DataSource* source);
+
+/// Does the same for several sources. Throws ErrorKind::data with these lines, or prints them as
+/// warnings if a run with `policy` leaves such samples out.
+void try_samples(std::initializer_list<const DataSource*> sources, OnBadSample policy);
+
+/// How the data differs from what a run had (`expected`, empty where it is not known), in a few
+/// words; empty where it does not. `name`: "training" or "test".
+std::string difference_of_data(const char* name, const std::string& expected,
+                               const DataSource& source);
+
+/// Describes how the validation samples differ from those of a run (`expected`, empty if unknown).
+/// Returns an empty text if they do not differ.
+std::string difference_of_validation(const std::string& expected, const Splits& splits);
+
+/// Throws ErrorKind::usage for a model with one output where the data set is of a kind that has
+/// class labels only. Needs no data.
+void check_outputs(const TrainSpec& spec, std::int64_t outputs);
+
+/// Whose samples will be read: caches (data.cache) are made for these. `default_split`: those of
+/// the test files, or where there are none of the training files.
+enum class UsedFiles : std::uint8_t { all, train, val, test, default_split, none };
+
+/// Opens the data and builds everything up to, but without, the devices. Collective over
+/// `processes`, if there are any, which are introduced to each other before the data is opened.
+Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used = UsedFiles::all);
+
+/// The second half of it: the job of a spec, its plan and its data.
+Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes = nullptr,
+           UsedFiles used = UsedFiles::all);
+
+/// What becomes of a cache that is not there: it is made, or the files are read and that is said.
+enum class MissingCache : std::uint8_t { make, leave };
+
+/// Those that will be read out of data.cache, where the config has it. Throws ErrorKind::usage for
+/// data that has no pictures, and as with_packed_cache.
+DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, MissingCache missing);
+
+/// Sends config, classes, targets, kind of samples and fingerprints in `header` of rank 0, which
+/// alone reads the checkpoint, to all processes. Collective.
+void share_header(ProcessGroup& processes, CheckpointHeader& header);
+
+/// Says what should be said of data once: which classes have no samples.
+void say_notes(const DataSets& sets);
+
+/// Throws ErrorKind::usage if `path` is a file that is not an earlier `what`, which begins with one
+/// of `beginnings`; writing there would destroy it. Empty and missing files, devices and pipes
+/// pass.
+void check_replaceable(const std::string& option, const std::string& path, const char* what,
+                       std::initializer_list<std::string_view> beginnings);
+
+/// Writes results to what `path` is: a device or a pipe is written to; a file, also one that a link
+/// leads to, is replaced as a whole.
+void write_results(const std::string& path, std::span<const std::byte> bytes);
+
+/// "3h50m", "90s", "2d" -> seconds. Throws ErrorKind::usage showing the form.
+std::int64_t parse_duration(const std::string& text);
+/// Reads the duration that an option has as its value; errors name the option.
+std::int64_t duration_of(const std::string& option, const std::string& text);
+
+}  // namespace dpt

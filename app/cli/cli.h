@@ -1,0 +1,14 @@
+// The command line of `dpt`.
+#pragma once
+
+#include "app/help/command_tree.h"
+
+namespace dpt {
+
+/// Runs a command line. The one place where an Error becomes an exit code.
+int run_cli(int argc, const char* const* argv);
+
+/// What that command line can be.
+Command all_commands();
+
+}  // namespace dpt

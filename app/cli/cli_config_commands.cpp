@@ -1,0 +1,217 @@
+// The options of the commands of configs, data, devices and files.
+#include "app/cli/cli_options.h"
+#include "app/config/command_config.h"
+#include "app/config/command_config_check.h"
+#include "app/config/command_lr.h"
+#include "app/config/config_options.h"
+#include "app/inspect/command_data.h"
+#include "app/inspect/command_data_show.h"
+#include "app/inspect/command_devices.h"
+#include "app/inspect/command_gradcheck.h"
+#include "app/inspect/command_inspect.h"
+#include "app/inspect/command_model.h"
+
+namespace dpt {
+namespace {
+
+void add_config_lr_command(CLI::App& config, CommandBody& body) {
+  auto options = std::make_shared<LrOptions>();
+  CLI::App* lr = config.add_subcommand(
+      "lr", "Print or draw the learning rate over the run of a config, without training");
+  lr->add_option("config", options->config, kConfigHelp)->required();
+  lr->add_option("overrides", options->overrides, kOverridesHelp);
+  lr->add_option(
+        "--samples", options->samples,
+        "Number of samples in the training files, those of data.val_split included; with it, "
+        "the data is not read")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}));
+  CLI::Option* rows = lr->add_option("--rows", options->rows,
+                                     "Number of rows of the table; where the rate changes more "
+                                     "often, at evenly spread steps")
+                          ->check(CLI::Range(std::int64_t{2}, std::int64_t{10'000'000}));
+  CLI::Option* plot = lr->add_flag("--plot", options->plot,
+                                   "Draw a chart of plain characters instead of the table");
+  lr->add_option("--png", options->png, "Also write a chart to this PNG file")->check(not_empty());
+  CLI::Option* json = lr->add_flag("--json", options->json, kJsonHelp);
+  plot->excludes(json)->excludes(rows);
+  set_body(lr, body, options, run_config_lr);
+}
+
+void add_config_init_command(CLI::App& config, CommandBody& body) {
+  auto options = std::make_shared<ConfigInitOptions>();
+  CLI::App* init = config.add_subcommand(
+      "init",
+      "Print a commented config to start from: for your own data with --data, else for the "
+      "built-in digits");
+  CLI::Option* data =
+      init->add_option("--data", options->data,
+                       "Print a complete config for this data: a folder with train/CLASS/*.jpg, a "
+                       "CSV file, a .npy or .npz file, or tar shards")
+          ->check(not_empty());
+  init->add_option("--zoo", options->zoo,
+                   "The network (default: one that suits the size of the images, or an mlp for a "
+                   "table)")
+      ->check(not_empty())
+      ->needs(data);
+  set_body(init, body, options, run_config_init);
+}
+
+void add_config_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<ConfigOptions>();
+  CLI::App* config = app.add_subcommand("config", "Check, show and describe configs");
+  config->require_subcommand(1);
+  const auto with_file = [&](const char* name, const char* doc, int (*run)(const ConfigOptions&)) {
+    CLI::App* command = config->add_subcommand(name, doc);
+    command->add_option("config", options->config, kConfigHelp)->required();
+    command->add_option("overrides", options->overrides, kOverridesHelp);
+    set_body(command, body, options, run);
+    return command;
+  };
+  const auto without_file = [&](const char* name, const char* doc, int (*run)()) {
+    config->add_subcommand(name, doc)->callback([&body, run] { body = run; });
+  };
+  with_file("check",
+            "Read a config strictly and report every error in it, shapes included; for an image "
+            "folder, also list the files and decode images of each class",
+            run_config_check);
+  CLI::App* show = with_file("show", "Print the resolved config, which is a valid config itself",
+                             run_config_show);
+  show->add_flag("--origins", options->origins, "Show where each value came from");
+  show->add_flag("--expand", options->expand, "Print the layers that blocks and the zoo stand for");
+  add_config_lr_command(*config, body);
+  without_file("schema", "Print the JSON Schema (2020-12) of config files", run_config_schema);
+  without_file("reference", "Print the reference of all config fields (Markdown)",
+               run_config_reference);
+  add_config_init_command(*config, body);
+}
+
+void add_data_check_command(CLI::App& data, CommandBody& body) {
+  auto options = std::make_shared<DataOptions>();
+  CLI::App* check = data.add_subcommand(
+      "check",
+      "Read every sample once and report what is wrong with them. Errors (exit code 3): samples "
+      "that cannot be read, NaN or infinite values, equal samples with different labels or in "
+      "several splits, classes that only val or test has. Warnings: duplicates, near duplicates, "
+      "constant images, rare and missing classes");
+  check->add_option("config", options->config, kConfigHelp)->required();
+  check->add_option("overrides", options->overrides, kOverridesHelp);
+  check
+      ->add_option("--allow", options->allowed,
+                   "Report findings of these kinds as warnings instead of errors, e.g. "
+                   "duplicate_across_splits of a published data set")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  check->add_option("--workers", options->workers, "Threads that read (default: one for each core)")
+      ->check(CLI::Range(1, 1024));
+  check->add_flag("--json", options->json, kJsonHelp);
+  set_body(check, body, options, run_data_check);
+}
+
+void add_data_show_command(CLI::App& data, CommandBody& body) {
+  auto options = std::make_shared<DataShowOptions>();
+  CLI::App* show = data.add_subcommand(
+      "show",
+      "Write a PNG file of samples under the transforms of training (or evaluation), before they "
+      "are normalised, and print which samples they are");
+  show->add_option("config", options->config, kConfigHelp)->required();
+  show->add_option("overrides", options->overrides, kOverridesHelp);
+  show->add_option("--out", options->out, "Write the image to this PNG file")
+      ->required()
+      ->check(not_empty());
+  show->add_option("--split", options->split,
+                   "The split: of train (default), the first samples of the epoch are shown, of "
+                   "val and test evenly spread ones")
+      ->check(CLI::IsMember({"train", "val", "test"}));
+  const CLI::Range small(std::int64_t{1}, std::int64_t{10'000});
+  show->add_option("--samples", options->samples,
+                   "Number of samples (default: 32, or 8 with --versions)")
+      ->check(small);
+  show->add_option("--epoch", options->epoch, "The epoch whose random draws are shown (default: 1)")
+      ->check(count());
+  show->add_option("--versions", options->versions,
+                   "Show each sample in this many epochs side by side (default: 1)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{64}));
+  show->add_option("--columns", options->columns, "Images per row (default: 8)")->check(small);
+  show->add_flag("--overwrite", options->overwrite, "Replace the file if it exists");
+  set_body(show, body, options, run_data_show);
+}
+
+void add_data_command(CLI::App& app, CommandBody& body) {
+  CLI::App* data = app.add_subcommand("data", "Check, describe and show the samples of a config");
+  data->require_subcommand(1);
+  add_data_check_command(*data, body);
+  auto options = std::make_shared<DataOptions>();
+  CLI::App* stats = data->add_subcommand(
+      "stats",
+      "Print mean and standard deviation of each channel of the training samples, as a Normalize "
+      "transform");
+  stats->add_option("config", options->config, kConfigHelp)->required();
+  stats->add_option("overrides", options->overrides, kOverridesHelp);
+  stats->add_option("--workers", options->workers, "Threads that read (default: one for each core)")
+      ->check(CLI::Range(1, 1024));
+  stats->add_flag("--json", options->json, kJsonHelp);
+  set_body(stats, body, options, run_data_stats);
+  add_data_show_command(*data, body);
+}
+
+void add_model_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<ModelOptions>();
+  CLI::App* model = app.add_subcommand("model", "Describe a model without training it");
+  model->require_subcommand(1);
+  CLI::App* summary = model->add_subcommand(
+      "summary",
+      "Print layers, output shapes, parameters, FLOPs, activation bytes and memory per replica");
+  summary->add_option("config", options->config, kConfigHelp)->required();
+  summary->add_option("overrides", options->overrides, kOverridesHelp);
+  summary->add_flag("--json", options->json, kJsonHelp);
+  set_body(summary, body, options, run_model_summary);
+  auto check = std::make_shared<GradcheckOptions>();
+  CLI::App* gradcheck = model->add_subcommand(
+      "gradcheck", "Check the gradient of every parameter against differences of the loss");
+  gradcheck->add_option("config", check->config, kConfigHelp)->required();
+  gradcheck->add_option("overrides", check->overrides, kOverridesHelp);
+  gradcheck
+      ->add_option(
+          "--samples", check->samples,
+          "Number of training samples in the loss (default: 8, or all where there are fewer)")
+      ->check(CLI::Range(1, 1024));
+  gradcheck
+      ->add_option("--device", check->device,
+                   "The device whose kernels are checked, cpu (default) or e.g. cuda:0")
+      ->capture_default_str();
+  gradcheck->add_flag("--random", check->random, "Use random images in place of the data");
+  gradcheck->add_flag("--json", check->json, kJsonHelp);
+  set_body(gradcheck, body, check, run_model_gradcheck);
+}
+
+void add_devices_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<DevicesOptions>();
+  CLI::App* devices = app.add_subcommand("devices", "List the devices that this process can use");
+  devices->add_flag("--json", options->json, kJsonHelp);
+  set_body(devices, body, options, run_devices);
+}
+
+void add_inspect_command(CLI::App& app, CommandBody& body) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* inspect = app.add_subcommand(
+      "inspect", "Show the contents of a safetensors or PyTorch file and verify its checksum");
+  inspect
+      ->add_option("file", options->file,
+                   "A checkpoint, any safetensors file, a PyTorch file (.pth), a run folder: its "
+                   "best checkpoint, or a file to download (https://... or hf://OWNER/REPO)")
+      ->required();
+  inspect->add_flag("--json", options->json, kJsonHelp);
+  set_body(inspect, body, options, run_inspect);
+}
+
+}  // namespace
+
+void add_config_commands(CLI::App& app, CommandBody& body) {
+  add_config_command(app, body);
+  add_data_command(app, body);
+  add_model_command(app, body);
+  add_devices_command(app, body);
+  add_inspect_command(app, body);
+}
+
+}  // namespace dpt

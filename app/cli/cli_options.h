@@ -1,0 +1,69 @@
+// What the definitions of commands share: help texts, checks of values, and how a command is run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/base/launch_processes.h"
+
+namespace dpt {
+
+/// A command's work; its result is the exit code.
+using CommandBody = std::function<int()>;
+
+inline constexpr const char* kConfigHelp = "Config file (YAML)";
+inline constexpr const char* kOverridesHelp =
+    "Replaces a value of the config, e.g. optimizer.lr=0.1 or "
+    "model.layers.conv1.out_channels=32";
+inline constexpr const char* kDevicesHelp =
+    "Devices to use instead of the config's, e.g. cpu,cpu or auto";
+inline constexpr const char* kUseHelp =
+    "Which weights: ema or swa, the average that train.ema or train.swa keeps (the default where "
+    "the run has one), or raw, the weights themselves";
+inline constexpr const char* kJsonHelp = "Print one JSON object on stdout";
+
+/// A number of steps or rounds.
+inline CLI::Range count() {
+  return {std::int64_t{1}, std::int64_t{1'000'000'000}};
+}
+
+/// A value that is empty is that of a shell variable which is not set: not the same as no option.
+inline CLI::Validator not_empty() {
+  return {[](std::string& text) -> std::string {
+            return text.empty() ? "expected a value, found an empty text" : "";
+          },
+          "", "not empty"};
+}
+
+/// Makes `command` run `run` with its options.
+template <class Options>
+void set_body(CLI::App* command, CommandBody& body, std::shared_ptr<Options> options,
+              int (*run)(const Options&)) {
+  command->callback([&body, options, run] { body = [options, run] { return run(*options); }; });
+}
+
+/// The same for a command that several processes may run together: with `--nproc`, starts these.
+template <class Options>
+void set_body_of_processes(CLI::App* command, CommandBody& body, std::shared_ptr<Options> options,
+                           int (*run)(const Options&)) {
+  command->callback([&body, options, run] {
+    body = [options, run] {
+      return must_launch(options->processes)
+                 ? launch_processes(options->processes.nproc, options->command)
+                 : run(*options);
+    };
+  });
+}
+
+/// Those that make and use runs: train, eval, predict, export, runs, compare, report. `command` is
+/// the whole command line, which further processes are started with.
+void add_run_commands(CLI::App& app, CommandBody& body, const std::vector<std::string>& command);
+/// Those of configs, data, devices and files: config, data, model, devices, inspect.
+void add_config_commands(CLI::App& app, CommandBody& body);
+void add_bench_command(CLI::App& app, CommandBody& body, std::vector<std::string> command);
+
+}  // namespace dpt

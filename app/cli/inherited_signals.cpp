@@ -1,0 +1,42 @@
+#include "app/cli/inherited_signals.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <iterator>
+
+namespace dpt {
+namespace {
+
+constexpr int kSignals[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
+bool g_is_ignored[std::size(kSignals)];
+
+/// Runs before the initialisers of all libraries, those of the sanitizers too: hence the system
+/// call by itself, which they do not replace.
+__attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined"))) void
+note_inherited() {
+  unsigned long mask = 0;
+  for (std::size_t i = 0; i < sizeof kSignals / sizeof kSignals[0]; ++i) {
+    mask |= 1UL << static_cast<unsigned>(kSignals[i] - 1);
+    // As the kernel has it: the handler, flags, a restorer and 64 signals.
+    unsigned long action[4] = {};
+    if (::syscall(SYS_rt_sigaction, kSignals[i], nullptr, action, 8) != 0) continue;
+    g_is_ignored[i] = action[0] == reinterpret_cast<unsigned long>(SIG_IGN);
+  }
+  // A blocked signal waits, even where this is process 1 of a PID namespace, for which the kernel
+  // drops those that have no handler.
+  ::syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, nullptr, 8);
+}
+
+__attribute__((section(".preinit_array"), used)) void (*const g_note_inherited)() = note_inherited;
+
+}  // namespace
+
+void restore_inherited_signals() {
+  for (std::size_t i = 0; i < std::size(kSignals); ++i) {
+    ::signal(kSignals[i], g_is_ignored[i] ? SIG_IGN : SIG_DFL);
+  }
+}
+
+}  // namespace dpt

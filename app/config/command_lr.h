@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dpt {
+
+struct LrOptions {
+  std::string config, png;
+  std::vector<std::string> overrides;
+  std::int64_t samples = 0;  ///< of the training files; 0 = of the data set
+  std::int64_t rows = 20;
+  bool plot = false, json = false;
+};
+
+int run_config_lr(const LrOptions& options);
+
+}  // namespace dpt

@@ -1,0 +1,37 @@
+// What dpt eval says of classes: scores, confusions and calibration.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/data/split.h"
+#include "engine/metrics/class_report.h"
+#include "engine/run/run_log.h"
+#include "engine/training/evaluator.h"
+
+namespace dpt {
+
+struct EvaluatedClasses {
+  ClassReport report;
+  std::optional<double> calibration_error;  ///< absent where the outputs are no probabilities
+  std::vector<CalibrationBin> calibration;  ///< empty in the same cases
+  std::vector<std::string> names;           ///< one for each class
+};
+
+/// Of the samples that count. Absent where samples have no labels. REQUIRES: Job::keeps_confidence.
+std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& split,
+                                                 const EvalResult& result);
+
+/// All of it as fields; docs/guide/evaluation.md says which.
+void add_classes(Json& out, const EvaluatedClasses& classes);
+
+/// Returns a name for a table column: printable, shortened if necessary, and isolated from the text
+/// direction around it.
+std::string shown_name(const std::string& name);
+
+/// Returns readable tables: all classes, or the worst if there are many. `colours`: for a terminal
+/// with colours.
+std::string text_of_classes(const EvaluatedClasses& classes, bool colours = false);
+
+}  // namespace dpt

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "app/base/process_options.h"
+
+namespace dpt {
+
+struct PredictOptions {
+  std::string target, split, out, devices, use, format = "csv";
+  /// Pictures and folders; or a config, and overrides of its data section or of the run's.
+  std::vector<std::string> inputs;
+  std::int64_t top = 1;
+  ProcessOptions processes;
+  std::vector<std::string> command;  ///< as in TrainOptions
+};
+
+}  // namespace dpt

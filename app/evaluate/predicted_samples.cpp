@@ -1,0 +1,228 @@
+#include "app/evaluate/predicted_samples.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <iostream>
+#include <numeric>
+#include <utility>
+
+#include "app/base/console.h"
+#include "app/evaluate/predict_options.h"
+#include "datasets/picture_files.h"
+#include "engine/data/split.h"
+#include "engine/data/splits.h"
+#include "kernels/base/error.h"
+#include "kernels/image/image_formats.h"
+
+namespace dpt {
+namespace {
+
+/// Whether the word is KEY=VALUE, and no file.
+bool is_override(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  std::error_code error;
+  return equals != std::string::npos && word.find('/') > equals && !is_image_name(word) &&
+         !std::filesystem::exists(word, error);
+}
+
+/// What an override may say: where other samples are, not how the model sees them.
+void check_override(const std::string& word) {
+  const std::string key = word.substr(0, word.find('='));
+  const auto is_in = [&](const std::string& section) {
+    return key == section || key.starts_with(section + ".");
+  };
+  if (!is_in("data")) {
+    fail(ErrorKind::usage,
+         "{}: expected a key of the data section, such as data.test.images=new.npy: the model is "
+         "the checkpoint's",
+         word);
+  }
+  for (const char* fixed : {"data.transforms", "data.normalize", "data.batch_size", "data.cache"}) {
+    if (!is_in(fixed)) continue;
+    fail(ErrorKind::usage, "{}: predict takes the {}", word,
+         is_in("data.cache") ? "samples from their files: leave it out"
+                             : "checkpoint's: leave it out");
+  }
+}
+
+std::vector<std::int64_t> all_of(const DataSource& source) {
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(source.size()));
+  std::iota(indices.begin(), indices.end(), std::int64_t{0});
+  return indices;
+}
+
+/// The training samples that are held out, or the others.
+std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& train,
+                                   const std::string& split, const TrainSpec& spec) {
+  const ValSplitSpec& held_out = spec.data.val_split;
+  if (held_out.stratify || !held_out.group.empty()) {
+    fail(ErrorKind::usage,
+         "--split {}: data.val_split: {}: expected a split that needs neither labels nor groups, "
+         "which predict does not read: dpt eval --split {} --predictions FILE predicts its samples",
+         split, text_of(held_out), split);
+  }
+  if (split == "val" && !held_out.holds_out()) {
+    fail(ErrorKind::data,
+         "--split val: the val split is empty: data.val_split is 0, and the data set has no "
+         "validation set; set val_split to the number of samples to hold out");
+  }
+  const Splits splits =
+      make_splits({train, nullptr}, held_out, static_cast<std::uint64_t>(spec.seed));
+  return split == "val" ? splits.val.indices : splits.train.indices;
+}
+
+/// Adds the paths on stdin, one per line.
+void add_names_on_stdin(std::vector<std::string>& paths, bool is_alone) {
+  if (!is_alone) {
+    fail(ErrorKind::usage,
+         "-: names are read from stdin by one process only: give them as arguments, or leave out "
+         "--nproc and launchers");
+  }
+  const std::size_t before = paths.size();
+  for (std::string line; std::getline(std::cin, line);) {
+    if (!line.empty()) paths.push_back(line);
+  }
+  if (paths.size() == before) {
+    fail(ErrorKind::usage, "-: expected paths of images on stdin, one per line, found none");
+  }
+}
+
+}  // namespace
+
+namespace {
+
+/// Refuses files of samples that only a config can select, and names the key.
+void check_no_data_file(const std::string& word) {
+  static constexpr std::array<std::pair<const char*, const char*>, 5> kKeys = {
+      {{".csv", "data.test.file"},
+       {".tsv", "data.test.file"},
+       {".npy", "data.test.images"},
+       {".npz", "data.test.images"},
+       {".tar", "data.test.shards"}}};
+  for (const auto& [extension, key] : kKeys) {
+    std::error_code error;
+    if (!word.ends_with(extension) || std::filesystem::is_directory(word, error)) continue;
+    fail(ErrorKind::usage,
+         "{}: expected images, folders, a config or KEY=VALUE, found a file of many samples: write "
+         "{}={}",
+         word, key, word);
+  }
+}
+
+}  // namespace
+
+PredictInputs sort_inputs(const PredictOptions& options, bool is_alone) {
+  PredictInputs inputs;
+  for (const std::string& word : options.inputs) {
+    if (word == "-") {
+      add_names_on_stdin(inputs.pictures, is_alone);
+    } else if (word.ends_with(".yaml") || word.ends_with(".yml")) {
+      if (!inputs.data.config.empty()) {
+        fail(ErrorKind::usage, "expected one config, found {} and {}", inputs.data.config, word);
+      }
+      inputs.data.config = word;
+    } else if (is_override(word)) {
+      check_override(word);
+      inputs.data.overrides.push_back(word);
+    } else {
+      check_no_data_file(word);
+      inputs.pictures.push_back(word);
+    }
+  }
+  const bool has_data =
+      !inputs.data.config.empty() || !inputs.data.overrides.empty() || !options.split.empty();
+  if (inputs.pictures.empty() && !has_data) {
+    fail(ErrorKind::usage,
+         "expected images, a folder of them, a config (.yaml) whose data section names the "
+         "samples, or data.KEY=VALUE or --split for the run's own samples; {} is read as the run",
+         options.target);
+  }
+  if (!inputs.pictures.empty() && has_data) {
+    fail(ErrorKind::usage,
+         "{}: expected images or a data set, found both: a config (.yaml), data.KEY=VALUE and "
+         "--split are for data sets",
+         inputs.pictures.front());
+  }
+  return inputs;
+}
+
+PredictedPart open_pictures(const std::vector<std::string>& paths,
+                            const DataRequirements& requirements, const ModelOutputs& outputs,
+                            bool reports) {
+  PredictedPart pictures;
+  pictures.unreadable = std::make_shared<UnreadableSamples>();
+  ListedPictures listed = list_pictures(paths);
+  if (reports) {
+    for (const std::string& note : listed.notes) say("note: " + note);
+  }
+  pictures.source =
+      open_picture_files(std::move(listed.paths), requirements, outputs, pictures.unreadable);
+  pictures.indices = all_of(*pictures.source);
+  return pictures;
+}
+
+std::vector<PredictedPart> open_data(const PredictOptions& options, const PredictInputs& inputs,
+                                     const TrainSpec& spec, DataRequirements requirements,
+                                     const ModelOutputs& outputs, bool reports) {
+  const std::string& split = options.split;
+  const auto open = [&](DataPart part) {
+    PredictedPart opened;
+    opened.unreadable = std::make_shared<UnreadableSamples>();
+    opened.source =
+        open_unlabelled(spec.data.dataset, part, requirements, outputs, opened.unreadable);
+    if (reports) {
+      for (const std::string& note : opened.unreadable->notes()) say("note: " + note);
+    }
+    // Both parts go through one input kernel.
+    if (opened.source) requirements.type = opened.source->type();
+    return opened;
+  };
+  std::vector<PredictedPart> parts;
+  const auto add_all_of = [&](DataPart part) {
+    PredictedPart opened = open(part);
+    if (!opened.source) return false;
+    opened.indices = all_of(*opened.source);
+    for (const PredictedPart& before : parts) opened.first_index += before.source->size();
+    parts.push_back(std::move(opened));
+    return true;
+  };
+  if (split == "all") add_all_of(DataPart::train);
+  const bool has_own_val = (split == "val" || split == "all") && add_all_of(DataPart::val);
+  if (split == "train" || (split == "val" && !has_own_val)) {
+    parts.push_back(open(DataPart::train));
+    parts[0].indices = split_of(parts[0].source, split, spec);
+  }
+  if (split.empty() || split == "test" || split == "all") {
+    if (!add_all_of(DataPart::test) && split == "test") {
+      fail(ErrorKind::data, "--split test: the data set has no test samples: choose train or all");
+    }
+  }
+  if (!split.empty()) return parts;
+  const auto is_for = [&](const std::string& part) {
+    const std::vector<std::string>& words = inputs.data.overrides;
+    return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+      return word.starts_with(part + ".") || word.starts_with(part + "=");
+    });
+  };
+  const bool has_test = !parts.empty();
+  if (has_test && is_for("data.train") && !is_for("data.test")) {
+    fail(ErrorKind::usage,
+         "data.train was given, but the data set has test samples too, which are predicted by "
+         "default: say which with --split train, test or all");
+  }
+  if (!has_test) {
+    add_all_of(DataPart::train);
+    add_all_of(DataPart::val);
+  }
+  if (reports) {
+    std::size_t samples = 0;
+    for (const PredictedPart& part : parts) samples += part.indices.size();
+    say(fmt::format("note: {} samples: {}", samples,
+                    has_test ? "the test samples of the data set (--split test)"
+                             : "all of the data set (--split all), which has no test samples"));
+  }
+  return parts;
+}
+
+}  // namespace dpt

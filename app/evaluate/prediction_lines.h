@@ -1,0 +1,52 @@
+// The lines that dpt predict prints.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/evaluate/predict_options.h"
+#include "app/evaluate/predicted_samples.h"
+#include "app/evaluate/predictions.h"
+#include "engine/training/evaluator.h"
+
+namespace dpt {
+
+/// Writes a line for each sample.
+class PredictionLines {
+ public:
+  /// `samples` are the first samples of the job; `labels` is the form in which the run's data
+  /// writes several labels.
+  PredictionLines(const PredictOptions& options, const Job& job, const DataSource& samples,
+                  bool are_data, LabelText labels);
+
+  /// The first line; empty where there is none.
+  std::string first() const;
+
+  /// Of the sample `index` of a part, at `position` of `samples`; `problem`: why it could not be
+  /// read.
+  std::string line(const PredictedPart& part, std::int64_t index, const SampleResults& samples,
+                   std::size_t position, const std::string* problem) const;
+
+ private:
+  /// By what scripts find a sample.
+  struct Name {
+    std::int64_t index = 0;
+    std::string path;
+  };
+  std::string csv_line(const Name& name, std::span<const float> outputs,
+                       const std::vector<std::size_t>& classes, const std::string* problem) const;
+  std::string json_line(const Name& name, std::span<const float> outputs,
+                        const std::vector<std::size_t>& classes, const std::string* problem) const;
+
+  bool has_index_, has_path_;
+  std::vector<std::string> names_;
+  LabelText labels_;
+  std::string output_;
+  std::size_t width_, top_;
+  bool labelled_, json_;
+};
+
+}  // namespace dpt

@@ -1,0 +1,50 @@
+// Tables of predictions, as dpt eval --predictions and dpt predict write them.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/data/split.h"
+#include "engine/training/evaluator.h"
+
+namespace dpt {
+
+/// What the outputs of a model with that loss are called: "probability", or "output" where they are
+/// none.
+const char* name_of_outputs(const std::string& loss);
+
+/// The name of a class or an output.
+std::string name_of(const std::vector<std::string>& names, std::size_t index);
+
+/// Format of several labels in one field of a CSV file.
+struct LabelText {
+  std::vector<std::string> names;
+  std::vector<double> thresholds;  ///< as in threshold_of: an output above its threshold is a label
+  char separator = 0;              ///< 0: the data has no such field, and none is written
+
+  explicit operator bool() const { return separator != 0; }
+  /// Returns the names of the outputs above their thresholds.
+  std::vector<std::string> names_above(std::span<const float> outputs) const;
+  /// Returns "cat|dog" for a row of outputs, in the order of the names.
+  std::string predicted(std::span<const float> outputs) const;
+  /// Does the same for a row of targets; a target above 0.5 is a label.
+  std::string of_targets(std::span<const float> targets) const;
+};
+
+/// Uses data and metrics of the run's `spec`. `names` are the names of the outputs.
+LabelText label_text(const TrainSpec& spec, std::vector<std::string> names);
+
+/// A CSV file of the samples of a split, in their order: of samples with labels the label and the
+/// prediction with its output, or with `all_outputs` also those of all classes; of others each
+/// output and its target. If `labels` has a separator, also the columns labels and
+/// predicted_labels. A sample that was left out has only its label.
+std::string predictions_table(const Job& job, const Split& split, const SampleResults& samples,
+                              bool all_outputs, const LabelText& labels);
+
+/// The `most` classes with the largest outputs, `prediction` first; of equal ones the first.
+std::vector<std::size_t> largest_outputs(std::span<const float> outputs, std::size_t prediction,
+                                         std::size_t most);
+
+}  // namespace dpt

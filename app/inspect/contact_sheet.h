@@ -1,0 +1,35 @@
+// Samples side by side, as training sees them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/data/input_draws.h"
+#include "engine/data/source.h"
+#include "kernels/image/image.h"
+#include "kernels/ops.h"
+
+namespace dpt {
+
+struct SheetPicture {
+  std::int64_t index = 0;  ///< in the source
+  std::int64_t epoch = 0;  ///< from 0
+  std::int64_t key = 0;    ///< Occurrence::key
+  std::int32_t label = 0;
+  Image image;
+};
+
+/// What the model gets, before it is normalised: what `source` reads in each picture's epoch, under
+/// the device's part of the transforms (`input`, and `draws` for it). Sets label and image. Floats
+/// from `low` to `high`, which it sets, are black to white; bytes are as they are. REQUIRES: 1 or 3
+/// channels.
+void draw_samples(const DataSource& source, InputDesc input, const InputDraws& draws,
+                  std::vector<SheetPicture>& pictures, double& low, double& high);
+
+/// The pictures in rows of `columns`, each enlarged by a whole factor if it is small, over the
+/// lines of its caption. Throws ErrorKind::usage for a sheet that is too large for a PNG file.
+Image contact_sheet(const std::vector<SheetPicture>& pictures,
+                    const std::vector<std::vector<std::string>>& captions, std::int64_t columns);
+
+}  // namespace dpt

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dpt {
+
+struct CompareOptions {
+  std::vector<std::string> runs;
+  std::string sort;  ///< name of a result or a config key; empty: as given
+  bool json = false, csv = false;
+};
+
+int run_compare(const CompareOptions& options);
+
+}  // namespace dpt

@@ -1,0 +1,74 @@
+// How the configs and the results of runs differ: for dpt compare and dpt report.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/runs/run_facts.h"
+#include "engine/config/flat_values.h"
+#include "engine/run/run_log.h"
+
+namespace dpt {
+
+/// Config of a run in the form in which configs are compared (show_to_compare).
+struct RunConfig {
+  FlatConfig flat;
+  /// Values by path; the path of a list with named items has their names, in their order.
+  std::map<std::string, std::string> by_path;
+};
+
+/// Path at which configs differ.
+struct ConfigDifference {
+  std::string path;
+  std::vector<std::optional<std::string>> values;  ///< one for each config; unset if it has none
+};
+
+/// `folder` without slashes at its end. Throws ErrorKind::data where it is no run's: it has no
+/// config.yaml.
+std::string checked_run_folder(std::string folder);
+
+/// As today's dpt writes it, so that what an older one did not know has its default. Throws what
+/// reading a config throws.
+RunConfig config_of_run(const std::string& folder);
+
+/// Finds where configs have different values, or the same items of a list in different orders.
+std::vector<ConfigDifference> differences_of(const std::vector<RunConfig>& configs);
+
+/// Formats a value of a ConfigDifference for tables.
+inline std::string text_of(const std::optional<std::string>& value) {
+  return value.value_or("-");
+}
+
+/// Fields of a run in the output of `--json`.
+Json json_of(const RunFacts& facts);
+
+/// What a run is compared by: results, the best value, steps and seconds.
+std::vector<std::pair<std::string, double>> numbers_of(const RunFacts& facts);
+
+/// Of each run those of numbers_of.
+using RunNumbers = std::vector<std::vector<std::pair<std::string, double>>>;
+
+std::optional<double> number_at(const RunNumbers& numbers, std::size_t run,
+                                const std::string& name);
+
+/// Keys of any of the lists, each once, in the order in which they come up.
+template <class Lists>
+std::vector<std::string> names_in(const Lists& lists) {
+  std::vector<std::string> names;
+  std::set<std::string> known;
+  for (const auto& list : lists) {
+    for (const auto& [name, value] : list) {
+      if (known.insert(name).second) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+/// Names of all numbers: the best, then those of the splits in their order, then the others.
+std::vector<std::string> measures_in(const RunNumbers& numbers);
+
+}  // namespace dpt

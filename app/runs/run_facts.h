@@ -1,0 +1,47 @@
+// What a run folder tells without being changed or locked: for commands that list and compare runs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dpt {
+
+struct RunFacts {
+  std::string folder;
+  /// "running", what the last run_end says ("ok", "max_steps", "stopped", "failed"; "diverged"
+  /// where it failed for that), or "interrupted": the process was killed.
+  std::string status;
+  std::int64_t steps = 0;  ///< done, according to the log
+  /// Monitor of the best value, such as "val/accuracy"; empty if there is none. It is the one that
+  /// the newest process ended with, or that of best.safetensors.
+  std::string best_name;
+  std::optional<double> best;  ///< unset if it is non-finite
+  std::int64_t best_step = 0;  ///< step of the best
+  std::int64_t changed = 0;    ///< time of the last log line, in seconds since 1970
+  /// Time of all processes of the run; unset if the log, from an earlier release, lacks it.
+  std::optional<double> seconds;
+  /// By the names of app/runs/run_results.h: "val/loss" (of the best epoch, where a best is kept),
+  /// "last/val/loss", "test/accuracy", ...
+  std::vector<std::pair<std::string, double>> results;
+};
+
+/// Throws ErrorKind::data if the folder cannot be read. REQUIRES: is_run_folder(folder).
+RunFacts read_run_facts(const std::string& folder);
+
+/// "2026-11-23 15:04", in local time.
+std::string local_time_text(std::int64_t seconds);
+/// "2026-11-23T14:04:05Z".
+std::string utc_time_text(std::int64_t seconds);
+
+/// Rows of cells as text: columns as wide as they must be, two spaces between them. Columns from
+/// `first_right` on are aligned to the right.
+std::string table_text(const std::vector<std::vector<std::string>>& rows, std::size_t first_right);
+/// Returns table_text. If stdout is a terminal that is too narrow, columns are left out until it
+/// fits: those that `least` names in the first row, in this order.
+std::string fitted_table_text(std::vector<std::vector<std::string>> rows, std::size_t first_right,
+                              const std::vector<std::string>& least);
+
+}  // namespace dpt

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "app/train/train_options.h"
+
+namespace dpt {
+
+/// `train --smoke`: the whole way on a few made-up samples.
+int run_smoke(const TrainOptions& options);
+
+}  // namespace dpt

@@ -1,0 +1,147 @@
+#include "app/train/smoke_job.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "app/base/catalog.h"
+#include "app/base/command_support.h"
+#include "datasets/made_up.h"
+#include "datasets/requirements.h"
+#include "engine/config/flat_values.h"
+#include "engine/config/read_spec.h"
+#include "engine/config/show_spec.h"
+#include "engine/data/host_pipeline.h"
+#include "engine/graph/make_plan.h"
+
+namespace dpt {
+namespace {
+
+/// Enough for a few samples on each replica and in each shard, in the parts that the config asks
+/// for; not more than the config's.
+std::int64_t smoke_batch(const TrainSpec& spec) {
+  constexpr std::int64_t kFewest = 8;
+  const auto named = static_cast<std::int64_t>(spec.devices.size());
+  const std::int64_t parts = std::max(named, spec.train.shards) * spec.train.accumulate;
+  return std::min(spec.data.batch_size, std::max(kFewest, 2 * parts));
+}
+
+/// The config as it is, but short, and with no file of its own.
+TrainSpec shortened_spec(TrainSpec spec, const std::string& folder,
+                         std::vector<std::string>& notes) {
+  constexpr std::int64_t kFewSamples = 4;
+  if (spec.weights) {
+    notes.push_back(fmt::format("weights.file {} is not read: the weights are initial values",
+                                spec.weights->file));
+    spec.weights.reset();
+  }
+  if (!spec.data.cache.empty()) spec.data.cache = folder + "/cache";
+  spec.data.batch_size = smoke_batch(spec);
+  if (ValSplitSpec& split = spec.data.val_split; spec.data.may_validate()) {
+    // Made-up samples have no columns, and too few of each class to be stratified.
+    split = {.count = split.count > 0 ? std::min(split.count, kFewSamples) : kFewSamples};
+  }
+  spec.train.epochs = std::max<std::int64_t>(spec.train.epochs, 2);
+  if (spec.train.swa) spec.train.swa->from_epoch = 1;
+  spec.checkpoint = {
+      .every = 1, .every_steps = 0, .keep_last = 2, .keep_best = spec.checkpoint.keep_best};
+  spec.log.every = 1;
+  return spec;
+}
+
+/// Whether transforms of both lists make pictures of that size into the model's input.
+bool take_to_input(const TransformsSpec& transforms, Size2 picture, SampleShape input) {
+  const auto fits = [&](const std::vector<Variant>& list) {
+    const auto host = divide_transforms(list).host;
+    if (host.empty()) return false;
+    const HostPipeline pipeline(host, picture, {input.h, input.w}, 0);
+    return pipeline.size() == Size2{input.h, input.w};
+  };
+  return fits(transforms.train) && fits(transforms.eval);
+}
+
+/// The shape of samples of one size: what is known of the data set, or twice the model's input
+/// where the transforms bring that to it, or the input.
+SampleShape raw_shape(const TrainSpec& spec, SampleShape input) {
+  if (const auto facts = data_facts(spec.data.dataset.type)) {
+    return {facts->input[1], facts->input[2], facts->input[0]};
+  }
+  const Size2 twice{2 * input.h, 2 * input.w};
+  if (!take_to_input(spec.data.transforms, twice, input)) return input;
+  return {twice.h, twice.w, input.c};
+}
+
+/// An array that says nothing of its targets has labels, or one value for one output.
+TargetKind kind_of_targets(const DeclaredSamples& declared, std::int64_t outputs) {
+  return declared.targets.value_or(outputs == 1 ? TargetKind::values : TargetKind::class_index);
+}
+
+MadeUpSamples samples_for(const TrainSpec& spec, const Plan& plan) {
+  constexpr std::int64_t kTestSamples = 5;
+  const SampleShape input = data_requirements(spec, plan).input;
+  const DatasetKind& kind = dataset_kind(spec.data.dataset);
+  DeclaredSamples declared;
+  declared.targets = TargetKind::class_index;
+  declared.type = DType::u8;
+  if (kind.declares) declared = kind.declares(spec.data.dataset);
+
+  MadeUpSamples samples;
+  samples.pictures = declared.pictures;
+  samples.shape = declared.pictures ? input : raw_shape(spec, input);
+  samples.picture = {2 * input.h, 2 * input.w};
+  // An array of rows is one of numbers.
+  samples.type = declared.type.value_or(input.h * input.w == 1 ? DType::f32 : DType::u8);
+  samples.classes = plan.classes;
+  samples.targets.kind = kind_of_targets(declared, plan.classes);
+  if (samples.targets.kind != TargetKind::class_index) samples.targets.values = plan.classes;
+  samples.targets.weighted = declared.weighted;
+  samples.train = kSmokeSteps * spec.data.batch_size + spec.data.val_split.count;
+  samples.test = kTestSamples;
+  return samples;
+}
+
+/// Balanced weights need samples of every class, of which there may be more than samples here.
+std::vector<std::string> without_balance(const std::string& config,
+                                         std::vector<std::string> overrides,
+                                         std::vector<std::string>& notes) {
+  const TrainSpec spec = load_spec(catalog(), config, overrides);
+  for (const auto& [path, value] : flat_config(show_spec(catalog(), spec), config).values) {
+    if (path != "loss.class_weights" || value != "balanced") continue;
+    const std::vector<int> ones(static_cast<std::size_t>(make_plan(spec).classes), 1);
+    overrides.push_back(fmt::format("loss.class_weights=[{}]", fmt::join(ones, ",")));
+    notes.emplace_back("loss.class_weights: balanced is not tried: the weights are 1");
+  }
+  return overrides;
+}
+
+}  // namespace
+
+SmokeJob make_smoke_job(const std::string& config, const std::vector<std::string>& overrides,
+                        const std::string& folder) {
+  SmokeJob made;
+  const std::vector<std::string> words = without_balance(config, overrides, made.notes);
+  TrainSpec spec = shortened_spec(load_spec(catalog(), config, words), folder, made.notes);
+  Plan plan = make_plan(spec);
+  check_outputs(spec, plan.classes);
+  const MadeUpSamples samples = samples_for(spec, plan);
+  const bool salvage = spec.data.on_bad_sample == OnBadSample::salvage;
+  DataSets sets = make_up_samples(samples, salvage);
+  made.samples = fmt::format(
+      "{} made-up training samples{}, and {} test samples: {}, {}", samples.train,
+      spec.data.val_split.count > 0
+          ? fmt::format(" ({} of them held out for validation)", spec.data.val_split.count)
+          : std::string(),
+      samples.test,
+      samples.pictures
+          ? fmt::format("PNG images of {}x{} and larger", samples.picture.h, samples.picture.w)
+          : fmt::format("{} of {}", shape_text(samples.shape), name_of(samples.type)),
+      text_of(samples.targets.kind));
+  made.job = job_of(std::move(spec), std::move(plan), std::move(sets));
+  // Weights that are measured would be those of this moment.
+  made.job.calibrate = false;
+  return made;
+}
+
+}  // namespace dpt

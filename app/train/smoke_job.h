@@ -1,0 +1,26 @@
+// What `dpt train --smoke` runs: the config's model, loss, optimizer and transforms on a few
+// made-up samples.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/job/job.h"
+
+namespace dpt {
+
+struct SmokeJob {
+  Job job;
+  std::string samples;             ///< what they are, in words
+  std::vector<std::string> notes;  ///< what of the config is left out
+};
+
+/// Steps of an epoch.
+inline constexpr std::int64_t kSmokeSteps = 2;
+
+/// `folder`: where files that the config asks for may be made. No file of the data set or of
+/// weights is opened. Throws as load_spec and make_job.
+SmokeJob make_smoke_job(const std::string& config, const std::vector<std::string>& overrides,
+                        const std::string& folder);
+
+}  // namespace dpt

@@ -1,0 +1,132 @@
+#include "app/train/train_announcement.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include <fmt/ranges.h>
+
+#include "app/base/catalog.h"
+#include "app/base/command_support.h"
+#include "app/train/misfits.h"
+#include "app/train/train_report.h"
+#include "engine/config/read_spec.h"
+#include "engine/job/resume_checks.h"
+#include "engine/job/starting_point.h"
+#include "engine/job/statistics_checks.h"
+#include "engine/processes/process_devices.h"
+#include "engine/processes/process_group.h"
+#include "kernels/base/text.h"
+#include "kernels/devices.h"
+
+namespace dpt {
+namespace {
+
+/// Writes the event run_start.
+void log_run_start(const Job& job, const TrainStart& start, RunLog& log) {
+  const RunState& state = start.point.state;
+  Json fields = {
+      {"run", job.spec.name},
+      {"devices", job.device_names()},
+      {"params", job.plan.param_count},
+      {"train_samples", job.splits.train.size()},
+      {"val_samples", job.splits.val.size()},
+      {"test_samples", job.splits.test.size()},
+      {"batch_size", job.spec.data.batch_size},
+      {"steps_per_epoch", job.steps_per_epoch},
+      {"epochs", job.spec.train.epochs},
+      {"shards", job.spec.train.shards},
+      {"device_weights", state.device_weights.empty() ? job.device_weights : state.device_weights},
+      {"resumed_from", start.checkpoint},
+      {"step", state.step}};
+  if (!start.other_data.empty()) fields["other_data"] = start.other_data;
+  if (!start.weights.url.empty()) {
+    fields["weights"] = {
+        {"file", start.weights_file}, {"url", start.weights.url}, {"sha256", start.weights.sha256}};
+  }
+  log.event("run_start", fields);
+}
+
+/// Warns of what may make this run slow, or different from what the user expects.
+void warn_at_start(const Job& job, const TrainStart& start, Progress& progress) {
+  const std::string inexact = inexact_devices(job, start.point.devices);
+  if (!inexact.empty()) progress.warn(inexact);
+  const std::string makers = inexact_makers(job, start.point.made_by, made_by(job));
+  if (!makers.empty()) progress.warn(makers);
+  if (const std::string small = small_shards(job); !small.empty()) progress.warn(small);
+  if (const std::string cores = why_cores_are_short(job); !cores.empty()) progress.warn(cores);
+  for (const std::string& text : misfits_of(job, start)) progress.warn(text);
+  if (job.plan.type == DType::bf16 &&
+      std::any_of(job.devices.begin(), job.devices.end(),
+                  [](const DeviceName& device) { return device.traits().bf16_is_slow; })) {
+    progress.warn(kBf16OnCpu);
+  }
+}
+
+/// Reports which weights and samples evaluations see.
+void announce_evaluation(const Job& job, Progress& progress) {
+  if (job.spec.train.ema) {
+    progress.info(fmt::format(
+        "validation, keep_best, early stopping and the test look at the moving average of the "
+        "weights (train.ema, decay {:g})",
+        job.spec.train.ema->decay));
+  }
+  if (const auto& swa = job.spec.train.swa) {
+    progress.info(fmt::format(
+        "from epoch {} on, validation, keep_best, early stopping and the test look at the average "
+        "of the weights after {} (train.swa)",
+        swa->from_epoch,
+        swa->every == 1 ? std::string("every epoch") : fmt::format("every {} epochs", swa->every)));
+  }
+  if (job.splits.val.size() == 0) {
+    progress.info("no validation samples (data.val_split is 0, and the data set has none)");
+  }
+}
+
+}  // namespace
+
+void announce_processes(const Job& job, RunLog& log, Progress& progress) {
+  if (!job.processes) return;
+  progress.info(describe(job.processes->world()));
+  Json list = Json::array();
+  int rank = 0;
+  for (const ProcessGroup::Member& member : job.processes->members()) {
+    const std::vector<std::string> devices = names_of(member.devices);
+    progress.info(fmt::format("rank {}: {} ({}), process {}: {}", rank, member.host, member.address,
+                              member.pid, fmt::join(devices, ", ")));
+    list.push_back({{"rank", rank++},
+                    {"host", member.host},
+                    {"address", member.address},
+                    {"pid", member.pid},
+                    {"local_rank", member.local_rank},
+                    {"devices", devices}});
+  }
+  const bool has_token = !job.processes->world().token.empty();
+  if (!has_token) {
+    progress.info(
+        "DPT_TOKEN is not set: the connections prove a token that rank 0 has drawn, which keeps "
+        "out strangers that come by accident, but nobody who means to");
+  }
+  log.event("processes", {{"launcher", job.processes->world().launcher},
+                          {"token", has_token ? "DPT_TOKEN" : "drawn by rank 0"},
+                          {"processes", list}});
+}
+
+void announce(const Job& job, const RunFolder& folder, const TrainStart& start, RunLog& log,
+              Progress& progress) {
+  log_run_start(job, start, log);
+  progress.info(fmt::format("run folder {}", folder.path()));
+  progress.info(fmt::format("{} parameters, {} training samples, batch {} on {} ({})",
+                            job.plan.param_count, job.splits.train.size(), job.spec.data.batch_size,
+                            counted(job.ranks(), "replica"), fmt::join(job.device_names(), ", ")));
+  if (!start.checkpoint.empty()) {
+    progress.info(fmt::format("resuming {} at step {} (epoch {})", start.checkpoint,
+                              start.point.state.step, start.point.state.epoch + 1));
+    const TrainSpec before = load_stored_spec(catalog(), start.point.config, start.checkpoint);
+    const std::string change = learning_rate_change(job, before, start.point.state);
+    if (!change.empty()) progress.warn(change);
+  }
+  warn_at_start(job, start, progress);
+  announce_evaluation(job, progress);
+}
+
+}  // namespace dpt

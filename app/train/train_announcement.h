@@ -1,0 +1,21 @@
+// Announcements of dpt train before the first step, for the log and the user.
+#pragma once
+
+#include "app/train/train_start.h"
+#include "engine/job/job.h"
+#include "engine/run/progress.h"
+#include "engine/run/run_folder.h"
+#include "engine/run/run_log.h"
+
+namespace dpt {
+
+/// Writes the members of the world to the log (event `processes`) and for the user, before anything
+/// can go wrong with them. Does nothing in a run of one process.
+void announce_processes(const Job& job, RunLog& log, Progress& progress);
+
+/// Writes the event `run_start`, and tells the user what is trained, where it starts, and what else
+/// matters.
+void announce(const Job& job, const RunFolder& folder, const TrainStart& start, RunLog& log,
+              Progress& progress);
+
+}  // namespace dpt

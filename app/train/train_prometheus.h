@@ -1,0 +1,23 @@
+// dpt train with log.prometheus: the file's first state, and how the run ended.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "engine/job/job.h"
+#include "engine/run/prometheus_file.h"
+#include "engine/run/run_folder.h"
+
+namespace dpt {
+
+/// Throws ErrorKind::usage if the file of log.prometheus cannot be written.
+void check_prometheus(const TrainSpec& spec);
+
+/// Returns the state of a run that starts, or resumes, from `start`.
+PrometheusState prometheus_state(const Job& job, const RunFolder& folder, const RunState& start);
+
+/// Runs `body` and writes its exit code to the file, if there is one.
+int reporting_end(std::optional<PrometheusFile>& file, const Job& job,
+                  const std::function<int()>& body);
+
+}  // namespace dpt

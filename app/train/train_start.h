@@ -1,0 +1,61 @@
+// dpt train, before anything runs: which folder, which checkpoint, which weights.
+#pragma once
+
+#include <string>
+
+#include "app/train/train_options.h"
+#include "app/train/weights_source.h"
+#include "engine/job/starting_point.h"
+#include "engine/processes/process_group.h"
+#include "engine/run/progress.h"
+#include "engine/run/run_folder.h"
+#include "engine/training/trainer.h"
+
+namespace dpt {
+
+/// Throws ErrorKind::usage for options that contradict each other.
+void check_options(const TrainOptions& options);
+
+/// Throws ErrorKind::usage if a config without a name is read from a stream: there is no file name
+/// to name the run after.
+void check_name(const TrainOptions& options, const TrainSpec& spec);
+
+/// Returns the run folder that the options ask for. The config.yaml of a run leads back to the
+/// run's own folder.
+std::string choose_folder(const TrainOptions& options, const TrainSpec& spec);
+
+/// Reads the config, with the overrides. If a run is resumed, fields that are newer than the run
+/// and that the config does not set have the run's values (values_of_run).
+TrainSpec load_train_spec(const TrainOptions& options, ProcessGroup* processes);
+
+/// Opens that folder, or, with `--resume never` and no `--run-dir`, the first free one. The files
+/// of --verdict and --junit in it belong to the run.
+RunFolder open_folder(const TrainOptions& options, const TrainSpec& spec, const std::string& path);
+
+/// Throws ErrorKind::usage when the config is a file of the user's that the resolved config would
+/// replace: `folder`/config.yaml, where no run has written it.
+void check_keeps_config(const TrainOptions& options, const std::string& folder);
+
+/// Throws ErrorKind::usage if evaluations of a new run would be random.
+void refuse_random_evaluation(const TrainSpec& spec);
+
+/// Where a run starts, and what it was read from (empty for a fresh start).
+struct TrainStart {
+  std::string checkpoint;
+  std::string other_data;    ///< allowed difference of the data from the run's
+  std::string weights_file;  ///< name of the weights that a new run starts from; empty = none
+  WeightsSource weights;     ///< source of these weights
+  StartingPoint point;
+};
+
+/// Finds, reads and checks the checkpoint to resume, or the weights to start from; changes nothing
+/// in the run folder, which need not exist. Throws ErrorKind::data or usage when they are missing,
+/// damaged or do not fit.
+TrainStart load_start(const TrainOptions& options, const Job& job, const std::string& folder,
+                      Progress& progress);
+
+/// Adds the SHA-256 of downloaded weights to the config that the run stores, so that a new run with
+/// that config starts from the same file or fails. A resumed run keeps the stored hash.
+void store_hash_of_weights(const TrainStart& start, Job& job);
+
+}  // namespace dpt

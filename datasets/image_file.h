@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace dpt {
+
+/// Returns the bytes of an image file, at most kMostImageBytes. Throws ErrorKind::data.
+std::vector<std::byte> read_image_file(const std::string& path);
+
+}  // namespace dpt

@@ -1,0 +1,61 @@
+// The content of a checkpoint in host memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/checkpoints/run_state.h"
+#include "engine/config/train_spec.h"
+#include "kernels/base/types.h"
+
+namespace dpt {
+
+/// The names of the states that are averages of the weights (train.ema, train.swa). Unlike the
+/// optimizer's, they have running statistics too.
+inline constexpr const char* kEma = "ema";
+inline constexpr const char* kSwa = "swa";
+bool is_average(const std::string& state);
+
+/// A whole checkpoint in host memory, in buffer layout.
+struct Checkpoint {
+  RunState state;
+  std::vector<float> params;                                          ///< Plan::param_floats
+  std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< state name -> flat
+  std::string config;                                                 ///< resolved config, YAML
+  std::vector<std::string> classes;
+  std::optional<TargetKind> targets;  ///< of the data; unset in files of older releases
+  std::vector<std::string> features;  ///< DataSource::features
+  std::optional<DType> sample_type;   ///< DataSource::type; unset in files of older releases
+  std::string dataset_fingerprint;    ///< of the training data
+  std::int64_t train_samples = 0;     ///< of the train split; 0 in files of older releases
+  std::string test_fingerprint;       ///< of the test data; empty without any
+  std::string val_fingerprint;        ///< held-out samples; empty if none or in older files
+  std::int64_t shards = 0;            ///< 0 = fast mode
+  std::vector<std::string> devices;
+  std::string made_by;   ///< library versions and instruction set
+  std::string checksum;  ///< of the file that it was loaded from
+};
+
+/// The average of the weights, by its name, a buffer like `params`; null where none was kept, or
+/// none of an epoch yet.
+const std::pair<std::string, std::vector<float>>* average_of(const Checkpoint& checkpoint);
+
+/// What a checkpoint says besides its tensors.
+struct CheckpointHeader {
+  std::string config;
+  std::vector<std::string> classes;
+  std::optional<TargetKind> targets;  ///< unset in files of before 1.6
+  std::vector<std::string> features;  ///< names of the columns, of a table; none before 1.7
+  std::optional<DType> sample_type;   ///< unset in files of before 1.7
+  std::int64_t train_samples = 0;     ///< 0 in files of before 1.8
+  RunState state;
+  std::int64_t shards = 0;
+  std::vector<std::string> devices;
+  std::string made_by, dataset_fingerprint, test_fingerprint, val_fingerprint;
+  std::string checksum;  ///< as the file says, not compared with its bytes
+};
+
+}  // namespace dpt

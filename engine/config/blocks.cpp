@@ -1,0 +1,495 @@
+#include "engine/config/blocks.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cassert>
+#include <set>
+
+#include "engine/config/issue.h"
+#include "engine/config/scalars.h"
+#include "engine/config/suggest.h"
+#include "engine/config/yaml_tree.h"
+
+namespace dpt {
+namespace {
+
+constexpr const char* kSequential = "Sequential";
+constexpr const char* kResidual = "Residual";
+constexpr int kImage = -1;  ///< in place of a layer's index: the model's input
+
+template <class S>
+Field repeat_field() {
+  return field("repeat", &S::repeat,
+               "The block stands here that many times, each copy with weights of its own. Copies "
+               "are called NAME.0, NAME.1, ... or, of a block without a name, by their indices in "
+               "the list.")
+      .range(1, static_cast<double>(kMaxLayers));
+}
+
+const SequentialBlock* as_sequential(const LayerSpec& item) {
+  return item.op.type == kSequential ? &item.op.as<SequentialBlock>() : nullptr;
+}
+const ResidualBlock* as_residual(const LayerSpec& item) {
+  return item.op.type == kResidual ? &item.op.as<ResidualBlock>() : nullptr;
+}
+
+std::optional<std::int64_t> repeat_of(const LayerSpec& item) {
+  if (const SequentialBlock* block = as_sequential(item)) return block->repeat;
+  if (const ResidualBlock* block = as_residual(item)) return block->repeat;
+  return std::nullopt;
+}
+
+bool is_good_name(const std::string& name) {
+  return !name.empty() && name.find_first_not_of(
+                              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                              "0123456789_.-") == std::string::npos;
+}
+
+/// Gives each item of the tree its path, and its name where it has none. An unnamed block that is
+/// repeated keeps the empty name: it has several.
+class Namer {
+ public:
+  Namer(const std::map<std::string, Where>& origins, const ReportIssue& report)
+      : origins_(origins), report_(report) {}
+
+  /// Returns the index that comes after the list, whose first item has index `index`.
+  std::int64_t name(std::vector<LayerSpec>& list, const std::string& path, std::int64_t index = 0) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      LayerSpec& item = list[i];
+      item.path = fmt::format("{}.{}", path, i);
+      const std::optional<std::int64_t> repeat = repeat_of(item);
+      const bool is_named = origins_.contains(item.path + ".name");
+      if (is_named && !is_good_name(item.name)) {
+        report_(item.path + ".name",
+                fmt::format("expected a layer name of letters, digits, '_', '-' and "
+                            "'.', found {}",
+                            in_quotes(item.name)));
+      }
+      if (!is_named && !repeat) item.name = fmt::format("{}", index);
+      name_children(item);
+      index += is_named ? 1 : repeat.value_or(1);
+    }
+    return index;
+  }
+
+ private:
+  /// A block is shared by copies of the spec, so it is replaced, not written to.
+  void name_children(LayerSpec& item) {
+    if (const SequentialBlock* block = as_sequential(item)) {
+      SequentialBlock named = *block;
+      name(named.layers, item.path + ".layers");
+      replace(item, std::move(named));
+    } else if (const ResidualBlock* residual = as_residual(item)) {
+      ResidualBlock named = *residual;
+      const std::int64_t next = name(named.layers, item.path + ".layers");
+      name(named.shortcut, item.path + ".shortcut", next);
+      replace(item, std::move(named));
+    }
+  }
+
+  template <class Block>
+  static void replace(LayerSpec& item, Block named) {
+    item.op.options = std::make_shared<Block>(std::move(named));
+    item.op.table = nullptr;  // it belongs to the reader's tables, which are gone soon
+  }
+
+  const std::map<std::string, Where>& origins_;
+  const ReportIssue& report_;
+};
+
+/// Walks the tree twice: first to know all names, then to make the layers. A name stands for its
+/// innermost bearer even if that comes too late: that is an error, not a reason to look further.
+class Expander {
+ public:
+  Expander(ModelSpec& model, const VariantTable& kinds, const std::map<std::string, Where>& origins,
+           const ReportIssue& report)
+      : model_(model), kinds_(kinds), origins_(origins), report_(report) {}
+
+  void expand() {
+    for (const bool is_dry : {true, false}) {
+      is_dry_ = is_dry;
+      emitted_ = 0;
+      outputs_.clear();
+      model_.layers.clear();
+      children_.clear();
+      walk(model_.written, {""}, kImage);
+      if (is_too_long_) return;
+      if (is_dry) everything_ = outputs_;
+    }
+  }
+
+ private:
+  /// The prefixes of the blocks around an item, outermost ("") first.
+  using Scopes = std::vector<std::string>;
+
+  static std::string join(const std::string& scope, const std::string& name) {
+    return scope.empty() ? name : scope + "." + name;
+  }
+  static Scopes inside(Scopes scopes, const std::string& prefix) {
+    scopes.push_back(prefix);
+    return scopes;
+  }
+
+  void issue(const std::string& path, std::string text) {
+    if (!is_dry_) report_(path, std::move(text));
+  }
+
+  /// Of an item inside a block, or of a copy: its full name, which nobody has written.
+  static std::string who(const LayerSpec& item, const std::string& full) {
+    const bool is_as_written =
+        item.path.find(".layers.", sizeof("model.layers.") - 1) == std::string::npos &&
+        item.path.find(".shortcut.") == std::string::npos && full == item.name;
+    return is_as_written ? std::string() : fmt::format("layer '{}': ", full);
+  }
+
+  /// Expands a list whose first item reads layer `in`, and returns its last layer. `index` is
+  /// where the counting of unnamed copies stands.
+  int walk(const std::vector<LayerSpec>& list, const Scopes& scopes, int in,
+           std::int64_t* index = nullptr) {
+    std::int64_t own_index = 0;
+    if (!index) index = &own_index;
+    for (const LayerSpec& item : list) {
+      if (is_too_long_) return in;
+      const std::optional<std::int64_t> repeat = repeat_of(item);
+      if (!repeat) {
+        in = emit(item, scopes, item.name, in, true);
+        ++*index;
+      } else if (item.name.empty()) {
+        for (std::int64_t copy = 0; copy < *repeat && !is_too_long_; ++copy) {
+          in = emit(item, scopes, fmt::format("{}", (*index)++), in, copy == 0);
+        }
+      } else {
+        const std::string full = join(scopes.back(), item.name);
+        const Scopes inner = inside(scopes, full);
+        {
+          const Quiet quiet(*this, full);
+          for (std::int64_t copy = 0; copy < *repeat && !is_too_long_; ++copy) {
+            in = emit(item, inner, fmt::format("{}", copy), in, copy == 0);
+          }
+        }
+        add_name(item, scopes.back(), item.name, in);
+        ++*index;
+      }
+    }
+    return in;
+  }
+
+  /// Expands one item, or one copy of it, and returns its last layer.
+  int emit(const LayerSpec& item, const Scopes& scopes, const std::string& name, int in,
+           bool is_first_copy) {
+    const std::string full = join(scopes.back(), name);
+    const SequentialBlock* sequential = as_sequential(item);
+    const ResidualBlock* residual = as_residual(item);
+    int out = in;
+    check_shares_no_weights(item, full);
+    if (++emitted_ > kMaxLayers * kMaxConfigDepth) is_too_long_ = true;  // empty blocks, nested
+    if (sequential || residual) {
+      const Scopes inner = inside(scopes, full);
+      const Quiet quiet(*this, full);
+      if (is_first_copy) in = block_input(item, scopes, full, in);
+      std::int64_t index = 0;
+      out = walk(sequential ? sequential->layers : residual->layers, inner, in, &index);
+      if (residual) out = add_up(item, *residual, inner, in, out, index);
+    } else {
+      LayerSpec layer = item;
+      layer.name = full;
+      layer.from = resolved(item, scopes, full);
+      layer.share_weights = owner_of_weights(item, scopes, full);
+      out = push(std::move(layer), in);
+    }
+    add_name(item, scopes.back(), name, out);
+    return out;
+  }
+
+  int add_up(const LayerSpec& item, const ResidualBlock& block, const Scopes& scopes, int in,
+             int branch, std::int64_t index) {
+    const int shortcut = walk(block.shortcut, scopes, in, &index);
+    if (is_too_long_) return in;
+    LayerSpec sum = added(item, "Add", scopes.back(), kSumName);
+    sum.from = {name_of(branch), name_of(shortcut)};
+    int out = push(std::move(sum), branch);
+    add_name(item, scopes.back(), kSumName, out, true);
+    if (!block.activation) return out;
+    out = push(added(item, *block.activation, scopes.back(), kActivationName), out);
+    add_name(item, scopes.back(), kActivationName, out, true);
+    return out;
+  }
+
+  /// A layer that stands in no list, with its type's defaults.
+  LayerSpec added(const LayerSpec& block, const std::string& type, const std::string& scope,
+                  const char* name) const {
+    LayerSpec layer;
+    layer.name = join(scope, name);
+    layer.where = block.where;
+    for (const ObjectTable* kind : kinds_.alternatives) {
+      if (kind->name == type) layer.op = {type, block.where, kind, kind->make()};
+    }
+    assert(layer.op.table);
+    return layer;
+  }
+
+  /// Appends a layer that reads layer `in` unless its `from` says otherwise.
+  int push(LayerSpec layer, int in) {
+    const int at = static_cast<int>(model_.layers.size());
+    if (model_.layers.size() == kMaxLayers) {
+      if (!is_too_long_) {
+        report_(layer.path.empty() ? "model.layers" : layer.path,
+                fmt::format("expected at most {} layers once all blocks are expanded, found more: "
+                            "layer '{}' is one too many",
+                            kMaxLayers, layer.name));
+      }
+      is_too_long_ = true;
+      return at - 1;
+    }
+    if (layer.from.empty() && in != at - 1) layer.from = {name_of(in)};
+    model_.layers.push_back(std::move(layer));
+    return at;
+  }
+
+  std::string name_of(int layer) const {
+    return layer == kImage ? "input" : model_.layers[static_cast<std::size_t>(layer)].name;
+  }
+
+  /// What a name stands for: the layer whose output it is, and which item has it.
+  struct Named {
+    int output = kImage;
+    const LayerSpec* item = nullptr;
+    bool is_added = false;  ///< one of those that a Residual adds
+  };
+
+  void add_name(const LayerSpec& item, const std::string& scope, const std::string& name,
+                int output, bool is_added = false) {
+    const Named named{output, &item, is_added};
+    const auto [other, is_new] = outputs_.emplace(join(scope, name), named);
+    if (is_new) {
+      children_[scope].push_back(name);
+    } else {
+      not_unique(other->first, other->second, named);
+    }
+  }
+
+  void not_unique(const std::string& full, const Named& first, const Named& second) {
+    // An unnamed layer has its index as its name: then the layer that took it is to be renamed.
+    const auto is_given = [&](const Named& named) {
+      return !named.is_added && origins_.contains(named.item->path + ".name");
+    };
+    const Named& at = is_given(second) ? second : first;
+    const Named& before = is_given(second) ? first : second;
+    if (!is_given(at)) return;
+    const std::string path = at.item->path + ".name";
+    if (is_dry_ || twins_ > 0 || !reported_.insert(path).second) return;
+    std::string text = who(*at.item, full) +
+                       fmt::format("expected a unique layer name, found {}, which is also that of ",
+                                   in_quotes(at.item->name));
+    if (before.is_added) {
+      text += fmt::format("the layer that its Residual block adds{}", line_of(*before.item));
+    } else {
+      text += fmt::format("layer {}{}", before.item->path.substr(before.item->path.rfind('.') + 1),
+                          line_of(*before.item));
+    }
+    issue(path, std::move(text));
+  }
+
+  static std::string line_of(const LayerSpec& layer) {
+    return layer.where.line > 0 ? fmt::format(" in line {}", layer.where.line) : std::string{};
+  }
+
+  /// What a block reads: the layer that it names, else `in`.
+  int block_input(const LayerSpec& item, const Scopes& scopes, const std::string& full, int in) {
+    if (item.from.empty() || is_dry_) return in;
+    if (item.from.size() > 1) {
+      issue(item.path + ".from",
+            who(item, full) +
+                fmt::format("expected one name in 'from' of a {} block, found {} ({})",
+                            item.op.type, item.from.size(), fmt::join(item.from, ", ")));
+      return in;
+    }
+    const Named* found = find(item, input_of(item, 0), scopes, full);
+    return found ? found->output : in;
+  }
+
+  std::vector<std::string> resolved(const LayerSpec& item, const Scopes& scopes,
+                                    const std::string& full) {
+    std::vector<std::string> names;
+    for (std::size_t k = 0; k < item.from.size() && !is_dry_; ++k) {
+      const Named* found = find(item, input_of(item, k), scopes, full);
+      names.push_back(found ? name_of(found->output) : item.from[k]);
+    }
+    return names;
+  }
+
+  void check_shares_no_weights(const LayerSpec& item, const std::string& full) {
+    const std::string path = item.path + ".share_weights";
+    const bool is_block = as_sequential(item) || as_residual(item);
+    if (!is_block || item.share_weights.empty() || is_dry_ || !reported_.insert(path).second)
+      return;
+    issue(path, who(item, full) +
+                    fmt::format("a {} block has no weights of its own: expected share_weights at a "
+                                "layer, write it at the layers of the block",
+                                item.op.type));
+  }
+
+  /// The full name of the layer whose weights an item uses, if it names one.
+  std::string owner_of_weights(const LayerSpec& item, const Scopes& scopes,
+                               const std::string& full) {
+    const Reference reference{item.share_weights, "share_weights", item.path + ".share_weights"};
+    if (item.share_weights.empty() || is_dry_) return item.share_weights;
+    const Named* found = find(item, reference, scopes, full);
+    if (!found) return item.share_weights;
+    if (!found->is_added && (as_sequential(*found->item) || as_residual(*found->item))) {
+      if (reported_.insert(reference.path).second) {
+        issue(reference.path,
+              who(item, full) + fmt::format("expected the name of a layer in 'share_weights', "
+                                            "found {}, which is a {} block: name a layer of it",
+                                            in_quotes(reference.name), found->item->op.type));
+      }
+      return item.share_weights;
+    }
+    return name_of(found->output);
+  }
+
+  /// A name that an item gives, and where.
+  struct Reference {
+    std::string name;
+    const char* field;  ///< "from" or "share_weights"
+    std::string path;
+
+    bool may_be_image() const { return name == "input" && field == std::string("from"); }
+  };
+  static Reference input_of(const LayerSpec& item, std::size_t k) {
+    return {item.from[k], "from", fmt::format("{}.from.{}", item.path, k)};
+  }
+
+  /// What a name stands for; null, with an issue, if that is not an earlier layer.
+  const Named* find(const LayerSpec& item, const Reference& reference, const Scopes& scopes,
+                    const std::string& full) {
+    const std::string& name = reference.name;
+    const std::string& path = reference.path;
+    for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope) {
+      const std::string wanted = join(*scope, name);
+      if (const auto earlier = outputs_.find(wanted); earlier != outputs_.end()) {
+        return &earlier->second;
+      }
+      if (!everything_.contains(wanted) || reference.may_be_image()) continue;
+      if (!reported_.insert(path).second) return nullptr;
+      const bool is_around = std::find(scopes.begin(), scopes.end(), wanted) != scopes.end();
+      std::string text =
+          who(item, full) +
+          fmt::format(
+              "expected the name of an earlier layer in '{}', found {}, "
+              "which {}",
+              reference.field, in_quotes(name),
+              is_around ? "is a block around this layer" : "does not come before this layer");
+      // A layer of that name further out is hidden by this one.
+      for (auto outer = scope + 1; outer != scopes.rend(); ++outer) {
+        if (!outputs_.contains(join(*outer, name))) continue;
+        text += fmt::format("; it hides the earlier layer '{}', so rename one of them",
+                            join(*outer, name));
+        break;
+      }
+      issue(path, std::move(text));
+      return nullptr;
+    }
+    static const Named kInput;  // the model's input, not a layer
+    if (reference.may_be_image()) return &kInput;
+    if (reported_.insert(path).second) issue(path, who(item, full) + unknown(reference, scopes));
+    return nullptr;
+  }
+
+  /// Suggests from what can be seen from here: the children of each block around, so far.
+  std::string unknown(const Reference& reference, const Scopes& scopes) {
+    std::string text = fmt::format("expected the name of an earlier layer in '{}', found {}",
+                                   reference.field, in_quotes(reference.name));
+    if (reported_.size() > kMaxIssues) return text;
+    std::vector<std::string> names;
+    std::set<std::string> seen;
+    for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope) {
+      for (const std::string& child : children_[*scope]) {
+        if (seen.insert(child).second) names.push_back(child);
+      }
+    }
+    std::vector<std::string> known = names;
+    if (reference.field == std::string("from")) known.push_back("input");
+    const std::string near = closest(reference.name, known);
+    text += near.empty() ? "." : fmt::format(", did you mean '{}'?", near);
+    text += names.empty() ? " No layer comes before this one"
+                          : " Earlier layers: " + known_names(names);
+    return text;
+  }
+
+  /// While it lives, and if block `full` exists already, the names in the block are not checked:
+  /// that of the block is what is wrong.
+  class Quiet {
+   public:
+    Quiet(Expander& owner, const std::string& full)
+        : owner_(owner), is_twin_(owner.outputs_.contains(full)) {
+      if (is_twin_) ++owner_.twins_;
+    }
+    ~Quiet() {
+      if (is_twin_) --owner_.twins_;
+    }
+    Quiet(const Quiet&) = delete;
+    Quiet& operator=(const Quiet&) = delete;
+
+   private:
+    Expander& owner_;
+    bool is_twin_;
+  };
+
+  ModelSpec& model_;
+  const VariantTable& kinds_;
+  const std::map<std::string, Where>& origins_;
+  const ReportIssue& report_;
+  bool is_dry_ = true;
+  bool is_too_long_ = false;
+  std::size_t emitted_ = 0;
+  int twins_ = 0;  ///< blocks around the item that have the name of an earlier one
+  std::map<std::string, Named> outputs_;     ///< by full name; what has been expanded so far
+  std::map<std::string, Named> everything_;  ///< the same once all is expanded
+  std::map<std::string, std::vector<std::string>> children_;  ///< of a block so far, in order
+  std::set<std::string> reported_;  ///< paths: the copies of a block have the same errors
+};
+
+}  // namespace
+
+ObjectTable sequential_table(const ObjectTable& layer) {
+  using S = SequentialBlock;
+  return block_table(object_table<S>(
+      kSequential,
+      "A block: layers that run one after the other. A child is called NAME.CHILD, or NAME.INDEX "
+      "if it has no name. `from` in it names layers of the same block, then those around it.",
+      {objects_field("layers", &S::layers, layer, "The layers of the block, in order.")
+           .required()
+           .items(1, kMaxLayers),
+       repeat_field<S>()}));
+}
+
+ObjectTable residual_table(const ObjectTable& layer, const VariantTable& kinds) {
+  using S = ResidualBlock;
+  Field activation = field("activation", &S::activation,
+                           "A layer after the sum, NAME.activation, with its type's defaults.");
+  activation.type = FieldType::choice;
+  for (const ObjectTable* kind : kinds.alternatives) {
+    if (kind->is_activation) activation.choices.push_back(kind->name);
+  }
+  return block_table(object_table<S>(
+      kResidual,
+      "A block: the sum of its layers' output and of its shortcut's, which both read the block's "
+      "input. Children are named as those of a Sequential; unnamed ones of the shortcut count on "
+      "after the layers. The sum is the layer NAME.add.",
+      {objects_field("layers", &S::layers, layer, "The layers of the branch, in order.")
+           .required()
+           .items(1, kMaxLayers),
+       objects_field("shortcut", &S::shortcut, layer,
+                     "The layers of the shortcut, in order; the input itself if there are none."),
+       std::move(activation), repeat_field<S>()}));
+}
+
+void expand_blocks(ModelSpec& model, const VariantTable& kinds,
+                   const std::map<std::string, Where>& origins, const ReportIssue& report) {
+  Namer(origins, report).name(model.written, "model.layers");
+  Expander(model, kinds, origins, report).expand();
+}
+
+}  // namespace dpt

@@ -1,0 +1,247 @@
+// Field tables: one row per config field, and everything else comes from it.
+//
+// A struct of options has one ObjectTable. Each row says name, type, default, range and one line
+// of documentation; the parser, the error texts, the suggestions, `dpt config show`, the JSON
+// Schema and docs/reference/config.md are all made from these rows. A struct's defaults are its
+// member initialisers: the table never repeats them.
+//
+//   struct ReluOptions {};
+//   struct Conv2dOptions { std::int64_t out_channels = 0; bool bias = true; };
+//
+//   const ObjectTable& conv2d_table() {
+//     static const ObjectTable table = object_table<Conv2dOptions>(
+//         "Conv2d", "2-D convolution.",
+//         {field("out_channels", &Conv2dOptions::out_channels, "Output channels.")
+//              .required()
+//              .range(1, 65536),
+//          field("bias", &Conv2dOptions::bias, "Add a learnable bias.")});
+//     return table;
+//   }
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "kernels/base/enum_names.h"
+#include "kernels/base/error.h"
+#include "kernels/base/types.h"
+
+namespace dpt {
+
+struct ObjectTable;
+struct VariantTable;
+
+/// A chosen `{type: NAME, ...}` with its options. Immutable and cheap to copy.
+struct Variant {
+  std::string type;
+  Where where;  ///< of the mapping in the YAML file
+  const ObjectTable* table = nullptr;
+  std::shared_ptr<const void> options;
+
+  /// The options struct; T must be the type the table was made for.
+  template <class T>
+  const T& as() const {
+    return *static_cast<const T*>(options.get());
+  }
+};
+
+/// What a field holds. The reader converts a YAML node to exactly this, or says what it expected.
+enum class FieldType : std::uint8_t {
+  boolean,   ///< bool
+  integer,   ///< std::int64_t
+  number,    ///< double
+  string,    ///< std::string
+  choice,    ///< an enum with enum_names; a PlainValue of it is the name
+  path,      ///< std::string; ${VAR:-default} expanded, relative to the config file
+  size2,     ///< Size2: an integer or [height, width]
+  numbers,   ///< std::vector<double>
+  integers,  ///< std::vector<std::int64_t>
+  strings,   ///< std::vector<std::string>: a string or a list of strings
+  texts,     ///< TextPairs: a mapping from strings to strings
+  object,    ///< a nested struct with its own table
+  objects,   ///< a list of structs that share a table
+  variant,   ///< Variant chosen by `type` from a VariantTable
+  variants,  ///< std::vector<Variant>
+  patch      ///< no member: changes to another field, made before it is read (patch.h)
+};
+
+/// A mapping from strings to strings, in the order in which it is written.
+using TextPairs = std::vector<std::pair<std::string, std::string>>;
+
+/// A value as JSON-like data, for defaults, `config show` and schemas.
+using PlainValue = std::variant<std::monostate, bool, std::int64_t, double, std::string, Size2,
+                                std::vector<double>, std::vector<std::int64_t>,
+                                std::vector<std::string>, TextPairs>;
+
+/// What a word stands for that is written instead of a Size2 (Field::or_word).
+inline constexpr Size2 kWordSize{-1, -1};
+
+struct Field {
+  std::string name;
+  FieldType type = FieldType::boolean;
+  std::string doc;
+  bool is_required = false;
+  bool is_optional = false;  ///< std::optional member: null or absent = not set
+  std::optional<double> min, max;
+  bool min_is_exclusive = false;
+  std::optional<std::size_t> min_items, max_items;  ///< lists only
+  bool one_is_list = false;  ///< of a list of numbers: a number may be written for a list of one
+  std::string zero_word;  ///< how users write 0 ("auto"): of an integer; the empty list, of numbers
+  std::string path_word;  ///< for a path: a word that is allowed instead and kept unchanged
+  bool takes_url = false;  ///< for a path: the name of a file on a server is allowed instead
+  std::string size_word;   ///< for a size2: a word that is allowed instead and means -1, -1
+  std::vector<std::string> choices;  ///< FieldType::choice
+  bool not_of_blocks = false;        ///< of a layer: a block does not have it
+  bool is_of_labels = false;         ///< required only where the labels of samples are needed
+  bool data_gives = false;     ///< required, but with `zoo` the data set gives it, where it can
+  bool is_changeable = false;  ///< a resumed run may have another value, here and in all below
+  std::string former_name;     ///< what configs called it once; empty = always as now
+  /// Value in configs that dpt stored before the field existed; unset = the member's default.
+  std::optional<PlainValue> stored_default;
+  std::string plain_key;  ///< of an object: the field that a plain value instead of a mapping is
+  std::string leader;     ///< the field from which the default follows; empty = none
+  std::function<PlainValue(const void*)> follow;  ///< that default; null = the member's own
+  const ObjectTable* object = nullptr;            ///< FieldType::object(s)
+  const VariantTable* variants = nullptr;         ///< FieldType::variant(s)
+
+  /// The member inside a struct, type-erased. For object: address of the nested struct.
+  std::function<PlainValue(const void*)> get;
+  std::function<void(void*, const PlainValue&)> set;
+  std::function<void*(void*)> nested;  ///< object (engages a std::optional); null otherwise
+  std::function<const void*(const void*)> nested_const;  ///< null pointer when an optional is unset
+  std::function<std::vector<Variant>*(void*)> list;      ///< variants
+  std::function<Variant*(void*)> one;                    ///< variant
+  std::function<void*(void*)> append;  ///< objects: adds one and returns its address
+  std::function<std::vector<const void*>(const void*)> elements;  ///< objects
+
+  // Builder calls; each returns the field.
+  Field required() &&;
+  /// Required, but not of samples to be predicted, which need no labels.
+  Field required_of_labels() &&;
+  /// Required; a network of the zoo takes it from the data set, if its DataFacts are known.
+  Field given_by_data() &&;
+  Field range(double low, double high) &&;
+  Field at_least(double low) &&;
+  Field above(double low) &&;  ///< exclusive lower bound
+  /// Of an enum: these values only.
+  template <class E>
+  Field only(std::initializer_list<E> values) &&;
+  /// A resumed run may change it: the result of the steps done so far does not depend on it.
+  Field changeable() &&;
+  /// Its name in older configs. A config that uses it gets an error with the new name; one stored
+  /// in a checkpoint is read as if it had the new name.
+  Field formerly(std::string name) &&;
+  /// A field that changes what is computed and is newer than some stored configs: those that lack
+  /// it have `value`. A resumed run whose config does not set it keeps the value of the run.
+  Field stored_as(PlainValue value) &&;
+  /// Where it is not written, its value is make(struct), which depends on the field `leader`.
+  template <class S, class T>
+  Field follows(std::string leader, T (*make)(const S&)) &&;
+  Field items(std::size_t low, std::size_t high) &&;  ///< how many a list may have
+  /// Of a list of numbers or integers: one may be written without brackets.
+  Field or_one() &&;
+  /// `word` is written for 0 or, where the field is a list of numbers, for the empty list; range
+  /// and items are for the others.
+  Field zero_as(std::string word) &&;
+  /// Of an object: a plain value may be written instead of a mapping, and is that field's.
+  Field or_plain(std::string key) &&;
+  /// Allows a path to be the name of a file on a server (is_remote) or `word`, which stay
+  /// unchanged.
+  Field or_remote(std::string word) &&;
+  /// Of a Size2: `word` may be written instead, which makes it {-1, -1}.
+  Field or_word(std::string word) &&;
+};
+
+/// A Variant member whose tag and fields stand flat in the mapping of the struct that holds it
+/// (`data: {dataset: mnist, root: ..., batch_size: ...}`).
+struct FlatChoice {
+  const VariantTable* variants = nullptr;  ///< null = the struct has none
+  std::function<Variant*(void*)> at;
+  std::string default_type;  ///< taken when the tag is absent; empty = the tag is required
+  /// The field that is written instead where the tag is absent, and is made by the choice where
+  /// it is not; empty = there is none.
+  std::string makes;
+};
+
+/// All fields of one struct.
+struct ObjectTable {
+  std::string name;  ///< as users write it: "Conv2d", "train"
+  std::string doc;
+  std::vector<Field> fields;
+  std::function<std::shared_ptr<void>()> make;  ///< a struct with its defaults
+  /// Checks across fields, after all of them were read. Returns the message, or empty.
+  std::function<std::string(const void*)> check;
+  /// The same for what only labels of samples need; before `check`, where they are needed.
+  std::function<std::string(const void*)> check_labels;
+  FlatChoice choice;
+  bool is_activation = false;  ///< of a layer: a function of each value, for a block to end with
+  bool is_block = false;       ///< of a layer: it stands for others
+  int least_inputs = 1;        ///< of a layer: more than one must be named in `from`
+  /// Tells the struct where its mapping stands; null if it does not keep that.
+  std::function<void(void*, const Where&)> set_where;
+};
+
+/// The alternatives of a `{type: ...}` field; or, with another `tag`, of a mapping whose key of
+/// that name chooses the alternative (`data: {dataset: mnist, ...}`).
+struct VariantTable {
+  std::string what;  ///< "layer", "optimizer": for messages
+  std::string tag = "type";
+  std::vector<const ObjectTable*> alternatives;
+  /// A name of another system -> what to write here ("Conv2D" -> "Conv2d").
+  std::vector<std::pair<std::string, std::string>> hints;
+};
+
+// Builders: `field(name, &Struct::member, doc)` deduces the FieldType from the member's type.
+// bool, std::int64_t, double, std::string, an enum with enum_names, Size2, vectors of double /
+// std::int64_t / std::string, TextPairs, and std::optional of those. Paths are changeable: where
+// files lie changes no result (the data is compared by its fingerprint).
+template <class S, class T>
+Field field(const char* name, T S::*member, const char* doc);
+template <class S>
+Field path_field(const char* name, std::string S::*member, const char* doc);
+template <class S, class T>
+Field object_field(const char* name, T S::*member, const ObjectTable& table, const char* doc);
+template <class S, class T>
+Field objects_field(const char* name, std::vector<T> S::*member, const ObjectTable& table,
+                    const char* doc);
+template <class S>
+Field variant_field(const char* name, Variant S::*member, const VariantTable& table,
+                    const char* doc);
+template <class S>
+Field variants_field(const char* name, std::vector<Variant> S::*member, const VariantTable& table,
+                     const char* doc);
+template <class S>
+ObjectTable object_table(const char* name, const char* doc, std::initializer_list<Field> fields,
+                         std::string (*check)(const S&) = nullptr);
+
+/// The table of a layer that computes a function of each value: a Residual block may end with it.
+inline ObjectTable activation_table(ObjectTable table) {
+  table.is_activation = true;
+  return table;
+}
+
+/// The table of a layer that has several inputs.
+inline ObjectTable joining_table(ObjectTable table) {
+  table.least_inputs = 2;
+  return table;
+}
+/// The table of a block.
+inline ObjectTable block_table(ObjectTable table) {
+  table.is_block = true;
+  return table;
+}
+
+/// The field that `Field::plain_key` names.
+const Field& plain_field(const Field& object);
+
+}  // namespace dpt
+
+#include "engine/config/fields_inl.h"

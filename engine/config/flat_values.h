@@ -1,0 +1,33 @@
+// A config as a list of its values.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dpt {
+
+/// Resolved config (from show_spec), taken apart.
+struct FlatConfig {
+  /// Values by their dotted paths, items of lists by name or index, in the order of the text.
+  std::vector<std::pair<std::string, std::string>> values;
+  /// Names of the items of each list that has named ones, in their order, by the path of the list.
+  /// The values do not contain this order.
+  std::map<std::string, std::vector<std::string>> orders;
+};
+
+/// Takes a config apart. `which` names it in the error (ErrorKind::usage).
+FlatConfig flat_config(const std::string& yaml, const std::string& which);
+
+/// Returns, if the items that all lists have in common are in different orders, these orders as
+/// texts, one for each list, with a common beginning and end shortened to "...". Otherwise empty.
+std::vector<std::string> differing_orders(const std::vector<std::vector<std::string>>& lists);
+
+/// Lists the differences between two resolved configs (from show_spec), as lines "path: old ->
+/// new", or "path: the order differs: a, b -> b, a" for a list with named items, leaving out
+/// `ignored` top-level or dotted prefixes.
+std::vector<std::string> diff_specs(const std::string& old_yaml, const std::string& new_yaml,
+                                    const std::vector<std::string>& ignored);
+
+}  // namespace dpt

@@ -1,0 +1,30 @@
+// Suggestions for unknown keys: names in other systems, and common mistakes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config/fields.h"
+#include "engine/config/yaml_tree.h"
+
+namespace dpt {
+
+/// Returns the known key that is called `key` in other systems; empty if there is none.
+std::string other_name(const std::string& key, const std::vector<std::string>& known);
+
+/// Returns the known key that begins with this word: "batch_size" for "batch".
+std::string longer_name(const std::string& key, const std::vector<std::string>& known);
+
+/// Returns the kinds of a table that have a field with this name.
+std::vector<std::string> kinds_with(const VariantTable* kinds, const std::string& key);
+
+/// Returns "lr: 0.05" for a child that results from `lr: 0,05` inside {...}; else nothing.
+std::string decimal_comma(const YamlNode& map, const YamlNode& child);
+
+/// Returns "0.1" for 0.1, 10% and 10 % in place of a count that may be a fraction; else nothing.
+std::string fraction_of(const Field& field, const YamlNode& node);
+
+/// Returns the valid place of a key: "'batch_size' in data". Empty if there is none.
+std::string elsewhere(const ObjectTable& root, const std::string& key);
+
+}  // namespace dpt

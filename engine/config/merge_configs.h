@@ -1,0 +1,13 @@
+// Merging of configs: what a config says over what it extends.
+#pragma once
+
+#include "engine/config/spec_tables.h"
+#include "engine/config/yaml_tree.h"
+
+namespace dpt {
+
+/// Merges the config `over` into `base`, which it extends: a model that names other layers drops
+/// those of the base, and patches add up.
+void merge_configs(YamlNode& base, YamlNode over, const SpecTables& tables);
+
+}  // namespace dpt

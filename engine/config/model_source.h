@@ -1,0 +1,29 @@
+// Where the layers of a model come from: written out, or made by the zoo, then patched, then
+// overridden on the command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config/issue.h"
+#include "engine/config/spec_tables.h"
+#include "engine/config/yaml_tree.h"
+
+namespace dpt {
+
+/// An argument for an item of model.layers.
+struct LayerOverride {
+  std::string text;
+  int argument = 0;  ///< its number
+};
+
+/// How the error begins that a data set gives where it should say the number of classes.
+inline constexpr const char* kClassesUnknown =
+    "model.classes is not given, and the data cannot be read: ";
+
+/// Puts the layers into the model of a config's tree. A network of the zoo keeps its key there
+/// unless something was changed in it: then its layers stand for themselves.
+void make_layers(const SpecTables& tables, const Catalog& catalog, YamlNode& tree,
+                 const std::vector<LayerOverride>& overrides, std::vector<ConfigIssue>& issues);
+
+}  // namespace dpt

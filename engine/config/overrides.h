@@ -1,0 +1,24 @@
+// key=value arguments: values of the command line put into the tree of a config.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config/issue.h"
+#include "engine/config/yaml_tree.h"
+
+namespace dpt {
+
+/// The Where::file of a value from the command line; Where::line is 0 then, and Where::column
+/// counts the arguments from 1.
+inline constexpr const char* kCommandLine = "command line";
+
+/// Whether the argument is for an item of model.layers: that list is complete only after the zoo
+/// and patches.
+bool is_for_layers(const std::string& override_text);
+
+/// Puts the n-th argument, `path=value`, into the tree.
+void apply_override(YamlNode& root, const std::string& override_text, int argument,
+                    std::vector<ConfigIssue>& issues);
+
+}  // namespace dpt

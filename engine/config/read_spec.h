@@ -1,0 +1,55 @@
+// From YAML text to a TrainSpec, strictly: every error of a file in one run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config/issue.h"
+#include "engine/config/train_spec.h"
+
+namespace dpt {
+
+struct ReadResult {
+  TrainSpec spec;                   ///< valid only when issues is empty
+  std::vector<ConfigIssue> issues;  ///< in order of position
+};
+
+/// Reads `file` with everything it extends, then applies `overrides` ("a.b=v", the value is YAML;
+/// list items by index or name). Never throws for a bad config; throws ErrorKind::usage when the
+/// file cannot be read at all. `catalog` must outlive the result.
+ReadResult read_spec(const Catalog& catalog, const std::string& file,
+                     const std::vector<std::string>& overrides = {});
+
+/// The same from text; `file` is used in messages and to resolve relative paths.
+ReadResult read_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
+                          const std::vector<std::string>& overrides = {});
+
+/// Reads, and throws one Error with all issues, one per line, if there are any: ErrorKind::data if
+/// all concern the data, else ErrorKind::usage.
+TrainSpec load_spec(const Catalog& catalog, const std::string& file,
+                    const std::vector<std::string>& overrides = {});
+TrainSpec load_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
+                         const std::vector<std::string>& overrides = {});
+
+/// Reads a config that dpt stored, as show_spec made it: one of an older release counts as if it
+/// had today's names, and defaults for what is new since. Throws ErrorKind::data when it cannot be
+/// read, ErrorKind::usage for a bad override.
+TrainSpec load_stored_spec(const Catalog& catalog, const std::string& text, const std::string& file,
+                           const std::vector<std::string>& overrides = {});
+
+/// The samples that the model of a checkpoint is to predict.
+struct DataToPredict {
+  /// A config of which the data section and the seed count; empty = those of the stored config.
+  std::string config;
+  std::vector<std::string> overrides;  ///< of the data section
+  bool needs_labels = false;           ///< samples are evaluated, not only predicted
+};
+
+/// The config stored in `file`, as load_stored_spec, with other data. What only training needs of
+/// them need not be there: labels and batch_size. Transforms and batch_size are always the stored
+/// ones.
+TrainSpec load_spec_to_predict(const Catalog& catalog, const std::string& text,
+                               const std::string& file, const std::vector<std::string>& overrides,
+                               const DataToPredict& samples);
+
+}  // namespace dpt

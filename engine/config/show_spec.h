@@ -1,0 +1,18 @@
+// From a TrainSpec to YAML text.
+#pragma once
+
+#include <string>
+
+#include "engine/config/train_spec.h"
+
+namespace dpt {
+
+/// The resolved config as YAML that reads back to the same spec. With `origins`, each line carries
+/// a comment saying where the value came from (file:line, command line, default). Paths come out
+/// absolute.
+std::string show_spec(const Catalog& catalog, const TrainSpec& spec, bool origins = false);
+
+/// Returns the same run with the layers that its blocks stand for, under their full names.
+TrainSpec with_explicit_layers(const TrainSpec& spec);
+
+}  // namespace dpt

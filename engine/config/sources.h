@@ -1,0 +1,29 @@
+// Where the tree of a config comes from: the file, what it extends, and the command line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/config/issue.h"
+#include "engine/config/spec_tables.h"
+#include "engine/config/yaml_tree.h"
+
+namespace dpt {
+
+/// The text of a file. Throws ErrorKind::usage when it cannot be read.
+std::string read_config_text(const std::string& file);
+
+/// Parses `text`, merges it over what it extends, applies the overrides, and makes model.layers of
+/// the zoo and the patches. `files` receives the
+/// files in the order in which their issues are listed.
+/// With `stored`, former names of keys are replaced by those of today first.
+YamlNode load_tree(const SpecTables& tables, const Catalog& catalog, const std::string& text,
+                   const std::string& file, const std::vector<std::string>& overrides, bool stored,
+                   std::vector<std::string>& files, std::vector<ConfigIssue>& issues);
+
+/// The same of a config whose data section alone is asked for: the model stays as it is written.
+YamlNode load_data_tree(const SpecTables& tables, const std::string& text, const std::string& file,
+                        const std::vector<std::string>& overrides, std::vector<std::string>& files,
+                        std::vector<ConfigIssue>& issues);
+
+}  // namespace dpt

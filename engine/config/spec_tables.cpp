@@ -1,0 +1,609 @@
+#include "engine/config/spec_tables.h"
+
+#include "engine/config/blocks.h"
+#include "engine/config/monitor_fields.h"
+#include "engine/config/patch.h"
+
+namespace dpt {
+namespace {
+
+/// A nested object whose fields are members of the struct that holds it.
+Field same_object_field(const char* name, const ObjectTable& table, const char* doc) {
+  Field f;
+  f.name = name;
+  f.doc = doc;
+  f.type = FieldType::object;
+  f.object = &table;
+  f.nested = [](void* object) { return object; };
+  f.nested_const = [](const void* object) { return object; };
+  return f;
+}
+
+template <class S>
+FlatChoice flat_choice(Variant S::*member, const VariantTable& variants,
+                       std::string default_type = {}) {
+  FlatChoice choice;
+  choice.variants = &variants;
+  choice.at = [member](void* object) { return &(static_cast<S*>(object)->*member); };
+  choice.default_type = std::move(default_type);
+  return choice;
+}
+
+/// `table` of a struct with `monitor` and `mode`, which must fit.
+template <class S>
+ObjectTable with_direction_checked(ObjectTable table, BetterDirection better) {
+  table.check = [better](const void* object) {
+    const S& s = *static_cast<const S*>(object);
+    return check_direction(better, s.monitor, s.mode);
+  };
+  return table;
+}
+
+ObjectTable early_stopping_table(BetterDirection better) {
+  using S = EarlyStoppingSpec;
+  ObjectTable table = object_table<S>(
+      "early_stopping", "Ends training when a monitored value no longer improves.",
+      {monitor_field<S>(),
+       field("patience", &S::patience, "Evaluations without improvement before training ends.")
+           .at_least(1),
+       mode_field<S>(better),
+       field("min_delta", &S::min_delta, "The smallest change that counts as an improvement.")
+           .at_least(0),
+       smoothing_field<S>()});
+  return with_direction_checked<S>(std::move(table), better);
+}
+
+ObjectTable freeze_table() {
+  using S = FreezeSpec;
+  return object_table<S>(
+      "freeze", "Parameters that stay as they are.",
+      {field("params", &S::params,
+             "Patterns over the names of parameters, such as \"conv1.*\". A star is any number of "
+             "characters, a question mark one; a pattern that matches nothing is an error. A list "
+             "for freeze is this one. Empty, with except: all parameters."),
+       field("except", &S::except,
+             "Patterns over the names of those that are trained nevertheless, such as \"fc.*\".")});
+}
+
+ObjectTable ema_table() {
+  return object_table<EmaSpec>(
+      "ema",
+      "Keeps an exponential moving average of the weights and running statistics, which "
+      "validation, keep_best, early stopping and the test at the end then look at.",
+      {field("decay", &EmaSpec::decay,
+             "What of the average remains after an update; after the first n updates at most "
+             "(1 + n) / (10 + n).")
+           .range(0, 1)});
+}
+
+ObjectTable swa_table() {
+  using S = SwaSpec;
+  return object_table<S>(
+      "swa",
+      "Stochastic weight averaging: keeps the equal average of the weights and running statistics "
+      "after some of the epochs, as torch.optim.swa_utils.AveragedModel does with use_buffers. "
+      "Validation, keep_best, early stopping, the schedule plateau and the test at the end look at "
+      "it from its first epoch on; epochs without a new average count in none of them.",
+      {field("from_epoch", &S::from_epoch,
+             "The first epoch after which the weights are averaged, counted from 1; at most "
+             "train.epochs.")
+           .required()
+           .range(1, 1'000'000),
+       field("every", &S::every, "Epochs from one that is averaged to the next.")
+           .range(1, 1'000'000)});
+}
+
+/// What must fit together in `train`.
+std::string problem_of_train(const TrainSection& s) {
+  if (s.grad_clip_norm && s.grad_clip_value) {
+    return "expected grad_clip_norm or grad_clip_value, found both";
+  }
+  if (s.ema && s.swa) return "expected ema or swa, found both: a run keeps one average";
+  if (s.swa && s.swa->from_epoch > s.epochs) {
+    return fmt::format(
+        "swa.from_epoch: expected one of the {} epochs, found {}: nothing would be "
+        "averaged",
+        s.epochs, s.swa->from_epoch);
+  }
+  return {};
+}
+
+ObjectTable on_divergence_table() {
+  using S = OnDivergenceSpec;
+  return object_table<S>(
+      "on_divergence",
+      "What to do after a step whose loss, gradient norm or updated weights are NaN or infinite.",
+      {field("policy", &S::policy,
+             "halt: the run ends with exit code 5. skip: the step updates nothing and the run "
+             "continues with the next one. rollback: the run goes back to its last regular "
+             "checkpoint (or its start) and continues with a lower learning rate."),
+       field("max_skips", &S::max_skips,
+             "skip: how many steps in a row may be skipped; one more halts the run.")
+           .at_least(1),
+       field("max_rollbacks", &S::max_rollbacks,
+             "rollback: how many rollbacks the whole run may make; one more halts it.")
+           .at_least(1),
+       field("lr_factor", &S::lr_factor,
+             "rollback: factor by which each rollback multiplies the learning rate for the rest of "
+             "the run; above 0 and below 1.")
+           .above(0)},
+      [](const S& s) -> std::string {
+        if (s.lr_factor < 1) return {};
+        return fmt::format(
+            "lr_factor: expected a number below 1 (the same learning rate gives the same "
+            "divergence), found {:g}",
+            s.lr_factor);
+      });
+}
+
+ObjectTable keep_best_table(BetterDirection better) {
+  using S = KeepBestSpec;
+  return with_direction_checked<S>(
+      object_table<S>("keep_best", "Which checkpoint is kept as best.safetensors.",
+                      {monitor_field<S>(), mode_field<S>(better), smoothing_field<S>()}),
+      better);
+}
+
+ObjectTable warmup_table() {
+  using S = WarmupSpec;
+  return object_table<S>(
+      "warmup",
+      "Linear warm-up of the learning rate over the first steps, as PyTorch's LinearLR: step k of "
+      "n (from 0) trains at (start_factor + (1 - start_factor) * k / n) times the schedule's "
+      "learning rate.",
+      {field("epochs", &S::epochs, "Length in epochs; may be a fraction.").range(0, 1'000'000),
+       field("steps", &S::steps, "Length in steps; not together with epochs.").at_least(0),
+       field("start_factor", &S::start_factor,
+             "The first step's learning rate as a fraction of the schedule's; 1/3 is LinearLR's "
+             "default.")
+           .range(0, 1)},
+      [](const S& s) -> std::string {
+        if (s.epochs > 0 && s.steps > 0) return "expected 'epochs' or 'steps', found both";
+        return {};
+      });
+}
+
+ObjectTable val_split_table() {
+  using S = ValSplitSpec;
+  return object_table<S>(
+      "val_split",
+      "Training samples that are held out for validation: count, fraction or fold. The seed alone "
+      "chooses them, so they are the same on any devices and after a resume.",
+      {field("count", &S::count, "Number of samples; a plain number for val_split is this one.")
+           .at_least(0),
+       field("fraction", &S::fraction,
+             "Part of all samples, from 0 to below 1, rounded to whole samples and at least one.")
+           .at_least(0),
+       field("fold", &S::fold,
+             "[k, K], for cross-validation: the samples are divided into K parts of equal size, "
+             "and part k, from 1, is held out. Runs with k from 1 to K and the same seed hold each "
+             "sample out once.")
+           .items(2, 2)
+           .at_least(1),
+       field("stratify", &S::stratify,
+             "Hold out of each class by its share of the samples; needs class labels."),
+       field("group", &S::group,
+             "Name of a column of the training file (csv): lines with the same text in it, such as "
+             "images of one patient, are all trained on or all held out. The number of samples is "
+             "then as near to the one asked for as whole groups allow.")},
+      [](const S& s) -> std::string {
+        const int given = (s.count > 0 ? 1 : 0) + (s.fraction > 0 ? 1 : 0) + (s.fold ? 1 : 0);
+        if (given > 1)
+          return "expected one of count, fraction and fold, found several (0, or null for fold, "
+                 "takes back what another config or the line before gave)";
+        if (given == 0 && (s.stratify || !s.group.empty())) {
+          return "expected count, fraction or fold with stratify or group, found none";
+        }
+        if (!(s.fraction < 1)) {
+          return fmt::format("fraction: expected a number from 0 to below 1, found {:g}",
+                             s.fraction);
+        }
+        if (s.fold && ((*s.fold)[1] < 2 || (*s.fold)[0] > (*s.fold)[1])) {
+          return fmt::format(
+              "fold: expected [k, K] with K of at least 2 and k from 1 to K, found "
+              "[{}, {}]",
+              (*s.fold)[0], (*s.fold)[1]);
+        }
+        return {};
+      });
+}
+
+ObjectTable normalize_table() {
+  using S = NormalizeSpec;
+  ObjectTable table = object_table<S>(
+      "normalize",
+      "The normalisation of all splits: subtracts the mean of each channel and divides by the "
+      "standard deviation, after scaling to 0..1. The same as a Normalize at the end of both "
+      "transforms.train and transforms.eval (before a RandomErasing).",
+      {field("mean", &S::mean, "Mean of each channel."),
+       field("std", &S::std, "Standard deviation of each channel."),
+       field("mode", &S::mode,
+             "none: no normalisation. auto: the numbers that `dpt data stats` prints: those of the "
+             "training samples, except the ones that val_split holds out. A new run measures them "
+             "when it starts and keeps them: a resumed run, eval, predict and export use the run's "
+             "numbers. given: mean and std; may be omitted with these.")
+           .follows(
+               "mean",
+               +[](const S& s) {
+                 return s.has_numbers() ? NormalizeMode::given : NormalizeMode::none;
+               })},
+      [](const S& s) -> std::string {
+        if (s.mean.size() != s.std.size()) {
+          return fmt::format("expected as many numbers in mean as in std, found {} and {}",
+                             s.mean.size(), s.std.size());
+        }
+        if (s.mode == NormalizeMode::none && s.has_numbers()) {
+          return "expected no mean and std with mode: none, found both: leave mode out";
+        }
+        if (s.mode == NormalizeMode::given && !s.has_numbers()) {
+          return "expected mean and std, found neither: write auto to have them measured, or none";
+        }
+        return {};
+      });
+  table.set_where = [](void* object, const Where& at) { static_cast<S*>(object)->where = at; };
+  return table;
+}
+
+ObjectTable weights_table() {
+  using S = WeightsSpec;
+  return object_table<S>(
+      "weights",
+      "The weights that a new run starts from (finetuning); a resumed run does not read them "
+      "again. A tensor that the file lacks and one that it has in addition to those of the model "
+      "are errors unless a pattern names them. In patterns, a star is any number of characters, a "
+      "question mark one; a pattern that matches nothing is an error too.",
+      {path_field(
+           "file", &S::file,
+           "A safetensors file with torchvision's names and layouts, such as a checkpoint of "
+           "dpt, or a file of PyTorch's torch.save (.pth, .pt). A URL (https://...) or a file of "
+           "the Hugging Face hub (hf://OWNER/REPO[@REVISION][/FILE]; default: model.safetensors "
+           "of main) is downloaded once. pretrained: the weights of the network of model.zoo. "
+           "--weights replaces it.")
+           .required()
+           .or_remote(kPretrained),
+       field("sha256", &S::sha256,
+             "SHA-256 of the file, 64 hexadecimal digits: any other file is an error. dpt writes "
+             "the hash of a downloaded file into the config of the run.")
+           .changeable(),
+       field("key", &S::key,
+             "Of a file of PyTorch with several dictionaries of tensors, the one to take, such as "
+             "state_dict_ema or ema.module. Not set: the file's own tensors, else its only "
+             "dictionary, else model or state_dict."),
+       field("map", &S::map,
+             "Prefixes of the names in the file, and what the model has in their place, such as "
+             "{\"module.\": \"\", \"features.\": \"backbone.\"}. The longest prefix that fits is "
+             "replaced, once."),
+       field(
+           "expect_missing", &S::expect_missing,
+           "Patterns over the names of the model's tensors, such as \"fc.*\": those that the file "
+           "may lack, and that then keep their initial values. Where expect_left_over names the "
+           "tensor of the file too, it may also have another shape, and is not read."),
+       field("expect_left_over", &S::expect_left_over,
+             "Patterns over the names in the file (before `map`): tensors that the model does not "
+             "have."),
+       field("head", &S::head,
+             "by_class_name: the rows of the last layer with parameters, a Linear or Conv2d with "
+             "an output for each class, are copied if the file has a class with the same name; the "
+             "others keep their initial values. Only a checkpoint of dpt has class names. new: the "
+             "last layer with parameters keeps its initial values. Not set: the layer is loaded "
+             "like any other; with pretrained, new.")
+           .follows(
+               "file",
+               +[](const S& s) -> PlainValue {
+                 if (s.file == kPretrained) return std::string(name_of(HeadRows::fresh));
+                 return std::monostate{};
+               }),
+       field("use", &S::use,
+             "Of a checkpoint of dpt with an average of the weights. ema: the moving average "
+             "(train.ema). swa: the average of epochs (train.swa). raw: the weights themselves. "
+             "Not set: the average, if there is one.")},
+      [](const S& s) -> std::string {
+        constexpr const char* kDigits = "0123456789abcdef";
+        if (s.sha256 &&
+            (s.sha256->size() != 64 || s.sha256->find_first_not_of(kDigits) != s.sha256->npos)) {
+          return fmt::format("sha256: expected 64 hexadecimal digits in lower case, found '{}'",
+                             *s.sha256);
+        }
+        if (s.file == kPretrained && (!s.map.empty() || s.key)) {
+          return "file: pretrained knows the names in its file: remove map and key";
+        }
+        return {};
+      });
+}
+
+ObjectTable checkpoint_table(const ObjectTable& keep_best) {
+  using S = CheckpointSpec;
+  return object_table<S>(
+      "checkpoint", "When checkpoints are written, and which are kept.",
+      {field("every", &S::every, "Epochs between checkpoints; 0: only at the end.").at_least(0),
+       field("every_steps", &S::every_steps, "Steps between additional checkpoints; 0: none.")
+           .at_least(0),
+       field("keep_last", &S::keep_last, "How many of the newest checkpoints are kept.")
+           .range(1, 1'000'000),
+       object_field("keep_best", &S::keep_best, keep_best, "Which checkpoint is kept as the best."),
+       field("on_failure", &S::on_failure,
+             "What to do when a checkpoint cannot be written: stop the run, or continue without "
+             "it.")});
+}
+
+}  // namespace
+
+SpecTables::SpecTables(const Catalog& catalog)
+    : val_split(val_split_table()),
+      normalize(normalize_table()),
+      freeze(freeze_table()),
+      ema(ema_table()),
+      swa(swa_table()),
+      early_stopping(early_stopping_table(catalog.better_direction)),
+      on_divergence(on_divergence_table()),
+      keep_best(keep_best_table(catalog.better_direction)) {
+  transforms = object_table<TransformsSpec>(
+      "transforms", "Transforms that are applied to the samples, in order.",
+      {variants_field("train", &TransformsSpec::written_train, catalog.transforms, "For training."),
+       variants_field("eval", &TransformsSpec::written_eval, catalog.transforms,
+                      "For validation and test."),
+       variants_field("batch", &TransformsSpec::batch, catalog.batch_transforms,
+                      "For whole training batches, after those of train: one of these is chosen "
+                      "for each batch, each as likely as the others.")});
+
+  data = object_table<DataSpec>(
+      "data", "The data set, and how batches are made of it.",
+      {field("batch_size", &DataSpec::batch_size, "Samples per step, over all devices together.")
+           .required()
+           .range(1, 1 << 30),
+       object_field("val_split", &DataSpec::val_split, val_split,
+                    "Training samples held out for validation: their number, or how they are "
+                    "chosen.")
+           .or_plain("count"),
+       field("shuffle", &DataSpec::shuffle, "Shuffle the training samples anew in each epoch."),
+       field(
+           "sampler", &DataSpec::sampler,
+           "Frequency of each training sample. An epoch always has as many draws as training "
+           "samples. uniform: each sample once. balanced: each class equally often, however many "
+           "samples it has; the samples of a class take turns, also from epoch to epoch, and a "
+           "sample that is drawn more than once is augmented anew each time. Needs class labels."),
+       field(
+           "workers", &DataSpec::workers,
+           "Threads of a process that decode samples, for all of its replicas, where the format "
+           "needs decoding; auto: as many as the cores that the replicas leave free, and at least "
+           "one for each replica.")
+           .range(1, 1024)
+           .zero_as("auto")
+           .changeable(),
+       field("prefetch", &DataSpec::prefetch, "Number of batches to decode ahead.")
+           .range(1, 1024)
+           .changeable(),
+       field("on_bad_sample", &DataSpec::on_bad_sample,
+             "Reaction to a sample that cannot be read. stop: the run reports it, saves its last "
+             "step and ends; samples of the other splits are also read during the first epoch. "
+             "skip: it is reported, and in training the next sample in the order of the files "
+             "takes its place; the same one on every rank and after a resume. Evaluations leave it "
+             "out and count the others. salvage: a damaged or truncated JPEG is used as far as it "
+             "can be decoded, in evaluations too, and the rest is grey, as with Pillow's "
+             "LOAD_TRUNCATED_IMAGES; any other damage ends the run.")
+           .changeable(),
+       field("max_bad_samples", &DataSpec::max_bad_samples,
+             "With skip: the run ends when a process has found more bad samples than this.")
+           .at_least(1)
+           .changeable(),
+       field(
+           "exif_orientation", &DataSpec::exif_orientation,
+           "The orientation that cameras and phones store in JPEG, PNG and WebP files. apply: "
+           "images are first turned upright. ignore: they are read as stored, as in torchvision's "
+           "ImageFolder and in releases without this field. TIFF images are always turned.")
+           .stored_as(std::string(name_of(ExifOrientation::ignore))),
+       path_field(
+           "cache", &DataSpec::cache,
+           "Folder for decoded images (train.pack, test.pack), which the first run creates and "
+           "later runs map into memory, with the same bits; \"\": none. They belong to the names "
+           "and sizes of the image files: remove them after a change that keeps both.")
+           .changeable(),
+       field("cache_shorter_side", &DataSpec::cache_shorter_side,
+             "Images in the cache are resized to this shorter side if theirs is longer, which "
+             "saves space and time and changes what transforms see; full: they keep their size.")
+           .range(1, 16384)
+           .zero_as("full"),
+       object_field("normalize", &DataSpec::normalize, normalize,
+                    "Normalisation of samples: auto, none, or {mean: [...], std: [...]}.")
+           .or_plain("mode"),
+       object_field("transforms", &DataSpec::transforms, transforms,
+                    "Augmentation and normalisation.")});
+  data.choice = flat_choice(&DataSpec::dataset, catalog.datasets);
+  data.check = [](const void* object) {
+    const auto& these = *static_cast<const DataSpec*>(object);
+    return these.cache_shorter_side > 0 && these.cache.empty()
+               ? "cache_shorter_side is that of the images in data.cache, which is not set: set "
+                 "both, or none"
+               : "";
+  };
+
+  Field share_weights =
+      field("share_weights", &LayerSpec::share_weights,
+            "Name of an earlier layer of the same type whose weights and bias this layer uses; "
+            "their shapes must be the same. They are one parameter, under that layer's name: kept "
+            "and saved once, with the sum of both layers' gradients. In a block, the name is "
+            "looked for as those of from are.");
+  share_weights.not_of_blocks = true;
+  layer = object_table<LayerSpec>(
+      "layer", "One layer or block; the fields of its type are given at the same level.",
+      {field("name", &LayerSpec::name,
+             "Name in messages and checkpoints; the index in the list if not given."),
+       field("from", &LayerSpec::from,
+             "Names of the layers or blocks whose output it reads, which must come before it; "
+             "`input` is the image, unless a layer above has that name. In a block, a name is "
+             "looked for in the block, then in those around it. The previous layer if not given; a "
+             "layer with several inputs needs it."),
+       std::move(share_weights)});
+  sequential = sequential_table(layer);
+  residual = residual_table(layer, catalog.layers);
+  layer_kinds = catalog.layers;
+  layer_kinds.alternatives.push_back(&sequential);
+  layer_kinds.alternatives.push_back(&residual);
+  layer.choice = flat_choice(&LayerSpec::op, layer_kinds);
+  layer.set_where = [](void* object, const Where& at) {
+    static_cast<LayerSpec*>(object)->where = at;
+  };
+
+  Field patch;
+  patch.name = kPatchKey;
+  patch.type = FieldType::patch;
+  patch.doc = kPatchDoc;
+  model = object_table<ModelSpec>(
+      "model", "The network: its layers, or a network of the zoo with its options.",
+      {field("input", &ModelSpec::input,
+             "Shape of one sample: [channels, height, width]. A network of the zoo has that of the "
+             "data set if it is not given and the data set's images all have one size: digits, "
+             "mnist, fashion_mnist, cifar10, cifar100.")
+           .given_by_data()
+           .range(1, 65536)
+           .items(3, 3),
+       objects_field("layers", &ModelSpec::written, layer, "The layers and blocks, in order.")
+           .required()
+           .items(1, kMaxLayers),
+       std::move(patch)});
+  model.choice = flat_choice(&ModelSpec::zoo, catalog.zoo);
+  model.choice.makes = "layers";
+  model.set_where = [](void* object, const Where& at) {
+    static_cast<ModelSpec*>(object)->where = at;
+  };
+
+  loss = object_table<TrainSpec>(
+      "loss", "The value that is minimised; the fields of its type are given at the same level.",
+      {});
+  loss.choice = flat_choice(&TrainSpec::loss, catalog.losses, "cross_entropy");
+
+  warmup = warmup_table();
+  schedule = object_table<TrainSpec>(
+      "lr_schedule",
+      "The learning-rate schedule; the fields of its type are given at the same level.",
+      {object_field("warmup", &TrainSpec::warmup, warmup, "Linear warm-up at the start.")});
+  schedule.choice = flat_choice(&TrainSpec::lr_schedule, catalog.schedules, "constant");
+
+  train = object_table<TrainSection>(
+      "train", "The training loop.",
+      {field("epochs", &TrainSection::epochs, "Passes over the training samples.")
+           .required()
+           .range(1, 1'000'000)
+           .changeable(),
+       field(
+           "on_more_epochs", &TrainSection::on_more_epochs,
+           "The learning-rate schedule of a resumed run that has more epochs than before. stretch: "
+           "the schedule is fitted to all epochs, so the learning rate may jump. hold: the "
+           "schedule ends where it ended before, and the learning rate of its last step is kept. "
+           "restart: the schedule begins again after its end, warm-up included, and spans the new "
+           "epochs. By default, a change of epochs that changes the learning rate is refused.")
+           .changeable(),
+       field("shards", &TrainSection::shards,
+             "auto: fast mode. A number N: exact mode with N shards, bit-identical on any number "
+             "of replicas up to N with the same number of threads each.")
+           .range(1, 65536)
+           .zero_as("auto"),
+       field("accumulate", &TrainSection::accumulate,
+             "Gradient accumulation: each replica (in exact mode, each shard) works on its part of "
+             "the batch in at least this many parts, one after the other, and a step follows the "
+             "gradient of the whole batch. Activations need less memory. Parts are made smaller "
+             "anyway where caches or, in fast mode, the device's memory ask for it. Batch "
+             "normalisation still sees all parts together, and keeps its inputs until then: "
+             "shards cut these too.")
+           .range(1, 65536)
+           .changeable(),
+       field("grad_clip_norm", &TrainSection::grad_clip_norm,
+             "Maximum norm of the gradient of all parameters; a gradient with a larger norm is "
+             "scaled down to it.")
+           .range(1e-30, 1e38),
+       field("grad_clip_value", &TrainSection::grad_clip_value,
+             "Maximum absolute value of each element of the gradient, as torch's clip_grad_value_; "
+             "not together with grad_clip_norm.")
+           .range(1e-30, 1e38),
+       object_field("freeze", &TrainSection::freeze, freeze,
+                    "Parameters that stay as they are: a list of patterns, or {params: [...], "
+                    "except: [...]}; {except: [\"fc.*\"]} freezes all but fc. No gradient is "
+                    "computed where none is needed. Where all tensors of a BatchNorm are named, it "
+                    "uses its running statistics and leaves them as they are.")
+           .or_plain("params"),
+       object_field("ema", &TrainSection::ema, ema, "A moving average of the weights."),
+       object_field("swa", &TrainSection::swa, swa,
+                    "An equal average of the weights after the last epochs; not together with "
+                    "ema."),
+       object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
+                    "When to end training before the last epoch. A resumed run may change it: one "
+                    "that has stopped early continues with a higher patience.")
+           .changeable(),
+       object_field("on_divergence", &TrainSection::on_divergence, on_divergence,
+                    "What to do after a step that is not finite.")
+           .changeable(),
+       field("precision", &TrainSection::precision,
+             "Arithmetic: fp32; tf32 (fp32 with the operands of matrix products rounded to a "
+             "10-bit mantissa, NVIDIA GPUs only); bf16 (activations and copies of the weights in "
+             "bf16; weights, sums and statistics in fp32; on a CPU only with AVX512-BF16 or AMX)."),
+       field("autotune", &TrainSection::autotune,
+             "On NVIDIA GPUs: time the implementations of each convolution and linear layer once "
+             "and cache the choice for later runs. Exact mode never does."),
+       field(
+           "stall_timeout", &TrainSection::stall_timeout,
+           "Seconds without progress after which a replica that others wait for counts as stalled: "
+           "the run ends with exit code 6. Time in which the process is suspended does not count, "
+           "and a slow replica that is still reading, computing or saving is not stalled: a single "
+           "sync, write or rename may take 30 minutes.")
+           .range(0.01, 31'536'000)
+           .changeable()},
+      &problem_of_train);
+
+  weights = weights_table();
+  checkpoint = checkpoint_table(keep_best);
+  log = object_table<LogSpec>(
+      "log", "What is written to metrics.jsonl.",
+      {field("every", &LogSpec::every, "Steps between log lines; the first step always has one.")
+           .at_least(1),
+       field("layers", &LogSpec::layers,
+             "Log the 2-norm of each parameter and of its gradient too."),
+       field("noise_scale", &LogSpec::noise_scale,
+             "Log the gradient noise scale too, in samples: about the batch size beyond which "
+             "larger batches save few steps. Needs two replicas, shards or micro-batches."),
+       field("tensorboard", &LogSpec::tensorboard,
+             "Also write what the log has as event files for TensorBoard, into the run folder's "
+             "tensorboard/."),
+       path_field("prometheus", &LogSpec::prometheus,
+                  "File NAME.prom that shows the state of the run to Prometheus, for the textfile "
+                  "collector of node_exporter; replaced about every second. Each run needs a file "
+                  "of its own, in a folder that exists. \"\": none.")});
+
+  root = object_table<TrainSpec>(
+      "config", "A dpt config file.",
+      {field("version", &TrainSpec::version, "Version of the config format.").range(1, 1),
+       field("name", &TrainSpec::name,
+             "Name of the run and its folder; the file's name without .yaml if not given."),
+       field("seed", &TrainSpec::seed, "Seed of all random draws.").at_least(0),
+       object_field("data", &TrainSpec::data, data, "The data set.").required(),
+       object_field("model", &TrainSpec::model, model, "The network.").required(),
+       same_object_field("loss", loss, "The value that is minimised."),
+       variants_field("metrics", &TrainSpec::metrics, catalog.metrics,
+                      "What is measured besides the loss and the accuracy."),
+       variant_field("optimizer", &TrainSpec::optimizer, catalog.optimizers,
+                     "How the gradients update the weights.")
+           .required(),
+       same_object_field("lr_schedule", schedule, "The learning-rate schedule."),
+       object_field("train", &TrainSpec::train, train, "The training loop.").required(),
+       object_field("weights", &TrainSpec::weights, weights,
+                    "The weights that a new run starts from; a plain value is `file`.")
+           .or_plain("file"),
+       object_field("checkpoint", &TrainSpec::checkpoint, checkpoint, "What is saved, and when.")
+           .changeable(),
+       object_field("log", &TrainSpec::log, log, "What is logged, and when.").changeable(),
+       field("devices", &TrainSpec::devices,
+             "auto, cpu, cuda, or a list with one entry per replica: cpu, cpu:4 (threads), "
+             "cuda:0.")
+           .items(1, 65536)
+           .changeable(),
+       field("device_weights", &TrainSpec::device_weights,
+             "How the work is divided among the devices: one number per device, such as [9, 1]; "
+             "only their ratio matters. auto: equal, or in proportion to the threads of CPU "
+             "replicas; where CPUs and GPUs train together, measured in the first steps.")
+           .above(0)
+           .items(1, 65536)
+           .zero_as("auto")
+           .changeable()
+           .formerly("shares")});
+}
+
+}  // namespace dpt

@@ -1,0 +1,31 @@
+// The field tables of TrainSpec itself. Those of layers, optimizers and the like come in the
+// Catalog; here they are joined into one tree that every user of the tables walks.
+#pragma once
+
+#include "engine/config/train_spec.h"
+
+namespace dpt {
+
+/// All tables of a config file. They point at one another, so the struct stays where it is.
+struct SpecTables {
+  explicit SpecTables(const Catalog& catalog);
+  SpecTables(const SpecTables&) = delete;
+  SpecTables& operator=(const SpecTables&) = delete;
+
+  ObjectTable val_split, normalize, transforms, data, layer, sequential, residual, model, loss,
+      warmup, schedule, freeze, ema, swa, early_stopping, on_divergence, train, weights, keep_best,
+      checkpoint, log;
+  VariantTable layer_kinds;  ///< the layers of the catalog, and the blocks
+  ObjectTable root;          ///< of a TrainSpec
+};
+
+/// The key that chooses a network of the zoo.
+inline constexpr const char* kZooTag = "zoo";
+
+/// The one key of a config file that is not a field: it is gone once the files are merged.
+inline constexpr const char* kExtendsKey = "extends";
+inline constexpr const char* kExtendsDoc =
+    "A config file that this one extends: mappings merge, lists and other values replace. A "
+    "mapping that names another kind (`type`, `dataset`) replaces the kind's own fields.";
+
+}  // namespace dpt

@@ -1,0 +1,18 @@
+// Paths as a config stores them: `${VAR}` in place of the value of a secret variable.
+#pragma once
+
+#include <string>
+
+namespace dpt {
+
+/// Records that `path`, which a config wrote as `written` with the value of a secret variable in
+/// it, is to be stored as `written`. Thread-safe.
+void remember_secret_path(const std::string& path, const std::string& written);
+/// Returns a message if the variable of a stored path is not set; empty for any other path.
+/// Thread-safe.
+std::string problem_of_stored_path(const std::string& path);
+/// Returns the text of a config for a resolved path: expanding and resolving it gives `path` again.
+/// Thread-safe.
+std::string stored_path(const std::string& path);
+
+}  // namespace dpt

@@ -1,0 +1,12 @@
+// "Did you mean ...?"
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace dpt {
+
+/// The most similar candidate (edit distance), or empty when none is near.
+std::string closest(const std::string& word, std::span<const std::string> candidates);
+
+}  // namespace dpt

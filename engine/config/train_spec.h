@@ -1,0 +1,320 @@
+// TrainSpec: a config file as plain structs, defaults filled in, every value checked. Frozen after
+// reading. The kinds of layers, losses, data sets, transforms, optimizers and schedules are not
+// known here: their tables are handed in as a Catalog (see app/base/catalog.cpp), so spec depends
+// on nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/config/fields.h"
+
+namespace dpt {
+
+// What a config chooses from, and how each choice is called there.
+
+/// Which values of a monitor are better: the greater or the lesser ones.
+enum class Direction : std::uint8_t { max, min };
+constexpr auto enum_names(Direction) {
+  return std::to_array<EnumName<Direction>>({{Direction::max, "max"}, {Direction::min, "min"}});
+}
+
+/// Numbers with names, in an order.
+using NamedValues = std::vector<std::pair<std::string, double>>;
+
+enum class Precision : std::uint8_t { fp32, tf32, bf16 };
+constexpr auto enum_names(Precision) {
+  return std::to_array<EnumName<Precision>>(
+      {{Precision::fp32, "fp32"}, {Precision::tf32, "tf32"}, {Precision::bf16, "bf16"}});
+}
+
+/// What follows when a checkpoint cannot be written.
+enum class OnFailure : std::uint8_t { stop, go_on };
+constexpr auto enum_names(OnFailure) {
+  return std::to_array<EnumName<OnFailure>>(
+      {{OnFailure::stop, "stop"}, {OnFailure::go_on, "continue"}});
+}
+
+/// What the learning-rate schedule does when a resumed run gets more epochs.
+enum class MoreEpochs : std::uint8_t { stretch, hold, restart };
+constexpr auto enum_names(MoreEpochs) {
+  return std::to_array<EnumName<MoreEpochs>>({{MoreEpochs::stretch, "stretch"},
+                                              {MoreEpochs::hold, "hold"},
+                                              {MoreEpochs::restart, "restart"}});
+}
+
+/// Source of the numbers of data.normalize.
+enum class NormalizeMode : std::uint8_t { none, automatic, given };
+constexpr auto enum_names(NormalizeMode) {
+  return std::to_array<EnumName<NormalizeMode>>({{NormalizeMode::none, "none"},
+                                                 {NormalizeMode::automatic, "auto"},
+                                                 {NormalizeMode::given, "given"}});
+}
+
+/// Reaction to an unreadable sample (engine/data/bad_samples.h).
+enum class OnBadSample : std::uint8_t { stop, skip, salvage };
+constexpr auto enum_names(OnBadSample) {
+  return std::to_array<EnumName<OnBadSample>>({{OnBadSample::stop, "stop"},
+                                               {OnBadSample::skip, "skip"},
+                                               {OnBadSample::salvage, "salvage"}});
+}
+
+/// Use of the orientation that a camera stores in an image file.
+enum class ExifOrientation : std::uint8_t { apply, ignore };
+constexpr auto enum_names(ExifOrientation) {
+  return std::to_array<EnumName<ExifOrientation>>(
+      {{ExifOrientation::apply, "apply"}, {ExifOrientation::ignore, "ignore"}});
+}
+
+/// What follows a step that is not finite (engine/training/divergence.h).
+enum class DivergencePolicy : std::uint8_t { halt, skip, rollback };
+constexpr auto enum_names(DivergencePolicy) {
+  return std::to_array<EnumName<DivergencePolicy>>({{DivergencePolicy::halt, "halt"},
+                                                    {DivergencePolicy::skip, "skip"},
+                                                    {DivergencePolicy::rollback, "rollback"}});
+}
+
+/// A layer, or a block of layers (engine/config/blocks.h): its kind and options, its name and, for
+/// graphs, its inputs.
+struct LayerSpec {
+  Variant op;                     ///< kind and options
+  std::string name;               ///< given, or its index in the list ("0", "1"), as nn.Sequential
+  std::vector<std::string> from;  ///< names of its inputs; empty = the layer before
+  std::string share_weights;      ///< the layer whose parameters it uses; empty = its own
+  Where where;
+  std::string path;  ///< where it was written, as in origins; empty = it was added by a block
+};
+
+struct ModelSpec {
+  std::vector<std::int64_t> input;  ///< [channels, height, width]
+  Variant zoo;                      ///< the network that `written` was made by; no type = none
+  std::vector<LayerSpec> written;   ///< as in the config, with blocks
+  std::vector<LayerSpec>
+      layers;  ///< what runs: the blocks expanded, each layer under its full name
+  Where where;
+};
+
+/// Normalisation of all splits. With `automatic`, the numbers are measured when a run starts and
+/// empty before.
+struct NormalizeSpec {
+  NormalizeMode mode = NormalizeMode::none;
+  std::vector<double> mean, std;  ///< of each channel
+  Where where;
+
+  bool has_numbers() const { return !mean.empty(); }
+  bool is_pending() const { return mode == NormalizeMode::automatic && !has_numbers(); }
+};
+
+struct TransformsSpec {
+  std::vector<Variant> written_train, written_eval;  ///< as in the config
+  std::vector<Variant> train, eval;  ///< transforms that run: the written ones and data.normalize
+  std::vector<Variant> batch;  ///< one of them is chosen for each training batch; may be empty
+};
+
+/// Which training samples are held out for validation: `count`, or `fraction`, or one of the parts
+/// of `fold`. At most one of the three is given; none holds nothing out.
+struct ValSplitSpec {
+  std::int64_t count = 0;
+  double fraction = 0;  ///< of all training samples, rounded to whole samples
+  std::optional<std::vector<std::int64_t>> fold = {};  ///< [k, K]: part k of K, from 1
+  bool stratify = false;                               ///< each class by its share
+  std::string group = {};  ///< column of the data; rows of one value stay together
+
+  bool holds_out() const { return count > 0 || fraction > 0 || fold.has_value(); }
+  friend bool operator==(const ValSplitSpec&, const ValSplitSpec&) = default;
+};
+
+/// How often an epoch sees which sample.
+enum class Sampler : std::uint8_t { uniform, balanced };
+constexpr auto enum_names(Sampler) {
+  return std::to_array<EnumName<Sampler>>(
+      {{Sampler::uniform, "uniform"}, {Sampler::balanced, "balanced"}});
+}
+
+struct DataSpec {
+  Variant dataset;              ///< kind and its own fields (root, ...)
+  std::int64_t batch_size = 0;  ///< global
+  ValSplitSpec val_split;       ///< held out of the training files
+  /// The data set may have a validation set of its own: no field, but what the reader has found.
+  bool may_have_val = false;
+  bool shuffle = true;
+  Sampler sampler = Sampler::uniform;
+  std::int64_t workers = 0;   ///< decoder threads of a process; 0 = auto
+  std::int64_t prefetch = 4;  ///< batches decoded ahead
+  OnBadSample on_bad_sample = OnBadSample::stop;
+  std::int64_t max_bad_samples = 100;  ///< limit for each process
+  ExifOrientation exif_orientation = ExifOrientation::apply;
+  std::string cache;                    ///< folder; empty = none (engine/data/packed_cache.h)
+  std::int64_t cache_shorter_side = 0;  ///< 0 = pictures are kept as they are
+  NormalizeSpec normalize;
+  TransformsSpec transforms;
+
+  /// Returns false if there certainly are no validation samples.
+  bool may_validate() const { return val_split.holds_out() || may_have_val; }
+};
+
+struct WarmupSpec {
+  double epochs = 0;
+  std::int64_t steps = 0;  ///< used when > 0; not together with epochs
+  /// The first step's rate is start_factor * lr. The default is that of PyTorch's LinearLR.
+  double start_factor = 1.0 / 3.0;
+};
+
+struct EarlyStoppingSpec {
+  std::string monitor = "val/accuracy";
+  std::int64_t patience = 5;        ///< evaluations without a better value
+  Direction mode = Direction::max;  ///< where unwritten, the monitor's
+  double min_delta = 0.0;
+  double smoothing = 0.0;
+};
+
+/// What follows a step whose loss, gradient or update is not finite.
+struct OnDivergenceSpec {
+  DivergencePolicy policy = DivergencePolicy::halt;
+  std::int64_t max_skips = 10;     ///< skip: steps in a row
+  std::int64_t max_rollbacks = 5;  ///< rollback: of a whole run
+  double lr_factor = 0.5;          ///< rollback: the learning rate is multiplied by it, each time
+};
+
+/// An exponential moving average of the weights.
+struct EmaSpec {
+  double decay = 0.999;
+};
+
+/// An equal average of the weights after some of the epochs (stochastic weight averaging).
+struct SwaSpec {
+  std::int64_t from_epoch = 1;  ///< counted from 1
+  std::int64_t every = 1;       ///< epochs
+};
+
+/// Patterns over the names of parameters that stay as they are.
+struct FreezeSpec {
+  std::vector<std::string> params;  ///< empty with `except` = all
+  std::vector<std::string> except;  ///< those that are trained nevertheless
+};
+
+struct TrainSection {
+  std::int64_t epochs = 0;
+  std::optional<MoreEpochs> on_more_epochs;  ///< unset = refused where the rate would change
+  std::int64_t shards = 0;                   ///< 0 = auto (fast mode); N = exact mode with N shards
+  std::int64_t accumulate = 1;               ///< least number of micro-batches of a shard
+  std::optional<double> grad_clip_norm, grad_clip_value;
+  FreezeSpec freeze;
+  std::optional<EmaSpec> ema;  ///< a run keeps one average at most: this,
+  std::optional<SwaSpec> swa;  ///< this, or none
+  std::optional<EarlyStoppingSpec> early_stopping;
+  OnDivergenceSpec on_divergence;
+  Precision precision = Precision::fp32;
+  bool autotune = true;
+  double stall_timeout = 600;  ///< seconds without a heartbeat of a replica
+};
+
+struct KeepBestSpec {
+  std::string monitor = "val/accuracy";
+  Direction mode = Direction::max;  ///< where unwritten, the monitor's
+  double smoothing = 0.0;
+};
+
+struct CheckpointSpec {
+  std::int64_t every = 1;        ///< epochs
+  std::int64_t every_steps = 0;  ///< also every N steps; 0 = no
+  std::int64_t keep_last = 2;
+  KeepBestSpec keep_best;
+  OnFailure on_failure = OnFailure::stop;
+};
+
+struct LogSpec {
+  std::int64_t every = 50;   ///< steps; step 1 is always logged
+  bool layers = false;       ///< norms of each parameter and its gradient
+  bool noise_scale = false;  ///< the gradient noise scale
+  bool tensorboard = false;  ///< event files too
+  std::string prometheus;    ///< textfile for node_exporter; empty = none
+};
+
+/// How the rows of the last layer are taken from a file of weights.
+enum class HeadRows : std::uint8_t { by_class_name, fresh };
+constexpr auto enum_names(HeadRows) {
+  return std::to_array<EnumName<HeadRows>>(
+      {{HeadRows::by_class_name, "by_class_name"}, {HeadRows::fresh, "new"}});
+}
+
+/// What is taken from a checkpoint that holds the weights and averages of them.
+enum class WeightsUse : std::uint8_t { ema, swa, raw };
+constexpr auto enum_names(WeightsUse) {
+  return std::to_array<EnumName<WeightsUse>>(
+      {{WeightsUse::ema, "ema"}, {WeightsUse::swa, "swa"}, {WeightsUse::raw, "raw"}});
+}
+
+/// Value of WeightsSpec::file for the pretrained weights of the network of the zoo.
+inline constexpr const char* kPretrained = "pretrained";
+
+/// The weights that a run starts from.
+struct WeightsSpec {
+  std::string file;                   ///< path, name of a file on a server, or kPretrained
+  std::optional<std::string> sha256;  ///< hash of the file, in hexadecimal; unset = any
+  std::optional<std::string> key;     ///< a dictionary in a file of PyTorch; unset = the usual one
+  TextPairs map;  ///< prefixes of the file's names, and what stands for them in the model
+  std::vector<std::string> expect_missing, expect_left_over;  ///< patterns
+  std::optional<HeadRows> head;   ///< unset = the last layer is as any other
+  std::optional<WeightsUse> use;  ///< unset = an average, where the file has one
+  /// True if tensors may have other shapes with the same values in the same order, such as [C] for
+  /// [C, 1, 1]. Not a config field, but set for known files.
+  bool takes_other_shapes = false;
+};
+
+struct TrainSpec {
+  std::int64_t version = 1;
+  std::string name;
+  std::int64_t seed = 1;
+  DataSpec data;
+  ModelSpec model;
+  Variant loss;                  ///< default: cross_entropy
+  std::vector<Variant> metrics;  ///< besides accuracy
+  Variant optimizer;
+  Variant lr_schedule;  ///< default: constant
+  WarmupSpec warmup;    ///< read from lr_schedule.warmup
+  TrainSection train;
+  std::optional<WeightsSpec> weights;  ///< unset = starts from initial values
+  CheckpointSpec checkpoint;
+  LogSpec log;
+  std::vector<std::string> devices = {"auto"};
+  std::vector<double> device_weights;  ///< one per device; empty = auto
+
+  std::string file;  ///< where it was read from
+  /// Dotted path of each value that was written ("model.layers.0.type") -> where. What is absent
+  /// here is a default.
+  std::map<std::string, Where> origins;
+};
+
+/// What is the same in all data of a kind, known without opening them.
+struct DataFacts {
+  std::vector<std::int64_t> input;  ///< [channels, height, width]
+  std::int64_t classes = 0;
+};
+
+/// The kinds that can stand in a config.
+struct Catalog {
+  VariantTable layers, losses, metrics, optimizers, schedules, datasets, transforms;
+  VariantTable batch_transforms;
+  VariantTable zoo;  ///< ready-made networks; their tag is kZooTag
+  /// The layers of one of them, as YAML: a list of layers and blocks.
+  std::string (*zoo_layers)(const Variant& net) = nullptr;
+  /// Of a kind of data set; unset for one whose data may have any size. Null: of none.
+  std::optional<DataFacts> (*data_facts)(const std::string& dataset) = nullptr;
+  /// What a run with these metrics measures: "loss", "accuracy", ...
+  std::vector<std::string> (*measured_names)(const std::vector<Variant>& metrics) = nullptr;
+  /// Which values of a monitor ("val/loss") are better.
+  std::optional<Direction> (*better_direction)(const std::string& monitor) = nullptr;
+  /// Whether a data set has a validation set of its own; unset if only its files tell. Null: none.
+  std::optional<bool> (*declares_validation)(const Variant& dataset) = nullptr;
+  /// Returns the number of classes or targets of a data set, and may read label files for it; unset
+  /// if the model decides. Throws an Error if files cannot be read. Null: no data set.
+  std::optional<std::int64_t> (*data_outputs)(const Variant& dataset) = nullptr;
+};
+
+}  // namespace dpt

@@ -1,0 +1,50 @@
+// YAML text as a tree in which every value knows its place.
+//
+// Built from yaml-cpp's parse events rather than its Node, because Node takes duplicate keys,
+// follows cyclic aliases for ever and forgets whether a scalar was quoted. Anything that a config
+// does not need is refused: custom tags, several documents, merge keys, excessive depth or size.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/config/issue.h"
+
+namespace dpt {
+
+struct YamlNode {
+  enum class Kind : std::uint8_t {
+    null,
+    scalar,
+    list,
+    map,
+    broken  ///< already reported; readers pass over it in silence
+  };
+  Kind kind = Kind::null;
+  bool is_plain = true;  ///< scalar: written without quotes
+  std::string text;      ///< scalar
+  Where where;
+  std::vector<YamlNode> children;  ///< of a list or a map
+  std::string key;                 ///< of a map's child
+  Where key_where;
+
+  bool is_map() const { return kind == Kind::map; }
+  bool is_list() const { return kind == Kind::list; }
+  /// A map's child of that name, or null.
+  const YamlNode* find(const std::string& name) const;
+  YamlNode* find(const std::string& name);
+};
+
+// Limits that a config of kMaxLayers layers, as dpt writes it with all defaults, stays within.
+inline constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxConfigNodes = 400'000;  ///< counted with aliases expanded
+inline constexpr int kMaxConfigDepth = 64;
+
+/// Parses one document. What is wrong goes to `issues`; the tree is what could be read, and
+/// `broken` when nothing could. An empty document is null.
+YamlNode parse_yaml(const std::string& text, const std::string& file,
+                    std::vector<ConfigIssue>& issues);
+
+}  // namespace dpt

@@ -1,0 +1,87 @@
+// What a data check (data_check.h) finds.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/data/sample_survey.h"
+#include "engine/data/source.h"
+#include "engine/data/splits.h"
+
+namespace dpt {
+
+/// Kinds of findings, errors first.
+enum class FindingKind : std::uint8_t {
+  not_opened,               ///< opening the data set failed
+  unreadable,               ///< a sample cannot be read
+  not_finite,               ///< a sample has NaN or infinite values
+  label_conflict,           ///< equal samples have different targets
+  duplicate_across_splits,  ///< equal samples in several splits
+  class_not_trained,        ///< val or test has samples of a class that train does not have
+  // What follows are warnings.
+  few_bits,                      ///< 16-bit images whose values need fewer bits
+  exif_orientation,              ///< images stored rotated or mirrored, which reading ignores
+  duplicate,                     ///< equal samples in one split
+  equal_rows,                    ///< rows of a table whose features are equal, in any splits
+  near_duplicate_across_splits,  ///< similar pictures in several splits
+  near_duplicate,                ///< similar pictures in one split
+  constant,                      ///< a picture all of whose pixels are equal
+  constant_channel,              ///< a channel that has one value in all training samples
+  class_missing,                 ///< no split has samples of a class
+  class_not_measured,            ///< val or test has no samples of a class that train has
+  few_samples                    ///< a class with few training samples
+};
+inline constexpr int kFindingKinds = static_cast<int>(FindingKind::few_samples) + 1;
+/// "label_conflict".
+const char* name_of(FindingKind kind);
+/// Whether it is an error unless it is allowed.
+bool is_error(FindingKind kind);
+
+/// A sample of a finding.
+struct SampleRef {
+  std::size_t split = 0;      ///< in DataReport::splits
+  std::int64_t position = 0;  ///< in SurveyedSplit::split
+};
+
+struct Finding {
+  FindingKind kind;
+  std::string message;
+  std::vector<SampleRef> samples;  ///< that it is about
+  double correlation = 0;          ///< of near duplicates
+};
+
+/// Samples of split `of` that are equal to one of split `in`.
+struct CopyCount {
+  std::size_t in = 0, of = 0;
+  std::int64_t samples = 0;
+};
+
+struct DataReport {
+  std::vector<SurveyedSplit> splits;  ///< those that have samples: train, val, test
+  std::vector<std::vector<std::int64_t>> class_counts;  ///< of each split; empty without labels
+  std::vector<CopyCount> copies;                        ///< of each pair of splits
+  std::vector<Finding> findings;  ///< ordered by kind, the most important first
+  bool looks_for_near = false;    ///< whether pictures are large enough, and it was asked for
+  bool near_is_complete = true;   ///< false: there may be more near duplicates
+  std::int64_t near_pairs = 0;    ///< found; findings name the most similar ones
+  bool interrupted = false;       ///< then the rest is incomplete
+};
+
+/// The record and the data set of a sample.
+const SampleRecord& record_of(const DataReport& report, const SampleRef& sample);
+const DataSource& source_of(const DataReport& report, const SampleRef& sample);
+
+/// "train/cat/7.jpg": how a sample is named.
+std::string name_of_sample(const DataReport& report, const SampleRef& sample);
+/// Lists the first few samples, with split and class, and the number of others.
+std::string some_named(const DataReport& report, const std::vector<SampleRef>& samples);
+/// "train: data/train/cat/1.png (cat)": a sample with its split and class.
+std::string named(const DataReport& report, const SampleRef& sample);
+
+/// Returns the readable samples of all splits for which `holds` returns true.
+std::vector<SampleRef> samples_where(const DataReport& report,
+                                     const std::function<bool(const SampleRecord&)>& holds);
+
+}  // namespace dpt

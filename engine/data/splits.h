@@ -1,0 +1,36 @@
+// Which samples are trained on, held out for validation and tested on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/config/train_spec.h"
+#include "engine/data/source.h"
+#include "engine/data/split.h"
+
+namespace dpt {
+
+/// How many samples of the split each class has. REQUIRES: the samples have labels.
+std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes);
+
+/// Returns the splits, with the data's own validation set or with samples held out of the training
+/// set according to `spec`. The held-out samples depend only on `spec`, the seed, the labels and
+/// the groups, and are in ascending order. Throws ErrorKind::usage if nothing is left to train on,
+/// if the data lacks what `spec` needs, or if it has a validation set and `spec` also holds samples
+/// out.
+Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t seed);
+
+/// Returns a text that tells the validation samples from others of the same data: "xxh3:" and 16
+/// hexadecimal digits over their indices, or the fingerprint of a validation set of its own; empty
+/// for no samples.
+std::string validation_fingerprint(const Splits& splits);
+
+/// How many of n samples are held out, in groups about as many.
+std::int64_t held_out_count(const ValSplitSpec& spec, std::int64_t n);
+
+/// "5000", or "{fraction: 0.1, stratify: true}".
+std::string text_of(const ValSplitSpec& spec);
+
+}  // namespace dpt

@@ -1,0 +1,33 @@
+// What of a config depends on the targets of the data: the loss, the metrics, and what is
+// monitored.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/config/train_spec.h"
+#include "engine/data/split.h"
+#include "engine/losses/loss.h"
+#include "engine/metrics/metric.h"
+
+namespace dpt {
+
+/// The loss and the metrics of a spec for a model with `outputs`, and this data. Throws
+/// ErrorKind::usage where they do not fit together.
+struct Objective {
+  Loss loss;
+  std::optional<Loss> mixed_loss;  ///< of mixed batches, if data.transforms.batch has any
+  MetricSet metrics;
+};
+Objective make_objective(const TrainSpec& spec, std::int64_t outputs, const Splits& splits);
+
+/// The loss of mixed batches; nothing where data.transforms.batch is empty. `loss` and `context`
+/// are those of the data. Throws ErrorKind::usage where such targets cannot be mixed.
+std::optional<Loss> make_mixed_loss(const TrainSpec& spec, LossContext context, const Loss& loss);
+
+/// Where the data's targets have no accuracy, what would be monitored by default is val/loss.
+/// Throws ErrorKind::usage where accuracy is written as a monitor. To be called before anything is
+/// made of the spec.
+void adopt_targets(TrainSpec& spec, const DataSource& source);
+
+}  // namespace dpt

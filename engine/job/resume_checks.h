@@ -1,0 +1,38 @@
+// What is checked before a run resumes: its data, its counters, its learning rates.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/job/job.h"
+
+namespace dpt {
+
+/// Throws ErrorKind::data, naming file, key, what was expected and found, when the counters of the
+/// checkpoint `path` cannot be those of a run with this job's samples and batches.
+void check_fits(const std::string& path, const RunState& state, const Job& job);
+
+/// What a resumed run does with its schedule where train.epochs was raised: that of `job` becomes
+/// the one that train.on_more_epochs asks for, continued from `before` and the checkpoint's
+/// `state`. Throws ErrorKind::usage if nothing is asked for and the learning rate would change.
+/// Where it was asked for, gives a sentence about what follows; otherwise it is empty.
+std::string continue_schedule(Job& job, const TrainSpec& before, const RunState& state);
+
+/// Where the learning rates from `step` on are others than those that `before`, the config as it
+/// was when the checkpoint was made, would have given: a sentence that says so, with both. Empty
+/// when they are the same, when `before` had no further step, or when continue_schedule has said it
+/// (more epochs). Compares a few thousand steps, however long the run is.
+std::string learning_rate_change(const Job& job, const TrainSpec& before, const RunState& state);
+
+/// In exact mode, a sentence where bits that are meant to be equal are not: because the replicas
+/// are of several kinds (CPU replicas of one thread, of two, ..., GPUs), or because the checkpoint
+/// was made on another kind, `before` (device names; empty for a fresh run). Empty elsewhere.
+std::string inexact_devices(const Job& job, const std::vector<std::string>& before);
+
+/// In exact mode, a sentence where libraries or processors are not those of the checkpoint:
+/// `before` and `now` are what made_by says, of which only the part counts that computes on the
+/// job's kind of device. Empty elsewhere, and where `before` does not say.
+std::string inexact_makers(const Job& job, const std::string& before, const std::string& now);
+
+}  // namespace dpt

@@ -1,0 +1,102 @@
+#include "engine/job/run_ranks.h"
+
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "engine/collectives/local_group.h"
+#include "engine/job/job.h"
+#include "engine/processes/process_group.h"
+#include "kernels/base/error.h"
+#include "kernels/base/start_thread.h"
+
+namespace dpt {
+
+namespace {
+
+/// `first`: the number of the first rank here, of `total` in the world. `report` gets each failure.
+void run_threads(RankGroup& group, const std::vector<DeviceName>& devices,
+                 const BackendOptions& options, int first_rank, int total, const RankBody& body,
+                 const std::function<void(const std::exception&)>& report) {
+  const int size = static_cast<int>(devices.size());
+  std::mutex mutex;
+  // The first failure. What it causes on other ranks comes later, or earlier where the rank that
+  // failed takes its time to free what it has.
+  std::exception_ptr first;
+  bool first_follows = false;
+
+  // Where there are several, a device's error says whose it is. (That of another rank does so
+  // already.)
+  const auto named = [&](int rank, const Error& error) {
+    if (total == 1 || error.kind() != ErrorKind::device) return std::current_exception();
+    return std::make_exception_ptr(Error(
+        error.kind(), fmt::format("replica {} on {}: {}", first_rank + rank,
+                                  devices[static_cast<std::size_t>(rank)].text(), error.what())));
+  };
+  const auto failed = [&](int rank, const std::exception& cause, std::exception_ptr exception) {
+    {
+      const std::lock_guard lock(mutex);
+      const auto* error = dynamic_cast<const Error*>(&cause);
+      const bool follows = error && error->kind() == ErrorKind::peer;
+      if (!first || (first_follows && !follows)) {
+        first = std::move(exception);
+        first_follows = follows;
+      }
+    }
+    if (report) report(cause);
+    group.abort(rank, cause.what());
+  };
+  const auto run = [&](int rank) {
+    try {
+      const auto backend = make_backend(devices[static_cast<std::size_t>(rank)], options);
+      const auto communicator = group.join(rank, *backend);
+      body(*backend, *communicator);
+    } catch (const Error& error) {
+      failed(rank, error, named(rank, error));
+    } catch (const std::exception& error) {
+      failed(rank, error, std::current_exception());
+    } catch (...) {
+      failed(rank, Error(ErrorKind::unexpected, "an exception of an unknown type"),
+             std::current_exception());
+    }
+  };
+
+  if (size == 1) {
+    run(0);
+  } else {
+    std::vector<std::thread> threads;
+    threads.reserve(devices.size());
+    for (int rank = 0; rank < size; ++rank) {
+      try {
+        threads.push_back(start_thread(fmt::format("replica {} of {}", first_rank + rank, total),
+                                       [&run, rank] { run(rank); }));
+      } catch (const Error& error) {
+        // Those that run already wait for this rank.
+        failed(rank, error, std::current_exception());
+        break;
+      }
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace
+
+void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& options,
+               const RankBody& body, std::chrono::milliseconds stall_timeout) {
+  const int size = static_cast<int>(devices.size());
+  LocalGroup group(size, stall_timeout);
+  run_threads(group, devices, options, 0, size, body, {});
+}
+
+void run_ranks(const Job& job, const RankBody& body) {
+  if (!job.processes) {
+    return run_ranks(job.devices, job.backend_options, body, stall_timeout(job));
+  }
+  const auto group = job.processes->make_group(stall_timeout(job));
+  run_threads(*group, job.own_devices(), job.backend_options, job.first_rank(), job.ranks(), body,
+              [&](const std::exception& error) { job.processes->report(error); });
+}
+
+}  // namespace dpt

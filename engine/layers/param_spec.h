@@ -1,0 +1,67 @@
+// A parameter of a layer: its shape, its place in files and buffers, how it starts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/base/enum_names.h"
+#include "kernels/base/types.h"
+
+namespace dpt {
+
+/// How a parameter lies in the flat buffer. Files always hold torchvision's layout.
+enum class ParamLayout : std::uint8_t {
+  plain,       ///< as in files: biases, Linear not after a Flatten of an image
+  ohwi,        ///< file: OIHW (out, in/groups, kh, kw); buffer: OHWI
+  linear_hwc,  ///< file: [out][c*h*w]; buffer: [out][h*w*c], for a Linear after a Flatten
+  vector_hwc   ///< file: [c*h*w]; buffer: [h*w*c], one number for each feature after a Flatten
+};
+
+/// A distribution of starting values, as torch.nn.init names them.
+enum class InitKind : std::uint8_t {
+  pytorch,  ///< "default": U(-1/sqrt(fan_in), 1/sqrt(fan_in))
+  xavier_uniform,
+  xavier_normal,
+  kaiming_uniform,  ///< gain sqrt(2), as for ReLU
+  kaiming_normal,
+  normal,
+  constant
+};
+constexpr auto enum_names(InitKind) {
+  return std::to_array<EnumName<InitKind>>({{InitKind::pytorch, "default"},
+                                            {InitKind::xavier_uniform, "xavier_uniform"},
+                                            {InitKind::xavier_normal, "xavier_normal"},
+                                            {InitKind::kaiming_uniform, "kaiming_uniform"},
+                                            {InitKind::kaiming_normal, "kaiming_normal"},
+                                            {InitKind::normal, "normal"},
+                                            {InitKind::constant, "constant"}});
+}
+
+/// What a tensor of a layer is to training.
+enum class ParamRole : std::uint8_t {
+  trained,  ///< the optimizer updates it
+  running,  ///< running statistics: approaches the statistics of each batch
+  counter   ///< counts the updates of running statistics; I64 in files
+};
+
+/// How a parameter starts. Fan-in and fan-out as torch.nn.init computes them.
+struct InitSpec {
+  InitKind kind = InitKind::pytorch;
+  double value = 0.0;   ///< constant's value, normal's mean
+  double stddev = 1.0;  ///< normal
+};
+
+struct ParamSpec {
+  std::string suffix;  ///< "weight", "bias": the name is LAYER.suffix; empty: a weight named LAYER
+  std::vector<std::int64_t> file_shape;  ///< torchvision's
+  ParamLayout layout = ParamLayout::plain;
+  SampleShape hwc;  ///< linear_hwc, vector_hwc: the flattened image
+  std::int64_t fan_in = 1, fan_out = 1;
+  InitSpec init;
+  ParamRole role = ParamRole::trained;
+  float momentum = 0.1F;    ///< running: as RunningRange::momentum
+  bool reads_fp32 = false;  ///< the operation reads it in fp32 where activations are bf16
+};
+
+}  // namespace dpt

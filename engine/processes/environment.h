@@ -1,0 +1,10 @@
+#pragma once
+
+#include <functional>
+
+namespace dpt {
+
+/// A variable of the environment, or null.
+using Environment = std::function<const char*(const char* name)>;
+
+}  // namespace dpt

@@ -1,0 +1,130 @@
+// This process' part in a world of several: the control channel, the links that carry gradients,
+// and what becomes of an error on any of them. A process without a launcher has none of it.
+//
+// Ranks of processes are a World's; replicas count over all processes, in the order of their ranks.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/collectives/process_links.h"
+#include "engine/collectives/world_group.h"
+#include "engine/processes/control.h"
+#include "engine/processes/control_types.h"
+#include "engine/processes/facts.h"
+#include "engine/processes/world.h"
+#include "kernels/devices.h"
+
+namespace dpt {
+
+/// Runs `read`, which takes apart what process `rank` said as `what`. Throws ErrorKind::peer if it
+/// is not what dpt says there.
+void read_said(int rank, const char* what, const std::function<void()>& read);
+
+class ProcessGroup {
+ public:
+  struct Options {
+    RunIdentity run;
+    std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
+    /// Gets lines for the user, on any thread.
+    std::function<void(const std::string&)> warn;
+    /// Called when the process does not end by itself soon after a failure of the world (a call
+    /// that nothing wakes): prints the failure and ends it. Never returns.
+    std::function<void(const std::string& text, int exit_code)> end_process;
+  };
+  /// Joins the world; see ControlChannel::join. REQUIRES: !world.alone(). Throws ErrorKind::device
+  /// if a process may not open as many descriptors as its connections need. A requested stop, of
+  /// this process or of another, ends it with StopRequested while a run starts.
+  ProcessGroup(const World& world, const Options& options);
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+
+  const World& world() const { return world_; }
+  bool is_first() const { return world_.rank == 0; }
+
+  /// What one process is to the others before anything is loaded.
+  struct Member {
+    std::string host, address;  ///< the address by which it reaches rank 0
+    int pid = 0, local_rank = 0;
+    std::string visible_gpus;  ///< CUDA_VISIBLE_DEVICES
+    std::vector<DeviceName> devices;
+  };
+  /// Collective: the members by rank. Throws ErrorKind::usage where two processes of a machine
+  /// would use the same GPU.
+  const std::vector<Member>& introduce(const std::vector<DeviceName>& devices);
+  const std::vector<Member>& members() const { return members_; }
+  /// Collective, before the first sum: throws ErrorKind::usage with the first difference.
+  void compare(const Facts& facts);
+  /// Collective: makes the links, whose ends prove to each other that they know DPT_TOKEN or, if it
+  /// is not set, a token that rank 0 draws. Throws as make_tcp_links does.
+  void connect();
+
+  /// Collective: a text of rank 0.
+  std::string share(const std::string& what, const std::string& text);
+  /// Collective, after connect: bytes of rank 0, as many on every process.
+  void share(std::span<std::byte> bytes, const char* what);
+
+  /// The ranks of this process as threads, for one run; `heartbeats` are watched. The group is
+  /// aborted when the world fails.
+  std::shared_ptr<WorldGroup> make_group(std::chrono::milliseconds stall_timeout);
+
+  /// Joins the others only to report that this process failed. If they cannot be told, does
+  /// nothing.
+  static void report_failed_start(const World& world, const Options& options,
+                                  const std::string& text, ErrorKind kind);
+
+  /// Reports to all processes an error of this one, or a stop before the first step, which then
+  /// stops them too. Does not report consequences of a failure elsewhere (ErrorKind::peer).
+  void report(const std::exception& error) noexcept;
+  /// Runs `body`; an exception becomes known to all processes, and is replaced by the first cause
+  /// in the world if that is a different one. While the run starts, a requested stop takes
+  /// precedence (StopRequested).
+  int guard(const std::function<int()>& body);
+  /// Returns the first failure in the world, which may become known a moment after its consequences
+  /// here; empty if nobody knows of one.
+  std::optional<WorldFailure> wait_for_cause();
+  /// While something is saved after a failure, the process is not ended.
+  class Saving {
+   public:
+    explicit Saving(ProcessGroup& group) : group_(group) { ++group_.saving_; }
+    Saving(const Saving&) = delete;
+    ~Saving() { --group_.saving_; }
+
+   private:
+    ProcessGroup& group_;
+  };
+  /// Collective, at the end: waits for all.
+  void leave();
+
+ private:
+  /// Of a lost process: with where this one was, and what to do.
+  std::string text_of(const WorldFailure& failure) const;
+  void on_failure(const WorldFailure& failure);
+  void watch_end(const WorldFailure& failure);
+
+  const World world_;
+  const Options options_;
+  std::vector<Member> members_;
+  std::unique_ptr<ControlChannel> control_;
+  TellWaiting waiting_;
+  std::unique_ptr<ProcessLinks> links_;
+  std::unique_ptr<ProcessLinks> links_beside_;  ///< for sums that overlap with the computation
+  std::atomic<int> saving_{0};
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::weak_ptr<WorldGroup> group_;                     // guarded by mutex_
+  std::vector<std::shared_ptr<Heartbeat>> heartbeats_;  // guarded by mutex_; of the ranks here
+  bool has_ended_ = false;                              // guarded by mutex_
+  std::thread ender_;
+};
+
+}  // namespace dpt

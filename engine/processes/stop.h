@@ -1,0 +1,95 @@
+// Requests to stop, from signals. A handler only sets flags. While a run starts, loops poll them
+// (kernels/base/stop_request.h); once it trains, the trainer agrees on a step boundary.
+#pragma once
+
+#include <signal.h>
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "engine/collectives/communicator.h"
+
+namespace dpt {
+
+/// Reason of a stop. The values travel between the processes of a run.
+enum class StopReason : std::uint8_t {
+  none,
+  interrupt,
+  terminate,
+  hangup,
+  user,
+  time_is_up,
+  user2,
+  cpu_time
+};
+
+/// Signals that ask a run to stop. Batch systems announce their own signals by SIGUSR1 and SIGUSR2,
+/// and the end of the CPU time (ulimit -t) by SIGXCPU.
+inline constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
+
+/// Returns true if a signal is ignored, as after nohup or trap ''.
+bool is_signal_ignored(int number);
+
+/// Handles and unblocks kStopSignals. Each sets the flag; a SIGINT or SIGTERM that comes 0.1 s or
+/// more after the first of these two ends the process at once with 130 or 143. A second SIGHUP does
+/// not: a closing terminal sends several (the kernel's and the shell's). Signals that `dpt --nproc`
+/// passes on (sigqueue) are counted separately: the process may have got the same signal as a
+/// member of a group. A signal that is ignored (nohup, trap '' INT, a background job of a script)
+/// stays so.
+void install_signal_handlers();
+
+/// Restores the default action of the signals, for commands that do not ask for requests; a signal
+/// that came since install_signal_handlers ends the process now. Where there is no default action
+/// (process 1 of a container), a signal ends the process with 128 + its number.
+void let_signals_end_process();
+
+/// The first request so far. Callable from any thread.
+StopReason requested_stop();
+/// Makes a request as the reason's signal would, unless there is one already. Does nothing for
+/// reasons without a signal. Any thread may call it.
+void request_stop(StopReason reason);
+
+/// Calls a function once, on a thread of its own, `patience` after a stop is requested (after
+/// construction if it was requested before), unless this is destroyed in that time; without
+/// patience, always before the destructor returns. Only one may exist at a time. If the system
+/// starts no more threads, the function is never called.
+class StopWatch {
+ public:
+  StopWatch(std::chrono::milliseconds patience, std::function<void(StopReason)> on_stop);
+  ~StopWatch();
+  StopWatch(const StopWatch&) = delete;
+  StopWatch& operator=(const StopWatch&) = delete;
+
+ private:
+  void watch();
+
+  std::chrono::milliseconds patience_;
+  std::function<void(StopReason)> on_stop_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool has_ended_ = false;  // guarded by mutex_
+  std::thread thread_;
+};
+
+/// Collective, once a rank has voted to stop: the reason of all, which is that of the first rank
+/// that has one. A signal may have reached some processes only, and one clock is ahead.
+StopReason agree_on_stop(Communicator& communicator, StopReason mine);
+
+/// Exit code of a run that was stopped and may be resumed, if no signal has one of its own.
+inline constexpr int kStoppedExitCode = 75;
+/// Returns the exit code of a run that stopped for this reason: 129, 130, 143 or 75.
+int exit_code_of(StopReason reason);
+/// Returns a reason with this exit code; none for those of failures.
+StopReason stop_of_exit_code(int exit_code);
+const char* name_of(StopReason reason);
+/// Returns the line for the user when a stop is requested during training: the reason, and what a
+/// second signal does.
+std::string acknowledgement_of(StopReason reason);
+
+}  // namespace dpt

@@ -1,0 +1,17 @@
+// Slurm: the tasks of a step that srun started.
+#pragma once
+
+#include <optional>
+
+#include "engine/processes/environment.h"
+#include "engine/processes/world.h"
+
+namespace dpt::launchers {
+
+/// As the functions of world_launchers.h.
+std::optional<World> from_slurm(const Environment& environment);
+
+/// Throws in an allocation of Slurm that has several tasks.
+void check_slurm_batch(const Environment& environment);
+
+}  // namespace dpt::launchers

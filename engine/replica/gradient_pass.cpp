@@ -1,0 +1,255 @@
+#include "engine/replica/gradient_pass.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "kernels/base/align.h"
+#include "kernels/base/heartbeat.h"
+
+namespace dpt {
+
+GradientPass::GradientPass(Backend& backend, Communicator& communicator, const Job& job,
+                           PassMemory& memory)
+    : backend_(backend),
+      communicator_(communicator),
+      job_(job),
+      memory_(memory),
+      lockstep_(backend, communicator, job.plan),
+      part_norms_(backend, job, memory.part_layout()),
+      device_weights_(job.device_weights) {}
+
+void GradientPass::set_device_weights(const DeviceWeights& device_weights) {
+  assert(device_weights.size() == device_weights_.size());
+  device_weights_ = device_weights;
+  partitions_.clear();
+}
+
+int GradientPass::branches() const {
+  int most = 1;
+  for (const auto& [samples, partition] : partitions_) most = std::max(most, partition.branches);
+  return most;
+}
+
+std::int64_t GradientPass::micro_batches(const WorkPartition& partition) {
+  return std::count_if(
+      partition.actions.begin(), partition.actions.end(),
+      [](const WorkAction& action) { return action.kind == WorkAction::Kind::train; });
+}
+
+std::int64_t GradientPass::micro_batch() const {
+  std::int64_t most = 0;
+  for (const auto& [samples, partition] : partitions_) {
+    const std::vector<std::int64_t> sizes = micro_batch_sizes(partition);
+    if (!sizes.empty()) most = std::max(most, sizes.back());
+  }
+  return most;
+}
+
+WorkPartition GradientPass::cut(std::int64_t global_batch, ShardBuffers buffers,
+                                std::int64_t most) const {
+  return partition_batch(global_batch, device_weights_, communicator_.rank(),
+                         job_.spec.train.shards, {most, job_.spec.train.accumulate}, buffers);
+}
+
+/// Of a micro-batch: as many as the job wants and, in fast mode, the device has room for. In exact
+/// mode the bits must not depend on who else uses the device: too large a micro-batch is an error.
+std::int64_t GradientPass::most_samples(std::int64_t global_batch) {
+  std::int64_t most = job_.max_micro_batches[static_cast<std::size_t>(communicator_.rank())];
+  if (job_.spec.train.shards > 0) return most;
+  while (true) {
+    const WorkPartition partition = cut(global_batch, ShardBuffers::reused, most);
+    const std::vector<std::int64_t> sizes = micro_batch_sizes(partition);
+    if (sizes.empty()) return most;
+    const std::int64_t fitting =
+        memory_.fitting(sizes.back(), needed_beside(partition.samples.size()));
+    if (fitting >= sizes.back() || fitting == 0) return most;
+    most = fitting;
+    short_of_memory_ = true;
+  }
+}
+
+/// Bytes that are allocated after the activations: two buffers of samples, the gradients, and
+/// an eighth of what is free for evaluations.
+std::size_t GradientPass::needed_beside(std::int64_t samples) const {
+  if (!backend_.info().queues) return 0;  // samples are read where they are
+  const DataSource& source = *job_.splits.train.source;
+  const std::size_t sample =
+      static_cast<std::size_t>(source.shape().elements()) * size_of(source.type()) +
+      sizeof(std::int32_t);
+  return 2 * static_cast<std::size_t>(samples) * sample + memory_.gradient_bytes() +
+         backend_.free_bytes() / 8;
+}
+
+const WorkPartition& GradientPass::partition_for(std::int64_t global_batch) {
+  const auto found = partitions_.find(global_batch);
+  if (found != partitions_.end()) return found->second;
+  const std::int64_t most = most_samples(global_batch);
+  WorkPartition partition = cut(global_batch, ShardBuffers::one_each, most);
+  for (const std::int64_t size : micro_batch_sizes(partition)) memory_.executor(size, true);
+  partition.branches = lockstep_.couples_shards() ? 1 : branches_for(partition);
+  // Shards that go through a pass together need a buffer each.
+  if (partition.branches == 1 && !lockstep_.couples_shards()) {
+    partition = cut(global_batch, ShardBuffers::reused, most);
+  }
+  memory_.need_kept(partition.branches, kept_bytes(partition));
+  memory_.need_gradients(std::max(partition.buffers, 1));
+  return partitions_.emplace(global_batch, std::move(partition)).first->second;
+}
+
+std::size_t GradientPass::kept_bytes(const WorkPartition& partition) {
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < partition.actions.size();) {
+    const std::size_t end = i + together_from(partition, i);
+    std::size_t bytes = 0;
+    for (; i < end; ++i) {
+      const WorkAction& action = partition.actions[i];
+      if (action.kind != WorkAction::Kind::train) continue;
+      bytes += aligned(memory_.executor(action.samples.size(), true).kept_bytes());
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+int GradientPass::branches_for(const WorkPartition& partition) {
+  // More parts than one kernel adds would be added one after the other.
+  constexpr std::int64_t kMostShards = 32;
+  constexpr int kMostBranches = 8;
+  if (partition.buffers < 2 || partition.shards > kMostShards) return 1;
+  std::size_t arena = 0;
+  for (const std::int64_t size : micro_batch_sizes(partition)) {
+    arena = std::max(arena, memory_.executor(size, true).arena_bytes());
+  }
+  const std::size_t kept = kept_bytes(partition);
+  const std::size_t gradients =
+      static_cast<std::size_t>(partition.buffers) * memory_.gradient_bytes();
+  int branches = backend_.make_branches(std::min(kMostBranches, partition.buffers));
+  // Little, because other replicas and evaluations need memory too.
+  const std::uint64_t room = backend_.free_bytes() / 16;
+  while (branches > 1 &&
+         gradients + static_cast<std::size_t>(branches - 1) * (arena + kept) > room) {
+    --branches;
+  }
+  memory_.need_arenas(branches, arena);
+  return branches;
+}
+
+std::size_t GradientPass::together_from(const WorkPartition& partition, std::size_t first) const {
+  const std::vector<WorkAction>& actions = partition.actions;
+  const auto joins = [&](const WorkAction& action) {
+    if (lockstep_.couples_shards()) return action.kind != WorkAction::Kind::add;
+    return action.kind == WorkAction::Kind::train && action.shard == actions[first].shard;
+  };
+  std::size_t end = first + 1;
+  if (actions[first].kind == WorkAction::Kind::add || !lockstep_.couples_pieces()) return 1;
+  while (end < actions.size() && joins(actions[end])) ++end;
+  return end - first;
+}
+
+void GradientPass::begin_buffer(const WorkPartition& partition, const WorkAction& action,
+                                const StagedBatch& staged) {
+  if (action.kind == WorkAction::Kind::add || action.write != GradWrite::overwrite) return;
+  const DevPtr metrics = memory_.metrics(action.buffer);
+  if (action.kind == WorkAction::Kind::zero) {
+    backend_.zero(memory_.first_gradient(action.buffer), memory_.gradient_bytes());
+  } else if (const std::int64_t floats = memory_.part_layout().floats(); floats > 0) {
+    backend_.zero(memory_.part_norms(action.buffer),
+                  static_cast<std::size_t>(floats) * sizeof(float));
+  }
+  if (action.buffer == partition.parts.front().buffer) {
+    // The rank's vote is in the metrics of its first part, and therefore in their sum.
+    backend_.copy(metrics, staged.metrics, memory_.metrics_bytes());
+  } else {
+    backend_.zero(metrics, memory_.metrics_bytes());
+  }
+}
+
+bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& staged,
+                           const PassParams& params, DevPtr times,
+                           const std::function<void(int node)>& after_node,
+                           const StopQuestion* gives_up) {
+  static const std::function<void(int)> kNothing;
+  if (partition.branches > 1) backend_.fork(partition.branches);
+  const std::vector<WorkAction>& actions = partition.actions;
+  if (micro_batches(partition) < 2) gives_up = nullptr;
+  bool goes_on = true;
+  for (std::size_t i = 0; i < actions.size() && goes_on;) {
+    const std::size_t first = i, end = i + together_from(partition, i);
+    if (gives_up && first > 0 && (*gives_up)()) return false;
+    // All of a shard in one branch: its micro-batches add to what is there.
+    const int branch = actions[i].buffer % partition.branches;
+    if (partition.branches > 1) backend_.select_branch(branch);
+    std::size_t kept = 0;
+    pieces_.clear();
+    for (; i < end; ++i) {
+      const WorkAction& action = actions[i];
+      const DevPtr grads = memory_.gradients(action.buffer);
+      begin_buffer(partition, action, staged);
+      if (action.kind == WorkAction::Kind::add) {
+        const DevPtr sum = memory_.first_gradient(action.buffer);
+        backend_.add(sum, sum, memory_.first_gradient(action.other), memory_.gradient_floats());
+      }
+      if (action.kind != WorkAction::Kind::train) continue;
+      beat("computing gradients");
+      Piece& piece = pieces_.emplace_back();
+      piece.executor = &memory_.executor(action.samples.size(), true);
+      piece.batch = staged.batch;
+      const auto skip = static_cast<std::size_t>(action.samples.begin - partition.samples.begin);
+      piece.batch.slots = staged.batch.slots + skip * sizeof(std::int32_t);
+      piece.batch.ids = staged.batch.ids + skip * sizeof(std::int64_t);
+      if (staged.batch.boxes) piece.batch.boxes = staged.batch.boxes + skip * sizeof(InputBox);
+      if (staged.batch.target_slots) {
+        piece.batch.target_slots = staged.batch.target_slots + skip * sizeof(std::int32_t);
+      }
+      piece.buffers = {params.fp32, params.bf16, grads, memory_.arena(branch), {}};
+      if (piece.executor->kept_bytes() > 0) piece.buffers.kept = memory_.kept(branch) + kept;
+      if (branch == 0) piece.buffers.times = times;
+      kept += aligned(piece.executor->kept_bytes());
+      piece.write = action.write;
+      piece.shard = action.shard;
+    }
+    goes_on = train_pieces(partition, i == actions.size() ? after_node : kNothing, gives_up);
+    // Where buckets are handed over during the pass that completes them, they are measured before.
+    if (partition.branches == 1 && !after_node) measure_parts(partition, first, end - first);
+  }
+  // A rank without samples takes part with nothing.
+  if (actions.empty() && lockstep_.couples_shards()) {
+    pieces_.clear();
+    train_pieces(partition, kNothing, nullptr);
+  }
+  if (partition.branches > 1) {
+    backend_.join();
+    // Every shard has a buffer of its own, to which nothing was added yet.
+    if (!after_node) measure_parts(partition, 0, actions.size());
+  }
+  if (times) backend_.end_phase(times, StepPhase::backward);
+  return goes_on;
+}
+
+void GradientPass::measure_parts(const WorkPartition& partition, std::size_t first,
+                                 std::size_t count) {
+  if (!part_norms_.is_on()) return;
+  for (const std::size_t end : part_ends(partition, lockstep_.couples_pieces())) {
+    if (end < first || end >= first + count) continue;
+    const WorkAction& action = partition.actions[end];
+    part_norms_.measure(action.shard, memory_.gradients(action.buffer),
+                        memory_.metrics(action.buffer), memory_.part_norms(action.buffer));
+  }
+}
+
+bool GradientPass::train_pieces(const WorkPartition& partition,
+                                const std::function<void(int)>& after_node,
+                                const StopQuestion* gives_up) {
+  if (lockstep_.couples_pieces()) {
+    if (pieces_.empty() && !lockstep_.couples_shards()) return true;
+    // The first bucket of overlapped sums has the metrics, which tell that a step was given up.
+    return lockstep_.train(pieces_, partition.shard_sizes, after_node,
+                           after_node ? nullptr : gives_up);
+  }
+  for (const Piece& piece : pieces_) {
+    piece.executor->train(piece.buffers, piece.batch, piece.write, after_node);
+  }
+  return true;
+}
+
+}  // namespace dpt

@@ -1,0 +1,88 @@
+// The gradients of a rank's part of a batch: forward and backward of each micro-batch, shard by
+// shard, as its WorkPartition lists them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "engine/collectives/communicator.h"
+#include "engine/job/job.h"
+#include "engine/job/step.h"
+#include "engine/replica/input_staging.h"
+#include "engine/replica/lockstep.h"
+#include "engine/replica/part_norms.h"
+#include "engine/replica/pass_memory.h"
+#include "engine/replica/work_partition.h"
+
+namespace dpt {
+
+/// Used by the thread of its rank only.
+class GradientPass {
+ public:
+  GradientPass(Backend& backend, Communicator& communicator, const Job& job, PassMemory& memory);
+
+  /// Of a batch of so many samples; made, with the memory that it needs, when it is first asked
+  /// for.
+  const WorkPartition& partition_for(std::int64_t global_batch);
+  /// For the partitions from now on; all earlier ones end.
+  void set_device_weights(const DeviceWeights& device_weights);
+  const DeviceWeights& device_weights() const { return device_weights_; }
+  /// How many shards of exact mode are worked on at the same time, at most, so far.
+  int branches() const;
+
+  /// Queues the passes. The buffers of partition.parts then hold the sums of gradients and metrics.
+  /// `after_node`, if there is one, is called after each node of the pass that completes them.
+  /// `times`: PhaseTimes in which forward and backward end, or null. Where shards are worked on at
+  /// the same time, forward is that of the queue itself. Returns false if `gives_up`, if given,
+  /// returned true between two micro-batches: the sums then mean nothing, and the caller must still
+  /// make those over ranks.
+  bool compute(const WorkPartition& partition, const StagedBatch& staged, const PassParams& params,
+               DevPtr times, const std::function<void(int node)>& after_node,
+               const StopQuestion* gives_up = nullptr);
+  /// The most samples of a micro-batch so far; 0 before a partition.
+  std::int64_t micro_batch() const;
+  /// Whether micro-batches are smaller than Job wants them, because the device has no more memory.
+  bool is_short_of_memory() const { return short_of_memory_; }
+  /// Whether `compute` waits for sums over ranks, of statistics: no captured graph holds these.
+  bool sums_over_ranks() const { return lockstep_.couples_shards(); }
+  /// See Lockstep::take_sum_seconds.
+  double take_sum_seconds() { return lockstep_.take_sum_seconds(); }
+
+  /// Device memory held besides PassMemory's, in bytes.
+  std::size_t memory_bytes() const { return lockstep_.memory_bytes(); }
+
+ private:
+  WorkPartition cut(std::int64_t global_batch, ShardBuffers buffers, std::int64_t most) const;
+  std::int64_t most_samples(std::int64_t global_batch);
+  static std::int64_t micro_batches(const WorkPartition& partition);
+  std::size_t needed_beside(std::int64_t samples) const;
+  /// How many branches of the queue work on the shards of a partition, which has a buffer for each,
+  /// at the same time: as many as there is memory for.
+  int branches_for(const WorkPartition& partition);
+  /// How many actions from `first` on go through a pass together.
+  std::size_t together_from(const WorkPartition& partition, std::size_t first) const;
+  /// Memory that the pieces of a partition keep, where the most go through a pass together.
+  std::size_t kept_bytes(const WorkPartition& partition);
+  void begin_buffer(const WorkPartition& partition, const WorkAction& action,
+                    const StagedBatch& staged);
+  bool train_pieces(const WorkPartition& partition, const std::function<void(int)>& after_node,
+                    const StopQuestion* gives_up);
+  /// With log.noise_scale: the norms of the parts of the batch that `count` actions from `first` on
+  /// have completed.
+  void measure_parts(const WorkPartition& partition, std::size_t first, std::size_t count);
+
+  Backend& backend_;
+  Communicator& communicator_;
+  const Job& job_;
+  PassMemory& memory_;
+  Lockstep lockstep_;
+  PartNorms part_norms_;
+  DeviceWeights device_weights_;
+  std::map<std::int64_t, WorkPartition> partitions_;
+  bool short_of_memory_ = false;
+  std::vector<Piece> pieces_;  ///< of the present pass
+};
+
+}  // namespace dpt

@@ -1,0 +1,79 @@
+#include "engine/replica/gradient_sums.h"
+
+#include <algorithm>
+
+#include "engine/graph/memory.h"
+#include "kernels/base/text.h"
+#include "kernels/devices.h"
+
+namespace dpt {
+
+GradientSums::GradientSums(Backend& backend, Communicator& communicator, const Job& job,
+                           const PassMemory& memory)
+    : communicator_(communicator),
+      job_(job),
+      memory_(memory),
+      part_norms_(backend, job, memory.part_layout()) {
+  const std::int64_t bytes = job_.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
+  // All ranks decide alike: from the job, and then together. Between processes a CPU's sums wait
+  // for a network, too.
+  const bool all_overlap =
+      std::all_of(job_.devices.begin(), job_.devices.end(), [&](const DeviceName& device) {
+        const DeviceName& first = job_.devices.front();
+        return device.kind == first.kind && (device.traits().overlaps_sums || job_.processes);
+      });
+  if (communicator_.size() == 1 || job_.spec.train.shards > 0 || !all_overlap ||
+      bytes < job_.overlap_from_bytes) {
+    return;
+  }
+  std::string why_not;
+  if (!communicator_.set_up_overlapped_sums(why_not)) {
+    description_ = fmt::format("tree ({})", why_not);
+    return;
+  }
+  buckets_ = gradient_buckets(job_.plan, job_.bucket_bytes);
+  description_ = fmt::format("overlapped with backward, in {} bucket(s)", buckets_.size());
+  after_node_ = [this](int node) {
+    while (next_ < buckets_.size() && buckets_[next_].node == node) queue_next();
+  };
+}
+
+void GradientSums::queue_next() {
+  if (part_norms_.is_on()) {
+    // A replica's part of the batch is the part, and this the last moment when it is by itself. The
+    // metrics are in the first bucket.
+    const std::int64_t part = communicator_.rank();
+    if (next_ == 0) part_norms_.measure_counts(part, memory_.metrics(0), memory_.part_norms(0));
+    part_norms_.measure_bucket(next_, part, memory_.gradients(0), memory_.part_norms(0));
+  }
+  const GradientBucket& bucket = buckets_[next_++];
+  communicator_.sum_overlapped(
+      memory_.gradients(0) + static_cast<std::size_t>(bucket.begin) * sizeof(float),
+      bucket.end - bucket.begin);
+}
+
+const std::function<void(int node)>& GradientSums::during_backward() {
+  next_ = 0;
+  return after_node_;
+}
+
+void GradientSums::sum(const WorkPartition& partition) {
+  if (overlap()) {
+    // A rank without samples takes part with zeros.
+    while (next_ < buckets_.size()) queue_next();
+    if (part_norms_.is_on()) {
+      communicator_.sum_overlapped(memory_.part_norms(0), memory_.part_layout().floats());
+    }
+    communicator_.finish_sums();
+    return;
+  }
+  parts_.clear();
+  for (const WorkPartition::Part& part : partition.parts) {
+    parts_.push_back({part.node, memory_.first_gradient(part.buffer)});
+  }
+  communicator_.all_reduce(partition.shards, parts_, memory_.first_gradient(0),
+                           memory_.gradient_floats(),
+                           {partition.shards_of_ranks, job_.spec.train.shards == 0});
+}
+
+}  // namespace dpt

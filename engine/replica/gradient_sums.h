@@ -1,0 +1,52 @@
+// The sum of the ranks' gradients: in the shard tree after backward, or, for large gradients of
+// fast mode on GPUs, in buckets that are overlapped with it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/collectives/communicator.h"
+#include "engine/graph/memory.h"
+#include "engine/job/job.h"
+#include "engine/replica/part_norms.h"
+#include "engine/replica/pass_memory.h"
+#include "engine/replica/work_partition.h"
+
+namespace dpt {
+
+/// Used by the thread of its rank only; all ranks make the same calls.
+class GradientSums {
+ public:
+  /// Collective.
+  GradientSums(Backend& backend, Communicator& communicator, const Job& job,
+               const PassMemory& memory);
+  ~GradientSums() { communicator_.stop_sums(); }
+  GradientSums(const GradientSums&) = delete;
+
+  /// Whether sums over ranks stand between the calls of backward.
+  bool overlap() const { return !buckets_.empty(); }
+  /// To be called after each node of the pass that completes the rank's gradients, layer by layer;
+  /// empty where sums do not overlap with it. For one step.
+  const std::function<void(int node)>& during_backward();
+  /// The sum over all ranks, into gradient buffer 0, which this rank's parts may use.
+  void sum(const WorkPartition& partition);
+
+  /// "tree", or "overlapped with backward, in N buckets"; why a large gradient of fast mode is not.
+  const std::string& description() const { return description_; }
+
+ private:
+  void queue_next();
+
+  Communicator& communicator_;
+  const Job& job_;
+  const PassMemory& memory_;
+  PartNorms part_norms_;
+  std::vector<GradientBucket> buckets_;  ///< empty: sums come after backward, in the tree
+  std::size_t next_ = 0;                 ///< of the buckets, in the present step
+  std::function<void(int)> after_node_;
+  std::string description_ = "tree";
+  std::vector<PartialSum> parts_;  ///< of the present step; kept so that a step allocates nothing
+};
+
+}  // namespace dpt

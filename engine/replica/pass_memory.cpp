@@ -1,0 +1,117 @@
+#include "engine/replica/pass_memory.h"
+
+#include <algorithm>
+
+#include "kernels/base/divide.h"
+#include "kernels/base/text.h"
+
+namespace dpt {
+
+PassMemory::PassMemory(Backend& backend, const Job& job, ReplicaMemory& memory)
+    : backend_(backend),
+      job_(job),
+      memory_(memory),
+      part_layout_(job),
+      gradient_begin_(first_gradient_of(job)),
+      arenas_(1) {}
+
+std::size_t PassMemory::gradient_bytes() const {
+  return static_cast<std::size_t>(gradient_floats()) * sizeof(float);
+}
+
+std::size_t PassMemory::metrics_bytes() const {
+  return static_cast<std::size_t>(job_.plan.grad_floats() - job_.plan.param_floats) * sizeof(float);
+}
+
+Executor& PassMemory::made(std::int64_t batch, bool training) {
+  auto& slot = executors_[{batch, training}];
+  if (!slot) {
+    slot = training ? std::make_unique<Executor>(backend_, job_.plan, job_.mixed_input(),
+                                                 job_.train_loss(), batch, true)
+                    : std::make_unique<Executor>(backend_, job_.evaluation.plan, job_.eval_input,
+                                                 job_.loss, batch, false);
+  }
+  return *slot;
+}
+
+std::int64_t PassMemory::fitting_of(const Executor& executor, std::size_t beside) {
+  const std::size_t bytes = executor.arena_bytes(), have = arenas_.front().bytes();
+  if (bytes <= have) return executor.batch();
+  std::uint64_t free = backend_.free_bytes() + have;
+  if (bytes + beside <= free) return executor.batch();
+  free -= std::min<std::uint64_t>(free, beside);
+  // Activations grow with the batch in proportion.
+  return static_cast<std::int64_t>(static_cast<double>(free) / static_cast<double>(bytes) *
+                                   static_cast<double>(executor.batch()));
+}
+
+std::int64_t PassMemory::fitting(std::int64_t batch, std::size_t beside) {
+  const std::int64_t samples = fitting_of(made(batch, true), beside);
+  if (samples < batch) executors_.erase({batch, true});
+  return samples;
+}
+
+Executor& PassMemory::executor(std::int64_t batch, bool training) {
+  Executor& executor = made(batch, training);
+  if (executor.arena_bytes() > arenas_.front().bytes()) {
+    if (fitting_of(executor) < batch) fail_for_room(executor, training);
+    memory_.grow(arenas_.front(), executor.arena_bytes(), "activations");
+  }
+  // An evaluation is one piece.
+  if (!training) need_kept(1, executor.kept_bytes());
+  return executor;
+}
+
+void PassMemory::fail_for_room(const Executor& executor, bool training) {
+  const std::uint64_t free = backend_.free_bytes() + arenas_.front().bytes();
+  const auto largest = std::max_element(
+      job_.plan.rows.begin(), job_.plan.rows.end(),
+      [](const LayerRow& a, const LayerRow& b) { return a.activation_bytes < b.activation_bytes; });
+  const std::int64_t samples = fitting_of(executor);
+  // What train.accumulate divides: a shard; for an evaluation, the batch (Job::eval_batch).
+  const std::int64_t shards = std::max<std::int64_t>(job_.spec.train.shards, job_.ranks());
+  const std::int64_t whole =
+      training ? ceil_div(job_.spec.data.batch_size, shards) : job_.spec.data.batch_size;
+  const std::string advice =
+      samples > 0 ? fmt::format(
+                        "{} fit: use train.accumulate {} or more, which makes smaller parts "
+                        "of a batch, or more devices",
+                        samples, ceil_div(whole, samples))
+                  : "Not even one fits: use a smaller network or smaller images";
+  fail(ErrorKind::device,
+       "{}: out of memory: {} samples at once need {} for activations{}, but {} are free; the "
+       "largest layer is '{}'. {}",
+       backend_.info().name, executor.batch(), mebibytes(executor.arena_bytes()),
+       training ? " and their gradients" : "", mebibytes(free), largest->name, advice);
+}
+
+void PassMemory::need_arenas(int branches, std::size_t bytes) {
+  while (static_cast<int>(arenas_.size()) < branches) arenas_.emplace_back();
+  for (int i = 1; i < branches; ++i) {
+    memory_.grow(arenas_[static_cast<std::size_t>(i)], bytes, "activations of another shard");
+  }
+}
+
+void PassMemory::need_kept(int branches, std::size_t bytes) {
+  if (bytes == 0) return;
+  while (static_cast<int>(kept_.size()) < branches) kept_.emplace_back();
+  for (int i = 0; i < branches; ++i) {
+    memory_.grow(kept_[static_cast<std::size_t>(i)], bytes, "activations of a whole shard");
+  }
+}
+
+void PassMemory::need_gradients(int count) {
+  while (static_cast<int>(gradients_.size()) < count) {
+    gradients_.push_back(memory_.allocate(gradient_bytes(), "the gradients"));
+    backend_.zero(gradients_.back().ptr(), gradients_.back().bytes());
+  }
+}
+
+std::vector<std::string> PassMemory::implementations() const {
+  for (const auto& [key, executor] : executors_) {
+    if (key.second) return executor->implementations();
+  }
+  return {};
+}
+
+}  // namespace dpt

@@ -1,0 +1,91 @@
+// What the passes of a replica run in: an executor for each size of micro-batch, the memory for
+// their activations, and the gradient buffers.
+//
+// A backend's queue may have branches, which work on several shards at the same time: each has
+// activations of its own. Branch 0 is the one that evaluations and most steps use.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/graph/executor.h"
+#include "engine/job/job.h"
+#include "engine/replica/part_norms.h"
+#include "engine/replica/replica_memory.h"
+
+namespace dpt {
+
+/// The parameters that a pass reads, in fp32 and, for a plan of that type, in bf16.
+struct PassParams {
+  DevPtr fp32, bf16;
+};
+
+/// Used by the thread of its backend.
+class PassMemory {
+ public:
+  PassMemory(Backend& backend, const Job& job, ReplicaMemory& memory);
+
+  /// Of so many samples, made when it is first asked for, with room for its activations in branch
+  /// 0. Throws when the device does not have that.
+  Executor& executor(std::int64_t batch, bool training);
+  /// How many samples of a training pass there is room for, up to `batch`, with `beside` bytes
+  /// left free.
+  std::int64_t fitting(std::int64_t batch, std::size_t beside);
+  /// Of the training passes; empty before the first.
+  std::vector<std::string> implementations() const;
+
+  // Make sure that there is so much.
+  void need_arenas(int branches, std::size_t bytes);  ///< for branches 1, 2, ...
+  void need_kept(int branches, std::size_t bytes);    ///< see ExecutorBuffers::kept
+  void need_gradients(int count);
+
+  DevPtr arena(int branch) const { return arenas_[static_cast<std::size_t>(branch)].ptr(); }
+  /// Null where no pass keeps anything.
+  DevPtr kept(int branch) const {
+    return kept_.empty() ? DevPtr{} : kept_[static_cast<std::size_t>(branch)].ptr();
+  }
+  /// Returns gradient buffer `index`: the gradients of parameters at their offsets, from
+  /// gradient_begin() on, then the step's metrics.
+  DevPtr gradients(int index) const {
+    return flat_base(gradients_[static_cast<std::size_t>(index)], gradient_begin_);
+  }
+  /// Returns the memory of that buffer: gradient_floats() floats from its first gradient on.
+  DevPtr first_gradient(int index) const {
+    return gradients_[static_cast<std::size_t>(index)].ptr();
+  }
+  DevPtr metrics(int index) const {
+    return gradients(index) + static_cast<std::size_t>(job_.plan.param_floats) * sizeof(float);
+  }
+  /// With log.noise_scale, what stands after the metrics: the norms of parts of the batch.
+  DevPtr part_norms(int index) const {
+    return gradients(index) + static_cast<std::size_t>(job_.plan.grad_floats()) * sizeof(float);
+  }
+  const PartLayout& part_layout() const { return part_layout_; }
+  /// All floats of a gradient buffer, which a sum over ranks adds.
+  std::int64_t gradient_floats() const {
+    return job_.plan.grad_floats() - gradient_begin_ + part_layout_.floats();
+  }
+  std::size_t gradient_bytes() const;
+  std::size_t metrics_bytes() const;
+
+ private:
+  Executor& made(std::int64_t batch, bool training);
+  std::int64_t fitting_of(const Executor& executor, std::size_t beside = 0);
+  [[noreturn]] void fail_for_room(const Executor& executor, bool training);
+
+  Backend& backend_;
+  const Job& job_;
+  ReplicaMemory& memory_;
+  PartLayout part_layout_;
+  std::int64_t gradient_begin_;
+  std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Executor>> executors_;
+  // One for each branch.
+  std::vector<DeviceMemory> arenas_, kept_;
+  std::vector<DeviceMemory> gradients_;
+};
+
+}  // namespace dpt

@@ -1,0 +1,149 @@
+#include "engine/replica/replica.h"
+
+#include <cassert>
+
+#include "engine/data/loader.h"
+#include "engine/optimizers/average.h"
+
+namespace dpt {
+
+Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
+    : backend_(backend),
+      communicator_(communicator),
+      job_(job),
+      memory_(backend),
+      weights_(backend, job, memory_, communicator.rank() == 0),
+      passes_(backend, job, memory_),
+      gradients_(backend, communicator, job, passes_),
+      sums_(backend, communicator, job, passes_),
+      staging_(backend),
+      results_(backend, weights_.layer_norms(),
+               communicator.rank() == 0 ? passes_.part_layout().floats() : 0),
+      repeated_(backend),
+      evaluation_(backend, communicator, job, memory_, passes_, staging_, repeated_),
+      update_steps_(job.update.groups.size() + (job.spec.train.ema ? 1 : 0)) {}
+
+void Replica::train_step(const StepPlan& plan, const HostBatch& batch, Ledger* ledger) {
+  gradients_.partition_for(plan.global_batch);  // with the memory that it needs
+  const Clock::time_point begun = plan.measure ? begin_own_time() : Clock::time_point{};
+  const auto staged = [&] {
+    const Ledger::Scope scope(ledger, LedgerPart::upload);
+    return stage(plan, batch);
+  }();
+  if (backend_.info().queues) {
+    const Ledger::Scope scope(ledger, LedgerPart::launching);
+    run_step(plan, staged, begun);
+  } else {
+    const Ledger::DeviceScope scope(ledger);
+    run_step(plan, staged, begun);
+  }
+}
+
+void Replica::run_step(const StepPlan& plan, const StagedBatch& staged, Clock::time_point begun) {
+  const WorkPartition& partition = gradients_.partition_for(plan.global_batch);
+  const std::uintptr_t pixels = staged.batch.raw.address;
+  const bool norm = plan.want_grad_norm || job_.always_measures_norm();
+  const bool layer_norms = plan.want_grad_norm && weights_.layer_norms();
+  const DevPtr times = times_of(plan);
+  const bool timed = static_cast<bool>(times);
+
+  const auto gradients = [&] {
+    if (timed) backend_.begin_phases(times);
+    const bool can_ask = !backend_.info().queues && !plan.measure;
+    if (gradients_.compute(partition, staged, weights_.on_device(), times, sums_.during_backward(),
+                           can_ask ? plan.gives_up : nullptr)) {
+      return;
+    }
+    const StepMetrics metrics = given_up_metrics();
+    backend_.upload(passes_.metrics(partition.parts.front().buffer), &metrics, sizeof metrics);
+  };
+  const auto sum = [&] {
+    sums_.sum(partition);
+    end_phase(times, StepPhase::sum);
+  };
+  const auto update = [&] {
+    weights_.update(passes_.gradients(0), passes_.metrics(0), staged, {norm, layer_norms});
+    end_phase(times, StepPhase::update);
+  };
+  using Part = RepeatedCalls::Part;
+  if (communicator_.can_be_recorded() && !plan.measure) {
+    repeat({Part::whole, plan.global_batch, pixels, norm, layer_norms, timed}, [&] {
+      gradients();
+      sum();
+      update();
+    });
+    staging_.release(staged);
+  } else {
+    if (sums_.overlap() || (gradients_.sums_over_ranks() && !communicator_.can_be_recorded())) {
+      gradients();  // with sums between the calls, which no graph holds
+    } else {
+      repeat({Part::gradients, plan.global_batch, pixels, false, false, timed}, gradients);
+    }
+    staging_.release(staged);
+    if (plan.measure) own_seconds_ = own_time_since(begun);
+    sum();
+    repeat({Part::update, 0, 0, norm, layer_norms, timed}, update);
+  }
+  results_.queue(plan, passes_.metrics(0), passes_.part_norms(0), staged.batch.scalars, layer_norms,
+                 times);
+}
+
+DevPtr Replica::times_of(const StepPlan& plan) {
+  if (!plan.time_phases || (backend_.info().queues && !plan.want_grad_norm)) return {};
+  if (times_.bytes() == 0) times_ = backend_.allocate(sizeof(PhaseTimes), "times of a step");
+  return times_.ptr();
+}
+
+StagedBatch Replica::stage(const StepPlan& plan, const HostBatch& batch) {
+  StepScalars scalars;
+  scalars.epoch = plan.epoch;
+  scalars.step = plan.step;
+  scalars.inverse_count = 1.0F / static_cast<float>(plan.global_batch);
+  scalars.max_norm = static_cast<float>(job_.spec.train.grad_clip_norm.value_or(0.0));
+  scalars.lr = static_cast<float>(plan.lr);
+  const std::int64_t update = plan.step - plan.skipped;
+  const std::size_t groups = job_.update.groups.size();
+  job_.update.fill_steps(job_.optimizer, plan.lr, update, std::span(update_steps_).first(groups));
+  if (job_.spec.train.ema) {
+    update_steps_[groups] = average_step(1.0 - average_decay(job_.spec.train.ema->decay, update));
+  }
+  StepMetrics metrics;
+  metrics.stop_votes = plan.vote_stop ? 1.0F : 0.0F;
+  return staging_.stage(results_.next_slot(), scalars, metrics, batch, *job_.splits.train.source,
+                        update_steps_, &job_.draws);
+}
+
+Replica::Clock::time_point Replica::begin_own_time() {
+  backend_.synchronize();
+  gradients_.take_sum_seconds();
+  return Clock::now();
+}
+
+double Replica::own_time_since(Clock::time_point begun) {
+  backend_.synchronize();
+  return std::chrono::duration<double>(Clock::now() - begun).count() -
+         gradients_.take_sum_seconds();
+}
+
+void Replica::drop_results() {
+  backend_.synchronize();
+  results_.drop();
+  weights_.allow_updates();
+}
+
+void Replica::set_device_weights(const DeviceWeights& device_weights) {
+  assert(results_pending() == 0);
+  gradients_.set_device_weights(device_weights);
+  repeated_.forget();
+}
+
+SampleResults Replica::evaluate(const DataSource& source, std::span<const std::int64_t> indices,
+                                Loader& loader, const StopQuestion& wants_stop,
+                                const LeftOutSamples* left_out,
+                                const EvaluationProgress& progress) {
+  assert(results_pending() == 0);
+  return evaluation_.run(weights_.for_evaluation(), gradients_.device_weights(), source, indices,
+                         loader, left_out, wants_stop, progress);
+}
+
+}  // namespace dpt

@@ -1,0 +1,195 @@
+#include "engine/replica/replica_weights.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstddef>
+#include <limits>
+
+#include "engine/optimizers/average.h"
+
+namespace dpt {
+namespace {
+
+std::size_t float_bytes(std::int64_t count) {
+  return static_cast<std::size_t>(count) * sizeof(float);
+}
+
+}  // namespace
+
+ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory, bool logs)
+    : backend_(backend), job_(job), gradient_begin_(first_gradient_of(job)) {
+  const std::size_t bytes = float_bytes(job.plan.param_floats);
+  params_ = memory.allocate(bytes, "the parameters");
+  if (job.plan.type == DType::bf16) {
+    params16_ =
+        memory.allocate(static_cast<std::size_t>(job.plan.param_floats) * size_of(DType::bf16),
+                        "the parameters in bf16");
+  }
+  for (const OptimizerState& state : job.states) {
+    const std::int64_t floats = job.plan.param_floats - begin_of_state(state_.size());
+    state_.push_back(memory.allocate(float_bytes(floats), "optimizer state " + state.name));
+    backend_.zero(state_.back().ptr(), state_.back().bytes());
+    if (state.start != 0) {
+      const std::vector<float> start(static_cast<std::size_t>(floats), state.start);
+      backend_.upload(state_.back().ptr(), start.data(), state_.back().bytes());
+      backend_.synchronize();  // for `start`
+    }
+  }
+  optimizer_ = backend_.optimizer({job.optimizer.formula, job.update.ranges});
+  guard_ = memory.allocate(sizeof(UpdateGuard), "the update guard");
+  allow_updates();
+  if (!job.average.empty()) set_up_average(memory);
+  if (logs && job.spec.log.layers) set_up_layer_norms(memory);
+}
+
+void ReplicaWeights::set_up_layer_norms(ReplicaMemory& memory) {
+  std::vector<Range> ranges;
+  for (const Param* param : job_.plan.updated()) {
+    ranges.push_back({param->offset, param->offset + param->count});
+  }
+  if (ranges.empty()) return;
+  norms_ = backend_.range_norms(ranges);
+  norms_memory_ = memory.allocate(2 * ranges.size() * sizeof(float), "the norms of parameters");
+}
+
+void ReplicaWeights::set_up_average(ReplicaMemory& memory) {
+  averaging_ = backend_.optimizer(average_desc(job_.plan.counters.begin));
+  if (job_.plan.type == DType::bf16) {
+    average16_ =
+        memory.allocate(static_cast<std::size_t>(job_.plan.param_floats) * size_of(DType::bf16),
+                        "the average of the weights in bf16");
+  }
+  average_scalars_ = memory.allocate(sizeof(StepScalars), "the average of the weights");
+  average_metrics_ = memory.allocate(sizeof(StepMetrics), "the average of the weights");
+  average_step_ = memory.allocate(sizeof(UpdateStep), "the average of the weights");
+  // Weights are not clipped. Of the guard's view it comes after every step: what a step did not
+  // write, or broke, is not averaged.
+  StepScalars scalars;
+  scalars.step = std::numeric_limits<std::int64_t>::max();
+  const StepMetrics metrics;
+  backend_.upload(average_scalars_.ptr(), &scalars, sizeof(scalars));
+  backend_.upload(average_metrics_.ptr(), &metrics, sizeof(metrics));
+  backend_.synchronize();
+}
+
+void ReplicaWeights::update_average(DevPtr step) {
+  OptimizerArgs args;
+  args.params = average();
+  args.grads = params_.ptr();
+  args.scalars = average_scalars_.ptr();
+  args.steps = step;
+  args.metrics = average_metrics_.ptr();
+  args.guard = guard_.ptr();
+  averaging_->step(args);
+}
+
+void ReplicaWeights::average_weights(std::int64_t averaged) {
+  const UpdateStep step = average_step(1.0 / static_cast<double>(averaged + 1));
+  if (averaged == 0) {
+    backend_.copy(average(), params_.ptr(), params_.bytes());
+  } else {
+    backend_.upload(average_step_.ptr(), &step, sizeof(step));
+    update_average(average_step_.ptr());
+  }
+  backend_.synchronize();  // for `step`
+}
+
+PassParams ReplicaWeights::for_evaluation() {
+  if (!averaging_) return on_device();
+  if (average16_.ptr()) backend_.to_bf16(average16_.ptr(), average(), job_.plan.param_floats);
+  return {average(), average16_.ptr()};
+}
+
+void ReplicaWeights::set_params(std::span<const float> params) {
+  assert(static_cast<std::int64_t>(params.size()) == job_.plan.param_floats);
+  backend_.upload(params_.ptr(), params.data(), params.size_bytes());
+  if (params16_.ptr()) {
+    backend_.to_bf16(params16_.ptr(), params_.ptr(), job_.plan.param_floats);
+  }
+  if (averaging_) backend_.copy(average(), params_.ptr(), params.size_bytes());
+  backend_.synchronize();
+}
+
+std::vector<float> ReplicaWeights::params() {
+  std::vector<float> host(static_cast<std::size_t>(job_.plan.param_floats));
+  backend_.download(host.data(), params_.ptr(), float_bytes(job_.plan.param_floats));
+  backend_.synchronize();
+  return host;
+}
+
+void ReplicaWeights::set_optimizer_state(const NamedBuffers& state) {
+  assert(state.size() == state_.size());
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    backend_.upload(state_[i].ptr(), state[i].second.data() + begin_of_state(i), state_[i].bytes());
+  }
+  backend_.synchronize();
+}
+
+NamedBuffers ReplicaWeights::optimizer_state() {
+  NamedBuffers host;
+  for (std::size_t i = 0; i < state_.size(); ++i) {
+    // Values that are not on the device were never updated.
+    host.emplace_back(job_.states[i].name,
+                      std::vector<float>(static_cast<std::size_t>(job_.plan.param_floats)));
+    std::vector<float>& values = host.back().second;
+    std::fill_n(values.begin(), begin_of_state(i), job_.states[i].start);
+    backend_.download(values.data() + begin_of_state(i), state_[i].ptr(), state_[i].bytes());
+  }
+  if (averaging_) {
+    // The average of a count means nothing.
+    const Range counters = job_.plan.counters;
+    float* to = host.back().second.data() + counters.begin;
+    backend_.download(to, params_.ptr() + float_bytes(counters.begin),
+                      float_bytes(counters.size()));
+  }
+  backend_.synchronize();
+  return host;
+}
+
+void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged,
+                            UpdateNorms norms) {
+  // No parameter before it has a gradient.
+  const DevPtr first = gradients + float_bytes(gradient_begin_);
+  const std::int64_t count = job_.plan.trained_floats - gradient_begin_;
+  if (job_.train_loss().is_weighted()) {
+    backend_.divide_by_weight(first, count, metrics);
+  }
+  if (norms.whole) {
+    // The norm is that of what is trained; some frozen parameters have a gradient all the same.
+    for (const UpdateRange& range : job_.update.frozen) {
+      const std::int64_t begin = std::max(range.begin, gradient_begin_);
+      const std::int64_t end = range.begin + range.count;
+      if (begin < end) backend_.zero(gradients + float_bytes(begin), float_bytes(end - begin));
+    }
+    backend_.grad_norm(first, count, staged.batch.scalars);
+  }
+  if (norms.layers) {
+    norms_->run(params_.ptr(), norms_memory_.ptr());
+    norms_->run(gradients, norms_memory_.ptr() + norms_memory_.bytes() / 2);
+  }
+  if (job_.spec.train.grad_clip_value) {
+    backend_.clip_values(first, static_cast<float>(*job_.spec.train.grad_clip_value), count);
+  }
+  OptimizerArgs args;
+  args.params = params_.ptr();
+  args.params16 = params16_.ptr();
+  args.grads = gradients;
+  for (std::size_t i = 0; i < job_.optimizer.states.size(); ++i) {
+    args.states[i] = flat_base(state_[i], begin_of_state(i));
+  }
+  args.scalars = staged.batch.scalars;
+  args.steps = staged.update;
+  args.metrics = metrics;
+  args.guard = guard_.ptr();
+  const RunningArgs running = {params_.ptr(), gradients, metrics};
+  if (!job_.plan.running.empty()) backend_.check_running(job_.plan.running, running);
+  optimizer_->step(args);
+  if (!job_.plan.running.empty()) {
+    backend_.update_running(job_.plan.running, job_.plan.counters, running);
+  }
+  if (job_.spec.train.ema) {
+    update_average(staged.update + job_.update.groups.size() * sizeof(UpdateStep));
+  }
+}
+
+}  // namespace dpt

@@ -1,0 +1,74 @@
+#include "engine/replica/results_ring.h"
+
+#include <cassert>
+
+#include "kernels/common/update_outcome.h"
+
+namespace dpt {
+
+ResultsRing::ResultsRing(Backend& backend, const DeviceMemory* layer_norms,
+                         std::int64_t part_floats)
+    : backend_(backend),
+      layer_norms_(layer_norms),
+      part_floats_(static_cast<std::size_t>(part_floats)) {
+  const std::size_t more = part_floats_ * sizeof(float) + (layer_norms ? layer_norms->bytes() : 0);
+  for (Slot& slot : slots_) {
+    slot.returned = backend_.allocate_host(sizeof(Returned) + more, "results of a step");
+  }
+}
+
+void ResultsRing::queue(const StepPlan& plan, DevPtr metrics, DevPtr part_norms, DevPtr scalars,
+                        bool layer_norms, DevPtr times) {
+  assert(pending() <= kMostPending);
+  Slot& slot = slots_[static_cast<std::size_t>(next_slot())];
+  slot.plan = plan;
+  auto* returned = reinterpret_cast<Returned*>(slot.returned.get());
+  backend_.download(&returned->metrics, metrics, sizeof(StepMetrics));
+  if (has_norm(plan)) backend_.download(&returned->scalars, scalars, sizeof(StepScalars));
+  slot.has_times = static_cast<bool>(times);
+  if (times) backend_.download(&returned->times, times, sizeof(PhaseTimes));
+  auto* norms = reinterpret_cast<float*>(returned + 1);
+  if (part_floats_ > 0) backend_.download(norms, part_norms, part_floats_ * sizeof(float));
+  slot.has_layer_norms = layer_norms;
+  if (layer_norms) {
+    backend_.download(norms + part_floats_, layer_norms_->ptr(), layer_norms_->bytes());
+  }
+  slot.mark = backend_.record();
+  ++queued_;
+}
+
+StepResult ResultsRing::take() {
+  assert(pending() > 0);
+  const Slot& slot = slots_[static_cast<std::size_t>(taken_ % InputStaging::kSlots)];
+  backend_.wait(slot.mark);
+  const auto* returned = reinterpret_cast<const Returned*>(slot.returned.get());
+  ++taken_;
+  StepResult result;
+  result.step = slot.plan.step;
+  result.metrics = returned->metrics;
+  // Fractions of correct outputs are added up in fp32, which must not exceed the total.
+  SplitSum& right = result.metrics.sums[0];
+  if (right.value() > result.metrics.labelled.value()) right = result.metrics.labelled;
+  result.lr = slot.plan.lr;
+  if (has_norm(slot.plan)) result.grad_norm = returned->scalars.grad_norm;
+  if (slot.has_times) {
+    result.phases.emplace();
+    for (std::size_t i = 0; i < kStepPhases; ++i) {
+      (*result.phases)[i] = 1e-9 * static_cast<double>(returned->times.spent[i]);
+    }
+  }
+  const auto* norms = reinterpret_cast<const float*>(returned + 1);
+  result.part_norms.assign(norms, norms + part_floats_);
+  if (slot.has_layer_norms) {
+    norms += part_floats_;
+    result.layer_norms.assign(norms, norms + layer_norms_->bytes() / sizeof(float));
+  }
+  result.outcome = static_cast<UpdateOutcome>(static_cast<int>(returned->metrics.outcome));
+  // A step without parameters to update has no update that could be refused.
+  if (result.outcome == UpdateOutcome::applied) {
+    result.outcome = decide_update(StepScalars{}, result.metrics, UpdateGuard{});
+  }
+  return result;
+}
+
+}  // namespace dpt

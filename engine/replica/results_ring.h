@@ -1,0 +1,60 @@
+// The results of the steps that are on their way: each is copied to host memory of its own, so that
+// the next steps can be queued before it is read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "engine/job/step.h"
+#include "engine/replica/input_staging.h"
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// Used by the thread of its backend.
+class ResultsRing {
+ public:
+  /// `layer_norms`: where a step that logs them leaves them, or null. `part_floats`: of
+  /// log.noise_scale, where results are logged.
+  ResultsRing(Backend& backend, const DeviceMemory* layer_norms, std::int64_t part_floats);
+
+  /// Most results that may be pending when a step is queued.
+  static constexpr std::int64_t kMostPending = InputStaging::kSlots - 1;
+  std::int64_t pending() const { return queued_ - taken_; }
+  /// Of the next step, in every ring of host memory. It is free once its result was taken: the host
+  /// writes nothing that a queued copy may still read.
+  int next_slot() const { return static_cast<int>(queued_ % InputStaging::kSlots); }
+
+  /// Queues the copies of what a step has left in StepMetrics, StepScalars and the norms of the
+  /// batch's parts on the device, of the layers' norms, and of its PhaseTimes (null: not timed).
+  void queue(const StepPlan& plan, DevPtr metrics, DevPtr part_norms, DevPtr scalars,
+             bool layer_norms, DevPtr times);
+  /// The oldest; waits for it if it must. REQUIRES: pending() > 0.
+  StepResult take();
+  /// Forgets all that are pending. REQUIRES: the device was waited for.
+  void drop() { taken_ = queued_; }
+
+ private:
+  struct Returned {
+    StepMetrics metrics;
+    StepScalars scalars;  ///< with grad_norm, when it was asked for
+    PhaseTimes times;
+  };
+  struct Slot {
+    StepPlan plan;
+    bool has_layer_norms = false, has_times = false;
+    HostMemory returned{nullptr, nullptr};  ///< Returned, parts, layers, which the device writes
+    std::uint64_t mark = 0;
+  };
+
+  Backend& backend_;
+  /// Of a step whose grad_norm the result needs.
+  bool has_norm(const StepPlan& plan) const { return plan.want_grad_norm || part_floats_ > 0; }
+
+  const DeviceMemory* layer_norms_;
+  std::size_t part_floats_;
+  std::array<Slot, InputStaging::kSlots> slots_;
+  std::int64_t queued_ = 0, taken_ = 0;
+};
+
+}  // namespace dpt

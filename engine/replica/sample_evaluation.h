@@ -1,0 +1,98 @@
+// Evaluation over all ranks: the loss, the prediction and the metrics' sums of each sample.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "engine/collectives/communicator.h"
+#include "engine/data/bad_samples.h"
+#include "engine/data/loader.h"
+#include "engine/job/job.h"
+#include "engine/job/step.h"
+#include "engine/replica/input_staging.h"
+#include "engine/replica/pass_memory.h"
+#include "engine/replica/repeated_calls.h"
+#include "engine/replica/replica_memory.h"
+
+namespace dpt {
+
+/// Per-sample results of an evaluation, in the order asked for.
+struct SampleResults {
+  std::vector<float> loss;
+  std::vector<std::int32_t> prediction, label;
+  std::vector<bool> left_out;     ///< true for left-out samples; their other values are invalid
+  std::vector<float> sums;        ///< of each sample those of Job::metrics
+  std::vector<float> outputs;     ///< outputs of each sample, for Job::gathers_outputs
+  std::vector<float> confidence;  ///< the output of each prediction, for Job::keeps_confidence
+  /// This rank ran each of its micro-batches as one launch. A device that captures replays from the
+  /// third micro-batch of a size on.
+  bool replayed = false;
+  /// A rank was asked to stop before it was done: there are no results, on any rank.
+  bool interrupted = false;
+};
+
+/// Used by the thread of its rank only; all ranks make the same calls.
+class SampleEvaluation {
+ public:
+  SampleEvaluation(Backend& backend, Communicator& communicator, const Job& job,
+                   ReplicaMemory& memory, PassMemory& passes, InputStaging& staging,
+                   RepeatedCalls& repeated)
+      : backend_(backend),
+        communicator_(communicator),
+        job_(job),
+        memory_(memory),
+        passes_(passes),
+        staging_(staging),
+        repeated_(repeated) {}
+
+  /// Samples of `source` by index, in micro-batches that do not depend on the number of ranks. When
+  /// `wants_stop` says so on any rank, all give up together. `left_out` gets the samples that
+  /// `source` substitutes; null if it does not. REQUIRES: no step is on its way.
+  SampleResults run(const PassParams& params, const DeviceWeights& device_weights,
+                    const DataSource& source, std::span<const std::int64_t> indices, Loader& loader,
+                    const LeftOutSamples* left_out, const StopQuestion& wants_stop,
+                    const EvaluationProgress& progress);
+
+ private:
+  static constexpr std::int32_t kLeftOut = -1;
+  struct SampleResult {
+    float loss;
+    std::int32_t prediction, label;
+    float confidence;
+  };
+  /// This rank's.
+  struct OwnPart {
+    std::vector<SampleResult> samples;
+    std::vector<float> sums, outputs;
+    bool replayed = false, leaves = false;
+  };
+  /// The evaluation plan's own parameters, made from `params`.
+  void fold(const PassParams& params);
+  OwnPart run_own(const PassParams& params, const DataSource& source,
+                  const std::vector<Range>& micro_batches, Loader& loader,
+                  const StopQuestion& wants_stop, const EvaluationProgress& progress);
+  bool any_rank_leaves(bool leaves);
+  /// Sets the label kLeftOut for samples of these micro-batches that were left out.
+  static void mark_left_out(const LeftOutSamples& left_out, std::span<const std::int64_t> indices,
+                            const std::vector<Range>& micro_batches,
+                            std::vector<SampleResult>& samples);
+  /// That are kept of a sample, and that are read from the device.
+  std::size_t outputs_of_sample() const;
+  std::size_t outputs_read() const;
+  /// Those of all ranks, `of_rank` each.
+  std::vector<float> gather(std::vector<float> own, std::size_t of_rank);
+
+  Backend& backend_;
+  Communicator& communicator_;
+  const Job& job_;
+  ReplicaMemory& memory_;
+  PassMemory& passes_;
+  InputStaging& staging_;
+  RepeatedCalls& repeated_;
+  DeviceMemory loss_, prediction_, sums_, metrics_, outputs_;  ///< of a micro-batch
+  DeviceMemory folded_, folded16_;                             ///< null where nothing is folded
+};
+
+}  // namespace dpt

@@ -1,0 +1,71 @@
+// How one rank works through its part of a batch: which samples go into which gradient buffer, and
+// which buffers are added, as a straight-line list. Fast mode, exact mode, gradient accumulation,
+// ragged batches and idle ranks are all just different lists. See docs/internals/exactness.md.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/job/device_weights.h"
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// One entry of the list.
+struct WorkAction {
+  enum class Kind : std::uint8_t {
+    train,  ///< forward and backward of `samples` into `buffer`
+    zero,   ///< an empty shard: `buffer` = 0
+    add     ///< `buffer` += `other`
+  };
+  Kind kind = Kind::train;
+  int buffer = 0;
+  int other = 0;
+  Range samples;           ///< positions in the batch, never empty for `train`
+  std::int64_t shard = 0;  ///< of the samples
+  GradWrite write = GradWrite::overwrite;
+};
+
+/// Where the gradients of shards go.
+enum class ShardBuffers : std::uint8_t {
+  reused,   ///< as few buffers as the tree needs, one shard after the other
+  one_each  ///< a buffer for each shard, which may be worked on at the same time; nothing is added
+};
+
+struct WorkPartition {
+  Range samples;  ///< the rank's own, in the batch; may be empty
+  std::int64_t shards = 1;
+  std::vector<std::int64_t> shard_sizes;  ///< samples of every shard of the batch
+  std::vector<Range> shards_of_ranks;     ///< every rank's
+  std::vector<WorkAction> actions;
+  struct Part {
+    TreeNode node;
+    int buffer;
+  };
+  std::vector<Part> parts;  ///< what the rank contributes to the all_reduce
+  int buffers = 0;          ///< gradient buffers used, counted from 0
+  int branches = 1;         ///< of the device's queue, over which the buffers' actions are spread
+};
+
+/// Into how many micro-batches a shard is divided: as few as are allowed.
+struct MicroBatchRule {
+  // NOLINTNEXTLINE(google-explicit-constructor): a number of samples is the usual rule
+  MicroBatchRule(std::int64_t samples, std::int64_t parts = 1)
+      : most_samples(samples), least_parts(parts) {}
+  std::int64_t most_samples;  ///< of each
+  std::int64_t least_parts;   ///< of a shard with so many samples
+};
+
+/// The list of `rank` for a batch of `samples`; `device_weights` has one weight per rank. `shards`
+/// as in the config: 0 = fast mode, one shard per rank, its part of the samples; N = exact mode, N
+/// even shards, of which a rank has its part, ranks <= N. How a shard is divided into
+/// micro-batches, the `train` actions, depends on its own size and the rule alone. The sum of all
+/// ranks' parts in the order of the tree has the same bits with either `buffers`.
+WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_weights, int rank,
+                              std::int64_t shards, MicroBatchRule rule,
+                              ShardBuffers buffers = ShardBuffers::reused);
+
+/// All micro-batch sizes that the partitions of a batch contain, ascending, without repetition.
+std::vector<std::int64_t> micro_batch_sizes(const WorkPartition& partition);
+
+}  // namespace dpt

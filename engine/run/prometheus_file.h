@@ -1,0 +1,73 @@
+// The state of a run for Prometheus: a file for the textfile collector of node_exporter
+// (log.prometheus). Its metrics: docs/reference/log-format.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/checkpoints/checkpoint.h"
+#include "engine/run/run_log.h"
+
+namespace dpt {
+
+/// Content of the file.
+struct PrometheusState {
+  std::string run, folder;         ///< labels of every metric
+  std::string status = "running";  ///< or the status of run_end
+  std::optional<int> exit_code;    ///< unset while the run trains
+  std::int64_t epoch = 0, step = 0, epochs = 0, steps = 0;
+  double begun = 0, last_step = 0;  ///< seconds since 1970; without a step, last_step is `begun`
+  std::optional<double> loss, lr, images_per_s;
+  std::vector<std::pair<std::string, NamedValues>> evaluations;  ///< by split
+  std::optional<double> best;
+  std::string best_monitor;
+  std::int64_t best_step = 0;
+
+  void take_best(const RunState& state);
+  /// Takes the best and the validation results of a state.
+  void take_results(const RunState& state);
+};
+
+/// Returns the state in Prometheus' text exposition format, version 0.0.4.
+std::string prometheus_text(const PrometheusState& state);
+
+/// Returns why a run cannot write its file to `path`, or an empty text.
+std::string why_no_prometheus_file(const std::string& path);
+
+/// Follows a RunLog and replaces the file at the start, at the end, and in between when a step, an
+/// epoch or an evaluation ends `interval` or more after the last time.
+///
+/// Like the log, it never ends a run: a file that cannot be written stays as it was, with one
+/// warning, and is written when that is possible again. Nothing waits for the disk. Used by one
+/// thread.
+class PrometheusFile {
+ public:
+  PrometheusFile(std::string path, PrometheusState state, RunLog::Warn warn,
+                 std::chrono::milliseconds interval = std::chrono::seconds(1));
+
+  /// REQUIRES: this outlives the use of `log`.
+  void follow(RunLog& log);
+  /// Writes how the run ended: the status of its run_end or, without one, of the exit code.
+  void end(int exit_code);
+
+ private:
+  void event(const std::string& name, const Json& fields);
+  void progress(const RunProgress& progress);
+  void update();
+  void write();
+
+  std::string path_;
+  PrometheusState state_;
+  RunLog::Warn warn_;
+  std::chrono::milliseconds interval_;
+  std::chrono::steady_clock::time_point written_{};
+  std::int64_t samples_ = 0;  ///< of the steps since the last write, which took seconds_
+  double seconds_ = 0;
+  bool warned_ = false;
+};
+
+}  // namespace dpt

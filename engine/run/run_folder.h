@@ -1,0 +1,132 @@
+// The folder of a run: where it is, who holds it, and what is kept in it. See
+// docs/reference/log-format.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/run/linked_checkpoints.h"
+#include "kernels/base/file_handle.h"
+#include "kernels/base/file_io.h"
+#include "kernels/base/held_path.h"
+
+namespace dpt {
+
+/// An open run folder, locked by this process until it is destroyed (or the process dies). Used by
+/// one thread at a time.
+///
+/// The folder is held by its descriptor: at() names files in it even after it was moved, and a
+/// folder that has taken its path meanwhile is never written to. The same holds for the folder to
+/// which `checkpoints` leads if it is a link. Paths are for messages.
+///
+/// `--overwrite`: set_aside() moves the old run into replaced/, and give_up_replaced() removes it
+/// when the new run has saved its first regular checkpoint. Until then the old run can be restored:
+/// with put_back() or restore(), or, while the new one has no checkpoint, by the next process that
+/// opens the folder (replaced_run.h).
+class RunFolder {
+ public:
+  /// No folder: of a process that does not write the run's. Nothing else of it may be called but
+  /// checkpoints().
+  RunFolder() = default;
+  /// Creates the folder if needed, locks it, marks it as a run's, and finishes what a crash left
+  /// half done. Throws ErrorKind::usage if another process holds it or check_may_write() throws it,
+  /// and ErrorKind::data if it cannot be created or written. `outputs`: paths of other files that
+  /// the command writes; those in the folder belong to the run.
+  explicit RunFolder(std::string path, const std::vector<std::string>& outputs = {});
+  /// Does the same, or returns nothing if another process holds the folder.
+  static std::optional<RunFolder> open_unless_held(std::string path,
+                                                   const std::vector<std::string>& outputs);
+  RunFolder(RunFolder&& other) noexcept = default;
+  RunFolder& operator=(RunFolder&&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  std::string checkpoints() const { return path_ + "/checkpoints"; }
+  std::string checkpoint(std::int64_t step) const;
+  std::string best() const { return path_ + "/best.safetensors"; }
+  /// Return the folder, held open, and what is in it.
+  const HeldPath& place() const { return root_; }
+  HeldPath at(const std::string& name) const;
+  HeldPath checkpoint_place(std::int64_t step) const;
+  HeldPath best_place() const { return at("best.safetensors"); }
+  /// Where a file of the old run is after set_aside(). Other paths stay as they are.
+  std::string after_set_aside(const std::string& path) const;
+  /// Throws ErrorKind::usage for a file that set_aside() would remove.
+  void check_stays(const std::string& path) const;
+
+  /// Throws ErrorKind::data if the folder was removed, or another process has taken it over:
+  /// nothing in it is this process' any more; or if `checkpoints` leads elsewhere than before.
+  /// Returns a message, once, if the folder was moved.
+  std::string check_held();
+  /// Returns where the folder is now, as far as it is known.
+  std::string current_path() const;
+
+  /// Throws ErrorKind::usage when the folder holds anything that dpt does not write.
+  void check_only_ours() const;
+  /// Moves everything that dpt wrote there into replaced/. If that already holds a run, removes
+  /// instead the unfinished one that was to replace it.
+  void set_aside();
+  /// Removes the old run, because the new one has a regular checkpoint. Does nothing if nothing was
+  /// set aside.
+  void give_up_replaced();
+  /// Returns true if an old run is in replaced/ while the new one has a checkpoint.
+  bool has_replaced() const;
+  /// The new run has saved no checkpoint: restores the old one. Returns whether there was one.
+  bool put_back();
+  /// Returns where put_back() left the best weights, log and messages of the new run, or all of it
+  /// if it had checkpoints: an abandoned-N. Empty if it had nothing.
+  const std::string& kept_of_new() const { return kept_of_new_; }
+  /// Whether opening the folder has put back the run that a crash had left in replaced/.
+  bool restored() const { return restored_; }
+
+  /// Creates a folder for what a run moves aside: checkpoints/abandoned-1, -2, ...
+  HeldPath make_abandoned() const;
+
+ private:
+  struct Unopened {};
+  /// Returns the name in the folder of a file of the run; empty for others.
+  std::string entry_at(const std::string& path) const;
+  RunFolder(Unopened, std::string path, const std::vector<std::string>& outputs);
+  /// Locks the folder and makes it a run's. Returns false if another process holds it.
+  bool open();
+  bool lock();
+  /// Returns true if the lock in the folder is this process'.
+  bool has_lock();
+  /// Takes the lock again after its file was removed. Returns false if another process was faster.
+  bool lock_again();
+  bool leads_here(const std::string& path) const;
+  /// Throws ErrorKind::data if `checkpoints` leads elsewhere than when the folder was opened.
+  void check_checkpoints() const;
+
+  std::string path_;
+  HeldPath root_{""};
+  FileHandle lock_;
+  std::optional<LinkedCheckpoints> linked_;  ///< if `checkpoints` is a link
+  bool restored_ = false, said_moved_ = false;
+  std::string kept_of_new_;
+  std::vector<std::string> outputs_;  ///< names in the folder
+};
+
+/// Throws ErrorKind::usage if `path` holds files that no run of dpt wrote and that a run would
+/// overwrite. Changes nothing.
+void check_may_write(const std::string& path);
+
+/// Returns true if a process holds the lock of the run folder at `path`. Takes no lock.
+bool is_locked_run(const std::string& path);
+
+/// Whether the folder holds a run (its config.yaml or checkpoints).
+bool is_run_folder(const std::string& path);
+
+/// The folder that holds the run at `path`: `path` itself, or the replaced/ in it, where a crash of
+/// --overwrite left the run that opening the folder restores. Changes nothing.
+std::string folder_of_run(const std::string& path);
+
+/// Returns "runs/NAME" if that is free, else "runs/NAME-2", "runs/NAME-3", ...: free means without
+/// a run and without anything that a run would overwrite. `first`: the number to begin with.
+std::string free_run_folder(const std::string& name, int first = 1);
+/// Opens the first of them that no other process takes at the same time.
+RunFolder open_free_run_folder(const std::string& name, const std::vector<std::string>& outputs);
+
+}  // namespace dpt

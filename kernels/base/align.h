@@ -1,0 +1,22 @@
+// Where blocks of host memory and of an arena begin.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/base/divide.h"
+
+namespace dpt {
+
+/// In bytes: a cache line, and the widest vector register.
+inline constexpr std::size_t kAlignment = 64;
+
+/// The same in floats: parameters begin at multiples of it in the flat buffers.
+inline constexpr std::int64_t kAlignFloats = kAlignment / sizeof(float);
+
+/// `bytes` rounded up to whole multiples of kAlignment.
+constexpr std::size_t aligned(std::size_t bytes) {
+  return align_up(bytes, kAlignment);
+}
+
+}  // namespace dpt

@@ -1,0 +1,57 @@
+// Division that rounds up. And division by a number that stays the same, by multiplication: what
+// index arithmetic in device code needs, where a division takes dozens of instructions. Method:
+// Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+
+#include "kernels/base/host_device.h"
+
+namespace dpt {
+
+/// How many blocks of `by` it takes to cover `count`. REQUIRES: count >= 0, by >= 1.
+DPT_HOST_DEVICE constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t by) {
+  return (count + by - 1) / by;
+}
+
+/// The least multiple of `unit` that is not below `value`. REQUIRES: value >= 0, unit >= 1, and the
+/// result fits.
+template <class T>
+DPT_HOST_DEVICE constexpr T align_up(T value, T unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+/// Divides numbers below 2^31. With s = ceil(log2 d) and m = ceil(2^(31+s) / d) the quotient is
+/// n m / 2^(31+s): m is too large by less than d / 2^(31+s) <= 2^-31 of itself, which no n notices.
+class Divider {
+ public:
+  Divider() = default;
+  /// REQUIRES: 1 <= divisor < 2^31.
+  explicit Divider(std::int64_t divisor) : divisor_(static_cast<std::uint32_t>(divisor)) {
+    assert(divisor >= 1 && divisor < (std::int64_t{1} << 31));
+    int log2 = 0;
+    while ((std::int64_t{1} << log2) < divisor) ++log2;
+    if (log2 == 0) return;
+    const std::uint64_t power = std::uint64_t{1} << (31 + log2);
+    factor_ = static_cast<std::uint32_t>((power + divisor_ - 1) / divisor_);
+    shift_ = static_cast<std::uint32_t>(log2 - 1);
+  }
+
+  DPT_HOST_DEVICE std::uint32_t quotient(std::uint32_t n) const {
+    const auto high = static_cast<std::uint32_t>((static_cast<std::uint64_t>(n) * factor_) >> 32);
+    return divisor_ == 1 ? n : high >> shift_;
+  }
+  /// Sets n to the remainder and returns the quotient.
+  DPT_HOST_DEVICE std::uint32_t split(std::uint32_t& n) const {
+    const std::uint32_t result = quotient(n);
+    n -= result * divisor_;
+    return result;
+  }
+  DPT_HOST_DEVICE std::uint32_t divisor() const { return divisor_; }
+
+ private:
+  std::uint32_t divisor_ = 1, factor_ = 0, shift_ = 0;
+};
+
+}  // namespace dpt

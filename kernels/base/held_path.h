@@ -1,0 +1,45 @@
+// A location in the file system: a path, or a name in a folder that is held open. The latter is
+// found even after the folder was moved, and never in another folder that has taken its path.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "kernels/base/file_handle.h"
+
+namespace dpt {
+
+/// Names a file or folder, which need not exist, for the functions of file_io.h. A string is a
+/// path. Copies share the held folder; immutable, so any thread may use it.
+class HeldPath {
+ public:
+  HeldPath(std::string path);  // NOLINT(google-explicit-constructor): a path is a place
+  HeldPath(const char* path);  // NOLINT(google-explicit-constructor)
+  /// Opens and holds the folder `path`. Throws ErrorKind::data if it cannot be opened.
+  static HeldPath hold(const std::string& path);
+
+  /// Returns the file or folder `name` in this folder.
+  HeldPath operator/(std::string_view name) const;
+  /// Returns the folder that contains this; for a held folder, itself.
+  HeldPath folder() const;
+  /// Returns this name with something appended.
+  HeldPath operator+(std::string_view suffix) const;
+
+  /// Returns the path for messages. It stays the same after a held folder was moved.
+  const std::string& text() const { return text_; }
+  /// Returns the last part of the path.
+  std::string last_name() const;
+  /// Return the first two arguments of openat(2) and its relatives.
+  int at() const;
+  const char* name() const { return name_.c_str(); }
+
+ private:
+  std::shared_ptr<const FileHandle> held_;  ///< null: `name_` is a path
+  std::string name_, text_;
+};
+
+/// The folder part of a path; "." if it has none.
+std::string folder_of(const std::string& path);
+
+}  // namespace dpt

@@ -1,0 +1,523 @@
+// A GPU as a device: memory, one queue (a CUDA stream), events, captured graphs.
+#include "kernels/cuda/backend.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/text.h"
+#include "kernels/cuda/activation.h"
+#include "kernels/cuda/batch_norm.h"
+#include "kernels/cuda/channel_scale.h"
+#include "kernels/cuda/concat.h"
+#include "kernels/cuda/conv2d.h"
+#include "kernels/cuda/conv_transpose2d.h"
+#include "kernels/cuda/cross_entropy.h"
+#include "kernels/cuda/dropout.h"
+#include "kernels/cuda/element_loss.h"
+#include "kernels/cuda/flat.h"
+#include "kernels/cuda/group_norm.h"
+#include "kernels/cuda/input.h"
+#include "kernels/cuda/linear.h"
+#include "kernels/cuda/optimizer.h"
+#include "kernels/cuda/pixel_map.h"
+#include "kernels/cuda/pool2d.h"
+#include "kernels/cuda/product.h"
+#include "kernels/cuda/range_norms.h"
+#include "kernels/cuda/relu.h"
+#include "kernels/cuda/runtime/check.h"
+#include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/runtime/libraries.h"
+#include "kernels/cuda/step_clock.h"
+#include "kernels/cuda/sum.h"
+
+namespace dpt {
+namespace {
+
+// cuBLASLt's own default on current GPUs; cuDNN's plans that need more are not taken.
+constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
+constexpr std::size_t kPartialsBytes = std::size_t{8} << 20;
+constexpr int kOldestMajor = 8;  // of the architectures that the build has code for
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+/// Empty for a GPU that the build has code for.
+std::string why_unusable(const cudaDeviceProp& gpu) {
+  if (gpu.major >= kOldestMajor) return {};
+  return fmt::format(
+      "{} has compute capability {}.{}; dpt needs {}.0 or later (Ampere); use another GPU or "
+      "devices: cpu",
+      gpu.name, gpu.major, gpu.minor, kOldestMajor);
+}
+
+/// Before the process's first call of CUDA, which reads it: as many connections to a GPU as there
+/// can be. Streams that share one wait for each other, and replicas on one GPU have two or three
+/// streams each. What the user has set stays.
+void allow_connections() {
+  static const int set = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  static_cast<void>(set);
+}
+
+/// cudaEvent_t. Nothing in a step needs its time.
+class CudaEvent final : public Event {
+ public:
+  CudaEvent() {
+    cuda_check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
+  }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaCapturedGraph final : public CapturedGraph {
+ public:
+  explicit CudaCapturedGraph(cudaGraph_t graph) {
+    const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
+    cudaGraphDestroy(graph);
+    cuda_check(status, "cudaGraphInstantiate");
+  }
+  CudaCapturedGraph(const CudaCapturedGraph&) = delete;
+  CudaCapturedGraph& operator=(const CudaCapturedGraph&) = delete;
+  ~CudaCapturedGraph() override { cudaGraphExecDestroy(executable_); }
+  cudaGraphExec_t get() const { return executable_; }
+
+ private:
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(int index, const BackendOptions& options) {
+    context_.device = index;
+    context_.name = fmt::format("cuda:{}", index);
+    context_.options = options;
+    cuda_check(cudaSetDevice(index), "cudaSetDevice");
+    cudaDeviceProp properties = {};
+    cuda_check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+    context_.gpu = properties.name;
+    memory_bytes_ = properties.totalGlobalMem;
+    context_.multiprocessors = properties.multiProcessorCount;
+    context_.compute_major = properties.major;
+    context_.compute_minor = properties.minor;
+    context_.shared_bytes_per_block = properties.sharedMemPerBlockOptin;
+    if (const std::string why = why_unusable(properties); !why.empty()) {
+      fail(ErrorKind::device, "{}: {}", context_.name, why);
+    }
+    info_.name = context_.name;
+    info_.description = context_.gpu;
+    info_.queues = true;
+    info_.instruction_set = fmt::format("sm_{}{}", properties.major, properties.minor);
+    info_.library = cuda_built_in();
+    cuda_check(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking),
+               "cudaStreamCreate");
+    cuda_check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreate");
+    context_.workspace_bytes = kWorkspaceBytes;
+    context_.partials_bytes = kPartialsBytes;
+    branches_.emplace_back().stream = context_.stream;
+    give_memory(branches_.front());
+    select_branch(0);
+    synchronize();
+  }
+  CudaBackend(const CudaBackend&) = delete;
+  CudaBackend& operator=(const CudaBackend&) = delete;
+  ~CudaBackend() override {
+    select_branch(0);
+    cudaStreamSynchronize(copies_);
+    cudaStreamSynchronize(context_.stream);
+    for (std::size_t i = 1; i < branches_.size(); ++i) {
+      cudaStreamSynchronize(branches_[i].stream);
+      cudaStreamDestroy(branches_[i].stream);
+    }
+    cudaStreamDestroy(copies_);
+    cudaStreamDestroy(context_.stream);
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+  const CudaContext& context() const { return context_; }
+
+  DeviceMemory allocate(std::size_t bytes, const std::string& what) override {
+    if (bytes == 0) return {};
+    void* memory = nullptr;
+    // Sizes beyond all reason are no question of memory to cudaMalloc.
+    const cudaError_t status =
+        bytes > memory_bytes_ ? cudaErrorMemoryAllocation : cudaMalloc(&memory, bytes);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      fail(ErrorKind::device,
+           "{}: out of memory: {} needs {}, but {} are free; use a smaller batch_size or more "
+           "devices",
+           context_.name, what, mebibytes(bytes), mebibytes(free_bytes()));
+    }
+    cuda_check(status, "cudaMalloc");
+    // cudaFree works from any thread and for any GPU.
+    return {DevPtr{reinterpret_cast<std::uintptr_t>(memory)}, bytes,
+            [](DevPtr ptr, std::size_t) { cudaFree(device<void>(ptr)); }};
+  }
+  DeviceMemory make_resident(std::span<const std::byte> host, const std::string& what) override {
+    DeviceMemory memory = allocate(host.size(), what);
+    if (!host.empty()) upload(memory.ptr(), host.data(), host.size());
+    synchronize();
+    return memory;
+  }
+  HostMemory allocate_host(std::size_t bytes, const std::string& what) override {
+    void* memory = nullptr;
+    const cudaError_t status = cudaHostAlloc(&memory, std::max<std::size_t>(bytes, 1), 0);
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      fail(ErrorKind::device, "{}: the system refuses {} of page-locked host memory for {}",
+           context_.name, mebibytes(bytes), what);
+    }
+    cuda_check(status, "cudaHostAlloc");
+    return {static_cast<std::byte*>(memory), [](std::byte* ptr) { cudaFreeHost(ptr); }};
+  }
+  std::uint64_t free_bytes() override {
+    std::size_t free = 0, total = 0;
+    cuda_check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return free;
+  }
+  bool can_use_memory_of(const Backend& other) override {
+    const auto* cuda = dynamic_cast<const CudaBackend*>(&other);
+    if (!cuda) return false;
+    const int peer = cuda->context_.device;
+    if (peer == context_.device) return true;
+    int possible = 0;
+    cuda_check(cudaDeviceCanAccessPeer(&possible, context_.device, peer),
+               "cudaDeviceCanAccessPeer");
+    if (!possible) return false;
+    const cudaError_t status = cudaDeviceEnablePeerAccess(peer, 0);
+    if (status == cudaErrorPeerAccessAlreadyEnabled) {
+      cudaGetLastError();
+    } else {
+      cuda_check(status, "cudaDeviceEnablePeerAccess");
+    }
+    return true;
+  }
+
+  void upload(DevPtr to, const void* host, std::size_t bytes) override {
+    copy_async(device<void>(to), host, bytes, cudaMemcpyHostToDevice, context_.stream);
+  }
+  void download(void* host, DevPtr from, std::size_t bytes) override {
+    copy_async(host, device<void>(from), bytes, cudaMemcpyDeviceToHost, context_.stream);
+  }
+  void copy(DevPtr to, DevPtr from, std::size_t bytes) override {
+    copy_async(device<void>(to), device<void>(from), bytes, cudaMemcpyDeviceToDevice,
+               context_.stream);
+  }
+  void zero(DevPtr to, std::size_t bytes) override {
+    if (bytes == 0) return;
+    cuda_check(cudaMemsetAsync(device<void>(to), 0, bytes, context_.stream), "cudaMemsetAsync");
+  }
+  void begin_phases(DevPtr times) override { cuda_begin_phases(context_, times); }
+  void end_phase(DevPtr times, StepPhase phase) override { cuda_end_phase(context_, times, phase); }
+
+  std::uint64_t record() override {
+    ++marks_;
+    cuda_check(cudaEventRecord(mark(marks_).get(), context_.stream), "cudaEventRecord");
+    return marks_;
+  }
+  void wait(std::uint64_t mark_to_wait) override {
+    // An event that was used again since marks a later point: to wait for that one is enough.
+    if (mark_to_wait == 0) return;
+    cuda_check(cudaEventSynchronize(mark(mark_to_wait).get()), "cudaEventSynchronize");
+  }
+  void synchronize() override {
+    cuda_check(cudaStreamSynchronize(context_.stream), "cudaStreamSynchronize");
+  }
+
+  std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(); }
+  void record(Event& event) override {
+    cuda_check(cudaEventRecord(event_of(event), context_.stream), "cudaEventRecord");
+  }
+  void wait_for(const Event& event) override {
+    cuda_check(cudaStreamWaitEvent(context_.stream, event_of(event), 0), "cudaStreamWaitEvent");
+  }
+  void upload_overlapped(DevPtr to, const void* host, std::size_t bytes, const Event& after,
+                         Event& done) override {
+    cuda_check(cudaStreamWaitEvent(copies_, event_of(after), 0), "cudaStreamWaitEvent");
+    copy_async(device<void>(to), host, bytes, cudaMemcpyHostToDevice, copies_);
+    cuda_check(cudaEventRecord(event_of(done), copies_), "cudaEventRecord");
+  }
+
+  int make_branches(int wanted) override {
+    while (static_cast<int>(branches_.size()) < wanted) {
+      // Other work needs memory too, and no result depends on the number.
+      if (free_bytes() < 12 * (kWorkspaceBytes + kPartialsBytes)) break;
+      Branch branch;
+      cuda_check(cudaStreamCreateWithFlags(&branch.stream, cudaStreamNonBlocking),
+                 "cudaStreamCreate");
+      branches_.push_back(std::move(branch));
+      give_memory(branches_.back());
+      cuda_check(cudaStreamSynchronize(branches_.back().stream), "cudaStreamSynchronize");
+    }
+    return std::min(wanted, static_cast<int>(branches_.size()));
+  }
+  void fork(int count) override {
+    assert(forked_ == 1 && count <= static_cast<int>(branches_.size()));
+    forked_ = count;
+    record(fork_);
+    for (int i = 1; i < count; ++i) {
+      const Branch& branch = branches_[static_cast<std::size_t>(i)];
+      cuda_check(cudaStreamWaitEvent(branch.stream, fork_.get(), 0), "cudaStreamWaitEvent");
+    }
+  }
+  void select_branch(int index) override {
+    const Branch& branch = branches_[static_cast<std::size_t>(index)];
+    context_.stream = branch.stream;
+    context_.workspace = device<void>(branch.workspace.ptr());
+    context_.partials = device<void>(branch.partials.ptr());
+  }
+  void join() override {
+    const int count = std::exchange(forked_, 1);
+    select_branch(0);
+    for (int i = 1; i < count; ++i) {
+      const Branch& branch = branches_[static_cast<std::size_t>(i)];
+      cuda_check(cudaEventRecord(branch.done->get(), branch.stream), "cudaEventRecord");
+      cuda_check(cudaStreamWaitEvent(context_.stream, branch.done->get(), 0),
+                 "cudaStreamWaitEvent");
+    }
+  }
+
+  std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
+    // Other threads' calls (another replica that allocates) must not spoil this capture.
+    cuda_check(cudaStreamBeginCapture(context_.stream, cudaStreamCaptureModeThreadLocal),
+               "cudaStreamBeginCapture");
+    cudaGraph_t graph = nullptr;
+    try {
+      work();
+    } catch (...) {
+      forked_ = 1;
+      select_branch(0);
+      cudaStreamEndCapture(context_.stream, &graph);
+      if (graph) cudaGraphDestroy(graph);
+      cudaGetLastError();
+      throw;
+    }
+    cuda_check(cudaStreamEndCapture(context_.stream, &graph), "cudaStreamEndCapture");
+    auto captured = std::make_unique<CudaCapturedGraph>(graph);
+    // Its memory on the GPU is set up now and not at the first replay.
+    cuda_check(cudaGraphUpload(captured->get(), context_.stream), "cudaGraphUpload");
+    return captured;
+  }
+  void replay(CapturedGraph& graph) override {
+    cuda_check(cudaGraphLaunch(static_cast<CudaCapturedGraph&>(graph).get(), context_.stream),
+               "cudaGraphLaunch");
+  }
+
+  std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) override {
+    return make_cuda_conv2d(context_, desc);
+  }
+  std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc& desc) override {
+    return make_cuda_conv_transpose2d(context_, desc);
+  }
+  std::unique_ptr<Op> linear(const LinearDesc& desc) override {
+    return make_cuda_linear(context_, desc);
+  }
+  std::unique_ptr<Op> pool2d(const Pool2dDesc& desc) override {
+    return make_cuda_pool2d(context_, desc);
+  }
+  std::unique_ptr<Op> relu(const ReluDesc& desc) override { return make_cuda_relu(context_, desc); }
+  std::unique_ptr<Op> activation(const ActivationDesc& desc) override {
+    return make_cuda_activation(context_, desc);
+  }
+  std::unique_ptr<Op> dropout(const DropoutDesc& desc) override {
+    return make_cuda_dropout(context_, desc);
+  }
+  std::unique_ptr<Op> sum(const SumDesc& desc) override { return make_cuda_sum(context_, desc); }
+  std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) override {
+    return make_cuda_batch_norm(context_, desc);
+  }
+  std::unique_ptr<Op> concat(const ConcatDesc& desc) override {
+    return make_cuda_concat(context_, desc);
+  }
+  std::unique_ptr<Op> product(const ProductDesc& desc) override {
+    return make_cuda_product(context_, desc);
+  }
+  std::unique_ptr<Op> pixel_map(const PixelMapDesc& desc) override {
+    return make_cuda_pixel_map(context_, desc);
+  }
+  std::unique_ptr<Op> group_norm(const GroupNormDesc& desc) override {
+    return make_cuda_group_norm(context_, desc);
+  }
+  std::unique_ptr<Op> channel_scale(const ChannelScaleDesc& desc) override {
+    return make_cuda_channel_scale(context_, desc);
+  }
+  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc& desc) override {
+    return make_cuda_cross_entropy(context_, desc);
+  }
+  std::unique_ptr<LossOp> element_loss(const ElementLossDesc& desc) override {
+    return make_cuda_element_loss(context_, desc);
+  }
+  std::unique_ptr<InputOp> input(const InputDesc& desc) override {
+    return make_cuda_input(context_, desc);
+  }
+
+  void add(DevPtr to, DevPtr a, DevPtr b, std::int64_t count) override {
+    cuda_add(context_, to, a, b, count);
+  }
+  void tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
+                std::span<const DevPtr> outs, std::int64_t count) override {
+    cuda_tree_sum(context_, parts, additions, outs, count);
+  }
+  void merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerge> merges,
+                     std::span<const DevPtr> outs, std::int64_t channels) override {
+    cuda_merge_moments(context_, parts, merges, outs, channels);
+  }
+  void check_running(std::span<const RunningRange> ranges, const RunningArgs& args) override {
+    cuda_check_running(context_, ranges, args);
+  }
+  void update_running(std::span<const RunningRange> ranges, Range counters,
+                      const RunningArgs& args) override {
+    cuda_update_running(context_, ranges, counters, args);
+  }
+  void fold_norms(std::span<const NormFold> folds, DevPtr params, DevPtr folded) override {
+    cuda_fold_norms(context_, folds, params, folded);
+  }
+  void to_bf16(DevPtr to, DevPtr from, std::int64_t count) override {
+    cuda_to_bf16(context_, to, from, count);
+  }
+  void grad_norm(DevPtr grads, std::int64_t count, DevPtr scalars) override {
+    cuda_grad_norm(context_, grads, count, scalars);
+  }
+  void divide_by_weight(DevPtr grads, std::int64_t count, DevPtr metrics) override {
+    cuda_divide_by_weight(context_, grads, count, metrics);
+  }
+  void clip_values(DevPtr values, float limit, std::int64_t count) override {
+    cuda_clip_values(context_, values, limit, count);
+  }
+  std::unique_ptr<OptimizerOp> optimizer(const OptimizerDesc& desc) override {
+    return make_cuda_optimizer(*this, context_, desc);
+  }
+  std::unique_ptr<RangeNormsOp> range_norms(std::span<const Range> ranges) override {
+    return make_cuda_range_norms(*this, context_, ranges);
+  }
+
+ private:
+  static constexpr std::size_t kMarks = 64;
+
+  /// A stream, and the memory that the kernels in it share.
+  struct Branch {
+    cudaStream_t stream = nullptr;
+    DeviceMemory workspace, partials;
+    std::unique_ptr<CudaEvent> done = std::make_unique<CudaEvent>();
+  };
+
+  void give_memory(Branch& branch) {
+    branch.workspace = allocate(kWorkspaceBytes, "the libraries' workspace");
+    branch.partials = allocate(kPartialsBytes, "partial sums");
+    // Where only some kernels are watched for reads of memory that nobody wrote
+    // (compute-sanitizer's initcheck with a filter), what the libraries write here is not seen, and
+    // our own kernels read it. These are huge numbers: whoever takes them for a result will know.
+    cuda_check(
+        cudaMemsetAsync(device<void>(branch.workspace.ptr()), 0x7F, kWorkspaceBytes, branch.stream),
+        "cudaMemsetAsync");
+    // Kernels that count finished blocks there find a zero and leave one.
+    cuda_check(
+        cudaMemsetAsync(device<void>(branch.partials.ptr()), 0, kPartialsBytes, branch.stream),
+        "cudaMemsetAsync");
+  }
+
+  CudaEvent& mark(std::uint64_t number) { return marks_ring_[number % kMarks]; }
+  static cudaEvent_t event_of(const Event& event) {
+    return static_cast<const CudaEvent&>(event).get();
+  }
+  static void copy_async(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                         cudaStream_t stream) {
+    if (bytes == 0) return;
+    cuda_check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
+  }
+
+  CudaContext context_;
+  DeviceInfo info_;
+  cudaStream_t copies_ = nullptr;
+  std::size_t memory_bytes_ = 0;  ///< of the GPU, used or not
+  std::vector<Branch> branches_;  ///< the first is the queue itself
+  int forked_ = 1;                ///< branches of the present fork
+  CudaEvent fork_;
+  std::uint64_t marks_ = 0;
+  std::array<CudaEvent, kMarks> marks_ring_;
+};
+
+/// Fills in one GPU. False where the driver refuses to talk about it.
+bool describe(int index, int count, CudaDeviceInfo& gpu) {
+  cudaDeviceProp properties = {};
+  if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) return false;
+  gpu.name = properties.name;
+  gpu.compute_capability = fmt::format("{}.{}", properties.major, properties.minor);
+  gpu.multiprocessors = properties.multiProcessorCount;
+  gpu.memory_bytes = properties.totalGlobalMem;
+  gpu.unusable = why_unusable(properties);
+  for (int peer = 0; peer < count; ++peer) {
+    int possible = 0;
+    if (peer == index || cudaDeviceCanAccessPeer(&possible, index, peer) != cudaSuccess) continue;
+    if (possible) gpu.peers.push_back(peer);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cuda_backend(int index, const BackendOptions& options) {
+  allow_connections();
+  // The member events are made on the present GPU.
+  cuda_check(cudaSetDevice(index), "cudaSetDevice");
+  return std::make_unique<CudaBackend>(index, options);
+}
+
+const CudaContext* cuda_context_of(const Backend& backend) {
+  const auto* cuda = dynamic_cast<const CudaBackend*>(&backend);
+  return cuda ? &cuda->context() : nullptr;
+}
+
+CudaInfo query_cuda() {
+  allow_connections();
+  CudaInfo info;
+  int driver = 0, runtime = 0, count = 0;
+  cudaRuntimeGetVersion(&runtime);
+  info.runtime = version_text(runtime);
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) {
+    info.driver = version_text(driver);
+  } else {
+    cudaGetLastError();
+    info.unavailable = "no NVIDIA driver is installed";
+    return info;
+  }
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    cudaGetLastError();
+    info.unavailable = status == cudaErrorInsufficientDriver
+                           ? fmt::format(
+                                 "the driver is too old: it supports CUDA {}, but this dpt was "
+                                 "built with CUDA {}; update the driver",
+                                 info.driver, info.runtime)
+                           : fmt::format("the driver reports: {}", cudaGetErrorString(status));
+    return info;
+  }
+  for (int index = 0; index < count; ++index) {
+    CudaDeviceInfo gpu;
+    if (describe(index, count, gpu)) info.devices.push_back(gpu);
+  }
+  if (info.devices.empty()) {
+    info.unavailable = "the driver reports no GPU (see nvidia-smi and CUDA_VISIBLE_DEVICES)";
+    return info;
+  }
+  return info;
+}
+
+std::vector<std::string> query_cuda_libraries() {
+  return describe_libraries();
+}
+
+std::string cuda_built_in() {
+  return "CUDA " + version_text(CUDART_VERSION);
+}
+
+}  // namespace dpt

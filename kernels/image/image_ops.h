@@ -1,0 +1,87 @@
+// What augmentations do to the pixels of a picture. Each function gives the bytes that Pillow 13
+// gives where torchvision.transforms.v2 calls it for a PIL image of mode L (1 channel) or RGB (3);
+// where it cannot, its comment says by how much it differs. Angles are in degrees, points are
+// (x, y) in pixels from the upper left corner.
+//
+// Pictures have 1 or 3 channels and at least one pixel. All functions are thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "kernels/base/enum_names.h"
+#include "kernels/base/types.h"
+#include "kernels/image/image.h"
+
+namespace dpt {
+
+enum class Interpolation : std::uint8_t { nearest, bilinear };
+constexpr auto enum_names(Interpolation) {
+  return std::to_array<EnumName<Interpolation>>(
+      {{Interpolation::nearest, "nearest"}, {Interpolation::bilinear, "bilinear"}});
+}
+
+enum class PaddingMode : std::uint8_t { constant, edge, reflect, symmetric };
+constexpr auto enum_names(PaddingMode) {
+  return std::to_array<EnumName<PaddingMode>>({{PaddingMode::constant, "constant"},
+                                               {PaddingMode::edge, "edge"},
+                                               {PaddingMode::reflect, "reflect"},
+                                               {PaddingMode::symmetric, "symmetric"}});
+}
+
+/// What is outside a picture: one byte per channel; of a picture with one channel the first.
+using FillColour = std::array<std::uint8_t, 3>;
+
+struct Point {
+  double x = 0, y = 0;
+};
+
+/// Pixels added on each side.
+struct Padding {
+  std::int64_t left = 0, top = 0, right = 0, bottom = 0;
+};
+
+/// Where a pixel of the result comes from: (m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]).
+using AffineMatrix = std::array<double, 6>;
+
+/// What v2.functional.affine takes: `angle` is clockwise, `translate` is in whole pixels.
+struct AffineParams {
+  double angle = 0;
+  std::int64_t translate_x = 0, translate_y = 0;
+  double scale = 1;
+  double shear_x = 0, shear_y = 0;
+};
+
+/// image = result, keeping the old pixels' memory for this thread's next picture.
+void replace_image(Image& image, Image&& result);
+
+// Geometry.
+
+void flip_horizontally(Image& image);
+void flip_vertically(Image& image);
+
+/// Reflections go on beyond the opposite edge, as numpy.pad's do. REQUIRES: no side is negative.
+Image padded(const Image& image, const Padding& padding, PaddingMode mode, FillColour fill);
+
+/// v2.functional.affine's matrix. REQUIRES: params.scale > 0.
+AffineMatrix affine_matrix(const AffineParams& params, Point center);
+
+/// Image.transform(AFFINE): pixels that come from outside the picture are `fill`.
+Image warped(const Image& image, const AffineMatrix& matrix, std::int64_t height,
+             std::int64_t width, Interpolation interpolation, FillColour fill);
+
+/// v2.functional.rotate, anticlockwise. `center` null: the picture's. Multiples of 90 degrees are
+/// copies of pixels where the result's size allows it and no centre is given, as Pillow has it.
+Image rotated(const Image& image, double angle, Interpolation interpolation, bool expand,
+              const Point* center, FillColour fill);
+
+// Blur.
+
+/// v2.functional.gaussian_blur with kernel_size [width, height] and sigma [x, y]. REQUIRES: odd
+/// kernel sides, sigmas above 0. torchvision adds up the float32 products of a two-dimensional
+/// kernel in an order of its library's choice, this adds along rows, then along columns: a byte
+/// differs, by 1, where the exact value lies within 0.001 of a half.
+Image gaussian_blurred(const Image& image, Size2 kernel, double sigma_x, double sigma_y);
+
+}  // namespace dpt

@@ -1,0 +1,87 @@
+// The inner loops of decoding a baseline JPEG (kernels/image/jpeg/baseline_jpeg.h): Huffman codes
+// to coefficients, the inverse DCT, upsampling of colours, and conversion to RGB. The bits are
+// those of libjpeg-turbo's default methods (JDCT_ISLOW, fancy upsampling). Sources: ITU-T T.81
+// (codes, order of coefficients); for the formulas libjpeg's jidctint.c, jidctred.c, jdsample.c and
+// jdcolor.c.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/image/jpeg/jpeg_codes.h"
+
+namespace dpt::jpeg_loops {
+
+/// Where the coefficients of the file's order are; those behind the last of a faulty file are put
+/// on the last.
+inline constexpr std::uint8_t kOrder[80] = {
+    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33,
+    40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36,
+    29, 22, 15, 23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54,
+    47, 55, 62, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63, 63};
+
+/// Coefficients of a block in libjpeg's order (row by row), dequantised.
+using Block = std::int16_t[64];
+
+/// One block of an MCU.
+struct BlockKind {
+  const Codes* dc = nullptr;
+  const Codes* ac = nullptr;
+  const std::uint16_t* quantisers = nullptr;  ///< as many as kOrder has, in the order of the file
+  int component = 0;
+  bool is_wanted = true;  ///< whether its coefficients are stored
+};
+
+inline constexpr int kMostBlocks = 6;
+
+/// Where decoding is. The coded bytes, without stuffing, must be followed by kBytesBeyond zeros.
+struct Scan {
+  const std::uint8_t* next = nullptr;
+  const std::uint8_t* end = nullptr;  ///< of the coded bytes
+  std::uint64_t window = 0;           ///< the next bits, highest first
+  unsigned int count = 0;             ///< how many of them are counted as read from `next`
+  BlockKind blocks[kMostBlocks];
+  int block_count = 0;
+  std::int32_t dc[3] = {};  ///< of each component, of the last block
+  bool is_good = true;      ///< no fault was met
+
+  /// Whether more was used than there is.
+  bool is_overrun() const { return next - count / 8 > end; }
+};
+
+/// More than an MCU can take.
+inline constexpr std::size_t kBytesBeyond = 2048;
+
+/// Passes over `mcus` MCUs.
+void skip_mcus(Scan& scan, std::int64_t mcus);
+/// Decodes one MCU. has_ac[i]: block i has more than its mean.
+void read_mcu(Scan& scan, Block* blocks, bool* has_ac);
+
+/// Where the samples of a block go: `size` of them across and down (1, 2, 4 or 8), in rows that are
+/// `stride` bytes apart.
+struct BlockPlace {
+  std::uint8_t* to = nullptr;
+  std::ptrdiff_t stride = 0;
+};
+/// Those of a block that has only its mean, or of any to one sample.
+void fill_block(std::int16_t mean, int size, BlockPlace place);
+/// Of two blocks, which may be the same. `size` is 2, 4 or 8. False where libjpeg's vector
+/// instructions would wrap, which no picture of samples makes them do.
+bool inverse_dct(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b, int size);
+
+/// Samples that the loops below handle at a time: they read and write up to a multiple of it.
+inline constexpr std::int64_t kSamples = 16;
+
+/// 3 * near + far, of two rows of colours.
+void weighted_rows(const std::uint8_t* near, const std::uint8_t* far, std::int64_t count,
+                   std::int16_t* to);
+void widened_row(const std::uint8_t* from, std::int64_t count, std::int16_t* to);
+/// Two from each of `count`, of which the one before and the one behind are read too:
+/// (3 * from[i] + from[i - 1] + before) >> shift and (3 * from[i] + from[i + 1] + behind) >> shift.
+void doubled_row(const std::int16_t* from, std::int64_t count, int before, int behind, int shift,
+                 std::uint8_t* to);
+/// `count` pixels of Y, Cb and Cr to RGB; writes up to 3 * (count rounded up) bytes.
+void rgb_row(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr,
+             std::int64_t count, std::uint8_t* to);
+
+}  // namespace dpt::jpeg_loops

@@ -1,0 +1,132 @@
+// Resizing of rows as they are decoded: only the inputs are read that the
+// wanted outputs depend on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kernels/image/image.h"
+#include "kernels/image/resize_rows.h"
+
+namespace dpt {
+
+/// One axis: [begin, end) of `in` pixels becomes `out` pixels, of which `count` from `first` on are
+/// wanted. REQUIRES: 0 <= begin < end <= in, in pixels; 0 <= first, 1 <= count <= out - first.
+struct ResizeAxis {
+  std::int64_t in = 0;
+  double begin = 0, end = 0;
+  std::int64_t out = 0;
+  std::int64_t first = 0, count = 0;
+  ResizeFilter filter = ResizeFilter::bilinear;
+};
+
+/// Relation of a stored image to the upright image, into which it is turned after the resize.
+/// Passes, weights and every rounding are those of the upright image.
+struct StoredTurn {
+  bool mirrors_rows = false, mirrors_columns = false;  ///< these run backwards in the upright image
+  bool exchanges_sides = false;                        ///< rows are columns of the upright image
+};
+
+/// Inputs [begin, end) of an axis.
+struct PixelRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
+/// The inputs of each wanted output and their weights, as Pillow computes them.
+class ResizeTaps {
+ public:
+  explicit ResizeTaps(const ResizeAxis& axis, bool is_mirrored = false);
+  /// What is read.
+  PixelRange range() const { return range_; }
+  /// Whether the outputs are the inputs of range().
+  bool is_identity() const { return identity_; }
+  std::int64_t count() const { return static_cast<std::int64_t>(first_.size()); }
+  /// The first input of an output, from range().begin on, and how many it has.
+  std::int64_t first(std::int64_t output) const { return first_[static_cast<std::size_t>(output)]; }
+  std::int64_t length(std::int64_t output) const {
+    return length_[static_cast<std::size_t>(output)];
+  }
+  /// The most inputs that an output has.
+  std::int64_t longest() const { return longest_; }
+  /// length(output) weights in units of 2^-22, then zeros up to longest().
+  const std::int32_t* weights(std::int64_t output) const { return weights_.data() + output * row_; }
+
+ private:
+  void mirror(std::int64_t in);
+  void take_inputs(const ResizeAxis& axis);
+  void take_nearest(const ResizeAxis& axis);
+  template <class Kernel>
+  void take_weighted(const ResizeAxis& axis, double radius, Kernel kernel);
+
+  PixelRange range_;
+  bool identity_ = false;
+  std::int64_t longest_ = 0, row_ = 1;
+  std::vector<std::int32_t> first_, length_;
+  std::vector<std::int32_t> weights_;  // (count, row_), row_ >= longest_, 0 behind length
+};
+
+/// Takes the rows of a picture from top to bottom and resizes them. One thread at a time.
+class RowResizer {
+ public:
+  using Vectors = resize_rows::Vectors;
+
+  /// `vectors` does not change the bits. REQUIRES: this processor has them, and both axes have the
+  /// same filter.
+  RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::int64_t channels,
+             Vectors vectors = resize_rows::best_vectors(), const StoredTurn& turn = {});
+  /// The rows and the columns that are needed.
+  PixelRange rows() const { return rows_.range(); }
+  PixelRange columns() const { return columns_.range(); }
+  /// Bytes behind the last pixel of a row that must be readable; their values do not matter.
+  std::int64_t bytes_beyond() const { return height_first_ ? 0 : beyond_; }
+  /// The next `count` of rows(), `stride` bytes apart; `row` is the first one's pixel at
+  /// columns().begin.
+  void add(const std::uint8_t* row, std::size_t stride, std::int64_t count);
+  /// All outputs, (rows.count, columns.count, channels). REQUIRES: all of rows() were added.
+  void write(std::span<std::byte> to) const;
+
+ private:
+  void pack_columns();
+  void pack_places();
+  /// The pass along a row; `to` takes written_bytes_.
+  void along(const std::uint8_t* row, std::uint8_t* to) const;
+  /// One output of the pass along columns; `to` takes kept_bytes_, rounded up to whole vectors.
+  void down(std::int64_t output, std::span<std::int32_t> words, std::uint8_t* to) const;
+
+  ResizeTaps rows_, columns_;
+  std::int64_t channels_, beyond_ = 0, added_ = 0;
+  Vectors vectors_;
+  bool height_first_ = false;
+  std::int64_t row_bytes_ = 0, written_bytes_ = 0;
+  std::int64_t blocks_ = 0, groups_ = 0;  // of the packed columns; no blocks: not packed
+  Vectors row_vectors_ = Vectors::none;   // of the pass along rows
+  std::vector<std::int32_t> packed_first_, packed_places_, packed_weights_;
+  // Rows as they came (height_first_) or shortened.
+  std::int64_t kept_bytes_ = 0, stride_ = 0;
+  std::unique_ptr<std::uint8_t[]> kept_;  // (rows().size(), stride_)
+};
+
+/// The whole of a picture, resized.
+PicturePart whole_picture(std::int64_t picture_height, std::int64_t picture_width,
+                          std::int64_t height, std::int64_t width);
+
+/// Resizes to (height, width) as Pillow's BILINEAR does (torchvision's antialias=True): a triangle
+/// filter as wide as the reduction along rows and along columns, each rounded to 8 bits; columns
+/// first where the height loses more than twice what the width does (so Pillow from 13 on; before,
+/// always rows first, which can differ by 1).
+/// `to` takes height * width * image.channels bytes.
+void resize_bilinear(const Image& image, std::int64_t height, std::int64_t width,
+                     std::span<std::byte> to);
+
+/// The part of an image; the bits of a crop to `box`, a resize, and a crop to `window`. `exact` is
+/// not read.
+Image part_of(const ImageView& image, const PicturePart& part);
+
+/// Does the same as part_of, for an image that is turned afterwards.
+Image part_of_stored(const ImageView& image, const PicturePart& part, const StoredTurn& turn);
+
+}  // namespace dpt

@@ -1,0 +1,93 @@
+// The inner loops of an antialiased resize of 8-bit pixels (kernels/image/resize.h): weighted sums
+// in integers, so that every instruction set gives the same bits. A weight is in units of 2^-22, at
+// least 0 and at most 2^22; a sum of products with pixels is taken modulo 2^32 and rounded to 8
+// bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dpt::resize_rows {
+
+/// Bits of a weight after the point: 8 bits of pixel and 2 of headroom fill a word of 32.
+inline constexpr int kPrecision = 32 - 8 - 2;
+
+/// The instructions that the loops are written in.
+enum class Vectors : std::uint8_t { none, avx2, vnni };
+/// The best that this processor has.
+Vectors best_vectors();
+
+// A weight has too many bits for the instructions that multiply and add neighbours: it is cut in
+// parts, whose sums are added up at the end.
+// AVX2 multiplies pairs of 16-bit numbers: a weight is high * 2^11 + low, and one word has the same
+// part of two weights, the first in its lower half.
+// VNNI multiplies four bytes with four signed bytes: a weight is (a * 2^8 + b) * 2^8 + c, with b
+// and c from -128 to 127, and one word has the same part of four weights, the first lowest.
+inline constexpr int kLowBits = 11, kDigitBits = 8;
+
+/// Outputs of a pass along rows are made in blocks of so many.
+inline constexpr std::int64_t kBlock = 8;
+/// Bytes that a pass along columns handles at a time.
+inline constexpr std::int64_t kColumns = 64;
+/// Bytes that along_row may write behind the last output of the last block.
+inline constexpr std::int64_t kBytesWrittenBeyond = 8;
+
+/// Packed weights of a pass along rows. Inputs are handled in groups: for each block of outputs and
+/// each group there are words_of_group words.
+struct PackedTaps {
+  const std::int32_t* first;   ///< (blocks, kBlock): the byte of each output's first input
+  const std::int32_t* places;  ///< RGB, VNNI: (blocks, kPlaces), as pack_places makes them
+  const std::int32_t* weights;
+  std::int64_t blocks, groups;
+};
+
+/// Inputs of a group. `channels` is 1 or 3 here and below, and `vectors` not none.
+std::int64_t inputs_of_group(Vectors vectors, std::int64_t channels);
+std::int64_t words_of_group(Vectors vectors, std::int64_t channels);
+/// Puts the weights of one group of output `lane` of a block where along_row reads them.
+void pack_group(Vectors vectors, std::int64_t channels, const std::int32_t* weights,
+                std::int64_t lane, std::int32_t* words);
+/// Words of the places of a block.
+inline constexpr std::int64_t kPlaces = 32;
+/// Of a block of RGB outputs with those first inputs (bytes), where each finds its inputs in the 64
+/// bytes that begin with the first one's. REQUIRES: fits_places.
+void pack_places(const std::int32_t* first, std::int32_t* places);
+/// Whether the inputs of one group of all outputs of a block are within 64 bytes.
+bool fits_places(const std::int32_t* first);
+/// Bytes that along_row may read behind the last input of a row.
+std::int64_t bytes_read_beyond(Vectors vectors, std::int64_t channels, std::int64_t groups);
+/// One row to channels * kBlock * blocks bytes; `to` is written in order.
+void along_row(Vectors vectors, std::int64_t channels, const std::uint8_t* from,
+               const PackedTaps& taps, std::uint8_t* to);
+
+/// Words for the weights of `length` rows, whose number is at most `length` rounded up to 4.
+void pack_column(Vectors vectors, const std::int32_t* weights, std::int64_t length,
+                 std::int32_t* words);
+/// One row of outputs from `length` rows that are `stride` bytes apart: `bytes` (a multiple of
+/// kColumns) of each.
+void along_columns(Vectors vectors, const std::uint8_t* from, std::int64_t stride,
+                   const std::int32_t* words, std::int64_t length, std::int64_t bytes,
+                   std::uint8_t* to);
+
+// What these call. REQUIRES: CpuFeatures::avx2, or CpuFeatures::vnni. Words of a group:
+//
+// RGB, AVX2, two inputs: 64; for each q < 4 eight words of high and eight of low parts, four times
+// the pair of output q, then four times that of output q + 4.
+//
+// Grey, AVX2, four inputs: 32; for inputs 0 and 2, then for inputs 1 and 3, eight words of high and
+// eight of low parts, one for each output.
+//
+// RGB, VNNI, four inputs: 96; for outputs 0 to 3, then 4 to 7, for each of a, b and c sixteen
+// words, four times that of each output. All blocks must fit their places.
+//
+// Grey, VNNI, four inputs: 24; for each of a, b and c one word for each output.
+void along_row_rgb_avx2(const std::uint8_t* from, const PackedTaps& taps, std::uint8_t* to);
+void along_row_grey_avx2(const std::uint8_t* from, const PackedTaps& taps, std::uint8_t* to);
+void along_columns_avx2(const std::uint8_t* from, std::int64_t stride, const std::int32_t* words,
+                        std::int64_t length, std::int64_t bytes, std::uint8_t* to);
+void along_row_rgb_vnni(const std::uint8_t* from, const PackedTaps& taps, std::uint8_t* to);
+void along_row_grey_vnni(const std::uint8_t* from, const PackedTaps& taps, std::uint8_t* to);
+void along_columns_vnni(const std::uint8_t* from, std::int64_t stride, const std::int32_t* words,
+                        std::int64_t length, std::int64_t bytes, std::uint8_t* to);
+
+}  // namespace dpt::resize_rows
