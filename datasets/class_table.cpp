@@ -53,7 +53,7 @@ std::string gap_of(const DataSource& source, const char* split) {
   const std::vector<std::string>& classes = source.classes();
   std::vector<bool> has(classes.size());
   for (std::int64_t i = 0; i < source.size(); ++i) {
-    has[static_cast<std::size_t>(source.label(i))] = true;
+    has[source.label(i)] = true;
   }
   std::vector<std::string> missing;
   for (std::size_t c = 0; c < classes.size(); ++c) {
@@ -175,8 +175,8 @@ std::int32_t ClassTable::label_of_number(std::int64_t number, const Where& where
   }
   largest_ = std::max(largest_, number);
   if (places_.empty()) return static_cast<std::int32_t>(number);
-  const std::int32_t place = places_[static_cast<std::size_t>(number)];
-  if (place < 0) refuse_name(given_[static_cast<std::size_t>(number)], where);
+  const std::int32_t place = places_[number];
+  if (place < 0) refuse_name(given_[number], where);
   return place;
 }
 
@@ -194,10 +194,10 @@ void ClassTable::close(ClassOrder order, std::span<std::int32_t> labels) {
   std::vector<std::int32_t> final_labels(names_.size());
   for (std::size_t i = 0; i < names_.size(); ++i) {
     std::int32_t& number = numbers_.find(names_[i])->second;
-    final_labels[static_cast<std::size_t>(number)] = static_cast<std::int32_t>(i);
+    final_labels[number] = static_cast<std::int32_t>(i);
     number = static_cast<std::int32_t>(i);
   }
-  for (std::int32_t& label : labels) label = final_labels[static_cast<std::size_t>(label)];
+  for (std::int32_t& label : labels) label = final_labels[label];
 }
 
 std::string difference_of_classes(const std::vector<std::string>& expected,

@@ -68,7 +68,7 @@ class CsvFeatureSource final : public DataSource {
                            table_.samples.rows};
   }
   std::string describe(std::int64_t index) const override {
-    return fmt::format("{}, line {}", path_, table_.lines[static_cast<std::size_t>(index)]);
+    return fmt::format("{}, line {}", path_, table_.lines[index]);
   }
   std::string fingerprint() const override { return fingerprint_; }
 
@@ -89,7 +89,7 @@ class CsvPictureSource final : public PictureSource {
         pictures_(std::move(pictures)) {}
 
   std::string describe(std::int64_t index) const override {
-    return (std::filesystem::path(root_) / pictures_[static_cast<std::size_t>(index)]).string();
+    return (std::filesystem::path(root_) / pictures_[index]).string();
   }
 
  protected:

@@ -40,7 +40,7 @@ class ImageFolderSource final : public PictureSource {
         files_(std::move(files)) {}
 
   std::string describe(std::int64_t index) const override {
-    return (fs::path(root_) / files_[static_cast<std::size_t>(index)]).string();
+    return (fs::path(root_) / files_[index]).string();
   }
 
  protected:

@@ -54,9 +54,7 @@ class PictureFilesSource final : public PictureSource {
       : PictureSource("the images", std::move(samples), requirements, 0, std::move(fingerprint)),
         paths_(std::move(paths)) {}
 
-  std::string describe(std::int64_t index) const override {
-    return paths_[static_cast<std::size_t>(index)];
-  }
+  std::string describe(std::int64_t index) const override { return paths_[index]; }
 
  protected:
   std::vector<std::byte> read_file(std::int64_t index) const override {

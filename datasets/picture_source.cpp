@@ -54,7 +54,7 @@ std::vector<std::int64_t> PictureSource::samples_to_try() const {
   constexpr std::size_t kTries = 512;
   const std::size_t each = std::max<std::size_t>(kTries / samples_.classes.size(), 2);
   std::vector<std::size_t> counts(samples_.classes.size());
-  for (const std::int32_t label : samples_.labels) ++counts[static_cast<std::size_t>(label)];
+  for (const std::int32_t label : samples_.labels) ++counts[label];
   // Of the n samples of a class, those with the ranks i * (n - 1) / (m - 1) for i below m.
   std::vector<std::size_t> seen(counts.size()), taken(counts.size());
   std::vector<std::int64_t> chosen;

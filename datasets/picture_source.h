@@ -38,9 +38,7 @@ class PictureSource : public DataSource {
   const std::vector<std::string>& classes() const final { return samples_.classes; }
   TargetShape targets() const final { return samples_.targets; }
   void read_targets(std::int64_t index, std::span<float> row) const final;
-  std::int32_t label(std::int64_t index) const final {
-    return samples_.labels[static_cast<std::size_t>(index)];
-  }
+  std::int32_t label(std::int64_t index) const final { return samples_.labels[index]; }
   std::span<const std::int64_t> groups() const final { return samples_.groups; }
   bool resizes() const final { return true; }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const final;

@@ -264,7 +264,7 @@ class WebDatasetSource final : public PictureSource {
  protected:
   std::vector<std::byte> read_file(std::int64_t index) const override {
     const StageTimer timer(DataStage::read);
-    const ShardPicture& picture = index_.pictures[static_cast<std::size_t>(index)];
+    const ShardPicture& picture = index_.pictures[index];
     if (picture.size > kMostPictureFileBytes) {
       fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB",
            describe(index), picture.size, kMostPictureFileBytes >> 20);

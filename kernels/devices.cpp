@@ -1,7 +1,6 @@
 #include "kernels/devices.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "kernels/base/cpu_features.h"
 #include "kernels/base/error.h"
@@ -11,16 +10,6 @@
 
 namespace dpt {
 namespace {
-
-constexpr int kMostThreads = 1024;
-
-/// The whole text as a number, or -1.
-int to_number(const std::string& text) {
-  int value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole && text[0] != '-' ? value : -1;
-}
 
 std::string cpu_summary() {
   const CpuInfo info = cpu_info();
@@ -37,7 +26,7 @@ void require_cuda(int index) {
   }
   const int count = static_cast<int>(cuda.devices.size());
   if (index < count) {
-    const CudaDeviceInfo& gpu = cuda.devices[static_cast<std::size_t>(index)];
+    const CudaDeviceInfo& gpu = cuda.devices[index];
     if (gpu.unusable.empty()) return;
     fail(ErrorKind::device, "cuda:{}: {}", index, gpu.unusable);
   }
@@ -73,50 +62,8 @@ std::vector<DeviceName> every_gpu() {
 
 }  // namespace
 
-const DeviceTraits& DeviceName::traits() const {
-  // 1 MiB is half of the second-level cache of today's server cores and all of an older one's. A
-  // GPU is the faster the more samples it has at once: 2 GiB leave room for everything else on
-  // every GPU with enough memory for such a net.
-  static constexpr DeviceTraits kCpu{.noun = "CPU",
-                                     .speed_is_threads = true,
-                                     .arithmetic_varies = true,
-                                     .bf16_is_slow = true,
-                                     .overlaps_sums = false,
-                                     .pass_bytes = std::int64_t{1} << 20,
-                                     .max_samples = 256,
-                                     .steps_ahead = 0};
-  static constexpr DeviceTraits kGpu{.noun = "GPU",
-                                     .speed_is_threads = false,
-                                     .arithmetic_varies = false,
-                                     .bf16_is_slow = false,
-                                     .overlaps_sums = true,
-                                     .pass_bytes = std::int64_t{1} << 31,
-                                     .max_samples = 16384,
-                                     .steps_ahead = 6};
-  return kind == Kind::cuda ? kGpu : kCpu;
-}
-
-std::string DeviceName::text() const {
-  if (kind == Kind::cuda) return fmt::format("cuda:{}", index);
-  return threads == 1 ? "cpu" : fmt::format("cpu:{}", threads);
-}
-
 DeviceName parse_device(const std::string& text) {
-  DeviceName device;
-  const std::size_t colon = text.find(':');
-  const std::string kind = text.substr(0, colon);
-  const bool has_number = colon != std::string::npos;
-  const int number = has_number ? to_number(text.substr(colon + 1)) : -1;
-  if (kind == "cpu" && !has_number) return device;
-  if (kind == "cpu" && number >= 1 && number <= kMostThreads) {
-    device.threads = number;
-    return device;
-  }
-  if (kind == "cuda" && number >= 0) {
-    device.kind = DeviceName::Kind::cuda;
-    device.index = number;
-    return device;
-  }
+  if (const auto device = read_device_name(text)) return *device;
   fail(ErrorKind::usage,
        "devices: expected \"auto\", \"cpu\", \"cpu:N\" (N = 1 to {} threads) or \"cuda:N\" (GPU N, "
        "from 0), or \"cuda\" alone, found \"{}\"",

@@ -109,7 +109,6 @@ struct StepScalars {
   std::int64_t epoch = 0;
   std::int64_t step = 0;  ///< counted from 1
   float inverse_count = 0;
-  float lr = 0;         ///< of the schedule
   float max_norm = 0;   ///< gradient clip; 0 = none
   float grad_norm = 0;  ///< written by `grad_norm`
   float clip = 1;       ///< written by `grad_norm`: min(1, max_norm / (norm + 1e-6))

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "kernels/base/types.h"
@@ -258,6 +259,12 @@ struct ElementLossDesc : LossDesc {
   std::vector<float> pos_weight;  ///< bce_with_logits: one for each output; empty: all are 1
 };
 
+/// Every operation and every loss that there is: a backend that lacks one does not compile.
+using OpDesc = std::variant<Conv2dDesc, ConvTranspose2dDesc, LinearDesc, Pool2dDesc, ReluDesc,
+                            ActivationDesc, DropoutDesc, SumDesc, BatchNormDesc, ConcatDesc,
+                            ProductDesc, PixelMapDesc, GroupNormDesc, ChannelScaleDesc>;
+using LossOpDesc = std::variant<CrossEntropyDesc, ElementLossDesc>;
+
 /// A rectangle of a sample that goes into the model, inside of it; without a height there is none.
 /// It has no initialisers, so that the threads of device code can share one.
 struct InputBox {
@@ -408,28 +415,14 @@ class InputOp {
   virtual void run(const InputArgs& args) = 0;
 };
 
-/// Makes ready-made kernels ("describe once, execute many times").
+/// Makes kernels of descriptions ("describe once, execute many times"). The Backend must outlive
+/// them. Throws ErrorKind::device for a description that the device cannot run.
 class OpFactory {
  public:
   virtual ~OpFactory() = default;
-  // Ready-made kernels. The Backend must outlive them.
-  virtual std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) = 0;
-  virtual std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc& desc) = 0;
-  virtual std::unique_ptr<Op> linear(const LinearDesc& desc) = 0;
-  virtual std::unique_ptr<Op> pool2d(const Pool2dDesc& desc) = 0;
-  virtual std::unique_ptr<Op> relu(const ReluDesc& desc) = 0;
-  virtual std::unique_ptr<Op> activation(const ActivationDesc& desc) = 0;
-  virtual std::unique_ptr<Op> dropout(const DropoutDesc& desc) = 0;
-  virtual std::unique_ptr<Op> sum(const SumDesc& desc) = 0;
-  virtual std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) = 0;
-  virtual std::unique_ptr<Op> concat(const ConcatDesc& desc) = 0;
-  virtual std::unique_ptr<Op> product(const ProductDesc& desc) = 0;
-  virtual std::unique_ptr<Op> pixel_map(const PixelMapDesc& desc) = 0;
-  virtual std::unique_ptr<Op> group_norm(const GroupNormDesc& desc) = 0;
-  virtual std::unique_ptr<Op> channel_scale(const ChannelScaleDesc& desc) = 0;
-  virtual std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc& desc) = 0;
-  virtual std::unique_ptr<LossOp> element_loss(const ElementLossDesc& desc) = 0;
-  virtual std::unique_ptr<InputOp> input(const InputDesc& desc) = 0;
+  virtual std::unique_ptr<Op> make(const OpDesc& desc) = 0;
+  virtual std::unique_ptr<LossOp> make_loss(const LossOpDesc& desc) = 0;
+  virtual std::unique_ptr<InputOp> make_input(const InputDesc& desc) = 0;
 };
 
 }  // namespace dpt

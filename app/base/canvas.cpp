@@ -114,7 +114,7 @@ static_assert(std::size(kGlyphs) == kLastGlyph - kFirstGlyph + 1);
 
 const Glyph& glyph_of(char letter) {
   const bool is_known = kFirstGlyph <= letter && letter <= kLastGlyph;
-  return kGlyphs[static_cast<std::size_t>((is_known ? letter : '?') - kFirstGlyph)];
+  return kGlyphs[(is_known ? letter : '?') - kFirstGlyph];
 }
 
 }  // namespace

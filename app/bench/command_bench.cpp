@@ -2,10 +2,14 @@
 // seconds that N steps took, so that a script can interleave it with other programs.
 #include "app/bench/command_bench.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <sstream>
+
+#include <fmt/ranges.h>
 
 #include "app/base/catalog.h"
 #include "app/base/command_support.h"
@@ -18,6 +22,7 @@
 #include "app/train/weights_source.h"
 #include "engine/checkpoints/weights_file.h"
 #include "engine/config/read_spec.h"
+#include "engine/job/device_weights.h"
 #include "engine/job/job_facts.h"
 #include "engine/job/run_ranks.h"
 #include "engine/job/starting_point.h"
@@ -70,9 +75,29 @@ void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
   });
 }
 
-}  // namespace
-
-namespace {
+/// Returns the seconds that each device takes for a sample when it trains alone, in the order of
+/// the job's devices.
+std::vector<double> seconds_per_sample(const BenchOptions& options, const Job& job) {
+  std::map<std::string, double> seconds_of;
+  for (const DeviceName& device : job.devices) {
+    if (seconds_of.contains(device.text())) continue;
+    TrainSpec spec =
+        load_spec(catalog(), options.config, with_devices(options.overrides, device.text()));
+    skip_normalization(spec);
+    const Job alone = load_job(std::move(spec));
+    std::int64_t round = 0;
+    serve_rounds(
+        alone, fresh_start(alone), false,
+        // The first round warms up.
+        [&] { return round++ < 2 ? std::min<std::int64_t>(options.steps, 20) : 0; },
+        [&](double seconds, std::int64_t samples) {
+          seconds_of[device.text()] = seconds / static_cast<double>(samples);
+        });
+  }
+  std::vector<double> all;
+  for (const DeviceName& device : job.devices) all.push_back(seconds_of.at(device.text()));
+  return all;
+}
 
 int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
   TrainSpec spec =
@@ -125,14 +150,26 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
   if (!job.writes()) return 0;
   std::sort(rates.begin(), rates.end());
   const double median = rates[rates.size() / 2];
+  DeviceWeights weights;
+  if (!processes && has_unlike_kinds(job.devices)) {
+    weights = device_weights_for_speed(seconds_per_sample(options, job));
+  }
   if (options.json) {
+    const std::string more = weights.empty()
+                                 ? std::string()
+                                 : fmt::format(",\"device_weights\":[{}]", fmt::join(weights, ","));
     fmt::print(
-        "{{\"images_per_s\":{:.1f},\"min\":{:.1f},\"max\":{:.1f},\"rounds\":{},\"samples\":{}}}\n",
-        median, rates.front(), rates.back(), rates.size(), timed);
+        "{{\"images_per_s\":{:.1f},\"min\":{:.1f},\"max\":{:.1f},\"rounds\":{},\"samples\":{}{}}}"
+        "\n",
+        median, rates.front(), rates.back(), rates.size(), timed, more);
   } else {
     fmt::print("{:.0f} {}/s (median of {} of {}; {:.0f} to {:.0f}), batch {}, {}\n", median,
                noun_of_samples(job), counted(rates.size(), "round"), counted(options.steps, "step"),
                rates.front(), rates.back(), job.batch_range(0).size(), made_by(job));
+    if (!weights.empty()) {
+      fmt::print("By the speed of each device alone: device_weights: [{}]\n",
+                 fmt::join(weights, ", "));
+    }
   }
   return 0;
 }

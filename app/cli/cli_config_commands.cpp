@@ -31,7 +31,7 @@ void add_config_lr_command(CLI::App& config, CommandBody& body) {
                           ->check(CLI::Range(std::int64_t{2}, std::int64_t{10'000'000}));
   CLI::Option* plot = lr->add_flag("--plot", options->plot,
                                    "Draw a chart of plain characters instead of the table");
-  lr->add_option("--png", options->png, "Also write a chart to this PNG file")->check(not_empty());
+  refuse_removed(lr, "--png", "use --plot, or dpt report");
   CLI::Option* json = lr->add_flag("--json", options->json, kJsonHelp);
   plot->excludes(json)->excludes(rows);
   set_body(lr, body, options, run_config_lr);

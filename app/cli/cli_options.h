@@ -39,6 +39,19 @@ inline CLI::Validator not_empty() {
           "", "not empty"};
 }
 
+/// Refuses an option that earlier releases had; `instead` says what to use now. Hidden from help
+/// texts.
+inline void refuse_removed(CLI::App* command, const std::string& name, const std::string& instead) {
+  command
+      ->add_option_function<std::string>(
+          name,
+          [name, instead](const std::string&) {
+            throw CLI::ValidationError(name, "there is no such option any more: " + instead);
+          },
+          "Removed")
+      ->group("");
+}
+
 /// Makes `command` run `run` with its options.
 template <class Options>
 void set_body(CLI::App* command, CommandBody& body, std::shared_ptr<Options> options,

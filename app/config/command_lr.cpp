@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "app/base/catalog.h"
-#include "app/base/command_support.h"
 #include "app/config/lr_chart.h"
 #include "app/config/lr_curve.h"
 #include "engine/config/read_spec.h"
@@ -17,7 +16,6 @@
 #include "engine/schedules/plateau.h"
 #include "kernels/base/divide.h"
 #include "kernels/base/json_text.h"
-#include "kernels/image/encode_png.h"
 
 namespace dpt {
 namespace {
@@ -93,7 +91,6 @@ nlohmann::json as_json(const TrainSpec& spec, const LrCurve& curve,
 }  // namespace
 
 int run_config_lr(const LrOptions& options) {
-  check_replaceable("--png", options.png, "PNG file", {"\x89PNG"});
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
   const std::int64_t samples = training_samples(spec, options.samples);
   LrCurve curve;
@@ -101,8 +98,6 @@ int run_config_lr(const LrOptions& options) {
   curve.steps_per_epoch = ceil_div(samples, spec.data.batch_size);
   curve.warmup_steps = warmup_steps_of(spec, curve.steps_per_epoch);
   curve.schedule = make_lr_schedule(spec, make_optimizer(spec.optimizer).lr, curve.steps_per_epoch);
-  // The picture first: where it cannot be written, no result looks complete.
-  if (!options.png.empty()) write_results(options.png, encode_png(picture_chart(curve)));
   const std::vector<std::int64_t> rows = rows_of(curve, options.rows);
   if (options.json) {
     fmt::print("{}\n", json_text(as_json(spec, curve, rows)));

@@ -7,7 +7,7 @@
 namespace dpt {
 
 struct LrOptions {
-  std::string config, png;
+  std::string config;
   std::vector<std::string> overrides;
   std::int64_t samples = 0;  ///< of the training files; 0 = of the data set
   std::int64_t rows = 20;

@@ -106,9 +106,8 @@ std::string most_confused(const EvaluatedClasses& of) {
   wrong.resize(std::min(wrong.size(), kWorst));
   std::string text = "most frequent confusions (label -> prediction: samples; --json has all)\n";
   for (const auto& [pair, count] : wrong) {
-    text +=
-        fmt::format("  {} -> {}: {}\n", shown_name(of.names[static_cast<std::size_t>(pair.first)]),
-                    shown_name(of.names[static_cast<std::size_t>(pair.second)]), count);
+    text += fmt::format("  {} -> {}: {}\n", shown_name(of.names[pair.first]),
+                        shown_name(of.names[pair.second]), count);
   }
   return text;
 }
@@ -165,7 +164,7 @@ void add_classes(Json& out, const EvaluatedClasses& of) {
   std::vector<std::vector<std::int64_t>> matrix(of.names.size(),
                                                 std::vector<std::int64_t>(of.names.size(), 0));
   for (const auto& [pair, count] : of.report.confusion) {
-    matrix[static_cast<std::size_t>(pair.first)][static_cast<std::size_t>(pair.second)] = count;
+    matrix[pair.first][pair.second] = count;
   }
   out["confusion"] = matrix;
 }

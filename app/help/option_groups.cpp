@@ -22,7 +22,7 @@ const std::vector<OptionGroup>& groups() {
       {"Checks without training", {"--dry-run", "--overfit", "--smoke"}},
       {"Output",
        {"--out", "--predictions", "--probabilities", "--format", "--top", "--table", "--json",
-        "--csv", "--sort", "--onnx", "--torch", "--png", "--plot", "--color"}},
+        "--csv", "--sort", "--onnx", "--torch", "--plot", "--color"}},
       {"Conditions for CI", {"--require", "--baseline", "--verdict", "--junit"}},
       {"Devices and processes",
        {"--devices", "--device", "--nproc", "--rank", "--world-size", "--coordinator",

@@ -38,7 +38,6 @@ constexpr ValueName kValueNames[] = {
     {"--onnx", "FILE", ValueKind::file},
     {"--out", "FILE", ValueKind::file},
     {"--overfit", "N"},
-    {"--png", "FILE", ValueKind::file},
     {"--predictions", "FILE", ValueKind::file},
     {"--prose", "FOLDER", ValueKind::folder},
     {"--rank", "N"},

@@ -38,7 +38,7 @@ EpochOrder chosen_samples(const Split& split, const TrainSpec* training, std::in
     return chosen;
   }
   for (std::int64_t k = 0; k < count; ++k) {
-    chosen.indices.push_back(split.indices[static_cast<std::size_t>(k * split.size() / count)]);
+    chosen.indices.push_back(split.indices[k * split.size() / count]);
   }
   chosen.keys = chosen.indices;
   return chosen;
@@ -46,7 +46,7 @@ EpochOrder chosen_samples(const Split& split, const TrainSpec* training, std::in
 
 std::string class_of(const DataSource& source, std::int32_t label) {
   if (!has_labels(source.targets().kind)) return "";
-  return source.classes()[static_cast<std::size_t>(label)];
+  return source.classes()[label];
 }
 
 void print_table(const DataSource& source, const std::vector<SheetPicture>& pictures,

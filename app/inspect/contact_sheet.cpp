@@ -36,7 +36,7 @@ std::vector<float> run_input(Backend& backend, InputDesc input, const InputDraws
   std::vector<float> result(ids.size() * static_cast<std::size_t>(input.out.elements()));
   const std::size_t bytes = result.size() * sizeof(float);
   const DeviceMemory y = backend.allocate(bytes, "the contact sheet");
-  const auto op = backend.input(input);
+  const auto op = backend.make_input(input);
   op->run(
       {samples.ptr(), own_slots.ptr(), own_ids.ptr(), own_epoch.ptr(), y.ptr(), own_boxes.ptr()});
   backend.download(result.data(), y.ptr(), bytes);
@@ -117,9 +117,9 @@ Image contact_sheet(const std::vector<SheetPicture>& pictures,
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t x = kGap + i % columns * (width + kGap);
     std::int64_t y = kGap + i / columns * (cell_height + kGap);
-    canvas.place(x, y, pictures[static_cast<std::size_t>(i)].image, scale);
+    canvas.place(x, y, pictures[i].image, scale);
     y += height + 3;
-    for (const std::string& text : captions[static_cast<std::size_t>(i)]) {
+    for (const std::string& text : captions[i]) {
       const auto fits = static_cast<std::size_t>(width / (6 * letters));
       canvas.write(x, y, std::string_view(text).substr(0, fits), letters);
       y += line;

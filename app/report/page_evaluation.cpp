@@ -178,9 +178,8 @@ std::string confused_pairs_html(const EvaluatedClasses& of) {
   pairs.resize(std::min(all, kMostPairs));
   HtmlTable table{"Most frequent confusions", "pairs", {"label", "prediction", "samples"}, {}};
   for (const auto& [pair, count] : pairs) {
-    table.rows.push_back({html_name(of.names[static_cast<std::size_t>(pair.first)]),
-                          html_name(of.names[static_cast<std::size_t>(pair.second)]),
-                          std::to_string(count)});
+    table.rows.push_back(
+        {html_name(of.names[pair.first]), html_name(of.names[pair.second]), std::to_string(count)});
   }
   return fmt::format(
       "<h4>Most frequent confusions</h4>\n{}<p class=\"note\">The first {} of {} "

@@ -139,8 +139,6 @@ SmokeJob make_smoke_job(const std::string& config, const std::vector<std::string
           : fmt::format("{} of {}", shape_text(samples.shape), name_of(samples.type)),
       text_of(samples.targets.kind));
   made.job = job_of(std::move(spec), std::move(plan), std::move(sets));
-  // Weights that are measured would be those of this moment.
-  made.job.calibrate = false;
   return made;
 }
 

@@ -52,6 +52,13 @@ void warn_at_start(const Job& job, const TrainStart& start, Progress& progress) 
   if (!inexact.empty()) progress.warn(inexact);
   const std::string makers = inexact_makers(job, start.point.made_by, made_by(job));
   if (!makers.empty()) progress.warn(makers);
+  if (has_unlike_kinds(job.devices) && job.spec.device_weights.empty() &&
+      start.point.state.device_weights.empty()) {
+    progress.warn(
+        "devices of different kinds get equal parts of each batch, so the fast ones wait for the "
+        "slow "
+        "ones: `dpt bench` with this config prints the device_weights to write into it");
+  }
   if (const std::string small = small_shards(job); !small.empty()) progress.warn(small);
   if (const std::string cores = why_cores_are_short(job); !cores.empty()) progress.warn(cores);
   for (const std::string& text : misfits_of(job, start)) progress.warn(text);

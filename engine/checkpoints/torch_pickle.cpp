@@ -430,7 +430,7 @@ class PickleMachine {
       refuse(fmt::format("at most {} tensors", kMaxTensors), "more");
     }
     TorchTensor tensor;
-    tensor.storage = storages_[static_cast<std::size_t>(value(args[0]).integer)];
+    tensor.storage = storages_[value(args[0]).integer];
     tensor.offset = size_of(args[1]);
     tensor.shape = sizes_of(args[2]);
     tensor.strides = sizes_of(args[3]);

@@ -241,7 +241,7 @@ class WeightsLoader {
 
   bool is_head(const Param& param) const {
     return report_.head && (report_.head->is_new || !param.spec.file_shape.empty()) &&
-           plan_.nodes[static_cast<std::size_t>(param.node)].name == report_.head->layer;
+           plan_.nodes[param.node].name == report_.head->layer;
   }
 
   /// Where the values of a parameter are: in the average, or in the tensor itself.
@@ -355,7 +355,7 @@ class WeightsLoader {
     std::string text = fmt::format(
         "{}: tensor '{}': expected the shape [{}] of the config's model, found [{}]", file_.path(),
         entry.name, fmt::join(param.spec.file_shape, ", "), fmt::join(entry.shape, ", "));
-    const Node& node = plan_.nodes[static_cast<std::size_t>(param.node)];
+    const Node& node = plan_.nodes[param.node];
     const bool is_first_conv = !node.inputs.empty() && node.inputs[0] == 0 &&
                                param.spec.layout == ParamLayout::ohwi && entry.shape.size() == 4;
     if (is_first_conv && entry.shape[1] != param.spec.file_shape[1]) {

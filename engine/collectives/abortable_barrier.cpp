@@ -67,7 +67,7 @@ void AbortableBarrier::wait_for_ranks(int rank, const char* operation, std::uint
   // A long wait: from here on the time in which each missing rank was quiet is added up.
   std::vector<Quiet> quiet(static_cast<std::size_t>(size_));
   for (int other = 0; other < size_; ++other) {
-    quiet[static_cast<std::size_t>(other)].beats = ranks_[other].heartbeat->beats();
+    quiet[other].beats = ranks_[other].heartbeat->beats();
   }
   Clock::duration waited{0};
   for (;;) {
@@ -78,7 +78,7 @@ void AbortableBarrier::wait_for_ranks(int rank, const char* operation, std::uint
     bool stalled = false;
     for (int other = 0; other < size_; ++other) {
       if (ranks_[other].arrivals.load() > meeting) continue;
-      Quiet& its = quiet[static_cast<std::size_t>(other)];
+      Quiet& its = quiet[other];
       const std::uint64_t beats = ranks_[other].heartbeat->beats();
       its.time = beats == its.beats ? its.time + span : Clock::duration{0};
       its.beats = beats;
@@ -192,7 +192,7 @@ std::string AbortableBarrier::stall_text(int rank, const char* operation, std::u
   std::string missing;
   for (int other = 0; other < size_; ++other) {
     if (ranks_[other].arrivals.load() > meeting) continue;
-    const Clock::duration time = quiet[static_cast<std::size_t>(other)].time;
+    const Clock::duration time = quiet[other].time;
     missing += fmt::format("{}rank {} (", missing.empty() ? "" : ", ", first_ + other);
     if (!joined(other)) {
       missing += "never joined)";

@@ -133,14 +133,14 @@ std::size_t LinkConnector::expected() const {
 void LinkConnector::start_attempts() {
   const Clock::time_point now = Clock::now();
   for (int p = 0; p < options_.rank; ++p) {
-    const Peer& peer = peers_[static_cast<std::size_t>(p)];
-    if (sockets_[static_cast<std::size_t>(p)].is_open() || peer.is_being_tried) continue;
+    const Peer& peer = peers_[p];
+    if (sockets_[p].is_open() || peer.is_being_tried) continue;
     if (now >= peer.next_attempt) attempt(p);
   }
 }
 
 void LinkConnector::attempt(int rank) {
-  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  Peer& peer = peers_[rank];
   peer.next_attempt = Clock::now() + kPause;
   const Addresses address = resolve(peer.address, peer.port);
   if (!address) {
@@ -192,7 +192,7 @@ void LinkConnector::accept_one() {
 
 void LinkConnector::drop(Candidates::iterator at) {
   if (at->rank >= 0) {
-    peers_[static_cast<std::size_t>(at->rank)].is_being_tried = false;
+    peers_[at->rank].is_being_tried = false;
   } else if (at->socket.is_open()) {
     ++strangers_;
   }
@@ -209,7 +209,7 @@ bool LinkConnector::advance(Candidate& candidate) {
 }
 
 bool LinkConnector::give_up(Candidate& candidate, const std::string& why) {
-  if (candidate.rank >= 0) peers_[static_cast<std::size_t>(candidate.rank)].problem = why;
+  if (candidate.rank >= 0) peers_[candidate.rank].problem = why;
   return false;
 }
 
@@ -220,7 +220,7 @@ bool LinkConnector::finish_connecting(Candidate& candidate) {
   if (error == 0 && !send_whole(candidate.socket.get(), greeting(candidate.rank))) error = errno;
   if (error != 0) return give_up(candidate, std::strerror(error));
   candidate.is_connecting = false;
-  std::string& problem = peers_[static_cast<std::size_t>(candidate.rank)].problem;
+  std::string& problem = peers_[candidate.rank].problem;
   if (problem.empty()) problem = "it does not answer";  // until it does
   return true;
 }
@@ -242,7 +242,7 @@ bool LinkConnector::judge_greeting(Candidate& candidate) {
   if (bytes.substr(0, kGreeting.size()) != kGreeting ||
       number_of(bytes.substr(kGreeting.size() + 4)) != options_.rank ||
       !same_secret(theirs, proof(ProofRole::connects, from, options_.rank)) ||
-      sockets_[static_cast<std::size_t>(from)].is_open() ||
+      sockets_[from].is_open() ||
       !send_whole(candidate.socket.get(), proof(ProofRole::accepts, from, options_.rank))) {
     return false;
   }
@@ -261,7 +261,7 @@ bool LinkConnector::judge_answer(Candidate& candidate) {
 void LinkConnector::accept_as(int rank, Candidate& candidate) {
   const int at_once = 1;
   setsockopt(candidate.socket.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
-  sockets_[static_cast<std::size_t>(rank)] = std::move(candidate.socket);
+  sockets_[rank] = std::move(candidate.socket);
   --missing_;
 }
 
@@ -272,8 +272,7 @@ std::string LinkConnector::greeting(int to) const {
 
 std::string LinkConnector::proof(ProofRole role, int from, int to) const {
   const auto end = [&](int rank) {
-    return ProofEnd{rank,
-                    rank == options_.rank ? nonce_ : peers_[static_cast<std::size_t>(rank)].nonce};
+    return ProofEnd{rank, rank == options_.rank ? nonce_ : peers_[rank].nonce};
   };
   return connection_proof(options_.secret, "dpt links", role, end(from), end(to));
 }
@@ -281,8 +280,8 @@ std::string LinkConnector::proof(ProofRole role, int from, int to) const {
 std::string LinkConnector::problem() const {
   const double seconds = std::chrono::duration<double>(options_.patience).count();
   for (int p = 0; p < options_.size; ++p) {
-    if (p == options_.rank || sockets_[static_cast<std::size_t>(p)].is_open()) continue;
-    const Peer& peer = peers_[static_cast<std::size_t>(p)];
+    if (p == options_.rank || sockets_[p].is_open()) continue;
+    const Peer& peer = peers_[p];
     if (p < options_.rank) {
       return fmt::format("rank {}: no connection to rank {} at {}, port {}, within {:g} s: {}",
                          options_.rank, p, peer.address, peer.port, seconds,

@@ -102,10 +102,10 @@ class LocalCommunicator : public Communicator {
         size_(board.size()),
         board_(board),
         backend_(backend),
-        events_(board.events[static_cast<std::size_t>(rank)]) {
+        events_(board.events[rank]) {
     events_ = {backend.make_event(), backend.make_event()};
     outs_.resize(static_cast<std::size_t>(size_));
-    board.backends[static_cast<std::size_t>(rank)] = &backend;
+    board.backends[rank] = &backend;
   }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -252,7 +252,7 @@ class LocalCommunicator : public Communicator {
       for (int r = 0; r < size_; ++r) {
         if (&adder == &backend_ && r != rank_) adder.wait_for(*of(r).ready);
         sum_.add(of(r).parts);
-        outs_[static_cast<std::size_t>(r)] = of(r).out;
+        outs_[r] = of(r).out;
       }
       wrong = sum_.ready();
       if (!wrong.empty()) return;
@@ -263,7 +263,7 @@ class LocalCommunicator : public Communicator {
     if (!wrong.empty()) refuse("all_reduce: " + wrong);
   }
 
-  const Request& of(int rank) const { return (*slots_)[static_cast<std::size_t>(rank)].request; }
+  const Request& of(int rank) const { return (*slots_)[rank].request; }
 
   /// Publishes the request and waits for the others'. All ranks see the same requests, so all
   /// refuse them or none.
@@ -271,7 +271,7 @@ class LocalCommunicator : public Communicator {
     if (!stopped_) {
       next_ = 1 - next_;
       slots_ = &board_.slots[next_];
-      board_.slots[next_][static_cast<std::size_t>(rank_)].request = request;
+      board_.slots[next_][rank_].request = request;
     }
     stopped_ = true;
     board_.meeting.meet(rank_, name_of(request.operation));

@@ -14,7 +14,7 @@ namespace dpt {
 
 OverlappedSums::OverlappedSums(std::vector<int> ranks_of, ProcessLinks& links, TellWaiting waiting)
     : ranks_of_(std::move(ranks_of)),
-      local_size_(ranks_of_[static_cast<std::size_t>(links.rank())]),
+      local_size_(ranks_of_[links.rank()]),
       first_(std::accumulate(ranks_of_.begin(), ranks_of_.begin() + links.rank(), 0)),
       total_(std::accumulate(ranks_of_.begin(), ranks_of_.end(), 0)),
       links_(links),
@@ -49,7 +49,7 @@ void OverlappedSums::begin(int local, float* data, std::int64_t count) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_) std::rethrow_exception(failure_);
-    const std::int64_t number = begun_counts_[static_cast<std::size_t>(local)]++;
+    const std::int64_t number = begun_counts_[local]++;
     const auto at = static_cast<std::size_t>(number - done_count_);
     if (at == buckets_.size()) {
       Bucket& made = buckets_.emplace_back();
@@ -61,7 +61,7 @@ void OverlappedSums::begin(int local, float* data, std::int64_t count) {
       fail(ErrorKind::peer, "rank {}: sum {} of {} floats, where another rank has {}",
            first_ + local, number, count, bucket.count);
     }
-    bucket.data[static_cast<std::size_t>(local)] = data;
+    bucket.data[local] = data;
     if (++bucket.begun < local_size_) return;
   }
   work_.notify_one();
@@ -70,7 +70,7 @@ void OverlappedSums::begin(int local, float* data, std::int64_t count) {
 
 void OverlappedSums::finish(int local) {
   std::unique_lock lock(mutex_);
-  const std::int64_t mine = begun_counts_[static_cast<std::size_t>(local)];
+  const std::int64_t mine = begun_counts_[local];
   // While a rank of this process is behind, it is not other processes that are waited for.
   done_.wait(lock, [&] {
     return failure_ || *std::min_element(begun_counts_.begin(), begun_counts_.end()) >= mine;
@@ -130,7 +130,7 @@ void OverlappedSums::run() {
 void OverlappedSums::sum(Bucket& bucket) {
   parts_.clear();
   for (int local = 0; local < local_size_; ++local) {
-    float* data = bucket.data[static_cast<std::size_t>(local)];
+    float* data = bucket.data[local];
     parts_.push_back({{first_ + local, 0}, DevPtr{reinterpret_cast<std::uintptr_t>(data)}});
   }
   float* only = local_size_ == 1 ? bucket.data[0] : nullptr;

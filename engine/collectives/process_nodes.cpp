@@ -13,8 +13,7 @@ std::vector<Range> shards_of_processes(std::span<const Range> shards_of_ranks,
   for (const int count : ranks_of) {
     Range shards{rank, rank + count};
     if (!shards_of_ranks.empty()) {
-      shards = {shards_of_ranks[static_cast<std::size_t>(rank)].begin,
-                shards_of_ranks[static_cast<std::size_t>(rank + count - 1)].end};
+      shards = {shards_of_ranks[rank].begin, shards_of_ranks[rank + count - 1].end};
     }
     result.push_back(shards);
     rank += count;
@@ -38,7 +37,7 @@ OwnNode make_own(std::int64_t shards, const TreeNode& node, Range parts,
   const std::int64_t end = std::min(node.first + (std::int64_t{1} << node.level), shards);
   std::vector<TreeNode> inside;
   for (std::int64_t i = parts.begin; i < parts.end; ++i) {
-    inside.push_back(within(part_nodes[static_cast<std::size_t>(i)], node));
+    inside.push_back(within(part_nodes[i], node));
   }
   return {parts, tree_additions(end - node.first, inside)};
 }
@@ -49,7 +48,7 @@ ProcessNodes process_nodes(std::int64_t shards, std::span<const Range> shards_of
                            std::span<const int> ranks_of, int process,
                            const std::vector<TreeNode>& part_nodes, bool any_order) {
   const std::vector<Range> ranges = shards_of_processes(shards_of_ranks, ranks_of);
-  const Range mine = ranges[static_cast<std::size_t>(process)];
+  const Range mine = ranges[process];
   if (mine.size() > 0 || !part_nodes.empty()) {
     const std::string wrong = problem_of_cover(shards, mine, part_nodes);
     if (!wrong.empty()) fail(ErrorKind::peer, "all_reduce in process {}: {}", process, wrong);
@@ -67,10 +66,10 @@ ProcessNodes process_nodes(std::int64_t shards, std::span<const Range> shards_of
   result.shards = shards;
   for (const Range& range : ranges) result.of_processes.push_back(maximal_nodes(shards, range));
   std::int64_t part = 0;
-  for (const TreeNode& node : result.of_processes[static_cast<std::size_t>(process)]) {
+  for (const TreeNode& node : result.of_processes[process]) {
     const std::int64_t begin = part;
     const std::int64_t end = node.first + (std::int64_t{1} << node.level);
-    while (part < parts && part_nodes[static_cast<std::size_t>(part)].first < end) ++part;
+    while (part < parts && part_nodes[part].first < end) ++part;
     result.own.push_back(make_own(shards, node, {begin, part}, part_nodes));
   }
   return result;

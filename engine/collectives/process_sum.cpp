@@ -111,7 +111,7 @@ void ProcessSum::add_own(Backend& adder, int index, int count) {
       parts.clear();
       const auto offset = static_cast<std::size_t>(elements.begin + mine.begin) * sizeof(float);
       for (std::int64_t i = own[k].parts.begin; i < own[k].parts.end; ++i) {
-        parts.push_back(parts_[static_cast<std::size_t>(i)] + offset);
+        parts.push_back(parts_[i] + offset);
       }
       const DevPtr to = pointer_to(staged(q, static_cast<std::int64_t>(k)) + mine.begin);
       if (own[k].additions.empty() && to == parts[0]) continue;
@@ -133,10 +133,8 @@ void ProcessSum::exchange(Backend& adder) {
   for (int p = 0; p < links_.size(); ++p) {
     if (p == links_.rank()) continue;
     const std::int64_t to = slices_ == 1 ? 0 : p;
-    send_[static_cast<std::size_t>(p)] =
-        bytes_at(staged(to, 0), nodes_of(links_.rank()) * slice(to).size());
-    receive_[static_cast<std::size_t>(p)] =
-        room_at(received_.data() + arriving, nodes_of(p) * mine.size());
+    send_[p] = bytes_at(staged(to, 0), nodes_of(links_.rank()) * slice(to).size());
+    receive_[p] = room_at(received_.data() + arriving, nodes_of(p) * mine.size());
     arriving += nodes_of(p) * mine.size();
   }
   links_.exchange(send_, receive_, "all_reduce");
@@ -144,8 +142,8 @@ void ProcessSum::exchange(Backend& adder) {
   if (slices_ == 1) return;
   for (int p = 0; p < links_.size(); ++p) {
     const Range theirs = slice(p);
-    send_[static_cast<std::size_t>(p)] = bytes_at(result_ + mine.begin, mine.size());
-    receive_[static_cast<std::size_t>(p)] = room_at(result_ + theirs.begin, theirs.size());
+    send_[p] = bytes_at(result_ + mine.begin, mine.size());
+    receive_[p] = room_at(result_ + theirs.begin, theirs.size());
   }
   links_.exchange(send_, receive_, "all_reduce");
 }
@@ -157,7 +155,7 @@ void ProcessSum::add_slice(Backend& adder) {
   sum.start(plan_->nodes.shards);
   for (int p = 0; p < links_.size(); ++p) {
     std::int64_t k = 0;
-    for (const TreeNode& node : plan_->nodes.of_processes[static_cast<std::size_t>(p)]) {
+    for (const TreeNode& node : plan_->nodes.of_processes[p]) {
       float* at = p == links_.rank() ? staged(slices_ == 1 ? 0 : p, k++) : arrived;
       if (p != links_.rank()) arrived += mine.size();
       const PartialSum part{node, pointer_to(at)};

@@ -50,8 +50,7 @@ class ProcessSum {
   };
   Plan& plan_for(std::int64_t shards, const SumTerms& terms, std::span<const PartialSum> parts);
   std::int64_t nodes_of(int process) const {
-    return static_cast<std::int64_t>(
-        plan_->nodes.of_processes[static_cast<std::size_t>(process)].size());
+    return static_cast<std::int64_t>(plan_->nodes.of_processes[process].size());
   }
   Range slice(std::int64_t q) const;
   Range own_slice() const { return slice(slices_ == 1 ? 0 : links_.rank()); }

@@ -79,7 +79,7 @@ class TcpLinks : public ProcessLinks {
     // Each process begins with a different peer, so that not all send to the same one.
     for (int i = 1; i < size_; ++i) {
       const int p = (rank_ + i) % size_;
-      if (!out_[static_cast<std::size_t>(p)].is_done()) write(p);
+      if (!out_[p].is_done()) write(p);
     }
     while (left_ > 0) wait();
   }
@@ -143,18 +143,17 @@ class TcpLinks : public ProcessLinks {
   }
 
   void write(int peer) {
-    Message& message = out_[static_cast<std::size_t>(peer)];
+    Message& message = out_[peer];
     std::array<iovec, 2> rest = message.rest();
     msghdr call = {};
     call.msg_iov = rest.data();
     call.msg_iovlen = rest.size();
-    message.done +=
-        moved(peer, sendmsg(sockets_[static_cast<std::size_t>(peer)].get(), &call, MSG_NOSIGNAL));
+    message.done += moved(peer, sendmsg(sockets_[peer].get(), &call, MSG_NOSIGNAL));
     if (message.is_done()) --left_;
   }
 
   void read(int peer) {
-    Message& message = in_[static_cast<std::size_t>(peer)];
+    Message& message = in_[peer];
     const Header expected = message.header;
     const bool has_header = message.done >= sizeof(Header);
     std::array<iovec, 2> rest = message.rest();
@@ -163,7 +162,7 @@ class TcpLinks : public ProcessLinks {
     msghdr call = {};
     call.msg_iov = rest.data();
     call.msg_iovlen = rest.size();
-    message.done += moved(peer, recvmsg(sockets_[static_cast<std::size_t>(peer)].get(), &call, 0));
+    message.done += moved(peer, recvmsg(sockets_[peer].get(), &call, 0));
     // Header bytes that have not arrived are set to the expected ones.
     if (came.sequence != expected.sequence || came.bytes != expected.bytes) {
       throw_broken(peer, fmt::format("the processes disagree: expected exchange {} of {} bytes, "

@@ -42,7 +42,7 @@ struct WorldBoard {
         links_beside(its_links_beside),
         waiting(its_waiting),
         process(links.rank()),
-        local_size(ranks_of[static_cast<std::size_t>(process)]),
+        local_size(ranks_of[process]),
         first(sum_of_first(ranks_of, process)),
         total(sum_of_first(ranks_of, links.size())),
         meeting(local_size, stall_timeout, local_size <= cpu_info().logical_allowed, first),
@@ -112,7 +112,7 @@ class WorldCommunicator : public Communicator {
         backend_(backend),
         host_(make_cpu_backend(1)),
         in_host_memory_(host_->can_use_memory_of(backend)) {
-    board.backends[static_cast<std::size_t>(local)] = &backend;
+    board.backends[local] = &backend;
   }
   int rank() const override { return board_.first + local_; }
   int size() const override { return board_.total; }
@@ -216,7 +216,7 @@ class WorldCommunicator : public Communicator {
       if (is_here) {
         std::fill(send_.begin(), send_.end(), std::span<const std::byte>(of(source).data));
       } else {
-        receive_[static_cast<std::size_t>(owner)] = data;
+        receive_[owner] = data;
       }
       board_.links.exchange(send_, receive_, request.operation);
     }
@@ -266,13 +266,13 @@ class WorldCommunicator : public Communicator {
 
  private:
   bool leads() const { return local_ == 0; }
-  const WorldRequest& of(int local) const { return (*slots_)[static_cast<std::size_t>(local)]; }
+  const WorldRequest& of(int local) const { return (*slots_)[local]; }
 
   /// Publishes the request and waits for the others' of this process.
   void meet(const WorldRequest& request) {
     next_ = 1 - next_;
     slots_ = &board_.slots[next_];
-    board_.slots[next_][static_cast<std::size_t>(local_)] = request;
+    board_.slots[next_][local_] = request;
     board_.meeting.meet(local_, request.operation);
     for (int local = 1; local < board_.local_size; ++local) {
       const WorldRequest &first = of(0), &other = of(local);
@@ -316,12 +316,12 @@ class WorldCommunicator : public Communicator {
     begin_exchange();
     const auto block = [&](int process) {
       const int first = sum_of_first(board_.ranks_of, process);
-      const int count = board_.ranks_of[static_cast<std::size_t>(process)];
+      const int count = board_.ranks_of[process];
       return std::span<std::byte>(all.data() + at(first), at(count));
     };
     for (int p = 0; p < board_.links.size(); ++p) {
-      send_[static_cast<std::size_t>(p)] = block(board_.process);
-      receive_[static_cast<std::size_t>(p)] = block(p);
+      send_[p] = block(board_.process);
+      receive_[p] = block(p);
     }
     board_.links.exchange(send_, receive_, "all_gather");
   }

@@ -248,7 +248,7 @@ class Expander {
   }
 
   std::string name_of(int layer) const {
-    return layer == kImage ? "input" : model_.layers[static_cast<std::size_t>(layer)].name;
+    return layer == kImage ? "input" : model_.layers[layer].name;
   }
 
   /// What a name stands for: the layer whose output it is, and which item has it.

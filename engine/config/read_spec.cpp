@@ -19,6 +19,7 @@
 #include "engine/config/suggest.h"
 #include "engine/config/values.h"
 #include "engine/config/yaml_tree.h"
+#include "kernels/base/device_name.h"
 
 namespace dpt {
 namespace {
@@ -186,8 +187,7 @@ class Checker {
         }
         continue;
       }
-      if (kind == "cpu" && (is_word || (is_number(rest, 1024) && rest != "0"))) continue;
-      if (kind == "cuda" && !is_word && is_number(rest, 1023)) continue;
+      if (read_device_name(device)) continue;
       std::string text = fmt::format(
           "expected a device: auto, cpu, cpu:N (N threads), cuda or cuda:N (the N-th GPU from 0), "
           "found {}",
@@ -196,7 +196,7 @@ class Checker {
         text += fmt::format("; write a list: [{}]", device);
       } else if (kind == "gpu" || kind == "GPU" || kind == "CUDA") {
         text += is_word ? "; write cuda" : fmt::format("; write cuda:{}", rest);
-      } else if (is_number(device, 1023)) {
+      } else if (is_number(device, kLargestGpu)) {
         text += "; " + hint_of_device(device);
       }
       issue(path, std::move(text));

@@ -595,10 +595,12 @@ SpecTables::SpecTables(const Catalog& catalog)
              "cuda:0.")
            .items(1, 65536)
            .changeable(),
-       field("device_weights", &TrainSpec::device_weights,
-             "How the work is divided among the devices: one number per device, such as [9, 1]; "
-             "only their ratio matters. auto: equal, or in proportion to the threads of CPU "
-             "replicas; where CPUs and GPUs train together, measured in the first steps.")
+       field(
+           "device_weights", &TrainSpec::device_weights,
+           "How the work is divided among the devices: one number per device, such as [9, 1]; "
+           "only their ratio matters. auto: equal, or in proportion to the threads of CPU "
+           "replicas. Where CPUs and GPUs train together, `dpt bench` prints the numbers to write "
+           "here.")
            .above(0)
            .items(1, 65536)
            .zero_as("auto")

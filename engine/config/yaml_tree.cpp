@@ -49,7 +49,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   std::string_view line_text(int line) const {
     if (line < 1 || static_cast<std::size_t>(line) > line_starts_.size()) return {};
-    const std::size_t begin = line_starts_[static_cast<std::size_t>(line - 1)];
+    const std::size_t begin = line_starts_[line - 1];
     return std::string_view(text_).substr(begin, text_.find('\n', begin) - begin);
   }
 

@@ -48,7 +48,7 @@ AheadCheck::AheadCheck(const Split& test, const Split& val, Part part,
 void AheadCheck::add(const Split& split, Part part) {
   if (split.size() == 0 || split.source->resident()) return;
   for (std::int64_t at = part.number; at < split.size(); at += part.of) {
-    samples_.push_back({split.source.get(), split.indices[static_cast<std::size_t>(at)]});
+    samples_.push_back({split.source.get(), split.indices[at]});
   }
 }
 

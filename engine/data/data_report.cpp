@@ -35,7 +35,7 @@ constexpr std::array<KindFacts, kFindingKinds> kKinds{{{"not_opened", true},
 }  // namespace
 
 const SampleRecord& record_of(const DataReport& report, const SampleRef& sample) {
-  return report.splits[sample.split].records[static_cast<std::size_t>(sample.position)];
+  return report.splits[sample.split].records[sample.position];
 }
 
 const DataSource& source_of(const DataReport& report, const SampleRef& sample) {
@@ -72,8 +72,7 @@ bool is_error(FindingKind kind) {
 
 std::string name_of_sample(const DataReport& report, const SampleRef& sample) {
   const Split& split = report.splits[sample.split].split;
-  return hide_secrets(
-      split.source->describe(split.indices[static_cast<std::size_t>(sample.position)]));
+  return hide_secrets(split.source->describe(split.indices[sample.position]));
 }
 
 std::vector<SampleRef> samples_where(const DataReport& report,

@@ -119,7 +119,7 @@ class CacheMaker {
 
  private:
   void add(std::int64_t i) {
-    PackedEntry& entry = index_[static_cast<std::size_t>(i)];
+    PackedEntry& entry = index_[i];
     Image image;
     try {
       image = source_.read_part(
@@ -230,7 +230,7 @@ class PackedSource final : public WrappedSource {
 
   Image read_part(std::int64_t index, const ChoosePart& choose,
                   std::int32_t& label) const override {
-    const PackedEntry& entry = index_[static_cast<std::size_t>(index)];
+    const PackedEntry& entry = index_[index];
     if (entry.height == 0) return source().read_part(index, choose, label);
     label = entry.label;
     const std::int64_t h = entry.height, w = entry.width, c = shape().c;

@@ -119,7 +119,7 @@ std::uint64_t target_of(const Split& split, std::int64_t position, std::int32_t 
   const TargetShape targets = split.source->targets();
   if (targets.values == 0) return static_cast<std::uint32_t>(label);
   row.resize(static_cast<std::size_t>(targets.floats()));
-  split.source->read_targets(split.indices[static_cast<std::size_t>(position)], row);
+  split.source->read_targets(split.indices[position], row);
   return XXH3_64bits(row.data(), static_cast<std::size_t>(targets.values) * sizeof(float));
 }
 
@@ -159,7 +159,7 @@ class Surveyor {
           ++samples[s];
           add(s, g, pixels, sums[s]);
         }
-        if (keeps_records_) splits_[s].records[static_cast<std::size_t>(k)] = record;
+        if (keeps_records_) splits_[s].records[k] = record;
       }
     }
     const std::lock_guard lock(mutex_);
@@ -261,7 +261,7 @@ class Surveyor {
   }
 
   static void take_facts(const Split& split, std::int64_t position, SampleRecord& record) {
-    const std::int64_t index = split.indices[static_cast<std::size_t>(position)];
+    const std::int64_t index = split.indices[position];
     const FileFacts facts = split.source->file_facts(index);
     record.orientation = static_cast<std::uint8_t>(facts.orientation);
     record.used_bits = static_cast<std::uint8_t>(facts.used_bits);
@@ -298,7 +298,7 @@ void read_sample(const Split& split, std::int64_t position, std::vector<std::byt
                  SampleRecord& record) {
   const DataSource& source = *split.source;
   const SampleShape shape = source.shape();
-  const std::int64_t index = split.indices[static_cast<std::size_t>(position)];
+  const std::int64_t index = split.indices[position];
   pixels.resize(static_cast<std::size_t>(shape.elements()) * size_of(source.type()));
   record.height = static_cast<std::int32_t>(shape.h);
   record.width = static_cast<std::int32_t>(shape.w);

@@ -37,7 +37,7 @@ std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed, philox
     }
     const std::size_t word = i % 2 == 1 ? 0 : 2;
     const std::int64_t j = below(bits.v[word], bits.v[word + 1], i + 1);
-    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
+    std::swap(order[i], order[j]);
   }
   return order;
 }
@@ -66,7 +66,7 @@ Sampling::Sampling(const Split& split, const SamplingOptions& options)
   if (options.sampler == Sampler::uniform) return;
   std::vector<std::vector<std::int64_t>> classes(source.classes().size());
   for (const std::int64_t index : split.indices) {
-    classes[static_cast<std::size_t>(source.label(index))].push_back(index);
+    classes[source.label(index)].push_back(index);
   }
   for (std::vector<std::int64_t>& members : classes) {
     if (!members.empty()) classes_.push_back(std::move(members));
@@ -79,7 +79,7 @@ EpochOrder Sampling::epoch(std::int64_t epoch) const {
 
 EpochOrder Sampling::uniform(std::int64_t epoch) const {
   EpochOrder order{epoch_order(split_.size(), options_.seed, epoch, options_.shuffle), {}};
-  for (std::int64_t& index : order.indices) index = split_.indices[static_cast<std::size_t>(index)];
+  for (std::int64_t& index : order.indices) index = split_.indices[index];
   return order;
 }
 
@@ -90,9 +90,9 @@ EpochOrder Sampling::balanced(std::int64_t epoch) const {
   const auto classes = static_cast<std::int64_t>(classes_.size());
   std::vector<std::vector<std::int64_t>> drawn(classes_.size());
   for (std::int64_t c = 0; c < classes; ++c) {
-    const std::vector<std::int64_t>& members = classes_[static_cast<std::size_t>(c)];
+    const std::vector<std::int64_t>& members = classes_[c];
     const auto count = static_cast<std::int64_t>(members.size());
-    std::vector<std::int64_t>& mine = drawn[static_cast<std::size_t>(c)];
+    std::vector<std::int64_t>& mine = drawn[c];
     std::int64_t pass = -1;
     std::vector<std::int64_t> order;
     const std::int64_t end = turns_of(c, (epoch + 1) * n, classes);
@@ -105,8 +105,7 @@ EpochOrder Sampling::balanced(std::int64_t epoch) const {
             (static_cast<std::uint64_t>(c) << kPassBits) | static_cast<std::uint64_t>(pass));
       }
       const std::int64_t at = draw % count;
-      mine.push_back(members[static_cast<std::size_t>(
-          options_.shuffle ? order[static_cast<std::size_t>(at)] : at)]);
+      mine.push_back(members[options_.shuffle ? order[at] : at]);
     }
   }
   const std::vector<std::int64_t> places = epoch_order(n, options_.seed, epoch, options_.shuffle);
@@ -117,10 +116,10 @@ EpochOrder Sampling::balanced(std::int64_t epoch) const {
   for (std::int64_t i = 0; i < n; ++i) {
     const std::int64_t draw = epoch * n + i, c = draw % classes;
     const std::int64_t turn = draw / classes - turns_of(c, epoch * n, classes);
-    const std::int64_t index = drawn[static_cast<std::size_t>(c)][static_cast<std::size_t>(turn)];
-    const auto place = static_cast<std::size_t>(places[static_cast<std::size_t>(i)]);
+    const std::int64_t index = drawn[c][turn];
+    const auto place = static_cast<std::size_t>(places[i]);
     made.indices[place] = index;
-    made.keys[place] = index + times[static_cast<std::size_t>(index)]++ * split_.source->size();
+    made.keys[place] = index + times[index]++ * split_.source->size();
   }
   return made;
 }

@@ -9,7 +9,7 @@
 namespace dpt {
 
 std::int32_t DataSource::label(std::int64_t index) const {
-  if (const auto samples = resident()) return samples->labels[static_cast<std::size_t>(index)];
+  if (const auto samples = resident()) return samples->labels[index];
   std::vector<std::byte> pixels(static_cast<std::size_t>(shape().elements()) * size_of(type()));
   std::int32_t label = 0;
   read(index, pixels, label);

@@ -33,7 +33,7 @@ Indices plain_choice(const ValSplitSpec& spec, std::int64_t n, std::uint64_t see
   const std::int64_t count = held_out_count(spec, n);
   for (std::int64_t i = 0; i < n; ++i) {
     if (spec.fold ? is_in_fold(i, spec) : i < count) {
-      chosen.push_back(order[static_cast<std::size_t>(i)]);
+      chosen.push_back(order[i]);
     }
   }
   return chosen;
@@ -43,14 +43,13 @@ Indices plain_choice(const ValSplitSpec& spec, std::int64_t n, std::uint64_t see
 std::vector<Indices> shuffled_classes(const DataSource& source, std::uint64_t seed) {
   std::vector<Indices> classes(source.classes().size());
   for (std::int64_t i = 0; i < source.size(); ++i) {
-    classes[static_cast<std::size_t>(source.label(i))].push_back(i);
+    classes[source.label(i)].push_back(i);
   }
   for (std::size_t c = 0; c < classes.size(); ++c) {
     const Indices order =
         permutation(static_cast<std::int64_t>(classes[c].size()), seed, philox::Use::split, 1 + c);
     Indices shuffled;
-    for (const std::int64_t at : order)
-      shuffled.push_back(classes[c][static_cast<std::size_t>(at)]);
+    for (const std::int64_t at : order) shuffled.push_back(classes[c][at]);
     classes[c] = std::move(shuffled);
   }
   return classes;
@@ -69,11 +68,10 @@ Indices quotas(const std::vector<Indices>& classes, std::int64_t count, std::int
     left -= quota[c];
   }
   std::iota(by_remainder.begin(), by_remainder.end(), 0);
-  std::stable_sort(by_remainder.begin(), by_remainder.end(), [&](std::int64_t a, std::int64_t b) {
-    return remainder[static_cast<std::size_t>(a)] > remainder[static_cast<std::size_t>(b)];
-  });
+  std::stable_sort(by_remainder.begin(), by_remainder.end(),
+                   [&](std::int64_t a, std::int64_t b) { return remainder[a] > remainder[b]; });
   for (std::int64_t i = 0; i < left; ++i) {
-    ++quota[static_cast<std::size_t>(by_remainder[static_cast<std::size_t>(i)])];
+    ++quota[by_remainder[i]];
   }
   return quota;
 }
@@ -109,7 +107,7 @@ std::vector<SampleGroup> groups_of(const DataSource& source, bool by_class) {
   const std::span<const std::int64_t> numbers = source.groups();
   std::vector<SampleGroup> groups;
   for (std::int64_t i = 0; i < source.size(); ++i) {
-    const auto g = static_cast<std::size_t>(numbers[static_cast<std::size_t>(i)]);
+    const auto g = static_cast<std::size_t>(numbers[i]);
     if (g >= groups.size()) groups.resize(g + 1);
     groups[g].members.push_back(i);
     groups[g].counts[by_class ? source.label(i) : 0] += 1;
@@ -124,9 +122,7 @@ std::vector<std::size_t> deal_groups(const std::vector<SampleGroup>& groups,
                                      const std::vector<double>& shares, std::uint64_t seed) {
   std::vector<std::int64_t> order =
       permutation(static_cast<std::int64_t>(groups.size()), seed, philox::Use::split, 0);
-  const auto group = [&](std::int64_t at) -> const SampleGroup& {
-    return groups[static_cast<std::size_t>(at)];
-  };
+  const auto group = [&](std::int64_t at) -> const SampleGroup& { return groups[at]; };
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
     return group(a).members.size() > group(b).members.size();
   });
@@ -149,7 +145,7 @@ std::vector<std::size_t> deal_groups(const std::vector<SampleGroup>& groups,
         best = part;
       }
     }
-    part_of[static_cast<std::size_t>(at)] = best;
+    part_of[at] = best;
     for (const auto& [label, count] : group(at).counts) dealt[best][label] += count;
   }
   return part_of;
@@ -218,7 +214,7 @@ void check_val_split(const ValSplitSpec& spec, const DataSource& source) {
 std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes) {
   std::vector<std::int64_t> counts(static_cast<std::size_t>(classes), 0);
   for (const std::int64_t index : split.indices) {
-    ++counts[static_cast<std::size_t>(split.source->label(index))];
+    ++counts[split.source->label(index)];
   }
   return counts;
 }

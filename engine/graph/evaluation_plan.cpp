@@ -46,7 +46,7 @@ class EvaluationPlanBuilder {
     node.output = next.output;
     node.source_layers.insert(node.source_layers.end(), next.source_layers.begin(),
                               next.source_layers.end());
-    is_taken_[static_cast<std::size_t>(&next - training_.nodes.data())] = true;
+    is_taken_[&next - training_.nodes.data()] = true;
   }
 
   void fold(Node& node, const Node& norm) {
@@ -66,7 +66,7 @@ class EvaluationPlanBuilder {
 
   std::int64_t place_of(const Node& node, const char* suffix) const {
     for (const int index : node.params) {
-      const Param& param = training_.params[static_cast<std::size_t>(index)];
+      const Param& param = training_.params[index];
       if (param.spec.suffix == suffix) return param.offset;
     }
     return NormFold::kNone;
@@ -98,7 +98,7 @@ class EvaluationPlanBuilder {
       node.params.push_back(static_cast<int>(result_.plan.params.size()));
       result_.plan.params.push_back(std::move(param));
     }
-    const Param& weight = result_.plan.params[static_cast<std::size_t>(node.params.front())];
+    const Param& weight = result_.plan.params[node.params.front()];
     fold.row = weight.count / fold.channels;
     result_.folds.push_back(fold);
   }

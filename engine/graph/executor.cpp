@@ -71,7 +71,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
   input.batch = batch;
   input.out = plan.input.shape;
   input.type = plan.type;
-  input_ = backend.input(input);
+  input_ = backend.make_input(input);
 
   eval_loss_ = loss.compile(backend, {batch, plan.classes, plan.type, false, loss.sums});
   if (training)
@@ -132,7 +132,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     step.dx = places_of(places.dx);
     step.dy = place(places.dy);
     step.dy_from = place(places.dy_from);
-    const ActivationShape& out = plan.values[static_cast<std::size_t>(plan.nodes[i].output)].shape;
+    const ActivationShape& out = plan.values[plan.nodes[i].output].shape;
     step.dy_bytes = static_cast<std::size_t>(batch * out.elements()) * size_of(plan.type);
     step.saved = place(places.saved);
     step.forward_scratch = place(places.forward_scratch);
@@ -145,14 +145,14 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     for (const GradientSum& sum : places.sums) {
       SumDesc desc;
       desc.batch = batch;
-      desc.shape = plan.values[static_cast<std::size_t>(sum.value)].shape.shape;
+      desc.shape = plan.values[sum.value].shape.shape;
       desc.inputs = static_cast<int>(sum.parts.size());
       desc.type = plan.type;
       desc.training = false;
-      step.sums.push_back({backend.sum(desc), places_of(sum.parts), place(sum.to)});
+      step.sums.push_back({backend.make(desc), places_of(sum.parts), place(sum.to)});
     }
     for (const int index : plan.nodes[i].params) {
-      const Param& param = plan.params[static_cast<std::size_t>(index)];
+      const Param& param = plan.params[index];
       const std::string& suffix = param.spec.suffix;
       if (param.spec.role == ParamRole::counter) continue;
       const bool is_weight = suffix == "weight" || suffix.empty();
@@ -267,9 +267,7 @@ LossArgs Executor::train_loss_args(const ExecutorBuffers& buffers, const DeviceB
 }
 
 MergedCount Executor::own_count(int node) const {
-  const ActivationShape& shape =
-      plan_.values[static_cast<std::size_t>(plan_.nodes[static_cast<std::size_t>(node)].output)]
-          .shape;
+  const ActivationShape& shape = plan_.values[plan_.nodes[node].output].shape;
   const auto samples = static_cast<double>(batch_);
   return {samples * static_cast<double>(shape.positions()), samples};
 }
@@ -299,8 +297,8 @@ void Executor::forward_all(const ExecutorBuffers& buffers, const DeviceBatch& ba
     if (step.couples()) forward_statistics(step, buffers, batch);
     forward(step, buffers, batch, GradWrite::overwrite, own_count(step.node));
     if (!look) continue;
-    const Node& node = plan_.nodes[static_cast<std::size_t>(step.node)];
-    const Value& value = plan_.values[static_cast<std::size_t>(node.output)];
+    const Node& node = plan_.nodes[step.node];
+    const Value& value = plan_.values[node.output];
     look(step.node, step.y.in(buffers), batch_ * value.shape.shape.elements());
   }
 }
@@ -398,8 +396,8 @@ std::vector<ExecutorCall> Executor::train_calls(const ExecutorBuffers& buffers,
   // A node's products are those of the layers that it runs.
   const auto flops = [&](const Step& step, double LayerRow::*of) {
     double sum = 0;
-    for (const int layer : plan_.nodes[static_cast<std::size_t>(step.node)].source_layers) {
-      sum += plan_.rows[static_cast<std::size_t>(layer)].*of;
+    for (const int layer : plan_.nodes[step.node].source_layers) {
+      sum += plan_.rows[layer].*of;
     }
     return sum * static_cast<double>(batch_);
   };

@@ -51,11 +51,11 @@ std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::int64_t byte
   // Backward ends before the nodes that are frozen and have nothing to train before them.
   int running = static_cast<int>(plan.nodes.size()) - 1;
   for (int node = static_cast<int>(plan.nodes.size()) - 1; node >= 0; --node) {
-    const int output = plan.nodes[static_cast<std::size_t>(node)].output;
-    if (plan.values[static_cast<std::size_t>(output)].needs_gradient) running = node;
-    for (const int index : plan.nodes[static_cast<std::size_t>(node)].params) {
+    const int output = plan.nodes[node].output;
+    if (plan.values[output].needs_gradient) running = node;
+    for (const int index : plan.nodes[node].params) {
       // The first of the layers that share a parameter is the last to add to its gradient.
-      const Param& param = plan.params[static_cast<std::size_t>(index)];
+      const Param& param = plan.params[index];
       if (param.node == node) begin = std::min(begin, param.offset);
     }
     begin = std::max(begin, first);

@@ -12,8 +12,8 @@ namespace {
 void add_running(Plan& plan, const Param& param) {
   RunningRange range{param.offset, param.offset + align_up(param.count, kAlignFloats),
                      param.spec.momentum, plan.counters.begin};
-  for (const int index : plan.nodes[static_cast<std::size_t>(param.node)].params) {
-    const Param& other = plan.params[static_cast<std::size_t>(index)];
+  for (const int index : plan.nodes[param.node].params) {
+    const Param& other = plan.params[index];
     if (other.spec.role == ParamRole::counter) range.counter = other.offset;
   }
   if (!plan.running.empty()) {
@@ -34,9 +34,9 @@ void add_running(Plan& plan, const Param& param) {
 std::int64_t gradient_begin(const Plan& plan) {
   std::int64_t first = plan.trained_floats;
   for (const Node& node : plan.nodes) {
-    if (!plan.values[static_cast<std::size_t>(node.output)].needs_gradient) continue;
+    if (!plan.values[node.output].needs_gradient) continue;
     for (const int index : node.params) {
-      const Param& param = plan.params[static_cast<std::size_t>(index)];
+      const Param& param = plan.params[index];
       if (param.is_trained()) first = std::min(first, param.offset);
     }
   }

@@ -14,7 +14,7 @@ std::vector<const Param*> Plan::updated() const {
 std::vector<ActivationShape> Plan::shapes_into(const Node& node) const {
   std::vector<ActivationShape> shapes;
   for (const int each : node.inputs) {
-    shapes.push_back(values[static_cast<std::size_t>(each)].shape);
+    shapes.push_back(values[each].shape);
   }
   return shapes;
 }

@@ -29,7 +29,7 @@ std::vector<Range> proportional_parts(std::int64_t n, const DeviceWeights& devic
   std::stable_sort(ranks.begin(), ranks.end(),
                    [&](std::size_t a, std::size_t b) { return remainders[a] > remainders[b]; });
   // The remainders sum to left * whole and each is below `whole`: fewer are left over than ranks.
-  for (std::int64_t i = 0; i < left; ++i) ++sizes[ranks[static_cast<std::size_t>(i)]];
+  for (std::int64_t i = 0; i < left; ++i) ++sizes[ranks[i]];
 
   std::vector<Range> parts;
   std::int64_t begin = 0;

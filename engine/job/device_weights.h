@@ -24,10 +24,11 @@ std::vector<Range> proportional_parts(std::int64_t n, const DeviceWeights& devic
 /// the largest becomes 2^20.
 DeviceWeights to_device_weights(std::span<const double> given);
 
-/// Some of the devices are CPUs and some are not: only a measurement shows how they compare.
+/// Returns true if some of the devices are CPUs and some are not: only `dpt bench` shows how they
+/// compare.
 bool has_unlike_kinds(std::span<const DeviceName> devices);
 
-/// Where nothing is given or measured: threads for CPUs, equal otherwise.
+/// The weights where none are given: threads for CPUs, equal otherwise.
 DeviceWeights default_device_weights(std::span<const DeviceName> devices);
 
 /// In proportion to the ranks' speeds, in ten-thousandths of the whole: the device weights with

@@ -271,7 +271,6 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
   }
   job.device_weights = spec.device_weights.empty() ? default_device_weights(job.devices)
                                                    : to_device_weights(spec.device_weights);
-  job.calibrate = spec.device_weights.empty() && has_unlike_kinds(job.devices);
   job.decoders =
       std::make_shared<DecoderPool>(spec.data.workers > 0 ? static_cast<int>(spec.data.workers)
                                                           : auto_workers(cores, job.own_devices()));

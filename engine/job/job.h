@@ -52,8 +52,6 @@ struct Job {
   ProcessGroup* processes = nullptr;   ///< null where this process is the only one
   Range own_ranks;                     ///< those of this process
   DeviceWeights device_weights;        ///< of each rank, at the start
-  bool calibrate =
-      false;  ///< the first steps are measured, and the device weights then follow the speeds
   BackendOptions backend_options;
   std::int64_t steps_per_epoch = 0, total_steps = 0;
   std::vector<std::int64_t>

@@ -29,9 +29,9 @@ void run_threads(RankGroup& group, const std::vector<DeviceName>& devices,
   // already.)
   const auto named = [&](int rank, const Error& error) {
     if (total == 1 || error.kind() != ErrorKind::device) return std::current_exception();
-    return std::make_exception_ptr(Error(
-        error.kind(), fmt::format("replica {} on {}: {}", first_rank + rank,
-                                  devices[static_cast<std::size_t>(rank)].text(), error.what())));
+    return std::make_exception_ptr(
+        Error(error.kind(), fmt::format("replica {} on {}: {}", first_rank + rank,
+                                        devices[rank].text(), error.what())));
   };
   const auto failed = [&](int rank, const std::exception& cause, std::exception_ptr exception) {
     {
@@ -48,7 +48,7 @@ void run_threads(RankGroup& group, const std::vector<DeviceName>& devices,
   };
   const auto run = [&](int rank) {
     try {
-      const auto backend = make_backend(devices[static_cast<std::size_t>(rank)], options);
+      const auto backend = make_backend(devices[rank], options);
       const auto communicator = group.join(rank, *backend);
       body(*backend, *communicator);
     } catch (const Error& error) {

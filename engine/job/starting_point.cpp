@@ -51,9 +51,8 @@ StartingPoint start_from_checkpoint(const Job& job, VerifiedCheckpoint& file) {
     start.state.best_checksum = start.checksum;
   }
   adopt_early_stopping(job.spec, start.state);
-  // Speeds that were measured on other devices say nothing, and device_weights that were given are
-  // obeyed.
-  if (!job.calibrate || checkpoint.devices != job.device_names())
+  // Weights that an earlier release measured are those of its devices; given ones take their place.
+  if (!job.spec.device_weights.empty() || checkpoint.devices != job.device_names())
     start.state.device_weights.clear();
   start.devices = std::move(checkpoint.devices);
   start.made_by = std::move(checkpoint.made_by);

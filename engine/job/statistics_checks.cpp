@@ -29,7 +29,7 @@ const Node* local_statistics(const Plan& plan) {
 std::string problem_of_statistics(const Job& job) {
   for (const Node& node : job.plan.nodes) {
     if (!node.coupling) continue;
-    const ActivationShape& shape = job.plan.values[static_cast<std::size_t>(node.output)].shape;
+    const ActivationShape& shape = job.plan.values[node.output].shape;
     if (shape.positions() > 1) continue;
     for (const std::int64_t index : {std::int64_t{0}, job.steps_per_epoch - 1}) {
       const std::int64_t batch = job.batch_range(index).size();

@@ -36,7 +36,6 @@ struct StepPlan {
   /// Tell where the device's time goes: in each step of a device whose calls have run when they
   /// return; of one that queues, where it costs launches, in those with want_grad_norm.
   bool time_phases = false;
-  bool measure = false;  ///< time this rank's own work; waits for the device before and after it
 };
 
 /// By StepPhase.

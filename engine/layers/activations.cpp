@@ -21,7 +21,7 @@ class Activation : public Layer {
     desc.shape = context.out.shape;
     desc.type = context.type;
     desc.training = context.training;
-    return backend.activation(desc);
+    return backend.make(desc);
   }
 
  protected:

@@ -59,7 +59,7 @@ class Add final : public Layer {
     desc.relu = relu_;
     desc.type = context.type;
     desc.training = context.training;
-    return backend.sum(desc);
+    return backend.make(desc);
   }
 
  private:

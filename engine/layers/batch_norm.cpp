@@ -84,7 +84,7 @@ class BatchNorm : public Layer {
     desc.type = context.type;
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
-    return backend.batch_norm(desc);
+    return backend.make(desc);
   }
 
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {

@@ -64,7 +64,7 @@ class PReLU final : public Layer {
     ChannelScaleDesc desc = scale_desc(context);
     desc.one_weight = options_.num_parameters == 1;
     desc.negative_only = true;
-    return backend.channel_scale(desc);
+    return backend.make(desc);
   }
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     std::string weight = writer.param("weight");
@@ -114,7 +114,7 @@ class LayerScale final : public Layer {
     return writer.op("Mul", {context.in[0], writer.param("")});
   }
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
-    return backend.channel_scale(scale_desc(context));
+    return backend.make(scale_desc(context));
   }
 
  private:

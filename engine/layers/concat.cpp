@@ -46,7 +46,7 @@ class Concat final : public Layer {
     desc.out = context.out.shape;
     desc.flatten = flattens(context.in);
     desc.type = context.type;
-    return backend.concat(desc);
+    return backend.make(desc);
   }
 
  private:

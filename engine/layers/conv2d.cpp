@@ -97,7 +97,7 @@ class Conv2d final : public Layer {
     desc.tf32 = context.tf32;
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
-    return backend.conv2d(desc);
+    return backend.make(desc);
   }
 
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {

@@ -85,7 +85,7 @@ class ConvTranspose2d final : public Layer {
     desc.tf32 = context.tf32;
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
-    return backend.conv_transpose2d(desc);
+    return backend.make(desc);
   }
 
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {

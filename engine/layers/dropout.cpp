@@ -28,7 +28,7 @@ class AnyDropout : public Layer {
     desc.training = context.training;
     desc.seed = context.seed;
     desc.stream = context.stream;
-    return backend.dropout(desc);
+    return backend.make(desc);
   }
   std::string write_ops(OpWriter&, const OpContext& context) const override {
     return context.in[0];

@@ -79,7 +79,7 @@ class Linear final : public Layer {
     desc.tf32 = context.tf32;
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
-    return backend.linear(desc);
+    return backend.make(desc);
   }
 
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {

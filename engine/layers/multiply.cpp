@@ -47,7 +47,7 @@ class Multiply final : public Layer {
     desc.in = {context.in[0].shape, context.in[1].shape};
     desc.out = context.out.shape;
     desc.type = context.type;
-    return backend.product(desc);
+    return backend.make(desc);
   }
 
  private:

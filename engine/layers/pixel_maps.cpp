@@ -15,7 +15,7 @@ class PixelMap : public Layer {
     desc.in = context.in[0].shape;
     desc.out = context.out.shape;
     desc.type = context.type;
-    return backend.pixel_map(desc);
+    return backend.make(desc);
   }
 
  private:
@@ -153,7 +153,7 @@ class PadChannels final : public Layer {
     desc.out = {out.h * out.w, out.c, 1};
     desc.before = {0, options_.before};
     desc.type = context.type;
-    return backend.pixel_map(desc);
+    return backend.make(desc);
   }
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     return writer.op("Pad", {context.in[0],

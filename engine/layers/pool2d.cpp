@@ -50,8 +50,7 @@ std::string means(OpWriter& writer, std::int64_t in, std::int64_t out, bool from
   for (std::int64_t o = 0; o < out; ++o) {
     const std::int64_t begin = o * in / out, end = ceil_div((o + 1) * in, out);
     for (std::int64_t i = begin; i < end; ++i) {
-      matrix[static_cast<std::size_t>(from_right ? i * out + o : o * in + i)] =
-          1.0F / static_cast<float>(end - begin);
+      matrix[from_right ? i * out + o : o * in + i] = 1.0F / static_cast<float>(end - begin);
     }
   }
   return writer.floats(from_right ? std::vector{in, out} : std::vector{out, in}, std::move(matrix));
@@ -112,7 +111,7 @@ Pool2dDesc Pool2d::describe(const LayerContext& context, const ActivationShape& 
 }
 
 std::unique_ptr<Op> Pool2d::compile(Backend& backend, const LayerContext& context) const {
-  return backend.pool2d(describe(context, context.in[0]));
+  return backend.make(describe(context, context.in[0]));
 }
 
 // No ceil_mode is written: runtimes differ in what they divide by where a window hangs over the

@@ -17,7 +17,7 @@ std::unique_ptr<Op> ReLU::compile(Backend& backend, const LayerContext& context)
   desc.shape = context.out.shape;
   desc.type = context.type;
   desc.training = context.training;
-  return backend.relu(desc);
+  return backend.make(desc);
 }
 
 std::string ReLU::write_ops(OpWriter& writer, const OpContext& context) const {

@@ -78,7 +78,7 @@ class GroupNorm final : public Layer {
     GroupNormDesc desc = norm_desc(context, options_.eps);
     desc.groups = options_.num_groups;
     desc.weight = desc.bias = options_.affine;
-    return backend.group_norm(desc);
+    return backend.make(desc);
   }
   /// The standard's GroupNormalization has a weight for each channel from opset 21 on only: the
   /// groups are normalised as the channels of an image of one row.
@@ -163,7 +163,7 @@ class AnyLayerNorm : public Layer {
     desc.shape = {1, 1, context.out.elements() / sets_of_a_sample};
     desc.weight = has_weight();
     desc.bias = has_bias();
-    return backend.group_norm(desc);
+    return backend.make(desc);
   }
 
  private:

@@ -52,7 +52,7 @@ const ObjectTable& cross_entropy_table() {
 std::vector<float> balanced_weights(const LossContext& context,
                                     const std::optional<std::int64_t>& ignored) {
   std::vector<std::int64_t> counts = context.class_counts();
-  if (ignored) counts[static_cast<std::size_t>(*ignored)] = 0;
+  if (ignored) counts[*ignored] = 0;
   const std::int64_t n = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
   const auto classes = static_cast<double>(context.classes - (ignored ? 1 : 0));
   std::vector<float> weights(counts.size(), 0.0F);
@@ -133,7 +133,7 @@ Loss make_cross_entropy(const Variant& variant, const LossContext& context) {
     return [as](OpFactory& factory, const LossShape& shape) {
       CrossEntropyDesc here = as;
       shape.fill(here);
-      return factory.cross_entropy(here);
+      return factory.make_loss(here);
     };
   };
   loss.compile = compile(desc);

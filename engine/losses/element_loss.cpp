@@ -24,7 +24,7 @@ Loss make_element_loss(ElementLossDesc desc, const LossContext& context) {
   loss.compile = [desc](OpFactory& factory, const LossShape& shape) {
     ElementLossDesc here = desc;
     shape.fill(here);
-    return factory.element_loss(here);
+    return factory.make_loss(here);
   };
   return loss;
 }

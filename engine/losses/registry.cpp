@@ -100,7 +100,7 @@ double Loss::weight_of(std::int32_t label, double own) const {
   if (!counts(label, own)) return 0;
   // Those of soft labels are inside the sample's loss.
   if (class_weights.empty() || targets.kind != TargetKind::class_index) return own;
-  return own * static_cast<double>(class_weights[static_cast<std::size_t>(label)]);
+  return own * static_cast<double>(class_weights[label]);
 }
 
 }  // namespace dpt

@@ -19,7 +19,7 @@ ClassReport make_class_report(std::span<const std::int32_t> labels,
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const auto label = static_cast<std::size_t>(labels[i]);
     ++report.classes[label].support;
-    ++report.classes[static_cast<std::size_t>(predictions[i])].predictions;
+    ++report.classes[predictions[i]].predictions;
     right[label] += labels[i] == predictions[i] ? 1 : 0;
     ++report.confusion[{labels[i], predictions[i]}];
   }

@@ -29,7 +29,7 @@ Metric make_absolute(const Variant&, const MetricContext& context) {
 /// samples with that label.
 double one_hot_spread(const Measured& of) {
   std::vector<double> counts(static_cast<std::size_t>(of.classes), 0.0);
-  for (const std::int32_t label : of.labels) counts[static_cast<std::size_t>(label)] += 1;
+  for (const std::int32_t label : of.labels) counts[label] += 1;
   double total = 0;
   for (const double count : counts) total += count - count * count / of.samples;
   return total;

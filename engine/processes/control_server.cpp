@@ -77,17 +77,16 @@ void ControlServer::stop_if_done() {
 
 std::string ControlServer::name(int rank) const {
   if (rank == 0) return name_of(0, world_.host, ::getpid());
-  const Member& member = members_[static_cast<std::size_t>(rank)];
+  const Member& member = members_[rank];
   return name_of(rank, member.host, member.pid);
 }
 
 std::string ControlServer::last_seen(int rank) const {
-  return fmt::format("; it was last {}",
-                     place_text(members_[static_cast<std::size_t>(rank)].place));
+  return fmt::format("; it was last {}", place_text(members_[rank].place));
 }
 
 void ControlServer::on_member_message(int rank, Message&& message) {
-  Member& member = members_[static_cast<std::size_t>(rank)];
+  Member& member = members_[rank];
   member.silent = Clock::duration{0};
   const std::string type = text_in(message.head, "type");
   if (type == "beat") {
@@ -109,14 +108,14 @@ void ControlServer::on_beat(Member& member, const nlohmann::json& beat) {
 
 void ControlServer::on_gather(int rank, Message&& message) {
   if (failure_ || all_left_) return;
-  Member& member = members_[static_cast<std::size_t>(rank)];
+  Member& member = members_[rank];
   member.what = printable_in(message.head, "what");
   member.leaves = message.head.at("leaves").get<bool>();
   member.said = std::move(message.bytes);
   all_wait_ = Clock::duration{0};
   std::size_t bytes = 0;
   for (int other = 0; other < world_.size; ++other) {
-    const Member& its = members_[static_cast<std::size_t>(other)];
+    const Member& its = members_[other];
     bytes += its.said.size();
     if (!its.has_said || (its.what == member.what && its.leaves == member.leaves)) continue;
     return fail_world({rank,
@@ -177,7 +176,7 @@ void ControlServer::on_join_timeout() {
   std::vector<int> missing;
   std::map<std::string, std::vector<int>> came;
   for (int rank = 0; rank < world_.size; ++rank) {
-    const Member& member = members_[static_cast<std::size_t>(rank)];
+    const Member& member = members_[rank];
     if (member.peer == 0) {
       missing.push_back(rank);
     } else {
@@ -229,7 +228,7 @@ void ControlServer::tick() {
 
 void ControlServer::watch_members(Clock::duration span) {
   for (int rank = 0; rank < world_.size; ++rank) {
-    Member& member = members_[static_cast<std::size_t>(rank)];
+    Member& member = members_[rank];
     if (member.peer == 0) continue;
     member.silent += span;
     if (member.silent >= silence_limit_.time) {
@@ -257,7 +256,7 @@ void ControlServer::watch_for_deadlock(Clock::duration span) {
   if (all_wait_ < stall_timeout_) return;
   std::map<std::string, std::vector<int>> by_place;
   for (int rank = 0; rank < world_.size; ++rank) {
-    const Member& member = members_[static_cast<std::size_t>(rank)];
+    const Member& member = members_[rank];
     by_place[fmt::format("in {} {}", member.waits_in, place_text(member.place))].push_back(rank);
   }
   std::string places;

@@ -106,7 +106,7 @@ void ControlServer::on_end(std::uint64_t id, const std::string& why) {
   if (peer.is_stranger()) warn_of_refused(peer.connection->address(), why);
   remove(id);
   if (state != Peer::State::is_member) return;
-  members_[static_cast<std::size_t>(rank)].peer = 0;
+  members_[rank].peer = 0;
   fail_world({rank, fmt::format("{} was lost: {}{}", name(rank), why, last_seen(rank)), true, 0});
 }
 
@@ -245,12 +245,12 @@ std::string ControlServer::misfit(const Peer& peer, const nlohmann::json& hello)
     return fmt::format("{}: the ranks of a world of {} are 0 to {} ({})", its_name, world_.size,
                        world_.size - 1, name(0));
   }
-  if (members_[static_cast<std::size_t>(peer.rank)].peer != 0) return duplicate_text(peer);
+  if (members_[peer.rank].peer != 0) return duplicate_text(peer);
   return {};
 }
 
 std::string ControlServer::duplicate_text(const Peer& peer) const {
-  const Member& member = members_[static_cast<std::size_t>(peer.rank)];
+  const Member& member = members_[peer.rank];
   return fmt::format(
       "two processes say that they are rank {}: pid {} on host {} and pid {} on host "
       "{}",
@@ -259,7 +259,7 @@ std::string ControlServer::duplicate_text(const Peer& peer) const {
 
 void ControlServer::on_present(std::uint64_t id) {
   Peer& peer = peers_.at(id);
-  Member& member = members_[static_cast<std::size_t>(peer.rank)];
+  Member& member = members_[peer.rank];
   if (member.peer != 0) {
     // Both were welcome, and the other one was first.
     fail_world({peer.rank, duplicate_text(peer), false, static_cast<int>(ErrorKind::usage)});

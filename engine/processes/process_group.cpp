@@ -251,7 +251,7 @@ void ProcessGroup::connect() {
   LinkOptions links;
   links.rank = world_.rank;
   links.size = world_.size;
-  links.address = members_[static_cast<std::size_t>(world_.rank)].address;
+  links.address = members_[world_.rank].address;
   links.secret = world_.token;
   if (links.secret.empty()) {
     links.secret = share("the token of the run", is_first() ? random_text(16) : std::string());

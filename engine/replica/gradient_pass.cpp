@@ -54,7 +54,7 @@ WorkPartition GradientPass::cut(std::int64_t global_batch, ShardBuffers buffers,
 /// Of a micro-batch: as many as the job wants and, in fast mode, the device has room for. In exact
 /// mode the bits must not depend on who else uses the device: too large a micro-batch is an error.
 std::int64_t GradientPass::most_samples(std::int64_t global_batch) {
-  std::int64_t most = job_.max_micro_batches[static_cast<std::size_t>(communicator_.rank())];
+  std::int64_t most = job_.max_micro_batches[communicator_.rank()];
   if (job_.spec.train.shards > 0) return most;
   while (true) {
     const WorkPartition partition = cut(global_batch, ShardBuffers::reused, most);

@@ -47,8 +47,6 @@ class GradientPass {
   bool is_short_of_memory() const { return short_of_memory_; }
   /// Whether `compute` waits for sums over ranks, of statistics: no captured graph holds these.
   bool sums_over_ranks() const { return lockstep_.couples_shards(); }
-  /// See Lockstep::take_sum_seconds.
-  double take_sum_seconds() { return lockstep_.take_sum_seconds(); }
 
   /// Device memory held besides PassMemory's, in bytes.
   std::size_t memory_bytes() const { return lockstep_.memory_bytes(); }

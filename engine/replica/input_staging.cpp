@@ -89,7 +89,7 @@ StagedBatch InputStaging::stage(int slot_index, const StepScalars& scalars,
                                 const StepMetrics& metrics, const HostBatch& batch,
                                 const DataSource& source, std::span<const UpdateStep> update,
                                 const InputDraws* draws) {
-  Slot& slot = slots_[static_cast<std::size_t>(slot_index)];
+  Slot& slot = slots_[slot_index];
   const std::size_t samples = batch.slots.size();
   // The sample before the first one.
   const std::size_t lead = batch.mix && samples > 0 ? 1 : 0;
@@ -206,7 +206,7 @@ void InputStaging::stage_samples(Slot& slot, const HostBatch& batch, const DataS
 
   staged.buffer = next_buffer_;
   next_buffer_ = 1 - next_buffer_;
-  Buffer& buffer = buffers_[static_cast<std::size_t>(staged.buffer)];
+  Buffer& buffer = buffers_[staged.buffer];
   if (buffer.pixels.bytes() < pixel_bytes || buffer.labels.bytes() < label_bytes ||
       buffer.targets.bytes() < target_bytes) {
     backend_.synchronize();
@@ -229,7 +229,7 @@ void InputStaging::stage_samples(Slot& slot, const HostBatch& batch, const DataS
 }
 
 void InputStaging::release(const StagedBatch& staged) {
-  const Buffer& buffer = buffers_[static_cast<std::size_t>(staged.buffer)];
+  const Buffer& buffer = buffers_[staged.buffer];
   if (staged.batch.raw && staged.batch.raw == buffer.pixels.ptr()) backend_.record(*buffer.free);
 }
 

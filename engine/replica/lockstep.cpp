@@ -15,16 +15,11 @@ Lockstep::Lockstep(Backend& backend, Communicator& communicator, const Plan& pla
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const Node& node = plan.nodes[i];
     if (!node.coupling) continue;
-    const ActivationShape& shape = plan.values[static_cast<std::size_t>(node.output)].shape;
+    const ActivationShape& shape = plan.values[node.output].shape;
     coupled_.push_back(
         {static_cast<int>(i), shape.channels(), shape.positions(), node.coupling->sync});
     couples_shards_ = couples_shards_ || node.coupling->sync;
   }
-}
-
-double Lockstep::take_sum_seconds() {
-  measures_ = true;
-  return std::exchange(sum_seconds_, 0.0);
 }
 
 bool Lockstep::train(std::span<const Piece> pieces, std::span<const std::int64_t> shard_sizes,
@@ -39,7 +34,7 @@ bool Lockstep::train(std::span<const Piece> pieces, std::span<const std::int64_t
       const bool is_first = phase == 0 && &piece == &pieces.front();
       if (goes_on && gives_up && !is_first) goes_on = !(*gives_up)();
       if (!goes_on) break;
-      const auto samples = static_cast<double>(shard_sizes[static_cast<std::size_t>(piece.shard)]);
+      const auto samples = static_cast<double>(shard_sizes[piece.shard]);
       const Executor::Merged merged = [&](int node) {
         const auto coupled = std::find_if(coupled_.begin(), coupled_.end(),
                                           [&](const Coupled& each) { return each.node == node; });
@@ -52,10 +47,9 @@ bool Lockstep::train(std::span<const Piece> pieces, std::span<const std::int64_t
     }
     if (phase == 2 * count) break;
     const bool moments = phase < count;
-    const Coupled& coupled =
-        coupled_[static_cast<std::size_t>(moments ? phase : 2 * count - 1 - phase)];
-    const Node& node = plan_.nodes[static_cast<std::size_t>(coupled.node)];
-    if (!moments && !plan_.values[static_cast<std::size_t>(node.output)].needs_gradient) continue;
+    const Coupled& coupled = coupled_[moments ? phase : 2 * count - 1 - phase];
+    const Node& node = plan_.nodes[coupled.node];
+    if (!moments && !plan_.values[node.output].needs_gradient) continue;
     if (coupled.sync) {
       merge_over_batch(coupled, moments, phase, pieces, shard_sizes);
     } else {
@@ -75,8 +69,8 @@ void Lockstep::merge(bool moments, std::span<const DevPtr> parts, std::span<cons
   merges_.clear();
   std::vector<double> have(counts.begin(), counts.end());
   for (const TreeAdd& add : additions) {
-    double& left = have[static_cast<std::size_t>(add.left)];
-    const double right = have[static_cast<std::size_t>(add.right)];
+    double& left = have[add.left];
+    const double right = have[add.right];
     merges_.push_back(moment_merge(add.left, add.right, left, right));
     left += right;
   }
@@ -127,22 +121,14 @@ void Lockstep::merge_over_batch(const Coupled& coupled, bool moments, int phase,
     merge(moments, parts_, counts_, std::span<const DevPtr>(&slot, 1), coupled.channels);
     begin = end;
   }
-  using Clock = std::chrono::steady_clock;
-  if (measures_) backend_.synchronize();
-  const Clock::time_point begun = Clock::now();
   const PartialSum mine{{communicator_.rank(), 0}, slots_.ptr()};
   communicator_.all_reduce(communicator_.size(), std::span<const PartialSum>(&mine, 1),
                            all_slots_.ptr(), shards * 2 * coupled.channels);
-  if (measures_) {
-    backend_.synchronize();
-    sum_seconds_ += std::chrono::duration<double>(Clock::now() - begun).count();
-  }
   slots_of_shards_.clear();
   counts_.clear();
   for (std::int64_t shard = 0; shard < shards; ++shard) {
     slots_of_shards_.push_back(all_slots_.ptr() + static_cast<std::size_t>(shard) * slot_bytes);
-    counts_.push_back(
-        static_cast<double>(shard_sizes[static_cast<std::size_t>(shard)] * coupled.positions));
+    counts_.push_back(static_cast<double>(shard_sizes[shard] * coupled.positions));
   }
   if (!outs_.empty()) merge(moments, slots_of_shards_, counts_, outs_, coupled.channels);
 }

@@ -32,9 +32,6 @@ class Lockstep {
   /// Whether all shards of the batch must, on all ranks.
   bool couples_shards() const { return couples_shards_; }
 
-  /// Seconds that this rank has spent in sums over ranks since the last call, waiting for others
-  /// included; counted from the first call on, for which the device is waited for.
-  double take_sum_seconds();
   std::size_t memory_bytes() const { return slots_.bytes() + all_slots_.bytes(); }
 
   /// Trains on `pieces`: those of one shard, or, with couples_shards(), all of this rank, which may
@@ -65,8 +62,6 @@ class Lockstep {
   const Plan& plan_;
   std::vector<Coupled> coupled_;  ///< in the order of Plan::nodes
   bool couples_shards_ = false;
-  bool measures_ = false;
-  double sum_seconds_ = 0;
   DeviceMemory slots_, all_slots_;  ///< the statistics of each shard: this rank's, everybody's
   // Kept from call to call, so that a step allocates little.
   std::vector<DevPtr> parts_, outs_, slots_of_shards_;

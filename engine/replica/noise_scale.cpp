@@ -76,9 +76,9 @@ std::string problem_of_noise_scale(const Job& job) {
   const std::int64_t batch = job.batch_range(0).size();
   const bool together = couples_micro_batches(job.plan);
   for (int rank = 0; rank < job.ranks(); ++rank) {
-    const WorkPartition partition = partition_batch(
-        batch, job.device_weights, rank, job.spec.train.shards,
-        {job.max_micro_batches[static_cast<std::size_t>(rank)], job.spec.train.accumulate});
+    const WorkPartition partition =
+        partition_batch(batch, job.device_weights, rank, job.spec.train.shards,
+                        {job.max_micro_batches[rank], job.spec.train.accumulate});
     if (!part_ends(partition, together).empty()) return {};
   }
   if (batch < 2) {

@@ -88,7 +88,7 @@ void PassMemory::fail_for_room(const Executor& executor, bool training) {
 void PassMemory::need_arenas(int branches, std::size_t bytes) {
   while (static_cast<int>(arenas_.size()) < branches) arenas_.emplace_back();
   for (int i = 1; i < branches; ++i) {
-    memory_.grow(arenas_[static_cast<std::size_t>(i)], bytes, "activations of another shard");
+    memory_.grow(arenas_[i], bytes, "activations of another shard");
   }
 }
 
@@ -96,7 +96,7 @@ void PassMemory::need_kept(int branches, std::size_t bytes) {
   if (bytes == 0) return;
   while (static_cast<int>(kept_.size()) < branches) kept_.emplace_back();
   for (int i = 0; i < branches; ++i) {
-    memory_.grow(kept_[static_cast<std::size_t>(i)], bytes, "activations of a whole shard");
+    memory_.grow(kept_[i], bytes, "activations of a whole shard");
   }
 }
 

@@ -43,20 +43,14 @@ class PassMemory {
   void need_kept(int branches, std::size_t bytes);    ///< see ExecutorBuffers::kept
   void need_gradients(int count);
 
-  DevPtr arena(int branch) const { return arenas_[static_cast<std::size_t>(branch)].ptr(); }
+  DevPtr arena(int branch) const { return arenas_[branch].ptr(); }
   /// Null where no pass keeps anything.
-  DevPtr kept(int branch) const {
-    return kept_.empty() ? DevPtr{} : kept_[static_cast<std::size_t>(branch)].ptr();
-  }
+  DevPtr kept(int branch) const { return kept_.empty() ? DevPtr{} : kept_[branch].ptr(); }
   /// Returns gradient buffer `index`: the gradients of parameters at their offsets, from
   /// gradient_begin() on, then the step's metrics.
-  DevPtr gradients(int index) const {
-    return flat_base(gradients_[static_cast<std::size_t>(index)], gradient_begin_);
-  }
+  DevPtr gradients(int index) const { return flat_base(gradients_[index], gradient_begin_); }
   /// Returns the memory of that buffer: gradient_floats() floats from its first gradient on.
-  DevPtr first_gradient(int index) const {
-    return gradients_[static_cast<std::size_t>(index)].ptr();
-  }
+  DevPtr first_gradient(int index) const { return gradients_[index].ptr(); }
   DevPtr metrics(int index) const {
     return gradients(index) + static_cast<std::size_t>(job_.plan.param_floats) * sizeof(float);
   }

@@ -25,21 +25,20 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
 
 void Replica::train_step(const StepPlan& plan, const HostBatch& batch, Ledger* ledger) {
   gradients_.partition_for(plan.global_batch);  // with the memory that it needs
-  const Clock::time_point begun = plan.measure ? begin_own_time() : Clock::time_point{};
   const auto staged = [&] {
     const Ledger::Scope scope(ledger, LedgerPart::upload);
     return stage(plan, batch);
   }();
   if (backend_.info().queues) {
     const Ledger::Scope scope(ledger, LedgerPart::launching);
-    run_step(plan, staged, begun);
+    run_step(plan, staged);
   } else {
     const Ledger::DeviceScope scope(ledger);
-    run_step(plan, staged, begun);
+    run_step(plan, staged);
   }
 }
 
-void Replica::run_step(const StepPlan& plan, const StagedBatch& staged, Clock::time_point begun) {
+void Replica::run_step(const StepPlan& plan, const StagedBatch& staged) {
   const WorkPartition& partition = gradients_.partition_for(plan.global_batch);
   const std::uintptr_t pixels = staged.batch.raw.address;
   const bool norm = plan.want_grad_norm || job_.always_measures_norm();
@@ -49,9 +48,8 @@ void Replica::run_step(const StepPlan& plan, const StagedBatch& staged, Clock::t
 
   const auto gradients = [&] {
     if (timed) backend_.begin_phases(times);
-    const bool can_ask = !backend_.info().queues && !plan.measure;
     if (gradients_.compute(partition, staged, weights_.on_device(), times, sums_.during_backward(),
-                           can_ask ? plan.gives_up : nullptr)) {
+                           backend_.info().queues ? nullptr : plan.gives_up)) {
       return;
     }
     const StepMetrics metrics = given_up_metrics();
@@ -66,7 +64,7 @@ void Replica::run_step(const StepPlan& plan, const StagedBatch& staged, Clock::t
     end_phase(times, StepPhase::update);
   };
   using Part = RepeatedCalls::Part;
-  if (communicator_.can_be_recorded() && !plan.measure) {
+  if (communicator_.can_be_recorded()) {
     repeat({Part::whole, plan.global_batch, pixels, norm, layer_norms, timed}, [&] {
       gradients();
       sum();
@@ -80,7 +78,6 @@ void Replica::run_step(const StepPlan& plan, const StagedBatch& staged, Clock::t
       repeat({Part::gradients, plan.global_batch, pixels, false, false, timed}, gradients);
     }
     staging_.release(staged);
-    if (plan.measure) own_seconds_ = own_time_since(begun);
     sum();
     repeat({Part::update, 0, 0, norm, layer_norms, timed}, update);
   }
@@ -100,7 +97,6 @@ StagedBatch Replica::stage(const StepPlan& plan, const HostBatch& batch) {
   scalars.step = plan.step;
   scalars.inverse_count = 1.0F / static_cast<float>(plan.global_batch);
   scalars.max_norm = static_cast<float>(job_.spec.train.grad_clip_norm.value_or(0.0));
-  scalars.lr = static_cast<float>(plan.lr);
   const std::int64_t update = plan.step - plan.skipped;
   const std::size_t groups = job_.update.groups.size();
   job_.update.fill_steps(job_.optimizer, plan.lr, update, std::span(update_steps_).first(groups));
@@ -111,18 +107,6 @@ StagedBatch Replica::stage(const StepPlan& plan, const HostBatch& batch) {
   metrics.stop_votes = plan.vote_stop ? 1.0F : 0.0F;
   return staging_.stage(results_.next_slot(), scalars, metrics, batch, *job_.splits.train.source,
                         update_steps_, &job_.draws);
-}
-
-Replica::Clock::time_point Replica::begin_own_time() {
-  backend_.synchronize();
-  gradients_.take_sum_seconds();
-  return Clock::now();
-}
-
-double Replica::own_time_since(Clock::time_point begun) {
-  backend_.synchronize();
-  return std::chrono::duration<double>(Clock::now() - begun).count() -
-         gradients_.take_sum_seconds();
 }
 
 void Replica::drop_results() {

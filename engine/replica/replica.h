@@ -1,7 +1,6 @@
 // A Replica: the model on one device, with its memory. It runs one rank's part of a step.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -57,10 +56,6 @@ class Replica {
   /// Most results that may be pending when a step is queued.
   static constexpr std::int64_t kMostPending = ResultsRing::kMostPending;
 
-  /// Of the last step with StepPlan::measure: from its upload up to the sum over the ranks. Sums
-  /// over ranks, which wait for others, are left out, those of statistics too.
-  double own_seconds() const { return own_seconds_; }
-
   /// The loss and prediction of samples, with the average of the weights where the job keeps one:
   /// samples of `source` by index, in micro-batches that do not depend on the number of ranks. When
   /// `wants_stop` says so on any rank, all give up together. `left_out` gets the samples that
@@ -93,9 +88,7 @@ class Replica {
   std::vector<std::string> implementations() const { return passes_.implementations(); }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  void run_step(const StepPlan& plan, const StagedBatch& staged, Clock::time_point begun);
+  void run_step(const StepPlan& plan, const StagedBatch& staged);
   /// Where the step's phases are timed; null where they are not.
   DevPtr times_of(const StepPlan& plan);
   void end_phase(DevPtr times, StepPhase phase) {
@@ -106,8 +99,6 @@ class Replica {
   void repeat(const RepeatedCalls::Key& key, const Work& work) {
     repeated_.run(key, memory_.moves() + staging_.moves(), work);
   }
-  Clock::time_point begin_own_time();
-  double own_time_since(Clock::time_point begun);
 
   Backend& backend_;
   Communicator& communicator_;
@@ -123,7 +114,6 @@ class Replica {
   RepeatedCalls repeated_;
   SampleEvaluation evaluation_;
   std::vector<UpdateStep> update_steps_;  ///< of the present step: of each group, of the average
-  double own_seconds_ = 0;
 };
 
 }  // namespace dpt

@@ -20,7 +20,7 @@ ResultsRing::ResultsRing(Backend& backend, const DeviceMemory* layer_norms,
 void ResultsRing::queue(const StepPlan& plan, DevPtr metrics, DevPtr part_norms, DevPtr scalars,
                         bool layer_norms, DevPtr times) {
   assert(pending() <= kMostPending);
-  Slot& slot = slots_[static_cast<std::size_t>(next_slot())];
+  Slot& slot = slots_[next_slot()];
   slot.plan = plan;
   auto* returned = reinterpret_cast<Returned*>(slot.returned.get());
   backend_.download(&returned->metrics, metrics, sizeof(StepMetrics));
@@ -39,7 +39,7 @@ void ResultsRing::queue(const StepPlan& plan, DevPtr metrics, DevPtr part_norms,
 
 StepResult ResultsRing::take() {
   assert(pending() > 0);
-  const Slot& slot = slots_[static_cast<std::size_t>(taken_ % InputStaging::kSlots)];
+  const Slot& slot = slots_[taken_ % InputStaging::kSlots];
   backend_.wait(slot.mark);
   const auto* returned = reinterpret_cast<const Returned*>(slot.returned.get());
   ++taken_;

@@ -75,8 +75,7 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
     for (std::size_t k = 0; k < samples; ++k) {
       const float confidence =
           width > 0 ? outputs[k * width + static_cast<std::size_t>(prediction[k])] : 0.0F;
-      own.samples.push_back({loss[k], prediction[k],
-                             batch.labels[static_cast<std::size_t>(batch.slots[k])], confidence});
+      own.samples.push_back({loss[k], prediction[k], batch.labels[batch.slots[k]], confidence});
     }
     if (progress) progress(static_cast<std::int64_t>(own.samples.size()));
   }
@@ -133,7 +132,7 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
   const std::int64_t micro_batches = ceil_div(n, eval_batch);
   const int ranks = communicator_.size();
   const std::vector<Range> parts = proportional_parts(micro_batches, device_weights);
-  const Range mine = parts[static_cast<std::size_t>(communicator_.rank())];
+  const Range mine = parts[communicator_.rank()];
   std::vector<Range> ranges;
   for (std::int64_t i = mine.begin; i < mine.end; ++i) {
     ranges.push_back(even_part(n, micro_batches, i));
@@ -174,7 +173,7 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
   results.loss.reserve(static_cast<std::size_t>(n));
   results.prediction.reserve(static_cast<std::size_t>(n));
   for (int rank = 0; rank < ranks; ++rank) {
-    const Range theirs = parts[static_cast<std::size_t>(rank)];
+    const Range theirs = parts[rank];
     if (theirs.size() == 0) continue;
     const std::int64_t count = even_part(n, micro_batches, theirs.end - 1).end -
                                even_part(n, micro_batches, theirs.begin).begin;

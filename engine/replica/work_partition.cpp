@@ -35,7 +35,7 @@ class PartitionBuilder {
 
  private:
   void shard(std::int64_t index, int buffer) {
-    const Range& samples = shards_[static_cast<std::size_t>(index)];
+    const Range& samples = shards_[index];
     if (samples.size() == 0) {
       partition_.actions.push_back({.kind = WorkAction::Kind::zero,
                                     .buffer = buffer,
@@ -85,10 +85,9 @@ WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_
       partition.shards_of_ranks.push_back({r, r + 1});
     }
   }
-  const Range mine = partition.shards_of_ranks[static_cast<std::size_t>(rank)];
+  const Range mine = partition.shards_of_ranks[rank];
   if (mine.size() > 0) {
-    partition.samples = {shard_samples[static_cast<std::size_t>(mine.begin)].begin,
-                         shard_samples[static_cast<std::size_t>(mine.end - 1)].end};
+    partition.samples = {shard_samples[mine.begin].begin, shard_samples[mine.end - 1].end};
   }
   PartitionBuilder builder(shard_samples, rule, partition);
   int buffer = 0;

@@ -122,7 +122,7 @@ class Probe {
       finding.emplace();
       finding->place = node < 0 ? Diagnosis::Place::input : Diagnosis::Place::output;
       finding->order = node;
-      if (node >= 0) finding->layer = plan_.nodes[static_cast<std::size_t>(node)].name;
+      if (node >= 0) finding->layer = plan_.nodes[node].name;
     });
     return finding;
   }
@@ -145,7 +145,7 @@ class Probe {
     if (!param) return std::nullopt;
     const int nodes = static_cast<int>(plan_.nodes.size());
     return Finding{Diagnosis::Place::gradient, 2 * nodes - param->node,
-                   plan_.nodes[static_cast<std::size_t>(param->node)].name, param->name};
+                   plan_.nodes[param->node].name, param->name};
   }
 
   bool is_finite(DevPtr values, std::int64_t elements) {
@@ -213,7 +213,7 @@ void look_at_statistics(const Plan& plan, const StepMetrics& metrics, Diagnosis&
     return each.offset <= place && place < each.offset + each.count;
   });
   diagnosis.place = Diagnosis::Place::statistics;
-  diagnosis.layer = plan.nodes[static_cast<std::size_t>(param->node)].name;
+  diagnosis.layer = plan.nodes[param->node].name;
   diagnosis.parameter = param->name;
 }
 
@@ -229,7 +229,7 @@ void look_at_weights(const Plan& plan, std::span<const float> params,
   }
   if (!param) return;
   diagnosis.place = Diagnosis::Place::weights;
-  diagnosis.layer = plan.nodes[static_cast<std::size_t>(param->node)].name;
+  diagnosis.layer = plan.nodes[param->node].name;
   diagnosis.parameter = state.empty() ? param->name : fmt::format("{} of {}", state, param->name);
 }
 

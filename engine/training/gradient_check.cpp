@@ -194,7 +194,7 @@ void check_statistics(const Plan& plan, std::int64_t samples) {
   constexpr std::int64_t kFewest = 8;
   for (const Node& node : plan.nodes) {
     if (!node.coupling) continue;
-    const SampleShape& in = plan.values[static_cast<std::size_t>(node.inputs[0])].shape.shape;
+    const SampleShape& in = plan.values[node.inputs[0]].shape.shape;
     const std::int64_t pixels = in.h * in.w;
     if (samples * pixels >= kFewest) continue;
     fail(ErrorKind::usage,
@@ -331,7 +331,7 @@ std::vector<CheckedTensor> check_gradients(
     CheckedTensor checked =
         check_gradient(function, param.offset, param.count,
                        static_cast<std::uint64_t>(job.spec.seed) * 1000 + all.size());
-    checked.layer = job.plan.nodes[static_cast<std::size_t>(param.node)].name;
+    checked.layer = job.plan.nodes[param.node].name;
     checked.parameter = param.name;
     if (on_tensor) on_tensor(checked);
     all.push_back(std::move(checked));

@@ -200,26 +200,6 @@ void RunReport::evaluating(const std::string& split, std::int64_t done, std::int
                      3}});
 }
 
-void RunReport::device_weights() {
-  if (weights_logged_ || stepper_.seconds_per_sample().empty()) return;
-  weights_logged_ = true;
-  const DeviceWeights& device_weights = stepper_.state().device_weights;
-  const double whole =
-      static_cast<double>(std::accumulate(device_weights.begin(), device_weights.end(), 0LL));
-  std::vector<std::string> devices, texts;
-  for (std::size_t i = 0; i < device_weights.size(); ++i) {
-    devices.push_back(job_.devices[i].text());
-    texts.push_back(fmt::format("{} {:.4g} %", devices[i],
-                                100.0 * static_cast<double>(device_weights[i]) / whole));
-  }
-  log_.event("device_weights", {{"step", stepper_.state().step},
-                                {"devices", devices},
-                                {"seconds_per_sample", stepper_.seconds_per_sample()},
-                                {"device_weights", device_weights}});
-  progress_.info(
-      fmt::format("device_weights, as measured in the first steps: {}", fmt::join(texts, ", ")));
-}
-
 void RunReport::replica() {
   if (replica_logged_) return;
   replica_logged_ = true;

@@ -58,8 +58,6 @@ class RunReport {
   bool is_logged(std::int64_t step) const;
   /// One step's result: the bar, and a line of the log where `log.every` asks for it.
   void step(const StepResult& result);
-  /// How the speeds of the first steps divide the work: once, as soon as they are known.
-  void device_weights();
   /// What the first epoch has shown about how the device runs its steps: once.
   void replica();
   /// A finished epoch: RunState holds its results.
@@ -102,7 +100,7 @@ class RunReport {
   Progress& progress_;
   NoiseScale noise_;
   std::set<std::string> undefined_monitors_;
-  bool replica_logged_ = false, weights_logged_ = false;
+  bool replica_logged_ = false;
   std::int64_t run_samples_ = 0, interval_samples_ = 0, epoch_first_position_ = 0;
   double epoch_wait_ = 0, epoch_saving_ = 0, interval_saving_ = 0;
   std::optional<Speed> speed_;  ///< nothing where a resumed process had no step of the epoch left

@@ -12,10 +12,6 @@
 namespace dpt {
 namespace {
 
-/// Steps that are timed for the ranks' device_weights; the ones before them make kernels and
-/// captured graphs.
-constexpr std::size_t kWarmUpSteps = 3, kMeasuredSteps = 5;
-
 Loader::Options training_options(const Job& job) {
   Loader::Options options = loader_options(job);
   options.sampling = sampling_of(job.spec);
@@ -78,9 +74,9 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
       loader_(job.splits.train, training_options(job)),
       state_(start),
       on_result_(std::move(on_result)),
-      ledger_(ledger),
-      calibrating_(job.calibrate && start.device_weights.empty()) {
-  if (!start.device_weights.empty()) set_device_weights(start.device_weights);
+      ledger_(ledger) {
+  // A run of a release that measured them.
+  if (!start.device_weights.empty()) replica_.set_device_weights(start.device_weights);
   next_step_ = step_at(start.position);
   adopt_sums();
   // So many show what the ranks wait for; they travel once an epoch.
@@ -136,19 +132,15 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   if (gives_up_) plan.gives_up = &gives_up_;
   plan.want_grad_norm = want_grad_norm;
   plan.time_phases = ledger_ != nullptr;
-  // Whole batches only: a ragged one is other work, made ready at another time.
-  plan.measure = calibrating_ && batch.size() == job_.batch_range(0).size();
 
   HostBatch samples;
-  const std::int64_t own = replica_.rank_samples(batch.size()).size();
-  if (own > 0) {
+  if (replica_.rank_samples(batch.size()).size() > 0) {
     const Ledger::Scope scope(ledger_, LedgerPart::data);
     samples = loader_.next();
     if (job_.draws.mixes()) samples.mix = job_.draws.mix(state_.epoch, next_step_);
     wait_seconds_ += samples.wait_seconds;
     if (next_step_ % wait_stride_ == 0) {
-      waits_[static_cast<std::size_t>(next_step_ / wait_stride_)] +=
-          static_cast<float>(samples.wait_seconds);
+      waits_[next_step_ / wait_stride_] += static_cast<float>(samples.wait_seconds);
     }
   }
   replica_.train_step(plan, samples, ledger_);
@@ -156,28 +148,6 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   ++next_step_;
   state_.position = batch.end;
   if (replica_.results_pending() > job_.steps_ahead) take_one();
-  if (plan.measure && !has_given_up_) note_own_seconds(own);
-}
-
-void Stepper::note_own_seconds(std::int64_t samples) {
-  own_seconds_.push_back(replica_.own_seconds());
-  if (own_seconds_.size() < kWarmUpSteps + kMeasuredSteps) return;
-  // The median: one step that something else held up does not count.
-  const auto middle = own_seconds_.begin() + kWarmUpSteps + kMeasuredSteps / 2;
-  std::nth_element(own_seconds_.begin() + kWarmUpSteps, middle, own_seconds_.end());
-  const double mine = samples > 0 ? *middle / static_cast<double>(samples) : 0.0;
-  seconds_per_sample_.resize(static_cast<std::size_t>(communicator_.size()));
-  communicator_.all_gather(std::as_bytes(std::span<const double>(&mine, 1)),
-                           std::as_writable_bytes(std::span<double>(seconds_per_sample_)));
-  drain();
-  calibrating_ = false;
-  set_device_weights(device_weights_for_speed(seconds_per_sample_));
-}
-
-void Stepper::set_device_weights(const DeviceWeights& device_weights) {
-  state_.device_weights = device_weights;
-  replica_.set_device_weights(device_weights);
-  started_ = false;  // The loader reads ahead along the cut of before.
 }
 
 void Stepper::take_one() {
@@ -229,10 +199,7 @@ void Stepper::skip_step(bool is_counted) {
 
 void Stepper::go_to(const RunState& state) {
   assert(replica_.results_pending() == 0);
-  // The partition of the work does not go back: it decides no more than which device does what.
-  const DeviceWeights device_weights = state_.device_weights;
   state_ = state;
-  state_.device_weights = device_weights;
   next_step_ = step_at(state.position);
   started_ = false;
   adopt_sums();

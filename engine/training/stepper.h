@@ -42,19 +42,15 @@ class Stepper {
   /// Called with every step's result, in order, Job::steps_ahead late; on every rank.
   using OnResult = std::function<void(const StepResult&)>;
 
-  /// With Job::calibrate and no device_weights in `start`, the first steps measure the ranks'
-  /// speeds.
   /// `ledger`, if there is one, is told where this thread's time goes.
   Stepper(const Job& job, Replica& replica, Communicator& communicator, const RunState& start,
           OnResult on_result, Ledger* ledger = nullptr);
 
-  /// Queues the next step of the current epoch. At the end of the last measured step the ranks
-  /// exchange their speeds; from then on the work is divided by RunState::device_weights. REQUIRES:
-  /// !epoch_done().
+  /// Queues the next step of the current epoch. REQUIRES: !epoch_done().
   void step(bool vote_stop, bool want_grad_norm);
   /// Gives up steps between their micro-batches from now on if `question`, which is asked on this
-  /// rank's thread, returns true. The rank then votes to stop, too. Has no effect while speeds are
-  /// measured, or on devices that queue.
+  /// rank's thread, returns true. The rank then votes to stop, too. Has no effect on devices that
+  /// queue.
   void may_give_up(StopQuestion question) { gives_up_ = std::move(question); }
   /// Returns true once a rank has given up a step. The state is that before the step, on every
   /// rank; no step may follow.
@@ -78,8 +74,6 @@ class Stepper {
   /// Counters and sums; the sums are complete after drain().
   const RunState& state() const { return state_; }
   RunState& state() { return state_; }
-  /// What the device_weights follow from, by rank; empty until it was measured.
-  const std::vector<double>& seconds_per_sample() const { return seconds_per_sample_; }
   /// Seconds that this rank has waited for data since the last call.
   double take_wait_seconds();
   /// Collective. Of the steps since the last call, the seconds that this rank has waited in sums
@@ -92,8 +86,6 @@ class Stepper {
   void start_loader();
   /// Index in the epoch of the step that begins at `position`.
   std::int64_t step_at(std::int64_t position) const;
-  void note_own_seconds(std::int64_t samples);
-  void set_device_weights(const DeviceWeights& device_weights);
 
   const Job& job_;
   Replica& replica_;
@@ -108,12 +100,9 @@ class Stepper {
   /// Of every wait_stride_-th step of the epoch, the same ones on every rank.
   std::vector<float> waits_;
   std::int64_t wait_stride_ = 1;
-  bool calibrating_ = false;
   StopQuestion gives_up_;
   bool has_given_up_ = false;
-  std::string why_lost_;             ///< steps that were queued; empty: none
-  std::vector<double> own_seconds_;  ///< of the measured steps
-  std::vector<double> seconds_per_sample_;
+  std::string why_lost_;  ///< steps that were queued; empty: none
 };
 
 }  // namespace dpt

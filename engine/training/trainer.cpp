@@ -196,7 +196,6 @@ class RankTrainer {
       stop_request::is_starting = false;
       if (stepper_.has_given_up()) return note_stopped();
       got_on_ = true;
-      if (writes_) report_.device_weights();
       if (writes_) collect_save(saver_.poll());
       // The last step of an epoch is saved with the epoch's results.
       if (is_step_to_save() && !stepper_.epoch_done()) {

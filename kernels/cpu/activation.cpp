@@ -1,5 +1,5 @@
 // Activation functions on the CPU. Their formulas stand in kernels/common/activations.h.
-#include "kernels/cpu/activation.h"
+#include "kernels/cpu/ops.h"
 
 #include "kernels/common/activations.h"
 #include "kernels/common/bf16.h"
@@ -51,7 +51,7 @@ class CpuActivation final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_activation(const ActivationDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const ActivationDesc& desc, int threads) {
   check_cpu_desc("activation", desc.type, desc.batch);
   return activations::with_formula(desc, [&](const auto& formula) -> std::unique_ptr<Op> {
     using Formula = std::decay_t<decltype(formula)>;

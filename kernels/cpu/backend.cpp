@@ -14,30 +14,16 @@
 #include "kernels/base/host.h"
 #include "kernels/base/start_thread.h"
 #include "kernels/base/text.h"
-#include "kernels/cpu/activation.h"
 #include "kernels/cpu/batch_norm.h"
-#include "kernels/cpu/channel_scale.h"
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/concat.h"
-#include "kernels/cpu/conv2d.h"
-#include "kernels/cpu/conv_transpose2d.h"
-#include "kernels/cpu/cross_entropy.h"
-#include "kernels/cpu/dropout.h"
-#include "kernels/cpu/element_loss.h"
 #include "kernels/cpu/flat.h"
-#include "kernels/cpu/group_norm.h"
-#include "kernels/cpu/input.h"
-#include "kernels/cpu/linear.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/optimizer.h"
 #include "kernels/cpu/parallel.h"
-#include "kernels/cpu/pixel_map.h"
-#include "kernels/cpu/pool2d.h"
-#include "kernels/cpu/product.h"
 #include "kernels/cpu/range_norms.h"
 #include "kernels/cpu/relu.h"
 #include "kernels/cpu/step_clock.h"
-#include "kernels/cpu/sum.h"
 
 namespace dpt {
 namespace {
@@ -118,51 +104,13 @@ class CpuBackend final : public Backend {
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>&) override { return nullptr; }
   void replay(CapturedGraph&) override { assert(false && "the CPU records nothing"); }
 
-  std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) override {
-    return make_cpu_conv2d(desc, threads_);
+  std::unique_ptr<Op> make(const OpDesc& desc) override {
+    return std::visit([&](const auto& each) { return make_cpu_op(each, threads_); }, desc);
   }
-  std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc& desc) override {
-    return make_cpu_conv_transpose2d(desc, threads_);
+  std::unique_ptr<LossOp> make_loss(const LossOpDesc& desc) override {
+    return std::visit([](const auto& each) { return make_cpu_loss_op(each); }, desc);
   }
-  std::unique_ptr<Op> linear(const LinearDesc& desc) override {
-    return make_cpu_linear(desc, threads_);
-  }
-  std::unique_ptr<Op> pool2d(const Pool2dDesc& desc) override {
-    return make_cpu_pool2d(desc, threads_);
-  }
-  std::unique_ptr<Op> relu(const ReluDesc& desc) override { return make_cpu_relu(desc, threads_); }
-  std::unique_ptr<Op> activation(const ActivationDesc& desc) override {
-    return make_cpu_activation(desc, threads_);
-  }
-  std::unique_ptr<Op> dropout(const DropoutDesc& desc) override {
-    return make_cpu_dropout(desc, threads_);
-  }
-  std::unique_ptr<Op> sum(const SumDesc& desc) override { return make_cpu_sum(desc, threads_); }
-  std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) override {
-    return make_cpu_batch_norm(desc, threads_);
-  }
-  std::unique_ptr<Op> concat(const ConcatDesc& desc) override {
-    return make_cpu_concat(desc, threads_);
-  }
-  std::unique_ptr<Op> product(const ProductDesc& desc) override {
-    return make_cpu_product(desc, threads_);
-  }
-  std::unique_ptr<Op> pixel_map(const PixelMapDesc& desc) override {
-    return make_cpu_pixel_map(desc, threads_);
-  }
-  std::unique_ptr<Op> group_norm(const GroupNormDesc& desc) override {
-    return make_cpu_group_norm(desc, threads_);
-  }
-  std::unique_ptr<Op> channel_scale(const ChannelScaleDesc& desc) override {
-    return make_cpu_channel_scale(desc, threads_);
-  }
-  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc& desc) override {
-    return make_cpu_cross_entropy(desc);
-  }
-  std::unique_ptr<LossOp> element_loss(const ElementLossDesc& desc) override {
-    return make_cpu_element_loss(desc);
-  }
-  std::unique_ptr<InputOp> input(const InputDesc& desc) override {
+  std::unique_ptr<InputOp> make_input(const InputDesc& desc) override {
     return make_cpu_input(desc, threads_);
   }
 

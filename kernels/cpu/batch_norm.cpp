@@ -10,6 +10,7 @@
 #include "kernels/common/update_outcome.h"
 #include "kernels/cpu/batch_norm_rows.h"
 #include "kernels/cpu/check.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector.h"
 
@@ -248,7 +249,7 @@ class CpuBatchNorm final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_batch_norm(const BatchNormDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const BatchNormDesc& desc, int threads) {
   check_cpu_desc("batch_norm", desc.type, desc.batch);
   if (desc.type == DType::bf16) return std::make_unique<CpuBatchNorm<Bf16>>(desc, threads);
   return std::make_unique<CpuBatchNorm<float>>(desc, threads);
@@ -257,8 +258,8 @@ std::unique_ptr<Op> make_cpu_batch_norm(const BatchNormDesc& desc, int threads) 
 void cpu_merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerge> merges,
                        std::span<const DevPtr> outs, std::int64_t channels) {
   for (const MomentMerge& merge : merges) {
-    float* left = host(parts[static_cast<std::size_t>(merge.left)]);
-    const float* right = host<const float>(parts[static_cast<std::size_t>(merge.right)]);
+    float* left = host(parts[merge.left]);
+    const float* right = host<const float>(parts[merge.right]);
     for (std::int64_t k = 0; k < channels; ++k) {
       merge_moment(merge, left[k], left[channels + k], right[k], right[channels + k]);
     }

@@ -8,9 +8,6 @@
 
 namespace dpt {
 
-/// As OpFactory::batch_norm. The bits of the results do not depend on the number of threads.
-std::unique_ptr<Op> make_cpu_batch_norm(const BatchNormDesc& desc, int threads);
-
 // As FlatKernels.
 void cpu_merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerge> merges,
                        std::span<const DevPtr> outs, std::int64_t channels);

@@ -1,4 +1,4 @@
-#include "kernels/cpu/channel_scale.h"
+#include "kernels/cpu/ops.h"
 
 #include "kernels/common/bf16.h"
 #include "kernels/cpu/channel_sums.h"
@@ -78,7 +78,7 @@ class CpuChannelScale final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_channel_scale(const ChannelScaleDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const ChannelScaleDesc& desc, int threads) {
   check_cpu_desc("a scale of channels", desc.type, desc.batch);
   if (desc.type == DType::bf16) return std::make_unique<CpuChannelScale<Bf16>>(desc, threads);
   return std::make_unique<CpuChannelScale<float>>(desc, threads);

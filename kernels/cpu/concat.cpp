@@ -1,4 +1,4 @@
-#include "kernels/cpu/concat.h"
+#include "kernels/cpu/ops.h"
 
 #include <cassert>
 #include <cstring>
@@ -98,7 +98,7 @@ class CpuConcat final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_concat(const ConcatDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const ConcatDesc& desc, int threads) {
   check_cpu_desc("concat", desc.type, desc.batch);
   assert(desc.in.size() >= 2 && desc.in.size() <= static_cast<std::size_t>(kMaxInputs));
   return std::make_unique<CpuConcat>(desc, threads);

@@ -1,4 +1,4 @@
-#include "kernels/cpu/conv2d.h"
+#include "kernels/cpu/ops.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,7 +7,6 @@
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/direct.h"
 #include "kernels/cpu/onednn.h"
-#include "kernels/cpu/pool2d.h"
 #include "kernels/cpu/relu.h"
 
 namespace dpt {
@@ -29,7 +28,7 @@ class CpuConv2d final : public Op {
         keep_z_(desc.training && desc.relu && desc.pool && !relu_behind_pool_),
         forward_(onednn::make_convolution(desc, Pass::forward, desc.relu && !relu_behind_pool_,
                                           threads)) {
-    if (desc.pool) pool_ = make_cpu_pool2d(*desc.pool, threads);
+    if (desc.pool) pool_ = make_cpu_op(*desc.pool, threads);
     if (!desc.training) return;
     backward_weights_ = onednn::make_convolution(desc, Pass::backward_weights, false, threads);
     if (desc.input_gradient) {
@@ -116,7 +115,9 @@ class CpuConv2d final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_conv2d(const Conv2dDesc& desc, int threads) {
+/// A direct kernel for the whole description where one applies, else oneDNN's convolution and our
+/// own pooling after it.
+std::unique_ptr<Op> make_cpu_op(const Conv2dDesc& desc, int threads) {
   check_cpu_desc("a convolution", desc.type, desc.batch, desc.tf32);
   if (threads == 1) {
     const CpuFeatures features = CpuFeatures::detect();

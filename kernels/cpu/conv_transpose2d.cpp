@@ -1,5 +1,5 @@
 // A transposed convolution, out of the passes of the convolution that it transposes.
-#include "kernels/cpu/conv_transpose2d.h"
+#include "kernels/cpu/ops.h"
 
 #include <algorithm>
 #include <optional>
@@ -97,7 +97,7 @@ class CpuConvTranspose2d final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_conv_transpose2d(const ConvTranspose2dDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const ConvTranspose2dDesc& desc, int threads) {
   check_cpu_desc("a transposed convolution", desc.type, desc.batch, desc.tf32);
   if (desc.type == DType::bf16) return std::make_unique<CpuConvTranspose2d<Bf16>>(desc, threads);
   return std::make_unique<CpuConvTranspose2d<float>>(desc, threads);

@@ -1,4 +1,4 @@
-#include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/ops.h"
 
 #include <algorithm>
 #include <vector>
@@ -54,7 +54,7 @@ struct CrossEntropyRows {
 
 }  // namespace
 
-std::unique_ptr<LossOp> make_cpu_cross_entropy(const CrossEntropyDesc& desc) {
+std::unique_ptr<LossOp> make_cpu_loss_op(const CrossEntropyDesc& desc) {
   check_cpu_desc("cross-entropy", desc.type, desc.batch);
   check_class_weights("cpu", "cross-entropy", desc.classes, desc.class_weights);
   check_label_loss("cpu", "cross-entropy", desc);

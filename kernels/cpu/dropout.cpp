@@ -1,5 +1,5 @@
 // Dropout on the CPU: a mask is drawn where it is used, in backward as in forward.
-#include "kernels/cpu/dropout.h"
+#include "kernels/cpu/ops.h"
 
 #include <algorithm>
 #include <cstring>
@@ -97,7 +97,7 @@ class CpuDropout final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_dropout(const DropoutDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const DropoutDesc& desc, int threads) {
   check_cpu_desc("dropout", desc.type, desc.batch);
   if (!(desc.p >= 0 && desc.p < 1) || desc.shape.elements() >= dropout::kMostUnits) {
     fail(ErrorKind::device,

@@ -1,4 +1,4 @@
-#include "kernels/cpu/element_loss.h"
+#include "kernels/cpu/ops.h"
 
 #include <vector>
 
@@ -27,9 +27,7 @@ struct ElementRows {
   LossRow run(const LossInput& in, const Target& target) const {
     const auto n = static_cast<std::int32_t>(outputs);
     const float* logits = in.logits;
-    const auto weight = [&](std::int32_t c) {
-      return pos_weight.empty() ? 1.0F : pos_weight[static_cast<std::size_t>(c)];
-    };
+    const auto weight = [&](std::int32_t c) { return pos_weight.empty() ? 1.0F : pos_weight[c]; };
     LossRow row;
     for (std::int32_t c = 1; c < n; ++c) {
       if (logits[c] > logits[row.prediction]) row.prediction = c;
@@ -61,7 +59,7 @@ struct ElementRows {
 
 }  // namespace
 
-std::unique_ptr<LossOp> make_cpu_element_loss(const ElementLossDesc& desc) {
+std::unique_ptr<LossOp> make_cpu_loss_op(const ElementLossDesc& desc) {
   check_cpu_desc("an elementwise loss", desc.type, desc.batch);
   check_class_weights("cpu", "an elementwise loss", desc.classes, desc.pos_weight);
   check_loss_targets("cpu", "an elementwise loss", desc);

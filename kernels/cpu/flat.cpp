@@ -36,8 +36,8 @@ void cpu_tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additi
   for (std::int64_t begin = 0; begin < n; begin += block) {
     const std::int64_t count = std::min(block, n - begin);
     for (const TreeAdd& add : additions) {
-      float* left = host(parts[static_cast<std::size_t>(add.left)]) + begin;
-      cpu_add(left, left, host(parts[static_cast<std::size_t>(add.right)]) + begin, count);
+      float* left = host(parts[add.left]) + begin;
+      cpu_add(left, left, host(parts[add.right]) + begin, count);
     }
     for (const DevPtr& out : outs) {
       if (out == parts[0]) continue;

@@ -1,5 +1,5 @@
 // Group normalisation on the CPU: a set is a sample's group of channels at all pixels.
-#include "kernels/cpu/group_norm.h"
+#include "kernels/cpu/ops.h"
 
 #include <cassert>
 #include <cmath>
@@ -299,7 +299,7 @@ class CpuGroupNorm final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_group_norm(const GroupNormDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const GroupNormDesc& desc, int threads) {
   check_cpu_desc("group normalisation", desc.type, desc.batch);
   assert(desc.groups >= 1 && desc.shape.c % desc.groups == 0);
   if (desc.type == DType::bf16) return std::make_unique<CpuGroupNorm<Bf16>>(desc, threads);

@@ -1,4 +1,4 @@
-#include "kernels/cpu/input.h"
+#include "kernels/cpu/ops.h"
 
 #include <algorithm>
 #include <array>
@@ -35,9 +35,7 @@ class ByteMap {
       }
     }
   }
-  T operator()(std::uint8_t value, std::int64_t channel) const {
-    return table_[static_cast<std::size_t>(channel)][value];
-  }
+  T operator()(std::uint8_t value, std::int64_t channel) const { return table_[channel][value]; }
 
  private:
   std::vector<std::array<T, 256>> table_;
@@ -171,7 +169,7 @@ class SampleRows {
       Out* line = to + (r - first) * desc_.out.w * count;
       for (std::int64_t p = box.left; p < box.left + box.width; ++p) {
         for (std::int64_t c = 0; c < count; ++c) {
-          line[p * count + c] = erased_[static_cast<std::size_t>(c)];
+          line[p * count + c] = erased_[c];
         }
       }
     }

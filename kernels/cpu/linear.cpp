@@ -1,4 +1,4 @@
-#include "kernels/cpu/linear.h"
+#include "kernels/cpu/ops.h"
 
 #include <algorithm>
 #include <optional>
@@ -64,7 +64,8 @@ class CpuLinear final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_linear(const LinearDesc& desc, int threads) {
+/// A direct kernel where one applies, else oneDNN.
+std::unique_ptr<Op> make_cpu_op(const LinearDesc& desc, int threads) {
   check_cpu_desc("a linear layer", desc.type, desc.batch, desc.tf32);
   if (threads == 1) {
     if (auto direct = make_direct_linear(desc, CpuFeatures::detect())) return direct;

@@ -1,4 +1,4 @@
-#include "kernels/cpu/pixel_map.h"
+#include "kernels/cpu/ops.h"
 
 #include <algorithm>
 #include <array>
@@ -114,7 +114,7 @@ class CpuPixelMap final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_pixel_map(const PixelMapDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const PixelMapDesc& desc, int threads) {
   check_cpu_desc("a map of pixels", desc.type, desc.batch);
   if (desc.type == DType::bf16) return std::make_unique<CpuPixelMap<Bf16>>(desc, threads);
   return std::make_unique<CpuPixelMap<float>>(desc, threads);

@@ -1,4 +1,4 @@
-#include "kernels/cpu/pool2d.h"
+#include "kernels/cpu/ops.h"
 
 #include <omp.h>
 
@@ -354,7 +354,9 @@ std::unique_ptr<Op> make(const Pool2dDesc& desc, int threads) {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_pool2d(const Pool2dDesc& desc, int threads) {
+/// The fastest pooling for the description: a direct kernel where one applies, else plain loops
+/// over NHWC. Max pooling keeps in `saved` which element of each window was the largest.
+std::unique_ptr<Op> make_cpu_op(const Pool2dDesc& desc, int threads) {
   check_cpu_desc("pooling", desc.type, desc.batch);
   if (desc.kind == PoolKind::average && desc.dilation != Size2{1, 1}) {
     fail(ErrorKind::device, "cpu: average pooling has no dilation, found ({}, {})", desc.dilation.h,

@@ -1,4 +1,4 @@
-#include "kernels/cpu/product.h"
+#include "kernels/cpu/ops.h"
 
 #include <algorithm>
 #include <cassert>
@@ -93,7 +93,7 @@ class CpuProduct final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_product(const ProductDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const ProductDesc& desc, int threads) {
   check_cpu_desc("a product", desc.type, desc.batch);
   assert(desc.in[0] == desc.out || desc.in[1] == desc.out);
   if (desc.type == DType::bf16) return std::make_unique<CpuProduct<Bf16>>(desc, threads);

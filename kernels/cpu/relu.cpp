@@ -2,6 +2,7 @@
 
 #include "kernels/common/bf16.h"
 #include "kernels/cpu/check.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector.h"
 
@@ -78,7 +79,7 @@ void relu_backward(DType type, DevPtr dx, DevPtr dy, DevPtr y, std::int64_t coun
   }
 }
 
-std::unique_ptr<Op> make_cpu_relu(const ReluDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const ReluDesc& desc, int threads) {
   check_cpu_desc("relu", desc.type, desc.batch);
   return std::make_unique<CpuRelu>(desc, threads);
 }

@@ -14,6 +14,4 @@ void relu_forward(DType type, DevPtr y, DevPtr x, std::int64_t count, int thread
 /// dx = dy where the forward pass gave y > 0 (or NaN), else 0; dx may be dy.
 void relu_backward(DType type, DevPtr dx, DevPtr dy, DevPtr y, std::int64_t count, int threads);
 
-std::unique_ptr<Op> make_cpu_relu(const ReluDesc& desc, int threads);
-
 }  // namespace dpt

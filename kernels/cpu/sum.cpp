@@ -1,4 +1,4 @@
-#include "kernels/cpu/sum.h"
+#include "kernels/cpu/ops.h"
 
 #include <algorithm>
 #include <array>
@@ -91,7 +91,7 @@ class CpuSum final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_sum(const SumDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const SumDesc& desc, int threads) {
   check_cpu_desc("sum", desc.type, desc.batch);
   assert(desc.inputs >= 2 && desc.inputs <= kMaxInputs);
   return std::make_unique<CpuSum>(desc, threads);

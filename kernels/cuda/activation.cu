@@ -1,5 +1,5 @@
 // Activation functions on a GPU. Their formulas stand in kernels/common/activations.h.
-#include "kernels/cuda/activation.h"
+#include "kernels/cuda/ops.h"
 
 #include "kernels/common/activations.h"
 #include "kernels/cuda/description.h"
@@ -79,7 +79,7 @@ class CudaActivation final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cuda_activation(const CudaContext& context, const ActivationDesc& desc) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ActivationDesc& desc) {
   check_cuda_desc(context, "activation", desc.type, desc.batch);
   return activations::with_formula(desc, [&](const auto& formula) -> std::unique_ptr<Op> {
     using Formula = std::decay_t<decltype(formula)>;

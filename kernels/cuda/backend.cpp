@@ -9,30 +9,16 @@
 #include <vector>
 
 #include "kernels/base/text.h"
-#include "kernels/cuda/activation.h"
 #include "kernels/cuda/batch_norm.h"
-#include "kernels/cuda/channel_scale.h"
-#include "kernels/cuda/concat.h"
 #include "kernels/cuda/conv2d.h"
-#include "kernels/cuda/conv_transpose2d.h"
-#include "kernels/cuda/cross_entropy.h"
-#include "kernels/cuda/dropout.h"
-#include "kernels/cuda/element_loss.h"
 #include "kernels/cuda/flat.h"
-#include "kernels/cuda/group_norm.h"
-#include "kernels/cuda/input.h"
-#include "kernels/cuda/linear.h"
+#include "kernels/cuda/ops.h"
 #include "kernels/cuda/optimizer.h"
-#include "kernels/cuda/pixel_map.h"
-#include "kernels/cuda/pool2d.h"
-#include "kernels/cuda/product.h"
 #include "kernels/cuda/range_norms.h"
-#include "kernels/cuda/relu.h"
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/runtime/libraries.h"
 #include "kernels/cuda/step_clock.h"
-#include "kernels/cuda/sum.h"
 
 namespace dpt {
 namespace {
@@ -265,12 +251,12 @@ class CudaBackend final : public Backend {
     forked_ = count;
     record(fork_);
     for (int i = 1; i < count; ++i) {
-      const Branch& branch = branches_[static_cast<std::size_t>(i)];
+      const Branch& branch = branches_[i];
       cuda_check(cudaStreamWaitEvent(branch.stream, fork_.get(), 0), "cudaStreamWaitEvent");
     }
   }
   void select_branch(int index) override {
-    const Branch& branch = branches_[static_cast<std::size_t>(index)];
+    const Branch& branch = branches_[index];
     context_.stream = branch.stream;
     context_.workspace = device<void>(branch.workspace.ptr());
     context_.partials = device<void>(branch.partials.ptr());
@@ -279,7 +265,7 @@ class CudaBackend final : public Backend {
     const int count = std::exchange(forked_, 1);
     select_branch(0);
     for (int i = 1; i < count; ++i) {
-      const Branch& branch = branches_[static_cast<std::size_t>(i)];
+      const Branch& branch = branches_[i];
       cuda_check(cudaEventRecord(branch.done->get(), branch.stream), "cudaEventRecord");
       cuda_check(cudaStreamWaitEvent(context_.stream, branch.done->get(), 0),
                  "cudaStreamWaitEvent");
@@ -312,51 +298,13 @@ class CudaBackend final : public Backend {
                "cudaGraphLaunch");
   }
 
-  std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) override {
-    return make_cuda_conv2d(context_, desc);
+  std::unique_ptr<Op> make(const OpDesc& desc) override {
+    return std::visit([&](const auto& each) { return make_cuda_op(context_, each); }, desc);
   }
-  std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc& desc) override {
-    return make_cuda_conv_transpose2d(context_, desc);
+  std::unique_ptr<LossOp> make_loss(const LossOpDesc& desc) override {
+    return std::visit([&](const auto& each) { return make_cuda_loss_op(context_, each); }, desc);
   }
-  std::unique_ptr<Op> linear(const LinearDesc& desc) override {
-    return make_cuda_linear(context_, desc);
-  }
-  std::unique_ptr<Op> pool2d(const Pool2dDesc& desc) override {
-    return make_cuda_pool2d(context_, desc);
-  }
-  std::unique_ptr<Op> relu(const ReluDesc& desc) override { return make_cuda_relu(context_, desc); }
-  std::unique_ptr<Op> activation(const ActivationDesc& desc) override {
-    return make_cuda_activation(context_, desc);
-  }
-  std::unique_ptr<Op> dropout(const DropoutDesc& desc) override {
-    return make_cuda_dropout(context_, desc);
-  }
-  std::unique_ptr<Op> sum(const SumDesc& desc) override { return make_cuda_sum(context_, desc); }
-  std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) override {
-    return make_cuda_batch_norm(context_, desc);
-  }
-  std::unique_ptr<Op> concat(const ConcatDesc& desc) override {
-    return make_cuda_concat(context_, desc);
-  }
-  std::unique_ptr<Op> product(const ProductDesc& desc) override {
-    return make_cuda_product(context_, desc);
-  }
-  std::unique_ptr<Op> pixel_map(const PixelMapDesc& desc) override {
-    return make_cuda_pixel_map(context_, desc);
-  }
-  std::unique_ptr<Op> group_norm(const GroupNormDesc& desc) override {
-    return make_cuda_group_norm(context_, desc);
-  }
-  std::unique_ptr<Op> channel_scale(const ChannelScaleDesc& desc) override {
-    return make_cuda_channel_scale(context_, desc);
-  }
-  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc& desc) override {
-    return make_cuda_cross_entropy(context_, desc);
-  }
-  std::unique_ptr<LossOp> element_loss(const ElementLossDesc& desc) override {
-    return make_cuda_element_loss(context_, desc);
-  }
-  std::unique_ptr<InputOp> input(const InputDesc& desc) override {
+  std::unique_ptr<InputOp> make_input(const InputDesc& desc) override {
     return make_cuda_input(context_, desc);
   }
 

@@ -8,6 +8,7 @@
 #include "kernels/common/update_outcome.h"
 #include "kernels/cuda/channel_sums.cuh"
 #include "kernels/cuda/description.h"
+#include "kernels/cuda/ops.h"
 #include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
@@ -416,7 +417,7 @@ __global__ void fold_norm_kernel(NormFold fold, const float* params, float* fold
 
 }  // namespace
 
-std::unique_ptr<Op> make_cuda_batch_norm(const CudaContext& context, const BatchNormDesc& desc) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const BatchNormDesc& desc) {
   check_cuda_desc(context, "batch_norm", desc.type, desc.batch);
   if (desc.type == DType::bf16) return std::make_unique<CudaBatchNorm<Bf16>>(context, desc);
   return std::make_unique<CudaBatchNorm<float>>(context, desc);
@@ -431,8 +432,8 @@ void cuda_merge_moments(const CudaContext& context, std::span<const DevPtr> part
     Merges some = {};
     while (merged < merges.size() && some.count < kMostMerged / 2) {
       const MomentMerge& merge = merges[merged++];
-      some.parts[2 * some.count] = device<float>(parts[static_cast<std::size_t>(merge.left)]);
-      some.parts[2 * some.count + 1] = device<float>(parts[static_cast<std::size_t>(merge.right)]);
+      some.parts[2 * some.count] = device<float>(parts[merge.left]);
+      some.parts[2 * some.count + 1] = device<float>(parts[merge.right]);
       some.rules[some.count++] = merge;
     }
     some.from = device<const float>(parts[0]);

@@ -8,9 +8,6 @@
 
 namespace dpt {
 
-/// As Backend::batch_norm. The context must outlive it.
-std::unique_ptr<Op> make_cuda_batch_norm(const CudaContext& context, const BatchNormDesc& desc);
-
 // As FlatKernels.
 void cuda_merge_moments(const CudaContext& context, std::span<const DevPtr> parts,
                         std::span<const MomentMerge> merges, std::span<const DevPtr> outs,

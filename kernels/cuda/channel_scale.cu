@@ -1,5 +1,5 @@
 // Activations times a learned factor for each channel on a GPU.
-#include "kernels/cuda/channel_scale.h"
+#include "kernels/cuda/ops.h"
 
 #include "kernels/cuda/channel_sums.cuh"
 #include "kernels/cuda/description.h"
@@ -95,8 +95,7 @@ class CudaChannelScale final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cuda_channel_scale(const CudaContext& context,
-                                            const ChannelScaleDesc& desc) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ChannelScaleDesc& desc) {
   check_cuda_desc(context, "a scale of channels", desc.type, desc.batch);
   if (desc.type == DType::bf16) return std::make_unique<CudaChannelScale<Bf16>>(context, desc);
   return std::make_unique<CudaChannelScale<float>>(context, desc);

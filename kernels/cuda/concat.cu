@@ -1,5 +1,5 @@
 // The channels of several activations side by side on a GPU.
-#include "kernels/cuda/concat.h"
+#include "kernels/cuda/ops.h"
 
 #include <cassert>
 
@@ -154,7 +154,7 @@ class CudaConcat final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cuda_concat(const CudaContext& context, const ConcatDesc& desc) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ConcatDesc& desc) {
   check_cuda_desc(context, "concat", desc.type, desc.batch);
   assert(desc.in.size() >= 2 && desc.in.size() <= static_cast<std::size_t>(kMaxInputs));
   return std::make_unique<CudaConcat>(context, desc);

@@ -8,8 +8,7 @@
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/conv/conv_plan.h"
 #include "kernels/cuda/description.h"
-#include "kernels/cuda/pool2d.h"
-#include "kernels/cuda/relu.h"
+#include "kernels/cuda/ops.h"
 
 namespace dpt {
 namespace {
@@ -63,9 +62,9 @@ struct Passes {
   }
 
   std::string names() const {
-    std::string text = "forward " + forward->name();
-    if (weights) text += ", weights " + weights->name();
-    if (data) text += ", data " + data->name();
+    std::string text = "forward " + forward->described();
+    if (weights) text += ", weights " + weights->described();
+    if (data) text += ", data " + data->described();
     return text;
   }
 
@@ -80,14 +79,14 @@ class CudaConv2d final : public Op {
   CudaConv2d(const CudaContext& context, const Conv2dDesc& desc)
       : context_(context), d_(desc), passes_(context, desc, std::nullopt) {
     if (desc.pool) {
-      pool_ = make_cuda_pool2d(context, *desc.pool, desc.relu);
+      pool_ = make_cuda_op(context, *desc.pool, desc.relu);
       keep_z_ = desc.training && pool_->backward_needs_x();
     } else if (desc.relu && desc.training) {
       ReluDesc relu;
       relu.batch = desc.batch;
       relu.shape = desc.out;
       relu.type = desc.type;
-      relu_ = make_cuda_relu(context, relu);
+      relu_ = make_cuda_op(context, relu);
     }
   }
 
@@ -212,7 +211,7 @@ std::optional<ConvPool> pool_inside(const Conv2dDesc& desc) {
   return ConvPool{pool.kind, desc.out, average ? 1.0F / divisor : 1.0F};
 }
 
-std::unique_ptr<Op> make_cuda_conv2d(const CudaContext& context, const Conv2dDesc& desc) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const Conv2dDesc& desc) {
   check_cuda_desc(context, "a convolution", desc.type, desc.batch);
   if (pools_inside(context, desc)) {
     return std::make_unique<PooledConv2d>(context, desc, *pool_inside(desc));

@@ -12,7 +12,4 @@ namespace dpt {
 /// The description's pooling, where it is of the kind that our convolutions make themselves.
 std::optional<ConvPool> pool_inside(const Conv2dDesc& desc);
 
-/// As Backend::conv2d. The context must outlive it.
-std::unique_ptr<Op> make_cuda_conv2d(const CudaContext& context, const Conv2dDesc& desc);
-
 }  // namespace dpt

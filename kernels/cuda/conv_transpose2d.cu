@@ -1,5 +1,5 @@
 // A transposed convolution on a GPU, out of the passes of the convolution that it transposes.
-#include "kernels/cuda/conv_transpose2d.h"
+#include "kernels/cuda/ops.h"
 
 #include "kernels/common/conv_transpose.h"
 #include "kernels/cuda/column_sums.h"
@@ -94,8 +94,7 @@ class CudaConvTranspose2d final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cuda_conv_transpose2d(const CudaContext& context,
-                                               const ConvTranspose2dDesc& desc) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ConvTranspose2dDesc& desc) {
   check_cuda_desc(context, "a transposed convolution", desc.type, desc.batch);
   if (desc.type == DType::bf16) return std::make_unique<CudaConvTranspose2d<Bf16>>(context, desc);
   return std::make_unique<CudaConvTranspose2d<float>>(context, desc);

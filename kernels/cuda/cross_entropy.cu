@@ -2,7 +2,7 @@
 // to thread c % team; the arithmetic of an element, the loss and the gradient stand in
 // kernels/common/softmax.h. A team of kSoftmaxLanes adds in the order of softmax_cross_entropy, so
 // that few classes give the CPU's bits.
-#include "kernels/cuda/cross_entropy.h"
+#include "kernels/cuda/ops.h"
 
 #include "kernels/common/class_weights.h"
 #include "kernels/common/loss_targets.h"
@@ -115,8 +115,8 @@ struct SoftLabelRows {
 
 }  // namespace
 
-std::unique_ptr<LossOp> make_cuda_cross_entropy(const CudaContext& context,
-                                                const CrossEntropyDesc& desc) {
+std::unique_ptr<LossOp> make_cuda_loss_op(const CudaContext& context,
+                                          const CrossEntropyDesc& desc) {
   check_class_weights(context.name, "cross-entropy", desc.classes, desc.class_weights);
   check_label_loss(context.name, "cross-entropy", desc);
   DeviceMemory weights;

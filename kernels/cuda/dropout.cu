@@ -1,6 +1,6 @@
 // Dropout on a GPU: a mask is drawn where it is used, in backward as in forward. The draws stand in
 // kernels/common/dropout.h, so that the CPU drops the same.
-#include "kernels/cuda/dropout.h"
+#include "kernels/cuda/ops.h"
 
 #include "kernels/common/dropout.h"
 #include "kernels/cuda/description.h"
@@ -96,7 +96,7 @@ class CudaDropout final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cuda_dropout(const CudaContext& context, const DropoutDesc& desc) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const DropoutDesc& desc) {
   check_cuda_desc(context, "dropout", desc.type, desc.batch);
   if (!(desc.p >= 0 && desc.p < 1) || desc.shape.elements() >= dropout::kMostUnits) {
     fail(ErrorKind::device,

@@ -1,5 +1,5 @@
 // Elementwise losses; the formulas stand in kernels/common/element_losses.h.
-#include "kernels/cuda/element_loss.h"
+#include "kernels/cuda/ops.h"
 
 #include "kernels/common/class_weights.h"
 #include "kernels/common/element_losses.h"
@@ -65,8 +65,7 @@ struct ElementRows {
 
 }  // namespace
 
-std::unique_ptr<LossOp> make_cuda_element_loss(const CudaContext& context,
-                                               const ElementLossDesc& desc) {
+std::unique_ptr<LossOp> make_cuda_loss_op(const CudaContext& context, const ElementLossDesc& desc) {
   check_class_weights(context.name, "an elementwise loss", desc.classes, desc.pos_weight);
   check_loss_targets(context.name, "an elementwise loss", desc);
   DeviceMemory weights;

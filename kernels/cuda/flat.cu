@@ -172,8 +172,8 @@ void cuda_tree_sum(const CudaContext& context, std::span<const DevPtr> parts,
   if (count < 1) return;
   if (parts.size() > kMostParts || additions.size() > kMostAdditions || outs.size() > kMostParts) {
     for (const TreeAdd& add : additions) {
-      const DevPtr left = parts[static_cast<std::size_t>(add.left)];
-      cuda_add(context, left, left, parts[static_cast<std::size_t>(add.right)], count);
+      const DevPtr left = parts[add.left];
+      cuda_add(context, left, left, parts[add.right], count);
     }
     for (const DevPtr& out : outs) {
       if (out == parts[0]) continue;

@@ -1,6 +1,6 @@
 // Group normalisation on a GPU: a block normalises a set, a sample's group of channels at all
 // pixels. Every sum has an order that follows from the shape alone.
-#include "kernels/cuda/group_norm.h"
+#include "kernels/cuda/ops.h"
 
 #include <cassert>
 
@@ -180,7 +180,7 @@ class CudaGroupNorm final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cuda_group_norm(const CudaContext& context, const GroupNormDesc& desc) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const GroupNormDesc& desc) {
   check_cuda_desc(context, "group normalisation", desc.type, desc.batch);
   assert(desc.groups >= 1 && desc.shape.c % desc.groups == 0);
   if (desc.type == DType::bf16) return std::make_unique<CudaGroupNorm<Bf16>>(context, desc);

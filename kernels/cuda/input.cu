@@ -1,7 +1,7 @@
 // The replica's first kernel on a GPU: gathers raw samples by slot, crops, flips, normalises,
 // erases, mixes. The draws and formulas stand in kernels/common/augment.h, so that the CPU gives
 // the same bits.
-#include "kernels/cuda/input.h"
+#include "kernels/cuda/ops.h"
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 // added in a second pass. The other schemes add into the output or through its type; they are
 // masked out. Which algorithm it is: the first that cuBLASLt's heuristics name for the shape and
 // GPU, or, with a plan cache, the fastest of the first few.
-#include "kernels/cuda/linear.h"
+#include "kernels/cuda/ops.h"
 
 #include <algorithm>
 #include <cmath>
@@ -179,7 +179,7 @@ class Matmul {
         failure);
     const auto first = std::min_element(times.begin(), times.end());
     if (std::isinf(*first)) fail(ErrorKind::device, "{}", failure);
-    const std::string name = algorithms[static_cast<std::size_t>(first - times.begin())].name;
+    const std::string name = algorithms[first - times.begin()].name;
     for (std::size_t i = 0; i < times.size(); ++i) {
       if (timing.uncaptured(i).empty()) continue;
       uncaptured_ = fmt::format(" ({} was timed with host launches: {})", algorithms[i].name,
@@ -362,7 +362,7 @@ class CudaLinear final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cuda_linear(const CudaContext& context, const LinearDesc& desc) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const LinearDesc& desc) {
   check_cuda_desc(context, "a linear layer", desc.type, desc.batch);
   return std::make_unique<CudaLinear>(context, desc);
 }

@@ -330,7 +330,7 @@ class CudaOptimizer final : public OptimizerOp {
     work.aligned = aligned_ranges_ && aligned_to(kWidthBytes, args.params, args.grads) &&
                    aligned_to(kWidth * sizeof(Bf16), args.params16);
     for (int s = 0; s < states_; ++s) {
-      const DevPtr state = args.states[static_cast<std::size_t>(s)];
+      const DevPtr state = args.states[s];
       buffers.states[s] = device<float>(state);
       work.aligned = work.aligned && aligned_to(kWidthBytes, state);
     }

@@ -1,5 +1,5 @@
 // Repeated and padded pixels on a GPU.
-#include "kernels/cuda/pixel_map.h"
+#include "kernels/cuda/ops.h"
 
 #include "kernels/common/pixel_map.h"
 #include "kernels/cuda/description.h"
@@ -88,7 +88,7 @@ class CudaPixelMap final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cuda_pixel_map(const CudaContext& context, const PixelMapDesc& desc) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const PixelMapDesc& desc) {
   check_cuda_desc(context, "a map of pixels", desc.type, desc.batch);
   if (desc.type == DType::bf16) return std::make_unique<CudaPixelMap<Bf16>>(context, desc);
   return std::make_unique<CudaPixelMap<float>>(context, desc);

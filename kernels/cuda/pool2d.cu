@@ -1,5 +1,5 @@
 // Max and average pooling on a GPU: which kernel of pool2d_kernels.cuh runs on what.
-#include "kernels/cuda/pool2d.h"
+#include "kernels/cuda/ops.h"
 
 #include <algorithm>
 
@@ -232,8 +232,8 @@ bool fits(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t s
 
 }  // namespace
 
-std::unique_ptr<Op> make_cuda_pool2d(const CudaContext& context, const Pool2dDesc& desc,
-                                     bool behind_relu) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const Pool2dDesc& desc,
+                                 bool behind_relu) {
   check_cuda_desc(context, "pooling", desc.type, desc.batch);
   if (desc.kind == PoolKind::average && desc.dilation != Size2{1, 1}) {
     fail(ErrorKind::device, "{}: average pooling has no dilation, found ({}, {})", context.name,

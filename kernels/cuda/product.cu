@@ -1,5 +1,5 @@
 // The product of two activations on a GPU.
-#include "kernels/cuda/product.h"
+#include "kernels/cuda/ops.h"
 
 #include <array>
 #include <cassert>
@@ -108,7 +108,7 @@ class CudaProduct final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cuda_product(const CudaContext& context, const ProductDesc& desc) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ProductDesc& desc) {
   check_cuda_desc(context, "a product", desc.type, desc.batch);
   assert(desc.in[0] == desc.out || desc.in[1] == desc.out);
   if (desc.type == DType::bf16) return std::make_unique<CudaProduct<Bf16>>(context, desc);

@@ -1,5 +1,5 @@
 // Rectified linear unit on a GPU.
-#include "kernels/cuda/relu.h"
+#include "kernels/cuda/ops.h"
 
 #include "kernels/cuda/description.h"
 #include "kernels/cuda/runtime/pack.h"
@@ -51,7 +51,7 @@ class CudaRelu final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cuda_relu(const CudaContext& context, const ReluDesc& desc) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ReluDesc& desc) {
   check_cuda_desc(context, "relu", desc.type, desc.batch);
   if (desc.type == DType::bf16) return std::make_unique<CudaRelu<Bf16>>(context, desc);
   return std::make_unique<CudaRelu<float>>(context, desc);

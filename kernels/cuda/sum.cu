@@ -1,10 +1,9 @@
 // Elementwise sum of activations on a GPU.
-#include "kernels/cuda/sum.h"
+#include "kernels/cuda/ops.h"
 
 #include <cassert>
 
 #include "kernels/cuda/description.h"
-#include "kernels/cuda/relu.h"
 #include "kernels/cuda/runtime/pack.h"
 
 namespace dpt {
@@ -47,7 +46,7 @@ class CudaSum final : public Op {
     relu.batch = desc.batch;
     relu.shape = desc.shape;
     relu.type = desc.type;
-    relu_ = make_cuda_relu(context, relu);
+    relu_ = make_cuda_op(context, relu);
   }
   bool in_place() const override { return true; }
   bool backward_needs_x() const override { return false; }
@@ -83,7 +82,7 @@ class CudaSum final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cuda_sum(const CudaContext& context, const SumDesc& desc) {
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const SumDesc& desc) {
   check_cuda_desc(context, "sum", desc.type, desc.batch);
   assert(desc.inputs >= 2 && desc.inputs <= kMaxInputs);
   if (desc.type == DType::bf16) return std::make_unique<CudaSum<Bf16>>(context, desc);

@@ -30,7 +30,7 @@ inline std::uint8_t blended(int from, int to, float factor) {
 /// Of each byte with a constant.
 ByteTable blended_with(int from, float factor) {
   ByteTable table{};
-  for (int i = 0; i < 256; ++i) table[static_cast<std::size_t>(i)] = blended(from, i, factor);
+  for (int i = 0; i < 256; ++i) table[i] = blended(from, i, factor);
   return table;
 }
 
@@ -142,7 +142,7 @@ HueTables::HueTables() {
     const int i = static_cast<int>(std::floor(sixths));
     const auto f = static_cast<float>(sixths - static_cast<float>(i));
     const bool is_falling = i % 2 == 1;
-    const auto& shifts = kShifts[static_cast<std::size_t>(i % 6)];
+    const auto& shifts = kShifts[i % 6];
     sector[h] = {is_falling ? f : 1.0 - f, is_falling, shifts[0], shifts[1], shifts[2]};
   }
 }
@@ -264,7 +264,7 @@ void posterize(Image& image, int bits) {
 void solarize(Image& image, double threshold) {
   ByteTable table{};
   for (int i = 0; i < 256; ++i) {
-    table[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(i < threshold ? i : 255 - i);
+    table[i] = static_cast<std::uint8_t>(i < threshold ? i : 255 - i);
   }
   apply_table(image, table);
 }
@@ -274,12 +274,12 @@ void autocontrast(Image& image) {
   std::array<ByteTable, 3> tables{};
   for (std::size_t c = 0; c < static_cast<std::size_t>(image.channels); ++c) {
     int low = 0, high = 255;
-    while (low < 255 && all[c][static_cast<std::size_t>(low)] == 0) ++low;
-    while (high > 0 && all[c][static_cast<std::size_t>(high)] == 0) --high;
+    while (low < 255 && all[c][low] == 0) ++low;
+    while (high > 0 && all[c][high] == 0) --high;
     const double scale = high > low ? 255.0 / (high - low) : 1.0;
     const double offset = high > low ? -low * scale : 0.0;
     for (int i = 0; i < 256; ++i) {
-      tables[c][static_cast<std::size_t>(i)] =
+      tables[c][i] =
           static_cast<std::uint8_t>(std::clamp(static_cast<int>(i * scale + offset), 0, 255));
     }
   }

@@ -80,27 +80,24 @@ void scale_nearest(const Image& image, const AffineMatrix& m, Image& out) {
     x_in += m[0];
   }
   const auto [first, end] = steps_inside(out.width, [&](std::int64_t x) {
-    const std::int64_t from = from_x[static_cast<std::size_t>(x)];
+    const std::int64_t from = from_x[x];
     return from >= 0 && from < image.width;
   });
   const std::int64_t left = first, right = end;
   const bool is_run =
-      right > left &&
-      from_x[static_cast<std::size_t>(right - 1)] - from_x[static_cast<std::size_t>(left)] ==
-          right - 1 - left &&
-      m[0] == 1.0;
+      right > left && from_x[right - 1] - from_x[left] == right - 1 - left && m[0] == 1.0;
   for (std::int64_t y = 0; y < out.height; ++y, y_in += m[4]) {
     const std::int64_t row = coordinate(y_in);
     if (row < 0 || row >= image.height || right <= left) continue;
     const std::uint8_t* from = image.pixels.data() + row * image.width * kChannels;
     std::uint8_t* to = out.pixels.data() + (y * out.width + left) * kChannels;
     if (is_run) {
-      std::memcpy(to, from + from_x[static_cast<std::size_t>(left)] * kChannels,
+      std::memcpy(to, from + from_x[left] * kChannels,
                   static_cast<std::size_t>((right - left) * kChannels));
       continue;
     }
     for (std::int64_t x = left; x < right; ++x, to += kChannels) {
-      std::memcpy(to, from + from_x[static_cast<std::size_t>(x)] * kChannels, kChannels);
+      std::memcpy(to, from + from_x[x] * kChannels, kChannels);
     }
   }
 }

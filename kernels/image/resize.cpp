@@ -160,12 +160,12 @@ void ResizeTaps::take_weighted(const ResizeAxis& axis, double radius, Kernel ker
     double sum = 0;
     for (std::int64_t x = 0; x < length; ++x) {
       const double distance = (static_cast<double>(x + first) - center + 0.5) * (1.0 / stretch);
-      raw[static_cast<std::size_t>(x)] = kernel(distance);
-      sum += raw[static_cast<std::size_t>(x)];
+      raw[x] = kernel(distance);
+      sum += raw[x];
     }
     std::int32_t* weights = weights_.data() + i * static_cast<std::size_t>(row_);
     for (std::int64_t x = 0; x < length; ++x) {
-      const double weight = raw[static_cast<std::size_t>(x)] / sum * (1 << kPrecision);
+      const double weight = raw[x] / sum * (1 << kPrecision);
       weights[x] = static_cast<std::int32_t>(weight < 0 ? weight - 0.5 : weight + 0.5);
     }
     first_[i] = static_cast<std::int32_t>(first);
@@ -199,7 +199,7 @@ RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::i
       std::max(row_bytes_, blocks_ * kBlock * channels_ + resize_rows::kBytesWrittenBeyond);
   kept_bytes_ = height_first_ ? columns_.range().size() * channels_ : row_bytes_;
   stride_ = align_up(height_first_ ? kept_bytes_ : written_bytes_, kColumns);
-  kept_.reset(new std::uint8_t[static_cast<std::size_t>(stride_ * this->rows().size())]);
+  kept_.reset(new std::uint8_t[stride_ * this->rows().size()]);
 }
 
 void RowResizer::pack_columns() {
@@ -207,7 +207,7 @@ void RowResizer::pack_columns() {
   packed_first_.resize(static_cast<std::size_t>(blocks_ * kBlock));
   for (std::int64_t i = 0; i < blocks_ * kBlock; ++i) {
     // The last block may have outputs that nobody wants.
-    packed_first_[static_cast<std::size_t>(i)] =
+    packed_first_[i] =
         static_cast<std::int32_t>(columns_.first(std::min(i, columns_.count() - 1)) * channels_);
   }
   row_vectors_ = vectors_;

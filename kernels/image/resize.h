@@ -46,10 +46,8 @@ class ResizeTaps {
   bool is_identity() const { return identity_; }
   std::int64_t count() const { return static_cast<std::int64_t>(first_.size()); }
   /// The first input of an output, from range().begin on, and how many it has.
-  std::int64_t first(std::int64_t output) const { return first_[static_cast<std::size_t>(output)]; }
-  std::int64_t length(std::int64_t output) const {
-    return length_[static_cast<std::size_t>(output)];
-  }
+  std::int64_t first(std::int64_t output) const { return first_[output]; }
+  std::int64_t length(std::int64_t output) const { return length_[output]; }
   /// The most inputs that an output has.
   std::int64_t longest() const { return longest_; }
   /// length(output) weights in units of 2^-22, then zeros up to longest().

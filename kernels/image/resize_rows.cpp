@@ -26,7 +26,7 @@ std::array<std::int32_t, 3> digits(const std::int32_t* weights) {
     for (int part = 2; part >= 0; --part) {
       // The signed byte that has the lowest bits.
       const auto digit = static_cast<std::int8_t>(rest & 0xff);
-      words[static_cast<std::size_t>(part)] |= static_cast<std::uint32_t>(digit & 0xff) << 8 * i;
+      words[part] |= static_cast<std::uint32_t>(digit & 0xff) << 8 * i;
       rest = (rest - digit) >> kDigitBits;
     }
   }

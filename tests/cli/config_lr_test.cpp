@@ -3,7 +3,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "kernels/image/decode.h"
 #include "tests/cli/tiny.h"
 
 using namespace dpt;
@@ -133,37 +132,12 @@ TEST_CASE("config lr --plot") {
   CHECK(out == expected);
 }
 
-TEST_CASE("config lr --png") {
+TEST_CASE("config lr --png is gone, and its error names --plot") {
   const Tiny w;
-  const std::vector<std::string> half = {"train.epochs=2",
-                                         "lr_schedule={type: step, step_size: 1, gamma: 0.5}"};
-  std::vector<std::string> words = half;
-  words.insert(words.end(), {"--png", "lr.png"});
-  // The table comes too.
-  CHECK(w.run_well(kLr, words).out == w.run_well(kLr, half).out);
-  const std::string file = read_file(w.dir.file("lr.png"));
-  const Image image = decode_image(std::as_bytes(std::span(file)), "lr.png", 3);
-  CHECK(image.width == 900);
-  CHECK(image.height == 480);
-  const auto is_blue = [&](std::int64_t x, std::int64_t y) {
-    const auto at = static_cast<std::size_t>((y * image.width + x) * 3);
-    return image.pixels[at] < 100 && image.pixels[at + 2] > 150;
-  };
-  // The plot is 750 by 380 pixels from (120, 40) on: at the top in the first half, at half its
-  // height in the second, and joined between.
-  for (const std::int64_t x : {125, 300, 490}) {
-    CHECK(is_blue(x, 40));
-    CHECK_FALSE(is_blue(x, 230));
-  }
-  for (const std::int64_t x : {500, 700, 865}) {
-    CHECK(is_blue(x, 230));
-    CHECK_FALSE(is_blue(x, 40));
-  }
-  for (std::int64_t y = 40; y <= 230; ++y) CHECK(is_blue(495, y));
-  const Finished nowhere = w.run(kLr, {"--png", "no/folder/lr.png"});
-  CHECK(nowhere.exit_code == 3);
-  CHECK(nowhere.out.empty());
-  check_contains(nowhere.err, "no/folder/lr.png");
+  const Finished gone = w.run(kLr, {"--png", "lr.png"});
+  CHECK(gone.exit_code == 2);
+  check_contains(gone.err, "--png: there is no such option any more: use --plot");
+  CHECK_FALSE(std::filesystem::exists(w.dir.file("lr.png")));
 }
 
 TEST_CASE("config lr: options that contradict each other, and a config that is wrong") {
@@ -171,7 +145,6 @@ TEST_CASE("config lr: options that contradict each other, and a config that is w
   CHECK(w.run(kLr, {"--plot", "--json"}).exit_code == 2);
   CHECK(w.run(kLr, {"--plot", "--rows", "5"}).exit_code == 2);
   CHECK(w.run(kLr, {"--rows", "1"}).exit_code == 2);
-  CHECK(w.run(kLr, {"--png", ""}).exit_code == 2);
   CHECK(w.run(kLr, {"--samples", "0"}).exit_code == 2);
   const Finished wrong = w.run(kLr, {"lr_schedule={type: cosine, min_lr: 1}"});
   CHECK(wrong.exit_code == 2);

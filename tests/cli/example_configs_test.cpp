@@ -72,7 +72,7 @@ TEST_CASE("example configs: a table, arrays, tar shards") {
   for (const char* part : {"train", "val"}) {
     std::string shard;
     for (int i = 0; i < 4; ++i) {
-      const std::string& name = kTwo[static_cast<std::size_t>(i % 2)];
+      const std::string& name = kTwo[i % 2];
       shard += tar_member(fmt::format("{}.png", i), picture_of(name, i)) +
                tar_member(fmt::format("{}.cls", i), name);
     }

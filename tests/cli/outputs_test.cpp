@@ -62,7 +62,7 @@ TEST_CASE("the log of a run: every number that can be worked out") {
   const auto epochs = events(log, "epoch");
   REQUIRE(epochs.size() == 3);
   for (int i = 0; i < 3; ++i) {
-    const json& epoch = epochs[static_cast<std::size_t>(i)];
+    const json& epoch = epochs[i];
     CHECK(epoch["epoch"] == i + 1);
     CHECK(epoch["step"] == 12 * (i + 1));
     CHECK(epoch["seconds"] > 0);
@@ -78,7 +78,7 @@ TEST_CASE("the log of a run: every number that can be worked out") {
   const auto evals = events(log, "eval");
   REQUIRE(evals.size() == 4);
   for (int i = 0; i < 3; ++i) {
-    const json& eval = evals[static_cast<std::size_t>(i)];
+    const json& eval = evals[i];
     CHECK(eval["split"] == "val");
     CHECK(eval["epoch"] == i + 1);
     CHECK(eval["n"] == 20);

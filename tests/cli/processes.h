@@ -40,19 +40,18 @@ class Processes {
     const std::string ports = std::to_string(free_port()) + "," + std::to_string(free_port());
     for (int rank = 0; rank < size; ++rank) {
       logs_.push_back(std::make_unique<TempDir>());
-      programs_.push_back(std::make_unique<Program>(
-          arguments[static_cast<std::size_t>(rank)], cwd, *logs_.back(), [&, rank] {
-            setenv("DPT_RANK", std::to_string(rank).c_str(), 1);
-            setenv("DPT_WORLD_SIZE", std::to_string(size).c_str(), 1);
-            setenv("DPT_LOCAL_RANK", std::to_string(rank).c_str(), 1);
-            setenv("DPT_LOCAL_SIZE", std::to_string(size).c_str(), 1);
-            setenv("DPT_PORTS", ports.c_str(), 1);
-            setenv("DPT_TOKEN", "only for this test", 1);
-            if (in_child) in_child(rank);
-          }));
+      programs_.push_back(std::make_unique<Program>(arguments[rank], cwd, *logs_.back(), [&, rank] {
+        setenv("DPT_RANK", std::to_string(rank).c_str(), 1);
+        setenv("DPT_WORLD_SIZE", std::to_string(size).c_str(), 1);
+        setenv("DPT_LOCAL_RANK", std::to_string(rank).c_str(), 1);
+        setenv("DPT_LOCAL_SIZE", std::to_string(size).c_str(), 1);
+        setenv("DPT_PORTS", ports.c_str(), 1);
+        setenv("DPT_TOKEN", "only for this test", 1);
+        if (in_child) in_child(rank);
+      }));
     }
   }
-  Program& operator[](int rank) { return *programs_[static_cast<std::size_t>(rank)]; }
+  Program& operator[](int rank) { return *programs_[rank]; }
   std::vector<Finished> wait() {
     std::vector<Finished> all;
     for (const auto& program : programs_) all.push_back(program->wait());

@@ -139,7 +139,7 @@ TEST_CASE_FIXTURE(InWorld, "The survivors of a killed process name it, save, and
     processes[victim].send(SIGKILL);
     const auto finished = processes.wait();
     for (int rank = 0; rank < 3; ++rank) {
-      const Finished& each = finished[static_cast<std::size_t>(rank)];
+      const Finished& each = finished[rank];
       CAPTURE(each.err);
       if (rank == victim) {
         CHECK(each.exit_code == -SIGKILL);

@@ -170,7 +170,7 @@ TEST_CASE("compare shows where configs differ, and the spread over seeds") {
   double mean = 0, squares = 0;
   std::vector<double> losses;
   for (int i = 0; i < 3; ++i) {
-    losses.push_back(out["runs"][static_cast<std::size_t>(i)]["results"]["test/loss"]);
+    losses.push_back(out["runs"][i]["results"]["test/loss"]);
     mean += losses.back() / 3;
   }
   for (const double loss : losses) squares += (loss - mean) * (loss - mean);
@@ -336,9 +336,7 @@ TEST_CASE("compare gives the spread over folds") {
   auto out = json_out(w, {"compare", "f1", "f2"});
   REQUIRE(out["groups"].size() == 1);
   CHECK(out["groups"][0]["over"] == nlohmann::json::array({"data.val_split.fold"}));
-  const auto loss = [&](int run) -> double {
-    return out["runs"][static_cast<std::size_t>(run)]["results"]["val/loss"];
-  };
+  const auto loss = [&](int run) -> double { return out["runs"][run]["results"]["val/loss"]; };
   auto& spread = out["groups"][0]["results"]["val/loss"];
   CHECK(spread["mean"].get<double>() == doctest::Approx((loss(0) + loss(1)) / 2));
   CHECK(spread["std"].get<double>() == doctest::Approx(std::abs(loss(0) - loss(1)) / std::sqrt(2)));

@@ -38,7 +38,7 @@ TEST_CASE("every process ends with the exit code of the first cause") {
     CAPTURE(cause.rank);
     CAPTURE(cause.code);
     auto arguments = on_devices(train_command("run"), {"cpu", "cpu", "cpu"});
-    auto& its = arguments[static_cast<std::size_t>(cause.rank)];
+    auto& its = arguments[cause.rank];
     if (cause.code == 4) its.resize(its.size() - 2);
     its.insert(its.end(), cause.more.begin(), cause.more.end());
     if (cause.code == 3) {  // all need the option
@@ -71,7 +71,7 @@ TEST_CASE("a wrong command line of one rank ends all, with its message") {
         CAPTURE(wrong[0]);
         CAPTURE(has_token);
         auto arguments = on_devices(train_command("run"), {"cpu", "cpu"});
-        auto& its = arguments[static_cast<std::size_t>(rank)];
+        auto& its = arguments[rank];
         its.insert(its.end(), wrong.begin(), wrong.end());
         Processes processes(arguments, w.dir.path(), [&](int) {
           if (!has_token) unsetenv("DPT_TOKEN");
@@ -82,8 +82,7 @@ TEST_CASE("a wrong command line of one rank ends all, with its message") {
           CHECK(each.exit_code == 2);
           check_contains(each.err, wrong.back() == "1" ? "--overfit" : wrong.back());
         }
-        check_contains(finished[static_cast<std::size_t>(1 - rank)].err,
-                       fmt::format("rank {} (host ", rank));
+        check_contains(finished[1 - rank].err, fmt::format("rank {} (host ", rank));
       }
     }
   }
@@ -161,8 +160,8 @@ TEST_CASE("too few descriptors for the connections: one line on every rank befor
         if (rank == poor) limit_descriptors(static_cast<rlim_t>(limit));
       });
       const auto finished = processes.wait();
-      const Finished& its = finished[static_cast<std::size_t>(poor)];
-      const Finished& other = finished[static_cast<std::size_t>(1 - poor)];
+      const Finished& its = finished[poor];
+      const Finished& other = finished[1 - poor];
       CAPTURE(its.err);
       CAPTURE(other.err);
       CHECK(its.exit_code == 4);

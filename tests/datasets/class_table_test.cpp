@@ -98,7 +98,7 @@ Labels labels_of(const DataSource& source) {
 Names names_of_samples(const DataSource& source) {
   Names names;
   for (const std::int32_t label : labels_of(source)) {
-    names.push_back(source.classes()[static_cast<std::size_t>(label)]);
+    names.push_back(source.classes()[label]);
   }
   std::sort(names.begin(), names.end());
   return names;

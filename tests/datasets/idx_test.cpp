@@ -514,7 +514,7 @@ TEST_CASE("Fashion-MNIST, the real files") {
   CHECK(sum / 255 / static_cast<double>(all.pixels.size()) ==
         doctest::Approx(0.28604).epsilon(1e-4));
   std::vector<int> counts(10);
-  for (const std::int32_t label : all.labels) ++counts[static_cast<std::size_t>(label)];
+  for (const std::int32_t label : all.labels) ++counts[label];
   CHECK(counts == std::vector<int>(10, 6000));
 }
 

@@ -22,7 +22,7 @@ double nearest_mean_accuracy(const DataSets& sets) {
   std::vector<std::vector<double>> means(5, std::vector<double>(64));
   for (std::int64_t i = 0; i < sets.train->size(); ++i) {
     const auto [pixels, label] = sample(*sets.train, i);
-    for (std::size_t p = 0; p < 64; ++p) means[static_cast<std::size_t>(label)][p] += pixels[p];
+    for (std::size_t p = 0; p < 64; ++p) means[label][p] += pixels[p];
   }
   int right = 0;
   for (std::int64_t i = 0; i < sets.test->size(); ++i) {

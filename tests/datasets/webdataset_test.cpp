@@ -74,7 +74,7 @@ TEST_CASE("webdataset: samples of several shards, in any order of members") {
     const std::vector<std::pair<int, int>> expected = {{0, 0}, {1, 1}, {2, 2}, {4, 1}, {5, 0}};
     // In another order than that of the files.
     for (const int i : {4, 0, 3, 1, 2, 0, 4}) {
-      const auto& [grey, label] = expected[static_cast<std::size_t>(i)];
+      const auto& [grey, label] = expected[i];
       CHECK(sample(*sets.train, i) == std::pair(Bytes(16, static_cast<std::uint8_t>(grey)), label));
     }
     CHECK(sets.train->describe(1) == dir / "s-00.tar" + ", a/001.png");

@@ -58,8 +58,7 @@ std::vector<double> transposed(const ConvProblem& d, const Factor* weight) {
   for (std::int64_t k = 0; k < d.out.c; ++k) {
     const std::int64_t first = k / group_out * taps * group_in * group_out + k % group_out;
     for (std::int64_t i = 0; i < taps * group_in; ++i) {
-      result[static_cast<std::size_t>(first + i * group_out)] =
-          factor_of(weight[k * taps * group_in + i]);
+      result[first + i * group_out] = factor_of(weight[k * taps * group_in + i]);
     }
   }
   return result;
@@ -78,14 +77,13 @@ __global__ void conv_forward(ConvProblem d, const Factor* x, const Factor* weigh
     for (std::int64_t i = 0; i < d.in.c; ++i) {
       const std::int64_t group = i / group_in;
       const double factor = factor_of(x[x_at + i]);
-      const double* row = &factors[static_cast<std::size_t>(
-          ((group * taps + tap) * group_in + i % group_in) * group_out)];
-      double* sum = &sums[static_cast<std::size_t>(y_at - first + group * group_out)];
+      const double* row = &factors[((group * taps + tap) * group_in + i % group_in) * group_out];
+      double* sum = &sums[y_at - first + group * group_out];
       for (std::int64_t k = 0; k < group_out; ++k) sum[k] += factor * row[k];
     }
   });
   for (std::int64_t i = 0; i < positions * d.out.c; ++i) {
-    double value = sums[static_cast<std::size_t>(i)];
+    double value = sums[i];
     if (d.bias) value += static_cast<double>(to_float(bias[i % d.out.c]));
     if (d.relu && value <= 0) value = 0;
     store(y[first + i], static_cast<float>(value));
@@ -103,12 +101,12 @@ __global__ void conv_backward_data(ConvProblem d, T* dx, const Factor* weight, c
     for (std::int64_t k = 0; k < d.out.c; ++k) {
       const double factor = factor_of(dy[y_at + k]);
       const Factor* row = weight + (k * taps + tap) * group_in;
-      double* sum = &sums[static_cast<std::size_t>(x_at - first + k / group_out * group_in)];
+      double* sum = &sums[x_at - first + k / group_out * group_in];
       for (std::int64_t i = 0; i < group_in; ++i) sum[i] += factor * factor_of(row[i]);
     }
   });
   for (std::int64_t i = 0; i < count; ++i) {
-    store(dx[first + i], static_cast<float>(sums[static_cast<std::size_t>(i)]));
+    store(dx[first + i], static_cast<float>(sums[i]));
   }
 }
 
@@ -124,7 +122,7 @@ __global__ void conv_backward_weights(ConvProblem d, const Factor* x, const Fact
       for (std::int64_t i = 0; i < d.in.c; ++i) {
         const double factor = factor_of(x[x_at + i]);
         const Factor* row = dy + y_at + i / group_in * group_out;
-        double* sum = &sums[static_cast<std::size_t>(i * group_out)];
+        double* sum = &sums[i * group_out];
         for (std::int64_t k = 0; k < group_out; ++k) sum[k] += factor * factor_of(row[k]);
       }
     });
@@ -133,7 +131,7 @@ __global__ void conv_backward_weights(ConvProblem d, const Factor* x, const Fact
     for (std::int64_t k = 0; k < group_out; ++k) {
       const std::int64_t out = i / group_in * group_out + k;
       float& to = dweight[(out * taps + tap) * group_in + i % group_in];
-      const auto sum = static_cast<float>(sums[static_cast<std::size_t>(i * group_out + k)]);
+      const auto sum = static_cast<float>(sums[i * group_out + k]);
       to = add ? to + sum : sum;
     }
   }

@@ -60,12 +60,12 @@ class EmulatedSums final : public PeerSums {
 
   void begin(int rank, DevPtr data, std::int64_t count) override {
     if (file_) require_whole();
-    Rank& mine = ranks_[static_cast<std::size_t>(rank)];
+    Rank& mine = ranks_[rank];
     mine.sums.push_back({data, count, mark(mine)});
   }
 
   void finish(int rank) override {
-    Rank& mine = ranks_[static_cast<std::size_t>(rank)];
+    Rank& mine = ranks_[rank];
     if (file_) return finish_over_processes(rank);
     meet();
     if (rank == 0) {
@@ -130,7 +130,7 @@ class EmulatedSums final : public PeerSums {
   /// An aborted sum is to the host one that was queued: it leaves its data, which are not the sum,
   /// to what was queued after it.
   void finish_over_processes(int rank) {
-    Rank& mine = ranks_[static_cast<std::size_t>(rank)];
+    Rank& mine = ranks_[rank];
     require_whole();
     cuda_check(cudaStreamSynchronize(mine.context->stream), "cudaStreamSynchronize");
     bool is_whole = true;

@@ -223,7 +223,7 @@ TEST_CASE("after a power cut at any call the same command ends with the undistur
   const auto complaints = on_threads(static_cast<int>(states.size()), [&](int i) -> std::string {
     const TempDir place;
     std::string listing;
-    for (const auto& [path, bytes] : states[static_cast<std::size_t>(i)]) {
+    for (const auto& [path, bytes] : states[i]) {
       const std::string relative = path.substr(w.dir.path().size() + 1);
       fs::create_directories(parent_of(place.file(relative)));
       write_file(place.file(relative), bytes);

@@ -70,9 +70,9 @@ std::vector<std::string> dpt::testing::on_threads(int count, const Work& work) {
     threads.emplace_back([&] {
       for (int i = next++; i < count; i = next++) {
         try {
-          complaints[static_cast<std::size_t>(i)] = work(i);
+          complaints[i] = work(i);
         } catch (const std::exception& error) {
-          complaints[static_cast<std::size_t>(i)] = error.what();
+          complaints[i] = error.what();
         }
       }
     });

@@ -199,9 +199,8 @@ void check_scenario(const std::string& name) {
   const Scenario scenario(name);
   const std::vector<IoFault> faults = all_faults(scenario.undisturbed.calls);
   REQUIRE(faults.size() > 20);
-  const auto complaints = on_threads(static_cast<int>(faults.size()), [&](int i) {
-    return complaint_about(scenario, faults[static_cast<std::size_t>(i)]);
-  });
+  const auto complaints = on_threads(static_cast<int>(faults.size()),
+                                     [&](int i) { return complaint_about(scenario, faults[i]); });
   for (const std::string& complaint : complaints) FAIL_CHECK(complaint);
   MESSAGE(name, ": ", scenario.undisturbed.calls.size(), " calls, ", faults.size(), " faults");
 }

@@ -148,7 +148,7 @@ TEST_CASE("running an operation a second time allocates no memory") {
     for (const bool pooled : {false, true}) {
       const Conv2dDesc c = pooled ? with_pool(d, PoolKind::average, {2, 2}, {2, 2}) : d;
       INFO(text(c));
-      const auto op = backend->conv2d(c);
+      const auto op = backend->make(c);
       check_allocations(*op,
                         count_in_step(*backend, *op, c.batch * c.in.elements(), weight_count(c),
                                       c.conv_out.c, c.batch * c.out.elements()));
@@ -160,13 +160,13 @@ TEST_CASE("running an operation a second time allocates no memory") {
     d.in = 800;
     d.out = 128;
     d.relu = true;
-    const auto op = backend->linear(d);
+    const auto op = backend->make(d);
     check_allocations(
         *op, count_in_step(*backend, *op, batch * d.in, d.in * d.out, d.out, batch * d.out));
   }
   for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
     const Pool2dDesc d = pool_case(kind, 4, {9, 9, 5}, {3, 3}, {2, 2}, {1, 1});
-    const auto op = backend->pool2d(d);
+    const auto op = backend->make(d);
     check_allocations(*op, count_in_step(*backend, *op, d.batch * d.in.elements(), 0, 0,
                                          d.batch * d.out.elements()));
   }

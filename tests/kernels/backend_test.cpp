@@ -145,19 +145,19 @@ TEST_CASE("what the CPU cannot run is refused when the kernel is made") {
   const auto backend = make_cpu_backend(1);
   Conv2dDesc conv = conv_case(2, {4, 4, 1}, 1, {3, 3});
   conv.type = DType::i32;
-  CHECK(refused([&] { backend->conv2d(conv); }) ==
+  CHECK(refused([&] { backend->make(conv); }) ==
         "cpu: a convolution in i32 is not available: this backend computes in fp32 and bf16");
   LinearDesc linear;
   linear.batch = 0;
   linear.in = linear.out = 1;
-  CHECK(refused([&] { backend->linear(linear); }) ==
+  CHECK(refused([&] { backend->make(linear); }) ==
         "cpu: a linear layer needs a batch of at least 1, not 0");
   Pool2dDesc pool = pool_case(PoolKind::average, 1, {4, 4, 1}, {2, 2}, {1, 1}, {0, 0}, {2, 2});
-  CHECK(refused([&] { backend->pool2d(pool); }) ==
+  CHECK(refused([&] { backend->make(pool); }) ==
         "cpu: average pooling has no dilation, found (2, 2)");
   CrossEntropyDesc loss;
   loss.batch = 1;
-  CHECK(refused([&] { backend->cross_entropy(loss); }) ==
+  CHECK(refused([&] { backend->make_loss(loss); }) ==
         "cpu: cross-entropy needs at least 1 class, not 0");
   CHECK(refused([] { make_cpu_backend(0); }) == "cpu: needs at least 1 thread, not 0");
 }
@@ -175,7 +175,7 @@ TEST_CASE("a sample's activations do not depend on its place in the batch") {
       const std::vector<float> sample = random_values(c.in.elements(), 1);
       std::vector<float> x;
       for (std::int64_t k = 0; k < kBatch; ++k) x.insert(x.end(), sample.begin(), sample.end());
-      const auto op = backend->conv2d(c);
+      const auto op = backend->make(c);
       OpRunner runner(*backend, *op, x, random_values(weight_count(c), 2),
                       random_values(c.conv_out.c, 3), kBatch * c.out.elements());
       const std::vector<float> y = runner.forward();
@@ -199,18 +199,18 @@ TEST_CASE("fused equals unfused") {
     for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
       Conv2dDesc fused = with_pool(conv, kind, {2, 2}, {2, 2});
       fused.relu = true;
-      const auto whole = backend->conv2d(fused);
+      const auto whole = backend->make(fused);
       OpRunner fused_runner(*backend, *whole, x, weight, bias, conv.batch * fused.out.elements());
       const std::vector<float> y = fused_runner.forward();
       const std::vector<float> dy = random_values(static_cast<std::int64_t>(y.size()), 4);
       const OpResult want = fused_runner.backward(dy);
 
-      const auto conv_op = backend->conv2d(conv);
+      const auto conv_op = backend->make(conv);
       ReluDesc relu_desc;
       relu_desc.batch = conv.batch;
       relu_desc.shape = conv.conv_out;
-      const auto relu_op = backend->relu(relu_desc);
-      const auto pool_op = backend->pool2d(*fused.pool);
+      const auto relu_op = backend->make(relu_desc);
+      const auto pool_op = backend->make(*fused.pool);
       const std::int64_t z_count = conv.batch * conv.conv_out.elements();
       OpRunner conv_runner(*backend, *conv_op, x, weight, bias, z_count);
       OpRunner relu_runner(*backend, *relu_op, conv_runner.forward(), {}, {}, z_count);

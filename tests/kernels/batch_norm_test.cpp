@@ -26,7 +26,7 @@ BatchNormDesc description(std::int64_t batch, DType type = DType::f32) {
 std::vector<float> moments_of(Backend& backend, const std::vector<float>& x, std::int64_t begin,
                               std::int64_t end) {
   const std::int64_t sample = 6 * kChannels;
-  const std::unique_ptr<Op> op = backend.batch_norm(description(end - begin));
+  const std::unique_ptr<Op> op = backend.make(description(end - begin));
   OpRunner runner(backend, *op, {x.begin() + begin * sample, x.begin() + end * sample},
                   std::vector<float>(kChannels, 1.0F), std::vector<float>(kChannels), sample);
   const OnDevice<float> saved(backend, std::vector<float>(4 * kChannels));
@@ -219,7 +219,7 @@ TEST_CASE("a folded batch norm is that of the sums of the layer before it") {
     for (const NormFold& fold : {all, none}) {
       for (std::int64_t c = 0; c < 3; ++c) {
         const auto of = [&](std::int64_t place, double otherwise) {
-          return place < 0 ? otherwise : flat[static_cast<std::size_t>(place + c)];
+          return place < 0 ? otherwise : flat[place + c];
         };
         const double scale = of(fold.gamma, 1) / std::sqrt(of(fold.running_var, 0) + kEps);
         for (std::int64_t k = 0; k < 5; ++k, ++written) {
@@ -229,8 +229,7 @@ TEST_CASE("a folded batch norm is that of the sums of the layer before it") {
         }
         const double bias =
             (of(fold.bias, 0) - of(fold.running_mean, 0)) * scale + of(fold.beta, 0);
-        CHECK(now[static_cast<std::size_t>(fold.to_bias + c)] ==
-              doctest::Approx(bias).epsilon(1e-5));
+        CHECK(now[fold.to_bias + c] == doctest::Approx(bias).epsilon(1e-5));
         ++written;
       }
     }
@@ -250,7 +249,7 @@ TEST_CASE("batch normalisation in bf16 reads and rounds, and keeps its statistic
   for (const std::string& name : backend_names()) {
     INFO(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
-    const std::unique_ptr<Op> op = backend->batch_norm(description(7, DType::bf16));
+    const std::unique_ptr<Op> op = backend->make(description(7, DType::bf16));
     const OnDevice<Bf16> x16(*backend, halves), y16(*backend, std::vector<Bf16>(x.size()));
     const OnDevice<float> weight(*backend, std::vector<float>(kChannels, 1.5F));
     const OnDevice<float> bias(*backend, std::vector<float>(kChannels, 0.25F));

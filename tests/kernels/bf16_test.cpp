@@ -62,13 +62,13 @@ TEST_CASE("pooling in bf16 agrees with the reference") {
       const std::vector<Bf16> x = rounded(random_values(d.batch * d.in.elements(), 1));
       const std::vector<Bf16> dy = rounded(random_values(d.batch * d.out.elements(), 2));
       d.type = DType::bf16;
-      const auto op = backend->pool2d(d);
+      const auto op = backend->make(d);
       const Bf16Result got = run(*backend, *op, x, dy);
       const std::vector<double> values = to_double(widened(x));
       check_rounded("y", got.y, reference::pool(d, values));
       check_rounded("dx", got.dx, reference::pool_backward(d, values, to_double(widened(dy))));
       d.training = false;
-      const auto inference = backend->pool2d(d);
+      const auto inference = backend->make(d);
       CHECK(run(*backend, *inference, x, dy, false).y == got.y);
     }
   }
@@ -85,7 +85,7 @@ TEST_CASE("ReLU in bf16, also where packs of eight do not fit") {
       std::vector<Bf16> x = rounded(random_values(3 * c, 1)), dy = rounded(random_values(3 * c, 2));
       x[0] = to_bf16(std::numeric_limits<float>::quiet_NaN());
       x[1] = to_bf16(0.0F);
-      const auto op = backend->relu(d);
+      const auto op = backend->make(d);
       const Bf16Result got = run(*backend, *op, x, dy);
       const std::vector<double> y = reference::relu(to_double(widened(x)));
       check_close("y", got.y, y, 0);
@@ -108,7 +108,7 @@ TEST_CASE("a sum in bf16 is rounded once") {
         std::vector<Bf16> x = rounded(random_values(9 * c, 1)),
                           dy = rounded(random_values(3 * c, 2));
         x[0] = to_bf16(std::numeric_limits<float>::quiet_NaN());
-        const auto op = backend->sum(d);
+        const auto op = backend->make(d);
         const Bf16Result got = run(*backend, *op, x, dy, true, 3);
         const std::vector<double> all = to_double(widened(x));
         check_rounded("y", got.y, reference::sum(d, all));
@@ -198,9 +198,9 @@ TEST_CASE("the input kernel in bf16 rounds what it gives in fp32") {
           const std::size_t lead = more ? 1 : 0;
           const auto run = [&](DType type, DevPtr y) {
             d.type = type;
-            backend->input(d)->run({from, slots.ptr() + lead * sizeof(std::int32_t),
-                                    ids.ptr() + lead * sizeof(std::int64_t), epoch.ptr(), y,
-                                    boxes.ptr() + lead * sizeof(InputBox), mix.ptr()});
+            backend->make_input(d)->run({from, slots.ptr() + lead * sizeof(std::int32_t),
+                                         ids.ptr() + lead * sizeof(std::int64_t), epoch.ptr(), y,
+                                         boxes.ptr() + lead * sizeof(InputBox), mix.ptr()});
           };
           run(DType::f32, full.ptr());
           run(DType::bf16, half.ptr());

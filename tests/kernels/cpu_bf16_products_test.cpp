@@ -139,7 +139,7 @@ void check_bf16_conv(Conv2dDesc d) {
   if (d.pool) d.pool->type = DType::bf16;
   for (const int threads : {1, 2}) {
     const auto backend = make_cpu_backend(threads);
-    const auto op = backend->conv2d(d);
+    const auto op = backend->make(d);
     INFO(backend->info().name, ": ", text(d), " by ", op->implementation());
     check_exact(run(*backend, *op, in), want);
   }
@@ -180,7 +180,7 @@ TEST_CASE("linear layers in bf16 with every fusion, to the bit") {
         const Expected want = expect(reference::as_convolution(d), in);
         d.type = DType::bf16;
         const auto backend = make_cpu_backend(1);
-        const auto op = backend->linear(d);
+        const auto op = backend->make(d);
         INFO("linear ", in_size, " -> ", out_size, ", batch ", batch, " by ", op->implementation());
         check_exact(run(*backend, *op, in), want);
       }
@@ -202,7 +202,7 @@ TEST_CASE("sums of products in bf16 are fp32") {
   const auto y = reference::conv(d, x, weight, bias);
   const auto want = reference::conv2d_backward(d, x, weight, bias, to_double(in.dy));
   d.type = DType::bf16;
-  const auto op = backend->conv2d(d);
+  const auto op = backend->make(d);
   const Output got = run(*backend, *op, in);
   // Half a unit in the last of an activation's 8 bits is up to 2^-8 of it.
   check_close("y", got.y, y, 0x1p-8 + 2.5e-5);
@@ -226,8 +226,8 @@ TEST_CASE("products in bf16 are refused where the processor has no instructions 
   linear.type = DType::bf16;
   for (const int threads : {1, 2}) {
     const auto backend = make_cpu_backend(threads);
-    CHECK(refused([&] { backend->conv2d(conv); }) == "cpu: a convolution" + because);
-    CHECK(refused([&] { backend->linear(linear); }) == "cpu: a linear layer" + because);
+    CHECK(refused([&] { backend->make(conv); }) == "cpu: a convolution" + because);
+    CHECK(refused([&] { backend->make(linear); }) == "cpu: a linear layer" + because);
   }
 }
 

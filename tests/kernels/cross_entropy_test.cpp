@@ -68,7 +68,7 @@ Outcome run(Backend& backend, const CrossEntropyDesc& d, const std::vector<float
   args.outputs = outputs.ptr();
   args.inverse_count = scale.ptr();
   args.write = write;
-  backend.cross_entropy(d)->run(args);
+  backend.make_loss(d)->run(args);
   return {in_place ? x.get() : dx.get(), loss.get(), outputs.get(), prediction.get(),
           metrics.get()[0]};
 }
@@ -206,14 +206,14 @@ TEST_CASE("losses refuse targets that they are not made for") {
     d.batch = 2;
     d.classes = 3;
     d.targets = {TargetKind::values, 3, false};
-    CHECK_THROWS_AS(backend->cross_entropy(d), Error);
+    CHECK_THROWS_AS(backend->make_loss(d), Error);
     d.targets = {TargetKind::soft_labels, 2, false};
-    CHECK_THROWS_AS(backend->cross_entropy(d), Error);
+    CHECK_THROWS_AS(backend->make_loss(d), Error);
     ElementLossDesc e;
     e.batch = 2;
     e.classes = 3;
     e.targets = {TargetKind::values, 3, false};
-    CHECK_THROWS_WITH_AS(backend->element_loss(e),
+    CHECK_THROWS_WITH_AS(backend->make_loss(e),
                          doctest::Contains("targets without labels have no accuracy"), Error);
   }
 }

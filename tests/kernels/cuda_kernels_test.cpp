@@ -31,7 +31,7 @@ TEST_CASE("max pooling keeps a byte a window where its positions fit, else two o
        {std::pair{15, 1}, std::pair{16, 2}, std::pair{255, 2}, std::pair{256, 4}}) {
     const Size2 window{kernel, kernel};
     const Pool2dDesc d = pool_case(PoolKind::max, 2, {kernel + 1, kernel + 1, 3}, window, {1, 1});
-    const auto op = backend->pool2d(d);
+    const auto op = backend->make(d);
     CHECK(op->saved_bytes() == static_cast<std::size_t>(d.batch * d.out.elements() * bytes));
     // The largest is the last of all positions in the first window.
     std::vector<float> x = random_values(d.batch * d.in.elements(), 1);
@@ -63,7 +63,7 @@ TEST_CASE("pooling in fp32 has the CPU's bits") {
     const std::vector<float> x = random_values(d.batch * d.in.elements(), 1);
     std::vector<float> dy = random_values(d.batch * d.out.elements(), 2);
     for (std::size_t i = 0; i < dy.size(); i += 3) dy[i] = -0.0F;
-    const auto here = cpu->pool2d(d), there = backend->pool2d(d);
+    const auto here = cpu->make(d), there = backend->make(d);
     OpRunner a(*cpu, *here, x, {}, {}, static_cast<std::int64_t>(dy.size()));
     OpRunner b(*backend, *there, x, {}, {}, static_cast<std::int64_t>(dy.size()));
     CHECK(same_bits(a.forward(), b.forward()));
@@ -133,7 +133,7 @@ TEST_CASE("a replayed graph of kernels that count their blocks gives the same bi
   const OnDevice<float> grads(*backend, random_values(100000, 2)), one(*backend, {1.0F});
   OnDevice<StepMetrics> metrics(*backend, {StepMetrics{}});
   OnDevice<StepScalars> scalars(*backend, {StepScalars{}});
-  const auto loss = backend->cross_entropy(d);
+  const auto loss = backend->make_loss(d);
   LossArgs args;
   args.logits = logits.ptr();
   args.labels = labels.ptr();
@@ -166,26 +166,26 @@ TEST_CASE("what our kernels on GPUs cannot run is refused when they are made") {
   ReluDesc relu;
   relu.batch = 2;
   relu.type = DType::u8;
-  CHECK(refused([&] { backend->relu(relu); }) ==
+  CHECK(refused([&] { backend->make(relu); }) ==
         "cuda:0: relu in u8 is not available: this backend computes in fp32 and bf16");
   CrossEntropyDesc loss;
   loss.classes = 3;
-  CHECK(refused([&] { backend->cross_entropy(loss); }) ==
+  CHECK(refused([&] { backend->make_loss(loss); }) ==
         "cuda:0: cross-entropy needs a batch of at least 1, not 0");
   InputDesc input;
   input.raw = {4, 5, 1};
   input.out = {4, 4, 1};
-  CHECK(refused([&] { backend->input(input); }) ==
+  CHECK(refused([&] { backend->make_input(input); }) ==
         "input kernel (cuda:0): cannot make 4x4x1 (height, width, channels) from 4x5x1 as it is "
         "with padding 0, batch 0");
   input.type = DType::i32;
-  CHECK(refused([&] { backend->input(input); }) ==
+  CHECK(refused([&] { backend->make_input(input); }) ==
         "input kernel (cuda:0): activations of type i32 are not supported, use fp32 or bf16");
   Pool2dDesc pool = pool_case(PoolKind::average, 1, {4, 4, 1}, {2, 2}, {1, 1}, {0, 0}, {2, 2});
-  CHECK(refused([&] { backend->pool2d(pool); }) ==
+  CHECK(refused([&] { backend->make(pool); }) ==
         "cuda:0: average pooling has no dilation, found (2, 2)");
   pool = pool_case(PoolKind::max, 1, {65536, 65536, 1}, {2, 2}, {2, 2});
-  CHECK(refused([&] { backend->pool2d(pool); }) ==
+  CHECK(refused([&] { backend->make(pool); }) ==
         "cuda:0: pooling 65536x65536x1 to 32768x32768x1 (height, width, channels) is too large: a "
         "sample may have 2147483647 elements");
 }

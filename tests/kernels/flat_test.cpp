@@ -33,14 +33,14 @@ TEST_CASE("The gradient norm is exact where double is, and clips as PyTorch does
                           std::size_t first = 0) {
     const OnDevice<float> grads(backend, g);
     StepScalars before;
-    before.lr = 3;
+    before.step = 3;
     before.max_norm = max_norm;
     before.grad_norm = before.clip = -1;
     const OnDevice<StepScalars> s(backend, {before});
     backend.grad_norm(grads.ptr() + first * sizeof(float),
                       static_cast<std::int64_t>(g.size() - first), s.ptr());
     const StepScalars after = s.get()[0];
-    CHECK(after.lr == 3);
+    CHECK(after.step == 3);
     CHECK(after.max_norm == max_norm);
     return after;
   };
@@ -119,7 +119,7 @@ TEST_CASE("The norms of ranges have the same bits on all backends") {
       CAPTURE(r);
       double sum = 0;
       for (std::int64_t i = ranges[r].begin; i < ranges[r].end; ++i) {
-        const auto value = static_cast<double>(values[static_cast<std::size_t>(i)]);
+        const auto value = static_cast<double>(values[i]);
         sum += value * value;
       }
       CHECK(static_cast<double>(got[r]) == doctest::Approx(std::sqrt(sum)).epsilon(1e-7));
@@ -149,13 +149,13 @@ TEST_CASE("The norms of ranges are added up in the order that is written down") 
       backend.range_norms(std::vector<Range>{{0, 384}})->run(on_device.ptr(), norms.ptr());
       return norms.get()[0];
     };
-    for (int i = 64; i < 384; ++i) values[static_cast<std::size_t>(i)] = 0;
+    for (int i = 64; i < 384; ++i) values[i] = 0;
     CHECK(norm() == 1.0F);
     // In lanes 64 to 127, first in a whole row of lanes, then in the rest after it.
     for (const int first : {64, 320}) {
       CAPTURE(first);
       for (int i = 64; i < 384; ++i) {
-        values[static_cast<std::size_t>(i)] = i >= first && i < first + 64 ? 0x1p-27F : 0.0F;
+        values[i] = i >= first && i < first + 64 ? 0x1p-27F : 0.0F;
       }
       CHECK(norm() == 1.0F + 0x1p-23F);
     }
@@ -241,8 +241,7 @@ TEST_CASE("A tree sum adds in the order given, and writes every output") {
         std::vector<std::vector<float>> sums = values;
         for (const TreeAdd& add : additions) {
           for (std::size_t i = skip; i < n; ++i) {
-            sums[static_cast<std::size_t>(add.left)][i] +=
-                sums[static_cast<std::size_t>(add.right)][i];
+            sums[add.left][i] += sums[add.right][i];
           }
         }
         on_backends([&](Backend& backend) {

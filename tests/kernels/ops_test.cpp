@@ -76,14 +76,14 @@ void check_conv(Conv2dDesc d) {
   p.gradients = reference::conv2d_backward(d, to_double(p.x), to_double(p.weight),
                                            to_double(p.bias), to_double(p.dy));
   for (const auto& backend : backends()) {
-    check_training(*backend, *backend->conv2d(d), p);
+    check_training(*backend, *backend->make(d), p);
     Conv2dDesc first = d;
     first.input_gradient = false;
-    check_without_dx(*backend, *backend->conv2d(first), p);
+    check_without_dx(*backend, *backend->make(first), p);
     Conv2dDesc inference = d;
     inference.training = false;
     if (d.pool) inference.pool->training = false;
-    check_inference(*backend, *backend->conv2d(inference), p);
+    check_inference(*backend, *backend->make(inference), p);
   }
 }
 
@@ -125,13 +125,13 @@ TEST_CASE("linear layers agree with the reference") {
         p.gradients = reference::linear_backward(d, to_double(p.x), to_double(p.weight),
                                                  to_double(p.bias), to_double(p.dy));
         for (const auto& backend : backends()) {
-          check_training(*backend, *backend->linear(d), p);
+          check_training(*backend, *backend->make(d), p);
           LinearDesc first = d;
           first.input_gradient = false;
-          check_without_dx(*backend, *backend->linear(first), p);
+          check_without_dx(*backend, *backend->make(first), p);
           LinearDesc inference = d;
           inference.training = false;
-          check_inference(*backend, *backend->linear(inference), p);
+          check_inference(*backend, *backend->make(inference), p);
         }
       }
     }
@@ -146,10 +146,10 @@ void check_pool(const Pool2dDesc& d, std::vector<float> x) {
   p.y = reference::pool(d, to_double(p.x));
   p.gradients.x = reference::pool_backward(d, to_double(p.x), to_double(p.dy));
   for (const auto& backend : backends()) {
-    check_training(*backend, *backend->pool2d(d), p);
+    check_training(*backend, *backend->make(d), p);
     Pool2dDesc inference = d;
     inference.training = false;
-    check_inference(*backend, *backend->pool2d(inference), p);
+    check_inference(*backend, *backend->make(inference), p);
   }
 }
 
@@ -190,7 +190,7 @@ TEST_CASE("a sum agrees with the reference, over any of its inputs too") {
       dx.resize(static_cast<std::size_t>(count));
       for (const auto& backend : backends()) {
         INFO(backend->info().name, ", ", inputs, " inputs");
-        const auto op = backend->sum(d);
+        const auto op = backend->make(d);
         OpRunner runner(*backend, *op, all, {}, {}, count, inputs);
         check_close("y", runner.forward(), y);
         check_close("dx", runner.backward(dy).dx, dx);
@@ -205,11 +205,11 @@ TEST_CASE("a sum agrees with the reference, over any of its inputs too") {
           OpArgs args;
           args.x = x[0].ptr();
           for (int k = 1; k < inputs; ++k) {
-            args.more_x[static_cast<std::size_t>(k - 1)] = x[static_cast<std::size_t>(k)].ptr();
+            args.more_x[k - 1] = x[k].ptr();
           }
-          args.y = x[static_cast<std::size_t>(over)].ptr();
+          args.y = x[over].ptr();
           op->forward(args);
-          check_close("y in place", x[static_cast<std::size_t>(over)].get(), y);
+          check_close("y in place", x[over].get(), y);
           OnDevice<float> gradient(*backend, dy);
           args.dx = args.dy = gradient.ptr();
           op->backward(args);
@@ -235,7 +235,7 @@ TEST_CASE("ReLU agrees with the reference, in place too") {
   p.y = reference::relu(to_double(p.x));
   p.gradients.x = reference::relu_backward(to_double(p.dy), p.y);
   for (const auto& backend : backends()) {
-    const auto op = backend->relu(d);
+    const auto op = backend->make(d);
     check_training(*backend, *op, p);
     REQUIRE(op->in_place());
     OnDevice<float> x(*backend, p.x), dy(*backend, p.dy);

@@ -36,7 +36,7 @@ std::vector<std::vector<float>> update(Backend& backend, float constant) {
   OptimizerArgs args;
   for (int s = 0; s < Formula::kStates; ++s) {
     states.emplace_back(backend, std::vector<float>(kCount, 0.5F));
-    args.states[static_cast<std::size_t>(s)] = states.back().ptr();
+    args.states[s] = states.back().ptr();
   }
   args.params = params.ptr();
   args.grads = grads.ptr();

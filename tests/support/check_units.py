@@ -26,6 +26,8 @@ WITHOUT_HEADER = {
     r"kernels/(\w+/)+\w+_(avx2|avx512|vnni|bf16|bf16_odd|f32|tf32)\.(cpp|cu)": "compiled for one instruction set or type",
     r"kernels/(\w+/)+without_\w+\.cpp": "takes the place of sources that a build lacks",
     r"kernels/image/(bmp|gif|png|pnm|tiff|webp|jpeg/jpeg)\.cpp": "one source per format of kernels/image/decoders.h",
+    r"kernels/(cpu|cuda)/(activation|channel_scale|concat|conv2d|conv_transpose2d|cross_entropy|dropout|element_loss"
+    r"|group_norm|input|linear|pixel_map|pool2d|product|relu|sum)\.(cpp|cu)": "one source per operation of ops.h",
     r"kernels/cpu/backend\.cpp": "kernels/backend.h, on the CPU",
     r"kernels/cpu/direct_conv2d\.cpp": "kernels/cpu/direct.h",
     r"kernels/cuda/conv/image_weights\.cu": "the backward pass of image_conv.h",

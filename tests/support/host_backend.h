@@ -50,8 +50,8 @@ class HostBackend : public Backend {
   void tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
                 std::span<const DevPtr> outs, std::int64_t count) override {
     for (const TreeAdd& each : additions) {
-      const DevPtr left = parts[static_cast<std::size_t>(each.left)];
-      add(left, left, parts[static_cast<std::size_t>(each.right)], count);
+      const DevPtr left = parts[each.left];
+      add(left, left, parts[each.right], count);
     }
     for (const DevPtr out : outs) {
       if (!(out == parts[0])) copy(out, parts[0], static_cast<std::size_t>(count) * sizeof(float));

@@ -81,7 +81,7 @@ LossResult run_loss(Backend& backend, LossOp& op, const std::vector<T>& logits,
 template <class T>
 LossResult run_loss(Backend& backend, const CrossEntropyDesc& d, const std::vector<T>& logits,
                     const LossTargets& labels) {
-  return run_loss(backend, *backend.cross_entropy(d), logits, labels);
+  return run_loss(backend, *backend.make_loss(d), logits, labels);
 }
 
 inline std::vector<std::int32_t> some_labels(std::int64_t batch, std::int64_t classes) {

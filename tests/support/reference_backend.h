@@ -197,7 +197,7 @@ class ReferenceInPlaceSum final : public Op {
   void forward(const OpArgs& args) override {
     Values sum = read_floats(args.x, count());
     for (int k = 1; k < desc_.inputs; ++k) {
-      const Values more = read_floats(args.more_x[static_cast<std::size_t>(k - 1)], count());
+      const Values more = read_floats(args.more_x[k - 1], count());
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
     }
     write_floats(args.y, desc_.relu ? reference::relu(sum) : sum);
@@ -328,7 +328,25 @@ class ReferenceBackend : public HostBackend {
     std::memset(reinterpret_cast<void*>(to.address), 0, bytes);
   }
 
-  std::unique_ptr<Op> conv2d(const Conv2dDesc& d) override {
+  std::unique_ptr<Op> make(const OpDesc& desc) override {
+    return std::visit([&](const auto& each) { return op(each); }, desc);
+  }
+  std::unique_ptr<LossOp> make_loss(const LossOpDesc& desc) override {
+    return std::visit([&](const auto& each) { return loss(each); }, desc);
+  }
+  std::unique_ptr<InputOp> make_input(const InputDesc& desc) override {
+    return std::make_unique<ReferenceInput>(desc);
+  }
+
+  void add(DevPtr to, DevPtr a, DevPtr b, std::int64_t count) override {
+    Values sum = read_floats(a, static_cast<std::size_t>(count));
+    const Values other = read_floats(b, sum.size());
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
+    write_floats(to, sum);
+  }
+
+ private:
+  std::unique_ptr<Op> op(const Conv2dDesc& d) {
     Maths maths = sizes(d.batch * d.in.elements(), d.batch * d.out.elements(),
                         d.conv_out.c * d.kernel.h * d.kernel.w * (d.in.c / d.groups),
                         d.bias ? d.conv_out.c : 0, d.input_gradient);
@@ -340,7 +358,7 @@ class ReferenceBackend : public HostBackend {
     };
     return make(std::move(maths));
   }
-  std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc& d) override {
+  std::unique_ptr<Op> op(const ConvTranspose2dDesc& d) {
     Maths maths = sizes(d.batch * d.in.elements(), d.batch * d.out.elements(),
                         d.in.c * d.kernel.h * d.kernel.w * (d.out.c / d.groups),
                         d.bias ? d.out.c : 0, d.input_gradient);
@@ -352,7 +370,7 @@ class ReferenceBackend : public HostBackend {
     };
     return make(std::move(maths));
   }
-  std::unique_ptr<Op> linear(const LinearDesc& d) override {
+  std::unique_ptr<Op> op(const LinearDesc& d) {
     Maths maths =
         sizes(d.batch * d.in, d.batch * d.out, d.in * d.out, d.bias ? d.out : 0, d.input_gradient);
     maths.forward = [d](const Values& x, const Values& w, const Values& b) {
@@ -363,13 +381,13 @@ class ReferenceBackend : public HostBackend {
     };
     return make(std::move(maths));
   }
-  std::unique_ptr<Op> pool2d(const Pool2dDesc& d) override {
+  std::unique_ptr<Op> op(const Pool2dDesc& d) {
     return make(
         sizes(d.batch * d.in.elements(), d.batch * d.out.elements(), 0, 0, d.input_gradient),
         [d](const Values& x) { return reference::pool(d, x); },
         [d](const Values& x, const Values& dy) { return reference::pool_backward(d, x, dy); });
   }
-  std::unique_ptr<Op> relu(const ReluDesc& d) override {
+  std::unique_ptr<Op> op(const ReluDesc& d) {
     const std::int64_t count = d.batch * d.shape.elements();
     if (keep_ == Keep::saved) {
       return std::make_unique<ReferenceInPlaceRelu>(static_cast<std::size_t>(count));
@@ -383,7 +401,7 @@ class ReferenceBackend : public HostBackend {
     };
     return make(std::move(maths));
   }
-  std::unique_ptr<Op> activation(const ActivationDesc& d) override {
+  std::unique_ptr<Op> op(const ActivationDesc& d) {
     const std::int64_t count = d.batch * d.shape.elements();
     return make(
         sizes(count, count, 0, 0, true),
@@ -392,10 +410,8 @@ class ReferenceBackend : public HostBackend {
           return reference::activation_backward(d, x, dy);
         });
   }
-  std::unique_ptr<Op> dropout(const DropoutDesc& d) override {
-    return std::make_unique<ReferenceDropout>(d);
-  }
-  std::unique_ptr<Op> sum(const SumDesc& d) override {
+  std::unique_ptr<Op> op(const DropoutDesc& d) { return std::make_unique<ReferenceDropout>(d); }
+  std::unique_ptr<Op> op(const SumDesc& d) {
     // The Executor's own sums, of gradients, are in place too.
     if (keep_ == Keep::saved || !d.training) return std::make_unique<ReferenceInPlaceSum>(d);
     const std::int64_t count = d.batch * d.shape.elements();
@@ -409,7 +425,7 @@ class ReferenceBackend : public HostBackend {
     };
     return make(std::move(maths));
   }
-  std::unique_ptr<Op> batch_norm(const BatchNormDesc& d) override {
+  std::unique_ptr<Op> op(const BatchNormDesc& d) {
     if (!d.batch_statistics) no();
     const std::int64_t count = d.batch * d.shape.elements();
     const std::int64_t parameters = d.affine ? d.shape.c : 0;
@@ -422,14 +438,14 @@ class ReferenceBackend : public HostBackend {
     };
     return std::make_unique<ReferenceBatchNorm>(d, std::move(maths), keep_);
   }
-  std::unique_ptr<Op> concat(const ConcatDesc& d) override {
+  std::unique_ptr<Op> op(const ConcatDesc& d) {
     Maths maths = sizes(d.batch * d.out.elements(), d.batch * d.out.elements(), 0, 0, true);
     set_inputs(maths, d.batch, d.in);
     return make(
         std::move(maths), [d](const Values& x) { return reference::concat(d, x); },
         [d](const Values&, const Values& dy) { return reference::concat_backward(d, dy); });
   }
-  std::unique_ptr<Op> product(const ProductDesc& d) override {
+  std::unique_ptr<Op> op(const ProductDesc& d) {
     Maths maths = sizes(d.batch * (d.in[0].elements() + d.in[1].elements()),
                         d.batch * d.out.elements(), 0, 0, true);
     set_inputs(maths, d.batch, d.in);
@@ -437,13 +453,13 @@ class ReferenceBackend : public HostBackend {
         std::move(maths), [d](const Values& x) { return reference::product(d, x); },
         [d](const Values& x, const Values& dy) { return reference::product_backward(d, x, dy); });
   }
-  std::unique_ptr<Op> pixel_map(const PixelMapDesc& d) override {
+  std::unique_ptr<Op> op(const PixelMapDesc& d) {
     return make(
         sizes(d.batch * d.in.elements(), d.batch * d.out.elements(), 0, 0, true),
         [d](const Values& x) { return reference::pixel_map(d, x); },
         [d](const Values&, const Values& dy) { return reference::pixel_map_backward(d, dy); });
   }
-  std::unique_ptr<Op> group_norm(const GroupNormDesc& d) override {
+  std::unique_ptr<Op> op(const GroupNormDesc& d) {
     const std::int64_t count = d.batch * d.shape.elements();
     Maths maths =
         sizes(count, count, d.weight ? d.shape.c : 0, d.bias ? d.shape.c : 0, d.input_gradient);
@@ -455,7 +471,7 @@ class ReferenceBackend : public HostBackend {
     };
     return make(std::move(maths));
   }
-  std::unique_ptr<Op> channel_scale(const ChannelScaleDesc& d) override {
+  std::unique_ptr<Op> op(const ChannelScaleDesc& d) {
     const std::int64_t count = d.batch * d.shape.elements();
     Maths maths = sizes(count, count, d.one_weight ? 1 : d.shape.c, 0, d.input_gradient);
     maths.forward = [d](const Values& x, const Values& w, const Values&) {
@@ -466,22 +482,11 @@ class ReferenceBackend : public HostBackend {
     };
     return make(std::move(maths));
   }
-  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc& desc) override {
+  std::unique_ptr<LossOp> loss(const CrossEntropyDesc& desc) {
     return std::make_unique<ReferenceCrossEntropy>(desc);
   }
-  std::unique_ptr<LossOp> element_loss(const ElementLossDesc&) override { no(); }
-  std::unique_ptr<InputOp> input(const InputDesc& desc) override {
-    return std::make_unique<ReferenceInput>(desc);
-  }
+  std::unique_ptr<LossOp> loss(const ElementLossDesc&) { no(); }
 
-  void add(DevPtr to, DevPtr a, DevPtr b, std::int64_t count) override {
-    Values sum = read_floats(a, static_cast<std::size_t>(count));
-    const Values other = read_floats(b, sum.size());
-    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
-    write_floats(to, sum);
-  }
-
- private:
   static Maths sizes(std::int64_t x, std::int64_t y, std::int64_t weight, std::int64_t bias,
                      bool input_gradient) {
     Maths maths;

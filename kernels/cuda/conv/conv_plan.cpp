@@ -101,20 +101,6 @@ class Bench {
   void* sums_scratch_ = nullptr;
 };
 
-/// A plan with a remark on how it was chosen: what it replaces, and why.
-class RemarkedPlan final : public ConvPlan {
- public:
-  RemarkedPlan(std::unique_ptr<ConvPlan> plan, std::string remark)
-      : plan_(std::move(plan)), remark_(std::move(remark)) {}
-  void run(const ConvArgs& args) override { plan_->run(args); }
-  bool gives_dbias() const override { return plan_->gives_dbias(); }
-  std::string name() const override { return fmt::format("{} ({})", plan_->name(), remark_); }
-
- private:
-  std::unique_ptr<ConvPlan> plan_;
-  std::string remark_;
-};
-
 /// The candidates for one problem, made when they are first needed: opening cuDNN takes long. What
 /// the cache names is made without asking cuDNN's heuristics. A cuDNN that fails, or is not there,
 /// is no candidate where our own kernels are one; the plan that is taken then tells of it.
@@ -136,10 +122,8 @@ class Candidates {
 
   std::unique_ptr<ConvPlan> take(const std::string& name) {
     std::unique_ptr<ConvPlan> plan = find(name);
-    std::string remark = uncaptured_;
-    if (!failure_.empty()) remark = "another failed: " + failure_;
-    if (!plan || remark.empty()) return plan;
-    return std::make_unique<RemarkedPlan>(std::move(plan), std::move(remark));
+    if (plan) plan->set_remark(failure_.empty() ? uncaptured_ : "another failed: " + failure_);
+    return plan;
   }
 
   /// By the fixed rule.
@@ -168,12 +152,12 @@ class Candidates {
       times = bench.times(plans, failure_, uncaptured_);
     }
     const auto first = std::min_element(times.begin(), times.end());
-    const std::string name = plans[static_cast<std::size_t>(first - times.begin())]->name();
+    const std::string name = plans[first - times.begin()]->name();
     if (failure_.empty()) return name;
     // Failed candidates are removed; the rule decides only if none is left to compare with.
     const auto failed = [&](const std::unique_ptr<ConvPlan>& plan) {
       const auto at = std::find(plans.begin(), plans.end(), plan.get()) - plans.begin();
-      return std::isinf(times[static_cast<std::size_t>(at)]);
+      return std::isinf(times[at]);
     };
     const auto left =
         std::count_if(times.begin(), times.end(), [](float time) { return !std::isinf(time); });
@@ -220,6 +204,10 @@ class Candidates {
 };
 
 }  // namespace
+
+std::string ConvPlan::described() const {
+  return remark_.empty() ? name() : fmt::format("{} ({})", name(), remark_);
+}
 
 ConvProblem conv_problem(const Conv2dDesc& d, ConvPass pass) {
   ConvProblem problem;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -72,6 +73,14 @@ class ConvPlan {
   virtual bool gives_dbias() const { return false; }
   /// Names it in logs and in the cache, the same in every process: "own:tf32", "cudnn:eng38-k2=1".
   virtual std::string name() const = 0;
+
+  /// Says how the plan was chosen: what it replaces, and why. Empty: nothing to say.
+  void set_remark(std::string remark) { remark_ = std::move(remark); }
+  /// The name with the remark, for logs.
+  std::string described() const;
+
+ private:
+  std::string remark_;
 };
 
 /// Our own kernels for the problem: any shape, groups too; null where a tensor has 2^31 elements or

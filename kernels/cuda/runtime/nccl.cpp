@@ -157,7 +157,7 @@ class NcclSums final : public PeerSums {
   }
 
   void begin(int rank, DevPtr data, std::int64_t count) override {
-    Rank& mine = ranks_[static_cast<std::size_t>(rank)];
+    Rank& mine = ranks_[rank];
     mine.communicator.require_alive();
     cuda_check(cudaEventRecord(mine.ready, mine.context.stream), "cudaEventRecord");
     cuda_check(cudaStreamWaitEvent(mine.stream, mine.ready, 0), "cudaStreamWaitEvent");
@@ -172,14 +172,14 @@ class NcclSums final : public PeerSums {
   }
 
   void finish(int rank) override {
-    Rank& mine = ranks_[static_cast<std::size_t>(rank)];
+    Rank& mine = ranks_[rank];
     mine.communicator.require_alive();
     cuda_check(cudaEventRecord(mine.done, mine.stream), "cudaEventRecord");
     cuda_check(cudaStreamWaitEvent(mine.context.stream, mine.done, 0), "cudaStreamWaitEvent");
   }
 
   void stop(int rank) noexcept override {
-    if (cudaStreamQuery(ranks_[static_cast<std::size_t>(rank)].stream) == cudaErrorNotReady) {
+    if (cudaStreamQuery(ranks_[rank].stream) == cudaErrorNotReady) {
       abort();
     }
   }

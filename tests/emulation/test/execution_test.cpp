@@ -285,7 +285,7 @@ TEST_CASE("shuffles and votes") {
     const auto results = host_copy(out, 64);
     for (int thread = 0; thread < 64; ++thread) {
       const int lane = thread % 32;
-      const WarpResults& r = results[static_cast<std::size_t>(thread)];
+      const WarpResults& r = results[thread];
       CHECK(r.shfl == 10);  // Lane 33 means lane 1.
       CHECK(r.up == (lane < 3 ? lane : lane - 3));
       CHECK(r.down == (lane > 28 ? lane : lane + 3));

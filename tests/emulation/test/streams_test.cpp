@@ -185,8 +185,7 @@ TEST_CASE("host threads use their own devices and streams at the same time") {
         good(launch({1, 1, 0, stream}, add_to, sum, x));
         if (i % 50 == 0) good(cudaStreamSynchronize(stream));
       }
-      good(cudaMemcpyAsync(&sums[static_cast<std::size_t>(device)], sum, sizeof(int),
-                           cudaMemcpyDeviceToHost, stream));
+      good(cudaMemcpyAsync(&sums[device], sum, sizeof(int), cudaMemcpyDeviceToHost, stream));
       good(cudaStreamSynchronize(stream));
       good(cudaStreamDestroy(stream));
       good(cudaFree(x));
@@ -196,7 +195,7 @@ TEST_CASE("host threads use their own devices and streams at the same time") {
   for (auto& thread : threads) thread.join();
   CHECK(failed == 0);
   for (int device = 0; device < 4; ++device) {
-    CHECK(sums[static_cast<std::size_t>(device)] == 199 * 100 + 200 * device);
+    CHECK(sums[device] == 199 * 100 + 200 * device);
   }
 }
 

@@ -147,8 +147,7 @@ TEST_CASE("tensors lie in the file as torchvision's, the optimizer's too") {
     for (int o = 0; o < 2; ++o) {
       for (int i = 0; i < 3; ++i) {
         for (int hw = 0; hw < 4; ++hw) {
-          CHECK(oihw[static_cast<std::size_t>((o * 3 + i) * 4 + hw)] ==
-                first + static_cast<float>((o * 4 + hw) * 3 + i));
+          CHECK(oihw[(o * 3 + i) * 4 + hw] == first + static_cast<float>((o * 4 + hw) * 3 + i));
         }
       }
     }
@@ -165,7 +164,7 @@ TEST_CASE("values that are not finite are never saved") {
   save_checkpoint(path, plan, small_checkpoint(plan));
   const std::string before = read_all(path);
   Checkpoint bad = small_checkpoint(plan, 18);
-  bad.params[static_cast<std::size_t>(plan.params[1].offset + 1)] = std::nanf("");
+  bad.params[plan.params[1].offset + 1] = std::nanf("");
   CHECK(error_of([&] { save_checkpoint(path, plan, bad); }, path, ErrorKind::diverged) ==
         "F: not saved: 'conv1.bias' has the value nan at element 1; training has diverged; the "
         "last good checkpoint is kept");
@@ -176,7 +175,7 @@ TEST_CASE("values that are not finite are never saved") {
         "has diverged; the last good checkpoint is kept");
   // Padding is nobody's value.
   bad = small_checkpoint(plan);
-  bad.params[static_cast<std::size_t>(plan.params[1].offset + 2)] = std::nanf("");
+  bad.params[plan.params[1].offset + 2] = std::nanf("");
   CHECK(read_all(path) == before);
   CHECK_NOTHROW(save_checkpoint(path, plan, bad));
   CHECK(load_checkpoint(path, plan).params == small_checkpoint(plan).params);

@@ -60,7 +60,7 @@ inline std::vector<float> counting(const Plan& plan, float first) {
   std::vector<float> flat(static_cast<std::size_t>(plan.param_floats));
   for (const Param& param : plan.params) {
     for (std::int64_t i = 0; i < param.count; ++i) {
-      flat[static_cast<std::size_t>(param.offset + i)] = first++;
+      flat[param.offset + i] = first++;
     }
   }
   return flat;

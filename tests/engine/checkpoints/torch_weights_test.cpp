@@ -35,8 +35,8 @@ TEST_CASE("a run starts from a torch file, and the report names the dictionary")
   CHECK(report.key == "ema");
   CHECK(report.other_keys == std::vector<std::string>{"state_dict"});
   // dpt's own layout is the one in which they are stored.
-  for (int i = 0; i < 24; ++i) CHECK(flat[static_cast<std::size_t>(i)] == static_cast<float>(i));
-  CHECK(flat[static_cast<std::size_t>(plan.params[1].offset)] == 4);
+  for (int i = 0; i < 24; ++i) CHECK(flat[i] == static_cast<float>(i));
+  CHECK(flat[plan.params[1].offset] == 4);
   spec.key.reset();
   CHECK(load_weights(spec, plan, nullptr, flat.data()).left_over == std::vector<std::string>{"x"});
 

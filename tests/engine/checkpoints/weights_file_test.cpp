@@ -37,12 +37,12 @@ struct Loading {
     return error_of([&] { load(); }, spec.file);
   }
   float at(int param, int i) const {
-    const Param& of = plan.params[static_cast<std::size_t>(param)];
-    return flat[static_cast<std::size_t>(of.offset + i)];
+    const Param& of = plan.params[param];
+    return flat[of.offset + i];
   }
   /// A tensor of a parameter as the file holds it.
   std::vector<float> tensor(int param) const {
-    const Param& of = plan.params[static_cast<std::size_t>(param)];
+    const Param& of = plan.params[param];
     std::vector<float> values(static_cast<std::size_t>(of.count));
     to_file_layout(of, flat.data() + of.offset, values.data());
     return values;

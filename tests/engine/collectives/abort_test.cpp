@@ -50,7 +50,7 @@ TEST_CASE("an exception on any rank, before any call, stops all others with its 
               for (int round = 0; round < 100; ++round) body(comm, backend);
             });
         for (int rank = 0; rank < ranks; ++rank) {
-          const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+          const Outcome& outcome = outcomes[rank];
           REQUIRE(outcome.kind.has_value());
           if (rank == bad) {
             REQUIRE(*outcome.kind == ErrorKind::data);
@@ -83,7 +83,7 @@ TEST_CASE("a rank that fails before it joins") {
       try {
         comm->barrier();
       } catch (const Error& error) {
-        outcomes[static_cast<std::size_t>(rank)] = {error.kind(), error.what()};
+        outcomes[rank] = {error.kind(), error.what()};
       }
     });
   }
@@ -128,7 +128,7 @@ TEST_CASE("aborts at random instants: a call returns on all ranks or on none") {
       // Each round has its own memory, as if a rank that shards freed it.
       for (;;) {
         calls().at("all_reduce")(comm, backend);
-        ++returned[static_cast<std::size_t>(comm.rank())];
+        ++returned[comm.rank()];
       }
     });
     outside.join();
@@ -150,7 +150,7 @@ TEST_CASE("a rank that does not come is named when the stall timeout is over") {
         while (rank == 3 && group.abort_cause().empty()) std::this_thread::sleep_for(1ms);
         comm->barrier();
       } catch (const Error& error) {
-        outcomes[static_cast<std::size_t>(rank)] = {error.kind(), error.what()};
+        outcomes[rank] = {error.kind(), error.what()};
       }
     });
   }
@@ -158,15 +158,15 @@ TEST_CASE("a rank that does not come is named when the stall timeout is over") {
   CHECK(std::chrono::steady_clock::now() - start < 30s);
   const int first = outcomes[0].text.find("was stopped") == std::string::npos ? 0 : 2;
   const int second = 2 - first;
-  const std::string cause = outcomes[static_cast<std::size_t>(first)].text;
+  const std::string cause = outcomes[first].text;
   CHECK(cause.find(fmt::format("rank {}: barrier (collective call 1) waited ", first)) == 0);
   CHECK(cause.find(" for rank 1 (never joined), rank 3 (before its first step; ") !=
         std::string::npos);
   CHECK(cause.find("makes no progress for 0.03 s has stalled (train.stall_timeout)") !=
         std::string::npos);
-  CHECK(*outcomes[static_cast<std::size_t>(first)].kind == ErrorKind::peer);
+  CHECK(*outcomes[first].kind == ErrorKind::peer);
   CHECK(
-      outcomes[static_cast<std::size_t>(second)].text ==
+      outcomes[second].text ==
       fmt::format("rank {}: barrier was stopped because rank {} failed: {}", second, first, cause));
   CHECK(outcomes[3].text ==
         fmt::format("rank 3: barrier was stopped because rank {} failed: {}", first, cause));
@@ -243,7 +243,7 @@ void check_refused(int ranks, int odd_rank, const RankBody& usual, const RankBod
       },
       false);
   for (int rank = 0; rank < ranks; ++rank) {
-    const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+    const Outcome& outcome = outcomes[rank];
     REQUIRE(outcome.kind.has_value());
     CHECK(*outcome.kind == ErrorKind::peer);
     CHECK(outcome.text == fmt::format("rank {}: {}", rank, expected));
@@ -318,7 +318,7 @@ TEST_CASE("a device that fails in the middle of a sum stops all ranks") {
           });
       for (int rank = 0; rank < ranks; ++rank) {
         const std::string lost = "the device is lost";
-        CHECK(outcomes[static_cast<std::size_t>(rank)].text ==
+        CHECK(outcomes[rank].text ==
               (rank == bad
                    ? lost
                    : fmt::format("rank {}: all_reduce was stopped because rank {} failed: {}", rank,

@@ -42,7 +42,7 @@ std::vector<std::string> run_links(int size, const std::function<LinkOptions(int
         body(*links);
       } catch (const Error& error) {
         CHECK(error.kind() == ErrorKind::peer);
-        errors[static_cast<std::size_t>(p)] = error.what();
+        errors[p] = error.what();
       }
       gathering.gather(p, "");  // keeps the links open until the others have received
     });

@@ -27,7 +27,7 @@ Values shard_values(std::int64_t shard, std::int64_t count, bool exact) {
 }
 
 Values sum_of(const std::vector<Values>& shards, std::int64_t first, int level) {
-  if (level == 0) return shards[static_cast<std::size_t>(first)];
+  if (level == 0) return shards[first];
   const std::int64_t half = std::int64_t{1} << (level - 1);
   Values sum = sum_of(shards, first, level - 1);
   if (first + half >= static_cast<std::int64_t>(shards.size())) return sum;
@@ -60,7 +60,7 @@ std::vector<Values> reduce(int ranks, std::int64_t shards, std::int64_t count, b
       }
       Floats& result = out == Out::first_part && !parts.empty() ? buffers.front() : buffers.back();
       comm.all_reduce(shards, parts, result.ptr(), count);
-      results[static_cast<std::size_t>(comm.rank())] = result.values();
+      results[comm.rank()] = result.values();
     }
   });
   REQUIRE(first_failure(outcomes) == "");
@@ -214,7 +214,7 @@ TEST_CASE("a world of one adds its own parts, whatever they are") {
   std::list<Floats> buffers;
   std::vector<PartialSum> parts;
   for (std::int64_t shard = 0; shard < 5; ++shard) {
-    buffers.emplace_back(backend, all[static_cast<std::size_t>(shard)]);
+    buffers.emplace_back(backend, all[shard]);
     parts.push_back({{shard, 0}, buffers.back().ptr()});
   }
   comm->all_reduce(5, parts, buffers.back().ptr(), 100);
@@ -264,8 +264,8 @@ TEST_CASE("queues wait for each other: for all parts before a sum, for all reade
     Floats buffer(backend, Values(100, 1.0F));
     const PartialSum part{{comm.rank(), 0}, buffer.ptr()};
     comm.all_reduce(kRanks, {&part, 1}, buffer.ptr(), 100);
-    recorded[static_cast<std::size_t>(comm.rank())] = backend.recorded;
-    waited_for[static_cast<std::size_t>(comm.rank())] = backend.waited_for;
+    recorded[comm.rank()] = backend.recorded;
+    waited_for[comm.rank()] = backend.waited_for;
     buffer.values();
     comm.barrier();
   });
@@ -287,7 +287,7 @@ TEST_CASE("only GPUs overlap their sums; every rank is told why the others do no
   for (int ranks : {1, 2, 3}) {
     std::vector<std::string> reasons(static_cast<std::size_t>(ranks));
     const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend&) {
-      std::string& why = reasons[static_cast<std::size_t>(comm.rank())];
+      std::string& why = reasons[comm.rank()];
       if (comm.set_up_overlapped_sums(why)) throw std::runtime_error("overlapped");
       comm.barrier();
     });

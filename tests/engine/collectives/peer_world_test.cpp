@@ -115,7 +115,7 @@ TEST_CASE("GPUs of two processes sum buckets, the same on all, over what was que
       communicator->finish_sums();
       communicator->wait_for_sums([&] { backend->synchronize(); });
     }
-    results[static_cast<std::size_t>(rank)] = read(*backend, data, expected.size());
+    results[rank] = read(*backend, data, expected.size());
     communicator->stop_sums();
   });
   for (const std::string& error : errors) CHECK(error == "");
@@ -129,7 +129,7 @@ std::vector<std::string> reasons_of_all(const std::function<std::unique_ptr<Back
     const int rank = 2 * at.process + at.local;
     const auto backend = make(rank);
     const auto communicator = at.group.join(at.local, *backend);
-    CHECK(!communicator->set_up_overlapped_sums(reasons[static_cast<std::size_t>(rank)]));
+    CHECK(!communicator->set_up_overlapped_sums(reasons[rank]));
     // The world is whole: the sums through host memory have not begun.
     communicator->barrier();
     communicator->stop_sums();

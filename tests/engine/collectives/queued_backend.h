@@ -44,23 +44,9 @@ class QueuedBackend : public testing::HostBackend {
     queue_.clear();
   }
 
-  std::unique_ptr<Op> conv2d(const Conv2dDesc&) override { no(); }
-  std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc&) override { no(); }
-  std::unique_ptr<Op> linear(const LinearDesc&) override { no(); }
-  std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { no(); }
-  std::unique_ptr<Op> relu(const ReluDesc&) override { no(); }
-  std::unique_ptr<Op> activation(const ActivationDesc&) override { no(); }
-  std::unique_ptr<Op> dropout(const DropoutDesc&) override { no(); }
-  std::unique_ptr<Op> sum(const SumDesc&) override { no(); }
-  std::unique_ptr<Op> batch_norm(const BatchNormDesc&) override { no(); }
-  std::unique_ptr<Op> concat(const ConcatDesc&) override { no(); }
-  std::unique_ptr<Op> product(const ProductDesc&) override { no(); }
-  std::unique_ptr<Op> pixel_map(const PixelMapDesc&) override { no(); }
-  std::unique_ptr<Op> group_norm(const GroupNormDesc&) override { no(); }
-  std::unique_ptr<Op> channel_scale(const ChannelScaleDesc&) override { no(); }
-  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
-  std::unique_ptr<LossOp> element_loss(const ElementLossDesc&) override { no(); }
-  std::unique_ptr<InputOp> input(const InputDesc&) override { no(); }
+  std::unique_ptr<Op> make(const OpDesc&) override { no(); }
+  std::unique_ptr<LossOp> make_loss(const LossOpDesc&) override { no(); }
+  std::unique_ptr<InputOp> make_input(const InputDesc&) override { no(); }
 
   int fail_at_add = 0;         ///< the n-th add from now throws; 0 = none
   bool reaches_others = true;  ///< whether it can use the memory of other backends

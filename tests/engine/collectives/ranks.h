@@ -30,7 +30,7 @@ inline std::vector<Outcome> run_ranks(LocalGroup& group, int size, const RankBod
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+      Outcome& outcome = outcomes[rank];
       QueuedBackend backend;
       try {
         body(*group.join(rank, backend), backend);

@@ -11,7 +11,7 @@ namespace {
 
 // The definition, as literally as can be.
 float sum_by_definition(const std::vector<float>& shards, std::int64_t first, int level) {
-  if (level == 0) return shards[static_cast<std::size_t>(first)];
+  if (level == 0) return shards[first];
   const std::int64_t half = std::int64_t{1} << (level - 1);
   const float left = sum_by_definition(shards, first, level - 1);
   if (first + half >= static_cast<std::int64_t>(shards.size())) return left;
@@ -26,7 +26,7 @@ int root_level(std::int64_t shards) {
 
 float evaluate(std::int64_t shards, const std::vector<TreeNode>& nodes, std::vector<float> slots) {
   for (const TreeAdd& add : tree_additions(shards, nodes)) {
-    slots[static_cast<std::size_t>(add.left)] += slots[static_cast<std::size_t>(add.right)];
+    slots[add.left] += slots[add.right];
   }
   return slots.front();
 }

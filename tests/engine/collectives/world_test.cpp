@@ -121,7 +121,7 @@ TEST_CASE("A sum in any order is one and the same on all ranks, run after run") 
           Floats buffer(backend, values_of(comm.rank(), count));
           const PartialSum part{{comm.rank(), 0}, buffer.ptr()};
           comm.all_reduce(7, {&part, 1}, buffer.ptr(), count, {{}, true});
-          results[static_cast<std::size_t>(comm.rank())] = buffer.values();
+          results[comm.rank()] = buffer.values();
         });
     for (const std::string& error : errors) CHECK(error == "");
     return results;
@@ -158,11 +158,11 @@ TEST_CASE("Sums that overlap with the computation are the sums in any order") {
       }
       comm.finish_sums();
     }
-    results[static_cast<std::size_t>(comm.rank())] = data;
+    results[comm.rank()] = data;
     data = values_of(comm.rank(), count);
     const PartialSum part{{comm.rank(), 0}, at(data)};
     comm.all_reduce(5, {&part, 1}, at(data), count, {{}, true});
-    expected[static_cast<std::size_t>(comm.rank())] = data;
+    expected[comm.rank()] = data;
   };
   for (const std::string& error : run_world(layout, body, true)) CHECK(error == "");
   for (std::size_t rank = 0; rank < 5; ++rank) CHECK(results[rank] == expected[rank]);
@@ -227,7 +227,7 @@ TEST_CASE("An abort wakes the ranks of its process that wait for another process
   CHECK(errors[2] == "no such image");
   // Its links end with its process; who waits for it finds them broken.
   for (const int rank : {0, 1}) {
-    const std::string& error = errors[static_cast<std::size_t>(rank)];
+    const std::string& error = errors[rank];
     CAPTURE(error);
     CHECK(error.find("the connection to rank 1 broke") != std::string::npos);
   }
@@ -243,7 +243,7 @@ TEST_CASE("Exchanges of an aborted process end with the cause") {
       std::byte in{0}, out{1};
       std::vector<std::span<const std::byte>> send(2);
       std::vector<std::span<std::byte>> receive(2);
-      receive[static_cast<std::size_t>(1 - p)] = {&in, 1};
+      receive[1 - p] = {&in, 1};
       std::thread aborter([&] { links->abort("rank 7 fell over"); });
       std::string text;
       try {
@@ -253,7 +253,7 @@ TEST_CASE("Exchanges of an aborted process end with the cause") {
       }
       aborter.join();
       CHECK(text.find("rank 7 fell over") != std::string::npos);
-      send[static_cast<std::size_t>(1 - p)] = {&out, 1};
+      send[1 - p] = {&out, 1};
       CHECK_THROWS_AS(links->exchange(send, receive, "barrier"), Error);
       // Links that close earlier would break the other process' links.
       gathering.gather(p, "has ended");

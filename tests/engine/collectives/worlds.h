@@ -31,9 +31,9 @@ class Gathering {
   explicit Gathering(int size) : size_(static_cast<std::size_t>(size)), rounds_of_(size_) {}
   std::vector<std::string> gather(int rank, const std::string& mine) {
     std::unique_lock lock(mutex_);
-    const std::size_t round = rounds_of_[static_cast<std::size_t>(rank)]++;
+    const std::size_t round = rounds_of_[rank]++;
     if (round == rounds_.size()) rounds_.push_back({std::vector<std::string>(size_), 0});
-    rounds_[round].texts[static_cast<std::size_t>(rank)] = mine;
+    rounds_[round].texts[rank] = mine;
     ++rounds_[round].here;
     changed_.notify_all();
     changed_.wait(lock, [&] { return rounds_[round].here == size_; });
@@ -87,8 +87,8 @@ inline std::vector<std::string> run_processes(const Layout& layout,
   std::vector<std::vector<std::string>> errors(layout.size());
   std::vector<std::thread> threads;
   for (int p = 0; p < processes; ++p) {
-    const auto ranks = static_cast<std::size_t>(layout[static_cast<std::size_t>(p)]);
-    errors[static_cast<std::size_t>(p)].resize(ranks);
+    const auto ranks = static_cast<std::size_t>(layout[p]);
+    errors[p].resize(ranks);
     threads.emplace_back([&, p, ranks] {
       const auto gather = [&](const std::string& mine) { return gathering.gather(p, mine); };
       auto links = make_tcp_links(local_links(p, processes), gather);
@@ -106,7 +106,7 @@ inline std::vector<std::string> run_processes(const Layout& layout,
       std::vector<std::thread> own;
       for (int local = 0; local < static_cast<int>(ranks); ++local) {
         own.emplace_back([&, local] {
-          std::string& error = errors[static_cast<std::size_t>(p)][static_cast<std::size_t>(local)];
+          std::string& error = errors[p][local];
           WorldRank rank{p, local, group, *links};
           try {
             body(rank);
@@ -121,7 +121,7 @@ inline std::vector<std::string> run_processes(const Layout& layout,
         });
       }
       for (std::thread& thread : own) thread.join();
-      const auto& mine = errors[static_cast<std::size_t>(p)];
+      const auto& mine = errors[p];
       const bool has_failed =
           std::any_of(mine.begin(), mine.end(), [](const auto& error) { return !error.empty(); });
       if (has_failed && !options.tells_all) {

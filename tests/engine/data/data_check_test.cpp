@@ -307,7 +307,7 @@ TEST_CASE("findings: classes that are rare, missing, not trained or not measured
       DType type() const override { return DType::u8; }
       const std::vector<std::string>& classes() const override { return names; }
       void read(std::int64_t i, std::span<std::byte> pixels, std::int32_t& label) const override {
-        label = labels[static_cast<std::size_t>(i)];
+        label = labels[i];
         const Bytes made = noise(2, static_cast<std::uint32_t>(i * 7919 + 1));
         std::memcpy(pixels.data(), made.data(), 2);
       }

@@ -70,9 +70,9 @@ void check_pixels(const Floats& samples, InputDesc desc, const std::vector<Input
     const OnDevice<InputBox> own_boxes(*backend, boxes);
     const OnDevice<InputMix> own_mix(*backend, {mix});
     const OnDevice<float> y(*backend, Floats(expected.size(), NAN));
-    backend->input(desc)->run({raw.ptr(), own_slots.ptr() + sizeof(std::int32_t),
-                               own_ids.ptr() + sizeof(std::int64_t), epoch.ptr(), y.ptr(),
-                               own_boxes.ptr(), own_mix.ptr()});
+    backend->make_input(desc)->run({raw.ptr(), own_slots.ptr() + sizeof(std::int32_t),
+                                    own_ids.ptr() + sizeof(std::int64_t), epoch.ptr(), y.ptr(),
+                                    own_boxes.ptr(), own_mix.ptr()});
     CHECK(y.get() == expected);
   }
 }

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "kernels/common/augment.h"
-#include "kernels/cpu/input.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/devices.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/backends.h"
@@ -55,10 +55,10 @@ std::vector<float> run_on(Backend& backend, InputDesc desc, const Bytes& raw, co
   const OnDevice<InputMix> mix(backend, {batch.mix});
   const OnDevice<float> y(
       backend, std::vector<float>(static_cast<std::size_t>(desc.batch * desc.out.elements()), NAN));
-  backend.input(desc)->run({samples.ptr(), slots.ptr() + lead * sizeof(std::int32_t),
-                            ids.ptr() + lead * sizeof(std::int64_t), epochs.ptr(), y.ptr(),
-                            desc.erase ? boxes.ptr() + lead * sizeof(InputBox) : DevPtr{},
-                            desc.mix ? mix.ptr() : DevPtr{}});
+  backend.make_input(desc)->run({samples.ptr(), slots.ptr() + lead * sizeof(std::int32_t),
+                                 ids.ptr() + lead * sizeof(std::int64_t), epochs.ptr(), y.ptr(),
+                                 desc.erase ? boxes.ptr() + lead * sizeof(InputBox) : DevPtr{},
+                                 desc.mix ? mix.ptr() : DevPtr{}});
   return y.get();
 }
 

@@ -25,9 +25,7 @@ class Labelled final : public DataSource {
   const std::vector<std::string>& classes() const override { return classes_; }
   TargetShape targets() const override { return targets_; }
   std::span<const std::int64_t> groups() const override { return groups_; }
-  std::int32_t label(std::int64_t index) const override {
-    return labels_[static_cast<std::size_t>(index)];
-  }
+  std::int32_t label(std::int64_t index) const override { return labels_[index]; }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& to) const override {
     pixels[0] = static_cast<std::byte>(index);
     to = label(index);

@@ -87,8 +87,7 @@ void check_batch(const HostBatch& batch, const Split& split, std::int64_t epoch,
   REQUIRE(batch.ids.size() == batch.slots.size());
   const auto sample_bytes = static_cast<std::size_t>(split.source->shape().elements());
   for (std::size_t k = 0; k < batch.slots.size(); ++k) {
-    const std::int64_t index =
-        split.indices[static_cast<std::size_t>(order[static_cast<std::size_t>(range.begin) + k])];
+    const std::int64_t index = split.indices[order[static_cast<std::size_t>(range.begin) + k]];
     REQUIRE(batch.ids[k] == index);
     const auto slot = static_cast<std::size_t>(batch.slots[k]);
     const auto [pixels, label] = sample(*split.source, index);
@@ -142,8 +141,7 @@ TEST_CASE("where samples are mixed, the one before the first is read too") {
         CAPTURE(i);
         const HostBatch batch = loader.next();
         check_batch(batch, split, 1, ranges[i]);
-        const std::int64_t id =
-            split.indices[static_cast<std::size_t>(order[static_cast<std::size_t>(partners[i])])];
+        const std::int64_t id = split.indices[order[partners[i]]];
         CHECK(batch.partner_id == id);
         const auto slot = static_cast<std::size_t>(batch.partner_slot);
         const auto [pixels, label] = sample(*split.source, id);

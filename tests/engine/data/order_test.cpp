@@ -64,7 +64,7 @@ TEST_CASE("all orders are equally likely") {
 TEST_CASE("every sample comes first equally often") {
   std::vector<int> counts(100);
   for (std::int64_t epoch = 0; epoch < 20000; ++epoch) {
-    ++counts[static_cast<std::size_t>(epoch_order(100, 3, epoch, true)[0])];
+    ++counts[epoch_order(100, 3, epoch, true)[0]];
   }
   const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
   CHECK(*least > 200 - 71);

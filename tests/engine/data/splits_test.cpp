@@ -144,7 +144,7 @@ TEST_CASE("group: no group is divided, and sizes are near to those asked for") {
     std::map<std::int64_t, std::int64_t> mine, all;
     for (const std::int64_t group : source->groups()) ++all[group];
     for (const std::int64_t index : chosen) {
-      ++mine[source->groups()[static_cast<std::size_t>(index)]];
+      ++mine[source->groups()[index]];
     }
     return std::all_of(mine.begin(), mine.end(),
                        [&](const auto& each) { return all[each.first] == each.second; });

@@ -26,25 +26,11 @@ class IdleInput final : public InputOp {
 /// Kernels that do nothing, so that only the executor is left to allocate.
 class IdleBackend final : public ReferenceBackend {
  public:
-  std::unique_ptr<Op> conv2d(const Conv2dDesc&) override { return std::make_unique<IdleOp>(); }
-  std::unique_ptr<Op> linear(const LinearDesc&) override { return std::make_unique<IdleOp>(); }
-  std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { return std::make_unique<IdleOp>(); }
-  std::unique_ptr<Op> relu(const ReluDesc&) override { return std::make_unique<IdleOp>(); }
-  std::unique_ptr<Op> activation(const ActivationDesc&) override {
-    return std::make_unique<IdleOp>();
-  }
-  std::unique_ptr<Op> dropout(const DropoutDesc&) override { return std::make_unique<IdleOp>(); }
-  std::unique_ptr<Op> sum(const SumDesc&) override { return std::make_unique<IdleOp>(); }
-  std::unique_ptr<Op> batch_norm(const BatchNormDesc&) override {
-    return std::make_unique<IdleOp>();
-  }
-  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc&) override {
+  std::unique_ptr<Op> make(const OpDesc&) override { return std::make_unique<IdleOp>(); }
+  std::unique_ptr<LossOp> make_loss(const LossOpDesc&) override {
     return std::make_unique<IdleLoss>();
   }
-  std::unique_ptr<LossOp> element_loss(const ElementLossDesc&) override {
-    return std::make_unique<IdleLoss>();
-  }
-  std::unique_ptr<InputOp> input(const InputDesc&) override {
+  std::unique_ptr<InputOp> make_input(const InputDesc&) override {
     return std::make_unique<IdleInput>();
   }
 };

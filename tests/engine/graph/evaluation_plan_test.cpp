@@ -73,7 +73,7 @@ std::vector<float> params_of(const Plan& plan) {
     const std::string& suffix = param.spec.suffix;
     const bool of_norm = param.spec.reads_fp32;
     for (std::int64_t i = 0; of_norm && i < param.count; ++i) {
-      float& value = params[static_cast<std::size_t>(param.offset + i)];
+      float& value = params[param.offset + i];
       const auto x = static_cast<float>(std::sin(static_cast<double>(3 * i + param.offset)));
       value = suffix == "running_var" ? 0.5F + x * x : suffix == "weight" ? 1 + 0.5F * x : 0.3F * x;
     }

@@ -271,7 +271,7 @@ TEST_CASE("gradients and metrics are overwritten or added to, votes are left alo
     CHECK(same_bits(runner.train().grads, once.grads));
     for (const Param& param : plan.params) {
       for (std::int64_t i = param.count; i % 16 != 0; ++i) {
-        CHECK(once.grads[static_cast<std::size_t>(param.offset + i)] == 0);  // padding
+        CHECK(once.grads[param.offset + i] == 0);  // padding
       }
     }
   }

@@ -197,7 +197,7 @@ TEST_CASE("padding between parameters is zero") {
   std::vector<bool> used(flat.size(), false);
   for (const Param& param : plan.params) {
     for (std::int64_t i = 0; i < param.count; ++i) {
-      used[static_cast<std::size_t>(param.offset + i)] = true;
+      used[param.offset + i] = true;
     }
   }
   for (std::size_t i = 0; i < flat.size(); ++i) {

@@ -155,7 +155,7 @@ TEST_CASE("more gradients than an operation has inputs are added in turns") {
   // Nine heads read the same vector; the first of them is the last to give its gradient.
   const auto head = std::find_if(plan.nodes.begin(), plan.nodes.end(),
                                  [](const Node& node) { return node.name == "head0"; });
-  const auto& sums = s.nodes[static_cast<std::size_t>(head - plan.nodes.begin())].sums;
+  const auto& sums = s.nodes[head - plan.nodes.begin()].sums;
   REQUIRE(sums.size() == 2);
   CHECK(sums[0].parts.size() == kMaxInputs);
   CHECK(sums[1].parts.size() == 2);

@@ -43,7 +43,7 @@ inline Plan unfused_plan(const TrainSpec& spec) {
     const std::string& shared = spec.model.layers[i].share_weights;
     const std::string& owner = shared.empty() ? node.name : shared;
     for (const int x : node.inputs) {
-      node.input_gradient |= plan.values[static_cast<std::size_t>(x)].needs_gradient;
+      node.input_gradient |= plan.values[x].needs_gradient;
     }
     for (std::size_t p = 0; p < plan.params.size(); ++p) {
       const std::string& suffix = plan.params[p].spec.suffix;
@@ -75,9 +75,9 @@ struct TestBatch {
       slots.push_back(static_cast<std::int32_t>(slot));
       ids.push_back(slot + 100);
       for (std::int64_t e = 0; e < sample; ++e) {
-        x.push_back(raw[static_cast<std::size_t>(slot * sample + e)]);
+        x.push_back(raw[slot * sample + e]);
       }
-      taken_labels.push_back(labels[static_cast<std::size_t>(slot)]);
+      taken_labels.push_back(labels[slot]);
     }
     scalars.inverse_count = 1.0F / static_cast<float>(batch);
   }
@@ -222,14 +222,14 @@ class NetMaths {
       LayerContext context;
       context.batch = batch.size;
       context.in = in;
-      context.out = plan.values[static_cast<std::size_t>(node.output)].shape;
+      context.out = plan.values[node.output].shape;
       const std::unique_ptr<Op> op = node.layer->compile(backend, context);
       nodes_.push_back(dynamic_cast<const ReferenceOp&>(*op).maths());
     }
   }
 
   reference::CrossEntropy loss(const Values& params) const {
-    return loss_of(activations(params)[static_cast<std::size_t>(plan_.logits)]);
+    return loss_of(activations(params)[plan_.logits]);
   }
   /// The mean loss over the batch.
   double mean_loss(const Values& params) const {
@@ -242,11 +242,10 @@ class NetMaths {
     Values result(params.size(), 0.0);
     std::vector<Values> gradients;  // of every value
     for (const Values& each : all) gradients.emplace_back(each.size(), 0.0);
-    gradients[static_cast<std::size_t>(plan_.logits)] =
-        loss_of(all[static_cast<std::size_t>(plan_.logits)]).gradient;
+    gradients[plan_.logits] = loss_of(all[plan_.logits]).gradient;
     for (std::size_t i = nodes_.size(); i-- > 0;) {
       const Node& node = plan_.nodes[i];
-      const Values& dy = gradients[static_cast<std::size_t>(node.output)];
+      const Values& dy = gradients[node.output];
       Values dx = dy;
       if (!node.is_view) {
         const reference::Gradients g = nodes_[i].backward(
@@ -257,7 +256,7 @@ class NetMaths {
       }
       std::size_t at = 0;
       for (const int input : node.inputs) {
-        for (double& gradient : gradients[static_cast<std::size_t>(input)]) gradient += dx[at++];
+        for (double& gradient : gradients[input]) gradient += dx[at++];
       }
     }
     return result;
@@ -271,7 +270,7 @@ class NetMaths {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const Node& node = plan_.nodes[i];
       const Values x = inputs_of(all, node);
-      all[static_cast<std::size_t>(node.output)] =
+      all[node.output] =
           node.is_view ? x : nodes_[i].forward(x, of(params, i, "weight"), of(params, i, "bias"));
     }
     return all;
@@ -280,7 +279,7 @@ class NetMaths {
   static Values inputs_of(const std::vector<Values>& all, const Node& node) {
     Values x;
     for (const int input : node.inputs) {
-      const Values& each = all[static_cast<std::size_t>(input)];
+      const Values& each = all[input];
       x.insert(x.end(), each.begin(), each.end());
     }
     return x;
@@ -291,7 +290,7 @@ class NetMaths {
   }
   const Param* param(std::size_t node, const std::string& suffix) const {
     for (const int index : plan_.nodes[node].params) {
-      const Param& each = plan_.params[static_cast<std::size_t>(index)];
+      const Param& each = plan_.params[index];
       if (each.spec.suffix == suffix) return &each;
       if (each.spec.suffix.empty() && suffix == "weight") return &each;
     }

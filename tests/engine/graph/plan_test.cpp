@@ -38,8 +38,7 @@ TEST_CASE("LeNet: parameters in layer order, 64-byte aligned, with torchvision's
   for (const Param& param : plan.params) {
     names.push_back(param.name);
     CHECK(param.offset == (end + 15) / 16 * 16);
-    CHECK(plan.nodes[static_cast<std::size_t>(param.node)].name + "." + param.spec.suffix ==
-          param.name);
+    CHECK(plan.nodes[param.node].name + "." + param.spec.suffix == param.name);
     end = param.offset + param.count;
   }
   CHECK(names == std::vector<std::string>{"conv1.weight", "conv1.bias", "conv2.weight",
@@ -148,8 +147,8 @@ TEST_CASE("shared weights are parameters of the first layer, which the others na
   CHECK(plan.nodes[5].params == plan.nodes[1].params);
   CHECK(plan.nodes[4].params == plan.nodes[2].params);
   for (const int index : {0, 1}) {
-    CHECK(plan.params[static_cast<std::size_t>(index)].node == 1);
-    CHECK(plan.params[static_cast<std::size_t>(index)].last_node == 5);
+    CHECK(plan.params[index].node == 1);
+    CHECK(plan.params[index].last_node == 5);
   }
   CHECK(plan.params[2].last_node == 4);
   CHECK(plan.params[4].last_node == 6);
@@ -167,12 +166,12 @@ TEST_CASE("shared weights are parameters of the first layer, which the others na
   // Frozen by its one name, for all layers.
   spec.train.freeze.params = {"a.*"};
   const Plan frozen = make_plan(spec);
-  for (const int node : {1, 3, 5}) CHECK(frozen.nodes[static_cast<std::size_t>(node)].is_frozen);
+  for (const int node : {1, 3, 5}) CHECK(frozen.nodes[node].is_frozen);
   CHECK_FALSE(frozen.values[2].needs_gradient);
   CHECK(frozen.values[3].needs_gradient);
   spec.train.freeze.params = {"a.*", "b.*"};
   for (const int value : {2, 3, 4, 5, 6}) {
-    CHECK_FALSE(make_plan(spec).values[static_cast<std::size_t>(value)].needs_gradient);
+    CHECK_FALSE(make_plan(spec).values[value].needs_gradient);
   }
   CHECK(make_plan(spec).rows[5].backward_flops == 0);
 }

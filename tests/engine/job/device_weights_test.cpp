@@ -36,13 +36,6 @@ std::vector<DeviceWeights> all_shares(int ranks, std::int64_t most) {
   return all;
 }
 
-/// A job that calibrates, as one with unlike devices does.
-Job calibrating_job(const std::string& config, const std::vector<std::string>& overrides) {
-  Job job = small_job(config, overrides);
-  job.calibrate = true;
-  return job;
-}
-
 StartingPoint start_at(const Job& job, const TempDir& folder, std::int64_t step) {
   return start_from_checkpoint(job, folder.path() + "/checkpoints/" + checkpoint_name(step));
 }
@@ -80,7 +73,7 @@ TEST_CASE("proportional_parts: equal device weights are the even cut, whatever t
         const auto parts =
             proportional_parts(n, DeviceWeights(static_cast<std::size_t>(ranks), share));
         for (int i = 0; i < ranks; ++i) {
-          CHECK(parts[static_cast<std::size_t>(i)] == even_part(n, ranks, i));
+          CHECK(parts[i] == even_part(n, ranks, i));
         }
       }
     }
@@ -140,7 +133,6 @@ TEST_CASE("a config's device_weights: auto or a positive number per device") {
         DeviceWeights{1, 2});
   const Job given = small_job(config, {"devices=[cpu,cpu:2]", "device_weights=[5,1]"});
   CHECK(given.device_weights == DeviceWeights{5, 1});
-  CHECK_FALSE(given.calibrate);
   CHECK(given.resolved_config.find("\ndevice_weights: [5, 1]\n") != std::string::npos);
   CHECK(small_job(config, {}).resolved_config.find("\ndevice_weights: auto\n") !=
         std::string::npos);
@@ -196,97 +188,31 @@ TEST_CASE("fast mode: uneven device weights against one replica") {
   }
 }
 
-TEST_CASE(
-    "calibration: eight whole batches are measured, then the device_weights stay and are logged") {
-  // Four whole batches and a ragged one an epoch: the eighth whole one is step 9, in the middle of
-  // the second epoch.
-  const std::string config = small_config(kSgd);
-  const TempDir plain, folder;
-  const FinalState one = train_small(small_job(config, {cpus(1), "train.shards=8"}), plain.path());
-  Job job = calibrating_job(config, {cpus(2), "train.shards=8"});
-  SUBCASE("data in memory") {}
-  SUBCASE("data that is staged: what was read ahead along the old cut is dropped") {
-    job.splits.train.source = std::make_shared<Unresident>(job.splits.train.source);
-  }
-  CHECK((train_small(job, folder.path()) == one));
-
-  const std::vector<nlohmann::json> found = events(folder, "device_weights");
-  REQUIRE(found.size() == 1);
-  CHECK(found[0]["step"] == 9);
-  CHECK(found[0]["devices"] == nlohmann::json({"cpu", "cpu"}));
-  const auto seconds = found[0]["seconds_per_sample"].get<std::vector<double>>();
-  REQUIRE(seconds.size() == 2);
-  CHECK(seconds[0] > 0);
-  CHECK(seconds[1] > 0);
-  const auto device_weights = found[0]["device_weights"].get<DeviceWeights>();
-  CHECK(device_weights == device_weights_for_speed(seconds));
-  CHECK(start_at(job, folder, 8).state.device_weights.empty());
-  CHECK(start_at(job, folder, 9).state.device_weights == device_weights);
-  CHECK(start_at(job, folder, 20).state.device_weights == device_weights);
-}
-
-TEST_CASE("calibration: the seconds are those of one sample") {
-  const TempDir folder;
-  const Job job = calibrating_job(
-      small_config(kSgd), {cpus(1), "data.size=807", "data.batch_size=100", "train.epochs=1"});
-  const auto begin = std::chrono::steady_clock::now();
-  train_small(job, folder.path());
-  const double whole =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const auto found = events(folder, "device_weights");
-  REQUIRE(found.size() == 1);
-  CHECK(found[0]["step"] == 8);
-  const double seconds = found[0]["seconds_per_sample"].at(0);
-  CHECK(seconds > 0);
-  // At least three of the five batches took as long as their median.
-  CHECK(3 * 100 * seconds <= whole);
-}
-
-TEST_CASE(
-    "calibration: a resume on the same devices keeps the device_weights and the bits of fast "
-    "mode") {
+TEST_CASE("device_weights that an earlier release measured stay those of its devices") {
   const std::string config = small_config(kSgd);
   const TempDir folder;
-  const Job job = calibrating_job(config, {cpus(2)});
+  const Job job = small_job(config, {cpus(2)});
   const FinalState whole = train_small(job, folder.path());
-  const DeviceWeights device_weights = start_at(job, folder, 20).state.device_weights;
-  const StartingPoint start = start_at(job, folder, 12);
-  CHECK(start.state.device_weights == device_weights);
-  CHECK((train_small(job, folder.path(), &start) == whole));
-  CHECK(start_at(job, folder, 20).state.device_weights == device_weights);
-  CHECK(events(folder, "device_weights").size() == 1);
-}
-
-TEST_CASE("calibration: other devices are measured anew, given device_weights are obeyed") {
-  const std::string config = small_config(kSgd);
-  const TempDir folder;
-  train_small(calibrating_job(config, {cpus(2)}), folder.path(), nullptr, 10);
-  const Job other = calibrating_job(config, {cpus(3)});
-  const StartingPoint start = start_at(other, folder, 10);
+  StartingPoint start = start_at(job, folder, 12);
   CHECK(start.state.device_weights.empty());
-  train_small(other, folder.path(), &start);
-  REQUIRE(events(folder, "device_weights").size() == 2);
-  CHECK(events(folder, "device_weights")[1]["step"] == 19);  // 11 to 14 and 16 to 19
+  start.state.device_weights = {9, 1};
+  // Other parts, so other roundings of the sums: the weights are used.
+  CHECK_FALSE((train_small(job, folder.path(), &start) == whole));
+  const StartingPoint later = start_at(job, folder, 20);
+  CHECK(later.state.device_weights == DeviceWeights{9, 1});
 
-  const Job given = small_job(config, {cpus(2), "device_weights=[2,1]"});
-  CHECK(start_at(given, folder, 10).state.device_weights.empty());
+  const auto weights_of = [&](const Job& other) {
+    return start_at(other, folder, 20).state.device_weights;
+  };
+  CHECK(weights_of(small_job(config, {cpus(3)})).empty());
+  CHECK(weights_of(small_job(config, {cpus(2), "device_weights=[2,1]"})).empty());
 }
 
-TEST_CASE(
-    "calibration: a run that ends before it has measured enough keeps its first device_weights") {
-  const std::string config = small_config(kSgd);
-  const TempDir folder;
-  train_small(calibrating_job(config, {cpus(2), "train.epochs=1"}), folder.path());
-  CHECK(events(folder, "device_weights").empty());
-}
-
-TEST_CASE("calibration: a GPU and a CPU core together calibrate by themselves") {
+TEST_CASE("a GPU and a CPU core together get equal parts") {
   if (!have_gpu()) return;
   const TempDir folder;
   const Job job = small_job(small_config(kSgd), {"devices=[cuda:0,cpu]"});
-  CHECK(job.calibrate);
   CHECK(job.device_weights == DeviceWeights{1, 1});
   train_small(job, folder.path());
-  CHECK(events(folder, "device_weights").size() == 1);
-  CHECK(start_at(job, folder, 20).state.device_weights.size() == 2);
+  CHECK(start_at(job, folder, 20).state.device_weights.empty());
 }

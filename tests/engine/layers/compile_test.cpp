@@ -15,80 +15,20 @@ class Recorder : public HostBackend {
   void copy(DevPtr, DevPtr, std::size_t) override { no(); }
   void zero(DevPtr, std::size_t) override { no(); }
   void add(DevPtr, DevPtr, DevPtr, std::int64_t) override { no(); }
-  std::unique_ptr<Op> conv2d(const Conv2dDesc& desc) override {
-    conv = desc;
+  std::unique_ptr<Op> make(const OpDesc& desc) override {
+    asked = desc;
     return nullptr;
   }
-  std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc& desc) override {
-    transposed = desc;
-    return nullptr;
-  }
-  std::unique_ptr<Op> linear(const LinearDesc& desc) override {
-    matrix_product = desc;
-    return nullptr;
-  }
-  std::unique_ptr<Op> pool2d(const Pool2dDesc& desc) override {
-    pooling = desc;
-    return nullptr;
-  }
-  std::unique_ptr<Op> relu(const ReluDesc& desc) override {
-    rectifier = desc;
-    return nullptr;
-  }
-  std::unique_ptr<Op> activation(const ActivationDesc& desc) override {
-    function = desc;
-    return nullptr;
-  }
-  std::unique_ptr<Op> dropout(const DropoutDesc& desc) override {
-    dropping = desc;
-    return nullptr;
-  }
-  std::unique_ptr<Op> sum(const SumDesc& desc) override {
-    addition = desc;
-    return nullptr;
-  }
-  std::unique_ptr<Op> batch_norm(const BatchNormDesc& desc) override {
-    normalisation = desc;
-    return nullptr;
-  }
-  std::unique_ptr<Op> concat(const ConcatDesc& desc) override {
-    joining = desc;
-    return nullptr;
-  }
-  std::unique_ptr<Op> product(const ProductDesc& desc) override {
-    multiplication = desc;
-    return nullptr;
-  }
-  std::unique_ptr<Op> pixel_map(const PixelMapDesc& desc) override {
-    moving = desc;
-    return nullptr;
-  }
-  std::unique_ptr<Op> group_norm(const GroupNormDesc& desc) override {
-    sample_norm = desc;
-    return nullptr;
-  }
-  std::unique_ptr<Op> channel_scale(const ChannelScaleDesc& desc) override {
-    scaling = desc;
-    return nullptr;
-  }
-  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc&) override { no(); }
-  std::unique_ptr<LossOp> element_loss(const ElementLossDesc&) override { no(); }
-  std::unique_ptr<InputOp> input(const InputDesc&) override { no(); }
+  std::unique_ptr<LossOp> make_loss(const LossOpDesc&) override { no(); }
+  std::unique_ptr<InputOp> make_input(const InputDesc&) override { no(); }
 
-  Conv2dDesc conv;
-  ConvTranspose2dDesc transposed;
-  LinearDesc matrix_product;
-  Pool2dDesc pooling;
-  ReluDesc rectifier;
-  ActivationDesc function;
-  DropoutDesc dropping;
-  SumDesc addition;
-  BatchNormDesc normalisation;
-  ConcatDesc joining;
-  ProductDesc multiplication;
-  PixelMapDesc moving;
-  GroupNormDesc sample_norm;
-  ChannelScaleDesc scaling;
+  /// The description that the layer asked for; T is its type.
+  template <class T>
+  const T& as() const {
+    return std::get<T>(asked);
+  }
+
+  OpDesc asked;
 };
 
 /// As a net of that type hands it to a layer that is trained or only evaluated.
@@ -119,7 +59,7 @@ TEST_CASE("Conv2d hands its options and its context to the backend") {
                                       {"groups", integer(2)},
                                       {"bias", false}});
   const ActivationShape in = image(4, 9, 8);
-  const Conv2dDesc d = compiled(*plain, in, DType::f32, true, true, true).conv;
+  const Conv2dDesc d = compiled(*plain, in, DType::f32, true, true, true).as<Conv2dDesc>();
   CHECK(d.batch == 7);
   CHECK(d.in == SampleShape{9, 8, 4});
   CHECK(d.conv_out == SampleShape{4, 8, 6});
@@ -145,7 +85,7 @@ TEST_CASE("Conv2d hands its options and its context to the backend") {
                                                    {"count_include_pad", false},
                                                    {"divisor_override", integer(5)}})));
   for (const bool training : {false, true}) {
-    const Conv2dDesc f = compiled(*fused, in, DType::bf16, false, training, false).conv;
+    const Conv2dDesc f = compiled(*fused, in, DType::bf16, false, training, false).as<Conv2dDesc>();
     CHECK(f.relu);
     CHECK(f.conv_out == d.conv_out);
     CHECK(f.out == infer(*fused, in).shape);
@@ -174,7 +114,7 @@ TEST_CASE("Conv2d hands its options and its context to the backend") {
 TEST_CASE("Linear hands its options and its context to the backend") {
   const auto plain = layer("Linear", {{"out_features", integer(3)}});
   const ActivationShape in{{2, 3, 4}, true};
-  const LinearDesc d = compiled(*plain, in, DType::f32, true, true, true).matrix_product;
+  const LinearDesc d = compiled(*plain, in, DType::f32, true, true, true).as<LinearDesc>();
   CHECK(d.batch == 7);
   CHECK(d.in == 24);
   CHECK(d.out == 3);
@@ -186,7 +126,7 @@ TEST_CASE("Linear hands its options and its context to the backend") {
   CHECK(d.input_gradient);
   const auto bare = layer("Linear", {{"out_features", integer(3)}, {"bias", false}});
   const LinearDesc f =
-      compiled(*bare->fuse(*layer("ReLU")), in, DType::bf16, false, false, false).matrix_product;
+      compiled(*bare->fuse(*layer("ReLU")), in, DType::bf16, false, false, false).as<LinearDesc>();
   CHECK_FALSE(f.bias);
   CHECK(f.relu);
   CHECK(f.type == DType::bf16);
@@ -202,7 +142,7 @@ TEST_CASE("activations and dropout hand their options and their context to the b
   for (const bool yes : {false, true}) {
     const DType type = yes ? DType::bf16 : DType::f32;
     const auto softplus = layer("Softplus", {{"beta", 2.0}, {"threshold", 3.0}});
-    const ActivationDesc a = compiled(*softplus, in, type, false, yes, true).function;
+    const ActivationDesc a = compiled(*softplus, in, type, false, yes, true).as<ActivationDesc>();
     CHECK(a.kind == ActivationKind::softplus);
     CHECK(a.beta == 2);
     CHECK(a.threshold == 3);
@@ -211,7 +151,7 @@ TEST_CASE("activations and dropout hand their options and their context to the b
     CHECK(a.type == type);
     CHECK(a.training == yes);
     const auto dropout = layer(yes ? "Dropout2d" : "Dropout", {{"p", 0.25}});
-    const DropoutDesc d = compiled(*dropout, in, type, false, yes, true).dropping;
+    const DropoutDesc d = compiled(*dropout, in, type, false, yes, true).as<DropoutDesc>();
     CHECK(d.p == 0.25);
     CHECK(d.channels == yes);
     CHECK(d.batch == 7);
@@ -230,7 +170,7 @@ TEST_CASE("pooling, ReLU and Add hand their options and their context to the bac
       pool({2, 3}, {{"stride", Size2{3, 2}}, {"padding", Size2{1, 0}}, {"dilation", Size2{2, 1}}}));
   for (const bool yes : {false, true}) {
     const DType type = yes ? DType::bf16 : DType::f32;
-    const Pool2dDesc p = compiled(*max, in, type, false, yes, !yes).pooling;
+    const Pool2dDesc p = compiled(*max, in, type, false, yes, !yes).as<Pool2dDesc>();
     CHECK(p.kind == PoolKind::max);
     CHECK(p.kernel == Size2{2, 3});
     CHECK(p.stride == Size2{3, 2});
@@ -242,14 +182,14 @@ TEST_CASE("pooling, ReLU and Add hand their options and their context to the bac
     CHECK(p.out == infer(*max, in).shape);
     CHECK(p.training == yes);
     CHECK(p.input_gradient == !yes);
-    const ReluDesc r = compiled(*layer("ReLU"), in, type, false, yes, true).rectifier;
+    const ReluDesc r = compiled(*layer("ReLU"), in, type, false, yes, true).as<ReluDesc>();
     CHECK(r.batch == 7);
     CHECK(r.shape == in.shape);
     CHECK(r.type == type);
     CHECK(r.training == yes);
     const auto add = layer("Add");
     const std::unique_ptr<Layer> fused = add->fuse(*layer("ReLU"));
-    const SumDesc s = compiled(yes ? *fused : *add, in, type, false, yes, true).addition;
+    const SumDesc s = compiled(yes ? *fused : *add, in, type, false, yes, true).as<SumDesc>();
     CHECK(s.batch == 7);
     CHECK(s.shape == in.shape);
     CHECK(s.inputs == 2);
@@ -258,7 +198,7 @@ TEST_CASE("pooling, ReLU and Add hand their options and their context to the bac
     CHECK(s.training == yes);
   }
   const Pool2dDesc whole =
-      compiled(*layer("AdaptiveAvgPool2d"), in, DType::f32, false, true, true).pooling;
+      compiled(*layer("AdaptiveAvgPool2d"), in, DType::f32, false, true, true).as<Pool2dDesc>();
   CHECK(whole.kind == PoolKind::average);
   CHECK(whole.kernel == Size2{6, 9});
   CHECK(whole.stride == Size2{6, 9});
@@ -271,18 +211,19 @@ TEST_CASE("joining, moving, normalising and scaling layers hand their options on
   const ActivationShape in = image(6, 4, 9);
   for (const bool yes : {false, true}) {
     const DType type = yes ? DType::bf16 : DType::f32;
-    const ConcatDesc c = compiled(*layer("Concat"), in, type, false, yes, true).joining;
+    const ConcatDesc c = compiled(*layer("Concat"), in, type, false, yes, true).as<ConcatDesc>();
     CHECK(c.batch == 7);
     CHECK(c.in == std::vector<SampleShape>(2, in.shape));
     CHECK(c.out == SampleShape{4, 9, 12});
     CHECK(c.type == type);
-    const ProductDesc p = compiled(*layer("Multiply"), in, type, false, yes, true).multiplication;
+    const ProductDesc p =
+        compiled(*layer("Multiply"), in, type, false, yes, true).as<ProductDesc>();
     CHECK(p.batch == 7);
     CHECK(p.in == std::array{in.shape, in.shape});
     CHECK(p.out == in.shape);
     CHECK(p.type == type);
     const auto pad = layer("ZeroPad2d", {{"padding", std::vector<std::int64_t>{1, 2, 3, 4}}});
-    const PixelMapDesc z = compiled(*pad, in, type, false, yes, true).moving;
+    const PixelMapDesc z = compiled(*pad, in, type, false, yes, true).as<PixelMapDesc>();
     CHECK(z.batch == 7);
     CHECK(z.in == in.shape);
     CHECK(z.out == SampleShape{11, 12, 6});
@@ -290,11 +231,11 @@ TEST_CASE("joining, moving, normalising and scaling layers hand their options on
     CHECK(z.before == Size2{3, 1});
     CHECK(z.type == type);
     const auto larger = layer("Upsample", {{"scale_factor", Size2{2, 3}}});
-    const PixelMapDesc u = compiled(*larger, in, type, false, yes, true).moving;
+    const PixelMapDesc u = compiled(*larger, in, type, false, yes, true).as<PixelMapDesc>();
     CHECK(u.scale == Size2{2, 3});
     CHECK(u.before == Size2{0, 0});
     const auto channels = layer("PadChannels", {{"before", integer(2)}, {"after", integer(3)}});
-    const PixelMapDesc n = compiled(*channels, in, type, false, yes, true).moving;
+    const PixelMapDesc n = compiled(*channels, in, type, false, yes, true).as<PixelMapDesc>();
     CHECK(n.batch == 7);
     CHECK(n.in == SampleShape{in.shape.h * in.shape.w, 6, 1});
     CHECK(n.out == SampleShape{in.shape.h * in.shape.w, 11, 1});
@@ -303,7 +244,7 @@ TEST_CASE("joining, moving, normalising and scaling layers hand their options on
     CHECK(n.type == type);
     const auto group =
         layer("GroupNorm", {{"num_groups", integer(3)}, {"eps", 0.5}, {"affine", yes}});
-    const GroupNormDesc g = compiled(*group, in, type, false, yes, !yes).sample_norm;
+    const GroupNormDesc g = compiled(*group, in, type, false, yes, !yes).as<GroupNormDesc>();
     CHECK(g.batch == 7);
     CHECK(g.shape == in.shape);
     CHECK(g.groups == 3);
@@ -314,16 +255,18 @@ TEST_CASE("joining, moving, normalising and scaling layers hand their options on
     CHECK(g.training == yes);
     CHECK(g.input_gradient == !yes);
     const GroupNormDesc l =
-        compiled(*layer("LayerNorm2d", {{"bias", yes}}), in, type, false, yes, true).sample_norm;
+        compiled(*layer("LayerNorm2d", {{"bias", yes}}), in, type, false, yes, true)
+            .as<GroupNormDesc>();
     CHECK(l.batch == 7 * 36);
     CHECK(l.shape == SampleShape{1, 1, 6});
     CHECK(l.weight);
     CHECK(l.bias == yes);
-    const GroupNormDesc a = compiled(*layer("LayerNorm"), in, type, false, yes, true).sample_norm;
+    const GroupNormDesc a =
+        compiled(*layer("LayerNorm"), in, type, false, yes, true).as<GroupNormDesc>();
     CHECK(a.batch == 7);
     CHECK(a.shape == SampleShape{1, 1, 216});
     const auto prelu = layer("PReLU", {{"num_parameters", integer(yes ? 6 : 1)}});
-    const ChannelScaleDesc s = compiled(*prelu, in, type, false, yes, !yes).scaling;
+    const ChannelScaleDesc s = compiled(*prelu, in, type, false, yes, !yes).as<ChannelScaleDesc>();
     CHECK(s.batch == 7);
     CHECK(s.shape == in.shape);
     CHECK(s.one_weight == !yes);
@@ -331,13 +274,14 @@ TEST_CASE("joining, moving, normalising and scaling layers hand their options on
     CHECK(s.type == type);
     CHECK(s.training == yes);
     CHECK(s.input_gradient == !yes);
-    const ChannelScaleDesc f = compiled(*layer("LayerScale"), in, type, false, yes, true).scaling;
+    const ChannelScaleDesc f =
+        compiled(*layer("LayerScale"), in, type, false, yes, true).as<ChannelScaleDesc>();
     CHECK_FALSE(f.one_weight);
     CHECK_FALSE(f.negative_only);
     const LinearDesc m =
         compiled(*layer("Linear", {{"out_features", integer(3)}, {"per_pixel", true}}), in, type,
                  false, yes, true)
-            .matrix_product;
+            .as<LinearDesc>();
     CHECK(m.batch == 7 * 36);
     CHECK(m.in == 6);
     CHECK(m.out == 3);
@@ -354,7 +298,8 @@ TEST_CASE("ConvTranspose2d hands its options and its context to the backend") {
                                               {"groups", integer(2)},
                                               {"bias", false}});
   const ActivationShape in = image(4, 9, 8);
-  const ConvTranspose2dDesc d = compiled(*made, in, DType::f32, true, true, true).transposed;
+  const ConvTranspose2dDesc d =
+      compiled(*made, in, DType::f32, true, true, true).as<ConvTranspose2dDesc>();
   CHECK(d.batch == 7);
   CHECK(d.in == SampleShape{9, 8, 4});
   CHECK(d.out == SampleShape{20, 8, 6});
@@ -368,7 +313,8 @@ TEST_CASE("ConvTranspose2d hands its options and its context to the backend") {
   CHECK(d.tf32);
   CHECK(d.training);
   CHECK(d.input_gradient);
-  const ConvTranspose2dDesc e = compiled(*made, in, DType::bf16, false, false, false).transposed;
+  const ConvTranspose2dDesc e =
+      compiled(*made, in, DType::bf16, false, false, false).as<ConvTranspose2dDesc>();
   CHECK(e.type == DType::bf16);
   CHECK_FALSE(e.tf32);
   CHECK_FALSE(e.training);

@@ -31,7 +31,7 @@ std::vector<std::unique_ptr<Backend>> all_backends() {
 /// y for x = 1: the factors.
 std::vector<float> factors(Backend& backend, const DropoutDesc& desc,
                            const std::vector<std::int64_t>& ids, std::int64_t step) {
-  const std::unique_ptr<Op> op = backend.dropout(desc);
+  const std::unique_ptr<Op> op = backend.make(desc);
   const std::int64_t count = desc.batch * desc.shape.elements();
   OpRunner runner(backend, *op, std::vector<float>(static_cast<std::size_t>(count), 1.0F), {}, {},
                   count);
@@ -71,7 +71,7 @@ TEST_CASE("dropout agrees with the reference in both directions, in place too") 
         const Values want = reference::dropout_factors(desc, ids, 12);
         const auto count = static_cast<std::int64_t>(want.size());
         const std::vector<float> x = random_values(count, 1), dy = random_values(count, 2);
-        const std::unique_ptr<Op> op = backend->dropout(desc);
+        const std::unique_ptr<Op> op = backend->make(desc);
         OpRunner runner(*backend, *op, x, {}, {}, count);
         runner.draw_for(ids, 12);
         check_close("y", runner.forward(), reference::product(to_double(x), want), 1e-7);
@@ -108,7 +108,7 @@ TEST_CASE("dropout in bf16 drops the same and rounds once") {
       const std::vector<Bf16> x = rounded(random_values(66, 1));
       OnDevice<Bf16> at(*backend, x), y(*backend, x);
       const OnDevice<std::int64_t> ids_at(*backend, ids), step(*backend, {5});
-      const std::unique_ptr<Op> op = backend->dropout(desc);
+      const std::unique_ptr<Op> op = backend->make(desc);
       const OnDevice<std::uint8_t> scratch(*backend,
                                            std::vector<std::uint8_t>(op->scratch_bytes() + 1));
       OpArgs args;
@@ -190,9 +190,9 @@ TEST_CASE("dropout passes its input on in evaluation, and with p = 0") {
     for (const bool training : {false, true}) {
       DropoutDesc desc = description(3, {2, 3, 5}, training ? 0.0 : 0.5, true);
       desc.training = training;
-      CHECK(backend->dropout(desc)->scratch_bytes() == 0);
+      CHECK(backend->make(desc)->scratch_bytes() == 0);
       desc.channels = false;
-      const std::unique_ptr<Op> op = backend->dropout(desc);
+      const std::unique_ptr<Op> op = backend->make(desc);
       CHECK(op->scratch_bytes() == 0);
       const std::vector<float> x = random_values(90, 1), dy = random_values(90, 2);
       OpRunner runner(*backend, *op, x, {}, {}, 90);  // without numbers to draw by
@@ -209,7 +209,7 @@ TEST_CASE("dropout refuses what it cannot compute") {
     CAPTURE(name);
     std::string text;
     try {
-      backend->dropout(description(1, {1, 1, 4}, 1.0, false));
+      backend->make(description(1, {1, 1, 4}, 1.0, false));
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::device);
       text = error.what();

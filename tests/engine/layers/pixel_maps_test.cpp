@@ -81,7 +81,7 @@ TEST_CASE("an operation that moves pixels can cut some off") {
     for (const std::string& name : backend_names()) {
       CAPTURE(name);
       const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
-      const std::unique_ptr<Op> op = backend->pixel_map(d);
+      const std::unique_ptr<Op> op = backend->make(d);
       OpRunner runner(*backend, *op, x, {}, {}, static_cast<std::int64_t>(dy.size()));
       check_close("y", runner.forward(), reference::pixel_map(d, to_double(x)));
       check_close("dx", runner.backward(dy).dx, reference::pixel_map_backward(d, to_double(dy)));

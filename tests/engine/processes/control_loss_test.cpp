@@ -114,7 +114,7 @@ void work(ControlChannel& channel, const Parent& parent) {
 
 std::string name_in(const Processes& processes, int rank) {
   return "rank " + std::to_string(rank) + " (host host" + std::to_string(rank) + ", pid " +
-         std::to_string(processes[static_cast<std::size_t>(rank)]->pid()) + ")";
+         std::to_string(processes[rank]->pid()) + ")";
 }
 
 ControlChannel::Options options_with_stall(std::chrono::milliseconds timeout) {
@@ -133,13 +133,13 @@ TEST_CASE("every survivor names a killed process within five seconds, rank 0 too
     Processes processes = start_world(3, quick_options(), work);
     std::this_thread::sleep_for(kSomeBeats);
     const auto start = std::chrono::steady_clock::now();
-    processes[static_cast<std::size_t>(killed)]->signal(SIGKILL);
+    processes[killed]->signal(SIGKILL);
     for (int rank = 0; rank < 3; ++rank) {
       if (rank == killed) continue;
-      const std::string text = processes[static_cast<std::size_t>(rank)]->line();
+      const std::string text = processes[rank]->line();
       CHECK(contains(text, name_in(processes, killed) + " was lost: its connection ended"));
       CHECK(contains(text, "it was last at step 17, training"));
-      CHECK(processes[static_cast<std::size_t>(rank)]->line() == "end");
+      CHECK(processes[rank]->line() == "end");
     }
     CHECK(std::chrono::steady_clock::now() - start < 5s);
   }

@@ -47,7 +47,7 @@ TEST_CASE("gathered bytes arrive as they are, also many and none") {
     channel.leave();
     for (int other = 0; other < 8; ++other) {
       mine[0] = static_cast<char>(other);
-      if (all[static_cast<std::size_t>(other)] != (other == 3 ? "" : mine)) return "wrong";
+      if (all[other] != (other == 3 ? "" : mine)) return "wrong";
     }
     return "right";
   });
@@ -142,7 +142,7 @@ TEST_CASE("who waits in a collective call is woken by a failure") {
   });
   CHECK(outcomes[1].kind == 0);
   for (const int rank : {0, 2}) {
-    const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+    const Outcome& outcome = outcomes[rank];
     CHECK(outcome.kind == kPeer);
     CHECK((contains(outcome.text, "no such device") ||
            contains(outcome.text, "not at the same point")));
@@ -163,7 +163,7 @@ TEST_CASE("a process that ends without leaving is lost, wherever it is") {
     });
     const std::string name = std::to_string(lost);
     for (int rank = 0; rank < 3; ++rank) {
-      const std::string& text = outcomes[static_cast<std::size_t>(rank)].text;
+      const std::string& text = outcomes[rank].text;
       if (rank == lost) continue;
       CHECK(contains(text, name + " lost rank " + name + " (host host" + name + ", pid "));
       CHECK(contains(text, ") was lost: its connection ended"));

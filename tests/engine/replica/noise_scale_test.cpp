@@ -63,8 +63,8 @@ std::vector<GradientNoise> expected_noise(int size, int used,
   double weights = 0, grad_sq = 0, variance = 0;
   for (int step = 0; step < kNoiseSteps; ++step) {
     double mean = 0;
-    for (int i = 0; i < used; ++i) mean += small[static_cast<std::size_t>(step * parts + i)] / used;
-    const double b = size, whole = big[static_cast<std::size_t>(step)];
+    for (int i = 0; i < used; ++i) mean += small[step * parts + i] / used;
+    const double b = size, whole = big[step];
     grad_sq = 0.99 * grad_sq + (12 * whole - b * mean) / (12 - b);
     variance = 0.99 * variance + (mean - whole) / (1 / b - 1.0 / 12);
     weights = 0.99 * weights + 1;

@@ -53,7 +53,7 @@ TEST_CASE("a step uploads no more than its own samples' numbers, after an evalua
   CountingBackend backend;
   InputStaging staging(backend);
   StepScalars scalars;
-  scalars.lr = 0.25F;
+  scalars.inverse_count = 0.25F;
   StepMetrics metrics;
   metrics.stop_votes = 1;
   const auto step = [&](int slot, std::int64_t samples) {
@@ -61,7 +61,7 @@ TEST_CASE("a step uploads no more than its own samples' numbers, after an evalua
     const StagedBatch staged = staging.stage(slot, scalars, metrics, given.batch, source);
     // Two lines for scalars and metrics; of a sample, the id in 64 bits and the slot in 32.
     CHECK(backend.take_calls().uploaded_bytes == 192 + static_cast<std::size_t>(samples) * 12);
-    CHECK(at<StepScalars>(staged.batch.scalars, 0).lr == 0.25F);
+    CHECK(at<StepScalars>(staged.batch.scalars, 0).inverse_count == 0.25F);
     CHECK(at<StepMetrics>(staged.metrics, 0).stop_votes == 1);
     for (std::size_t k = 0; k < given.ids.size(); ++k) {
       CHECK(at<std::int64_t>(staged.batch.ids, k) == given.ids[k]);

@@ -211,7 +211,7 @@ TEST_CASE("the log has a ledger of each epoch, and the summary one of the run") 
     REQUIRE(ledgers.size() == epochs);
     double seconds = 0;
     for (int i = 0; i < epochs; ++i) {
-      const nlohmann::json& ledger = ledgers[static_cast<std::size_t>(i)];
+      const nlohmann::json& ledger = ledgers[i];
       CHECK(ledger["epoch"] == i + 1);
       CHECK(ledger["step"] == kStepsPerEpoch * (i + 1));
       CHECK(ledger["parts"].size() == kLedgerParts);

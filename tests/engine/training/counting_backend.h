@@ -41,27 +41,11 @@ class CountingBackend : public HostBackend {
   }
   void replay(CapturedGraph&) override { ++calls_.launches; }
 
-  std::unique_ptr<Op> conv2d(const Conv2dDesc&) override { return make_op(); }
-  std::unique_ptr<Op> conv_transpose2d(const ConvTranspose2dDesc&) override { return make_op(); }
-  std::unique_ptr<Op> linear(const LinearDesc&) override { return make_op(); }
-  std::unique_ptr<Op> pool2d(const Pool2dDesc&) override { return make_op(); }
-  std::unique_ptr<Op> relu(const ReluDesc&) override { return make_op(); }
-  std::unique_ptr<Op> activation(const ActivationDesc&) override { return make_op(); }
-  std::unique_ptr<Op> dropout(const DropoutDesc&) override { return make_op(); }
-  std::unique_ptr<Op> sum(const SumDesc&) override { return make_op(); }
-  std::unique_ptr<Op> batch_norm(const BatchNormDesc&) override { return make_op(); }
-  std::unique_ptr<Op> concat(const ConcatDesc&) override { return make_op(); }
-  std::unique_ptr<Op> product(const ProductDesc&) override { return make_op(); }
-  std::unique_ptr<Op> pixel_map(const PixelMapDesc&) override { return make_op(); }
-  std::unique_ptr<Op> group_norm(const GroupNormDesc&) override { return make_op(); }
-  std::unique_ptr<Op> channel_scale(const ChannelScaleDesc&) override { return make_op(); }
-  std::unique_ptr<LossOp> cross_entropy(const CrossEntropyDesc&) override {
+  std::unique_ptr<Op> make(const OpDesc&) override { return std::make_unique<Layer>(*this); }
+  std::unique_ptr<LossOp> make_loss(const LossOpDesc&) override {
     return std::make_unique<Loss>(*this);
   }
-  std::unique_ptr<LossOp> element_loss(const ElementLossDesc&) override {
-    return std::make_unique<Loss>(*this);
-  }
-  std::unique_ptr<InputOp> input(const InputDesc&) override {
+  std::unique_ptr<InputOp> make_input(const InputDesc&) override {
     return std::make_unique<Input>(*this);
   }
   void add(DevPtr, DevPtr, DevPtr, std::int64_t) override { single(); }
@@ -108,7 +92,6 @@ class CountingBackend : public HostBackend {
     void step(const OptimizerArgs&) override { backend.single(); }
     CountingBackend& backend;
   };
-  std::unique_ptr<Op> make_op() { return std::make_unique<Layer>(*this); }
   void single() {
     if (!capturing_) ++calls_.singles;
   }

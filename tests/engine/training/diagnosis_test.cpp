@@ -75,7 +75,7 @@ void scale(const Job& job, std::vector<float>& params, const std::string& name, 
   for (const Param& param : job.plan.params) {
     if (param.name != name) continue;
     for (std::int64_t i = 0; i < param.count; ++i) {
-      params[static_cast<std::size_t>(param.offset + i)] *= factor;
+      params[param.offset + i] *= factor;
     }
   }
 }
@@ -201,17 +201,17 @@ TEST_CASE("after an update: the weights, else the optimizer's state") {
                                                                        {"exp_avg_sq", zeros}};
   const Param& first = job.plan.params.at(0);
   const Param& third = job.plan.params.at(2);
-  optimizer[1].second[static_cast<std::size_t>(third.offset)] = INFINITY;
+  optimizer[1].second[third.offset] = INFINITY;
   Diagnosis found = look(job, params, UpdateOutcome::broken, optimizer);
   CHECK(found.place == Place::weights);
   CHECK(found.layer == "b");
   CHECK(found.parameter == "exp_avg_sq of b.weight");
   // The last element of a parameter, in the order of backward.
-  params[static_cast<std::size_t>(first.offset + first.count - 1)] = NAN;
+  params[first.offset + first.count - 1] = NAN;
   found = look(job, params, UpdateOutcome::broken, optimizer);
   CHECK(found.layer == "a");
   CHECK(found.parameter == "a.weight");
-  params[static_cast<std::size_t>(third.offset)] = NAN;
+  params[third.offset] = NAN;
   CHECK(look(job, params, UpdateOutcome::broken, optimizer).parameter == "b.weight");
   CHECK(found.batch.size() == 12);
 }

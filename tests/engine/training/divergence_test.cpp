@@ -40,7 +40,7 @@ TEST_CASE("halt: the report names step, layer and sample, and the last checkpoin
           for (const Param& param : job.plan.params) {
             if (param.name != "conv2.weight") continue;
             for (std::int64_t i = 0; i < param.count; ++i) {
-              fresh.params[static_cast<std::size_t>(param.offset + i)] *= 1e20F;
+              fresh.params[param.offset + i] *= 1e20F;
             }
           }
         }

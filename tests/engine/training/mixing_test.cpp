@@ -125,7 +125,7 @@ TEST_CASE("mixed batches train as data that was erased and mixed before") {
     const InputBox box = job.draws.erased(0, k);
     for (int y = box.top; y < box.top + box.height; ++y) {
       for (int x = box.left; x < box.left + box.width; ++x) {
-        erased[static_cast<std::size_t>(k * kPixels + y * 8 + x)] = 0.25F;
+        erased[k * kPixels + y * 8 + x] = 0.25F;
       }
     }
   }
@@ -138,8 +138,8 @@ TEST_CASE("mixed batches train as data that was erased and mixed before") {
     cut += mix.input.own == 0 ? 1 : 0;
     for (int y = 0; y < 8; ++y) {
       for (int x = 0; x < 8; ++x) {
-        const float own = erased[static_cast<std::size_t>(k * kPixels + y * 8 + x)];
-        const float other = erased[static_cast<std::size_t>(partner * kPixels + y * 8 + x)];
+        const float own = erased[k * kPixels + y * 8 + x];
+        const float other = erased[partner * kPixels + y * 8 + x];
         const bool inside =
             y >= box.top && y < box.top + box.height && x >= box.left && x < box.left + box.width;
         pixels.push_back(!inside              ? own
@@ -148,8 +148,8 @@ TEST_CASE("mixed batches train as data that was erased and mixed before") {
       }
     }
     for (std::int64_t c = 0; c < kClasses; ++c) {
-      const float for_own = labels[static_cast<std::size_t>(k)] == c ? mix.own : 0;
-      rows.push_back((labels[static_cast<std::size_t>(partner)] == c ? mix.partner : 0) + for_own);
+      const float for_own = labels[k] == c ? mix.own : 0;
+      rows.push_back((labels[partner] == c ? mix.partner : 0) + for_own);
     }
   }
   CHECK(cut > 0);
@@ -158,7 +158,7 @@ TEST_CASE("mixed batches train as data that was erased and mixed before") {
   write_bytes(mixed.file("train_y.npy"), npy({kSamples, kClasses}, rows));
   std::vector<float> hot(kSamples * kClasses, 0.0F);
   for (std::int64_t k = 0; k < kSamples; ++k) {
-    hot[static_cast<std::size_t>(k * kClasses + labels[static_cast<std::size_t>(k)])] = 1;
+    hot[k * kClasses + labels[k]] = 1;
   }
   write_bytes(mixed.file("test_x.npy"), npy({kSamples, 8, 8}, images));
   write_bytes(mixed.file("test_y.npy"), npy({kSamples, kClasses}, hot));

@@ -30,8 +30,7 @@ TEST_CASE("overfitting takes the first batches of the run's first epoch, as eval
   const std::vector<std::int64_t> order = epoch_order(whole.splits.train.size(), 7, 0, true);
   REQUIRE(job.splits.train.size() == 24);
   for (std::size_t i = 0; i < 24; ++i) {
-    CHECK(job.splits.train.indices[i] ==
-          whole.splits.train.indices[static_cast<std::size_t>(order[i])]);
+    CHECK(job.splits.train.indices[i] == whole.splits.train.indices[order[i]]);
   }
   CHECK_FALSE(job.spec.data.shuffle);
   CHECK(whole.train_input.crop);

@@ -51,8 +51,7 @@ inline Job poisoned_job(const std::string& config, std::vector<std::string> over
                         std::int64_t position, float value, std::int64_t* sample = nullptr) {
   Job job = small_job(config, std::move(overrides));
   const auto order = epoch_order(job.splits.train.size(), 7, 0, job.spec.data.shuffle);
-  const std::int64_t id =
-      job.splits.train.indices[static_cast<std::size_t>(order[static_cast<std::size_t>(position)])];
+  const std::int64_t id = job.splits.train.indices[order[position]];
   const auto source = std::make_shared<Poisoned>(job.splits.train.source, id, value);
   job.splits.train.source = source;
   job.splits.val.source = source;

@@ -68,17 +68,15 @@ TEST_CASE("denormals: every thread of an OpenMP team flushes them, one from befo
     std::vector<int> flushed(4);
     // The team is made while nobody flushes.
 #pragma omp parallel for num_threads(4) schedule(static)
-    for (int i = 0; i < 4; ++i) flushed[static_cast<std::size_t>(i)] = flushes_denormals() ? 1 : 0;
+    for (int i = 0; i < 4; ++i) flushed[i] = flushes_denormals() ? 1 : 0;
     const auto backend = make_backend(parse_device("cpu:4"));
     // A region that is not ours, as oneDNN's are.
 #pragma omp parallel for num_threads(4) schedule(static)
-    for (int i = 0; i < 4; ++i) flushed[static_cast<std::size_t>(i)] = flushes_denormals() ? 1 : 0;
+    for (int i = 0; i < 4; ++i) flushed[i] = flushes_denormals() ? 1 : 0;
     CHECK(flushed == std::vector<int>{1, 1, 1, 1});
     // And a region of ours on a team of another size.
     std::fill(flushed.begin(), flushed.end(), 0);
-    parallel_for(3, 3, [&](std::int64_t i) {
-      flushed[static_cast<std::size_t>(i)] = flushes_denormals() ? 1 : 0;
-    });
+    parallel_for(3, 3, [&](std::int64_t i) { flushed[i] = flushes_denormals() ? 1 : 0; });
     CHECK(flushed == std::vector<int>{1, 1, 1, 0});
   });
 }
@@ -116,7 +114,7 @@ TEST_CASE("denormals: layers and the optimizer on one thread and on teams make z
       linear.batch = 64;
       linear.in = 64;
       linear.out = 64;
-      const auto op = backend->linear(linear);
+      const auto op = backend->make(linear);
       const std::vector<float> small(64 * 64, kSmall);
       const OnDevice<float> x(*backend, small), weight(*backend, small),
           bias(*backend, std::vector<float>(64, 0.0F)), y(*backend, ones);

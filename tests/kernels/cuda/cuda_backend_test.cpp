@@ -42,7 +42,7 @@ TEST_CASE("branches of the queue begin after what was queued and end before what
     backend->add(start.ptr(), start.ptr(), start.ptr(), count);
     backend->fork(branches);
     for (int i = 0; i < branches; ++i) {
-      const DevPtr part = parts[static_cast<std::size_t>(i)].ptr();
+      const DevPtr part = parts[i].ptr();
       backend->select_branch(i);
       backend->copy(part, start.ptr(), bytes);
       backend->add(part, part, part, count);

@@ -3,7 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "kernels/common/augment.h"
-#include "kernels/cuda/input.h"
+#include "kernels/cuda/ops.h"
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/support/backends.h"
 

@@ -10,7 +10,7 @@
 
 #include "kernels/common/bf16.h"
 #include "kernels/cuda/column_sums.h"
-#include "kernels/cuda/linear.h"
+#include "kernels/cuda/ops.h"
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/support/backends.h"
 #include "tests/support/close.h"
@@ -41,7 +41,7 @@ Input random_input(const LinearDesc& d) {
 /// Forward, backward, and a backward that adds. What backward may not need is not there for it.
 template <class T>
 Output run(const GPU& gpu, const LinearDesc& d, const Input& in) {
-  const auto op = make_cuda_linear(gpu.context(), d);
+  const auto op = make_cuda_op(gpu.context(), d);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> no_y(in.dy.size(), nan), no_x(in.x.size(), nan);
   const GpuArray<T> x(gpu, as<T>(in.x)), weight(gpu, as<T>(in.weight)), y(gpu, as<T>(no_y)),
@@ -177,7 +177,7 @@ TEST_CASE("fp32 is never tf32, and bf16 sums are fp32, the bias added to them") 
   for (std::size_t row = 0; row < 64; ++row) in.x[row * 64 + row] = 1.25F;
   const Output rounded = run<Bf16>(gpu, d, in);
   for (const float y : rounded.y) CHECK(y == 1.0F + 0x1p-7F);
-  const std::string implementation = make_cuda_linear(gpu.context(), d)->implementation();
+  const std::string implementation = make_cuda_op(gpu.context(), d)->implementation();
   INFO(implementation);
   CHECK(implementation.find("apart") == std::string::npos);
 }
@@ -239,12 +239,12 @@ TEST_CASE("algorithms are timed once a shape where a cache is given, and never i
   std::string first;
   {
     const GPU gpu;
-    first = make_cuda_linear(gpu.context(), d)->implementation();
+    first = make_cuda_op(gpu.context(), d)->implementation();
   }
   BackendOptions options;
   options.plan_cache = dir.file("plans.json");
   const auto implementation = [&] {
-    return make_cuda_linear(GPU(options).context(), d)->implementation();
+    return make_cuda_op(GPU(options).context(), d)->implementation();
   };
   const std::string chosen = implementation();
   CHECK(implementation() == chosen);
@@ -286,7 +286,7 @@ TEST_CASE("every algorithm that can be timed gives the right result, by its name
   LinearDesc d;
   d.batch = d.in = 64;
   d.out = 32;
-  make_cuda_linear(GPU(options).context(), d);
+  make_cuda_op(GPU(options).context(), d);
   auto cache = parsed(options.plan_cache);
   for (const char* name :
        {"cublaslt:1-0-2-2-0-0-0-0-0", "cublaslt:2-0-0-0-0-0-0-0-0", "cublaslt:3-0-0-0-0-0-0-0-0"}) {
@@ -295,7 +295,7 @@ TEST_CASE("every algorithm that can be timed gives the right result, by its name
     options.plan_cache = dir.file(name);
     std::ofstream(options.plan_cache) << cache.dump();
     const GPU gpu(options);
-    const std::string implementation = make_cuda_linear(gpu.context(), d)->implementation();
+    const std::string implementation = make_cuda_op(gpu.context(), d)->implementation();
     for (const char* product : {"forward", "weights", "data"}) {
       CHECK(algorithm_of(implementation, product) == name);
     }
@@ -332,10 +332,10 @@ TEST_CASE("where cuBLASLt has no product with a bias or ReLU in it, our own kern
       const std::string failure = "cublasLtMatmulAlgoGetHeuristic:1:cudaErrorNotSupported";
       emulation::fail(failure);
       if (!bias && !relu) {
-        CHECK_THROWS_AS(make_cuda_linear(gpu.context(), d), Error);
+        CHECK_THROWS_AS(make_cuda_op(gpu.context(), d), Error);
         continue;
       }
-      const std::string implementation = make_cuda_linear(gpu.context(), d)->implementation();
+      const std::string implementation = make_cuda_op(gpu.context(), d)->implementation();
       INFO(implementation);
       CHECK(implementation.find("apart") != std::string::npos);
       CHECK(implementation.find("cublasLtMatmulAlgoGetHeuristic failed") != std::string::npos);

@@ -141,7 +141,7 @@ TEST_CASE("convolutions of LeNet's size run with timed choices where cuDNN is ab
   const auto backend = make_backend(parse_device("cuda:0"), options);
   Conv2dDesc d = conv_case(2, {13, 13, 20}, 50, {5, 5});
   d.relu = true;
-  const auto op = backend->conv2d(d);
+  const auto op = backend->make(d);
   INFO(op->implementation());
   CHECK(contains(op->implementation(), "told to be absent"));
   const std::vector<float> x = random_values(d.batch * d.in.elements(), 1),

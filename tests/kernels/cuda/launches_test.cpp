@@ -5,7 +5,7 @@
 #include "emulation/control.h"
 #include "kernels/common/bf16.h"
 #include "kernels/cuda/conv2d.h"
-#include "kernels/cuda/linear.h"
+#include "kernels/cuda/ops.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/support/op_runner.h"
@@ -74,14 +74,14 @@ TEST_CASE("a bias in bf16 costs no kernel, nor does a ReLU before the sums of it
     CAPTURE(name_of(type));
     conv.type = linear.type = type;
     const auto of = type == DType::bf16 ? launches<Bf16> : launches<float>;
-    const auto conv_op = make_cuda_conv2d(gpu.context(), conv);
+    const auto conv_op = make_cuda_op(gpu.context(), conv);
     CAPTURE(conv_op->implementation());
     REQUIRE(conv_op->implementation().find("emulated") != std::string::npos);
     const Launches conv_launches =
         of(gpu, *conv_op, 2 * 6 * 6 * 8, weight_count(conv), 8, 2 * conv.out.elements());
     CHECK(conv_launches.forward == 1);
     CHECK(conv_launches.backward == 3);  // ReLU with sums, weights, data
-    const auto linear_op = make_cuda_linear(gpu.context(), linear);
+    const auto linear_op = make_cuda_op(gpu.context(), linear);
     const Launches linear_launches = of(gpu, *linear_op, 8 * 16, 16 * 24, 24, 8 * 24);
     CHECK(linear_launches.forward == 1);
     CHECK(linear_launches.backward == 3);

@@ -260,8 +260,7 @@ Bytes grey_file(int height, const Tables& tables, const std::string& bits) {
                          const Bytes& symbols) {
     Bytes bytes(17, 0);
     bytes[0] = static_cast<std::uint8_t>(kind);
-    for (const auto& [length, count] : lengths)
-      bytes[static_cast<std::size_t>(length)] = static_cast<std::uint8_t>(count);
+    for (const auto& [length, count] : lengths) bytes[length] = static_cast<std::uint8_t>(count);
     bytes.insert(bytes.end(), symbols.begin(), symbols.end());
     segment(0xc4, bytes);
   };

@@ -162,8 +162,7 @@ TEST_CASE("boxes of an upright image lie in the stored one") {
     for (std::int64_t y = 0; y < upright.height; ++y) {
       for (std::int64_t x = 0; x < upright.width; ++x) {
         const PixelBox at = stored_box({y, x, 1, 1}, orientation, upright.height, upright.width);
-        CHECK(upright.pixels[static_cast<std::size_t>(y * upright.width + x)] ==
-              stored.pixels[static_cast<std::size_t>(at.top * 3 + at.left)]);
+        CHECK(upright.pixels[y * upright.width + x] == stored.pixels[at.top * 3 + at.left]);
       }
     }
   }
