@@ -1,3 +1,4 @@
+// CUDA devices and versions of this machine.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +7,7 @@
 
 namespace dpt {
 
-/// What the CUDA side offers to this process.
+/// A GPU of this machine.
 struct CudaDeviceInfo {
   std::string name;                ///< "NVIDIA H200"
   std::string compute_capability;  ///< "9.0"

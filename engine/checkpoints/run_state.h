@@ -1,3 +1,4 @@
+// Counters of a run, as checkpoints keep them.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,7 @@ struct RunState {
   double epoch_weight = 0;         ///< what epoch_loss_sum is divided by
   double epoch_labelled = 0;       ///< what epoch_correct and epoch_sums are divided by
   std::vector<double> epoch_sums;  ///< of the other metrics: StepMetrics::sums from 1 on
-  /// One weight per device, measured in the first steps; empty if they were not measured.
+  /// Device weights that dpt 0.1 measured, one per device; empty for any other run.
   std::vector<std::int64_t> device_weights;
   // Results of the last complete epoch, where they were measured.
   std::optional<double> train_loss, train_accuracy, val_loss, val_accuracy;

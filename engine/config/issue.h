@@ -1,4 +1,4 @@
-// What is wrong with a config.
+// Errors of a config.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 //
 // Every command line, message and log line that dpt writes passes through one of the two functions
 // `without_secrets` and `hide_secrets`. Paths keep working: a config stores `${VAR}` in place of
-// the value of a secret variable (`stored_path`).
+// the value of a secret variable (`stored_path`, stored_paths.h).
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a run keeps of its config, and what of it may be another when the run is resumed.
+// The config that a run keeps, and the fields of it that may differ when the run is resumed.
 #pragma once
 
 #include <string>
@@ -23,8 +23,8 @@ std::vector<std::string> changeable_fields(const Catalog& catalog);
 std::vector<std::string> values_of_run(const Catalog& catalog, const TrainSpec& spec,
                                        const std::string& stored, const std::string& file);
 
-/// What a resumed run has changed but may not, as lines "path: old -> new". `stored` was read from
-/// `file`; `resolved` is the run's config of today (from show_spec).
+/// Returns the changes that a resumed run may not have, as lines "path: old -> new". `stored` was
+/// read from `file`; `resolved` is the run's config of today (from show_spec).
 std::vector<std::string> refused_changes(const Catalog& catalog, const std::string& stored,
                                          const std::string& file, const std::string& resolved);
 

@@ -1,4 +1,4 @@
-// What a data check (data_check.h) finds.
+// Findings of a data check (data_check.h).
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ enum class FindingKind : std::uint8_t {
 inline constexpr int kFindingKinds = static_cast<int>(FindingKind::few_samples) + 1;
 /// "label_conflict".
 const char* name_of(FindingKind kind);
-/// Whether it is an error unless it is allowed.
+/// Returns true for a kind that is an error unless it is allowed.
 bool is_error(FindingKind kind);
 
 /// A sample of a finding.

@@ -1,3 +1,4 @@
+// Builds the Plan of a TrainSpec.
 #pragma once
 
 #include "engine/config/train_spec.h"

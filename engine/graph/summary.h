@@ -10,14 +10,14 @@
 
 namespace dpt {
 
-/// What the memory of a step depends on.
+/// Quantities that determine the memory of a step.
 struct StepSize {
   std::int64_t batch = 0;    ///< samples of the largest batch, on all replicas together
   std::int64_t at_once = 0;  ///< samples of the largest micro-batch of a replica
   std::int64_t pieces = 1;   ///< micro-batches that go through a pass together
 };
-/// Of batches from that many training samples, in replicas that run at most `limit` samples at once
-/// (micro_batch_limit). In exact mode a micro-batch is of one shard; those that a GPU runs
+/// Returns them for `samples` training samples, in replicas that run at most `limit` samples at
+/// once (micro_batch_limit). In exact mode a micro-batch is of one shard; those that a GPU runs
 /// concurrently are not counted.
 StepSize step_size(const TrainSpec& spec, int replicas, std::int64_t samples, std::int64_t limit);
 /// Estimates the memory that a replica needs for such steps, in bytes, without the kernels'

@@ -1,5 +1,5 @@
-// What must be the same on all processes of a job, compared before the first sum: a difference
-// would show as sums of unlike sizes, or as a wrong result that looks like a right one.
+// Facts that must be the same on all processes of a job, compared before the first sum: a
+// difference would show as sums of unlike sizes, or as a wrong result that looks like a right one.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What of a config depends on the targets of the data: the loss, the metrics, and what is
+// Parts of a config that depend on the targets of the data: the loss, the metrics, and what is
 // monitored.
 #pragma once
 

@@ -39,8 +39,8 @@ StartingPoint start_from_checkpoint(const Job& job, const std::string& path);
 /// Does the same with a checkpoint that was already read, taking its content.
 StartingPoint start_from_checkpoint(const Job& job, VerifiedCheckpoint& file);
 
-/// What made a result: libraries, instruction set and maker of the processor, devices. Kept in
-/// checkpoints and env.json.
+/// Returns the origin of a result: libraries, instruction set and maker of the processor, devices.
+/// Kept in checkpoints and env.json.
 std::string made_by(const Job& job);
 
 }  // namespace dpt

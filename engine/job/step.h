@@ -23,9 +23,9 @@ using EvaluationProgress = std::function<void(std::int64_t done)>;
 
 /// The inputs of a step.
 struct StepPlan {
-  std::int64_t step = 0;          ///< counted from 1
-  std::int64_t skipped = 0;       ///< earlier steps that made no update (see divergence.h)
-  std::int64_t epoch = 0;         ///< counted from 0: key of the augmentation
+  std::int64_t step = 0;     ///< counted from 1
+  std::int64_t skipped = 0;  ///< earlier steps that made no update (engine/training/divergence.h)
+  std::int64_t epoch = 0;    ///< counted from 0: key of the augmentation
   std::int64_t global_batch = 0;  ///< samples over all ranks
   double lr = 0;
   bool vote_stop = false;

@@ -10,7 +10,7 @@
 
 namespace dpt {
 
-/// How a parameter lies in the flat buffer. Files always hold torchvision's layout.
+/// Layout of a parameter in the flat buffer. Files always hold torchvision's layout.
 enum class ParamLayout : std::uint8_t {
   plain,       ///< as in files: biases, Linear not after a Flatten of an image
   ohwi,        ///< file: OIHW (out, in/groups, kh, kw); buffer: OHWI
@@ -38,14 +38,14 @@ constexpr auto enum_names(InitKind) {
                                             {InitKind::constant, "constant"}});
 }
 
-/// What a tensor of a layer is to training.
+/// Role of a tensor of a layer in training.
 enum class ParamRole : std::uint8_t {
   trained,  ///< the optimizer updates it
   running,  ///< running statistics: approaches the statistics of each batch
   counter   ///< counts the updates of running statistics; I64 in files
 };
 
-/// How a parameter starts. Fan-in and fan-out as torch.nn.init computes them.
+/// Initialisation of a parameter. Fan-in and fan-out as torch.nn.init computes them.
 struct InitSpec {
   InitKind kind = InitKind::pytorch;
   double value = 0.0;   ///< constant's value, normal's mean

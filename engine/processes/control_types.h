@@ -1,4 +1,4 @@
-// What the parts of the control channel (control.h) share.
+// Types that the parts of the control channel (control.h) share.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace dpt {
 
-/// Why a world ended before its time; the same on every process.
+/// Cause of the early end of a world; the same on every process.
 struct WorldFailure {
   int rank = -1;     ///< the process that was lost, stalled or failed
   std::string text;  ///< names rank, host, step and operation, and the cause

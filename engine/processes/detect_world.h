@@ -19,7 +19,7 @@ struct WorldFlags {
 /// address of rank 0: each text says what to do. Half a set that can only mean one process (a size
 /// of 1, LOCAL_RANK=0 alone) is ignored. docs/guide/cluster.md has the variables of each launcher.
 World detect_world(const Environment& environment, const WorldFlags& flags = {});
-/// From this process' environment.
+/// Does the same with this process' environment.
 World detect_world(const WorldFlags& flags = {});
 
 /// Throws ErrorKind::usage in a batch script of several tasks for which no step was started: this

@@ -8,7 +8,7 @@
 
 namespace dpt::launchers {
 
-/// As the functions of world_launchers.h.
+/// Reads the World of a task that srun started, like the functions of world_launchers.h.
 std::optional<World> from_slurm(const Environment& environment);
 
 /// Throws in an allocation of Slurm that has several tasks.

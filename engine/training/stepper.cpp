@@ -75,7 +75,7 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
       state_(start),
       on_result_(std::move(on_result)),
       ledger_(ledger) {
-  // A run of a release that measured them.
+  // Device weights that dpt 0.1 measured take the place of the job's.
   if (!start.device_weights.empty()) replica_.set_device_weights(start.device_weights);
   next_step_ = step_at(start.position);
   adopt_sums();

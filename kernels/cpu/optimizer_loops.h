@@ -7,7 +7,7 @@
 
 namespace dpt {
 
-/// Where a loop of an optimizer works: elements from 0 on, all in host memory.
+/// Buffers that a loop of an optimizer works on: elements from 0 on, all in host memory.
 struct OptimizerBuffers {
   float* params = nullptr;
   const float* grads = nullptr;
@@ -25,7 +25,7 @@ struct LayerSums {
 /// return how many of `count` those are, and set `finite` to false when a value that they wrote is
 /// not finite.
 struct FormulaLoops {
-  /// Of layer-wise formulas, else null.
+  /// Null unless the formula is layer-wise.
   std::int64_t (*prepare)(const UpdateStep& step, float clip, const OptimizerBuffers& buffers,
                           std::int64_t count, LayerSums& sums, bool& finite);
   /// `ratio` is for layer-wise formulas.

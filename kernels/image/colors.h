@@ -1,4 +1,4 @@
-// What augmentations do to the colours of an image, with the bytes and rules of image_ops.h.
+// Colour augmentations of an image, with the bytes and rules of image_ops.h.
 //
 // A factor of 1 changes nothing, 0 takes away all of the property. REQUIRES: factor >= 0.
 #pragma once

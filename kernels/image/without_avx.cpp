@@ -1,5 +1,6 @@
-// Takes the place of every *_avx2.cpp and *_vnni.cpp of this folder where the build is not for x86:
-// CpuFeatures has none of these instruction sets there, so nothing here is ever called.
+// Takes the place of every *_avx2.cpp and *_vnni.cpp of this folder and jpeg/ where the build is
+// not for x86: CpuFeatures has none of these instruction sets there, so nothing here is ever
+// called.
 #include <cstdlib>
 
 #include "kernels/image/jpeg/jpeg_loops.h"

@@ -5,7 +5,7 @@
 
 namespace dpt::jpeg_loops {
 
-/// Whether this processor has AVX2 and BMI2, which all loops below need.
+/// Returns true if this processor has AVX2 and BMI2, which all loops of jpeg_loops.h need.
 bool are_available();
 
 /// Bits of a code that are looked up at once.
@@ -16,9 +16,9 @@ struct Codes {
   /// For the next kLookBits bits a code with the number behind it, as packed_code has it; 0: the
   /// code is longer, or there is none.
   std::uint32_t look[1 << kLookBits];
-  /// Of each length: the codes that are longer begin here, in 16 bits.
+  /// Beginning of the codes that are longer than each length, in 16 bits.
   std::uint32_t end[17];
-  /// What makes a code of each length its place in `packed`.
+  /// Difference between a code of each length and its place in `packed`.
   std::int32_t offset[17];
   std::uint32_t packed[256];
 };

@@ -1,5 +1,5 @@
 // Uneven device_weights: the cut itself, what a config may ask for, and that no result depends on
-// them more than on the number of replicas. Calibration: measured, agreed, logged once, kept.
+// them more than on the number of replicas. Weights that dpt 0.1 measured are kept.
 #include "engine/job/device_weights.h"
 
 #include <doctest/doctest.h>
