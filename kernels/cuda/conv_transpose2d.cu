@@ -75,9 +75,9 @@ class CudaConvTranspose2d final : public Op {
   }
 
   std::string implementation() const override {
-    std::string text = "forward " + y_->name();
-    if (dweight_) text += ", weights " + dweight_->name();
-    if (dx_) text += ", data " + dx_->name();
+    std::string text = "forward " + y_->described();
+    if (dweight_) text += ", weights " + dweight_->described();
+    if (dx_) text += ", data " + dx_->described();
     return text;
   }
 

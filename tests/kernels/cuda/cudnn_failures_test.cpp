@@ -71,7 +71,7 @@ TEST_CASE("without cuDNN our own kernels are taken, say why, and nothing is kept
            {std::pair{Cudnn::absent, "cuDNN cannot be used: told to be absent"},
             std::pair{Cudnn::fails_to_plan, "cuda:0: cudnnCreate failed: told to"}}) {
         const Told told(cudnn);
-        const std::string name = choose_conv_plan(gpu.context(), p)->name();
+        const std::string name = choose_conv_plan(gpu.context(), p)->described();
         INFO(name);
         CHECK(name.find("own:") == 0);
         CHECK(contains(name, why));
@@ -81,7 +81,7 @@ TEST_CASE("without cuDNN our own kernels are taken, say why, and nothing is kept
   }
   // With cuDNN again the candidates are timed.
   const std::string name =
-      choose_conv_plan(GPU(options).context(), grouped(ConvPass::forward))->name();
+      choose_conv_plan(GPU(options).context(), grouped(ConvPass::forward))->described();
   CHECK(!contains(name, "told"));
   CHECK(kept(options.plan_cache) == 1);
 }
@@ -97,11 +97,11 @@ TEST_CASE("a kept choice that cuDNN cannot make any more is no failure") {
   for (auto& machine : all["machines"]) machine[p.key()] = "emulated:direct";
   options.plan_cache = dir.file("cudnn.json");
   std::ofstream(options.plan_cache) << all.dump();
-  CHECK(choose_conv_plan(GPU(options).context(), p)->name() == "emulated:direct");
+  CHECK(choose_conv_plan(GPU(options).context(), p)->described() == "emulated:direct");
   options.plan_cache = dir.file("again.json");
   std::ofstream(options.plan_cache) << all.dump();
   const Told told(Cudnn::fails_to_plan);
-  const std::string name = choose_conv_plan(GPU(options).context(), p)->name();
+  const std::string name = choose_conv_plan(GPU(options).context(), p)->described();
   CHECK(name.find("own:") == 0);
   CHECK(contains(name, "cudnnCreate failed"));
 }
@@ -112,7 +112,7 @@ TEST_CASE("a plan that fails when it is first run is no candidate") {
   options.plan_cache = dir.file("plans.json");
   const Told told(Cudnn::fails_to_run);
   const GPU gpu(options);
-  const std::string name = choose_conv_plan(gpu.context(), grouped(ConvPass::forward))->name();
+  const std::string name = choose_conv_plan(gpu.context(), grouped(ConvPass::forward))->described();
   INFO(name);
   CHECK(name.find("own:") == 0);
   CHECK(contains(name, "emulated:direct failed: told to"));
