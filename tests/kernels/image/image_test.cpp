@@ -24,7 +24,7 @@ Image decode(const Bytes& file, std::int64_t channels) {
   return decode_image(as_bytes(file), "x.img", channels);
 }
 
-std::string error(const Bytes& file, std::int64_t channels = 3) {
+std::string decode_error(const Bytes& file, std::int64_t channels = 3) {
   return error_of([&] { decode(file, channels); });
 }
 
@@ -135,8 +135,8 @@ TEST_CASE("JPEG: grey and RGB, to grey and to RGB") {
 }
 
 TEST_CASE("pictures that are none are refused") {
-  CHECK(error({}) == "x.img: the file is empty");
-  CHECK(error({1}) ==
+  CHECK(decode_error({}) == "x.img: the file is empty");
+  CHECK(decode_error({1}) ==
         "x.img: expected an image (JPEG, PNG, WebP, BMP, GIF, TIFF or PNM), found a file of an "
         "unknown format: remove or convert it");
 }
@@ -144,28 +144,28 @@ TEST_CASE("pictures that are none are refused") {
 TEST_CASE("corrupt PNG files are refused") {
   const Bytes good = png(20, 20, 3, noise(1200));
   for (std::size_t cut = 8; cut < good.size(); cut += 13) {
-    CHECK(error(Bytes(good.begin(), good.begin() + static_cast<long>(cut))) ==
+    CHECK(decode_error(Bytes(good.begin(), good.begin() + static_cast<long>(cut))) ==
           "x.img: corrupt PNG: the file ends too early");
   }
   Bytes bad = good;
   bad[bad.size() / 2] ^= 0x10;
-  CHECK(error(bad).starts_with("x.img: corrupt PNG: IDAT: "));
+  CHECK(decode_error(bad).starts_with("x.img: corrupt PNG: IDAT: "));
   bad = good;
   bad[20] ^= 1;  // The width; its checksum no longer fits.
-  CHECK(error(bad) == "x.img: corrupt PNG: IHDR: CRC error");
+  CHECK(decode_error(bad) == "x.img: corrupt PNG: IHDR: CRC error");
 }
 
 TEST_CASE("corrupt JPEG files are refused") {
   const Bytes good = jpeg(32, 32, 3, noise(32 * 32 * 3));
   for (const double part : {0.3, 0.6, 0.9}) {
     const auto cut = static_cast<long>(static_cast<double>(good.size()) * part);
-    CHECK(error(Bytes(good.begin(), good.begin() + cut)) ==
+    CHECK(decode_error(Bytes(good.begin(), good.begin() + cut)) ==
           "x.img: corrupt JPEG: Premature end of JPEG file");
   }
-  CHECK(error({0xff, 0xd8, 0xff}) == "x.img: corrupt JPEG: Premature end of JPEG file");
+  CHECK(decode_error({0xff, 0xd8, 0xff}) == "x.img: corrupt JPEG: Premature end of JPEG file");
   Bytes bad = good;
   for (std::size_t i = bad.size() * 2 / 3; i < bad.size() * 2 / 3 + 40; ++i) bad[i] = 0xff;
-  CHECK(error(bad).starts_with("x.img: corrupt JPEG: "));
+  CHECK(decode_error(bad).starts_with("x.img: corrupt JPEG: "));
 }
 
 TEST_CASE("a JPEG of a kind that is not read is not called corrupt") {
@@ -176,7 +176,7 @@ TEST_CASE("a JPEG of a kind that is not read is not called corrupt") {
     twelve_bits[i + 4] = 12;
     break;
   }
-  CHECK(error(twelve_bits).starts_with("x.img: unsupported JPEG: "));
+  CHECK(decode_error(twelve_bits).starts_with("x.img: unsupported JPEG: "));
 }
 
 TEST_CASE("what cameras write between a JPEG's markers is no damage, endless scans are") {
@@ -191,7 +191,7 @@ TEST_CASE("what cameras write between a JPEG's markers is no damage, endless sca
   odd.insert(odd.begin() + 4 + odd[5], {1, 2, 3});
   CHECK(decode(odd, 1).pixels == decode(good, 1).pixels);
   CHECK(decode(jpeg_of_scans(256, pixels), 1).pixels == decode(good, 1).pixels);
-  CHECK(error(jpeg_of_scans(257, pixels)) == "x.img: corrupt JPEG: more than 256 scans");
+  CHECK(decode_error(jpeg_of_scans(257, pixels)) == "x.img: corrupt JPEG: more than 256 scans");
 }
 
 TEST_CASE("sizes of pictures at the borders of what is read") {
@@ -224,7 +224,7 @@ TEST_CASE("sizes of pictures at the borders of what is read") {
 
 TEST_CASE("what the files of each format can hold, and what their pixels take") {
   const auto verdict = [](const Bytes& file, std::int64_t channels) -> std::string {
-    const std::string text = error(file, channels);
+    const std::string text = decode_error(file, channels);
     for (const char* each : {"dimensions out of range", "claims", "corrupt"}) {
       if (testing::contains(text, each)) return each;
     }
@@ -253,24 +253,24 @@ TEST_CASE("what the files of each format can hold, and what their pixels take") 
 }
 
 TEST_CASE("decompression bombs are refused before memory is asked for") {
-  CHECK(error(png_header(20000, 10)) ==
+  CHECK(decode_error(png_header(20000, 10)) ==
         "x.img: 20000x10 pixels (width x height): dimensions out of range; expected at most 16384 "
         "per side and 256 MiB decoded");
-  CHECK(error(png_header(16384, 16384)) ==
+  CHECK(decode_error(png_header(16384, 16384)) ==
         "x.img: 16384x16384 pixels (width x height): dimensions out of range; expected at most "
         "16384 per side and 256 MiB decoded");
   const Bytes small = png_header(8000, 8000);
-  CHECK(error(small) ==
+  CHECK(decode_error(small) ==
         fmt::format("x.img: claims 8000x8000 pixels (width x height), more than a file of {} bytes "
                     "can hold",
                     small.size()));
   Bytes bad = jpeg(16, 16, 3, noise(768));
   set_jpeg_size(bad, 60000, 60000);
-  CHECK(error(bad) ==
+  CHECK(decode_error(bad) ==
         "x.img: 60000x60000 pixels (width x height): dimensions out of range; expected at most "
         "16384 per side and 256 MiB decoded");
   set_jpeg_size(bad, 9000, 9000);
-  CHECK(error(bad) ==
+  CHECK(decode_error(bad) ==
         fmt::format("x.img: claims 9000x9000 pixels (width x height), more than a file of {} bytes "
                     "can hold",
                     bad.size()));
