@@ -16,6 +16,7 @@
 #include "engine/config/paths.h"
 #include "engine/config/suggest.h"
 #include "kernels/base/error.h"
+#include "kernels/base/file_handle.h"
 #include "kernels/base/stop_request.h"
 #include "kernels/base/utf8.h"
 
@@ -58,10 +59,8 @@ struct CsvReader::Input {
     return c;
   }
   bool fill() {
-    ssize_t count = 0;
-    do {
-      count = ::read(fd, buffer.data(), buffer.size());
-    } while (count < 0 && errno == EINTR);
+    const ssize_t count =
+        uninterrupted([this] { return ::read(fd, buffer.data(), buffer.size()); });
     if (count < 0) fail(ErrorKind::data, "{}: cannot be read: {}", path, std::strerror(errno));
     before += end;
     at = 0;

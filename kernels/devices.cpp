@@ -67,7 +67,7 @@ DeviceName parse_device(const std::string& text) {
   fail(ErrorKind::usage,
        "devices: expected \"auto\", \"cpu\", \"cpu:N\" (N = 1 to {} threads) or \"cuda:N\" (GPU N, "
        "from 0), or \"cuda\" alone, found \"{}\"",
-       kMostThreads, text);
+       DeviceName::kMaxThreads, text);
 }
 
 CpuInfo cpu_info() {

@@ -31,8 +31,8 @@
 #include "engine/processes/stop.h"
 #include "engine/processes/world.h"
 #include "engine/run/progress.h"
-#include "kernels/base/descriptor.h"
 #include "kernels/base/error.h"
+#include "kernels/base/file_handle.h"
 #include "kernels/base/message_writer.h"
 #include "kernels/base/secret.h"
 
@@ -54,7 +54,7 @@ constexpr int kPorts = 8;
 
 /// Ports of the loopback on which nothing listened just now.
 std::vector<int> free_ports() {
-  std::vector<Descriptor> sockets;  // all open at once: no port twice
+  std::vector<FileHandle> sockets;  // all open at once: no port twice
   std::vector<int> ports;
   for (int i = 0; i < kPorts; ++i) {
     sockets.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -63,7 +63,7 @@ std::vector<int> free_ports() {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof address;
     auto* any = reinterpret_cast<sockaddr*>(&address);
-    const int number = sockets.back().get();
+    const int number = sockets.back().fd();
     if (number < 0 || bind(number, any, size) != 0 || getsockname(number, any, &size) != 0) {
       fail_at("finding a free port of 127.0.0.1");
     }
@@ -129,7 +129,7 @@ class Signals {
     blocked_ = mask;
     sigdelset(&blocked_, SIGCHLD);
     sigprocmask(SIG_BLOCK, &mask, &before_);
-    events_ = Descriptor(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+    events_ = FileHandle(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!events_.is_open()) fail_at("signalfd");
   }
   ~Signals() {
@@ -149,17 +149,17 @@ class Signals {
     }
     return mask;
   }
-  int descriptor() const { return events_.get(); }
+  int descriptor() const { return events_.fd(); }
   std::optional<signalfd_siginfo> next() const {
     signalfd_siginfo info = {};
-    if (read(events_.get(), &info, sizeof info) != sizeof info) return std::nullopt;
+    if (read(events_.fd(), &info, sizeof info) != sizeof info) return std::nullopt;
     return info;
   }
 
  private:
   sigset_t before_ = {}, blocked_ = {};
   struct sigaction child_before_ = {};
-  Descriptor events_;
+  FileHandle events_;
 };
 
 struct Ending {
@@ -244,14 +244,14 @@ class Launcher {
     const std::string refused = fmt::format("dpt: --nproc: cannot run {}\n", program);
     Child child;
     child.rank = rank;
-    Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC)), out, err;
+    FileHandle null(open("/dev/null", O_RDONLY | O_CLOEXEC)), out, err;
     if (!null.is_open()) fail_at("opening /dev/null");
     if (rank != 0) {
-      for (Descriptor* end : {&out, &err}) {
+      for (FileHandle* end : {&out, &err}) {
         std::array<int, 2> ends = {};
         if (pipe2(ends.data(), O_CLOEXEC) != 0) fail_at("pipe");
-        *end = Descriptor(ends[1]);
-        child.outputs.emplace_back(rank, Descriptor(ends[0]));
+        *end = FileHandle(ends[1]);
+        child.outputs.emplace_back(rank, FileHandle(ends[0]));
       }
     }
     const pid_t launcher = getpid();
@@ -271,9 +271,9 @@ class Launcher {
       prctl(PR_SET_PDEATHSIG, last_signal());
       if (getppid() != launcher) _exit(128 + SIGTERM);
       if (rank != 0) {
-        dup2(null.get(), STDIN_FILENO);
-        dup2(out.get(), STDOUT_FILENO);
-        dup2(err.get(), STDERR_FILENO);
+        dup2(null.fd(), STDIN_FILENO);
+        dup2(out.fd(), STDOUT_FILENO);
+        dup2(err.fd(), STDERR_FILENO);
       }
       sigprocmask(SIG_SETMASK, &mask, nullptr);
       execve(program.c_str(), argv.data(), envp.data());

@@ -48,21 +48,21 @@ void RankMessages::write_some() {
   if (line.empty()) lines_.pop_front();
 }
 
-RankOutput::RankOutput(int rank, Descriptor pipe)
+RankOutput::RankOutput(int rank, FileHandle pipe)
     : prefix_(fmt::format("[rank {}] ", rank)), pipe_(std::move(pipe)) {
-  fcntl(pipe_.get(), F_SETFL, O_NONBLOCK);
+  fcntl(pipe_.fd(), F_SETFL, O_NONBLOCK);
 }
 
 bool RankOutput::read_into(RankMessages& messages) {
   std::array<char, 1 << 14> buffer;
   while (is_open()) {
     if (messages.is_full()) return false;
-    const ssize_t got = read(pipe_.get(), buffer.data(), buffer.size());
+    const ssize_t got = read(pipe_.fd(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return true;
     if (got <= 0) {
       end_line(messages);
-      pipe_ = Descriptor();
+      pipe_ = FileHandle();
       return true;
     }
     split({buffer.data(), static_cast<std::size_t>(got)}, messages);

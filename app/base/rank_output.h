@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "engine/run/progress.h"
-#include "kernels/base/descriptor.h"
+#include "kernels/base/file_handle.h"
 
 namespace dpt {
 
@@ -30,7 +30,7 @@ class RankMessages {
 /// Output of one process to one of its streams.
 class RankOutput {
  public:
-  RankOutput(int rank, Descriptor pipe);
+  RankOutput(int rank, FileHandle pipe);
   bool is_open() const { return pipe_.is_open(); }
   int descriptor() const { return pipe_.get(); }
   /// Takes what is there, as long as `messages` has room; returns false if there was more.
@@ -42,7 +42,7 @@ class RankOutput {
   void split(std::string_view text, RankMessages& messages);
 
   std::string prefix_, line_;
-  Descriptor pipe_;
+  FileHandle pipe_;
 };
 
 }  // namespace dpt

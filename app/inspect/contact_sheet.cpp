@@ -4,7 +4,7 @@
 #include <cmath>
 #include <span>
 
-#include "app/base/canvas.h"
+#include "app/inspect/canvas.h"
 #include "kernels/backend.h"
 #include "kernels/base/error.h"
 #include "kernels/image/decode_options.h"

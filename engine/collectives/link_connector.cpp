@@ -41,8 +41,8 @@ Addresses resolve(const std::string& address, const std::string& port) {
   return {found, freeaddrinfo};
 }
 
-Descriptor make_socket(int family) {
-  return Descriptor(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+FileHandle make_socket(int family) {
+  return FileHandle(socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
 std::string port_of(int listener) {
@@ -84,12 +84,12 @@ LinkConnector::LinkConnector(const LinkOptions& options)
   const Addresses address = resolve(options.address, "0");
   if (address) listener_ = make_socket(address->ai_family);
   if (!address || !listener_.is_open() ||
-      bind(listener_.get(), address->ai_addr, address->ai_addrlen) != 0 ||
-      listen(listener_.get(), SOMAXCONN) != 0) {
+      bind(listener_.fd(), address->ai_addr, address->ai_addrlen) != 0 ||
+      listen(listener_.fd(), SOMAXCONN) != 0) {
     fail(ErrorKind::peer, "rank {}: cannot listen for the other processes at {}: {}", options.rank,
          options.address, address ? std::strerror(errno) : "expected a numeric address");
   }
-  port_ = port_of(listener_.get());
+  port_ = port_of(listener_.fd());
 }
 
 std::string LinkConnector::invitation() const {
@@ -109,7 +109,7 @@ std::string LinkConnector::connect(const std::vector<std::string>& invitations) 
     if (idle_ >= options_.patience) return problem();
   }
   candidates_.clear();
-  listener_ = Descriptor();
+  listener_ = FileHandle();
   return {};
 }
 
@@ -127,7 +127,7 @@ void LinkConnector::read(const std::vector<std::string>& invitations) {
 std::size_t LinkConnector::expected() const {
   const auto first = sockets_.begin() + options_.rank + 1;
   return static_cast<std::size_t>(std::count_if(
-      first, sockets_.end(), [](const Descriptor& socket) { return !socket.is_open(); }));
+      first, sockets_.end(), [](const FileHandle& socket) { return !socket.is_open(); }));
 }
 
 void LinkConnector::start_attempts() {
@@ -149,7 +149,7 @@ void LinkConnector::attempt(int rank) {
   }
   Candidate candidate{make_socket(address->ai_family), rank, true, {}};
   if (!candidate.socket.is_open() ||
-      (::connect(candidate.socket.get(), address->ai_addr, address->ai_addrlen) != 0 &&
+      (::connect(candidate.socket.fd(), address->ai_addr, address->ai_addrlen) != 0 &&
        errno != EINPROGRESS)) {
     peer.problem = std::strerror(errno);
     return;
@@ -162,14 +162,14 @@ void LinkConnector::wait() {
   std::vector<pollfd> wanted;
   for (const Candidate& candidate : candidates_) {
     const short event = candidate.is_connecting ? POLLOUT : POLLIN;
-    wanted.push_back({candidate.socket.get(), event, 0});
+    wanted.push_back({candidate.socket.fd(), event, 0});
   }
   const bool accepts = expected() > 0 && Clock::now() >= no_accept_before_;
-  if (accepts) wanted.push_back({listener_.get(), POLLIN, 0});
+  if (accepts) wanted.push_back({listener_.fd(), POLLIN, 0});
   if (poll(wanted.data(), wanted.size(), static_cast<int>(kPause.count())) <= 0) return;
   auto at = candidates_.begin();
   for (const pollfd& one : wanted) {
-    if (one.fd == listener_.get()) break;
+    if (one.fd == listener_.fd()) break;
     const auto candidate = at++;
     if (one.revents != 0 && !advance(*candidate)) drop(candidate);
   }
@@ -181,7 +181,7 @@ void LinkConnector::accept_one() {
   const auto oldest = std::find_if(candidates_.begin(), candidates_.end(), is_stranger);
   const auto count =
       static_cast<std::size_t>(std::count_if(candidates_.begin(), candidates_.end(), is_stranger));
-  Descriptor socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  FileHandle socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   const bool lacks_descriptors = !socket.is_open() && (errno == EMFILE || errno == ENFILE);
   if (lacks_descriptors || count >= kMaxStrangers + expected()) {
     if (oldest != candidates_.end()) drop(oldest);
@@ -216,8 +216,8 @@ bool LinkConnector::give_up(Candidate& candidate, const std::string& why) {
 bool LinkConnector::finish_connecting(Candidate& candidate) {
   int error = 0;
   socklen_t size = sizeof error;
-  getsockopt(candidate.socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error == 0 && !send_whole(candidate.socket.get(), greeting(candidate.rank))) error = errno;
+  getsockopt(candidate.socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error == 0 && !send_whole(candidate.socket.fd(), greeting(candidate.rank))) error = errno;
   if (error != 0) return give_up(candidate, std::strerror(error));
   candidate.is_connecting = false;
   std::string& problem = peers_[candidate.rank].problem;
@@ -228,7 +228,7 @@ bool LinkConnector::finish_connecting(Candidate& candidate) {
 bool LinkConnector::receive(Candidate& candidate, std::size_t size) {
   std::array<char, kGreetingBytes> bytes;
   const std::size_t wanted = size - candidate.received.size();
-  const ssize_t got = recv(candidate.socket.get(), bytes.data(), wanted, 0);
+  const ssize_t got = recv(candidate.socket.fd(), bytes.data(), wanted, 0);
   if (got > 0) candidate.received.append(bytes.data(), static_cast<std::size_t>(got));
   if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return true;
   return give_up(candidate, got == 0 ? "it closed the connection" : std::strerror(errno));
@@ -243,7 +243,7 @@ bool LinkConnector::judge_greeting(Candidate& candidate) {
       number_of(bytes.substr(kGreeting.size() + 4)) != options_.rank ||
       !same_secret(theirs, proof(ProofRole::connects, from, options_.rank)) ||
       sockets_[from].is_open() ||
-      !send_whole(candidate.socket.get(), proof(ProofRole::accepts, from, options_.rank))) {
+      !send_whole(candidate.socket.fd(), proof(ProofRole::accepts, from, options_.rank))) {
     return false;
   }
   accept_as(from, candidate);
@@ -260,7 +260,7 @@ bool LinkConnector::judge_answer(Candidate& candidate) {
 
 void LinkConnector::accept_as(int rank, Candidate& candidate) {
   const int at_once = 1;
-  setsockopt(candidate.socket.get(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
+  setsockopt(candidate.socket.fd(), IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof at_once);
   sockets_[rank] = std::move(candidate.socket);
   --missing_;
 }

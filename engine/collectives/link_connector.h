@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/collectives/link_options.h"
-#include "kernels/base/descriptor.h"
+#include "kernels/base/file_handle.h"
 #include "kernels/base/secret.h"
 
 namespace dpt {
@@ -30,7 +30,7 @@ class LinkConnector {
 
   /// Returns the connections by rank, in non-blocking mode; that of this process is empty. Call it
   /// after connect.
-  std::vector<Descriptor> take_sockets() { return std::move(sockets_); }
+  std::vector<FileHandle> take_sockets() { return std::move(sockets_); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -43,7 +43,7 @@ class LinkConnector {
   };
   /// Connection that has not proven anything yet.
   struct Candidate {
-    Descriptor socket;
+    FileHandle socket;
     int rank = -1;               ///< process that it was made to; -1 = incoming
     bool is_connecting = false;  ///< the other end is not reached yet
     std::string received;
@@ -73,10 +73,10 @@ class LinkConnector {
 
   const LinkOptions options_;
   const std::string nonce_;
-  Descriptor listener_;
+  FileHandle listener_;
   std::string port_;
   std::vector<Peer> peers_;
-  std::vector<Descriptor> sockets_;
+  std::vector<FileHandle> sockets_;
   Candidates candidates_;
   int missing_ = 0;    ///< processes that are not yet connected
   int strangers_ = 0;  ///< incoming connections that proved nothing

@@ -48,7 +48,7 @@ struct Message {
 
 class TcpLinks : public ProcessLinks {
  public:
-  TcpLinks(int rank, std::vector<Descriptor> sockets)
+  TcpLinks(int rank, std::vector<FileHandle> sockets)
       : rank_(rank),
         size_(static_cast<int>(sockets.size())),
         sockets_(std::move(sockets)),
@@ -97,7 +97,7 @@ class TcpLinks : public ProcessLinks {
     }
     // The event stays readable: every later wait returns at once.
     const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
+    [[maybe_unused]] const ssize_t written = ::write(wake_.fd(), &one, sizeof one);
   }
 
  private:
@@ -109,13 +109,13 @@ class TcpLinks : public ProcessLinks {
 
   /// Waits for connections that are ready, and handles them.
   void wait() {
-    ready_.assign(1, {wake_.get(), POLLIN, 0});
+    ready_.assign(1, {wake_.fd(), POLLIN, 0});
     waited_.clear();
     for (int p = 0; p < size_; ++p) {
       const auto at = static_cast<std::size_t>(p);
       const int events = (in_[at].is_done() ? 0 : POLLIN) | (out_[at].is_done() ? 0 : POLLOUT);
       if (events == 0) continue;
-      ready_.push_back({sockets_[at].get(), static_cast<short>(events), 0});
+      ready_.push_back({sockets_[at].fd(), static_cast<short>(events), 0});
       waited_.push_back(p);
     }
     // This does not decide that a process is too slow: the control channel does, and aborts.
@@ -148,7 +148,7 @@ class TcpLinks : public ProcessLinks {
     msghdr call = {};
     call.msg_iov = rest.data();
     call.msg_iovlen = rest.size();
-    message.done += moved(peer, sendmsg(sockets_[peer].get(), &call, MSG_NOSIGNAL));
+    message.done += moved(peer, sendmsg(sockets_[peer].fd(), &call, MSG_NOSIGNAL));
     if (message.is_done()) --left_;
   }
 
@@ -162,7 +162,7 @@ class TcpLinks : public ProcessLinks {
     msghdr call = {};
     call.msg_iov = rest.data();
     call.msg_iovlen = rest.size();
-    message.done += moved(peer, recvmsg(sockets_[peer].get(), &call, 0));
+    message.done += moved(peer, recvmsg(sockets_[peer].fd(), &call, 0));
     // Header bytes that have not arrived are set to the expected ones.
     if (came.sequence != expected.sequence || came.bytes != expected.bytes) {
       throw_broken(peer, fmt::format("the processes disagree: expected exchange {} of {} bytes, "
@@ -187,8 +187,8 @@ class TcpLinks : public ProcessLinks {
   }
 
   const int rank_, size_;
-  const std::vector<Descriptor> sockets_;  ///< by rank
-  const Descriptor wake_;                  ///< readable once aborted
+  const std::vector<FileHandle> sockets_;  ///< by rank
+  const FileHandle wake_;                  ///< readable once aborted
   // State of the present exchange.
   const char* operation_ = "";
   std::uint64_t sequence_ = 0;

@@ -166,13 +166,6 @@ class Checker {
                       in_quotes(file)));
   }
 
-  static bool is_number(const std::string& text, int most) {
-    if (text.empty() || text.size() > 4) return false;
-    if (text.find_first_not_of("0123456789") != std::string::npos) return false;
-    if (text.size() > 1 && text[0] == '0') return false;
-    return std::stoi(text) <= most;
-  }
-
   void check_devices() {
     for (std::size_t i = 0; i < spec_.devices.size(); ++i) {
       const std::string& device = spec_.devices[i];
@@ -196,7 +189,7 @@ class Checker {
         text += fmt::format("; write a list: [{}]", device);
       } else if (kind == "gpu" || kind == "GPU" || kind == "CUDA") {
         text += is_word ? "; write cuda" : fmt::format("; write cuda:{}", rest);
-      } else if (is_number(device, kLargestGpu)) {
+      } else if (read_device_name("cuda:" + device)) {
         text += "; " + hint_of_device(device);
       }
       issue(path, std::move(text));

@@ -24,7 +24,8 @@ ErrorKind WorldFailure::kind() const {
 ControlChannel::ControlChannel() : impl_(std::make_unique<Impl>()) {}
 ControlChannel::~ControlChannel() = default;
 
-std::unique_ptr<ControlChannel> ControlChannel::join(const World& world, const Options& options) {
+std::unique_ptr<ControlChannel> ControlChannel::join(const World& world,
+                                                     const ControlOptions& options) {
   assert(!world.alone());
   std::unique_ptr<ControlChannel> channel(new ControlChannel());
   Impl& impl = *channel->impl_;

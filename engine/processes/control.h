@@ -31,13 +31,11 @@ namespace dpt {
 
 class ControlChannel {
  public:
-  using Options = ControlOptions;
-
   /// Connects all processes of the world; returns when all are there. REQUIRES: !world.alone().
   /// Throws ErrorKind::peer naming the ranks that did not come within join_timeout, and
   /// ErrorKind::usage where two say the same rank, or another size, or the token is wrong. Throws
   /// JoinFailed with what another process said of a failure, and StopRequested.
-  static std::unique_ptr<ControlChannel> join(const World& world, const Options& options);
+  static std::unique_ptr<ControlChannel> join(const World& world, const ControlOptions& options);
   /// The others take this process for lost unless it called leave().
   ~ControlChannel();
   ControlChannel(const ControlChannel&) = delete;

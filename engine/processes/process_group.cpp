@@ -84,8 +84,8 @@ std::string problem_of_descriptors(const World& world, int more) {
                                                      world.rank, world.host, world.size));
 }
 
-ControlChannel::Options control_options(const ProcessGroup::Options& options) {
-  ControlChannel::Options control;
+ControlOptions control_options(const ProcessGroup::Options& options) {
+  ControlOptions control;
   control.run = options.run;
   control.join_timeout = options.join_timeout;
   control.warn = options.warn;

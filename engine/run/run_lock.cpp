@@ -51,11 +51,7 @@ bool is_listed(int file) {
 LockResult try_lock(const FileHandle& file) {
   constexpr int kTries = 20;
   for (int tries = 0;; ++tries) {
-    int locked = 0;
-    do {
-      locked = ::flock(file.fd(), LOCK_EX | LOCK_NB);
-    } while (locked != 0 && errno == EINTR);
-    if (locked == 0) break;
+    if (uninterrupted([&] { return ::flock(file.fd(), LOCK_EX | LOCK_NB); }) == 0) break;
     if (errno != EWOULDBLOCK) return LockResult::failed;
     if (tries == kTries || is_announced(file.fd()) || is_listed(file.fd())) {
       return LockResult::held_by_other;

@@ -52,8 +52,9 @@ std::optional<DeviceName> read_device_name(const std::string& text) {
   const bool has_number = colon != std::string::npos;
   const int number = has_number ? to_number(text.substr(colon + 1)) : -1;
   if (kind == "cpu" && !has_number) return DeviceName{};
-  if (kind == "cpu" && number >= 1 && number <= kMostThreads) return DeviceName{.threads = number};
-  if (kind == "cuda" && number >= 0 && number <= kLargestGpu) {
+  if (kind == "cpu" && number >= 1 && number <= DeviceName::kMaxThreads)
+    return DeviceName{.threads = number};
+  if (kind == "cuda" && number >= 0 && number <= DeviceName::kMaxIndex) {
     return DeviceName{.kind = DeviceName::Kind::cuda, .index = number};
   }
   return std::nullopt;

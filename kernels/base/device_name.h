@@ -22,15 +22,13 @@ struct DeviceTraits {
 /// One entry of `devices:` after parsing.
 struct DeviceName {
   enum class Kind : std::uint8_t { cpu, cuda } kind = Kind::cpu;
+  static constexpr int kMaxThreads = 1024, kMaxIndex = 1023;
   int index = 0;    ///< CUDA ordinal
   int threads = 1;  ///< cpu:4 -> 4
   std::string text() const;
   const DeviceTraits& traits() const;
   bool operator==(const DeviceName&) const = default;
 };
-
-/// The most threads of a CPU replica, and the largest number of a GPU.
-inline constexpr int kMostThreads = 1024, kLargestGpu = 1023;
 
 /// Reads "cpu", "cpu:4" or "cuda:0"; nothing for any other text.
 std::optional<DeviceName> read_device_name(const std::string& text);

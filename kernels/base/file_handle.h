@@ -1,8 +1,19 @@
+// An owner for a file descriptor, and system calls that signals do not end.
 #pragma once
+
+#include <cerrno>
 
 namespace dpt {
 
-/// Owns a file descriptor. Move-only.
+/// Repeats a system call as long as a signal interrupts it. Returns what the last call returned.
+template <class Call>
+auto uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
+/// Owns a file descriptor, which it closes at the end. Move-only.
 class FileHandle {
  public:
   FileHandle() = default;

@@ -27,16 +27,6 @@ std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
-/// Makes a system call until no signal interrupts it.
-template <class Call>
-int uninterrupted(Call call) {
-  int result = 0;
-  do {
-    result = call();
-  } while (result < 0 && errno == EINTR);
-  return result;
-}
-
 /// fsync, once: after a failed one the kernel may have dropped the data and report success the next
 /// time. (One that a signal interrupted has not failed.)
 int sync_once(int fd) {

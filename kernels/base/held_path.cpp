@@ -16,11 +16,8 @@ HeldPath::HeldPath(const char* path) : HeldPath(std::string(path)) {}
 
 HeldPath HeldPath::hold(const std::string& path) {
   // O_PATH does not need the right to list the folder.
-  int fd = -1;
-  do {
-    fd = ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-  } while (fd < 0 && errno == EINTR);
-  FileHandle folder(fd);
+  FileHandle folder(
+      uninterrupted([&] { return ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }));
   if (!folder.is_open()) {
     fail(ErrorKind::data, "{}: cannot open the folder: {}", path, std::strerror(errno));
   }

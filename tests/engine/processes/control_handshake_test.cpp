@@ -129,14 +129,13 @@ bool welcome(Talk& talk, const std::string& token,
   return true;
 }
 
-ControlChannel::Options waits(std::chrono::milliseconds join_timeout) {
-  ControlChannel::Options options = quick_options();
+ControlOptions waits(std::chrono::milliseconds join_timeout) {
+  ControlOptions options = quick_options();
   options.join_timeout = join_timeout;
   return options;
 }
 
-std::function<std::string()> joins_and_leaves(const World& world,
-                                              const ControlChannel::Options& options) {
+std::function<std::string()> joins_and_leaves(const World& world, const ControlOptions& options) {
   return [world, options] {
     const auto channel = ControlChannel::join(world, options);
     channel->leave();
@@ -236,11 +235,11 @@ TEST_CASE("a process of an older dpt is told so, and harms nothing") {
 TEST_CASE(
     "without token and name, a process of another run is refused alone, and the run goes on") {
   const std::vector<int> ports = free_ports(1);
-  ControlChannel::Options options = quick_options();
+  ControlOptions options = quick_options();
   options.run = {"train a.yaml", "o", "path a", "content a"};
   std::vector<std::string> warnings;
   std::mutex mutex;
-  ControlChannel::Options of_rank_0 = options;
+  ControlOptions of_rank_0 = options;
   of_rank_0.warn = [&](const std::string& line) {
     const std::lock_guard lock(mutex);
     warnings.push_back(line);
@@ -248,7 +247,7 @@ TEST_CASE(
   std::atomic<int> refused{0};
   const auto stranger = [&](int size, const RunIdentity& run) {
     return [&, size, run] {
-      ControlChannel::Options its = waits(1500ms);
+      ControlOptions its = waits(1500ms);
       its.run = run;
       try {
         ControlChannel::join(nameless(1, size, ports), its);
@@ -266,13 +265,13 @@ TEST_CASE(
                [&] {
                  while (refused < 3) std::this_thread::sleep_for(1ms);
                  // Another machine's copy of the config is of another content or in another place.
-                 ControlChannel::Options its = options;
+                 ControlOptions its = options;
                  its.run.config = "path on another machine";
                  return joins_and_leaves(nameless(1, 3, ports), its)();
                },
                [&] {
                  while (refused < 3) std::this_thread::sleep_for(1ms);
-                 ControlChannel::Options its = options;
+                 ControlOptions its = options;
                  its.run.content = "out of date";
                  return joins_and_leaves(nameless(2, 3, ports), its)();
                }});
@@ -364,7 +363,7 @@ TEST_CASE(
   FakeRank0 fake(world.ports[0], [&](Talk& talk) {
     if (welcome(talk, world.token)) talk.wait_for_end();
   });
-  ControlChannel::Options options = waits(1500ms);
+  ControlOptions options = waits(1500ms);
   options.stall_timeout = 1h;
   const Outcome outcome = run_all({joins_and_leaves(world, options)})[0];
   CAPTURE(outcome.text);
@@ -383,7 +382,7 @@ TEST_CASE("a stop of a process that waits for others is told to rank 0") {
     if (const auto fail = talk.next("fail")) told = fail->at("exit_code").get<int>();
     talk.wait_for_end();
   });
-  ControlChannel::Options options = quick_options();
+  ControlOptions options = quick_options();
   options.requested_stop = [&] { return is_welcome ? 143 : 0; };
   bool is_stopped = false;
   try {
@@ -402,7 +401,7 @@ TEST_CASE("a stop of one process while processes join ends the others with its e
     std::atomic<bool> stop{false};
     std::string end_of_rank_0;
     std::thread rank_0([&] {
-      ControlChannel::Options options = quick_options();
+      ControlOptions options = quick_options();
       options.requested_stop = [&] { return stop ? 143 : 0; };
       try {
         ControlChannel::join(world, options);  // rank 2 never comes

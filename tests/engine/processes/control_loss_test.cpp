@@ -31,7 +31,7 @@ class Parent {
 /// A process of a world, a fork of the test, which must have one thread.
 class Process {
  public:
-  Process(const World& world, const ControlChannel::Options& options,
+  Process(const World& world, const ControlOptions& options,
           const std::function<void(ControlChannel&, const Parent&)>& body) {
     int to_child[2], from_child[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, to_child) == 0);
@@ -89,7 +89,7 @@ class Process {
 using Processes = std::vector<std::unique_ptr<Process>>;
 
 /// All of them joined, when this returns.
-Processes start_world(int size, const ControlChannel::Options& options,
+Processes start_world(int size, const ControlOptions& options,
                       const std::function<void(ControlChannel&, const Parent&)>& body) {
   const std::vector<int> ports = free_ports(3);
   Processes processes;
@@ -117,8 +117,8 @@ std::string name_in(const Processes& processes, int rank) {
          std::to_string(processes[rank]->pid()) + ")";
 }
 
-ControlChannel::Options options_with_stall(std::chrono::milliseconds timeout) {
-  ControlChannel::Options options = quick_options();
+ControlOptions options_with_stall(std::chrono::milliseconds timeout) {
+  ControlOptions options = quick_options();
   options.stall_timeout = timeout;
   return options;
 }
@@ -175,7 +175,7 @@ TEST_CASE("a stopped process is named after the stall timeout, and told so when 
 }
 
 TEST_CASE("while a run starts, a stopped process is lost after the join timeout already") {
-  ControlChannel::Options options = options_with_stall(1h);
+  ControlOptions options = options_with_stall(1h);
   options.join_timeout = 5s;
   std::vector<Processes> worlds;
   for (int i = 0; i < 2; ++i) worlds.push_back(start_world(2, options, work));

@@ -104,7 +104,7 @@ class Warnings {
   std::vector<std::string> lines_;
 };
 
-std::function<std::string()> joins(const World& world, const ControlChannel::Options& options) {
+std::function<std::string()> joins(const World& world, const ControlOptions& options) {
   return [world, options] {
     const auto channel = ControlChannel::join(world, options);
     channel->leave();
@@ -112,8 +112,8 @@ std::function<std::string()> joins(const World& world, const ControlChannel::Opt
   };
 }
 
-ControlChannel::Options impatient(std::chrono::milliseconds join_timeout) {
-  ControlChannel::Options options = quick_options();
+ControlOptions impatient(std::chrono::milliseconds join_timeout) {
+  ControlOptions options = quick_options();
   options.join_timeout = join_timeout;
   return options;
 }
@@ -167,7 +167,7 @@ TEST_CASE("processes find rank 0 past what else listens on their ports") {
   const std::vector<int> ports = free_ports(4);
   const OtherServer silent(ports[0], ""), talks(ports[1], "SSH-2.0-OpenSSH_9.2p1\r\n"),
       json(ports[2], std::string("\0\0\0\x0d{\"type\":\"no\"}", 17));
-  ControlChannel::Options options = impatient(16s);
+  ControlOptions options = impatient(16s);
   std::vector<std::function<std::string()>> bodies;
   for (int rank = 0; rank < 3; ++rank) {
     options.join_timeout = rank == 1 ? 4s : 60s;  // it does not wait for the silent one for long
@@ -186,7 +186,7 @@ TEST_CASE("rank 0 is found by an address and by a name") {
   for (const std::string coordinator : {"127.0.0.1", "localhost"}) {
     const std::vector<int> ports = free_ports(2);
     Warnings warnings;
-    ControlChannel::Options options = quick_options();
+    ControlOptions options = quick_options();
     options.warn = warnings.sink();
     std::vector<std::function<std::string()>> bodies;
     for (int rank = 0; rank < 2; ++rank) {
@@ -268,7 +268,7 @@ TEST_CASE("another size, and a rank outside of it: both sides are named to all")
 TEST_CASE("another token or job is refused with a warning, and the run goes on") {
   const std::vector<int> ports = free_ports(2);
   Warnings warnings;
-  ControlChannel::Options options = quick_options();
+  ControlOptions options = quick_options();
   options.warn = warnings.sink();
   World other_token = local_world(1, 2, ports), other_job = other_token;
   other_token.token = "a secreT";
@@ -375,7 +375,7 @@ TEST_CASE("rank 0 names what it refused when a process does not join") {
 TEST_CASE("more silent strangers than are kept keep no process out") {
   const std::vector<int> ports = free_ports(1);
   Warnings warnings;
-  ControlChannel::Options options = quick_options();
+  ControlOptions options = quick_options();
   options.join_timeout = kLong;
   options.warn = warnings.sink();
   std::vector<std::unique_ptr<Stranger>> silent;
@@ -396,7 +396,7 @@ TEST_CASE("more silent strangers than are kept keep no process out") {
 TEST_CASE("strangers are refused and counted, and the run is unharmed") {
   const std::vector<int> ports = free_ports(1);
   Warnings warnings;
-  ControlChannel::Options options = impatient(2s);  // so long may one say nothing
+  ControlOptions options = impatient(2s);  // so long may one say nothing
   options.warn = warnings.sink();
   std::atomic<bool> is_over{false};
   std::atomic<int> there{0};

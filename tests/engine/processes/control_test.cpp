@@ -190,7 +190,7 @@ TEST_CASE("after all have left, who ends first is no loss") {
 }
 
 TEST_CASE("a thread that makes no progress is found, with step, activity and time") {
-  ControlChannel::Options options = quick_options();
+  ControlOptions options = quick_options();
   const auto outcomes = run_world(3, options, [&](ControlChannel& channel) {
     channel.all_gather("the start", "");
     channel.set_stall_timeout(1s);
@@ -246,7 +246,7 @@ TEST_CASE("processes that all wait for each other are found, with what each wait
 }
 
 TEST_CASE("waits that end and begin again are progress") {
-  ControlChannel::Options options = quick_options();
+  ControlOptions options = quick_options();
   options.stall_timeout = 1s;
   const auto outcomes = run_world(2, options, [&](ControlChannel& channel) {
     const auto until = std::chrono::steady_clock::now() + 1300ms;

@@ -76,8 +76,8 @@ inline World local_world(int rank, int size, const std::vector<int>& ports) {
   return world;
 }
 
-inline ControlChannel::Options quick_options() {
-  ControlChannel::Options options;
+inline ControlOptions quick_options() {
+  ControlOptions options;
   options.join_timeout = 60s;
   options.beat_every = 20ms;
   return options;
@@ -110,7 +110,7 @@ inline std::vector<Outcome> run_all(const std::vector<std::function<std::string(
 
 /// Joins a world of `size` as each of its processes and runs `body`, which leaves or does not.
 inline std::vector<Outcome> run_world(
-    int size, const ControlChannel::Options& options,
+    int size, const ControlOptions& options,
     const std::function<std::string(ControlChannel& channel)>& body) {
   const std::vector<int> ports = free_ports(3);
   std::vector<std::function<std::string()>> bodies;

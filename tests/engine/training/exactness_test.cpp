@@ -14,10 +14,17 @@ using namespace dpt::testing;
 
 namespace {
 
-FinalState train_on(const std::string& config, const std::string& devices,
+/// Trains with these overrides of the config and train.shards.
+FinalState train_on(const std::string& config, std::vector<std::string> settings,
                     const std::string& shards) {
   const TempDir folder;
-  return train_small(small_job(config, {devices, "train.shards=" + shards}), folder.path());
+  settings.push_back("train.shards=" + shards);
+  return train_small(small_job(config, settings), folder.path());
+}
+
+FinalState train_on(const std::string& config, const std::string& devices,
+                    const std::string& shards) {
+  return train_on(config, std::vector<std::string>{devices}, shards);
 }
 
 /// Largest distance of two runs' weights.
@@ -332,11 +339,13 @@ TEST_CASE("a GPU and a CPU core together follow one CPU core") {
     const FinalState both = train_on(config, "devices=[cuda:0,cpu]", shards);
     CHECK(weight_distance(one, both) < 1e-5);
   }
-  // Measured weights may leave a rank without shards, which then only takes part in the sums.
+  // These weights leave the CPU core without shards: it only takes part in the sums.
   const FinalState whole = train_on(normalised_config("true"), cpus(1), "auto");
   for (const char* shards : {"auto", "2"}) {
     CAPTURE(shards);
-    const FinalState both = train_on(normalised_config("true"), "devices=[cuda:0,cpu]", shards);
+    const FinalState both = train_on(
+        normalised_config("true"),
+        std::vector<std::string>{"devices=[cuda:0,cpu]", "device_weights=[1000,1]"}, shards);
     CHECK(weight_distance(whole, both) < 1e-4);
   }
 }

@@ -1,4 +1,4 @@
-#include "app/base/canvas.h"
+#include "app/inspect/canvas.h"
 
 #include <algorithm>
 #include <array>
