@@ -29,7 +29,7 @@ std::string state_tensor_name(const std::string& state, const Param& param) {
   return fmt::format("{}{}.{}", kStatePrefix, state, param.name);
 }
 
-/// Whether a state has a tensor for a parameter. Counters are not averaged.
+/// Returns true if a state has a tensor for a parameter. Counters are not averaged.
 bool is_kept(const std::string& state, const Param& param) {
   return param.is_trained() || (is_average(state) && param.spec.role != ParamRole::counter);
 }
@@ -172,7 +172,7 @@ std::string save_checkpoint(const HeldPath& place, const Plan& plan, const Check
   const std::string& path = place.text();
   const auto floats = static_cast<std::size_t>(plan.param_floats);
   assert(checkpoint.params.size() == floats);
-  // What could not be read again must not take the place of what can.
+  // A checkpoint that could not be read back must not replace one that can.
   CheckpointHeader header;
   header.state = checkpoint.state;
   header.shards = checkpoint.shards;

@@ -26,24 +26,25 @@ struct Checkpoint {
   std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< state name -> flat
   std::string config;                                                 ///< resolved config, YAML
   std::vector<std::string> classes;
-  std::optional<TargetKind> targets;  ///< of the data; unset in files of older releases
+  std::optional<TargetKind>
+      targets;  ///< kind of the data's targets; unset in files of older releases
   std::vector<std::string> features;  ///< DataSource::features
   std::optional<DType> sample_type;   ///< DataSource::type; unset in files of older releases
-  std::string dataset_fingerprint;    ///< of the training data
-  std::int64_t train_samples = 0;     ///< of the train split; 0 in files of older releases
-  std::string test_fingerprint;       ///< of the test data; empty without any
+  std::string dataset_fingerprint;    ///< fingerprint of the training data
+  std::int64_t train_samples = 0;     ///< size of the train split; 0 in files of older releases
+  std::string test_fingerprint;       ///< fingerprint of the test data; empty without any
   std::string val_fingerprint;        ///< held-out samples; empty if none or in older files
   std::int64_t shards = 0;            ///< 0 = fast mode
   std::vector<std::string> devices;
   std::string made_by;   ///< library versions and instruction set
-  std::string checksum;  ///< of the file that it was loaded from
+  std::string checksum;  ///< checksum of the file from which it was loaded
 };
 
 /// The average of the weights, by its name, a buffer like `params`; null where none was kept, or
 /// none of an epoch yet.
 const std::pair<std::string, std::vector<float>>* average_of(const Checkpoint& checkpoint);
 
-/// What a checkpoint says besides its tensors.
+/// Content of a checkpoint besides its tensors.
 struct CheckpointHeader {
   std::string config;
   std::vector<std::string> classes;
@@ -55,7 +56,7 @@ struct CheckpointHeader {
   std::int64_t shards = 0;
   std::vector<std::string> devices;
   std::string made_by, dataset_fingerprint, test_fingerprint, val_fingerprint;
-  std::string checksum;  ///< as the file says, not compared with its bytes
+  std::string checksum;  ///< stated by the file, not compared with its bytes
 };
 
 }  // namespace dpt

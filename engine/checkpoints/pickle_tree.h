@@ -33,7 +33,7 @@ struct PickleValue {
 
 /// A member of the archive that holds elements of one type.
 struct TorchStorage {
-  std::string_view dtype;  ///< as safetensors names it
+  std::string_view dtype;  ///< name in safetensors
   std::string_view key;    ///< its member is "data/KEY"
   std::uint64_t elements = 0;
 };

@@ -16,8 +16,8 @@ namespace dpt {
 /// before (verified_files.h). Used by one thread at a time.
 class Retention {
  public:
-  /// Of the files in `folder`, the newest `keep_last` (at least 1) good ones stay. A damaged file
-  /// never counts: it cannot push out a good one.
+  /// Keeps the newest `keep_last` (at least 1) good files of `folder`. A damaged file never counts:
+  /// it cannot push out a good one.
   Retention(HeldPath folder, std::int64_t keep_last)
       : folder_(std::move(folder)), keep_last_(keep_last) {}
 

@@ -27,7 +27,7 @@ struct RunState {
   /// ScheduleSegments of the learning rate, after a change of train.epochs; empty = one.
   std::vector<std::int64_t> schedule_segments;
   // Exponential averages of monitored values (`smoothing`), corrected by their weight; 0 without.
-  std::string best_average_of;  ///< what keep_best's is of: "val/accuracy 0.6"
+  std::string best_average_of;  ///< result to which keep_best's average belongs: "val/accuracy 0.6"
   double best_sum = 0, best_weight = 0;
   double early_sum = 0, early_weight = 0;
   double plateau_sum = 0, plateau_weight = 0;
@@ -38,24 +38,24 @@ struct RunState {
   std::int64_t plateau_cooldown = 0;   ///< evaluations to come that do not count
   double epoch_loss_sum = 0;           ///< running sums of the current epoch, for its log line
   double epoch_correct = 0;
-  double epoch_weight = 0;         ///< what epoch_loss_sum is divided by
-  double epoch_labelled = 0;       ///< what epoch_correct and epoch_sums are divided by
-  std::vector<double> epoch_sums;  ///< of the other metrics: StepMetrics::sums from 1 on
+  double epoch_weight = 0;         ///< divisor of epoch_loss_sum
+  double epoch_labelled = 0;       ///< divisor of epoch_correct and epoch_sums
+  std::vector<double> epoch_sums;  ///< sums of the other metrics: StepMetrics::sums from 1 on
   /// Device weights that dpt 0.1 measured, one per device; empty for any other run.
   std::vector<std::int64_t> device_weights;
   // Results of the last complete epoch, where they were measured.
   std::optional<double> train_loss, train_accuracy, val_loss, val_accuracy;
   NamedValues train_metrics, val_metrics;  ///< besides loss and accuracy
   std::int64_t val_n = 0;
-  // What train.on_divergence has done so far.
+  // Effects of train.on_divergence so far.
   double lr_scale = 1;         ///< the schedule's learning rate is multiplied by it
-  std::int64_t rollbacks = 0;  ///< that led to lr_scale
+  std::int64_t rollbacks = 0;  ///< number of rollbacks that led to lr_scale
   /// A rollback goes back to this step; -1: to where the process began.
   std::int64_t rollback_step = -1;
   /// A later regular checkpoint, which takes the place of rollback_step once a step after it was
   /// good; -1: there is none.
   std::int64_t rollback_candidate = -1;
-  std::int64_t skipped_steps = 0;   ///< of `step`, those that updated nothing
+  std::int64_t skipped_steps = 0;   ///< steps among `step` that updated nothing
   std::int64_t skipped_in_row = 0;  ///< the newest of them, without an update in between
   std::int64_t epoch_skipped = 0;   ///< samples of the current epoch that are in no running sum
   std::int64_t averaged = 0;        ///< epochs whose weights are in the average of train.swa

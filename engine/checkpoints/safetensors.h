@@ -44,8 +44,8 @@ class SafetensorsFile : public TensorFile {
   /// the way, so that the file is read once. Received tensors count only if the result is
   /// Integrity::good.
   Integrity check_integrity(TensorReceiver& receiver) const;
-  /// What dpt.integrity says, as 32 hexadecimal digits, without comparing; empty without it. Two
-  /// files with the same one hold the same bytes.
+  /// Returns the value of dpt.integrity, 32 hexadecimal digits, without comparing it; empty if
+  /// absent. Two files with the same value hold the same bytes.
   std::string stored_checksum() const;
 
  private:

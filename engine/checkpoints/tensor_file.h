@@ -16,7 +16,7 @@ using Metadata = std::map<std::string, std::string>;
 /// A tensor of an open file.
 struct TensorEntry {
   std::string name;
-  std::string dtype;  ///< as safetensors names it: "F32", "I64", "U8", ...
+  std::string dtype;  ///< name in safetensors: "F32", "I64", "U8", ...
   std::vector<std::int64_t> shape;
   std::uint64_t begin = 0, end = 0;  ///< safetensors: in the data section
   std::uint64_t bytes() const { return end - begin; }

@@ -183,7 +183,7 @@ struct TorchFile::Contents {
   std::string path;
   MappedFile mapped;
   ZipArchive archive;
-  std::string folder;  ///< of the members, with a slash
+  std::string folder;  ///< folder of the members, with a slash
   std::map<std::string, const ZipMember*, std::less<>> members;
   bool has_checksums = false;
   PickleTree tree;

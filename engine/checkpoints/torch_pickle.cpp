@@ -23,7 +23,7 @@ constexpr std::size_t kMaxDimensions = 32;
 /// A Python object that a pickle may name.
 struct KnownObject {
   std::string_view name;   ///< "module name"
-  std::string_view dtype;  ///< of a class of storages; else empty
+  std::string_view dtype;  ///< element type of a storage class; empty for other objects
 };
 
 constexpr std::string_view kOrderedDict = "collections.OrderedDict";

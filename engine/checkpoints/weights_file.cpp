@@ -30,7 +30,7 @@ bool is_ours(const std::string& name) {
   return name.starts_with("optim.") || name.starts_with("dpt.");
 }
 
-/// Of the tensors of an average.
+/// Returns the prefix of the names of an average's tensors.
 std::string average_prefix(WeightsUse use) {
   return fmt::format("optim.{}.", name_of(use));
 }
@@ -244,7 +244,7 @@ class WeightsLoader {
            plan_.nodes[param.node].name == report_.head->layer;
   }
 
-  /// Where the values of a parameter are: in the average, or in the tensor itself.
+  /// Returns the tensor with the values of a parameter: that of the average, or the entry itself.
   const TensorEntry& values_of(const TensorEntry& entry, const Param& param) const {
     // Counters are not averaged.
     if (report_.use.value_or(WeightsUse::raw) == WeightsUse::raw ||

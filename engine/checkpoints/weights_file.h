@@ -18,12 +18,12 @@ struct HeadReport {
   std::vector<std::string> copied, fresh;  ///< names of classes
 };
 
-/// What a file gives to a plan.
+/// Result of loading a file into a plan.
 struct WeightsReport {
   std::vector<std::string> loaded, missing;  ///< names of the model's tensors
   std::vector<std::string> used, left_over;  ///< names in the file
   std::vector<std::string> zeroed;           ///< counters that the file lacks
-  /// What was taken of a file that has averages of its weights; unset for another.
+  /// The weights that were taken from a file that has averages; unset for a file without.
   std::optional<WeightsUse> use;
   std::optional<HeadReport> head;
   /// Keys of the dictionary that was taken and of the others, where a file of PyTorch has several.

@@ -86,7 +86,7 @@ class AbortableBarrier {
   /// Aborts unless the meeting took place or the group was aborted before; true if it did.
   bool abort_meeting(std::uint64_t meeting, int rank, const std::string& cause);
   void wait_for_work();
-  /// How long each rank has been quiet.
+  /// Progress of one rank, to measure how long it has been quiet.
   struct Quiet {
     std::uint64_t beats = 0;
     Clock::duration time{0};

@@ -25,7 +25,7 @@ struct PartialSum {
   DevPtr data;  ///< `count` floats; clobbered
 };
 
-/// Whose a sum's shards are, and what is promised of it; the same on every rank.
+/// Ownership of a sum's shards and promises about the sum; the same on every rank.
 struct SumTerms {
   /// The shards of each rank; empty = one each. (Who works on shared memory does without.)
   std::span<const Range> shards_of_ranks;
@@ -46,8 +46,8 @@ class Communicator {
   /// the sum on every rank and may be one of the rank's own parts.
   virtual void all_reduce(std::int64_t shards, std::span<const PartialSum> parts, DevPtr out,
                           std::int64_t count, const SumTerms& terms = {}) = 0;
-  /// Whether all_reduce only queues work of this rank's own backend, so that a CapturedGraph may
-  /// hold it.
+  /// Returns true if all_reduce only queues work of this rank's own backend, so that a
+  /// CapturedGraph may hold it.
   virtual bool can_be_recorded() const { return false; }
 
   // Sums overlapped with the computation, for large gradients of fast mode: the order of the
@@ -61,7 +61,7 @@ class Communicator {
   /// same order. It begins when what is queued so far has run, and overlaps with what is queued
   /// next.
   virtual void sum_overlapped(DevPtr, std::int64_t) {}
-  /// What is queued from now on runs after all sums.
+  /// Orders all work that is queued from now on after all sums.
   virtual void finish_sums() {}
   /// Runs `wait`, which waits for work of this rank's backend that may follow from sums. Throws
   /// ErrorKind::peer where sums were aborted before it ended: then nothing that the backend has
@@ -90,7 +90,7 @@ class RankGroup {
   /// starts) count for the rank from now on; the group and the backend must outlive it. `rank`
   /// counts in this process.
   virtual std::unique_ptr<Communicator> join(int rank, Backend& backend) = 0;
-  /// As Communicator::abort, for a rank that failed before it could join.
+  /// Does what Communicator::abort does, for a rank that failed before it could join.
   virtual void abort(int rank, const std::string& cause) noexcept = 0;
   /// The first cause, or empty.
   virtual std::string abort_cause() const = 0;

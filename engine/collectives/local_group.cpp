@@ -38,7 +38,7 @@ struct Request {
   std::int64_t shards = 0;  ///< all_reduce
   std::int64_t root = 0;    ///< broadcast
   std::int64_t room = 0;    ///< all_gather: bytes of the output
-  // What the others may read, and where they may write.
+  // Memory that the others may read, and memory to which they may write.
   std::span<const PartialSum> parts;
   DevPtr out;
   const Event* ready = nullptr;  ///< the parts are there, and `out` is free
@@ -65,7 +65,7 @@ struct Request {
   }
 };
 
-/// What the ranks of a group share.
+/// State that the ranks of a group share.
 struct Board {
   Board(int size, std::chrono::milliseconds stall_timeout)
       : meeting(size, stall_timeout, size <= cpu_info().logical_allowed),

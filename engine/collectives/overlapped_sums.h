@@ -40,7 +40,8 @@ class OverlappedSums {
  private:
   struct Bucket {
     std::int64_t count = 0;
-    std::vector<float*> data;  ///< of each rank here, in rank order; null = not begun yet
+    std::vector<float*>
+        data;  ///< one per rank of this process, in rank order; null = not begun yet
     int begun = 0;
   };
   void run();

@@ -1,5 +1,6 @@
-// What each process of a world contributes to a sum: the maximal nodes of the shard tree whose
-// shards are all its own, and how they are made of its ranks' parts. Pure functions.
+// Contributions of the processes of a world to a sum: for each process the maximal nodes of the
+// shard tree whose shards are all its own, and their composition from its ranks' parts. Pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,14 @@ namespace dpt {
 
 /// A node that this process contributes.
 struct OwnNode {
-  Range parts;                     ///< of the parts of its ranks, in rank order, that it is made of
+  Range parts;                     ///< parts of its ranks, in rank order, that make up the node
   std::vector<TreeAdd> additions;  ///< which make it in the first of them; slots count from there
 };
 
 struct ProcessNodes {
-  std::int64_t shards = 0;                          ///< of the tree in which the nodes stand
+  std::int64_t shards = 0;  ///< number of leaves of the tree to which the nodes belong
   std::vector<std::vector<TreeNode>> of_processes;  ///< in shard order
-  std::vector<OwnNode> own;                         ///< as of_processes[process]
+  std::vector<OwnNode> own;                         ///< the entry of of_processes for this process
 };
 
 /// `shards_of_ranks`: over all processes, empty = one each; `ranks_of`: how many each process has;

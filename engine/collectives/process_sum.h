@@ -38,14 +38,14 @@ class ProcessSum {
   const float* result() const { return result_; }
 
  private:
-  /// What is the same for all sums with these parts.
+  /// Data that all sums of the same parts share.
   struct Plan {
     std::int64_t shards = 0;
     bool any_order = false;
     std::vector<Range> shards_of_ranks;
     std::vector<TreeNode> part_nodes;
     ProcessNodes nodes;
-    std::int64_t most_nodes = 0;  ///< of any process
+    std::int64_t most_nodes = 0;  ///< maximum over the processes
     TreeSum sum;
   };
   Plan& plan_for(std::int64_t shards, const SumTerms& terms, std::span<const PartialSum> parts);
@@ -61,7 +61,7 @@ class ProcessSum {
   const std::vector<int> ranks_of_;
   ProcessLinks& links_;
   std::vector<Plan> plans_;
-  // Of the present sum.
+  // State of the current sum.
   Plan* plan_ = nullptr;
   std::int64_t count_ = 0, slices_ = 1;
   std::vector<DevPtr> parts_;

@@ -26,8 +26,8 @@ struct TreeNode {
 /// its *existing* shards are in it, so the range [0, shards) is always one node, the root.
 std::vector<TreeNode> maximal_nodes(std::int64_t shards, Range range);
 
-/// What is wrong with `nodes` as a cover of the shards in `range`, each once, left to right; empty
-/// if they are one.
+/// Returns why `nodes` do not cover the shards in `range`, each once, from left to right; empty if
+/// they do.
 std::string problem_of_cover(std::int64_t shards, Range range, const std::vector<TreeNode>& nodes);
 
 /// The additions that sum `nodes` (which together cover all shards once, left to right) into slot

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kSettingUp = "set_up_overlapped_sums";
 
-/// What each process says, by rank; alone, `mine`.
+/// Returns the texts of all processes, by rank; without links, only `mine`.
 std::vector<std::string> gather_over(ProcessLinks* links, const std::string& mine) {
   if (!links) return {mine};
   const auto processes = static_cast<std::size_t>(links->size());

@@ -23,7 +23,7 @@ int sum_of_first(const std::vector<int>& ranks_of, int processes) {
   return std::accumulate(ranks_of.begin(), ranks_of.begin() + processes, 0);
 }
 
-/// What a rank publishes before a meeting.
+/// Request that a rank publishes before a meeting.
 struct WorldRequest {
   const char* operation = "";
   std::int64_t count = 0;             ///< floats or bytes, which must agree
@@ -32,8 +32,8 @@ struct WorldRequest {
   std::span<const std::byte> mine;    ///< all_gather
 };
 
-/// What the ranks of this process share. The first of them leads: it makes the exchanges, while the
-/// others wait at a meeting, and they read its results after it.
+/// State that the ranks of this process share. The first rank leads: it makes the exchanges while
+/// the others wait at a meeting, after which they read its results.
 struct WorldBoard {
   WorldBoard(const std::vector<int>& ranks, ProcessLinks& its_links, ProcessLinks* its_links_beside,
              std::chrono::milliseconds stall_timeout, const TellWaiting& its_waiting)
@@ -57,7 +57,7 @@ struct WorldBoard {
     return owner;
   }
 
-  const std::vector<int> ranks_of;  ///< how many each process has
+  const std::vector<int> ranks_of;  ///< number of ranks of each process
   ProcessLinks& links;
   ProcessLinks* const links_beside;
   const TellWaiting waiting;
@@ -67,11 +67,11 @@ struct WorldBoard {
   // Two sets in turn: a rank may publish its next request while another still reads this one.
   std::vector<WorldRequest> slots[2];
   ProcessSum sum;
-  std::vector<PartialSum> parts;    ///< of all ranks here
-  std::vector<std::byte> gathered;  ///< what all_gather gives
+  std::vector<PartialSum> parts;    ///< parts of all ranks of this process
+  std::vector<std::byte> gathered;  ///< result of all_gather
   std::unique_ptr<OverlappedSums> overlapped;
   std::atomic<OverlappedSums*> overlapped_made{nullptr};  ///< the same, for the thread that aborts
-  SharedPeerSums peer_sums;                               ///< of GPUs
+  SharedPeerSums peer_sums;                               ///< sums between GPUs
   std::string no_peer_sums;                               ///< why there are none
 
   void abort(int local, const std::string& cause) noexcept {
@@ -352,7 +352,7 @@ class WorldCommunicator : public Communicator {
   const std::vector<WorldRequest>* slots_ = nullptr;
   std::vector<std::span<const std::byte>> send_;
   std::vector<std::span<std::byte>> receive_;
-  // Of a device with memory of its own.
+  // Used for a device with memory of its own.
   std::vector<HostMemory> host_buffers_;
   std::size_t host_bytes_ = 0;
   std::vector<PartialSum> host_parts_;

@@ -33,7 +33,7 @@ class WorldGroup : public RankGroup {
   /// Breaks this process' links, but tells the other processes nothing.
   void abort(int local, const std::string& cause) noexcept override;
   std::string abort_cause() const override;
-  /// Of this process' ranks.
+  /// Returns the heartbeats of this process' ranks.
   std::vector<std::shared_ptr<Heartbeat>> heartbeats() const;
 
  private:

@@ -11,7 +11,7 @@ namespace dpt {
 
 struct ControlChannel::Impl {
   World world;
-  std::unique_ptr<control::ControlServer> server;  // of rank 0; it outlives the client
+  std::unique_ptr<control::ControlServer> server;  // set on rank 0 only; outlives the client
   std::unique_ptr<control::ControlClient> client;
 };
 

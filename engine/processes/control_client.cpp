@@ -182,7 +182,8 @@ void ControlClient::fail(const std::string& text, int exit_code) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_ || has_left_) return;
-    // What all processes end with alike is a result of the run, and no failure of this one.
+    // All processes end with these codes alike: they are a result of the run, not a failure of this
+    // one.
     const bool is_result = exit_code == static_cast<int>(ErrorKind::diverged) ||
                            exit_code == static_cast<int>(ErrorKind::requirement);
     failure.text = text.substr(0, kMostFailureText);
@@ -195,7 +196,7 @@ void ControlClient::fail(const std::string& text, int exit_code) {
   head["type"] = "fail";
   const Frame frame = make_frame(head);
   asio::post(io_, [this, frame] { connection_->send(frame); });
-  // What rank 0 then says is the first cause, this or another.
+  // Rank 0 then announces the first cause, which is this one or another.
   if (!wait_for_failure(kTimeToFail)) set_failure(std::move(failure));
 }
 
@@ -244,7 +245,8 @@ void ControlClient::tick() {
   rank_0_silent_ += span;
   since_beat_ += span;
   const Beat beat = next_beat(span);
-  // As the server does with its beats: the buffer of one that reads nothing must not fill.
+  // Send beats to a silent peer rarely, as the server does: its buffer must not fill while it reads
+  // nothing.
   if (rank_0_silent_ <= options_.network_timeout || since_beat_ >= options_.network_timeout) {
     since_beat_ = Clock::duration{0};
     connection_->send(make_frame({{"type", "beat"},

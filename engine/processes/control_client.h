@@ -45,7 +45,7 @@ class ControlClient {
   void leave();
 
  private:
-  /// What this process says of itself.
+  /// Report of this process about itself.
   struct Beat {
     std::string place, waits_in;
     std::int64_t progress = 0;
@@ -82,7 +82,7 @@ class ControlClient {
   std::string host_of_rank_0_;
   std::int64_t pid_of_rank_0_ = 0;
 
-  // Of the thread.
+  // Used by the thread only.
   RunningTime time_;
   std::string place_of_rank_0_ = "before its first step";
   Clock::duration joining_{0};

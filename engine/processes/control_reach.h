@@ -1,5 +1,5 @@
-// How rank 0 and the others find each other: where rank 0 listens, and how a process gets through
-// to it past whatever else listens there.
+// Rendezvous of rank 0 and the others: choosing the address at which rank 0 listens, and reaching
+// it past whatever else listens there.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -23,7 +23,7 @@ tcp::endpoint listen(const World& world, tcp::acceptor& acceptor, const ControlO
 
 struct Reached {
   std::shared_ptr<Connection> connection;  ///< welcome, and not yet present
-  std::string host;                        ///< of rank 0
+  std::string host;                        ///< address of rank 0
   std::int64_t pid = 0;
 };
 

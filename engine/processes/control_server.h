@@ -52,14 +52,14 @@ class ControlServer {
     State state = State::unknown;
     std::shared_ptr<Connection> connection;
     std::unique_ptr<asio::steady_timer> deadline;  // until it is a member
-    std::string its_nonce, nonce;                  // of the handshake
+    std::string its_nonce, nonce;                  // exchanged in the handshake
     std::string proof;  // rank 0's, for answers; empty until it has proven itself
     int rank = -1;
     std::string host;
     std::int64_t pid = 0;
   };
 
-  /// What is known of a process of the world.
+  /// State of one process of the world.
   struct Member {
     std::uint64_t peer = 0;  // 0 = not there
     std::string host;
@@ -69,7 +69,7 @@ class ControlServer {
     std::int64_t progress = 0;
     std::chrono::milliseconds quiet{0};  // it made no progress for so long, as it says
     Clock::duration silent{0};           // nothing was received for so long
-    Clock::duration since_beat{0};       // of ours to it
+    Clock::duration since_beat{0};       // since our last beat to it
     bool has_said = false;               // its part of the all_gather that is under way
     bool leaves = false;                 // that is its last
     std::string what, said;

@@ -1,4 +1,4 @@
-// Who may join: connections until they belong to a process of the world.
+// Admission to the world: connections that do not yet belong to one of its processes.
 #include <unistd.h>
 
 #include <algorithm>

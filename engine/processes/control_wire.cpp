@@ -187,8 +187,8 @@ void Connection::write() {
                       if (!self->socket_.is_open()) return;
                       self->to_send_.pop_front();
                       if (error) {
-                        // What came before the end is read first: it may say why it ended, and then
-                        // the reading finds the end too.
+                        // Read what arrived before the end first: it may name the reason. Reading
+                        // then finds the end as well.
                         self->to_send_.clear();
                       } else if (!self->to_send_.empty()) {
                         return self->write();

@@ -1,6 +1,6 @@
-// What goes over the connections of the control channel: messages, each four bytes of length (most
-// significant first) and a JSON object; where the message carries bytes, a zero byte and these
-// follow the object. (The text of a JSON object contains no zero byte.)
+// Messages of the control channel and the connections that carry them. A message is four bytes of
+// length (most significant first) and a JSON object, followed by a zero byte and raw bytes if it
+// carries any. (The text of a JSON object contains no zero byte.)
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -27,11 +27,11 @@ using tcp = asio::ip::tcp;
 
 inline constexpr const char* kMagic = "dpt-control";
 inline constexpr int kProtocol = 3;
-/// Of a message from a process that has not yet shown that it belongs here.
+/// Maximum size of a message from a process that has not yet proven that it belongs to the world.
 inline constexpr std::size_t kMostUnknown = 4096;
-/// Of the bytes of all processes in one all_gather.
+/// Maximum number of bytes of all processes together in one all_gather.
 inline constexpr std::size_t kMostGathered = std::size_t{16} << 20;
-/// Of a message of a process that belongs here: those bytes, and what is said of them.
+/// Maximum size of a message from a process of the world: those bytes and their description.
 inline constexpr std::size_t kMostKnown = kMostGathered + (std::size_t{1} << 20);
 
 /// Says why a connection ends whose other end does not speak this protocol.
@@ -79,7 +79,7 @@ struct SilenceLimit {
   static SilenceLimit at_start(const ControlOptions& options);
 };
 
-/// How often beats are sent: `beat_every`, but several times in a stall timeout.
+/// Returns the time between two beats: `beat_every`, or less so that a stall timeout has several.
 Clock::duration beat_period(std::chrono::milliseconds beat_every, Clock::duration stall_timeout);
 
 /// One end of a connection. Its functions are called on the thread that runs the io_context, as are
@@ -102,15 +102,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void send(Frame frame);
   /// Calls `then` once all that is to be sent was given to the system, or the connection is over.
   void when_sent(std::function<void()> then);
-  /// What is to be sent is sent, then the other end sees the end. What comes until it ends its side
-  /// too is read, and ignored: a connection closed with something unread is reset, and the last
-  /// that was sent may be lost with it.
+  /// Sends everything that is queued, then closes this direction. Reads and ignores everything that
+  /// still arrives until the other end closes too: closing a connection with unread bytes resets
+  /// it, which may lose the bytes that were sent last.
   void finish();
   void close();
 
-  /// Of the other end: "127.0.0.1:41234".
+  /// Returns the address of the other end: "127.0.0.1:41234".
   const std::string& address() const { return address_; }
-  /// Of this end, without a port; empty where it is not known any more.
+  /// Returns the address of this end, without a port; empty if it is no longer known.
   const std::string& own_address() const { return own_address_; }
 
  private:

@@ -70,8 +70,8 @@ std::optional<World> from_flags(const Environment& environment, const WorldFlags
 
 /// Returns the world that a launcher made, or nothing.
 std::optional<World> from_launcher(const Environment& environment) {
-  // Where one launcher runs below another, the inner one has made the processes: torchrun and
-  // mpirun run below srun, never the other way round.
+  // If one launcher runs below another, the inner one created the processes: torchrun and mpirun
+  // run below srun, never the other way round.
   for (const auto& look : {from_nproc, from_torchrun, from_open_mpi, from_mpich, from_slurm}) {
     if (std::optional<World> world = look(environment)) return world;
   }

@@ -10,7 +10,7 @@
 
 namespace dpt {
 
-/// As a config names them: "cpu", "cpu:4", "cuda:0".
+/// Returns the names that a config uses: "cpu", "cpu:4", "cuda:0".
 std::vector<std::string> names_of(const std::vector<DeviceName>& devices);
 
 /// Returns true if the launcher has bound each process of this machine to cores of its own.
@@ -20,9 +20,9 @@ bool has_own_cores(int allowed, const World& world);
 /// or else its part of the machine's.
 int own_part_of_cores(int allowed, const World& world);
 
-/// As resolve_devices, for one of the processes: "auto" and "cuda" are its part of what its machine
-/// has (where a launcher shows each task one GPU, that one), other lists are its own. Throws
-/// ErrorKind::device where there are fewer GPUs than processes.
+/// Does what resolve_devices does, for one of several processes: "auto" and "cuda" stand for its
+/// part of the machine's devices (or for the one GPU that a launcher shows each task); other lists
+/// are its own. Throws ErrorKind::device if there are fewer GPUs than processes.
 std::vector<DeviceName> devices_of_process(const std::vector<std::string>& asked,
                                            const World& world);
 

@@ -53,8 +53,8 @@ void parse_member(const std::string& text, ProcessGroup::Member& member) {
   }
 }
 
-/// What is wrong where two processes of a machine share a GPU: by accident it is as slow as it is
-/// hard to see.
+/// Returns a message if two processes of a machine share a GPU, which is slow and easily
+/// overlooked; empty otherwise.
 std::string problem_of_gpus(const std::vector<ProcessGroup::Member>& members) {
   for (std::size_t a = 0; a < members.size(); ++a) {
     for (std::size_t b = a + 1; b < members.size(); ++b) {
@@ -163,7 +163,7 @@ ProcessGroup::~ProcessGroup() {
 
 std::string ProcessGroup::text_of(const WorldFailure& failure) const {
   if (!failure.is_lost) return failure.text;
-  // What the others say of themselves is a moment old.
+  // The reports of the others are slightly out of date, so add this process' own.
   const std::string here =
       heartbeats_.empty() ? std::string()
                           : fmt::format(". This process was at {}", heartbeats_.front()->text());

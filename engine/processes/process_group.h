@@ -51,7 +51,7 @@ class ProcessGroup {
   const World& world() const { return world_; }
   bool is_first() const { return world_.rank == 0; }
 
-  /// What one process is to the others before anything is loaded.
+  /// Introduction of one process to the others, before anything is loaded.
   struct Member {
     std::string host, address;  ///< the address by which it reaches rank 0
     int pid = 0, local_rank = 0;
@@ -106,7 +106,8 @@ class ProcessGroup {
   void leave();
 
  private:
-  /// Of a lost process: with where this one was, and what to do.
+  /// Returns the message for a failed process: its failure, the place of this process, and the
+  /// remedy.
   std::string text_of(const WorldFailure& failure) const;
   void on_failure(const WorldFailure& failure);
   void watch_end(const WorldFailure& failure);

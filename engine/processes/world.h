@@ -11,18 +11,18 @@ namespace dpt {
 inline constexpr int kMaxProcesses = 1 << 16;
 
 struct World {
-  int rank = 0, size = 1;              ///< of this process, and how many there are
+  int rank = 0, size = 1;              ///< rank of this process, and number of processes
   int local_rank = 0, local_size = 1;  ///< the same among those on this machine
   std::string host;                    ///< this machine's name
   std::string launcher;                ///< "torchrun", "Slurm", ...; empty = none, a world of one
   std::string coordinator;             ///< name or address of the machine of rank 0
-  /// Where rank 0 may listen, in the order in which they are tried by all; what else listens there
-  /// does not know the token.
+  /// Ports at which rank 0 may listen, in the order in which every process tries them. Any other
+  /// program that listens there does not know the token.
   std::vector<int> ports;
-  /// What the launcher calls this job, or empty. No secret: it keeps two jobs apart, not strangers
-  /// out.
+  /// The launcher's name of this job, or empty. It is no secret: it keeps two jobs apart, not
+  /// strangers out.
   std::string job;
-  /// Of all processes of the job (DPT_TOKEN); empty = none was given.
+  /// Secret of all processes of the job (DPT_TOKEN); empty if none was given.
   std::string token;
 
   bool alone() const { return size == 1; }

@@ -66,8 +66,8 @@ int tasks_on_node(std::string_view list, int node) {
   return 0;
 }
 
-/// Whether srun started this process: a batch script and the shell of salloc have some of its
-/// variables too.
+/// Returns true if srun started this process. A batch script and the shell of salloc have some of
+/// its variables too.
 bool is_in_slurm_step(const Environment& environment) {
   const std::optional<std::int64_t> step = number_in(env_text(environment, "SLURM_STEP_ID"));
   return is_set(environment, "SLURM_STEP_NUM_TASKS") && !(step && *step >= kSlurmSpecialSteps);
@@ -83,7 +83,7 @@ std::optional<World> from_slurm(const Environment& environment) {
   World world;
   world.launcher = kWho;
   world.size = env_number(environment, kWho, kNames.size, 1);
-  // What a shell on a machine of the cluster, and a batch script started from it, have.
+  // A shell on a machine of the cluster, or a batch script started from it.
   if (world.alone()) return world;
   check_all_set(environment, kWho,
                 {kNames.rank, kNames.size, kNames.local_rank, kNames.local_size, "SLURM_NODEID",

@@ -15,7 +15,7 @@
 
 namespace dpt::launchers {
 
-/// How many ports all processes try in turn.
+/// Number of ports that every process tries in turn.
 inline constexpr int kPortCount = 8;
 inline constexpr int kLastPort = 65535;
 
