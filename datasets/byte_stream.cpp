@@ -34,7 +34,7 @@ struct ByteStream::Impl {
   std::string name;
   std::unique_ptr<std::FILE, CloseFile> file;  ///< null: everything is in `input` from the start
   std::uint64_t stored = 0;                    ///< bytes of the file itself
-  std::uint64_t stored_read = 0;               ///< of which fetched
+  std::uint64_t stored_read = 0;               ///< stored bytes fetched so far
   std::uint64_t position = 0;
   bool gzip = false;
   bool gzip_ended = false;  ///< a member's end was reached and no other has begun

@@ -21,7 +21,7 @@ struct CifarOptions {
   std::string root;
 };
 
-/// What differs between the two.
+/// Differences between CIFAR-10 and CIFAR-100.
 struct CifarFacts {
   std::string name;    ///< also for scripts/fetch-data
   std::string folder;  ///< that the published archive unpacks to
@@ -110,7 +110,7 @@ std::shared_ptr<const DataSource> read_files(const CifarFacts& facts, const std:
   for (const std::string& file : files) {
     const std::string path = (fs::path(folder) / file).string();
     std::error_code error;
-    // What is there and cannot be opened, opening it explains.
+    // Opening an existing file that cannot be opened gives the better message.
     if (fs::status(path, error).type() == fs::file_type::not_found) {
       fail(ErrorKind::data, "{}: {} has no file {}; expected {} and {}{}", facts.name, folder, file,
            fmt::join(facts.train_files, ", "), fmt::join(facts.test_files, ", "),

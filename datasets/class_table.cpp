@@ -31,7 +31,7 @@ bool is_class_before(const std::string& a, const std::string& b) {
   return x == y ? a < b : x < y || (!x && a < b);
 }
 
-/// Whether the names are no names, but 0, 1, ...
+/// Returns true if the names are just the numbers 0, 1, ...
 bool are_numbers(const std::vector<std::string>& names) {
   return names == numbered_classes(static_cast<std::int64_t>(names.size()));
 }

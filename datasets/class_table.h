@@ -19,9 +19,9 @@
 
 namespace dpt {
 
-/// How names that the training samples have are sorted.
+/// Order of class names that come from the training samples.
 enum class ClassOrder : std::uint8_t {
-  bytes,         ///< as torchvision sorts folders
+  bytes,         ///< torchvision's order of folders
   numbers_first  ///< numbers by value, then other names byte by byte
 };
 
@@ -50,7 +50,7 @@ class ClassTable {
 
   /// REQUIRES: close() was called.
   const std::vector<std::string>& names() const { return names_; }
-  /// Whether the names are those that the training samples have, and not given.
+  /// Returns true if the names come from the training samples instead of the config.
   bool is_from_samples() const { return !is_given_; }
 
  private:
@@ -59,15 +59,16 @@ class ClassTable {
 
   std::vector<std::string> given_, names_;
   std::string training_, owner_;  ///< `owner_`: whose names they are
-  std::int64_t outputs_;          ///< of the model, 0 where that is not known
+  std::int64_t outputs_;          ///< outputs of the model, 0 if unknown
   bool is_of_checkpoint_, is_given_, is_closed_ = false, has_numbers_ = false;
   std::map<std::string, std::int32_t, std::less<>> numbers_;
   std::map<std::string, std::string> replaced_;  ///< names that were not UTF-8, by what they became
-  std::vector<std::int32_t> places_;  ///< of the classes of data.classes in the table, or -1
+  std::vector<std::int32_t>
+      places_;  ///< positions of the classes of data.classes in the table, or -1
   std::int64_t largest_ = -1;
 };
 
-/// What is wrong with a list of names of classes; empty if they differ.
+/// Returns the problem of a list of class names; empty if all differ.
 std::string problem_of_classes(const std::vector<std::string>& classes);
 
 /// Fails with ErrorKind::data unless training and test data have one table, and `known`, that of
@@ -75,7 +76,7 @@ std::string problem_of_classes(const std::vector<std::string>& classes);
 /// names of which there are no samples.
 void check_class_tables(DataSets& sets, const std::vector<std::string>& known);
 
-/// Where two tables differ, in a few words; empty where they do not.
+/// Returns the first difference of two tables, in a few words; empty if they are equal.
 std::string difference_of_classes(const std::vector<std::string>& expected,
                                   const std::vector<std::string>& found);
 

@@ -150,7 +150,7 @@ std::vector<std::uint64_t> sizes_of_pictures(const std::string& path, const std:
   return sizes;
 }
 
-/// What paths are relative to.
+/// Returns the folder to which paths are relative.
 std::string folder_of_pictures(const std::string& path, const CsvOptions& options) {
   return options.root.empty() ? std::filesystem::path(path).parent_path().string() : options.root;
 }
@@ -246,7 +246,7 @@ std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, Da
                                             requirements, 0, hash.text());
 }
 
-/// What is missing of the fields that say where the labels are.
+/// Returns the problem of the fields that locate the labels; empty if there is none.
 std::string check_csv_labels(const CsvOptions& options) {
   if (!options.label.empty() || !options.targets.empty()) return {};
   return "expected label (the column of the classes) or targets (columns of numbers), found "
@@ -276,7 +276,7 @@ std::string problem_of_separator(const CsvOptions& options) {
   return {};
 }
 
-/// What is wrong with the fields as a whole.
+/// Returns the problem of the fields taken together; empty if there is none.
 std::string check_csv(const CsvOptions& options) {
   if (!options.path.empty() && !options.features.empty()) {
     return "path and features: expected one of them, found both: samples are images or features";

@@ -28,7 +28,7 @@ class CsvReader {
 
   /// Reads the next line; false at the end of the file.
   bool next();
-  /// Of the line that was read last, as many as the header has.
+  /// Returns a field of the current line, which has as many as the header.
   std::string_view field(std::size_t column) const;
   /// The number of that line, where it begins; the header has 1.
   std::int64_t line() const { return line_; }
@@ -50,9 +50,9 @@ class CsvReader {
   char delimiter_;
   std::unique_ptr<Input> input_;
   std::vector<std::string> header_;
-  std::string text_;               ///< of all fields
-  std::vector<std::size_t> ends_;  ///< of each field in text_
-  std::int64_t line_ = 0;          ///< of the record
+  std::string text_;               ///< text of all fields
+  std::vector<std::size_t> ends_;  ///< end of each field in text_
+  std::int64_t line_ = 0;          ///< line on which the record begins
   std::int64_t next_line_ = 1;
 };
 

@@ -1,4 +1,4 @@
-// What a CSV file is read into: its samples' features or pictures, and their labels or targets.
+// Content of a CSV file: features or images of its samples, and their labels or targets.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace dpt {
 
-/// What the columns of targets are.
+/// Meaning of the target columns.
 enum class CsvTarget : std::uint8_t { from_columns, labels, soft_labels, multi_hot, values };
 constexpr auto enum_names(CsvTarget) {
   return std::to_array<EnumName<CsvTarget>>({{CsvTarget::from_columns, "auto"},
@@ -23,7 +23,7 @@ constexpr auto enum_names(CsvTarget) {
                                              {CsvTarget::values, "values"}});
 }
 
-/// What stands in the column of labels.
+/// Content of the label column.
 enum class CsvLabel : std::uint8_t { name, number };
 constexpr auto enum_names(CsvLabel) {
   return std::to_array<EnumName<CsvLabel>>(
@@ -50,13 +50,13 @@ struct CsvOptions {
   std::int64_t cache_mib = 1024;
 };
 
-/// What the targets are, as far as the options say.
+/// Returns the kind of the targets, as far as the options state it.
 TargetKind target_kind_of(const CsvOptions& options);
 
-/// What was read from one file.
+/// Content of one file.
 struct CsvTable {
   std::vector<std::string> feature_names;
-  std::vector<float> features;  ///< of all lines, one after another
+  std::vector<float> features;  ///< features of all lines, one line after another
   std::vector<std::string> pictures;
   PictureSource::Samples samples;
   std::vector<std::int64_t> lines;  ///< the number of each sample's line

@@ -1,4 +1,4 @@
-// What tells two data sets apart: XXH3 over everything that was added.
+// A hash that tells two data sets apart: XXH3 over everything that was added.
 #pragma once
 
 #include <cstddef>

@@ -13,7 +13,7 @@ namespace dpt {
 struct ListedPart {
   std::string part;
   std::vector<std::string> classes;
-  std::vector<std::vector<ListedPicture>> pictures;  ///< of each class
+  std::vector<std::vector<ListedPicture>> pictures;  ///< one list per class
 };
 
 /// Returns the names of a part's class folders, sorted byte by byte. Throws ErrorKind::data.

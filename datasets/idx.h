@@ -14,7 +14,7 @@
 
 namespace dpt {
 
-/// What is known of a named data set before its files are read.
+/// Properties of a named data set that are known before its files are read.
 struct IdxFacts {
   std::vector<std::string> classes;
   std::int64_t train_size = 0, test_size = 0;

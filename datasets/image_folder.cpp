@@ -53,7 +53,7 @@ class ImageFolderSource final : public PictureSource {
   std::vector<std::string> files_;  ///< relative to the root
 };
 
-/// Whether the root has a folder of that name. Throws where the system cannot tell.
+/// Returns true if the root has a folder of that name. Throws if the system cannot tell.
 bool has_folder(const std::string& root, const std::string& name) {
   std::error_code error;
   const fs::file_type type = fs::status(fs::path(root) / name, error).type();

@@ -7,7 +7,7 @@
 namespace dpt {
 
 struct MadeUpSamples {
-  SampleShape shape;  ///< of the samples; of pictures, what they are resized to
+  SampleShape shape;  ///< shape of the samples; images are resized to it
   /// PNG files that are decoded when they are read, of unlike sizes from `picture` on, up to a
   /// quarter more.
   bool pictures = false;

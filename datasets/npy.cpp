@@ -21,7 +21,7 @@
 namespace dpt {
 namespace {
 
-/// What the numbers of `targets` are.
+/// Meaning of the numbers in `targets`.
 enum class NpyTarget : std::uint8_t { from_array, labels, soft_labels, multi_hot, values };
 constexpr auto enum_names(NpyTarget) {
   return std::to_array<EnumName<NpyTarget>>({{NpyTarget::from_array, "auto"},

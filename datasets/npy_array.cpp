@@ -21,7 +21,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-/// What the header says.
+/// Parsed header of a .npy file.
 struct Header {
   std::string descr;  ///< empty: not a text, so a type with fields
   bool fortran_order = false;
@@ -166,7 +166,7 @@ const ItemType& item_type(const std::string& path, const std::string& descr) {
   return *found;
 }
 
-/// Where the header's text begins and ends in the file.
+/// Position of the header's text in the file.
 struct HeaderPlace {
   std::size_t begin = 0, end = 0;
 };
@@ -316,7 +316,7 @@ struct NpyArray::Impl {
   ItemType type{};
   std::vector<std::int64_t> shape;
   std::span<const std::byte> elements;
-  std::vector<std::byte> copy;  ///< of elements that are not aligned in the file
+  std::vector<std::byte> copy;  ///< copy of elements that are not aligned in the file
 };
 
 NpyArray::NpyArray(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}

@@ -31,7 +31,7 @@ class NpyArray {
   const std::string& path() const;
   const std::vector<std::int64_t>& shape() const;
   Kind kind() const;
-  std::size_t item_bytes() const;  ///< of an element
+  std::size_t item_bytes() const;  ///< size of an element
   bool is_integral() const { return kind() == Kind::integer || kind() == Kind::natural; }
   /// "an array (100, 3) of float64".
   std::string text() const;

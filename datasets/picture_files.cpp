@@ -92,7 +92,7 @@ std::shared_ptr<const DataSource> open_picture_files(
   check_picture_count("the images", paths.size());
   PictureSource::Samples samples;
   samples.labels.resize(paths.size());
-  // Of the names: processes that share the work compare it.
+  // Hash the names: processes that share the work compare the hash.
   Fingerprint names;
   for (const std::string& path : paths) names.add(path);
   return without_labels(std::make_shared<PictureFilesSource>(std::move(paths), std::move(samples),

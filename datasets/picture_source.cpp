@@ -55,7 +55,7 @@ std::vector<std::int64_t> PictureSource::samples_to_try() const {
   const std::size_t each = std::max<std::size_t>(kTries / samples_.classes.size(), 2);
   std::vector<std::size_t> counts(samples_.classes.size());
   for (const std::int32_t label : samples_.labels) ++counts[label];
-  // Of the n samples of a class, those with the ranks i * (n - 1) / (m - 1) for i below m.
+  // Choose, among the n samples of a class, those at positions i * (n - 1) / (m - 1) for i below m.
   std::vector<std::size_t> seen(counts.size()), taken(counts.size());
   std::vector<std::int64_t> chosen;
   for (std::int64_t index = 0; index < size(); ++index) {
@@ -102,7 +102,7 @@ void PictureSource::read(std::int64_t index, std::span<std::byte> pixels,
       },
       same);
   std::memcpy(pixels.data(), image.pixels.data(), sample_bytes_);
-  // Of several threads that decoded the same image, one stores it; none waits for that.
+  // One of several threads that decoded the same image stores it; none waits for that.
   State expected = State::empty;
   if (kept && states_[i].compare_exchange_strong(expected, State::being_written)) {
     std::memcpy(kept, pixels.data(), sample_bytes_);

@@ -25,7 +25,7 @@ void check_picture_count(const std::string& name, std::size_t pictures);
 class PictureSource : public DataSource {
  public:
   struct Samples {
-    std::vector<std::int32_t> labels;  ///< of all samples; 0 where targets have none
+    std::vector<std::int32_t> labels;  ///< labels of all samples; 0 if targets have none
     std::vector<float> rows = {};      ///< labels.size() rows of targets.floats()
     TargetShape targets = {};
     std::vector<std::string> classes;

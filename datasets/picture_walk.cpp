@@ -25,7 +25,7 @@ namespace {
 /// A folder that is walked.
 struct Folder {
   std::size_t start;                   ///< index of the folder in which the walk began
-  std::string path;                    ///< as the user reaches it
+  std::string path;                    ///< path by which the user reaches it
   std::string below;                   ///< relative to the start, with a slash at its end, or empty
   std::string real;                    ///< canonical path
   const Folder* parent = nullptr;      ///< folder through which it was reached

@@ -22,7 +22,7 @@ class ResidentSource final : public DataSource {
     std::unique_ptr<std::byte[]> pixels;  ///< labels.size() samples of `shape`
     std::vector<std::int32_t> labels;
     std::vector<std::string> classes;
-    /// Where the samples come from, in order: file name and number of samples.
+    /// Origin of the samples, in order: file name and number of samples.
     std::vector<std::pair<std::string, std::int64_t>> files;
   };
   explicit ResidentSource(Data data);

@@ -101,7 +101,7 @@ class SyntheticSource final : public DataSource {
   std::uint64_t stream_;
   SampleShape shape_;
   std::vector<std::string> classes_;
-  long noise_fraction_;  ///< of 256
+  long noise_fraction_;  ///< in 256ths
   std::vector<std::uint8_t> patterns_;
 };
 

@@ -17,7 +17,8 @@ namespace dpt {
 namespace {
 
 constexpr std::uint64_t kBlock = 512;
-constexpr std::uint64_t kMostText = std::uint64_t{1} << 20;  ///< of an extended header, or a label
+constexpr std::uint64_t kMostText = std::uint64_t{1}
+                                    << 20;  ///< maximum size of an extended header or a label
 
 using TarHeader = std::array<char, kBlock>;
 
@@ -56,7 +57,7 @@ std::uint64_t sum_of(const TarHeader& header) {
   return sum;
 }
 
-/// What an extended header says of the next member.
+/// Fields of an extended header, which describes the next member.
 struct PaxFields {
   std::optional<std::string> path;
   std::optional<std::uint64_t> size;
@@ -229,7 +230,7 @@ bool TarReader::next(TarMember& member) {
     }
     if (!is_about_next && extended.path) name = *extended.path;
     const std::uint64_t from = begin + kBlock;
-    // Of links and folders, the size says nothing about what follows.
+    // The size of links and folders says nothing about the bytes that follow.
     const bool has_content = !(type >= '1' && type <= '6');
     if (has_content && *size > end - from) {
       refuse(end, fmt::format("the archive is truncated: expected {} bytes of {} from {} on, found "

@@ -13,7 +13,7 @@ namespace dpt {
 
 struct TarMember {
   std::string name;
-  std::uint64_t offset = 0, size = 0;  ///< of its content in the archive
+  std::uint64_t offset = 0, size = 0;  ///< place of its content in the archive
 };
 
 /// An open file. Throws ErrorKind::data naming it.
@@ -53,7 +53,7 @@ class TarReader {
   void check_rest();
 
   RandomAccessFile file_;
-  std::uint64_t at_ = 0;  ///< of the next header
+  std::uint64_t at_ = 0;  ///< position of the next header
   /// Headers and labels are close to each other: one read gets several.
   std::array<std::byte, 4096> window_{};
   std::uint64_t window_begin_ = 0;

@@ -32,7 +32,7 @@ struct ShardFiles {
   std::string shards;
 };
 
-/// What labels are.
+/// Form of the labels.
 enum class ShardLabel : std::uint8_t { as_first, name, number };
 constexpr auto enum_names(ShardLabel) {
   return std::to_array<EnumName<ShardLabel>>(
@@ -49,7 +49,7 @@ struct WebDatasetOptions {
 
 // ---- Samples -----------------------------------------------------------------------------------
 
-/// Where the picture of a sample is.
+/// Place of a sample's image in its archive.
 struct ShardPicture {
   std::uint64_t offset = 0, size = 0;
   std::uint64_t name_end = 0;  ///< in the names of all pictures; it begins where the last one ends
@@ -92,7 +92,7 @@ struct ShardMember {
 /// A label as it is written.
 struct WrittenLabel {
   std::string text;
-  std::optional<std::int64_t> number;  ///< where the text is an integer
+  std::optional<std::int64_t> number;  ///< set if the text is an integer
   bool is_numeric = false;             ///< or any number
 };
 

@@ -1,4 +1,4 @@
-// Where blocks of host memory and of an arena begin.
+// Alignment of blocks of host memory and of an arena.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
-// What the processor and the operating system offer, asked at run time: a build must start on any
-// machine of its architecture, and `-march=native` may name an older processor than the real one.
+// Features of the processor and the operating system, detected at run time: a build must start on
+// any machine of its architecture, and `-march=native` may name an older processor than the real
+// one.
 #pragma once
 
 namespace dpt {

@@ -10,7 +10,7 @@ namespace dpt {
 /// of ours calls it again. Takes some nanoseconds.
 void flush_denormals() noexcept;
 
-/// Whether the calling thread does.
+/// Returns true if the calling thread flushes denormals.
 bool flushes_denormals() noexcept;
 
 }  // namespace dpt

@@ -15,7 +15,7 @@ struct DeviceTraits {
   bool bf16_is_slow;         ///< slower than fp32, for lack of our own kernels
   bool overlaps_sums;        ///< sums over devices may run concurrently with backward
   std::int64_t pass_bytes;   ///< activations of a micro-batch with which it runs well
-  std::int64_t max_samples;  ///< of a micro-batch
+  std::int64_t max_samples;  ///< maximum number of samples of a micro-batch
   std::int64_t steps_ahead;  ///< steps that it gains from having queued
 };
 

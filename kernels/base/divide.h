@@ -10,7 +10,7 @@
 
 namespace dpt {
 
-/// How many blocks of `by` it takes to cover `count`. REQUIRES: count >= 0, by >= 1.
+/// Returns the number of blocks of `by` that cover `count`. REQUIRES: count >= 0, by >= 1.
 DPT_HOST_DEVICE constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t by) {
   return (count + by - 1) / by;
 }

@@ -13,8 +13,7 @@
 
 namespace dpt {
 
-/// What went wrong, as far as scripts need to distinguish it. The values are the exit codes of
-/// `dpt`.
+/// Kinds of errors that scripts need to distinguish. The values are the exit codes of `dpt`.
 enum class ErrorKind {
   unexpected = 1,  ///< an unforeseen failure
   usage = 2,       ///< command line or config

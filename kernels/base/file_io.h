@@ -62,8 +62,8 @@ bool is_same_entry(const HeldPath& a, const HeldPath& b);
 /// Returns the names in a folder, sorted; empty if it is missing. Throws ErrorKind::data.
 std::vector<std::string> list_names(const HeldPath& folder);
 
-// What changes folders. Each throws ErrorKind::data with the path and the system's reason, and
-// returns after the folders concerned are durable.
+// Functions that change folders. Each throws ErrorKind::data with the path and the system's reason,
+// and returns after the folders concerned are durable.
 
 /// Makes the folder `path`, and those above it, where they are missing.
 void make_folders(const HeldPath& path);

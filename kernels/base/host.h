@@ -1,4 +1,4 @@
-// What this process may use of the machine: cores, memory, by affinity and control groups. Each
+// Cores and memory of the machine that this process may use, by affinity and control groups. Each
 // function takes the root folder of /proc and /sys, so that a test can simulate a machine.
 #pragma once
 
@@ -21,7 +21,7 @@ int quota_cpus(const std::string& root = "");
 
 struct Memory {
   std::uint64_t total = 0;  ///< the machine's, or the tightest control group's limit
-  std::uint64_t free = 0;   ///< what can still be had without swapping
+  std::uint64_t free = 0;   ///< bytes still available without swapping
 };
 Memory memory(const std::string& root = "");
 

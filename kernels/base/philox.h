@@ -9,7 +9,7 @@
 
 namespace dpt::philox {
 
-/// What a draw is for: the first key word, so that no two uses share a stream.
+/// Purpose of a draw: the first key word, so that no two uses share a stream.
 enum class Use : std::uint32_t {
   init = 1,
   shuffle = 2,

@@ -1,5 +1,5 @@
-// How long each stage of reading samples takes, over all threads of the process. Off unless it is
-// asked for: then a sample costs a few reads of the clock.
+// Time that each stage of reading samples takes, over all threads of the process. Off unless
+// requested: then each sample costs a few reads of the clock.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// How every thread of dpt starts.
+// The one function that starts dpt's threads.
 #pragma once
 
 #include <functional>

@@ -69,7 +69,7 @@ struct SampleShape {
   bool operator==(const SampleShape&) const = default;
 };
 
-/// What the targets of samples are.
+/// Kind of the samples' targets.
 enum class TargetKind : std::uint8_t {
   class_index,  ///< the label
   soft_labels,  ///< a probability of each class; the label is the most probable class
@@ -77,15 +77,15 @@ enum class TargetKind : std::uint8_t {
   values        ///< a number for each output; there is no label
 };
 
-/// Whether samples have labels.
+/// Returns true if samples have labels.
 constexpr bool has_labels(TargetKind kind) {
   return kind == TargetKind::class_index || kind == TargetKind::soft_labels;
 }
 
-/// What samples have as targets besides labels: a row of floats each.
+/// Shape of the targets of samples besides labels: a row of floats each.
 struct TargetShape {
   TargetKind kind = TargetKind::class_index;
-  std::int64_t values = 0;  ///< of a sample; 0 for class_index
+  std::int64_t values = 0;  ///< number of floats of a sample; 0 for class_index
   bool weighted = false;    ///< the row ends with the weight of the sample
 
   constexpr std::int64_t floats() const { return values + (weighted ? 1 : 0); }

@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-/// With U+FFFD in the place of bytes that are not UTF-8.
+/// Returns the text with U+FFFD in place of bytes that are not UTF-8.
 inline std::string utf8_text(const std::string& text) {
   return nlohmann::json::parse(json_text(nlohmann::json(text))).get<std::string>();
 }

@@ -16,7 +16,7 @@ constexpr std::uint32_t kLocatorMark = 0x07064b50, kEntryMark = 0x02014b50;
 constexpr std::uint32_t kLocalMark = 0x04034b50;
 constexpr std::uint64_t kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20;
 constexpr std::uint64_t kEntryBytes = 46, kLocalBytes = 30;
-constexpr std::uint64_t kLong = 0xffffffff;  ///< of a size: it is in a zip64 field
+constexpr std::uint64_t kLong = 0xffffffff;  ///< a size of this value is in a zip64 field
 constexpr int kStored = 0, kDeflated = 8;
 
 /// Little-endian numbers of an archive.
@@ -34,7 +34,7 @@ class ZipBytes {
          "it is truncated or damaged",
          path_, what, at, size());
   }
-  /// Of up to 8 bytes. REQUIRES: they are there.
+  /// Reads a number of up to 8 bytes. REQUIRES: the bytes exist.
   std::uint64_t number(std::uint64_t at, int count) const {
     std::uint64_t value = 0;
     for (int i = 0; i < count; ++i) {
@@ -62,7 +62,8 @@ class ZipBytes {
   const std::string& path_;
 };
 
-/// Where the archive ends: the record follows its members and has a comment of up to 64 KiB.
+/// Returns the position of the end record, which follows the members and has a comment of up to
+/// 64 KiB.
 std::uint64_t find_end(const ZipBytes& bytes, const std::string& path) {
   constexpr std::uint64_t kMostComment = 0xffff;
   const std::uint64_t size = bytes.size();
@@ -98,7 +99,7 @@ std::uint32_t crc32_of(std::span<const std::byte> content) {
       crc32_z(0, reinterpret_cast<const Bytef*>(content.data()), content.size()));
 }
 
-/// Whether `packed` inflates to exactly the bytes of `to`.
+/// Returns true if `packed` inflates to exactly the bytes of `to`.
 bool inflate_all(std::span<const std::byte> packed, std::span<std::byte> to) {
   z_stream stream{};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return false;

@@ -13,7 +13,7 @@ namespace dpt {
 
 struct ZipMember {
   std::string name;
-  int flags = 0, method = 0;  ///< as in the archive
+  int flags = 0, method = 0;  ///< values in the archive
   std::uint32_t crc = 0;
   std::uint64_t packed = 0, size = 0;  ///< bytes in the archive, and of the content
   std::uint64_t header = 0;            ///< offset of its local header

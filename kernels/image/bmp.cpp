@@ -22,7 +22,7 @@ struct BmpHeader {
   int bits = 0;
   BmpCoding coding = BmpCoding::plain;
   std::uint32_t colours = 0;
-  std::array<std::uint32_t, 3> masks{};  ///< of red, green and blue
+  std::array<std::uint32_t, 3> masks{};  ///< bit masks of red, green and blue
 };
 
 /// A file whose numbers have their least significant byte first.

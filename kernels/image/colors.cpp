@@ -27,7 +27,7 @@ inline std::uint8_t blended(int from, int to, float factor) {
   return static_cast<std::uint8_t>(static_cast<int>(value));
 }
 
-/// Of each byte with a constant.
+/// Returns the table of blends of each byte with a constant.
 ByteTable blended_with(int from, float factor) {
   ByteTable table{};
   for (int i = 0; i < 256; ++i) table[i] = blended(from, i, factor);
@@ -85,8 +85,8 @@ struct HueTables {
   std::array<std::uint8_t, std::size_t{256} * 256> least;
   std::array<float, 256> saturation_share;
   struct Sector {
-    double part;           ///< of the way from the least channel to the largest, or back
-    bool is_falling;       ///< the product with the saturation is rounded to float32
+    double part;      ///< fraction of the way from the smallest channel to the largest, or back
+    bool is_falling;  ///< the product with the saturation is rounded to float32
     std::uint8_t r, g, b;  ///< shifts of `value | middle << 8 | least << 16`
   };
   std::array<Sector, 256> sector;
@@ -134,7 +134,7 @@ HueTables::HueTables() {
           static_cast<std::uint8_t>(std::round(static_cast<float>(v) * (1.0 - share)));
     }
   }
-  // Where value, middle and least go in each sixth of the circle.
+  // Channels that get the maximum, the middle and the minimum in each sixth of the circle.
   constexpr std::array<std::array<std::uint8_t, 3>, 6> kShifts = {
       {{0, 8, 16}, {8, 0, 16}, {16, 0, 8}, {16, 8, 0}, {8, 16, 0}, {0, 16, 8}}};
   for (unsigned h = 0; h < 256; ++h) {
@@ -161,7 +161,7 @@ inline void turn_hue(std::uint8_t* rgb, std::uint8_t turn, const HueTables& tabl
   const unsigned smallest = std::min(r, std::min(g, b));
   const unsigned middle = r + g + b - largest - smallest;
   const unsigned range = largest - smallest;
-  // Where two channels are equal, either way has the same hue, but for the first of the largest.
+  // If two channels are equal, either way has the same hue, except for the first of the largest.
   const unsigned way = r == largest   ? (g < b ? 0U : 1U)
                        : g == largest ? (r < b ? 2U : 3U)
                                       : (r < g ? 4U : 5U);
@@ -291,7 +291,7 @@ void equalize(Image& image) {
   std::array<ByteTable, 3> tables{};
   for (std::size_t c = 0; c < static_cast<std::size_t>(image.channels); ++c) {
     const Histogram& histogram = all[c];
-    std::int64_t last = 0;  // of the greatest value there is
+    std::int64_t last = 0;  // count of the largest value that occurs
     for (const std::int64_t count : histogram) last = count > 0 ? count : last;
     const std::int64_t step =
         (std::accumulate(histogram.begin(), histogram.end(), std::int64_t{0}) - last) / 255;

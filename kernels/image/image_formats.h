@@ -15,7 +15,7 @@ struct ImageFormat {
   const char* name;                     ///< "WebP"
   const char* with_article;             ///< "a WebP image"
   const char* plural;                   ///< "WebP images"
-  std::vector<const char*> extensions;  ///< of its files, in lower case: ".webp"
+  std::vector<const char*> extensions;  ///< extensions of its files, in lower case: ".webp"
   bool (*matches)(std::span<const std::byte> file);
   /// Decodes a part as decode_part does; null for a format that dpt does not read.
   Image (*decode)(std::span<const std::byte> file, const std::string& name, std::int64_t channels,

@@ -102,7 +102,7 @@ void scale_nearest(const Image& image, const AffineMatrix& m, Image& out) {
   }
 }
 
-/// Whether Pillow takes its 16.16 fixed point numbers for a corner of the result.
+/// Returns true if Pillow uses its 16.16 fixed-point numbers for a corner of the result.
 bool fits_fixed(const AffineMatrix& m, double x, double y) {
   return std::fabs(x * m[0] + y * m[1] + m[2]) < 32768.0 &&
          std::fabs(x * m[3] + y * m[4] + m[5]) < 32768.0;

@@ -1,9 +1,9 @@
-// What augmentations do to the pixels of a picture. Each function gives the bytes that Pillow 13
-// gives where torchvision.transforms.v2 calls it for a PIL image of mode L (1 channel) or RGB (3);
-// where it cannot, its comment says by how much it differs. Angles are in degrees, points are
-// (x, y) in pixels from the upper left corner.
+// Augmentations of an image's pixels. Each function returns the bytes that Pillow 13 returns when
+// torchvision.transforms.v2 calls it for a PIL image of mode L (1 channel) or RGB (3); if it
+// cannot, its comment states the difference. Angles are in degrees, points are (x, y) in pixels
+// from the upper left corner.
 //
-// Pictures have 1 or 3 channels and at least one pixel. All functions are thread-safe.
+// Images have 1 or 3 channels and at least one pixel. All functions are thread-safe.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ constexpr auto enum_names(PaddingMode) {
                                                {PaddingMode::symmetric, "symmetric"}});
 }
 
-/// What is outside a picture: one byte per channel; of a picture with one channel the first.
+/// Colour outside an image: one byte per channel; an image with one channel uses the first.
 using FillColour = std::array<std::uint8_t, 3>;
 
 struct Point {
@@ -42,10 +42,11 @@ struct Padding {
   std::int64_t left = 0, top = 0, right = 0, bottom = 0;
 };
 
-/// Where a pixel of the result comes from: (m[0] x + m[1] y + m[2], m[3] x + m[4] y + m[5]).
+/// Map from a pixel (x, y) of the result to its source: (m[0] x + m[1] y + m[2], m[3] x + m[4] y +
+/// m[5]).
 using AffineMatrix = std::array<double, 6>;
 
-/// What v2.functional.affine takes: `angle` is clockwise, `translate` is in whole pixels.
+/// Arguments of v2.functional.affine: `angle` is clockwise, `translate` is in whole pixels.
 struct AffineParams {
   double angle = 0;
   std::int64_t translate_x = 0, translate_y = 0;

@@ -115,7 +115,7 @@ class PartSearch {
 
   void run(int part) {
     const int parts = distance_ + 1, begin = part * 64 / parts, end = (part + 1) * 64 / parts;
-    // With the part as the highest bits, equal ones are neighbours, ordered by the others.
+    // Rotate the part into the highest bits: equal parts become neighbours, ordered by the rest.
     const auto turned = [&](std::uint32_t i) { return std::rotr(hashes_[i], end); };
     const int others = 64 - (end - begin);
     std::vector<std::uint32_t> order(hashes_.size());

@@ -18,7 +18,7 @@
 
 namespace dpt {
 
-/// Whether pictures of that shape have enough pixels for the hash: at least 8x8.
+/// Returns true if images of this shape have enough pixels for the hash: at least 8x8.
 bool has_perceptual_hash(SampleShape shape);
 
 /// The hash of a picture (H,W,C) of bytes, or of finite floats. REQUIRES:

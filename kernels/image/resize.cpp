@@ -194,7 +194,7 @@ RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::i
     pack_columns();
   }
   row_bytes_ = columns_.count() * channels_;
-  // What a pass along rows writes.
+  // Bytes that a pass along rows writes.
   written_bytes_ =
       std::max(row_bytes_, blocks_ * kBlock * channels_ + resize_rows::kBytesWrittenBeyond);
   kept_bytes_ = height_first_ ? columns_.range().size() * channels_ : row_bytes_;
@@ -297,7 +297,7 @@ void RowResizer::write(std::span<std::byte> to) const {
       vectors_ == Vectors::none ? kept_bytes_ : align_up(rows_.longest(), std::int64_t{4})));
   const std::uint8_t* end = out + to.size();
   for (std::int64_t y = 0; y < rows_.count(); ++y, out += row_bytes_) {
-    // What is written beyond a row is overwritten by the next one.
+    // The next row overwrites the bytes written beyond this one.
     if (!height_first_ && end - out >= align_up(kept_bytes_, kColumns)) {
       down(y, words, out);
       continue;

@@ -40,9 +40,9 @@ struct PixelRange {
 class ResizeTaps {
  public:
   explicit ResizeTaps(const ResizeAxis& axis, bool is_mirrored = false);
-  /// What is read.
+  /// Returns the range of inputs that are read.
   PixelRange range() const { return range_; }
-  /// Whether the outputs are the inputs of range().
+  /// Returns true if the outputs are the inputs of range().
   bool is_identity() const { return identity_; }
   std::int64_t count() const { return static_cast<std::int64_t>(first_.size()); }
   /// The first input of an output, from range().begin on, and how many it has.
@@ -100,8 +100,8 @@ class RowResizer {
   Vectors vectors_;
   bool height_first_ = false;
   std::int64_t row_bytes_ = 0, written_bytes_ = 0;
-  std::int64_t blocks_ = 0, groups_ = 0;  // of the packed columns; no blocks: not packed
-  Vectors row_vectors_ = Vectors::none;   // of the pass along rows
+  std::int64_t blocks_ = 0, groups_ = 0;  // counts of the packed columns; 0 blocks: not packed
+  Vectors row_vectors_ = Vectors::none;   // instructions of the pass along rows
   std::vector<std::int32_t> packed_first_, packed_places_, packed_weights_;
   // Rows as they came (height_first_) or shortened.
   std::int64_t kept_bytes_ = 0, stride_ = 0;

@@ -49,10 +49,10 @@ void pack_group(Vectors vectors, std::int64_t channels, const std::int32_t* weig
                 std::int64_t lane, std::int32_t* words);
 /// Words of the places of a block.
 inline constexpr std::int64_t kPlaces = 32;
-/// Of a block of RGB outputs with those first inputs (bytes), where each finds its inputs in the 64
-/// bytes that begin with the first one's. REQUIRES: fits_places.
+/// Computes, for a block of RGB outputs with these first inputs (bytes), the places of each
+/// output's inputs in the 64 bytes that begin with the first one's. REQUIRES: fits_places.
 void pack_places(const std::int32_t* first, std::int32_t* places);
-/// Whether the inputs of one group of all outputs of a block are within 64 bytes.
+/// Returns true if the inputs of one group of all outputs of a block are within 64 bytes.
 bool fits_places(const std::int32_t* first);
 /// Bytes that along_row may read behind the last input of a row.
 std::int64_t bytes_read_beyond(Vectors vectors, std::int64_t channels, std::int64_t groups);
@@ -69,7 +69,8 @@ void along_columns(Vectors vectors, const std::uint8_t* from, std::int64_t strid
                    const std::int32_t* words, std::int64_t length, std::int64_t bytes,
                    std::uint8_t* to);
 
-// What these call. REQUIRES: CpuFeatures::avx2, or CpuFeatures::vnni. Words of a group:
+// Kernels that the functions above call. REQUIRES: CpuFeatures::avx2, or CpuFeatures::vnni. Words
+// of a group:
 //
 // RGB, AVX2, two inputs: 64; for each q < 4 eight words of high and eight of low parts, four times
 // the pair of output q, then four times that of output q + 4.

@@ -16,7 +16,7 @@ __m512i load512(const void* p) {
   return _mm512_loadu_si512(p);
 }
 
-/// Of sums of the three parts, the last of which began with a half: 0 to 255 in each word.
+/// Rounds sums of the three parts, the last of which began with a half, to 0 to 255 in each word.
 __m512i rounded_sum(__m512i a, __m512i b, __m512i c) {
   const __m512i high = _mm512_maskz_slli_epi32(kAll32, a, 2 * kDigitBits);
   const __m512i middle = _mm512_maskz_slli_epi32(kAll32, b, kDigitBits);

@@ -382,7 +382,7 @@ class TiffDecoder {
   TiffMemory memory_;
   std::unique_ptr<TIFF, decltype(&TIFFClose)> tiff_;
   TiffLayout layout_;
-  std::vector<std::uint8_t> samples_;  ///< of all pixels, or indices of a palette
+  std::vector<std::uint8_t> samples_;  ///< samples of all pixels, or indices of a palette
   std::uint16_t all_values_ = 0;       ///< bits that are set in any 16-bit colour
 };
 

@@ -43,7 +43,7 @@ struct CodesSlot {
 
 }  // namespace
 
-/// What the pictures of a thread share.
+/// Buffers that the images decoded by one thread share.
 struct BaselineJpeg::Workspace {
   std::vector<std::uint8_t> coded;
   std::array<CodesSlot, NUM_HUFF_TBLS> dc, ac;

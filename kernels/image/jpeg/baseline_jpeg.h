@@ -43,7 +43,7 @@ class BaselineJpeg {
     std::int64_t across = 1, down = 1;  ///< blocks of an MCU
     std::int64_t block = DCTSIZE;       ///< samples of a block, across and down
     std::int64_t stride = 0;
-    std::int64_t height = 0, width = 0;  ///< of all of the picture
+    std::int64_t height = 0, width = 0;  ///< size of the whole image
   };
 
   static Workspace& workspace();

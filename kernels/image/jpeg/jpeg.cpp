@@ -113,7 +113,7 @@ bool read_header(JpegDecoder& decoder, const unsigned char* file, unsigned long 
   return true;
 }
 
-/// What is decoded, in pixels of the picture at the size that it is decoded at.
+/// Region to decode, in pixels of the image at its decoded size.
 struct Region {
   PixelRange rows, columns;
 };
@@ -123,8 +123,8 @@ constexpr std::int64_t kMargin = 4;
 /// Fewer columns than a block has are not worth leaving out.
 constexpr std::int64_t kLeastLeftOut = 16;
 
-/// Whether a progressive picture lacks bits of its low frequencies, so that libjpeg makes its
-/// blocks smooth. They then depend on others near by, which must be decoded too.
+/// Returns true if a progressive image lacks bits of its low frequencies, so that libjpeg smooths
+/// its blocks. They then depend on neighbouring blocks, which must be decoded too.
 bool smooths_blocks(const jpeg_decompress_struct& info) {
   if (!info.progressive_mode) return false;
   for (int component = 0; component < info.num_components; ++component) {
@@ -175,8 +175,8 @@ bool read_rows(JpegDecoder& decoder, unsigned char* to, std::size_t stride, std:
   return true;
 }
 
-/// Whether an end of image marker stands behind what was decoded. No such bytes occur in coded
-/// pixels, so a file without them is truncated.
+/// Returns true if an end-of-image marker follows the decoded data. Coded pixels never contain
+/// these bytes, so a file without them is truncated.
 bool has_end(const jpeg_decompress_struct& info) {
   // The bits of a last block may have been read up to it.
   if (info.unread_marker == JPEG_EOI) return true;
@@ -218,7 +218,7 @@ ScaledAxis scaled_axis(std::int64_t first, std::int64_t size, int eighths, std::
           {in, begin - origin, end - origin, out, window_first, window_size, filter}};
 }
 
-/// How libjpeg's pixels become those that are resized.
+/// Conversion of libjpeg's pixels to those that are resized.
 enum class Pixels { as_they_are, rgb_to_grey, cmyk_to_rgb, cmyk_to_grey };
 
 }  // namespace

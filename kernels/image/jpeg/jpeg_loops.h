@@ -12,8 +12,8 @@
 
 namespace dpt::jpeg_loops {
 
-/// Where the coefficients of the file's order are; those behind the last of a faulty file are put
-/// on the last.
+/// Positions of the coefficients in the order of the file. A faulty file's coefficients after the
+/// last are stored in the last position.
 inline constexpr std::uint8_t kOrder[80] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33,
     40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36,
@@ -27,25 +27,26 @@ using Block = std::int16_t[64];
 struct BlockKind {
   const Codes* dc = nullptr;
   const Codes* ac = nullptr;
-  const std::uint16_t* quantisers = nullptr;  ///< as many as kOrder has, in the order of the file
+  const std::uint16_t* quantisers = nullptr;  ///< one per entry of kOrder, in the order of the file
   int component = 0;
-  bool is_wanted = true;  ///< whether its coefficients are stored
+  bool is_wanted = true;  ///< true if its coefficients are stored
 };
 
 inline constexpr int kMostBlocks = 6;
 
-/// Where decoding is. The coded bytes, without stuffing, must be followed by kBytesBeyond zeros.
+/// Position of the decoder. The coded bytes, without stuffing, must be followed by kBytesBeyond
+/// zeros.
 struct Scan {
   const std::uint8_t* next = nullptr;
-  const std::uint8_t* end = nullptr;  ///< of the coded bytes
+  const std::uint8_t* end = nullptr;  ///< end of the coded bytes
   std::uint64_t window = 0;           ///< the next bits, highest first
-  unsigned int count = 0;             ///< how many of them are counted as read from `next`
+  unsigned int count = 0;             ///< number of bits that count as read from `next`
   BlockKind blocks[kMostBlocks];
   int block_count = 0;
-  std::int32_t dc[3] = {};  ///< of each component, of the last block
+  std::int32_t dc[3] = {};  ///< DC value of each component in the last block
   bool is_good = true;      ///< no fault was met
 
-  /// Whether more was used than there is.
+  /// Returns true if more bits were consumed than exist.
   bool is_overrun() const { return next - count / 8 > end; }
 };
 
@@ -57,16 +58,16 @@ void skip_mcus(Scan& scan, std::int64_t mcus);
 /// Decodes one MCU. has_ac[i]: block i has more than its mean.
 void read_mcu(Scan& scan, Block* blocks, bool* has_ac);
 
-/// Where the samples of a block go: `size` of them across and down (1, 2, 4 or 8), in rows that are
-/// `stride` bytes apart.
+/// Destination of a block's samples: `size` of them across and down (1, 2, 4 or 8), in rows that
+/// are `stride` bytes apart.
 struct BlockPlace {
   std::uint8_t* to = nullptr;
   std::ptrdiff_t stride = 0;
 };
 /// Those of a block that has only its mean, or of any to one sample.
 void fill_block(std::int16_t mean, int size, BlockPlace place);
-/// Of two blocks, which may be the same. `size` is 2, 4 or 8. False where libjpeg's vector
-/// instructions would wrap, which no picture of samples makes them do.
+/// Computes the inverse DCT of two blocks, which may be the same. `size` is 2, 4 or 8. Returns
+/// false if libjpeg's vector instructions would wrap, which no image made of samples causes.
 bool inverse_dct(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b, int size);
 
 /// Samples that the loops below handle at a time: they read and write up to a multiple of it.

@@ -63,7 +63,7 @@ inline __attribute__((always_inline)) bool read_block(Bits& bits, const BlockKin
   if (dc > 32767 || dc < -32767) return false;
   if constexpr (kStore) {
     const std::int32_t mean = dc * kind.quantisers[0];
-    // Of samples of 8 bits it is at most 1024, and the rounding; more might not fit below.
+    // Samples of 8 bits give at most 1024 plus rounding; a larger value might not fit below.
     if (mean > 8191 || mean < -8191) return false;
     block[0] = static_cast<std::int16_t>(mean);
   }
@@ -295,7 +295,7 @@ void inverse_dct_8(const Block& a, BlockPlace of_a, const Block& b, BlockPlace o
   }
 }
 
-// Of jidctred.c, times 2^13.
+// Constants of jidctred.c, times 2^13.
 constexpr int k0_211 = 1730, k0_509 = 4176, k0_601 = 4926, k0_720 = 5906, k0_850 = 6967,
               k1_061 = 8697, k1_272 = 10426, k1_451 = 11893, k2_172 = 17799, k3_624 = 29692;
 
@@ -446,7 +446,7 @@ void rgb_row(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* 
   const __m256i of_green =
       _mm256_set1_epi32(18734 << 16 | (-22554 & 0xffff));  // 2^16 - FIX(0.71414)
   const __m256i half = _mm256_set1_epi32(1 << 15);
-  // Of sixteen of a colour, the places in the three vectors of sixteen bytes.
+  // Places of sixteen values of a colour in the three vectors of sixteen bytes.
   const __m128i red0 = _mm_setr_epi8(0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1, 5);
   const __m128i red1 = _mm_setr_epi8(-1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1, 10, -1);
   const __m128i red2 =
