@@ -195,7 +195,7 @@ Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes, Us
   }
   sets = with_caches(std::move(sets), spec.data, used, MissingCache::make);
   adopt_targets(spec, *sets.train);
-  // What a run keeps are the layers themselves: the zoo of another release may have others.
+  // A run keeps the layers themselves: the zoo of another release may differ.
   TrainSpec kept = spec;
   kept.model.zoo = {};
   std::string resolved = show_spec(catalog(), kept);

@@ -1,5 +1,4 @@
-// What several commands need: how a config becomes a Job, how results are written, and how times
-// are read.
+// Helpers of several commands: making a Job from a config, writing results, and reading times.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +19,7 @@ namespace dpt {
 /// "dpt 0.1.0 (oneDNN 2.6.3, ...)".
 std::string version_text();
 
-/// What `dpt devices` and the log say until dpt has bf16 kernels of its own for CPUs.
+/// Remark of `dpt devices` and the log, until dpt has bf16 kernels of its own for CPUs.
 inline constexpr const char* kBf16OnCpu =
     "train.precision: bf16 is slower than fp32 on a CPU: dpt has no bf16 CPU kernels of its own "
     "yet, and oneDNN's are slower than dpt's fp32 kernels";
@@ -37,8 +36,8 @@ std::vector<std::string> problems_of_samples(const DataSource* source);
 /// warnings if a run with `policy` leaves such samples out.
 void try_samples(std::initializer_list<const DataSource*> sources, OnBadSample policy);
 
-/// How the data differs from what a run had (`expected`, empty where it is not known), in a few
-/// words; empty where it does not. `name`: "training" or "test".
+/// Returns the difference of the data from a run's (`expected`, empty if unknown), in a few words;
+/// empty if there is none. `name`: "training" or "test".
 std::string difference_of_data(const char* name, const std::string& expected,
                                const DataSource& source);
 
@@ -50,8 +49,8 @@ std::string difference_of_validation(const std::string& expected, const Splits& 
 /// class labels only. Needs no data.
 void check_outputs(const TrainSpec& spec, std::int64_t outputs);
 
-/// Whose samples will be read: caches (data.cache) are made for these. `default_split`: those of
-/// the test files, or where there are none of the training files.
+/// Files whose samples will be read: caches (data.cache) are made for these. `default_split`: the
+/// test files, or the training files if there are none.
 enum class UsedFiles : std::uint8_t { all, train, val, test, default_split, none };
 
 /// Opens the data and builds everything up to, but without, the devices. Collective over
@@ -62,7 +61,7 @@ Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used =
 Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes = nullptr,
            UsedFiles used = UsedFiles::all);
 
-/// What becomes of a cache that is not there: it is made, or the files are read and that is said.
+/// Treatment of a missing cache: make it, or read the files and report that.
 enum class MissingCache : std::uint8_t { make, leave };
 
 /// Those that will be read out of data.cache, where the config has it. Throws ErrorKind::usage for

@@ -18,7 +18,7 @@ void say(const std::string& text) noexcept;
 /// Flushes stdout. Throws ErrorKind::data when not all of it arrived.
 void flush_results();
 
-/// Whether a write to stdout has failed so far.
+/// Returns true if a write to stdout has failed so far.
 bool results_are_lost();
 
 }  // namespace dpt

@@ -1,5 +1,5 @@
-// How far long work has come, on stderr: a line that changes on a terminal, elsewhere a line now
-// and then.
+// Progress of long work, on stderr: a line that changes on a terminal, elsewhere a line now and
+// then.
 #pragma once
 
 #include <chrono>

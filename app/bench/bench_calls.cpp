@@ -47,7 +47,7 @@ class StepBench {
     std::vector<std::uint8_t> pixels(samples * static_cast<std::size_t>(input.raw.elements()) *
                                      size_of(input.raw_type));
     for (std::size_t i = 0; i < pixels.size(); ++i) {
-      // As floats, numbers below 1 too.
+      // Read as floats, these bytes give numbers below 1 too.
       pixels[i] = static_cast<std::uint8_t>(
           input.raw_type == DType::u8 || i % 4 != 3 ? (i * 2654435761U) >> 24 : 0x3E);
     }
@@ -105,7 +105,7 @@ class StepBench {
       backend_->synchronize();
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
-    // As often as makes the wait at the end a small part.
+    // Repeat often enough that the wait at the end is a small part.
     const auto times = static_cast<std::int64_t>(kLeastSeconds / std::max(timed(1), 1e-6)) + 1;
     double best = std::numeric_limits<double>::infinity();
     for (std::int64_t round = 0; round < rounds; ++round) best = std::min(best, timed(times));

@@ -14,7 +14,7 @@ struct BenchOptions {
   std::int64_t steps = 200, rounds = 9;
   bool serve = false, losses = false, calls = false, data = false, json = false;
   ProcessOptions processes;
-  std::vector<std::string> command;  ///< as in TrainOptions
+  std::vector<std::string> command;  ///< see TrainOptions
 };
 
 }  // namespace dpt

@@ -106,7 +106,7 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
   Job job = load_job(std::move(spec), processes);
   compare_and_connect(job, {{"--steps", std::to_string(options.steps)},
                             {"--rounds", std::to_string(options.rounds)}});
-  // Who asks for rounds (--serve) may take its time.
+  // With --serve the client sets the pace.
   constexpr double kDay = 24 * 60 * 60;
   job.spec.train.stall_timeout = kDay;
   StartingPoint start = fresh_start(job);

@@ -28,7 +28,7 @@
 namespace dpt {
 namespace {
 
-/// What describes the commands themselves; `app` must outlive the body.
+/// Adds the commands that describe the commands themselves; `app` must outlive the body.
 void add_completion_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<CompletionOptions>();
   CLI::App* completion = app.add_subcommand(
@@ -69,7 +69,7 @@ int run_guarded(const std::function<int()>& work) {
     say("error: out of memory: try a smaller data.batch_size or fewer devices");
     return static_cast<int>(ErrorKind::device);
   } catch (const std::exception& error) {
-    // What fmt throws when a print fails: flush_results says it better.
+    // fmt throws this if a print fails: flush_results has the better message.
     if (dynamic_cast<const std::system_error*>(&error) && results_are_lost()) return 0;
     say(fmt::format("unexpected failure: {}", error.what()));
     return static_cast<int>(ErrorKind::unexpected);

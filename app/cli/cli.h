@@ -8,7 +8,7 @@ namespace dpt {
 /// Runs a command line. The one place where an Error becomes an exit code.
 int run_cli(int argc, const char* const* argv);
 
-/// What that command line can be.
+/// Returns the tree of all commands.
 Command all_commands();
 
 }  // namespace dpt

@@ -1,4 +1,5 @@
-// What the definitions of commands share: help texts, checks of values, and how a command is run.
+// Parts that the definitions of commands share: help texts, checks of values, and running a
+// command.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -52,7 +52,7 @@ devices: auto
 
 int run_config_show(const ConfigOptions& options) {
   TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
-  // What is monitored depends on the targets, which only the data may know.
+  // The monitored quantity depends on the targets, which only the data may know.
   if (dataset_kind(spec.data.dataset).any_targets) {
     const DataRequirements needs = data_requirements(spec, make_plan(spec));
     adopt_targets(spec, *open_dataset(spec.data.dataset, needs).train);

@@ -334,7 +334,7 @@ class ConfigCheck {
   const TrainSpec& spec_;
   Plan plan_;
   std::string errors_, found_data_, found_weights_;
-  std::optional<std::vector<std::string>> classes_;  ///< of the data, if it was opened
+  std::optional<std::vector<std::string>> classes_;  ///< classes of the data, if it was opened
   std::vector<std::string> left_out_;
   bool has_usage_ = false, has_transforms_ = false, has_objective_ = false;
 };

@@ -8,7 +8,7 @@
 namespace dpt {
 namespace {
 
-/// What every chart draws: per column the range of its steps, and the highest of all.
+/// Data of every chart: the range of each column's steps, and the highest of all.
 struct Columns {
   std::vector<std::pair<double, double>> ranges;
   double highest = 0;

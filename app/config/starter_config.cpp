@@ -112,7 +112,7 @@ void check_class_count(const std::string& path, const StarterData& data, const D
 
 /// Properties of some images of the training set.
 struct Images {
-  std::vector<Size2> sizes;  ///< of each readable image
+  std::vector<Size2> sizes;  ///< size of each readable image
   bool are_grey = true;
 };
 

@@ -30,7 +30,7 @@ constexpr CheckpointUse kToExport{"export", "export", "exported"};
 /// A file that is there may be replaced only if that was asked for, and never by what was made of
 /// itself.
 void check_target(const std::string& path, const std::string& checkpoint, bool overwrite) {
-  std::error_code error;  // of a path that cannot be looked at: writing says what is wrong
+  std::error_code error;  // ignored: writing to a path that cannot be examined reports the reason
   if (!fs::exists(path, error)) return;
   if (fs::is_directory(path, error)) {
     fail(ErrorKind::usage, "{}: expected a file to write or to replace, found a folder", path);

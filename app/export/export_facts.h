@@ -1,4 +1,4 @@
-// What an exported model says about itself, out of a checkpoint.
+// Metadata of an exported model, from a checkpoint.
 #pragma once
 
 #include <optional>

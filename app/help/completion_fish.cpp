@@ -92,7 +92,7 @@ std::string fish_quoted(const std::string& text) {
   return quoted + "'";
 }
 
-/// What follows the condition: the value's own completion.
+/// Returns the part after the condition: the value's own completion.
 std::string fish_value(const CommandOption& option) {
   const std::string words = fmt::format("{}", fmt::join(option.words, " "));
   std::string more;

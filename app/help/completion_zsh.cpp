@@ -109,7 +109,7 @@ std::string zsh_options(const Command& command) {
   return text;
 }
 
-/// Of a command with options and arguments.
+/// Returns the function of a command with options and arguments.
 std::string zsh_leaf(const Command& command) {
   std::string arguments;
   for (std::size_t i = 0; i < command.arguments.size(); ++i) {
@@ -123,7 +123,7 @@ std::string zsh_leaf(const Command& command) {
                      zsh_function(command), zsh_options(command), arguments);
 }
 
-/// Of a command with other commands.
+/// Returns the function of a command with subcommands.
 std::string zsh_group(const Command& command) {
   std::string names, cases;
   for (const Command& below : command.commands) {

@@ -1,5 +1,5 @@
-// What the value of an option or argument is: its name in help texts and manual pages, and what a
-// shell can offer for it. One table; a new option that takes a value needs a line in it.
+// Values of options and arguments: their names in help texts and manual pages, and the words that a
+// shell can offer for them. One table; a new option that takes a value needs a line in it.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ enum class ValueKind : std::uint8_t {
 
 struct ValueName {
   std::string_view option;  ///< "--run-dir"; of an argument the name given to CLI11: "config"
-  std::string_view name;    ///< as help texts show it
+  std::string_view name;    ///< name in help texts
   ValueKind kind = ValueKind::text;
-  std::string_view words = {};  ///< what may be written, separated by blanks
+  std::string_view words = {};  ///< allowed words, separated by blanks
 };
 
 /// The line of an option or argument; null if the table does not have it.

@@ -37,7 +37,7 @@ using Json = nlohmann::ordered_json;
 
 /// A class table of more lines is left to --json.
 constexpr std::size_t kMostClassLines = 40;
-/// Of each kind of finding but unreadable samples, so many are printed.
+/// Maximum number of findings printed of each kind except unreadable samples.
 constexpr std::size_t kMostPrinted = 10;
 
 Splits splits_of(const TrainSpec& spec, const DataSets& sets) {
@@ -72,7 +72,7 @@ bool is_stop_requested() {
   return requested_stop() != StopReason::none;
 }
 
-/// What a command that was stopped says and returns: it has saved nothing.
+/// Reports that the command was stopped and has saved nothing; returns its exit code.
 int stopped() {
   const StopReason reason = requested_stop();
   say(fmt::format("stopped by {} before all samples were read", name_of(reason)));

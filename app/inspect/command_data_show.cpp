@@ -24,7 +24,8 @@
 namespace dpt {
 namespace {
 
-/// Of the training samples the first of the epoch; of others, some of the whole split.
+/// Returns the first training samples of the epoch, or, of another split, samples spread over all
+/// of it.
 EpochOrder chosen_samples(const Split& split, const TrainSpec* training, std::int64_t epoch,
                           std::int64_t count) {
   EpochOrder chosen;

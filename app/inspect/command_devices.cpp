@@ -25,7 +25,8 @@ World world_of_run() {
   return world;
 }
 
-/// What the launcher says of this process. Where that is refused, a run would be, too.
+/// Returns the launcher's description of this process. If dpt refuses it, it would refuse a run
+/// too.
 nlohmann::ordered_json world_json() {
   try {
     const World world = world_of_run();

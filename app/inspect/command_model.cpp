@@ -35,7 +35,7 @@ std::vector<DeviceName> devices_of(const TrainSpec& spec) {
     say("note: there is no GPU here: the summary is of one replica");
     return {parse_device("cuda:0")};
   }
-  // How many samples there are is not known here.
+  // The number of samples is unknown here.
   return resolve_devices(spec.devices, most_replicas(spec, spec.data.batch_size));
 }
 

@@ -48,7 +48,7 @@ std::vector<float> run_input(Backend& backend, InputDesc input, const InputDraws
 
 void draw_samples(const DataSource& source, InputDesc input, const InputDraws& draws,
                   std::vector<SheetPicture>& pictures, double& low, double& high) {
-  // What is erased is filled with the pixel that Normalize would have made that value of.
+  // Fill erased areas with the pixel that Normalize would have turned into that value.
   for (std::size_t c = 0; c < input.erase_value.size(); ++c) {
     if (!input.stddev.empty()) input.erase_value[c] *= input.stddev[c];
     if (!input.mean.empty()) input.erase_value[c] += input.mean[c];

@@ -20,10 +20,10 @@ struct SheetPicture {
   Image image;
 };
 
-/// What the model gets, before it is normalised: what `source` reads in each picture's epoch, under
-/// the device's part of the transforms (`input`, and `draws` for it). Sets label and image. Floats
-/// from `low` to `high`, which it sets, are black to white; bytes are as they are. REQUIRES: 1 or 3
-/// channels.
+/// Draws the model's input before it is normalised: the samples that `source` reads in each image's
+/// epoch, after the device's part of the transforms (`input`, and `draws` for it). Sets label and
+/// image. Floats from `low` to `high`, which it sets, are drawn as black to white; bytes are drawn
+/// unchanged. REQUIRES: 1 or 3 channels.
 void draw_samples(const DataSource& source, InputDesc input, const InputDraws& draws,
                   std::vector<SheetPicture>& pictures, double& low, double& high);
 

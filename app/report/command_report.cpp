@@ -75,7 +75,7 @@ ReportedRun read_run(const std::string& folder, const std::string& label,
   try {
     run.evaluation = evaluate_for_report(folder, options);
   } catch (const Error& error) {
-    // What the command line asks for and cannot be is for its writer, not for the page's reader.
+    // An impossible request on the command line concerns its writer, not the reader of the page.
     const bool is_asked_for = !options.overrides.empty() || !options.devices.empty();
     if (error.kind() == ErrorKind::usage && is_asked_for) throw;
     run.evaluation_problem = error.what();

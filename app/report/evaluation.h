@@ -1,5 +1,5 @@
-// What a run's best checkpoint does on its data, for dpt report: the scores of its classes, and
-// the samples that it gets most wrong.
+// Evaluation of a run's best checkpoint for dpt report: the scores of its classes, and the samples
+// that it predicts worst.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@ namespace dpt {
 
 struct ReportedSample {
   std::int64_t index = 0;  ///< in the data set
-  std::string file;        ///< what the sample is called in messages
-  /// What it is and what it was taken for: names of classes, or the first targets and outputs.
+  std::string file;        ///< name of the sample in messages
+  /// True and predicted class by name, or the first targets and outputs.
   std::string truth, prediction;
   std::optional<double> confidence;  ///< the output of the prediction
   double loss = 0;
   std::vector<std::byte> png;  ///< empty where samples are no pictures
-  std::int64_t side = 0;       ///< of the picture, the longer one
+  std::int64_t side = 0;       ///< longer side of the image
 };
 
 /// Targets and predictions of one output of a regression.
@@ -39,7 +39,7 @@ struct ReportedEvaluation {
   double loss = 0;
   std::optional<double> accuracy;
   std::vector<std::pair<std::string, double>> metrics;
-  std::string outputs;                      ///< what they are called: "probability"
+  std::string outputs;                      ///< noun for the outputs: "probability"
   std::optional<EvaluatedClasses> classes;  ///< absent where samples have no labels
   std::optional<EvaluatedLabels> labels;    ///< absent unless targets are multi-hot
   /// Wrong predictions with the largest outputs; of samples without labels none.
@@ -55,8 +55,8 @@ struct ReportedEvaluationOptions {
   std::vector<std::string> overrides;
 };
 
-/// Of the test split, or where there is none the val split. Throws what loading the checkpoint, its
-/// data and its devices throws, and ErrorKind::data where the data is not the run's.
+/// Evaluates the test split, or the val split if there is no test split. Throws what loading the
+/// checkpoint, its data and its devices throws, and ErrorKind::data if the data is not the run's.
 ReportedEvaluation evaluate_for_report(const std::string& folder,
                                        const ReportedEvaluationOptions& options);
 

@@ -17,7 +17,7 @@ namespace {
 using EventJson = nlohmann::ordered_json;
 using Weight = RunEvent::Weight;
 
-/// Of one kind of event.
+/// Maximum number of events of one kind.
 constexpr std::int64_t kMostEvents = 20;
 
 std::string event_text(const EventJson& line, const char* key) {
@@ -73,7 +73,7 @@ std::optional<std::int64_t> event_step(const EventJson& line) {
 }  // namespace
 
 void EventReader::tell(Weight weight, const EventJson& line, std::string words) {
-  // What has no step of its own happened after the last line that has one.
+  // An event without a step happened after the last line that has one.
   events_.push_back({weight, event_step(line).value_or(last_step_), std::move(words)});
 }
 
@@ -95,7 +95,7 @@ void EventReader::add(const std::string& event, const EventJson& line) {
   last_step_ = event_step(line).value_or(last_step_);
   const auto known = weights.find(event);
   if (known == weights.end()) return;
-  // Of evaluations, those with numbers that are not finite.
+  // Keep only evaluations with non-finite numbers.
   if (event == "eval" && !line.contains("nonfinite")) return;
   if (is_one_too_many(event)) return;
   Weight weight = known->second;

@@ -1,4 +1,4 @@
-// What happened in a run, told from the lines of its log.
+// Events of a run, from the lines of its log.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class EventReader {
 
   std::vector<RunEvent> events_;
   std::vector<std::pair<std::string, std::int64_t>> counts_;
-  std::int64_t last_step_ = -1;  ///< of any line so far
+  std::int64_t last_step_ = -1;  ///< last step of any line so far
 };
 
 /// The warnings of train.log, each text once.

@@ -199,7 +199,7 @@ class HistoryReader {
 
   RunHistory& history_;
   EventReader events_;
-  std::map<std::int64_t, std::int64_t> epochs_of_steps_;  ///< of validations
+  std::map<std::int64_t, std::int64_t> epochs_of_steps_;  ///< epochs of validations, by step
   std::map<std::string, std::size_t> placed_tests_;       ///< points of each test curve
   std::int64_t steps_per_epoch_ = 0;
   double epoch_seconds_ = 0;

@@ -1,4 +1,4 @@
-// What the log of a run tells about its course, for dpt report: whatever became of the run.
+// History of a run from its log, for dpt report, whether or not the run finished.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace dpt {
 
 struct CurvePoint {
   std::int64_t step = 0;
-  double epoch = 0;  ///< with the part of it that is done
+  double epoch = 0;  ///< including the fraction of the current one
   double value = 0;  ///< NaN where the run had no finite number
 };
 
@@ -30,7 +30,7 @@ struct EpochEnd {
   std::int64_t step = 0, epoch = 0;
 };
 
-/// Where the time went; without parts where the log does not say.
+/// Time spent by activity; without parts if the log has none.
 struct TimeLedger {
   std::vector<std::pair<std::string, double>> parts;  ///< seconds, in the order of the log
   double seconds = 0;
@@ -47,13 +47,13 @@ struct RunHistory {
   std::int64_t epochs = 0, epochs_planned = 0;  ///< done, and of the config; 0 = not known
   std::int64_t parameters = 0, train_samples = 0, val_samples = 0, test_samples = 0, batch_size = 0;
   std::int64_t starts = 0;       ///< processes that trained
-  double seconds = 0;            ///< of all of these, as far as the log tells; 0 = it does not
+  double seconds = 0;            ///< total, as far as the log states it; 0 = unknown
   double rate = 0;               ///< images/s of the last epoch, else step; 0 = not known
   std::vector<Curve> curves;     ///< points of "test" are at the epoch whose weights were measured
   std::optional<EpochEnd> best;  ///< the best epoch, where a best is kept
   std::vector<RunEvent> events;
   TimeLedger ledger;
-  std::int64_t unreadable_lines = 0;  ///< of the log
+  std::int64_t unreadable_lines = 0;  ///< lines of the log that could not be read
 };
 
 /// Throws ErrorKind::data if the folder cannot be read. REQUIRES: is_run_folder(folder).

@@ -20,7 +20,7 @@ constexpr std::size_t kMostPoints = 1000;
 
 struct Chart {
   std::string name;       ///< the field
-  bool of_steps = false;  ///< of logged steps; else of epochs and evaluations
+  bool of_steps = false;  ///< true for logged steps, false for epochs and evaluations
 };
 
 std::string chart_title(const Chart& chart) {
@@ -74,7 +74,7 @@ bool belongs_to(const Curve& curve, const Chart& chart) {
   return curve.name == chart.name && (curve.of == "step") == chart.of_steps;
 }
 
-/// With six digits, as the program prints numbers.
+/// Returns the number rounded to six digits, as the program prints it.
 CurvesJson rounded_number(double value) {
   return std::isfinite(value) ? CurvesJson(std::stod(fmt::format("{:.6g}", value))) : CurvesJson();
 }

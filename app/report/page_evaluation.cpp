@@ -18,7 +18,8 @@ constexpr std::size_t kMostInMatrix = 40;
 /// A table of more classes has only the worst.
 constexpr std::size_t kMostInTable = 100;
 constexpr std::size_t kMostPairs = 20;
-/// Of more runs, one is opened by a click: what comes after would be far down.
+/// Maximum number of runs whose sections start open; with more, the rest of the page would be far
+/// down.
 constexpr std::size_t kMostOpen = 4;
 
 std::string scores_html(const EvaluatedClasses& of) {

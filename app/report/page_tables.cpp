@@ -90,7 +90,7 @@ std::string samples_html(const RunHistory& history) {
                      history.test_samples);
 }
 
-/// Where parts of the log are missing.
+/// Returns notes about missing parts of the logs.
 std::string log_notes(const std::vector<ReportedRun>& runs) {
   std::string out;
   for (const ReportedRun& run : runs) {

@@ -25,7 +25,7 @@ constexpr std::size_t kMaxFieldColumns = 6;
 struct Comparison {
   std::vector<ComparedRun> runs;
   std::vector<ConfigDifference> differing;
-  RunNumbers numbers;                 ///< of each run
+  RunNumbers numbers;                 ///< numbers of each run
   std::vector<std::string> measured;  ///< names of the numbers
   std::vector<RunGroup> groups;
 };
@@ -65,7 +65,7 @@ std::string over_text(const RunGroup& group) {
 }
 
 struct Spread {
-  double mean = 0, deviation = 0;  ///< of the sample: divided by n - 1
+  double mean = 0, deviation = 0;  ///< sample deviation: divided by n - 1
 };
 Spread spread_of(const std::vector<double>& values) {
   Spread spread;

@@ -25,7 +25,8 @@ namespace {
 
 using RunsJson = nlohmann::ordered_json;
 
-/// Whether it has what every run has from its start on: other folders have configs or checkpoints.
+/// Returns true if the folder has the files that every run has from its start. (Other folders may
+/// have configs or checkpoints too.)
 bool looks_like_run(const std::string& path) {
   std::error_code ignored;
   return fs::exists(path + "/config.yaml", ignored) && fs::exists(path + "/metrics.jsonl", ignored);

@@ -7,7 +7,7 @@ namespace dpt {
 struct RunsOptions {
   std::string folder = "runs";
   std::string restore;  ///< run folder to restore, instead of printing a list
-  std::string sort;     ///< as in CompareOptions; empty: by folder
+  std::string sort;     ///< see CompareOptions; empty: by folder
   bool json = false, csv = false;
 };
 

@@ -1,4 +1,4 @@
-// How the configs and the results of runs differ: for dpt compare and dpt report.
+// Differences between the configs and results of runs, for dpt compare and dpt report.
 #pragma once
 
 #include <map>
@@ -31,8 +31,8 @@ struct ConfigDifference {
 /// config.yaml.
 std::string checked_run_folder(std::string folder);
 
-/// As today's dpt writes it, so that what an older one did not know has its default. Throws what
-/// reading a config throws.
+/// Returns the config as this release writes it: fields that an older release did not know have
+/// their defaults. Throws what reading a config throws.
 RunConfig config_of_run(const std::string& folder);
 
 /// Finds where configs have different values, or the same items of a list in different orders.
@@ -46,10 +46,10 @@ inline std::string text_of(const std::optional<std::string>& value) {
 /// Fields of a run in the output of `--json`.
 Json json_of(const RunFacts& facts);
 
-/// What a run is compared by: results, the best value, steps and seconds.
+/// Returns the numbers by which runs are compared: results, the best value, steps and seconds.
 std::vector<std::pair<std::string, double>> numbers_of(const RunFacts& facts);
 
-/// Of each run those of numbers_of.
+/// The result of numbers_of for each run.
 using RunNumbers = std::vector<std::vector<std::pair<std::string, double>>>;
 
 std::optional<double> number_at(const RunNumbers& numbers, std::size_t run,

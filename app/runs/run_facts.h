@@ -1,4 +1,5 @@
-// What a run folder tells without being changed or locked: for commands that list and compare runs.
+// Facts about a run, read from its folder without changing or locking it, for commands that list
+// and compare runs.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,7 @@ Repetition repetition_of(const ConfigValues& config) {
 std::vector<RunGroup> groups_of_runs(const std::vector<ConfigValues>& configs,
                                      const std::vector<bool>& ended) {
   std::vector<RunGroup> groups;
-  std::vector<std::vector<ConfigValues>> own;  // of each group's runs
+  std::vector<std::vector<ConfigValues>> own;  // values of each group's runs
   std::map<ConfigValues, std::size_t> known;
   for (std::size_t i = 0; i < configs.size(); ++i) {
     if (!ended[i]) continue;

@@ -12,7 +12,7 @@ namespace dpt {
 struct ComparedRun {
   RunFacts facts;
   RunConfig config;
-  std::vector<std::pair<std::string, double>> numbers;  ///< of numbers_of
+  std::vector<std::pair<std::string, double>> numbers;  ///< result of numbers_of
 };
 
 /// Sorts by `name`: results best first, other values in ascending order; runs without the value

@@ -146,7 +146,7 @@ TrainLimits limits_of(const TrainOptions& options, std::chrono::steady_clock::ti
   return limits;
 }
 
-/// Whether best.safetensors is what the run knows as its best, by what it monitors now.
+/// Returns true if best.safetensors is the run's best checkpoint by the value that it monitors now.
 bool has_its_best(const Job& job, const RunFolder& folder, const RunState& state) {
   return !state.best || (state.best_monitor == best_monitor_of(job.spec) &&
                          why_not_best(folder.best_place(), state).empty());

@@ -51,7 +51,7 @@ TrainSpec shortened_spec(TrainSpec spec, const std::string& folder,
   return spec;
 }
 
-/// Whether transforms of both lists make pictures of that size into the model's input.
+/// Returns true if the transforms of both lists turn images of this size into the model's input.
 bool take_to_input(const TransformsSpec& transforms, Size2 picture, SampleShape input) {
   const auto fits = [&](const std::vector<Variant>& list) {
     const auto host = divide_transforms(list).host;

@@ -1,5 +1,5 @@
-// What `dpt train --smoke` runs: the config's model, loss, optimizer and transforms on a few
-// made-up samples.
+// The job of `dpt train --smoke`: the config's model, loss, optimizer and transforms on a few
+// synthetic samples.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace dpt {
 
 struct SmokeJob {
   Job job;
-  std::string samples;             ///< what they are, in words
-  std::vector<std::string> notes;  ///< what of the config is left out
+  std::string samples;             ///< description of the samples
+  std::vector<std::string> notes;  ///< parts of the config that are left out
 };
 
 /// Steps of an epoch.

@@ -34,7 +34,7 @@ std::string name_of(const WeightsSource& source) {
   return fmt::format("{} (SHA-256 {})", source.url, source.sha256);
 }
 
-/// What the report says of the file's averages.
+/// Returns the report's words about the file's averages.
 std::string use_text(const WeightsReport& report) {
   if (!report.use) return {};
   switch (*report.use) {

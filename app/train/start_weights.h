@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// What is read, and who asked for it.
+/// Weights to read, and the option or field that requested them.
 struct StartWeights {
   WeightsSpec spec;
   std::string source;      ///< for messages: "--weights FILE", "weights.file FILE"

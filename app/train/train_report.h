@@ -22,7 +22,8 @@ std::string shell_command(const std::vector<std::string>& words);
 /// Returns the command that resumes the run of `options` from a checkpoint.
 std::string resume_command(const TrainOptions& options, const std::string& checkpoint);
 
-/// How to resume a run that ended early: "run the same command again to resume", or the command.
+/// Returns how to resume a run that ended early: "run the same command again to resume", or the
+/// command.
 std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunFolder& folder,
                          RunEnd end);
 /// Calls the function of process_devices.h for the processes of a run on this machine.

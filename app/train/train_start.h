@@ -39,7 +39,7 @@ void check_keeps_config(const TrainOptions& options, const std::string& folder);
 /// Throws ErrorKind::usage if evaluations of a new run would be random.
 void refuse_random_evaluation(const TrainSpec& spec);
 
-/// Where a run starts, and what it was read from (empty for a fresh start).
+/// Starting point of a run, and the file from which it was read (empty for a fresh start).
 struct TrainStart {
   std::string checkpoint;
   std::string other_data;    ///< allowed difference of the data from the run's

@@ -116,7 +116,7 @@ void find_constant_channels(DataReport& report) {
 
 // ---- Equal samples -----------------------------------------------------------------------------
 
-/// What is said of a group of equal samples, in the order of the splits.
+/// Adds the findings about a group of equal samples, in the order of the splits.
 void describe_group(DataReport& report, const std::vector<SampleRef>& group) {
   std::vector<std::int64_t> of_split(report.splits.size());
   bool conflicts = false;
@@ -210,7 +210,7 @@ std::vector<float> unit_deviations(const std::vector<std::byte>& pixels, DType t
   return values;
 }
 
-/// How alike pictures are, pixel by pixel: reads them again.
+/// Compares images pixel by pixel, which reads them again.
 class Comparison {
  public:
   explicit Comparison(const DataReport& report) : report_(report) {}
@@ -291,7 +291,7 @@ void find_similar_pictures(DataReport& report, std::vector<SampleRef> samples,
   report.looks_for_near = options.near_duplicates && !report.splits.empty() &&
                           has_perceptual_hash(report.splits[0].split.source->shape());
   if (!report.looks_for_near) return;
-  // Of pictures of one colour the hash says nothing.
+  // The hash says nothing about images of one colour.
   std::erase_if(samples, [&](const SampleRef& sample) {
     return record_of(report, sample).is_constant || !record_of(report, sample).is_finite;
   });

@@ -1,4 +1,4 @@
-// What is wrong, or suspicious, with the samples of a data set (docs/guide/data-check.md).
+// Check for wrong or suspicious samples of a data set (docs/guide/data-check.md).
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ namespace dpt {
 /// whose correlation is at least this.
 inline constexpr int kNearDistance = 5;
 inline constexpr double kNearCorrelation = 0.98;
-/// Of pairs of near duplicates, so many become findings.
+/// Maximum number of pairs of near duplicates that become findings.
 inline constexpr std::size_t kMostNearFindings = 10'000;
 
 struct DataCheckOptions {
   int workers = 1;
   bool near_duplicates = true;
-  std::function<bool()> wants_stop;  ///< as SurveyOptions
+  std::function<bool()> wants_stop;  ///< see SurveyOptions
   /// `phase`: "read" or "compared".
   std::function<void(const char* phase, std::int64_t done, std::int64_t total)> on_progress;
 };

@@ -20,7 +20,7 @@ enum class FindingKind : std::uint8_t {
   label_conflict,           ///< equal samples have different targets
   duplicate_across_splits,  ///< equal samples in several splits
   class_not_trained,        ///< val or test has samples of a class that train does not have
-  // What follows are warnings.
+  // The following are warnings.
   few_bits,                      ///< 16-bit images whose values need fewer bits
   exif_orientation,              ///< images stored rotated or mirrored, which reading ignores
   duplicate,                     ///< equal samples in one split
@@ -49,7 +49,7 @@ struct Finding {
   FindingKind kind;
   std::string message;
   std::vector<SampleRef> samples;  ///< that it is about
-  double correlation = 0;          ///< of near duplicates
+  double correlation = 0;          ///< correlation of near duplicates
 };
 
 /// Samples of split `of` that are equal to one of split `in`.
@@ -60,10 +60,11 @@ struct CopyCount {
 
 struct DataReport {
   std::vector<SurveyedSplit> splits;  ///< those that have samples: train, val, test
-  std::vector<std::vector<std::int64_t>> class_counts;  ///< of each split; empty without labels
-  std::vector<CopyCount> copies;                        ///< of each pair of splits
+  std::vector<std::vector<std::int64_t>>
+      class_counts;               ///< one list per split; empty without labels
+  std::vector<CopyCount> copies;  ///< one entry per pair of splits
   std::vector<Finding> findings;  ///< ordered by kind, the most important first
-  bool looks_for_near = false;    ///< whether pictures are large enough, and it was asked for
+  bool looks_for_near = false;    ///< true if requested and images are large enough
   bool near_is_complete = true;   ///< false: there may be more near duplicates
   std::int64_t near_pairs = 0;    ///< found; findings name the most similar ones
   bool interrupted = false;       ///< then the rest is incomplete

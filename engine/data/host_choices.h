@@ -1,4 +1,4 @@
-// What augmentations draw, apart from what they do with it. Distributions, their order and their
+// Random draws of augmentations, apart from their use. Distributions, their order and their
 // rounding are those of torchvision 0.29 (transforms/v2/_geometry.py, _color.py, _auto_augment.py,
 // _augment.py, make_params and forward of each class); the numbers are DrawStream's.
 #pragma once
@@ -27,7 +27,7 @@ struct JitterRanges {
   std::optional<Interval> brightness, contrast, saturation, hue;
 };
 struct JitterParams {
-  std::array<int, 4> order = {0, 1, 2, 3};  ///< of the four below
+  std::array<int, 4> order = {0, 1, 2, 3};  ///< order in which the four below apply
   std::optional<double> brightness, contrast, saturation, hue;
 };
 JitterParams draw_jitter(const JitterRanges& ranges, DrawStream& draws);
@@ -65,7 +65,7 @@ void apply_trivial(const TrivialParams& params, Interpolation interpolation, Fil
 
 /// RandomErasing (input_draws.h): which part of a picture is erased.
 struct ErasingRanges {
-  Interval scale{0.02, 0.33};  ///< of the area
+  Interval scale{0.02, 0.33};  ///< range of the fraction of the area
   Interval ratio{0.3, 3.3};    ///< height over width
 };
 /// Nothing where ten rectangles did not fit.

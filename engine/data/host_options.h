@@ -1,5 +1,5 @@
-// What the options of transforms on the host have in common: ranges of numbers, fill colours and
-// the texts of errors. An error names the transform's place, what was expected and what was found.
+// Options that several transforms on the host share: ranges of numbers, fill colours and error
+// texts. An error names the transform's place, what was expected and what was found.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct Interval {
   double low = 0, high = 0;
 };
 
-/// Of a draw that is uniform over the range.
+/// Draws a number uniformly from the range.
 inline double draw_uniform(const Interval& range, DrawStream& draws) {
   return draws.uniform(range.low, range.high);
 }
@@ -32,7 +32,7 @@ std::string numbers_text(const std::vector<double>& numbers);
 Interval range_of(const Variant& transform, const char* field, const std::vector<double>& numbers,
                   std::size_t pair = 0);
 
-/// What is outside the picture after it moved.
+/// Colour outside the image after it moved.
 class Fill {
  public:
   /// `values`: one for every channel, or one for each of three. Fractions are cut off.

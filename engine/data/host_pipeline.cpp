@@ -119,7 +119,7 @@ void HostPipeline::read(const DataSource& source, const Occurrence& sample,
   const auto draws_of = [&](const Stage& stage) {
     return DrawStream(seed_, sample.epoch, sample.key, stage.place);
   };
-  // What is cut off before the first transform that needs pixels is not decoded.
+  // Pixels that are cropped away before the first transform that needs pixels are not decoded.
   std::size_t done = 0;
   const ChoosePart choose = [&](std::int64_t height, std::int64_t width) {
     PicturePart part = whole_picture(height, width, height, width);

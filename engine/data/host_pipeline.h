@@ -44,7 +44,7 @@ class HostPipeline {
   HostPipeline(std::span<const Variant> transforms, std::optional<Size2> picture, Size2 resize_to,
                std::uint64_t seed);
 
-  Size2 size() const { return size_; }  ///< of all results
+  Size2 size() const { return size_; }  ///< size of all results
   /// A sample of `source` as its epoch sees it: size() pixels of the source's channels.
   void read(const DataSource& source, const Occurrence& sample, std::span<std::byte> pixels,
             std::int32_t& label) const;

@@ -24,7 +24,7 @@ class DrawStream {
   double uniform(double low = 0, double high = 1);
   /// An integer in [0, n), 0 < n <= 2^32.
   std::int64_t below(std::int64_t n);
-  /// Whether an event of probability p happens.
+  /// Draws an event of probability p; returns true if it happens.
   bool happens(double p) { return uniform() < p; }
 
  private:
@@ -43,8 +43,8 @@ class HostTransform {
   /// The size of the result for pictures of size `before`; nothing where sizes differ between
   /// pictures.
   virtual std::optional<Size2> size_after(std::optional<Size2> before) const { return before; }
-  /// Whether it brings pictures of their own sizes to a size, or nearer to one: without such a
-  /// transform they are resized to the model's input first.
+  /// Returns true if the transform brings images of any size to one size, or nearer to one. Without
+  /// such a transform they are resized to the model's input first.
   virtual bool gives_size() const { return false; }
   virtual void apply(Image& image, DrawStream& draws) const = 0;
   /// For a transform that keeps and resizes a part of the picture and may come first in a list:

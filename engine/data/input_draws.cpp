@@ -128,7 +128,7 @@ BatchMix InputDraws::mix(std::int64_t epoch, std::int64_t index) const {
       mixings_.size() == 1
           ? 0
           : static_cast<std::size_t>(draws.below(static_cast<std::int64_t>(mixings_.size())));
-  // As torchvision, whose factors are float32.
+  // Round as torchvision does, whose factors are float32.
   const auto lambda =
       static_cast<double>(static_cast<float>(draw_beta(mixings_[which].alpha, draws)));
   if (!mixings_[which].cuts) return mix_up(lambda, size_);

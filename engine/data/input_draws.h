@@ -1,7 +1,6 @@
-// What is random about training samples in the input kernel and is drawn on the host: the
-// rectangles of RandomErasing, and how MixUp and CutMix mix a batch. Distributions, their order and
-// their rounding are those of torchvision 0.29 (transforms/v2/_augment.py); the numbers are
-// DrawStream's.
+// Random draws on the host for the input kernel: the rectangles of RandomErasing, and the mixing of
+// batches by MixUp and CutMix. Distributions, their order and their rounding are those of
+// torchvision 0.29 (transforms/v2/_augment.py); the numbers are DrawStream's.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +13,10 @@
 
 namespace dpt {
 
-/// How a batch is mixed, each sample with the one before it in the batch, the first with the last.
+/// Mixing of a batch: each sample with the one before it in the batch, the first with the last.
 struct BatchMix {
   InputMix input;
-  float own = 1, partner = 0;  ///< of the targets: parts of the sample's and its partner's
+  float own = 1, partner = 0;  ///< weights of the sample's targets and its partner's
 };
 
 /// The table of the transforms of whole batches, for the Catalog.
@@ -44,7 +43,7 @@ class InputDraws {
   InputBox erased(std::int64_t epoch, std::int64_t sample) const;
 
   bool mixes() const { return !mixings_.empty(); }
-  /// Of batch `index` of the epoch.
+  /// Draws the mixing of batch `index` of the epoch.
   BatchMix mix(std::int64_t epoch, std::int64_t index) const;
   const TargetShape& mixed_targets() const { return mixed_targets_; }
 

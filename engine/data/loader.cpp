@@ -35,7 +35,7 @@ bool is_in(const Range& range, std::int64_t position) {
   return range.begin <= position && position < range.end;
 }
 
-/// What the positions of an epoch stand for.
+/// Samples at the positions of an epoch.
 struct Order {
   std::int64_t epoch = -1;
   EpochOrder samples;
@@ -112,13 +112,13 @@ struct Loader::Impl : DecoderPool::Client {
   Options options;
   Sampling sampling;
   std::optional<ResidentSamples> resident;
-  std::size_t sample_bytes = 0, target_floats = 0;  ///< of a sample that is staged
+  std::size_t sample_bytes = 0, target_floats = 0;  ///< sizes of a staged sample
 
   // The epoch: fixed between two calls of start.
   Order order;
   std::vector<std::int32_t> counted;  ///< 0, 1, 2, ...: the slots of staged samples
   std::vector<Range> ranges;
-  std::vector<std::int64_t> partners;  ///< of the first of each range; or empty
+  std::vector<std::int64_t> partners;  ///< partner of the first sample of each range; or empty
   std::size_t consumed = 0;            ///< calls of next
 
   // Decoder threads; everything up to `heartbeat` and `consumed` is guarded by the mutex.
@@ -129,10 +129,10 @@ struct Loader::Impl : DecoderPool::Client {
   std::size_t taken_batch = 0;  ///< the next sample to return
   std::int64_t taken_sample = 0;
   int busy = 0;                          ///< decoders at work on a chunk
-  std::shared_ptr<Heartbeat> heartbeat;  ///< of the replica that decoders work for
+  std::shared_ptr<Heartbeat> heartbeat;  ///< heartbeat of the replica for which decoders work
   bool is_served = false;                ///< by the decoders; of the thread that uses the loader
 
-  std::future<Order> next_order;  ///< of the epoch after this one, if it is being made
+  std::future<Order> next_order;  ///< order of the next epoch, if it is being computed
   std::thread order_thread;       ///< that makes it
 };
 

@@ -27,7 +27,7 @@ struct HostBatch {
   std::span<const float> targets;  ///< rows of DataSource::targets().floats(), as the labels
   std::span<const std::int32_t> slots;
   std::span<const std::int64_t> ids;  ///< keys of the samples' random draws: Occurrence::key
-  /// How the samples are mixed, each with the one before it; who trains sets it.
+  /// Mixing of each sample with the one before it; set by the trainer.
   std::optional<BatchMix> mix = {};
   /// The sample before the first one, of a loader that was given partners.
   std::int32_t partner_slot = 0;

@@ -158,7 +158,7 @@ class CacheMaker {
   AtomicFile file_;
   std::vector<PackedEntry> index_;
   std::atomic<std::int64_t> next_{0};
-  std::mutex mutex_;  ///< of what follows
+  std::mutex mutex_;  ///< guards the following members
   std::uint64_t written_ = 0;
   std::int64_t done_ = 0;
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
@@ -169,7 +169,7 @@ class CacheMaker {
 class CacheLock {
  public:
   CacheLock(const PackedCacheOptions& options) : path_(options.path + ".lock") {
-    // Who had it before may have removed the file: then another one stands for it.
+    // The previous holder of the lock may have removed the file; then its path names another file.
     do {
       file_ = open_file(path_, O_RDWR | O_CREAT, 0666);
       if (!file_.is_open()) fail(ErrorKind::data, "{}: {}", path_, std::strerror(errno));

@@ -24,7 +24,7 @@ struct PackedCacheOptions {
   std::int64_t shorter_side = 0;
   bool applies_orientation =
       false;             ///< `source` turns images as the orientation in their file says
-  bool salvage = false;  ///< whether damaged pictures are taken as far as they go
+  bool salvage = false;  ///< true if damaged images are used as far as they can be decoded
   int threads = 1;       ///< that decode, where the file is made
   /// Gets a line now and then while the file is made or another process makes it.
   std::function<void(const std::string&)> info = {};

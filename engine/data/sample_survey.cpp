@@ -22,13 +22,13 @@ constexpr std::int64_t kGroup = 16;
 
 /// Sums of bytes, which are exact: 2^64 holds those of 2^48 squares.
 struct ByteSums {
-  std::vector<std::uint64_t> sum, squares;  ///< of each channel
+  std::vector<std::uint64_t> sum, squares;  ///< one per channel
 };
 
 /// Mean and sum of squared deviations of floats.
 struct Moments {
   double count = 0;
-  std::vector<double> mean, deviations;  ///< of each channel
+  std::vector<double> mean, deviations;  ///< one per channel
 
   /// T. F. Chan et al., Algorithms for Computing the Sample Variance, 1983.
   void merge(const Moments& other) {
@@ -113,7 +113,7 @@ bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
-/// What tells the targets of a sample apart from others'.
+/// Returns a number that tells the targets of a sample apart from other targets.
 std::uint64_t target_of(const Split& split, std::int64_t position, std::int32_t label,
                         std::vector<float>& row) {
   const TargetShape targets = split.source->targets();
@@ -123,7 +123,7 @@ std::uint64_t target_of(const Split& split, std::int64_t position, std::int32_t 
   return XXH3_64bits(row.data(), static_cast<std::size_t>(targets.values) * sizeof(float));
 }
 
-/// What all threads share.
+/// State that all threads share.
 class Surveyor {
  public:
   Surveyor(std::vector<SurveyedSplit>& splits, bool keeps_records)
@@ -283,7 +283,7 @@ class Surveyor {
   std::vector<SurveyedSplit>& splits_;
   const bool keeps_records_;
   std::vector<Group> groups_;
-  std::vector<Moments> moments_;  ///< of groups, where samples are floats
+  std::vector<Moments> moments_;  ///< moments of groups, if samples are floats
   std::int64_t total_ = 0;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::int64_t> done_{0};

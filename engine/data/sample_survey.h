@@ -14,16 +14,16 @@
 
 namespace dpt {
 
-/// What is known of a sample that was read.
+/// Properties of a sample that was read.
 struct SampleRecord {
   std::uint64_t content = 0;     ///< XXH3 of its bytes, at the size that the model takes
   std::uint64_t target = 0;      ///< tells targets apart: the label, or a hash of the row
-  std::uint64_t perceptual = 0;  ///< where pictures have one (perceptual_hash.h)
+  std::uint64_t perceptual = 0;  ///< perceptual_hash.h; 0 if the image is too small for one
   std::int32_t label = 0;
   std::int32_t height = 0, width = 0;  ///< size of the image that is read from its file
-  std::uint8_t orientation = 1;        ///< as FileFacts
-  std::uint8_t used_bits = 0;          ///< as FileFacts
-  bool is_turned = false;              ///< as FileFacts
+  std::uint8_t orientation = 1;        ///< see FileFacts
+  std::uint8_t used_bits = 0;          ///< see FileFacts
+  bool is_turned = false;              ///< see FileFacts
   bool is_read = false;                ///< false: the rest is not known
   bool is_constant = false;            ///< all pixels are equal (in each channel)
   bool is_finite = true;

@@ -16,9 +16,9 @@ struct SamplingOptions {
   Sampler sampler = Sampler::uniform;
 };
 
-/// What the positions of an epoch stand for.
+/// Samples at the positions of an epoch.
 struct EpochOrder {
-  std::vector<std::int64_t> indices;  ///< of the samples in the source
+  std::vector<std::int64_t> indices;  ///< indices of the samples in the source
   std::vector<std::int64_t> keys;     ///< Occurrence::key of each; empty = the indices
 
   const std::vector<std::int64_t>& draw_keys() const { return keys.empty() ? indices : keys; }
@@ -33,7 +33,7 @@ class Sampling {
   /// `split` must outlive it. Throws as check_sampler.
   Sampling(const Split& split, const SamplingOptions& options);
 
-  /// As many samples as the split has.
+  /// Returns the order of an epoch: as many samples as the split has.
   EpochOrder epoch(std::int64_t epoch) const;
 
  private:

@@ -27,7 +27,7 @@ struct ResidentSamples {
 struct Occurrence {
   std::int64_t epoch = 0;
   std::int64_t index = 0;
-  /// Of the random draws: the index; when it comes more than once in an epoch, another each time.
+  /// Key of the sample's random draws: its index, or a fresh key for each repetition in an epoch.
   std::int64_t key = 0;
 };
 
@@ -37,13 +37,13 @@ class DataSource {
  public:
   virtual ~DataSource() = default;
   virtual std::int64_t size() const = 0;
-  virtual SampleShape shape() const = 0;  ///< of every raw sample, (H,W,C)
+  virtual SampleShape shape() const = 0;  ///< shape of every raw sample, (H,W,C)
   virtual DType type() const = 0;         ///< u8 (0..255) or f32
   /// Names of the classes, or of the outputs where there are none.
   virtual const std::vector<std::string>& classes() const = 0;
-  /// What samples have as targets besides the label. Soft labels are at least 0 and add up to 1,
-  /// and their label is the first of the largest; multi-hot targets are 0 to 1; without labels, the
-  /// label is 0. Weights are finite, and at least 0.
+  /// Returns the shape of the samples' targets besides the label. Soft labels are at least 0 and
+  /// add up to 1, and their label is the first of the largest; multi-hot targets are 0 to 1;
+  /// without labels, the label is 0. Weights are finite, and at least 0.
   virtual TargetShape targets() const { return {}; }
   /// Names of the values of a sample, where they are columns of a table; else none.
   virtual const std::vector<std::string>& features() const;
@@ -54,7 +54,7 @@ class DataSource {
   /// The sample as an epoch sees it: augmented, where that is done on the host.
   virtual void read_in_epoch(const Occurrence& sample, std::span<std::byte> pixels,
                              std::int32_t& label) const;
-  /// Whether samples are pictures of their own sizes, which read() resizes to shape().
+  /// Returns true if samples are images of various sizes, which read() resizes to shape().
   virtual bool resizes() const { return false; }
   /// The part of a sample that `choose` asks for, and its label: of the picture as it is in its
   /// file where samples are such files, else of what `read` gives. REQUIRES: type() is u8.
@@ -65,7 +65,7 @@ class DataSource {
   virtual std::span<const std::int64_t> groups() const { return {}; }
   /// Set when everything is in memory; valid as long as the source.
   virtual std::optional<ResidentSamples> resident() const { return std::nullopt; }
-  /// What the sample is called in messages: "train-images.gz, sample 17" or a file path.
+  /// Returns the sample's name in messages: "train-images.gz, sample 17" or a file path.
   virtual std::string describe(std::int64_t index) const = 0;
   /// Examines the file of a sample again, for a check of the data.
   virtual FileFacts file_facts(std::int64_t /*index*/) const { return {}; }
@@ -85,9 +85,9 @@ class DamagedCache : public Error {
 /// Part of a data set that has its own files.
 enum class DataPart : std::uint8_t { train, test, val };
 
-/// What a model requires of its data: sizes to resize to and the labels that are allowed.
+/// Requirements of a model on its data: the size of samples and the labels that are allowed.
 struct DataRequirements {
-  SampleShape input;         ///< of the model: image formats resize to it, others must match
+  SampleShape input;         ///< the model's input: image formats resize to it, others must match
   std::int64_t classes = 0;  ///< width of the last layer
   bool salvage = false;      ///< damaged JPEGs are taken as far as they go
   bool any_size = false;     ///< transforms on the host may change the size: channels alone count
@@ -95,7 +95,7 @@ struct DataRequirements {
   std::string group = {};
   /// The classes of the checkpoint that the data is for; empty where the data decides.
   std::vector<std::string> known_classes = {};
-  /// Of samples to be predicted: what those of the checkpoint's run were, where it is known.
+  /// Features and type of the samples of the checkpoint's run, if known; for samples to predict.
   std::vector<std::string> features = {};
   std::optional<DType> type = {};
   bool applies_orientation = false;  ///< images are turned by the orientation in their file
@@ -108,10 +108,10 @@ struct DataRequirements {
   bool wants(DataPart part) const { return !only || *only == part; }
 };
 
-/// What a model says of a sample.
+/// Description of a model's outputs.
 struct ModelOutputs {
-  std::vector<std::string> names;  ///< of the classes, or of the outputs
-  TargetShape targets;             ///< of what targets they were trained for
+  std::vector<std::string> names;  ///< names of the classes, or of the outputs
+  TargetShape targets;             ///< shape of the targets on which they were trained
 };
 
 /// The parts of a data set: what is trained on, the test set, and the validation set. Where there
@@ -120,14 +120,14 @@ struct ModelOutputs {
 struct DataSets {
   std::shared_ptr<const DataSource> train;  ///< null only if only another part is opened
   std::shared_ptr<const DataSource> test = {}, val = {};  ///< may be null
-  std::vector<std::string> notes = {};                    ///< what the user should be told once
+  std::vector<std::string> notes = {};                    ///< notes to report to the user once
 };
 
-/// What the options of a data set say of its samples, before any file is opened.
+/// Properties of a data set's samples that follow from its options, before any file is opened.
 struct DeclaredSamples {
-  bool pictures = false;              ///< files of their own sizes, which are decoded when read
+  bool pictures = false;              ///< files of various sizes, which are decoded when read
   std::optional<TargetKind> targets;  ///< unset = the files know
-  bool weighted = false;              ///< with weights of the samples
+  bool weighted = false;              ///< samples have weights
   std::optional<DType> type;          ///< unset = the files know
   /// Has a validation set of its own; unset = the files know.
   std::optional<bool> validation = false;
@@ -149,7 +149,7 @@ struct DatasetKind {
                                                        UnreadableSamples& unreadable);
   /// A data set that is refused because of some of its files may be opened without them.
   bool lists_only = false;
-  std::optional<DataFacts> facts = {};  ///< where all data of the kind have them
+  std::optional<DataFacts> facts = {};  ///< set if all data of the kind have the same
   bool any_targets = false;             ///< may have others than class labels
   bool any_type = false;                ///< samples may be floats, which only opening them tells
   /// Null: samples of 8-bit pixels, all of one size, with class labels.
@@ -164,7 +164,7 @@ std::span<const DatasetKind> dataset_kinds();
 const VariantTable& dataset_table();
 /// The kind of the data set of a config. Throws ErrorKind::usage where there is none.
 const DatasetKind& dataset_kind(const Variant& options);
-/// Of the kind with that name.
+/// Returns the facts of the kind with this name, if all its data have the same.
 std::optional<DataFacts> data_facts(const std::string& dataset);
 /// Returns whether a data set has a validation set of its own; unset if only its files tell.
 std::optional<bool> declares_validation(const Variant& options);

@@ -22,7 +22,7 @@ namespace {
 
 using Indices = std::vector<std::int64_t>;
 
-/// Of the samples or groups that stand at these positions of a shuffled list.
+/// Returns true if the sample or group at this position of a shuffled list is held out.
 bool is_in_fold(std::int64_t position, const ValSplitSpec& spec) {
   return position % (*spec.fold)[1] == (*spec.fold)[0] - 1;
 }
@@ -100,7 +100,7 @@ Indices stratified_choice(const ValSplitSpec& spec, const DataSource& source, st
 /// A group of samples that stay together.
 struct SampleGroup {
   Indices members;
-  std::map<std::int32_t, double> counts;  ///< of each class
+  std::map<std::int32_t, double> counts;  ///< number of samples of each class
 };
 
 std::vector<SampleGroup> groups_of(const DataSource& source, bool by_class) {

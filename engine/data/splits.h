@@ -12,7 +12,7 @@
 
 namespace dpt {
 
-/// How many samples of the split each class has. REQUIRES: the samples have labels.
+/// Returns the number of samples of each class in the split. REQUIRES: the samples have labels.
 std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes);
 
 /// Returns the splits, with the data's own validation set or with samples held out of the training
@@ -27,7 +27,7 @@ Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t
 /// for no samples.
 std::string validation_fingerprint(const Splits& splits);
 
-/// How many of n samples are held out, in groups about as many.
+/// Returns the number of n samples that are held out; with groups, about as many.
 std::int64_t held_out_count(const ValSplitSpec& spec, std::int64_t n);
 
 /// "5000", or "{fraction: 0.1, stratify: true}".

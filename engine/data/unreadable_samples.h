@@ -9,10 +9,10 @@
 
 namespace dpt {
 
-/// What is wrong with samples, by their index. Thread-safe.
+/// Problems of samples, by their index. Thread-safe.
 class UnreadableSamples {
  public:
-  /// Of several problems of a sample, the first is kept.
+  /// Adds a problem of a sample, which keeps its first.
   void add(std::int64_t index, const std::string& problem);
   /// Those of the samples before `end` that were not taken yet.
   std::map<std::int64_t, std::string> take_below(std::int64_t end);

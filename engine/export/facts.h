@@ -1,4 +1,4 @@
-// What an exported model says about itself.
+// Metadata of an exported model.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ class OnnxWriter final : public OpWriter {
     }
   }
 
-  /// What follows belongs to the layer `name`, whose parameters are called after `owner`.
+  /// Begins the nodes of the layer `name`, whose parameters are named after `owner`.
   void begin(const std::string& name, const std::string& owner) {
     layer_ = name;
     owner_ = owner;

@@ -33,8 +33,8 @@ std::string layer_norm(const char* name = "") {
   return zoo::layer("LayerNorm2d", name, "eps: 0.000001");
 }
 
-/// Where torchvision permutes the dimensions (1 and 6), nothing has to be done. (Numbers are
-/// quoted, or YAML would not take them as names.)
+/// Returns a block. Its numbers skip 1 and 6, where torchvision permutes dimensions: dpt need not.
+/// (Numbers are quoted, or YAML would not take them as names.)
 std::string convnext_block(std::int64_t width, double drop) {
   const auto linear = [](const char* name, std::int64_t features) {
     return zoo::linear(name, features, std::string(", per_pixel: true") + kConvnextInit);

@@ -69,8 +69,8 @@ zoo::Layers head(const zoo::Layers& classifier) {
 std::string mobilenet_v2(const std::string&, const Variant& options) {
   const auto& o = options.as<MobilenetOptions>();
   const auto unit = [&](const Unit& u) { return unit_layers(u, o.sync, ""); };
-  /// Of several blocks: how much wider they are inside, their channels, their number, the stride of
-  /// the first.
+  /// Several blocks: expansion of the channels inside, channels, number of blocks, stride of the
+  /// first.
   struct Stage {
     std::int64_t expansion, channels;
     int blocks;

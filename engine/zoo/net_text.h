@@ -20,7 +20,7 @@ inline std::string layer(const std::string& type, const std::string& name = "",
                      options.empty() ? "" : ", ", options);
 }
 
-/// With the network's `sync` (sync_field).
+/// Returns a batch norm with the network's `sync` (sync_field).
 inline std::string batch_norm(const std::string& name, bool sync, const std::string& options = "") {
   const char* between = sync && !options.empty() ? ", " : "";
   return layer("BatchNorm2d", name,
@@ -55,8 +55,8 @@ inline std::string conv(const std::string& name, const Conv& c, const std::strin
                   c.kernel, c.stride, c.padding, c.bias ? "" : ", bias: false", more));
 }
 
-/// What follows the other options where the weight starts as by torch.nn.init.kaiming_normal_ with
-/// mode="fan_out", as in torchvision's networks: with a standard deviation of
+/// Returns the option that initialises the weight as torch.nn.init.kaiming_normal_ with
+/// mode="fan_out" does in torchvision's networks: with a standard deviation of
 /// sqrt(2 / (out_channels * kernel * kernel)).
 inline std::string fan_out_init(const Conv& c) {
   const double fan_out = static_cast<double>(c.channels * c.kernel * c.kernel);

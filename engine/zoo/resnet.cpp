@@ -7,8 +7,8 @@
 namespace dpt {
 namespace {
 
-/// How the image enters: torchvision's 7x7 convolution with stride 2 and max-pooling, or a 3x3
-/// convolution for small images.
+/// First layers: torchvision's 7x7 convolution with stride 2 and max-pooling, or a 3x3 convolution
+/// for small images.
 enum class Stem : std::uint8_t { imagenet, cifar };
 constexpr auto enum_names(Stem) {
   return std::to_array<EnumName<Stem>>({{Stem::imagenet, "imagenet"}, {Stem::cifar, "cifar"}});
@@ -35,12 +35,12 @@ struct CifarResnetOptions {
   bool sync = false;
 };
 
-/// What the networks of a family differ in.
+/// Differences between the networks of a family.
 struct Shape {
-  std::vector<int> blocks;  ///< of each stage
+  std::vector<int> blocks;  ///< number of blocks of each stage
   bool is_bottleneck = false;
   Shortcut shortcut = Shortcut::projection;
-  bool sync = false;  ///< of every batch norm
+  bool sync = false;  ///< `sync` of every batch norm
 };
 
 /// Shortcut of a block to `out` channels, which halves the image if the stride is 2. A padded

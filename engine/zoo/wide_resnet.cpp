@@ -16,7 +16,8 @@ struct WideResnetOptions {
   bool sync = false;
 };
 
-/// Where the width changes, the shortcut convolves what the first convolution reads too.
+/// Returns a block. If the width changes, the shortcut convolves the input of the first
+/// convolution.
 std::string wide_block(const WideResnetOptions& o, std::int64_t width, std::int64_t stride,
                        bool projects) {
   zoo::Layers branch = {zoo::batch_norm("bn1", o.sync), zoo::layer("ReLU", "relu1"),
