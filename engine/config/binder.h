@@ -13,7 +13,7 @@
 
 namespace dpt {
 
-/// Whether a config must say where the labels of the samples are.
+/// Need of a config to locate the labels of the samples.
 enum class Labels : std::uint8_t { needed, not_needed };
 
 class Binder {

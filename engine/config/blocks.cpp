@@ -135,7 +135,7 @@ class Expander {
     if (!is_dry_) report_(path, std::move(text));
   }
 
-  /// Of an item inside a block, or of a copy: its full name, which nobody has written.
+  /// Returns the full name of an item inside a block or of a copy, which nobody has written.
   static std::string who(const LayerSpec& item, const std::string& full) {
     const bool is_as_written =
         item.path.find(".layers.", sizeof("model.layers.") - 1) == std::string::npos &&
@@ -251,7 +251,7 @@ class Expander {
     return layer == kImage ? "input" : model_.layers[layer].name;
   }
 
-  /// What a name stands for: the layer whose output it is, and which item has it.
+  /// Meaning of a name: the layer whose output it is, and the item that has it.
   struct Named {
     int output = kImage;
     const LayerSpec* item = nullptr;
@@ -295,7 +295,7 @@ class Expander {
     return layer.where.line > 0 ? fmt::format(" in line {}", layer.where.line) : std::string{};
   }
 
-  /// What a block reads: the layer that it names, else `in`.
+  /// Returns the input of a block: the layer that it names, else `in`.
   int block_input(const LayerSpec& item, const Scopes& scopes, const std::string& full, int in) {
     if (item.from.empty() || is_dry_) return in;
     if (item.from.size() > 1) {
@@ -361,7 +361,7 @@ class Expander {
     return {item.from[k], "from", fmt::format("{}.from.{}", item.path, k)};
   }
 
-  /// What a name stands for; null, with an issue, if that is not an earlier layer.
+  /// Returns the meaning of a name; null, with an issue, if it is not an earlier layer.
   const Named* find(const LayerSpec& item, const Reference& reference, const Scopes& scopes,
                     const std::string& full) {
     const std::string& name = reference.name;
@@ -447,7 +447,8 @@ class Expander {
   int twins_ = 0;  ///< blocks around the item that have the name of an earlier one
   std::map<std::string, Named> outputs_;     ///< by full name; what has been expanded so far
   std::map<std::string, Named> everything_;  ///< the same once all is expanded
-  std::map<std::string, std::vector<std::string>> children_;  ///< of a block so far, in order
+  std::map<std::string, std::vector<std::string>>
+      children_;                    ///< children of a block so far, in order
   std::set<std::string> reported_;  ///< paths: the copies of a block have the same errors
 };
 

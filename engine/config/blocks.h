@@ -30,7 +30,7 @@ struct ResidualBlock {
   std::optional<std::int64_t> repeat;
 };
 
-inline constexpr std::size_t kMaxLayers = 10'000;  ///< of a list, and after expansion
+inline constexpr std::size_t kMaxLayers = 10'000;  ///< maximum of a list, and after expansion
 
 /// `layer` is the table of the items of their lists; it must outlive the result.
 ObjectTable sequential_table(const ObjectTable& layer);

@@ -42,7 +42,7 @@ struct VariantTable;
 /// A chosen `{type: NAME, ...}` with its options. Immutable and cheap to copy.
 struct Variant {
   std::string type;
-  Where where;  ///< of the mapping in the YAML file
+  Where where;  ///< place of the mapping in the YAML file
   const ObjectTable* table = nullptr;
   std::shared_ptr<const void> options;
 
@@ -53,7 +53,7 @@ struct Variant {
   }
 };
 
-/// What a field holds. The reader converts a YAML node to exactly this, or says what it expected.
+/// Type of a field. The reader converts a YAML node to exactly this, or reports what it expected.
 enum class FieldType : std::uint8_t {
   boolean,   ///< bool
   integer,   ///< std::int64_t
@@ -81,7 +81,7 @@ using PlainValue = std::variant<std::monostate, bool, std::int64_t, double, std:
                                 std::vector<double>, std::vector<std::int64_t>,
                                 std::vector<std::string>, TextPairs>;
 
-/// What a word stands for that is written instead of a Size2 (Field::or_word).
+/// Value of a word that is written instead of a Size2 (Field::or_word).
 inline constexpr Size2 kWordSize{-1, -1};
 
 struct Field {
@@ -93,20 +93,20 @@ struct Field {
   std::optional<double> min, max;
   bool min_is_exclusive = false;
   std::optional<std::size_t> min_items, max_items;  ///< lists only
-  bool one_is_list = false;  ///< of a list of numbers: a number may be written for a list of one
-  std::string zero_word;  ///< how users write 0 ("auto"): of an integer; the empty list, of numbers
-  std::string path_word;  ///< for a path: a word that is allowed instead and kept unchanged
+  bool one_is_list = false;  ///< list of numbers: a number may be written for a list of one
+  std::string zero_word;   ///< word for 0 ("auto") of an integer, or for the empty list of numbers
+  std::string path_word;   ///< for a path: a word that is allowed instead and kept unchanged
   bool takes_url = false;  ///< for a path: the name of a file on a server is allowed instead
   std::string size_word;   ///< for a size2: a word that is allowed instead and means -1, -1
   std::vector<std::string> choices;  ///< FieldType::choice
-  bool not_of_blocks = false;        ///< of a layer: a block does not have it
+  bool not_of_blocks = false;        ///< field of a layer that a block does not have
   bool is_of_labels = false;         ///< required only where the labels of samples are needed
   bool data_gives = false;     ///< required, but with `zoo` the data set gives it, where it can
   bool is_changeable = false;  ///< a resumed run may have another value, here and in all below
-  std::string former_name;     ///< what configs called it once; empty = always as now
+  std::string former_name;     ///< earlier name in configs; empty = never renamed
   /// Value in configs that dpt stored before the field existed; unset = the member's default.
   std::optional<PlainValue> stored_default;
-  std::string plain_key;  ///< of an object: the field that a plain value instead of a mapping is
+  std::string plain_key;  ///< object: the field that a plain value instead of a mapping sets
   std::string leader;     ///< the field from which the default follows; empty = none
   std::function<PlainValue(const void*)> follow;  ///< that default; null = the member's own
   const ObjectTable* object = nullptr;            ///< FieldType::object(s)
@@ -131,7 +131,7 @@ struct Field {
   Field range(double low, double high) &&;
   Field at_least(double low) &&;
   Field above(double low) &&;  ///< exclusive lower bound
-  /// Of an enum: these values only.
+  /// Restricts an enum to these values.
   template <class E>
   Field only(std::initializer_list<E> values) &&;
   /// A resumed run may change it: the result of the steps done so far does not depend on it.
@@ -142,21 +142,21 @@ struct Field {
   /// A field that changes what is computed and is newer than some stored configs: those that lack
   /// it have `value`. A resumed run whose config does not set it keeps the value of the run.
   Field stored_as(PlainValue value) &&;
-  /// Where it is not written, its value is make(struct), which depends on the field `leader`.
+  /// Sets the default to make(struct), which depends on the field `leader`.
   template <class S, class T>
   Field follows(std::string leader, T (*make)(const S&)) &&;
-  Field items(std::size_t low, std::size_t high) &&;  ///< how many a list may have
-  /// Of a list of numbers or integers: one may be written without brackets.
+  Field items(std::size_t low, std::size_t high) &&;  ///< limits of a list's length
+  /// Allows one number or integer without brackets in place of a list of one.
   Field or_one() &&;
   /// `word` is written for 0 or, where the field is a list of numbers, for the empty list; range
   /// and items are for the others.
   Field zero_as(std::string word) &&;
-  /// Of an object: a plain value may be written instead of a mapping, and is that field's.
+  /// Allows a plain value in place of an object's mapping; it sets that field.
   Field or_plain(std::string key) &&;
   /// Allows a path to be the name of a file on a server (is_remote) or `word`, which stay
   /// unchanged.
   Field or_remote(std::string word) &&;
-  /// Of a Size2: `word` may be written instead, which makes it {-1, -1}.
+  /// Allows `word` in place of a Size2, which sets it to {-1, -1}.
   Field or_word(std::string word) &&;
 };
 
@@ -173,7 +173,7 @@ struct FlatChoice {
 
 /// All fields of one struct.
 struct ObjectTable {
-  std::string name;  ///< as users write it: "Conv2d", "train"
+  std::string name;  ///< name in configs: "Conv2d", "train"
   std::string doc;
   std::vector<Field> fields;
   std::function<std::shared_ptr<void>()> make;  ///< a struct with its defaults
@@ -182,9 +182,9 @@ struct ObjectTable {
   /// The same for what only labels of samples need; before `check`, where they are needed.
   std::function<std::string(const void*)> check_labels;
   FlatChoice choice;
-  bool is_activation = false;  ///< of a layer: a function of each value, for a block to end with
-  bool is_block = false;       ///< of a layer: it stands for others
-  int least_inputs = 1;        ///< of a layer: more than one must be named in `from`
+  bool is_activation = false;  ///< layer: a function of each value, with which a block may end
+  bool is_block = false;       ///< layer: stands for other layers
+  int least_inputs = 1;        ///< layer: more than one must be named in `from`
   /// Tells the struct where its mapping stands; null if it does not keep that.
   std::function<void(void*, const Where&)> set_where;
 };

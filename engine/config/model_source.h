@@ -1,5 +1,5 @@
-// Where the layers of a model come from: written out, or made by the zoo, then patched, then
-// overridden on the command line.
+// Source of a model's layers: written out, or made by the zoo, then patched, then overridden on the
+// command line.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct LayerOverride {
   int argument = 0;  ///< its number
 };
 
-/// How the error begins that a data set gives where it should say the number of classes.
+/// Start of the error of a data set that should state the number of classes but cannot be read.
 inline constexpr const char* kClassesUnknown =
     "model.classes is not given, and the data cannot be read: ";
 

@@ -68,7 +68,7 @@ std::string problem_of_pattern(const std::string& pattern, std::span<const std::
     return text +
            fmt::format("; a pattern is compared with the whole name: did you mean '*{}*'?", near);
   }
-  // With the stars that the pattern has.
+  // Keep the stars of the pattern.
   std::string better = pattern;
   better.replace(better.find(plain), plain.size(), near);
   if (!std::any_of(names.begin(), names.end(),

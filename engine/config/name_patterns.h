@@ -11,8 +11,8 @@ namespace dpt {
 bool matches_pattern(const std::string& pattern, const std::string& name);
 bool matches_any(std::span<const std::string> patterns, const std::string& name);
 
-/// What to say of a pattern that matches none of `names`, with a near one; empty if it matches
-/// some.
+/// Returns the message for a pattern that matches none of `names`, with a similar name; empty if it
+/// matches some.
 std::string problem_of_pattern(const std::string& pattern, std::span<const std::string> names);
 
 }  // namespace dpt

@@ -134,7 +134,7 @@ class Override {
 
   bool is_list_of_layers(std::size_t at) const { return path_.compare(0, at, kLayers) == 0; }
 
-  /// Whether the path goes on, after a block, with something that is no key of it.
+  /// Returns true if the path continues, after a block, with something that is not a key of it.
   bool is_inside(const YamlNode& item, std::size_t end) const {
     static constexpr std::array kKeys = {"type",     "name",   "from",       "layers",
                                          "shortcut", "repeat", "activation", "share_weights"};

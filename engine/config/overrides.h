@@ -13,8 +13,8 @@ namespace dpt {
 /// counts the arguments from 1.
 inline constexpr const char* kCommandLine = "command line";
 
-/// Whether the argument is for an item of model.layers: that list is complete only after the zoo
-/// and patches.
+/// Returns true if the argument overrides an item of model.layers, a list that is complete only
+/// after the zoo and patches.
 bool is_for_layers(const std::string& override_text);
 
 /// Puts the n-th argument, `path=value`, into the tree.

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array<const char*, 4> kVerbs = {"change", "insert_before", "insert_after", "delete"};
 
-/// How often a block is repeated; 0 if it is not.
+/// Returns the number of copies of a block; 0 if it is not repeated.
 std::int64_t copies_in(const YamlNode& item) {
   const YamlNode* repeat = item.find("repeat");
   return repeat ? std::max<std::int64_t>(read_integer(*repeat).value.value_or(0), 0) : 0;
@@ -300,7 +300,7 @@ std::optional<LayerPlace> find_layer(YamlNode& layers, const std::string& name) 
 }
 
 std::string no_such_layer(YamlNode& layers, const std::string& name) {
-  // What there is in the innermost block that exists.
+  // Names in the innermost block that exists.
   std::vector<std::string> names;
   std::string block;
   for (std::size_t dot = name.rfind('.'); dot != std::string::npos && names.empty() && dot > 0;

@@ -24,7 +24,7 @@ inline constexpr const char* kPatchDoc =
     "NAME}` removes it. The patches of a config are applied after those of the config that it "
     "extends. A layer without a name is called by its index after the changes before.";
 
-/// Where a layer or block stands in the tree.
+/// Place of a layer or block in the tree.
 struct LayerPlace {
   YamlNode* list = nullptr;
   std::size_t index = 0;

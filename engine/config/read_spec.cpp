@@ -90,7 +90,7 @@ class Checker {
                       spec_.checkpoint.keep_best.monitor));
   }
 
-  /// What is monitored must be measured.
+  /// Checks that every monitored quantity is measured.
   void check_monitors() {
     // A metric that could not be read has been reported, and has no name.
     const auto& metrics = spec_.metrics;
@@ -196,7 +196,8 @@ class Checker {
     }
   }
 
-  /// Of a list of devices; how many `auto` and `cuda` are is known where it runs.
+  /// Checks a list of devices. The number of devices of `auto` and `cuda` is known only at the
+  /// start of a run.
   void check_replicas() {
     for (const std::string& device : spec_.devices) {
       if (device == "auto" || device == "cuda") return;
@@ -223,7 +224,7 @@ void sort_issues(std::vector<ConfigIssue>& issues, const std::vector<std::string
   };
   std::stable_sort(issues.begin(), issues.end(),
                    [&](const ConfigIssue& a, const ConfigIssue& b) { return rank(a) < rank(b); });
-  // What stands after an alias is read as often as it is used.
+  // Nodes behind an alias are read once for each use.
   const auto same = [](const ConfigIssue& a, const ConfigIssue& b) {
     return a.text == b.text && a.where.line == b.where.line && a.where.column == b.where.column &&
            a.where.file == b.where.file;
@@ -372,7 +373,7 @@ TrainSpec load_spec_to_predict(const Catalog& catalog, const std::string& text,
                                const std::string& file, const std::vector<std::string>& overrides,
                                const DataToPredict& samples) {
   (void)load_stored_spec(catalog, text,
-                         file);  // what is wrong with it is no matter of today's data
+                         file);  // its problems do not concern the present data
   const SpecTables tables(catalog);
   ReadResult result;
   result.spec.file = file;

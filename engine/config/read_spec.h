@@ -41,7 +41,7 @@ TrainSpec load_stored_spec(const Catalog& catalog, const std::string& text, cons
 struct DataToPredict {
   /// A config of which the data section and the seed count; empty = those of the stored config.
   std::string config;
-  std::vector<std::string> overrides;  ///< of the data section
+  std::vector<std::string> overrides;  ///< overrides of the data section
   bool needs_labels = false;           ///< samples are evaluated, not only predicted
 };
 

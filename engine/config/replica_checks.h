@@ -1,4 +1,4 @@
-// What a config says about its replicas must fit their number, which is known when the config is
+// Checks of a config's settings against its number of replicas, which is known when the config is
 // read (a list of devices) or when the devices are found (auto, cuda).
 #pragma once
 
@@ -10,13 +10,14 @@
 
 namespace dpt {
 
-/// How many replicas have something to do with that many training samples: `auto` takes no more.
+/// Returns the number of replicas that this many training samples can keep busy: `auto` takes no
+/// more.
 std::int64_t most_replicas(const TrainSpec& spec, std::int64_t samples);
 
-/// What is wrong with train.shards for that many replicas; empty where nothing is.
+/// Returns the problem of train.shards for this many replicas; empty if there is none.
 std::string problem_of_shards(const TrainSpec& spec, std::size_t replicas);
 
-/// What is wrong with device_weights for these devices; empty where nothing is.
+/// Returns the problem of device_weights for these devices; empty if there is none.
 std::string problem_of_device_weights(const TrainSpec& spec,
                                       const std::vector<std::string>& devices);
 

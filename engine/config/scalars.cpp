@@ -11,7 +11,7 @@
 namespace dpt {
 namespace {
 
-/// What a plain scalar looks like.
+/// Form of a plain scalar.
 enum class Look : std::uint8_t {
   word,
   boolean,        ///< true, false
@@ -87,7 +87,7 @@ bool means_true(const std::string& text) {
   return folded == "true" || folded == "yes" || folded == "on" || folded == "y";
 }
 
-/// Whether a quoted text would be what was asked for without its quotes.
+/// Returns true if a quoted text would be accepted without its quotes.
 template <class Reader>
 bool is_quoted(const YamlNode& node, Reader read) {
   if (node.kind != YamlNode::Kind::scalar || node.is_plain) return false;

@@ -1,5 +1,5 @@
-// What a YAML scalar says, read strictly: YAML 1.1's octals, yes/no and the like are refused with
-// a hint rather than guessed at.
+// Strict reading of YAML scalars: YAML 1.1's octals, yes/no and the like are refused with a hint
+// rather than guessed at.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// How a node is called in "found ...": `'abc'`, `12`, `a list of 3`, `nothing`.
+/// Returns the description of a node in "found ...": `'abc'`, `12`, `a list of 3`, `nothing`.
 std::string found_text(const YamlNode& node);
 /// `text` between single quotes, shortened and without control characters.
 std::string in_quotes(const std::string& text);
@@ -33,7 +33,7 @@ Scalar<std::int64_t> read_integer(const YamlNode& node);
 Scalar<double> read_number(const YamlNode& node);
 Scalar<std::string> read_string(const YamlNode& node);
 
-/// Whether a plain scalar of this text would not be read as a string.
+/// Returns true if a plain scalar of this text would not be read as a string.
 bool needs_quotes(const std::string& text);
 /// Returns a string as YAML, in double quotes if a plain string would be read differently.
 std::string yaml_string(const std::string& text);

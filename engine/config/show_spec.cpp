@@ -73,8 +73,8 @@ class Writer {
       fields(table.fields, object, path);
       return;
     }
-    // As people write it: the kind, a name if it has one, the kind's own fields, the common ones.
-    // The tables give write access only; nothing is written through it here.
+    // Order of people's configs: the kind, a name if it has one, the kind's own fields, the common
+    // ones. The tables give write access only; nothing is written through it here.
     const Variant& chosen = *table.choice.at(const_cast<void*>(object));
     if (chosen.type.empty()) {
       fields(table.fields, object, path);
@@ -138,7 +138,7 @@ class Writer {
           const Field& plain = plain_field(field);
           const PlainValue value = plain.get(nested);
           const auto* strings = std::get_if<std::vector<std::string>>(&value);
-          if (strings && strings->empty()) return;  // as an absent list
+          if (strings && strings->empty()) return;  // equal to an absent list
           line(field.name + ": " + std::visit(ToYaml{plain}, value), path);
           return;
         }
@@ -196,7 +196,7 @@ class Writer {
     line(field.name + ": " + std::visit(ToYaml{field}, value), path);
   }
 
-  /// Whether all fields but the one that a plain value stands for have their defaults.
+  /// Returns true if all fields except the one that a plain value sets have their defaults.
   static bool is_plain(const Field& field, const void* object) {
     const std::shared_ptr<void> defaults = field.object->make();
     const std::vector<Field>& all = field.object->fields;

@@ -44,7 +44,7 @@ class Loader {
         std::optional<YamlNode> base = load_base(*extends, file);
         remove_child(tree, kExtendsKey);
         if (base && base->kind != YamlNode::Kind::map) {
-          // What is wrong with the base is already reported; its fields would all seem missing.
+          // The problems of the base are already reported; its fields would all seem missing.
           tree = std::move(*base);
         } else if (base) {
           merge_configs(*base, std::move(tree), tables_);

@@ -1,4 +1,4 @@
-// Where the tree of a config comes from: the file, what it extends, and the command line.
+// Sources of a config's tree: the file, the files that it extends, and the command line.
 #pragma once
 
 #include <string>

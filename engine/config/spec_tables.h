@@ -16,7 +16,7 @@ struct SpecTables {
       warmup, schedule, freeze, ema, swa, early_stopping, on_divergence, train, weights, keep_best,
       checkpoint, log;
   VariantTable layer_kinds;  ///< the layers of the catalog, and the blocks
-  ObjectTable root;          ///< of a TrainSpec
+  ObjectTable root;          ///< table of a TrainSpec
 };
 
 /// The key that chooses a network of the zoo.

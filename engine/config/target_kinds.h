@@ -14,7 +14,7 @@
 
 namespace dpt {
 
-/// As checkpoints name them, and `data.target`.
+/// Names in checkpoints and in `data.target`.
 constexpr auto enum_names(TargetKind) {
   return std::to_array<EnumName<TargetKind>>({{TargetKind::class_index, "labels"},
                                               {TargetKind::soft_labels, "soft_labels"},

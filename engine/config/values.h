@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// What a field accepts, in words: "an integer of at least 1".
+/// Returns the values that a field accepts, in words: "an integer of at least 1".
 std::string expected_text(const Field& field);
 /// Returns the name of a device of which only the number is known.
 std::string hint_of_device(const std::string& number);

@@ -296,8 +296,8 @@ Where place_of(std::string_view text, std::size_t offset, const std::string& fil
   return at;
 }
 
-/// Whether the bytes may be given to yaml-cpp at all; it reads other encodings by guessing, and
-/// takes one of the control characters for the end of the file.
+/// Returns true if the bytes may be passed to yaml-cpp, which guesses other encodings and takes one
+/// of the control characters for the end of the file.
 bool is_text(std::string_view text, const std::string& file, std::vector<ConfigIssue>& issues) {
   if (text.size() > kMaxConfigBytes) {
     issues.push_back({{file, 1, 1},
@@ -322,7 +322,7 @@ bool is_text(std::string_view text, const std::string& file, std::vector<ConfigI
   return true;
 }
 
-/// What the two most common mistakes look like to a YAML parser is far from what they are.
+/// Returns a hint for the two most common mistakes, for which the parser's own message misleads.
 std::string syntax_hint(const TreeBuilder& builder, int line) {
   for (const int near : {line, line - 1}) {
     const std::string_view text = builder.line_text(near);

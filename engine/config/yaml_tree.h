@@ -26,8 +26,8 @@ struct YamlNode {
   bool is_plain = true;  ///< scalar: written without quotes
   std::string text;      ///< scalar
   Where where;
-  std::vector<YamlNode> children;  ///< of a list or a map
-  std::string key;                 ///< of a map's child
+  std::vector<YamlNode> children;  ///< children of a list or a map
+  std::string key;                 ///< key of a map's child
   Where key_where;
 
   bool is_map() const { return kind == Kind::map; }

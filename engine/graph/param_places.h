@@ -1,4 +1,4 @@
-// Where the parameters of a Plan lie in the flat buffers.
+// Places of a Plan's parameters in the flat buffers.
 #pragma once
 
 #include <cstdint>

@@ -77,7 +77,7 @@ std::string table_text(const std::vector<Cells>& lines) {
   return text;
 }
 
-/// What each layer's output costs, or why it costs nothing.
+/// Returns the memory of each layer's output, or the reason that it needs none.
 std::vector<std::string> memory_texts(const Plan& plan) {
   std::vector<std::string> texts(plan.rows.size());
   for (const Node& node : plan.nodes) {
@@ -110,7 +110,7 @@ Totals totals_of(const Plan& plan) {
   return totals;
 }
 
-/// As if there were samples for a whole batch and no limit to a micro-batch.
+/// Returns the step of a whole batch without a limit to micro-batches.
 StepSize whole_batch(const TrainSpec& spec, int replicas) {
   const std::int64_t batch = spec.data.batch_size;
   return step_size(spec, replicas, batch, batch);

@@ -1,6 +1,6 @@
-// What a layer writes itself to when a network is exported: operations of the ONNX standard, opset
-// 17, on float32 tensors (N,C,H,W), or (N,features) for vectors. These are PyTorch's layouts, which
-// parameters have in files: a Flatten takes the features in the order (C,H,W), as columns of a
+// Writer to which layers export themselves: operations of the ONNX standard, opset 17, on float32
+// tensors (N,C,H,W), or (N,features) for vectors. These are PyTorch's layouts, which parameters
+// have in files: a Flatten takes the features in the order (C,H,W), in which the columns of a
 // Linear's weight are stored.
 #pragma once
 
@@ -46,7 +46,7 @@ class OpWriter {
   std::string scalar(float value) { return floats({}, {value}); }
 };
 
-/// What a layer reads and gives: names of values, and their shapes.
+/// Inputs and output of a layer: names of values, and their shapes.
 struct OpContext {
   std::span<const std::string> in;
   std::span<const ActivationShape> shapes;

@@ -1,5 +1,5 @@
-// What the layers' shape inference shares: an error that lets later layers be checked all the same,
-// and the texts of sizes.
+// Helpers of the layers' shape inference: an error after which later layers are still checked, and
+// the texts of sizes.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// How well each class is told from the others: what an evaluation of class labels says besides its
+// Scores of each class against the others, which an evaluation of class labels reports besides its
 // metrics.
 #pragma once
 
@@ -27,11 +27,12 @@ struct ClassReport {
   /// Means over the classes that have samples or were predicted, each with the same weight
   /// (scikit-learn's macro avg); the counts are of all samples. NaN without samples.
   ClassScores macro;
-  /// How many samples have that label and that prediction, where there are any.
+  /// Number of samples with this label and this prediction; pairs without samples are absent.
   std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> confusion;
 };
 
-/// Of samples that count. REQUIRES: labels and predictions are from 0 to classes - 1.
+/// Makes the report of samples that count. REQUIRES: labels and predictions are from 0 to classes
+/// - 1.
 ClassReport make_class_report(std::span<const std::int32_t> labels,
                               std::span<const std::int32_t> predictions, std::int64_t classes);
 

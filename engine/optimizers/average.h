@@ -13,12 +13,12 @@ namespace dpt {
 /// after them are not averaged.
 OptimizerDesc average_desc(std::int64_t floats);
 
-/// What of the average remains after update number `update`, counted from 1:
+/// Returns the weight of the old average in update number `update`, counted from 1:
 /// min(decay, (1 + update) / (10 + update)), so that the initial weights are soon forgotten
-/// (as tf.train.ExponentialMovingAverage does with num_updates).
+/// (tf.train.ExponentialMovingAverage does the same with num_updates).
 double average_decay(double decay, std::int64_t update);
 
-/// How many epochs train.swa has averaged after `epochs` of them.
+/// Returns the number of epochs that train.swa has averaged after `epochs` epochs.
 std::int64_t epochs_to_average(const SwaSpec& swa, std::int64_t epochs);
 
 /// A pass after which the weights are that part of the average.

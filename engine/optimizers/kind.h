@@ -1,4 +1,4 @@
-// What the file of an optimizer is made of; only those files include this.
+// Building blocks of an optimizer's file; only those files include this.
 #pragma once
 
 #include <cstring>

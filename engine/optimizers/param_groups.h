@@ -25,10 +25,10 @@ struct ParamGroup {
   std::int64_t tensors = 0, elements = 0;
 };
 
-/// What an optimizer does with the parameters of a model.
+/// Update of a model's parameters by an optimizer.
 struct UpdatePlan {
   std::vector<ParamGroup> groups;   ///< UpdateRange::group; the first one is the rest
-  std::vector<UpdateRange> ranges;  ///< of all parameters that are not frozen
+  std::vector<UpdateRange> ranges;  ///< ranges of all parameters that are not frozen
   std::vector<UpdateRange> frozen;  ///< those that are; their group means nothing
 
   /// Writes what each group's update number `step` needs.

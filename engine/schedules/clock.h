@@ -1,5 +1,4 @@
-// How a schedule counts time: in steps or in epochs, from the start of the run or from the end of
-// the warm-up.
+// Clock of a schedule: steps or epochs, from the start of the run or from the end of the warm-up.
 #pragma once
 
 #include <cstdint>

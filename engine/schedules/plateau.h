@@ -11,10 +11,10 @@ constexpr auto enum_names(ThresholdMode) {
       {{ThresholdMode::rel, "rel"}, {ThresholdMode::abs, "abs"}});
 }
 
-/// As the arguments of torch.optim.lr_scheduler.ReduceLROnPlateau.
+/// Options with the meaning of torch.optim.lr_scheduler.ReduceLROnPlateau's arguments.
 struct PlateauOptions {
   std::string monitor = "val/loss";
-  Direction mode = Direction::min;  ///< where unwritten, the monitor's
+  Direction mode = Direction::min;  ///< default: the monitor's
   double factor = 0.1;
   std::int64_t patience = 10;
   double threshold = 1e-4;
