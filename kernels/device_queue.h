@@ -50,7 +50,7 @@ class DeviceMemory {
 using HostMemory = std::unique_ptr<std::byte, void (*)(std::byte*)>;
 
 struct DeviceInfo {
-  std::string name;             ///< as configs name it: "cpu", "cuda:0"
+  std::string name;             ///< name in configs: "cpu", "cuda:0"
   std::string description;      ///< model name of the processor or GPU
   std::string instruction_set;  ///< part of what makes results: "avx2", "avx512_core_amx", "sm_90"
   std::string library;          ///< "oneDNN 2.6.3", "cuDNN 9.19"
@@ -58,11 +58,11 @@ struct DeviceInfo {
   bool queues = false;          ///< calls return before their work has run
 };
 
-/// What a backend may do to be fast.
+/// Freedom of a backend to be fast.
 struct BackendOptions {
   /// Implementations that give the same bits every time, chosen by the description alone.
   bool exact = false;
-  /// Where timed choices between implementations are kept; empty = nothing is timed.
+  /// File that keeps timed choices between implementations; empty = nothing is timed.
   std::string plan_cache;
 };
 
@@ -93,8 +93,8 @@ class DeviceQueue {
   virtual HostMemory allocate_host(std::size_t bytes, const std::string& what) = 0;
   /// Approximate number of bytes that could be allocated now.
   virtual std::uint64_t free_bytes() = 0;
-  /// Whether this backend's kernels may read and write memory that `other` allocated. Sets up what
-  /// that needs. `other` is only asked what it is.
+  /// Returns true if this backend's kernels may read and write memory that `other` allocated, and
+  /// sets up the access. `other` is only asked what it is.
   virtual bool can_use_memory_of(const Backend& other) = 0;
   /// `host` must stay unchanged until the copy is done.
   virtual void upload(DevPtr to, const void* host, std::size_t bytes) = 0;
@@ -117,9 +117,9 @@ class DeviceQueue {
   // Order between queues. Waiting for an event that was never recorded does nothing.
   virtual std::unique_ptr<Event> make_event() = 0;
   virtual void record(Event& event) = 0;
-  /// What is queued here from now on runs after what `event` (of this or another backend of the
-  /// same kind) marked when it was last recorded. The host does not wait. REQUIRES: that `record`
-  /// call has returned.
+  /// Orders all work queued here from now on after the work that `event` (of this or another
+  /// backend of the same kind) marked when it was last recorded. The host does not wait. REQUIRES:
+  /// that `record` call has returned.
   virtual void wait_for(const Event& event) = 0;
   /// A copy outside the queue, so that it may overlap with kernels: begins when `after` has passed,
   /// records `done` at its end.
@@ -133,9 +133,9 @@ class DeviceQueue {
   virtual int make_branches(int /*wanted*/) { return 1; }
   /// Branches 1 to count - 1 start after what is queued so far. REQUIRES: that many were made.
   virtual void fork(int /*count*/) {}
-  /// What is queued from now on goes to a branch of the last fork.
+  /// Selects the branch of the last fork to which work is queued from now on.
   virtual void select_branch(int /*index*/) {}
-  /// What is queued from now on, in branch 0, runs after all of them.
+  /// Returns to branch 0 and orders the work queued from now on after all branches.
   virtual void join() {}
 
   // A repeated sequence of calls: one launch instead of many.

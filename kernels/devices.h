@@ -15,12 +15,12 @@ namespace dpt {
 /// Parses "cpu", "cpu:4", "cuda:0". Throws ErrorKind::usage listing the forms.
 DeviceName parse_device(const std::string& text);
 
-/// What the CPU offers to this process.
+/// CPU as available to this process.
 struct CpuInfo {
   std::string model;
   std::string maker;               ///< "AMD" or "Intel", for which kernels may differ; else empty
   std::string instruction_set;     ///< widest that oneDNN uses here
-  bool bf16 = false;               ///< whether it multiplies bf16
+  bool bf16 = false;               ///< true if it has bf16 instructions
   int logical_allowed = 1;         ///< by affinity and cgroup quota
   int physical_allowed = 1;        ///< physical cores among them, quota respected; at least 1
   std::uint64_t memory_bytes = 0;  ///< usable, cgroup limit respected

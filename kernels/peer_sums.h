@@ -16,10 +16,10 @@ namespace dpt {
 /// The ranks of a sum: this process has `first`, `first + 1` and so on of `total`.
 struct PeerWorld {
   int total = 0, first = 0;
-  std::string id;  ///< of make_peer_id, the same in all processes
+  std::string id;  ///< result of make_peer_id, the same in all processes
 };
 
-/// What a process says of its GPUs before any process connects them.
+/// Report of a process about its GPUs before any process connects them.
 struct PeerReadiness {
   struct Gpu {
     std::string name;   ///< in this process: "cuda:0"
@@ -28,7 +28,7 @@ struct PeerReadiness {
   };
   std::string why_not;    ///< empty: they can be connected to others
   std::string library;    ///< "NCCL 2.28.9"; all processes must have the same
-  std::vector<Gpu> gpus;  ///< of each rank here; no two of all processes may be the same
+  std::vector<Gpu> gpus;  ///< one per rank of this process; no two of all processes may be the same
 };
 
 /// One object for all ranks of a process, which count in the process. Rank r's functions are called
@@ -43,10 +43,10 @@ class PeerSums {
   /// data[i] = sum over ranks of data[i], for `count` floats in place: starts when what rank's
   /// backend has queued so far has run, overlapped with what it queues next.
   virtual void begin(int rank, DevPtr data, std::int64_t count) = 0;
-  /// What rank's backend queues from now on runs after all sums begun.
+  /// Orders all work that the rank's backend queues from now on after all sums begun.
   virtual void finish(int rank) = 0;
-  /// Before the memory of sums goes: aborts them if any that this rank began still runs, because
-  /// freeing memory waits for the GPU, and that for ranks which may not arrive.
+  /// Called before the memory of sums is freed: aborts them if any that this rank began still runs,
+  /// because freeing memory waits for the GPU, and that for ranks which may not arrive.
   virtual void stop(int rank) noexcept = 0;
   /// Aborts sums in which GPUs wait for ranks that will not arrive; begin and finish throw
   /// ErrorKind::peer from then on. What was queued after an aborted sum runs, on data that are not

@@ -1,4 +1,4 @@
-// Where a step's time goes, by the clock of the device that runs it.
+// Times of a step's phases, by the clock of the device that runs it.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace dpt {
 
-/// What a training step does, one after the other: forward with the loss; backward with all that a
-/// rank adds up alone; the sum over ranks, which waits for the others; the update.
+/// Phases of a training step, in order: forward with the loss; backward with all sums that a rank
+/// makes alone; the sum over ranks, which waits for the others; the update.
 enum class StepPhase : std::uint8_t { forward, backward, sum, update };
 inline constexpr int kStepPhases = 4;
 

@@ -17,8 +17,8 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-/// Whether `best` was saved as the best of the run with this config: then it may be later than the
-/// run's newest checkpoint. Throws ErrorKind::data for a damaged file.
+/// Returns true if `best` was saved as the best of the run with this config: then it may be later
+/// than the run's newest checkpoint. Throws ErrorKind::data for a damaged file.
 bool is_best_of_run(const std::string& best, const std::string& config) {
   const CheckpointHeader header = read_checkpoint_header(best);
   return header.state.best && header.state.best_step == header.state.step &&
@@ -102,7 +102,7 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
 }  // namespace
 
 std::string find_checkpoint(const std::string& target, const CheckpointUse& use) {
-  std::error_code error;  // of a name that is too long or a folder that is closed to us
+  std::error_code error;  // ignored: a name that is too long, or a folder without permission
   if (fs::is_regular_file(target, error)) {
     if (const fs::path type = fs::path(target).extension(); type == ".yaml" || type == ".yml") {
       fail(ErrorKind::data,

@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-/// What a command does with a checkpoint, for its messages.
+/// Use of a checkpoint by a command, for its messages.
 struct CheckpointUse {
   const char* command;  ///< "eval"
   const char* verb;     ///< "evaluate"
@@ -25,7 +25,7 @@ struct WeightsChoice {
   bool has_average = false;                    ///< the checkpoint has one, chosen or not
   const std::vector<float>* params = nullptr;  ///< in the checkpoint, in buffer layout
 
-  /// What a message says of an average: " (moving average)"; else empty.
+  /// Returns a message's words about an average, " (moving average)"; empty otherwise.
   const char* words() const;
 };
 

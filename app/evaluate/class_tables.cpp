@@ -42,7 +42,7 @@ std::string scores_table(const EvaluatedClasses& of) {
   std::iota(rows.begin(), rows.end(), std::size_t{0});
   const bool shortened = rows.size() > kMostRows;
   if (shortened) {
-    // Of a class that neither occurs nor was predicted, there is nothing to say.
+    // Leave out classes that neither occur nor were predicted.
     std::erase_if(rows, [&](std::size_t c) {
       return classes[c].support == 0 && classes[c].predictions == 0;
     });

@@ -1,4 +1,4 @@
-// What dpt eval says of classes: scores, confusions and calibration.
+// Tables of dpt eval about classes: scores, confusions and calibration.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,8 @@ struct EvaluatedClasses {
   std::vector<std::string> names;           ///< one for each class
 };
 
-/// Of the samples that count. Absent where samples have no labels. REQUIRES: Job::keeps_confidence.
+/// Evaluates the classes of the samples that count; unset if samples have no labels. REQUIRES:
+/// Job::keeps_confidence.
 std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& split,
                                                  const EvalResult& result);
 

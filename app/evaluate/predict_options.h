@@ -14,7 +14,7 @@ struct PredictOptions {
   std::vector<std::string> inputs;
   std::int64_t top = 1;
   ProcessOptions processes;
-  std::vector<std::string> command;  ///< as in TrainOptions
+  std::vector<std::string> command;  ///< see TrainOptions
 };
 
 }  // namespace dpt

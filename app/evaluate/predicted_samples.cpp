@@ -18,7 +18,7 @@
 namespace dpt {
 namespace {
 
-/// Whether the word is KEY=VALUE, and no file.
+/// Returns true if the word is KEY=VALUE and not a file.
 bool is_override(const std::string& word) {
   const std::size_t equals = word.find('=');
   std::error_code error;
@@ -26,7 +26,7 @@ bool is_override(const std::string& word) {
          !std::filesystem::exists(word, error);
 }
 
-/// What an override may say: where other samples are, not how the model sees them.
+/// Checks that an override locates other samples and does not change how the model sees them.
 void check_override(const std::string& word) {
   const std::string key = word.substr(0, word.find('='));
   const auto is_in = [&](const std::string& section) {

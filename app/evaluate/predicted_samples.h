@@ -29,7 +29,7 @@ struct PredictedPart {
   std::shared_ptr<const DataSource> source;
   std::vector<std::int64_t> indices;  ///< in ascending order
   std::shared_ptr<UnreadableSamples> unreadable;
-  std::int64_t first_index = 0;  ///< what the sample 0 of the source is called
+  std::int64_t first_index = 0;  ///< number in messages of the source's sample 0
 };
 
 /// Opens the images. If `reports`, says which files of the folders are left out.

@@ -25,8 +25,8 @@ class PredictionLines {
   /// The first line; empty where there is none.
   std::string first() const;
 
-  /// Of the sample `index` of a part, at `position` of `samples`; `problem`: why it could not be
-  /// read.
+  /// Returns the line of the sample `index` of a part, at `position` of `samples`; `problem`: the
+  /// reason that it could not be read.
   std::string line(const PredictedPart& part, std::int64_t index, const SampleResults& samples,
                    std::size_t position, const std::string* problem) const;
 

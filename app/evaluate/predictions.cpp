@@ -83,7 +83,7 @@ std::string labels_table(const Job& job, const Split& split, const SampleResults
   return text;
 }
 
-/// Of samples without labels: each output's target and what the output says of it.
+/// Returns the table of samples with targets of numbers: each output's target and prediction.
 std::string outputs_table(const Split& split, const SampleResults& samples,
                           const LabelText& labels) {
   const auto width = static_cast<std::size_t>(split.source->targets().values);

@@ -11,8 +11,8 @@
 
 namespace dpt {
 
-/// What the outputs of a model with that loss are called: "probability", or "output" where they are
-/// none.
+/// Returns the noun for the outputs of a model with this loss: "probability", or "output" if they
+/// are not probabilities.
 const char* name_of_outputs(const std::string& loss);
 
 /// The name of a class or an output.
@@ -21,7 +21,7 @@ std::string name_of(const std::vector<std::string>& names, std::size_t index);
 /// Format of several labels in one field of a CSV file.
 struct LabelText {
   std::vector<std::string> names;
-  std::vector<double> thresholds;  ///< as in threshold_of: an output above its threshold is a label
+  std::vector<double> thresholds;  ///< see threshold_of: an output above its threshold is a label
   char separator = 0;              ///< 0: the data has no such field, and none is written
 
   explicit operator bool() const { return separator != 0; }

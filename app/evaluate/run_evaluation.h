@@ -47,10 +47,10 @@ EvaluationJob load_evaluation(TrainSpec spec, const CheckpointHeader& header,
 EvalResult evaluate_with_progress(const Job& job, const Split& split, const std::string& name,
                                   const std::vector<float>& params);
 
-/// How the data of the job differs from the run's as far as that concerns the results on `split`,
-/// and what follows; empty where it does not. Results on other data would be compared that do not
-/// compare, and another number of training samples is another validation split, so that samples
-/// the weights were trained on would be taken for unseen ones.
+/// Returns the difference of the job's data from the run's, as far as it concerns the results on
+/// `split`, and its consequence; empty if there is none. Results on different data do not compare,
+/// and a different number of training samples gives a different validation split, so that samples
+/// on which the weights were trained would count as unseen.
 std::string difference_from_run(const std::string& path, const CheckpointHeader& header,
                                 const EvaluationJob& of);
 

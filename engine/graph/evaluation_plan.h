@@ -11,8 +11,8 @@ namespace dpt {
 struct EvaluationPlan {
   /// Nodes and values of its own; `params` are those of the training plan, then the folded ones.
   Plan plan;
-  std::vector<NormFold> folds;     ///< how those come about (FlatKernels::fold_norms)
-  std::int64_t folded_floats = 0;  ///< of their flat buffer
+  std::vector<NormFold> folds;     ///< origin of those parameters (FlatKernels::fold_norms)
+  std::int64_t folded_floats = 0;  ///< size of their flat buffer
 };
 
 /// A layer takes in the batch norm that alone reads its output, then what may be fused behind it.

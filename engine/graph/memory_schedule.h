@@ -19,7 +19,7 @@
 
 namespace dpt {
 
-/// What a node's kernel asks of memory (see Op).
+/// Memory requirements of a node's kernel (see Op).
 struct NodeNeeds {
   bool in_place = false;
   bool backward_needs_x = true, backward_needs_y = true;
@@ -42,11 +42,11 @@ struct GradientSum {
 
 /// Indices into MemorySchedule::lifetimes and ::offsets; kNowhere = not needed.
 struct NodePlaces {
-  std::vector<int> x;  ///< of each input
+  std::vector<int> x;  ///< place of each input
   int y = kNowhere;
   std::vector<int> dx;  ///< the gradient of each input: one and the same, or separate ones
   int dy = kNowhere;    ///< set exactly when backward runs
-  /// What is copied to dy before backward, which would clobber what others still need.
+  /// Place to copy to dy before backward, which would overwrite values that others still need.
   int dy_from = kNowhere;
   std::vector<GradientSum> sums;  ///< to be made after the node's backward, in this order
   int saved = kNowhere;
@@ -54,17 +54,18 @@ struct NodePlaces {
 };
 
 struct MemorySchedule {
-  std::vector<Lifetime> lifetimes;   ///< of blocks that have a place of their own
+  std::vector<Lifetime> lifetimes;   ///< lifetimes of blocks that have a place of their own
   std::vector<std::size_t> offsets;  ///< the place of each, in bytes
-  std::vector<bool> kept;            ///< whether that is in the piece's own memory
-  std::size_t bytes = 0;             ///< of the arena that pieces share
-  std::size_t kept_bytes = 0;        ///< of a piece's own memory
-  int phases = 1;                    ///< of a whole pass
-  std::vector<NodePlaces> nodes;     ///< as Plan::nodes; a view has its blocks' places too
-  int input = kNowhere;              ///< what the input kernel writes
-  int logits = kNowhere;             ///< what the loss reads
-  int dlogits = kNowhere;            ///< what it writes in training; may be `logits`
-  int metrics = kNowhere;            ///< room for StepMetrics that nobody asked for
+  std::vector<bool> kept;            ///< true if the place is in the micro-batch's own memory
+  std::size_t bytes = 0;             ///< size of the arena that micro-batches share
+  std::size_t kept_bytes = 0;        ///< size of a micro-batch's own memory
+  int phases = 1;                    ///< number of phases of a whole pass
+  std::vector<NodePlaces>
+      nodes;               ///< in the order of Plan::nodes; a view has its blocks' places too
+  int input = kNowhere;    ///< output of the input kernel
+  int logits = kNowhere;   ///< input of the loss
+  int dlogits = kNowhere;  ///< gradient that the loss writes in training; may be `logits`
+  int metrics = kNowhere;  ///< room for StepMetrics that nobody asked for
 };
 
 /// Steps of a pass over `nodes` nodes.

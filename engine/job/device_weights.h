@@ -1,4 +1,4 @@
-// How the work is divided among devices of unequal speed: one integer weight per rank.
+// Division of work among devices of unequal speed: one integer weight per rank.
 #pragma once
 
 #include <cstdint>

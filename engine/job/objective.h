@@ -16,7 +16,7 @@ namespace dpt {
 /// ErrorKind::usage where they do not fit together.
 struct Objective {
   Loss loss;
-  std::optional<Loss> mixed_loss;  ///< of mixed batches, if data.transforms.batch has any
+  std::optional<Loss> mixed_loss;  ///< loss of mixed batches, if data.transforms.batch has any
   MetricSet metrics;
 };
 Objective make_objective(const TrainSpec& spec, std::int64_t outputs, const Splits& splits);
@@ -25,9 +25,9 @@ Objective make_objective(const TrainSpec& spec, std::int64_t outputs, const Spli
 /// are those of the data. Throws ErrorKind::usage where such targets cannot be mixed.
 std::optional<Loss> make_mixed_loss(const TrainSpec& spec, LossContext context, const Loss& loss);
 
-/// Where the data's targets have no accuracy, what would be monitored by default is val/loss.
-/// Throws ErrorKind::usage where accuracy is written as a monitor. To be called before anything is
-/// made of the spec.
+/// Changes the default monitor to val/loss if the data's targets have no accuracy. Throws
+/// ErrorKind::usage if accuracy is written as a monitor. Call it before anything is made from the
+/// spec.
 void adopt_targets(TrainSpec& spec, const DataSource& source);
 
 }  // namespace dpt

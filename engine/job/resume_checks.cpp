@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// How many steps are compared: a run may have more of them than can be walked through.
+/// Numbers of steps to compare: a run may have more steps than can be compared in reasonable time.
 constexpr std::int64_t kNextSteps = 4096, kSpreadSteps = 4096;
 
 /// The first step from `begin` on at which two schedules are seen to differ, or `end`. Looks at all
@@ -31,15 +31,16 @@ std::int64_t first_difference(const LrSchedule& a, const LrSchedule& b, std::int
   return end;
 }
 
-/// What decides a replica's bits: "cuda", or "cpu" with its number of threads.
+/// Returns the kinds of devices that decide a replica's bits: "cuda", or "cpu" with its number of
+/// threads.
 std::set<std::string> kinds_of(const std::vector<std::string>& devices) {
   std::set<std::string> kinds;
   for (const std::string& name : devices) kinds.insert(name.starts_with("cuda") ? "cuda" : name);
   return kinds;
 }
 
-/// Of a text of made_by, what decides the bits of CPU replicas, or of GPUs; empty if it is not
-/// there: "oneDNN 3.4.0, CUDA 12.4; avx512_core (AMD); 2 x cpu". Older ones have no maker.
+/// Parts of a made_by text that decide the bits of CPU replicas or of GPUs; empty if absent:
+/// "oneDNN 3.4.0, CUDA 12.4; avx512_core (AMD); 2 x cpu". Older texts have no maker.
 struct Makers {
   std::string cpu_library, cuda, instruction_set, processor_maker;
 

@@ -1,4 +1,4 @@
-// What is checked before a run resumes: its data, its counters, its learning rates.
+// Checks before a run resumes: its data, its counters, its learning rates.
 #pragma once
 
 #include <string>
@@ -13,16 +13,16 @@ namespace dpt {
 /// checkpoint `path` cannot be those of a run with this job's samples and batches.
 void check_fits(const std::string& path, const RunState& state, const Job& job);
 
-/// What a resumed run does with its schedule where train.epochs was raised: that of `job` becomes
-/// the one that train.on_more_epochs asks for, continued from `before` and the checkpoint's
-/// `state`. Throws ErrorKind::usage if nothing is asked for and the learning rate would change.
-/// Where it was asked for, gives a sentence about what follows; otherwise it is empty.
+/// Sets the schedule of a resumed run whose train.epochs was raised to the one that
+/// train.on_more_epochs requests, continued from `before` and the checkpoint's `state`. Throws
+/// ErrorKind::usage if nothing is requested and the learning rate would change. Returns a sentence
+/// about the effect of the request; empty without one.
 std::string continue_schedule(Job& job, const TrainSpec& before, const RunState& state);
 
-/// Where the learning rates from `step` on are others than those that `before`, the config as it
-/// was when the checkpoint was made, would have given: a sentence that says so, with both. Empty
-/// when they are the same, when `before` had no further step, or when continue_schedule has said it
-/// (more epochs). Compares a few thousand steps, however long the run is.
+/// Returns a sentence with both learning rates if, from `step` on, they differ from those of
+/// `before`, the config when the checkpoint was made. Empty if they are the same, if `before` had
+/// no further step, or if continue_schedule has reported it (more epochs). Compares a few thousand
+/// steps, however long the run is.
 std::string learning_rate_change(const Job& job, const TrainSpec& before, const RunState& state);
 
 /// In exact mode, a sentence where bits that are meant to be equal are not: because the replicas

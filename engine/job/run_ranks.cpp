@@ -25,7 +25,7 @@ void run_threads(RankGroup& group, const std::vector<DeviceName>& devices,
   std::exception_ptr first;
   bool first_follows = false;
 
-  // Where there are several, a device's error says whose it is. (That of another rank does so
+  // If there are several ranks, name the rank in a device's error. (Errors of other ranks name it
   // already.)
   const auto named = [&](int rank, const Error& error) {
     if (total == 1 || error.kind() != ErrorKind::device) return std::current_exception();

@@ -12,7 +12,7 @@ namespace dpt {
 
 struct Job;
 
-/// What one rank does.
+/// Work of one rank.
 using RankBody = std::function<void(Backend&, Communicator&)>;
 
 /// Runs body(backend, communicator) once per device, with backends made so, each in its own thread

@@ -1,4 +1,4 @@
-// Whether layers with batch statistics have enough samples for them, which a job knows before it
+// Checks that layers with batch statistics get enough samples for them, which a job knows before it
 // runs.
 #pragma once
 

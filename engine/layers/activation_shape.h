@@ -14,8 +14,8 @@ struct ActivationShape {
   bool flat = false;
 
   std::int64_t elements() const { return shape.elements(); }
-  /// As a normalisation sees it: a channel of an image has a value at each pixel, a feature of a
-  /// vector one.
+  /// Returns the channels that a normalisation sees: a channel of an image has a value at each
+  /// pixel, a feature of a vector one.
   std::int64_t channels() const { return flat ? elements() : shape.c; }
   std::int64_t positions() const { return elements() / channels(); }
   /// "20x26x26" (C x H x W as users write it) or "800".

@@ -36,7 +36,7 @@ struct Layout {
   std::size_t ids, slots, boxes, mix, target_slots, labels, rows, bytes;
 };
 
-/// What the data have of the sample in a slot.
+/// Returns the targets of the sample in a slot.
 SampleTargets targets_in(const HostBatch& batch, const TargetShape& shape, std::int32_t slot) {
   const auto at = static_cast<std::size_t>(slot);
   const auto floats = static_cast<std::size_t>(shape.floats());

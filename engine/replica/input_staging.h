@@ -47,7 +47,7 @@ class InputStaging {
   std::int64_t moves() const { return moves_; }
   /// Device memory held, in bytes.
   std::size_t memory_bytes() const;
-  /// Where the samples are: "resident", "staged", or "" before the first batch.
+  /// Returns the place of the samples: "resident", "staged", or "" before the first batch.
   std::string placement() const;
 
  private:

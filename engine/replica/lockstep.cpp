@@ -79,7 +79,7 @@ void Lockstep::merge(bool moments, std::span<const DevPtr> parts, std::span<cons
 
 void Lockstep::merge_over_shard(const Coupled& coupled, bool moments, int phase,
                                 std::span<const Piece> pieces) {
-  // Where layers of both kinds stand in one net, the pieces of several shards come together.
+  // If one net has layers of both kinds, the micro-batches of several shards come together.
   for (std::size_t begin = 0; begin < pieces.size();) {
     parts_.clear();
     counts_.clear();

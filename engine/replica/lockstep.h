@@ -19,7 +19,7 @@ struct Piece {
   ExecutorBuffers buffers;
   DeviceBatch batch;
   GradWrite write = GradWrite::overwrite;
-  std::int64_t shard = 0;  ///< of the whole batch
+  std::int64_t shard = 0;  ///< index in the whole batch
 };
 
 /// Used by the thread of its rank only; every rank runs the same passes.
@@ -27,9 +27,9 @@ class Lockstep {
  public:
   Lockstep(Backend& backend, Communicator& communicator, const Plan& plan);
 
-  /// Whether micro-batches of a shard must go through a pass together.
+  /// Returns true if micro-batches of a shard must go through a pass together.
   bool couples_pieces() const { return !coupled_.empty(); }
-  /// Whether all shards of the batch must, on all ranks.
+  /// Returns true if all shards of the batch must go through a pass together, on all ranks.
   bool couples_shards() const { return couples_shards_; }
 
   std::size_t memory_bytes() const { return slots_.bytes() + all_slots_.bytes(); }

@@ -23,7 +23,7 @@ struct SampleResults {
   std::vector<float> loss;
   std::vector<std::int32_t> prediction, label;
   std::vector<bool> left_out;     ///< true for left-out samples; their other values are invalid
-  std::vector<float> sums;        ///< of each sample those of Job::metrics
+  std::vector<float> sums;        ///< sums of Job::metrics for each sample
   std::vector<float> outputs;     ///< outputs of each sample, for Job::gathers_outputs
   std::vector<float> confidence;  ///< the output of each prediction, for Job::keeps_confidence
   /// This rank ran each of its micro-batches as one launch. A device that captures replays from the
@@ -91,7 +91,7 @@ class SampleEvaluation {
   PassMemory& passes_;
   InputStaging& staging_;
   RepeatedCalls& repeated_;
-  DeviceMemory loss_, prediction_, sums_, metrics_, outputs_;  ///< of a micro-batch
+  DeviceMemory loss_, prediction_, sums_, metrics_, outputs_;  ///< results of a micro-batch
   DeviceMemory folded_, folded16_;                             ///< null where nothing is folded
 };
 

@@ -1,5 +1,5 @@
-// Where the time of a run goes: a ledger of the wall time of rank 0's thread, in which every moment
-// belongs to one part. Nothing waits for a device on its account.
+// A ledger of a run's time: the wall time of rank 0's thread, in which every moment belongs to one
+// part. Nothing waits for a device on its account.
 #pragma once
 
 #include <array>
@@ -18,13 +18,13 @@ struct Job;
 enum class LedgerPart : std::uint8_t {
   data,        ///< waiting for samples, the own ones or a slower rank's
   upload,      ///< handing a batch to the device
-  forward,     ///< with the loss
-  backward,    ///< with the sums of a rank's own gradients
+  forward,     ///< including the loss
+  backward,    ///< including the sums of a rank's own gradients
   sum,         ///< over the ranks; with waiting for those that compute longer
-  update,      ///< of the weights
+  update,      ///< update of the weights
   evaluation,  ///< validation and test
   logging,     ///< the log, the progress bar, TensorBoard
-  saving,      ///< what of it the steps wait for: a thread of its own writes
+  saving,      ///< the part for which steps wait: a thread of its own writes
   launching,   ///< queueing work for a device
   other
 };
@@ -69,7 +69,7 @@ class Ledger {
     explicit DeviceScope(Ledger* ledger) : Scope(ledger, Device{}) {}
   };
 
-  /// What the device did in a step, where it was timed: its time is divided in proportion.
+  /// Adds the phases of a timed step of the device, whose time is divided in proportion.
   void phases(const PhaseSeconds& seconds);
   /// So much of the time of sums was waiting for ranks that waited for their samples: it counts as
   /// data.
@@ -90,10 +90,10 @@ class Ledger {
     double data_of_others = 0;
   };
 
-  /// What went before is booked; returns what it was booked as.
+  /// Books the time until now and returns the part to which it was booked.
   std::size_t turn_to(std::size_t part);
   LedgerTotals totals(const Account& account) const;
-  /// As this thread and the device have spent it.
+  /// Returns the time as this thread and the device have spent it.
   LedgerTotals parts_of(const Account& account) const;
 
   Clock::time_point turned_ = Clock::now();
@@ -101,10 +101,10 @@ class Ledger {
   Account interval_, whole_;
 };
 
-/// What a run is bound by, and what to do about the largest part that is no computing.
+/// Bottleneck of a run, and advice about the largest part that is not computing.
 struct LedgerVerdict {
   std::string bound_by;  ///< a part's name, or "compute": forward, backward and update
-  double share = 0;      ///< of the whole time
+  double share = 0;      ///< fraction of the whole time
   /// Begins with the part where that is not `bound_by`; empty where nothing but computing takes a
   /// tenth of the time.
   std::string advice;

@@ -1,4 +1,4 @@
-// What a person sees of a run: a progress bar on a terminal, plain lines elsewhere, the same
+// Progress of a run for people: a progress bar on a terminal, plain lines elsewhere, the same
 // messages in train.log.
 #pragma once
 

@@ -80,7 +80,7 @@ std::string line_of(const char* name, double elapsed, const Json& fields) {
   return json_text(line) + "\n";
 }
 
-/// Where the last whole line ends: a full disk or a crash may have left half a line.
+/// Returns the end of the last whole line: a full disk or a crash may have left half a line.
 std::int64_t end_of_whole_lines(int file, std::int64_t end) {
   char last = '\n';
   while (end > 0 && ::pread(file, &last, 1, end - 1) == 1 && last != '\n') --end;
@@ -153,7 +153,7 @@ class Rewriting {
   std::string block_;
 };
 
-/// What a run that goes on at the moment (step, epochs completed, rollbacks) does with a line.
+/// Treatment of a line by a run that continues at this moment (step, epochs completed, rollbacks).
 struct Fate {
   bool moves = false;    ///< it is repeated
   bool is_test = false;  ///< the test result of this step: repeated unless its process ended
@@ -206,8 +206,8 @@ class Fates {
 struct MovedLines {
   std::int64_t count = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t first = 0;     ///< where the first of them begins
-  std::uint64_t last_end = 0;  ///< where the last line begins that tells of an end
+  std::uint64_t first = 0;     ///< start of the first of them
+  std::uint64_t last_end = 0;  ///< start of the last line that reports an end
   void add(std::uint64_t at, const std::string& line) {
     if (count++ == 0) first = at;
     bytes += line.size();
@@ -249,7 +249,7 @@ void visit_lines(const HeldPath& path, const MovedLines& moved, Fates fates,
   }
 }
 
-/// Whether `other` has, from `begin` to its end, just the lines that move.
+/// Returns true if `other` has, from `begin` to its end, exactly the lines that move.
 bool has_moved(const HeldPath& other, std::uint64_t begin, const HeldPath& path,
                const MovedLines& moved, const Fates& fates) {
   bool same = true;

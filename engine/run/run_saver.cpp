@@ -103,7 +103,7 @@ void RunSaver::keep_former_best(const SaveRequest& request, SaveResult& result) 
           entry_type(best) == EntryType::none) {
         continue;
       }
-      // With checkpoint.every: 0 a best is saved as best.safetensors only.
+      // If checkpoint.every is 0, a best is saved as best.safetensors only.
       if (read_checkpoint_header(best).state.step == step) copy_durably(best, place);
     }
   } catch (const std::exception& error) {

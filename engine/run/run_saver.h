@@ -39,14 +39,14 @@ struct SaveRequest {
   bool is_regular = true;
 };
 
-/// What came of it.
+/// Result of a save.
 struct SaveResult {
   std::int64_t step = 0, epoch = 0;
   std::string path;  ///< relative to the run folder
   bool keep = true, is_best = false;
   /// best.safetensors is this checkpoint now. After a failure, as the file itself says.
   bool best_moved = false;
-  std::string checksum;      ///< of the file
+  std::string checksum;      ///< checksum of the file
   std::exception_ptr error;  ///< null when it is saved
   bool lost_folder = false;  ///< the error: the folder is no longer this run's
   std::vector<std::string> warnings;

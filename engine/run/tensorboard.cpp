@@ -70,7 +70,7 @@ std::string hparams_content(const Json& hparams) {
   return data.SerializeAsString();
 }
 
-/// What a line of the log and its record have in common.
+/// Returns the key that a line of the log and its record share.
 std::string key_of(const std::string& group, std::int64_t step) {
   return fmt::format("{} {}", group, step);
 }

@@ -1,4 +1,4 @@
-// What the log of a run tells, as event files of TensorBoard in RUN/tensorboard. Formats:
+// Writer of a run's log as event files of TensorBoard in RUN/tensorboard. Formats:
 // docs/reference/log-format.md.
 #pragma once
 

@@ -52,7 +52,7 @@ const Param* first_in_backward(const Plan& plan, std::span<const float> flat) {
 /// gradient. They are not mixed: what is not finite in a mixture is so in one of its parts.
 class Probe {
  public:
-  /// What one sample shows. `order` grows along forward and then backward, so that of several
+  /// Finding in one sample. `order` grows along forward and then backward, so that among several
   /// samples the one that went wrong first can be identified.
   struct Finding {
     Diagnosis::Place place = Diagnosis::Place::unknown;

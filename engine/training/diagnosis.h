@@ -13,7 +13,7 @@
 namespace dpt {
 
 struct Diagnosis {
-  /// What is the first that is not finite.
+  /// Place of the first non-finite value.
   enum class Place : std::uint8_t {
     unknown,     ///< no single sample shows it: it arises in the sum over the batch
     input,       ///< sample after the input kernel
@@ -26,11 +26,11 @@ struct Diagnosis {
     not_found    ///< the search failed
   };
   Place place = Place::unknown;
-  std::string layer;                  ///< where the place has one
+  std::string layer;                  ///< layer of the place, if it has one
   std::string parameter;              ///< set for `gradient`, `statistics` and `weights`
   std::vector<std::int64_t> samples;  ///< indices in the data set: those that show it alone
   std::vector<std::int64_t> batch;    ///< and all of the step
-  std::string failure;                ///< of `not_found`
+  std::string failure;                ///< reason for `not_found`
 
   /// Sentences for a person.
   std::string text(const DataSource& source) const;

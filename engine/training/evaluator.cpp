@@ -96,8 +96,8 @@ void measure(const Job& job, const Split& split, EvalResult& result) {
     labels.push_back(label);
     predictions.push_back(samples.prediction[i]);
   }
-  // Of a split without a sample that counts, a mean is not a number, as in PyTorch. (0 / 0 would be
-  // one with a sign.)
+  // The mean of a split without a sample that counts is NaN, as in PyTorch. (0 / 0 would have a
+  // sign.)
   result.loss = weight == 0 ? NAN : loss / weight;
   Measured measured;
   measured.sums = sums;

@@ -13,12 +13,13 @@
 namespace dpt {
 
 struct EvalResult {
-  std::string split;               ///< "train", "val", "test"
-  std::int64_t n = 0;              ///< samples that were evaluated
-  std::int64_t unreadable = 0;     ///< samples that were left out (data.on_bad_sample: skip)
-  double loss = 0;                 ///< mean, by the weights of the samples (Loss)
-  std::optional<double> accuracy;  ///< of the samples that count; absent where targets have none
-  NamedValues metrics;             ///< the others, in the order of Job::metrics
+  std::string split;            ///< "train", "val", "test"
+  std::int64_t n = 0;           ///< samples that were evaluated
+  std::int64_t unreadable = 0;  ///< samples that were left out (data.on_bad_sample: skip)
+  double loss = 0;              ///< mean, by the weights of the samples (Loss)
+  std::optional<double>
+      accuracy;         ///< accuracy of the samples that count; absent if targets have none
+  NamedValues metrics;  ///< the others, in the order of Job::metrics
   /// For each metric that has parts for classes: its name, and these.
   std::vector<std::pair<std::string, NamedValues>> by_class;
   /// Name and number of classes for each metric that left out classes.

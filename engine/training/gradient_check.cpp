@@ -22,7 +22,7 @@ namespace dpt {
 namespace {
 
 constexpr int kWantedDirections = 8, kMostDirections = 30, kContradictions = 3;
-constexpr double kMostError = 0.1;  // of a slope, for it to say something
+constexpr double kMostError = 0.1;  // maximum error of a slope that is still meaningful
 
 double root_mean_square(std::span<const float> values) {
   double sum = 0;
@@ -93,7 +93,8 @@ class TensorCheck {
   }
 
  private:
-  /// How far the value moves where it should not: each element by one unit in its last place.
+  /// Measures how far the value moves where it should not: each element by one unit in its last
+  /// place.
   void measure_noise() {
     noise_ = 1e-7 * std::abs(here_);
     for (int probe = 0; probe < 4; ++probe) {
@@ -144,7 +145,7 @@ class TensorCheck {
     constexpr double kPart = 0.015;
     const double smallest = std::min(most, 2 * noise_ / (kPart * std::abs(analytic)));
     Slope found;
-    double before = 0, last = 0;  // of the two steps before
+    double before = 0, last = 0;  // slopes of the two steps before
     double step = 8 * smallest;
     for (int k = 0; k < 4; ++k, step /= 2) {
       const double above = value_at(step), below = value_at(-step);

@@ -1,5 +1,5 @@
-// Whether the gradient that backward computes is that of the loss that forward computes, as far as
-// differences of single-precision losses tell (`dpt model gradcheck`).
+// Check that the gradient that backward computes is that of the loss that forward computes, as far
+// as differences of single-precision losses show (`dpt model gradcheck`).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace dpt {
 
-/// What differences say about the gradient of one tensor.
+/// Result of comparing the gradient of one tensor with differences.
 enum class GradientVerdict : std::uint8_t {
   agrees,
   differs,
@@ -24,9 +24,10 @@ const char* name_of(GradientVerdict verdict);
 
 struct CheckedTensor {
   std::string layer, parameter;
-  int directions = 0;     ///< in which differences were precise enough
-  int contradicting = 0;  ///< of those, in which they are not the gradient's slope
-  double worst = 0;       ///< relative error in `directions`
+  int directions = 0;  ///< in which differences were precise enough
+  int contradicting =
+      0;             ///< directions among those in which the differences contradict the gradient
+  double worst = 0;  ///< relative error in `directions`
   GradientVerdict verdict = GradientVerdict::unclear;
 };
 

@@ -26,7 +26,7 @@ double least_loss(const Job& job) {
   return weight > 0 ? loss / weight : 0;
 }
 
-/// What the loss must fall to, from the first one.
+/// Returns the value to which the loss must fall from the first loss.
 double target_of(const Job& job, double first_loss, double least) {
   const double above = std::max(first_loss - least, 0.0);
   return least + (job.loss.near_zero ? job.loss.near_zero(above) : 0.02 * above);
@@ -48,7 +48,7 @@ Job overfit_job(Job job, std::int64_t batches) {
   split.indices = std::move(order);
   job.spec.data.shuffle = false;
   job.spec.data.sampler = Sampler::uniform;
-  // With smoothed labels no loss is near zero.
+  // No loss with smoothed labels is near zero.
   if (job.loss.compile_unsmoothed) job.loss.compile = job.loss.compile_unsmoothed;
   split.source = job.evaluated_substitutes ? job.evaluated_substitutes : job.evaluated_train.source;
   job.train_input = job.eval_input;

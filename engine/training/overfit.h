@@ -23,7 +23,7 @@ struct OverfitResult {
   std::int64_t steps = 0;
   double first_loss = 0;             ///< mean over the first batch, before any update
   double least = 0;                  ///< that the loss can be, with these targets
-  double target = 0;                 ///< what the loss must fall to
+  double target = 0;                 ///< value to which the loss must fall
   double first_round = 0, loss = 0;  ///< means over the batches, in the first and the last round
   std::optional<double> accuracy;    ///< in the last round; none where the targets have none
   StopReason stop = StopReason::none;

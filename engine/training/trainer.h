@@ -22,8 +22,8 @@
 namespace dpt {
 
 struct TrainLimits {
-  std::optional<std::int64_t> max_steps;         ///< of the whole run
-  std::optional<std::chrono::seconds> max_time;  ///< of this process, from `begun` on
+  std::optional<std::int64_t> max_steps;         ///< limit for the whole run
+  std::optional<std::chrono::seconds> max_time;  ///< limit for this process, from `begun` on
   /// When the process began: reading the data counts.
   std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   /// Asked by every rank between steps and between the micro-batches of an evaluation.
@@ -32,18 +32,18 @@ struct TrainLimits {
 
 /// Why a run that did not fail ended.
 enum class RunEnd : std::uint8_t { complete, max_steps, stopped };
-/// As the log and summary.json say it: "ok", "max_steps", "stopped".
+/// Returns the name in the log and summary.json: "ok", "max_steps", "stopped".
 const char* name_of(RunEnd end);
 
-/// How a run ended.
+/// End of a run.
 struct TrainOutcome {
   RunEnd end = RunEnd::complete;
   StopReason reason = StopReason::none;
-  RunState state;  ///< with the results of the last complete epoch
+  RunState state;  ///< including the results of the last complete epoch
   std::optional<EvalResult> test;
   bool early_stopped = false;
   double seconds = 0;
-  LedgerTotals ledger;  ///< of this process, from the making of the replica on; on rank 0
+  LedgerTotals ledger;  ///< times of this process since it made the replica; on rank 0
 };
 
 /// Trains until the epochs are done or something asks for a stop; checkpoints and log lines go to

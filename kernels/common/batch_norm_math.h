@@ -45,7 +45,8 @@ DPT_HOST_DEVICE inline FoldedChannel folded_channel(const NormFold& fold, const 
   return {scale, scale * (bias - params[fold.running_mean + c]) + beta};
 }
 
-/// What is used in place of the running statistics, times `samples`: see OpArgs::var_sum.
+/// Returns the unbiased variance, times `samples`, that enters the running statistics: see
+/// OpArgs::var_sum.
 DPT_HOST_DEVICE inline float unbiased_sum(float squares, float values, float samples) {
   return squares / (values > 1.0F ? values - 1.0F : 1.0F) * samples;
 }

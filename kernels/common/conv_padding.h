@@ -1,5 +1,5 @@
-// How far the windows of a convolution reach behind the image. Its output tells: with an even
-// kernel, one more pixel may be wanted there than before it.
+// Padding after the image that the windows of a convolution need. It follows from the output: an
+// even kernel may need one more pixel after the image than before it.
 #pragma once
 
 #include "kernels/base/types.h"
@@ -13,14 +13,14 @@ constexpr std::int64_t end_padding(std::int64_t in, std::int64_t out, std::int64
   return (out - 1) * stride + (kernel - 1) * dilation + 1 - in - padding;
 }
 
-/// Of a description of a convolution whose own output is `out`.
+/// Returns the end padding of a convolution whose own output is `out`.
 template <class Conv>
 constexpr Size2 end_padding(const Conv& c, const SampleShape& out) {
   return {end_padding(c.in.h, out.h, c.kernel.h, c.stride.h, c.dilation.h, c.padding.h),
           end_padding(c.in.w, out.w, c.kernel.w, c.stride.w, c.dilation.w, c.padding.w)};
 }
 
-/// Whether no window reaches further behind the image than `padding`.
+/// Returns true if no window extends further beyond the end of the image than `padding`.
 template <class Conv>
 constexpr bool pads_evenly(const Conv& c, const SampleShape& out) {
   const Size2 end = end_padding(c, out);

@@ -103,8 +103,8 @@ struct SoftmaxRow {
   std::int32_t prediction = 0;  ///< index of the largest logit, the first of equal ones
 };
 
-/// What the loss and the gradient of a row need to know of all its logits. Logits are counted from
-/// the largest one.
+/// Sums over all logits of a row that its loss and gradient need. Logits are counted from the
+/// largest one.
 struct SoftmaxSums {
   double exponentials = 0;  ///< sum of e^logit
   double logits = 0;        ///< sum of the logits times their weights; used with smoothing only
@@ -114,7 +114,7 @@ struct SoftmaxSums {
 /// The `weight` of torch.nn.CrossEntropyLoss.
 struct ClassWeights {
   const float* weights = nullptr;  ///< null: all are 1, and the result has the bits of no weights
-  double mean = 1;                 ///< of all classes
+  double mean = 1;                 ///< mean over all classes
 
   DPT_HOST_DEVICE float of(std::int32_t c) const { return weights ? weights[c] : 1.0F; }
 };
@@ -140,7 +140,7 @@ class SoftmaxGradient {
       : factor_(static_cast<float>(static_cast<double>(scale) / sum_of_exponentials)),
         spread_(smoothing / static_cast<float>(classes) * scale),
         at_label_((1.0F - smoothing) * scale) {}
-  /// With a weight of the label and a mean one: the targets add up to `mass`.
+  /// Makes the gradient with a weight of the label and a mean weight: the targets add up to `mass`.
   DPT_HOST_DEVICE SoftmaxGradient(double sum_of_exponentials, std::int32_t classes, float smoothing,
                                   float scale, float weight, double mean_weight)
       : SoftmaxGradient(sum_of_exponentials, classes, smoothing, scale) {
@@ -153,7 +153,7 @@ class SoftmaxGradient {
   DPT_HOST_DEVICE float other(float exponential, float weight = 1) const {
     return exponential * factor_ - spread_ * weight;
   }
-  /// What is subtracted from that at the label.
+  /// Returns the value to subtract at the label.
   DPT_HOST_DEVICE float at_label() const { return at_label_; }
 
  private:
@@ -216,7 +216,7 @@ struct SoftTargets {
     return (values[c] * (1.0F - smoothing) + smoothing / static_cast<float>(classes)) *
            weights.of(c);
   }
-  /// What class c adds to the loss; its logit is counted from the largest one.
+  /// Returns the contribution of class c to the loss; its logit is counted from the largest one.
   DPT_HOST_DEVICE double loss(std::int32_t c, float logit, double log_sum) const {
     const float target = of(c);
     // A class that is impossible may have a logit of minus infinity.

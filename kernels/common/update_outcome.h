@@ -1,5 +1,5 @@
-// What becomes of the update of a step, and the gradient's norm and clip factor: decided once for
-// every backend, by the numbers of the step that lie in device memory.
+// Outcome of a step's update, and the gradient's norm and clip factor: decided once for every
+// backend, by the numbers of the step that lie in device memory.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ DPT_HOST_DEVICE inline bool is_finite(float x) {
   return x - x == 0;
 }
 
-/// What becomes of the update of this step, before anything is written: a function of numbers that
+/// Returns the outcome of this step's update before anything is written: a function of numbers that
 /// are the same on every rank.
 DPT_HOST_DEVICE inline UpdateOutcome decide_update(const StepScalars& now,
                                                    const StepMetrics& metrics,

@@ -26,7 +26,7 @@ namespace {
 // cuBLASLt's own default on current GPUs; cuDNN's plans that need more are not taken.
 constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
 constexpr std::size_t kPartialsBytes = std::size_t{8} << 20;
-constexpr int kOldestMajor = 8;  // of the architectures that the build has code for
+constexpr int kOldestMajor = 8;  // oldest architecture for which the build has code
 
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
@@ -361,9 +361,9 @@ class CudaBackend final : public Backend {
   void give_memory(Branch& branch) {
     branch.workspace = allocate(kWorkspaceBytes, "the libraries' workspace");
     branch.partials = allocate(kPartialsBytes, "partial sums");
-    // Where only some kernels are watched for reads of memory that nobody wrote
-    // (compute-sanitizer's initcheck with a filter), what the libraries write here is not seen, and
-    // our own kernels read it. These are huge numbers: whoever takes them for a result will know.
+    // compute-sanitizer's initcheck with a filter watches only some kernels: it misses the
+    // libraries' writes here and would report our kernels' reads. So fill the memory, with huge
+    // numbers that no one can mistake for a result.
     cuda_check(
         cudaMemsetAsync(device<void>(branch.workspace.ptr()), 0x7F, kWorkspaceBytes, branch.stream),
         "cudaMemsetAsync");
@@ -386,7 +386,7 @@ class CudaBackend final : public Backend {
   CudaContext context_;
   DeviceInfo info_;
   cudaStream_t copies_ = nullptr;
-  std::size_t memory_bytes_ = 0;  ///< of the GPU, used or not
+  std::size_t memory_bytes_ = 0;  ///< memory of the GPU, used or not
   std::vector<Branch> branches_;  ///< the first is the queue itself
   int forked_ = 1;                ///< branches of the present fork
   CudaEvent fork_;

@@ -15,7 +15,7 @@ std::unique_ptr<Backend> make_cuda_backend(int index, const BackendOptions& opti
 /// Never throws: what keeps CUDA from working is part of the answer.
 CudaInfo query_cuda();
 
-/// As cuda_libraries of devices.h.
+/// Implementation of cuda_libraries of devices.h.
 std::vector<std::string> query_cuda_libraries();
 
 /// "CUDA 13.0", or "no CUDA".

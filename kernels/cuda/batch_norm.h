@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-// As FlatKernels.
+// Implementations of FlatKernels.
 void cuda_merge_moments(const CudaContext& context, std::span<const DevPtr> parts,
                         std::span<const MomentMerge> merges, std::span<const DevPtr> outs,
                         std::int64_t channels);

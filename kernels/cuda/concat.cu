@@ -123,7 +123,7 @@ class CudaConcat final : public Op {
     for_each_pack<1>(context_, desc_.batch * image.elements(), false, body);
   }
 
-  /// Of every pixel `bytes`, in the largest units that all addresses are multiples of.
+  /// Copies `bytes` of every pixel, in the largest units of which all addresses are multiples.
   void copy(DevPtr to, std::size_t to_row, DevPtr from, std::size_t from_row,
             std::size_t bytes) const {
     const std::uintptr_t all = to.address | from.address | to_row | from_row | bytes;

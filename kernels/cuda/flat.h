@@ -7,7 +7,7 @@
 
 namespace dpt {
 
-/// As the functions of Backend with these names.
+/// Implementations of the functions of Backend with these names.
 void cuda_add(const CudaContext& context, DevPtr to, DevPtr a, DevPtr b, std::int64_t count);
 void cuda_tree_sum(const CudaContext& context, std::span<const DevPtr> parts,
                    std::span<const TreeAdd> additions, std::span<const DevPtr> outs,

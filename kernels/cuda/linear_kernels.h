@@ -1,4 +1,4 @@
-// What a linear layer does besides its matrix products.
+// Kernels of a linear layer besides its matrix products.
 #pragma once
 
 #include "kernels/backend.h"

@@ -12,8 +12,8 @@ namespace dpt {
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const Conv2dDesc& desc);
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ConvTranspose2dDesc& desc);
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const LinearDesc& desc);
-/// With `behind_relu` x is the output of a ReLU that was fused away, and backward gives the
-/// gradient in front of that ReLU.
+/// Makes a pooling. With `behind_relu`, x is the output of a ReLU that was fused away, and backward
+/// returns the gradient in front of that ReLU.
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const Pool2dDesc& desc,
                                  bool behind_relu = false);
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ReluDesc& desc);

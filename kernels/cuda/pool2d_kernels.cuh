@@ -18,9 +18,9 @@ struct PoolAxis {
   Divider by_stride, by_dilation;
   bool adaptive;  ///< Pool2dDesc::adaptive
 
-  /// Where output `o`'s window begins on the input, perhaps in the padding before it.
+  /// Returns the start of output `o`'s window on the input, perhaps in the padding before it.
   __device__ int start(int o) const { return adaptive ? o * in / out : o * stride - padding; }
-  /// Where an undilated window ends, perhaps behind the input.
+  /// Returns the end of an undilated window, perhaps beyond the input.
   __device__ int end(int o) const {
     return adaptive ? ((o + 1) * in + out - 1) / out : start(o) + kernel;
   }
@@ -53,7 +53,7 @@ struct PoolGeometry {
   PoolAxis h, w;
   Divider groups;  ///< packs of a pixel
   Divider in_w, in_h, out_w, out_h;
-  unsigned in_packs, out_packs;  ///< of one sample
+  unsigned in_packs, out_packs;  ///< packs of one sample
 };
 
 /// Which pack of which pixel.

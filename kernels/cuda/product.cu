@@ -32,8 +32,8 @@ struct ProductBody {
   }
 };
 
-/// Of every sample and channel, the sum of a * b over its pixels. A block has kSumColumns channels
-/// of a sample.
+/// Computes the sum of a * b over the pixels of every sample and channel. A block has kSumColumns
+/// channels of a sample.
 template <class T>
 __global__ void __launch_bounds__(kSumColumns* kSumLanes)
     sum_pixels_kernel(T* to, const T* a, const T* b, std::int64_t pixels, std::int64_t channels) {

@@ -6,7 +6,7 @@
 
 namespace dpt {
 
-/// As DeviceQueue::begin_phases and end_phase.
+/// Implementations of DeviceQueue::begin_phases and end_phase.
 void cuda_begin_phases(const CudaContext& context, DevPtr times);
 void cuda_end_phase(const CudaContext& context, DevPtr times, StepPhase phase);
 

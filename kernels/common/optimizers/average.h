@@ -10,7 +10,7 @@ struct AverageFormula {
   static constexpr int kStates = 0;
 
   struct Step {
-    float part = 0;  ///< of the weights in the new average
+    float part = 0;  ///< weight of the present weights in the new average
   };
 
   template <class T>

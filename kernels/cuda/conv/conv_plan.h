@@ -22,7 +22,7 @@ enum class ConvPass : std::uint8_t { forward, backward_data, backward_weights };
 struct ConvPool {
   PoolKind kind = PoolKind::max;
   SampleShape out;     ///< after the pooling
-  float scale = 1.0F;  ///< of the sum over a window (average), 1 for max
+  float scale = 1.0F;  ///< factor of the sum over a window (average), 1 for max
 };
 
 /// x (N,H,W,C), weight (K,R,S,C/groups), y (N,P,Q,K). `type` is that of x, y and weight; bias and
@@ -55,12 +55,12 @@ struct ConvArgs {
   const void* weight = nullptr;
   const float* bias = nullptr;
   const void* bias16 = nullptr;  ///< the same in bf16, where the problem's type is that
-  /// With a pool: a byte per element of y, whose bit 2 i + j tells whether gradient flows to place
-  /// (i, j) of its window. Forward writes it, if it is not null; backward reads it.
+  /// Mask of a fused pool: a byte per element of y, whose bit 2 i + j is set if gradient flows to
+  /// place (i, j) of its window. Forward writes it, if it is not null; backward reads it.
   std::uint8_t* open = nullptr;
   float* dweight = nullptr;
   float* dbias = nullptr;                  ///< only where the plan gives it
-  GradWrite write = GradWrite::overwrite;  ///< of dweight and dbias
+  GradWrite write = GradWrite::overwrite;  ///< mode of writing dweight and dbias
 };
 
 /// A way to run one problem. Everything is queued on the context's stream; running allocates
@@ -69,7 +69,7 @@ class ConvPlan {
  public:
   virtual ~ConvPlan() = default;
   virtual void run(const ConvArgs& args) = 0;
-  /// Whether run writes dbias.
+  /// Returns true if run writes dbias.
   virtual bool gives_dbias() const { return false; }
   /// Names it in logs and in the cache, the same in every process: "own:tf32", "cudnn:eng38-k2=1".
   virtual std::string name() const = 0;

@@ -23,9 +23,9 @@ std::string name_of(const CudnnDescriptor& engine, const CudnnDescriptor& config
   return name;
 }
 
-/// Whether the engine keeps the contract's promises: the same bits every time, sums in fp32,
-/// factors as precise as asked for. Winograd's and Fourier's transforms lose digits that plain sums
-/// keep.
+/// Returns true if the engine keeps the contract's promises: the same bits every time, sums in
+/// fp32, factors as precise as requested. Winograd's and Fourier's transforms lose digits that
+/// plain sums keep.
 bool admissible(const CudnnDescriptor& engine, const ConvProblem& problem) {
   const auto notes = engine.get_all<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                                                  CUDNN_NUMERICAL_NOTE_TYPE_COUNT);

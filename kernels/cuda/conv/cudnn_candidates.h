@@ -38,7 +38,7 @@ inline cudnnDataType_t cudnn_type_of(const ConvProblem& problem) {
 /// the case that no candidate is left.
 class CudnnFailures {
  public:
-  /// Whether the status is success; keeps it if it tells of a failure.
+  /// Returns true if the status is success; keeps the status of a failure.
   bool succeeded(cudnnStatus_t status, const char* what) {
     if (status == CUDNN_STATUS_SUCCESS) return true;
     if (!cudnn_unsupported(status)) text_ = cudnn_words(status, what);
@@ -53,7 +53,7 @@ class CudnnFailures {
   std::string text_;
 };
 
-/// What cuDNN makes plans for: the GPU of a handle, or one that is only described.
+/// Device for which cuDNN makes plans: the GPU of a handle, or one that is only described.
 class CudnnDevice {
  public:
   explicit CudnnDevice(cudnnHandle_t handle) : handle_(handle) {}
@@ -84,7 +84,7 @@ class CudnnDevice {
   std::optional<CudnnDescriptor> properties_;
 };
 
-/// Whether the graph has a bias, and whether that is one of zeros.
+/// Returns true if the graph has a bias, which may be one of zeros.
 inline bool has_bias(const ConvProblem& problem) {
   return problem.pass == ConvPass::forward && (problem.bias || problem.relu);
 }
@@ -169,7 +169,7 @@ class CudnnConvGraph {
   }
 
   void forward() {
-    // What lies between the operations is never rounded to less than fp32.
+    // Values between the operations are never rounded to less than fp32.
     const CudnnDescriptor* sum =
         p_.bias || p_.relu ? &y(kVirtualSum, CUDNN_DATA_FLOAT, true) : &y(kY, cudnn_type_of(p_));
     operations_.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
@@ -230,10 +230,10 @@ struct CudnnCandidate {
   CudnnDescriptor config;
 };
 
-/// What the names of candidates begin with.
+/// Prefix of the names of candidates.
 inline constexpr std::string_view kCudnnPrefix = "cudnn:eng";
 
-/// What the heuristics name, best first, as far as it is admissible.
+/// Returns the admissible candidates that the heuristics name, best first.
 std::vector<CudnnCandidate> cudnn_candidates(const CudnnDevice& device, const CudnnConvGraph& graph,
                                              const ConvProblem& problem, CudnnFailures& failures);
 

@@ -41,7 +41,7 @@ std::size_t bytes_apart(const ConvProblem& problem) {
   return align_up<std::size_t>(static_cast<std::size_t>(count) * size_of(problem.type), 256);
 }
 
-/// What the plan itself may use of the workspace; nothing where not even the rest fits.
+/// Returns the part of the workspace that the plan itself may use; unset if not even the rest fits.
 std::optional<std::size_t> plan_room(std::size_t workspace_bytes, const ConvProblem& problem) {
   const std::size_t apart = bytes_apart(problem);
   if (workspace_bytes < apart) return std::nullopt;
@@ -60,7 +60,7 @@ HandleOwner shared_handle(const CudaContext& context) {
   });
 }
 
-/// What the plans of one problem share.
+/// State that the plans of one problem share.
 struct Shared {
   Shared(const CudaContext& of, const ConvProblem& problem)
       : context(of), handle(shared_handle(of)), device(handle.get()), graph(device, problem) {}

@@ -1,4 +1,4 @@
-// What of cuDNN's plans can be known without running them.
+// Facts about cuDNN's plans that are known without running them.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace dpt {
 std::vector<std::string> cudnn_plan_names(const std::string& gpu, const ConvProblem& problem,
                                           std::size_t workspace_bytes, int most);
 
-/// Whether make_cudnn_plan would find the plan of this name on such a GPU.
+/// Returns true if make_cudnn_plan would find the plan of this name on such a GPU.
 bool cudnn_has_plan(const std::string& gpu, const ConvProblem& problem, std::size_t workspace_bytes,
                     const std::string& name);
 

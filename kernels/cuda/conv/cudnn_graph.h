@@ -32,13 +32,13 @@ struct Cudnn {
 /// Throws as cudnn_library().
 const Cudnn& cudnn();
 
-/// What failed, in cuDNN's own words about the latest failure.
+/// Returns a message that names the failed call and has cuDNN's own words about the latest failure.
 std::string cudnn_words(cudnnStatus_t status, const char* what);
 
 /// Throws ErrorKind::device with cuDNN's own words unless `status` is success.
 void cudnn_check(cudnnStatus_t status, const char* what);
 
-/// Whether cuDNN says no more than that it has nothing for what was asked.
+/// Returns true if the status only says that cuDNN does not support the request.
 inline bool cudnn_unsupported(cudnnStatus_t status) {
   return status / 1000 * 1000 == CUDNN_STATUS_NOT_SUPPORTED;
 }

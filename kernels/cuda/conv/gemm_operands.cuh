@@ -35,7 +35,7 @@ __device__ inline Place nowhere() {
   return {0, kNowhere, kNowhere, 0};
 }
 
-/// How grid indices and tap slots of one axis turn into positions, in one phase.
+/// Map from grid indices and tap slots of one axis to positions, in one phase.
 struct AxisPhase {
   int scale, base;              ///< gathered position of pixel i: i * scale + base
   int pixel_scale, pixel_base;  ///< its own position: i * pixel_scale + pixel_base
@@ -58,7 +58,7 @@ __device__ inline AxisPhase axis_phase(const GemmAxis& axis, int phase) {
           first,       -axis.gathered_step};
 }
 
-/// What a block works on besides its tile.
+/// Part of the problem on which a block works, besides its tile.
 struct BlockPart {
   AxisPhase h, w;
   int group;
@@ -71,7 +71,7 @@ __device__ inline std::uint32_t position(std::uint32_t image, int height, int wi
          static_cast<std::uint32_t>(w);
 }
 
-/// Where pooling inside the product changes what is read or written.
+/// Operand that pooling inside the product changes.
 enum class Pooled : std::uint8_t {
   no,
   pixels,    ///< the tensor that has the pixels is the pooled one (forward, backward weights)
@@ -201,8 +201,8 @@ __device__ inline void pass_open(std::uint32_t (&words)[kWords], bool open, floa
   }
 }
 
-/// As load_vector, from a pooled gradient: what it says of corner `corner` of its windows.
-/// `open` are the bytes of `from`.
+/// Does what load_vector does, from a pooled gradient: its values at corner `corner` of its
+/// windows. `open` are the bytes of `from`.
 template <class Element, int kVector, int kAt, int kWords>
 __device__ inline void load_open(std::uint32_t (&words)[kWords], const Element* from,
                                  const std::uint8_t* open, int corner, float scale) {
@@ -227,10 +227,10 @@ __device__ inline void interleave(const std::uint32_t (&low)[2], const std::uint
   }
 }
 
-/// What one thread carries of a tile of kRows rows: units of four words.
+/// Part of a tile of kRows rows that one thread carries: units of four words.
 template <int kRows>
 using Carried = std::uint32_t[kRows / 16][4];
-inline constexpr int kRowsApart = kGemmThreads / 8;  // of a thread's units in a panel
+inline constexpr int kRowsApart = kGemmThreads / 8;  // distance of a thread's units in a panel
 
 /// Loads kVector elements of the gathered tensor at pixel + tap, from element kAt of `words` on.
 template <class Element, Pooled kPooled, int kVector, int kAt, int kWords>
@@ -359,7 +359,7 @@ constexpr int tile_words(bool panel, int rows) {
   return kGemmWords * (panel ? rows : rows + 2);
 }
 
-/// Where four words from word 4 * quad on lie in a panel.
+/// Returns the index in a panel of the four words from word 4 * quad on.
 template <int kRows>
 __device__ inline int panel_index(int row, int quad) {
   const int half = quad / 4, line = row ^ half ^ ((row >> 3) & 1);

@@ -1,4 +1,4 @@
-// What becomes of sums on their way to y or dx: bias, ReLU, pooling, types.
+// Operations on sums on their way to y or dx: bias, ReLU, pooling, types.
 //
 // `sums` hands out pairs of neighbouring columns: sums.for_pairs(use) calls use(row, column, left,
 // right) in all lanes of a warp alike.
@@ -50,10 +50,9 @@ __device__ inline void store_activations(const ConvGemm& g, int group, const Pix
   });
 }
 
-/// What the four lanes of a window make of their values, the same in all of them: the value pooled
-/// and the window's byte of ConvArgs::open. Lane distance kApart leads to the neighbour along w,
-/// twice that along h. Order and rules as pooling has them elsewhere: the first of equal maxima
-/// wins, and the last NaN.
+/// Pooled value of the four lanes of a window, the same in all of them, and the window's byte of
+/// ConvArgs::open. Lane distance kApart leads to the neighbour along w, twice that along h. Order
+/// and rules are those of pooling elsewhere: the first of equal maxima wins, and the last NaN.
 struct PooledValue {
   float value;
   unsigned open;

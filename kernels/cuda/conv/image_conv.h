@@ -30,21 +30,21 @@ inline int ceil_div_int(std::int64_t count, std::int64_t by) {
 
 struct ImageShape {
   int images = 0;
-  int source_pixels = 0;  ///< of one image in memory: a pooled gradient has a quarter
+  int source_pixels = 0;  ///< pixels of one image in memory: a pooled gradient has a quarter
   int source_width = 0;
   int border_h = 0, border_w = 0;  ///< zeros around the image in shared memory
   int data_rows = 0;               ///< between the borders, along h
-  int width = 0;                   ///< of the image with its borders, and perhaps some more
-  int pixel_words = 0;             ///< of one pixel's channels in memory
+  int width = 0;                   ///< width of the image with its borders, and perhaps some more
+  int pixel_words = 0;             ///< words of one pixel's channels in memory
   int pitch = 0;                   ///< the same in shared memory
-  int image_words = 0;             ///< with borders
+  int image_words = 0;             ///< words of an image with borders
   int taps_h = 0, taps_w = 0;
-  int run_words = 0, run_steps = 0;   ///< of one r; a step has 8 words
-  int column_tiles = 0;               ///< of 8 columns
+  int run_words = 0, run_steps = 0;   ///< words and steps of one r; a step has 8 words
+  int column_tiles = 0;               ///< tiles of 8 columns
   int tiles_each = 0, groups = 0;     ///< column tiles of one task, tasks side by side
   int rows = 0, out_width = 0;        ///< pixels that are computed; of `out` in memory, along w
-  int out_elements = 0;               ///< of one image of `out`
-  int tasks = 0;                      ///< of one image: 16 rows times tiles_each column tiles
+  int out_elements = 0;               ///< elements of one image of `out`
+  int tasks = 0;                      ///< tasks of one image: 16 rows times tiles_each column tiles
   Divider per_pixel, per_source_row;  ///< source words to pixels to rows
   Divider per_run, per_tap;           ///< weights: steps to r, words to s
   Divider per_out_row, per_group;

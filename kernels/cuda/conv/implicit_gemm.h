@@ -60,11 +60,11 @@ struct ConvGemm {
   void* out = nullptr;          ///< y, dx, dweight, or one partial sum of dweight and dbias a split
   const float* bias = nullptr;  ///< forward, or null
   GemmAxis h, w;
-  int gathered_channels = 1, pixel_channels = 1;  ///< of the two tensors
+  int gathered_channels = 1, pixel_channels = 1;  ///< channels of the two tensors
   int gathered_group = 1, pixel_group = 1;        ///< the same in one group
   Divider per_image, per_row, per_tap, per_tap_row;
-  int pixels = 0, taps = 0;  ///< of the grid of one phase; tap slots times gathered_group
-  int columns = 0;           ///< of the product, in one group
+  int pixels = 0, taps = 0;  ///< pixels of the grid of one phase; tap slots times gathered_group
+  int columns = 0;           ///< columns of the product, in one group
   int gathered_vector = 1, matrix_vector = 1;  ///< elements of one load
   int splits = 1, split_pixels = 0;            ///< backward weights: cut along the pixels
   bool relu = false;
@@ -87,8 +87,8 @@ constexpr int gemm_tile_columns(GemmTile tile) {
   return tile == GemmTile::square ? 64 : 32;
 }
 
-/// What a product is apart from its numbers: which kernel runs. `wide` and `square` tiles exist for
-/// forward and backward data, `small` and `square` for backward weights.
+/// Kind of a product, which selects the kernel. `wide` and `square` tiles exist for forward and
+/// backward data, `small` and `square` for backward weights.
 struct GemmKind {
   ConvPass pass = ConvPass::forward;
   GemmTile tile = GemmTile::square;

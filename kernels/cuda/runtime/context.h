@@ -1,4 +1,4 @@
-// What the kernels of one CUDA backend share.
+// State that the kernels of one CUDA backend share.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// How kernels are started, and the few things that every kernel needs. For .cu files only.
+// Launching of kernels, and the few helpers that every kernel needs. For .cu files only.
 #pragma once
 
 #include <cuda_runtime.h>

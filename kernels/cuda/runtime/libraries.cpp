@@ -10,7 +10,7 @@
 namespace dpt {
 namespace {
 
-/// What the libraries' version functions give: 91900 is 9.19.0.
+/// Returns the text of a version number of the libraries: 91900 is 9.19.0.
 std::string version_text(std::size_t version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }

@@ -26,7 +26,7 @@ __device__ inline void store_pack(T* to, const Pack<T, kCount>& pack) {
   *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
 }
 
-/// Whether all addresses are multiples of `bytes`; null is.
+/// Returns true if all addresses are multiples of `bytes`; null is one.
 template <class... Pointers>
 bool aligned_to(std::size_t bytes, Pointers... pointers) {
   return ((pointers.address % bytes == 0) && ...);

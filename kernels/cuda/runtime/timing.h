@@ -39,9 +39,9 @@ class Timing {
   /// the next one's, and so from here at the latest.)
   std::vector<float> times(std::size_t count, const std::function<void(std::size_t)>& run,
                            std::string& failure);
-  /// How many runs of `milliseconds` each one replay has: 1 to 20.
+  /// Returns the number of runs of `milliseconds` each in one replay: 1 to 20.
   static int runs_at_once(float milliseconds);
-  /// Of the last `times`: why candidate i was not captured; empty if it was.
+  /// Returns why candidate i of the last `times` was not captured; empty if it was.
   const std::string& uncaptured(std::size_t i) const { return uncaptured_[i]; }
 
  private:
