@@ -11,7 +11,7 @@ namespace dpt {
 
 std::vector<std::byte> read_image_file(const std::string& path) {
   // A file of more bytes is no picture of an allowed size.
-  constexpr std::uint64_t kMostFileBytes = kMostImageBytes;
+  constexpr std::uint64_t kMostFileBytes = kMaxImageBytes;
   const StageTimer timer(DataStage::read);
   const RandomAccessFile file(path);
   const std::uint64_t bytes = file.size();

@@ -14,7 +14,7 @@
 
 namespace dpt {
 
-static_assert(kMostPictureFileBytes == static_cast<std::uint64_t>(kMostImageBytes));
+static_assert(kMostPictureFileBytes == static_cast<std::uint64_t>(kMaxImageBytes));
 
 void check_picture_channels(const std::string& name, const DataRequirements& requirements) {
   if (requirements.input.c == 1 || requirements.input.c == 3) return;

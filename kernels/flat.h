@@ -14,7 +14,7 @@
 
 namespace dpt {
 
-inline constexpr int kMostOptimizerStates = 3;
+inline constexpr int kMaxOptimizerStates = 3;
 
 /// What is constant over one update of one parameter group: a FormulaStep of the optimizer's
 /// formula (kernels/common/optimizers/formula.h), which nobody else reads. Computed in double on
@@ -52,7 +52,7 @@ struct UpdateGuard {
 };
 
 /// Sums that a loss adds up for metrics (LossDesc::sums), at most.
-inline constexpr int kMostMetricSums = 9;
+inline constexpr int kMaxMetricSums = 9;
 
 /// Sum in the flat gradient buffer, as the sum of two floats. It is exact for counts: `high` is a
 /// multiple of kDigit and `low` below it, so that adding up the floats of up to 65,536 parts with
@@ -90,7 +90,7 @@ struct StepMetrics {
   float outcome = 0;   ///< an UpdateOutcome
   float bad_norm = 0;  ///< StepScalars::grad_norm of a refused or broken update
   /// Sums over the samples that count, in the order of LossDesc::sums.
-  SplitSum sums[kMostMetricSums];
+  SplitSum sums[kMaxMetricSums];
   float padding[4] = {};  ///< fills whole cache lines
 
   static constexpr std::uint32_t kFirstStatistic = 0xffffffff;
@@ -119,7 +119,7 @@ struct StepScalars {
 struct OptimizerArgs {
   DevPtr params, grads;  ///< fp32; params are updated
   /// fp32, in the formula's order; those that it does not have may be null.
-  std::array<DevPtr, kMostOptimizerStates> states;
+  std::array<DevPtr, kMaxOptimizerStates> states;
   DevPtr scalars;         ///< StepScalars; gradients are multiplied by `clip` first
   DevPtr steps;           ///< an UpdateStep for each group
   DevPtr params16;        ///< bf16 copy of params, written with them; or null

@@ -105,13 +105,13 @@ Image contact_sheet(const std::vector<SheetPicture>& pictures,
   const std::int64_t rows = (count + columns - 1) / columns;
   const std::int64_t sheet_width = kGap + columns * (width + kGap);
   const std::int64_t sheet_height = kGap + rows * (cell_height + kGap);
-  if (sheet_width > kMostSide || sheet_height > kMostSide ||
-      sheet_width * sheet_height * 3 > kMostImageBytes) {
+  if (sheet_width > kMaxSide || sheet_height > kMaxSide ||
+      sheet_width * sheet_height * 3 > kMaxImageBytes) {
     fail(
         ErrorKind::usage,
         "--samples: a sheet of {}x{} pixels (width x height) is too large: expected at most {} per "
         "side and {} MiB; show fewer samples, or change --columns",
-        sheet_width, sheet_height, kMostSide, kMostImageBytes >> 20);
+        sheet_width, sheet_height, kMaxSide, kMaxImageBytes >> 20);
   }
   Canvas canvas(sheet_width, sheet_height);
   for (std::int64_t i = 0; i < count; ++i) {

@@ -190,7 +190,7 @@ void gather_devices(const ProcessGroup& processes, Job& job) {
 void measure_top5(Job& job) {
   constexpr std::int64_t kMost = 5;
   if (!has_labels(job.loss.targets.kind) || job.plan.classes <= kMost) return;
-  if (job.metrics.sums.size() == kMostMetricSums) return;
+  if (job.metrics.sums.size() == kMaxMetricSums) return;
   for (const ObjectTable* table : metric_table().alternatives) {
     // Its k is 5 unless a config says otherwise.
     if (table->name != "top_k") continue;

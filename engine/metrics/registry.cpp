@@ -170,10 +170,10 @@ MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext&
     set.sums.insert(set.sums.end(), metric.sums.begin(), metric.sums.end());
     set.metrics.push_back(std::move(metric));
   }
-  if (set.sums.size() > kMostMetricSums) {
+  if (set.sums.size() > kMaxMetricSums) {
     fail(ErrorKind::usage,
          "metrics: expected metrics that add up at most {} sums, accuracy included, found {}",
-         kMostMetricSums, set.sums.size());
+         kMaxMetricSums, set.sums.size());
   }
   return set;
 }

@@ -23,17 +23,9 @@ OptimizerSpec adam_spec(const AdamOptions& options, bool decoupled,
       [options, decoupled](double lr, double weight_decay, std::int64_t t) {
         const double beta1 = options.betas[0], beta2 = options.betas[1];
         const auto steps = static_cast<double>(t);
-        typename Formula::Step step;
-        if (decoupled) {
-          step.shrink =
-              static_cast<float>(1.0 - static_cast<double>(static_cast<float>(lr)) * weight_decay);
-        } else {
-          step.weight_decay = static_cast<float>(weight_decay);
-        }
-        step.one_minus_beta1 = static_cast<float>(1.0 - beta1);
-        step.beta2 = static_cast<float>(beta2);
-        step.one_minus_beta2 = static_cast<float>(1.0 - beta2);
-        step.eps = static_cast<float>(options.eps);
+        auto step = step_of_averages<typename Formula::Step>(
+            options, decoupled, static_cast<double>(static_cast<float>(lr)) * weight_decay,
+            weight_decay);
         step.step_size = static_cast<float>(lr / (1.0 - std::pow(beta1, steps)));
         step.inverse_sqrt_bias2 = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(beta2, steps)));
         return step;

@@ -14,6 +14,24 @@ struct BetaOptions : OptimizerOptions {
   double eps = 1e-8;
 };
 
+/// Returns a Step with what Adam and the optimizers derived from it share. `decay` is lr *
+/// weight_decay of a decoupled weight decay.
+template <class Step>
+Step step_of_averages(const BetaOptions& options, bool decoupled, double decay,
+                      double weight_decay) {
+  Step step;
+  if (decoupled) {
+    step.shrink = static_cast<float>(1.0 - decay);
+  } else {
+    step.weight_decay = static_cast<float>(weight_decay);
+  }
+  step.one_minus_beta1 = static_cast<float>(1.0 - options.betas[0]);
+  step.beta2 = static_cast<float>(options.betas[1]);
+  step.one_minus_beta2 = static_cast<float>(1.0 - options.betas[1]);
+  step.eps = static_cast<float>(options.eps);
+  return step;
+}
+
 /// The check of a table whose options have betas.
 std::string check_betas(const std::vector<double>& betas);
 template <class S>

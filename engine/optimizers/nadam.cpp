@@ -38,19 +38,11 @@ OptimizerSpec make_nadam(const Variant& variant) {
   return optimizer_spec<NAdamFormula>(
       options, {{"exp_avg"}, {"exp_avg_sq"}},
       [options](double lr, double weight_decay, std::int64_t t) {
-        const double beta1 = options.betas[0], beta2 = options.betas[1];
         const auto steps = static_cast<double>(t);
-        NAdamFormula::Step step;
-        if (options.decoupled_weight_decay) {
-          step.shrink = static_cast<float>(1.0 - lr * weight_decay);
-        } else {
-          step.weight_decay = static_cast<float>(weight_decay);
-        }
-        step.one_minus_beta1 = static_cast<float>(1.0 - beta1);
-        step.beta2 = static_cast<float>(beta2);
-        step.one_minus_beta2 = static_cast<float>(1.0 - beta2);
-        step.eps = static_cast<float>(options.eps);
-        step.inverse_sqrt_bias2 = static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(beta2, steps)));
+        auto step = step_of_averages<NAdamFormula::Step>(options, options.decoupled_weight_decay,
+                                                         lr * weight_decay, weight_decay);
+        step.inverse_sqrt_bias2 =
+            static_cast<float>(1.0 / std::sqrt(1.0 - std::pow(options.betas[1], steps)));
         const double product = momentum_product(options, steps);
         const double next = momentum_of(options, steps + 1);
         step.gradient_rate =

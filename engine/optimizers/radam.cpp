@@ -22,29 +22,20 @@ double rectification(double beta2, double t) {
 
 OptimizerSpec make_radam(const Variant& variant) {
   const auto& options = variant.as<RAdamOptions>();
-  return optimizer_spec<RAdamFormula>(options, {{"exp_avg"}, {"exp_avg_sq"}},
-                                      [options](double lr, double weight_decay, std::int64_t t) {
-                                        const double beta1 = options.betas[0],
-                                                     beta2 = options.betas[1];
-                                        const auto steps = static_cast<double>(t);
-                                        RAdamFormula::Step step;
-                                        if (options.decoupled_weight_decay) {
-                                          step.shrink = static_cast<float>(1.0 - lr * weight_decay);
-                                        } else {
-                                          step.weight_decay = static_cast<float>(weight_decay);
-                                        }
-                                        step.one_minus_beta1 = static_cast<float>(1.0 - beta1);
-                                        step.beta2 = static_cast<float>(beta2);
-                                        step.one_minus_beta2 = static_cast<float>(1.0 - beta2);
-                                        step.eps = static_cast<float>(options.eps);
-                                        double size = lr / (1.0 - std::pow(beta1, steps));
-                                        const double factor = rectification(beta2, steps);
-                                        step.is_adaptive = factor > 0;
-                                        if (step.is_adaptive)
-                                          size *= factor * std::sqrt(1.0 - std::pow(beta2, steps));
-                                        step.step_size = static_cast<float>(size);
-                                        return step;
-                                      });
+  return optimizer_spec<RAdamFormula>(
+      options, {{"exp_avg"}, {"exp_avg_sq"}},
+      [options](double lr, double weight_decay, std::int64_t t) {
+        const double beta1 = options.betas[0], beta2 = options.betas[1];
+        const auto steps = static_cast<double>(t);
+        auto step = step_of_averages<RAdamFormula::Step>(options, options.decoupled_weight_decay,
+                                                         lr * weight_decay, weight_decay);
+        double size = lr / (1.0 - std::pow(beta1, steps));
+        const double factor = rectification(beta2, steps);
+        step.is_adaptive = factor > 0;
+        if (step.is_adaptive) size *= factor * std::sqrt(1.0 - std::pow(beta2, steps));
+        step.step_size = static_cast<float>(size);
+        return step;
+      });
 }
 
 }  // namespace

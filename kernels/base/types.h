@@ -51,6 +51,12 @@ struct DevPtr {
   bool operator==(const DevPtr&) const = default;
 };
 
+/// Returns the pointer behind an address in the memory of a device that is the host itself.
+template <class T = float>
+T* host(DevPtr ptr) {
+  return reinterpret_cast<T*>(ptr.address);
+}
+
 /// A half-open range of integers: of positions in an epoch's order, of samples in a batch.
 struct Range {
   std::int64_t begin = 0, end = 0;

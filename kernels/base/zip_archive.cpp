@@ -65,9 +65,9 @@ class ZipBytes {
 /// Returns the position of the end record, which follows the members and has a comment of up to
 /// 64 KiB.
 std::uint64_t find_end(const ZipBytes& bytes, const std::string& path) {
-  constexpr std::uint64_t kMostComment = 0xffff;
+  constexpr std::uint64_t kMaxComment = 0xffff;
   const std::uint64_t size = bytes.size();
-  for (std::uint64_t back = kEndBytes; back <= std::min(size, kEndBytes + kMostComment); ++back) {
+  for (std::uint64_t back = kEndBytes; back <= std::min(size, kEndBytes + kMaxComment); ++back) {
     const std::uint64_t at = size - back;
     if (bytes.has_mark(at, kEndMark) && bytes.number(at + 20, 2) == back - kEndBytes) return at;
   }
@@ -103,12 +103,12 @@ std::uint32_t crc32_of(std::span<const std::byte> content) {
 bool inflate_all(std::span<const std::byte> packed, std::span<std::byte> to) {
   z_stream stream{};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return false;
-  constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
+  constexpr std::size_t kMax = std::numeric_limits<uInt>::max();
   std::size_t from = 0, at = 0;
   int result = Z_OK;
   while (result == Z_OK) {
-    const std::size_t in = std::min(packed.size() - from, kMost);
-    const std::size_t out = std::min(to.size() - at, kMost);
+    const std::size_t in = std::min(packed.size() - from, kMax);
+    const std::size_t out = std::min(to.size() - at, kMax);
     stream.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(packed.data() + from));
     stream.avail_in = static_cast<uInt>(in);
     stream.next_out = reinterpret_cast<Bytef*>(to.data() + at);
@@ -176,9 +176,9 @@ std::span<const std::byte> ZipArchive::content(const ZipMember& member,
   bytes.need(begin, member.packed, fmt::format("{} bytes of content", member.packed));
   std::span<const std::byte> content = file_.subspan(begin, member.packed);
   // Deflate makes no more than 1032 bytes of one.
-  constexpr std::uint64_t kMostRatio = 1032;
+  constexpr std::uint64_t kMaxRatio = 1032;
   const bool is_stored = member.method == kStored;
-  if (is_stored ? member.size != member.packed : member.size / kMostRatio > member.packed) {
+  if (is_stored ? member.size != member.packed : member.size / kMaxRatio > member.packed) {
     fail(ErrorKind::data, "{}: damaged: {} bytes cannot be the content of {} in the archive", name,
          member.size, member.packed);
   }

@@ -14,9 +14,10 @@
 
 #include "kernels/base/philox.h"
 #include "kernels/common/optimizers/formulas.h"
-#include "kernels/cpu/direct.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/optimizer.h"
+#include "kernels/cpu/simd/direct_conv2d.h"
+#include "kernels/cpu/simd/direct_linear.h"
 
 namespace dpt {
 namespace {
@@ -40,18 +41,18 @@ class Buffer {
 };
 
 /// The least of the times of `run`, in microseconds, measured for about a third of a second.
-double least_us(const std::function<void()>& run) {
+double min_us(const std::function<void()>& run) {
   using Clock = std::chrono::steady_clock;
   run();
-  double least = 1e30;
+  double minimum = 1e30;
   const auto start = Clock::now();
   for (int i = 0; i < 5 || Clock::now() - start < std::chrono::milliseconds(300); ++i) {
     const auto begin = Clock::now();
     run();
     const std::chrono::duration<double, std::micro> time = Clock::now() - begin;
-    least = std::min(least, time.count());
+    minimum = std::min(minimum, time.count());
   }
-  return least;
+  return minimum;
 }
 
 /// One layer under test: an Op of ours (null where none applies) and oneDNN's three passes.
@@ -86,7 +87,7 @@ void bench(Layer& layer) {
     const bool forward = pass == onednn::Pass::forward;
     const bool data = pass == onednn::Pass::backward_data;
     const bool weights = pass == onednn::Pass::backward_weights;
-    return least_us([&] {
+    return min_us([&] {
       primitive.run({data ? dx.ptr() : x.ptr(), forward ? y.ptr() : dy.ptr(),
                      weights ? dweight.ptr() : weight.ptr(),
                      data ? DevPtr{} : (weights ? dbias.ptr() : bias.ptr()), scratch.ptr()});
@@ -111,12 +112,11 @@ void bench(Layer& layer) {
     print_row(layer.name, "backward", layer.mflop * 2, 0, weights + data);
     return;
   }
-  print_row(layer.name, "forward", layer.mflop, least_us([&] { layer.op->forward(args); }),
-            forward);
-  const double ours_weights = least_us([&] { layer.no_dx->backward(args); });
+  print_row(layer.name, "forward", layer.mflop, min_us([&] { layer.op->forward(args); }), forward);
+  const double ours_weights = min_us([&] { layer.no_dx->backward(args); });
   print_row(layer.name, "weights", layer.mflop, ours_weights, weights);
   if (layer.input_gradient) {
-    const double ours = least_us([&] { layer.op->backward(args); });
+    const double ours = min_us([&] { layer.op->backward(args); });
     print_row(layer.name, "data", layer.mflop, ours - ours_weights, data);
   }
 }
@@ -203,7 +203,7 @@ void bench_optimizer(std::int64_t count) {
   args.states[0] = momentum.ptr();
   args.scalars = {reinterpret_cast<std::uintptr_t>(&now)};
   args.steps = {reinterpret_cast<std::uintptr_t>(&block)};
-  const double us = least_us([&] { sgd->step(args); });
+  const double us = min_us([&] { sgd->step(args); });
   fmt::print("SGD with momentum, {} parameters: {:.1f} us\n", count, us);
 }
 

@@ -15,7 +15,7 @@ namespace dpt::dropout {
 /// Units whose draws come from one block of random bits.
 inline constexpr std::int64_t kGroup = 4;
 /// Units of a sample have to stay below this, so that groups fit into 32 bits of the counter.
-inline constexpr std::int64_t kMostUnits = std::int64_t{1} << 34;
+inline constexpr std::int64_t kMaxUnits = std::int64_t{1} << 34;
 
 /// What the masks of one layer have in common.
 struct Masks {

@@ -12,7 +12,7 @@ namespace dpt {
 
 /// LossDesc::sums, as kernels take them.
 struct SumList {
-  MetricSum of[kMostMetricSums] = {};
+  MetricSum of[kMaxMetricSums] = {};
   int count = 0;
   bool ranks = false;   ///< some need RowFacts::rank
   bool errors = false;  ///< some need RowFacts::errors
@@ -69,8 +69,8 @@ DPT_HOST_DEVICE inline bool is_hot(float value) {
 }
 
 inline SumList sum_list(const LossDesc& desc) {
-  if (desc.sums.size() > kMostMetricSums) {
-    fail(ErrorKind::device, "a loss adds up at most {} sums for metrics, not {}", kMostMetricSums,
+  if (desc.sums.size() > kMaxMetricSums) {
+    fail(ErrorKind::device, "a loss adds up at most {} sums for metrics, not {}", kMaxMetricSums,
          desc.sums.size());
   }
   SumList list;

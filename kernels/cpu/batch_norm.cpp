@@ -4,14 +4,14 @@
 #include <cstring>
 
 #include "kernels/base/align.h"
-#include "kernels/base/cpu_features.h"
 #include "kernels/base/divide.h"
 #include "kernels/common/batch_norm_math.h"
 #include "kernels/common/update_outcome.h"
-#include "kernels/cpu/batch_norm_rows.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/simd/batch_norm_rows.h"
+#include "kernels/cpu/simd/kernel_tables.h"
 #include "kernels/cpu/vector.h"
 
 namespace dpt {
@@ -47,9 +47,8 @@ struct Row4 {
 
 const RowKernels& row_kernels_of_processor() {
   static constexpr RowKernels kAny = row_kernels<Row4>("own");
-  const CpuFeatures features = CpuFeatures::detect();
-  if (features.avx512) return row_kernels_avx512();
-  return features.avx2 ? row_kernels_avx2() : kAny;
+  const RowKernels* wide = kernel_tables(CpuFeatures::detect()).batch_norm;
+  return wide ? *wide : kAny;
 }
 
 template <class T>
@@ -198,7 +197,7 @@ class CpuBatchNorm final : public Op {
                : inverse_deviation(host<const float>(args.running_var)[k], 1.0F, desc_.eps);
   }
 
-  /// What forward does, computed anew wherever it is needed: to the same bits.
+  /// Computes the map of the forward pass, each time to the same bits.
   Affine affine_of(const OpArgs& args) const {
     float* scale = host(args.scratch);
     float* shift = scale + channels();

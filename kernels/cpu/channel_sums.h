@@ -35,15 +35,15 @@ ColumnSums<double, kSums> sum_rows(std::int64_t begin, std::int64_t end, const A
   return total;
 }
 
-/// How the rows are cut for sums over all of them.
+/// Partition of the rows for sums over all of them.
 struct RowCut {
   std::int64_t rows = 0, columns = 0;
   std::int64_t per_chunk = 0, chunks = 0;
 
   RowCut(std::int64_t row_count, std::int64_t column_count)
       : rows(row_count), columns(column_count) {
-    constexpr std::int64_t kLeastRows = 256, kMostChunks = 32;
-    const std::int64_t wanted = std::clamp<std::int64_t>(rows / kLeastRows, 1, kMostChunks);
+    constexpr std::int64_t kMinRows = 256, kMaxChunks = 32;
+    const std::int64_t wanted = std::clamp<std::int64_t>(rows / kMinRows, 1, kMaxChunks);
     per_chunk = ceil_div(rows, wanted);
     chunks = ceil_div(rows, per_chunk);
   }

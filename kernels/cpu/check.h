@@ -23,10 +23,4 @@ inline void check_cpu_desc(const char* what, DType type, std::int64_t batch, boo
     fail(ErrorKind::device, "cpu: {} needs a batch of at least 1, not {}", what, batch);
 }
 
-/// The host address that a DevPtr of this backend holds.
-template <class T = float>
-T* host(DevPtr ptr) {
-  return reinterpret_cast<T*>(ptr.address);
-}
-
 }  // namespace dpt

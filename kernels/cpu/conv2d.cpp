@@ -1,19 +1,16 @@
 #include "kernels/cpu/ops.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "kernels/base/align.h"
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/direct.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/relu.h"
+#include "kernels/cpu/simd/direct_conv2d.h"
+#include "kernels/cpu/simd/winograd_conv2d.h"
 
 namespace dpt {
 namespace {
-
-using onednn::Pass;
-using onednn::Primitive;
 
 /// With a pool, the convolution's own output z (batch, conv_out) is an intermediate:
 ///  - max pooling commutes with ReLU, so ReLU and its mask are taken on the small pooled y and z
@@ -26,23 +23,16 @@ class CpuConv2d final : public Op {
         threads_(threads),
         relu_behind_pool_(desc.relu && desc.pool && desc.pool->kind == PoolKind::max),
         keep_z_(desc.training && desc.relu && desc.pool && !relu_behind_pool_),
-        forward_(onednn::make_convolution(desc, Pass::forward, desc.relu && !relu_behind_pool_,
-                                          threads)) {
+        passes_(desc, [&](onednn::Pass pass) {
+          return onednn::make_convolution(desc, pass, desc.relu && !relu_behind_pool_, threads);
+        }) {
     if (desc.pool) pool_ = make_cpu_op(*desc.pool, threads);
-    if (!desc.training) return;
-    backward_weights_ = onednn::make_convolution(desc, Pass::backward_weights, false, threads);
-    if (desc.input_gradient) {
-      backward_data_ = onednn::make_convolution(desc, Pass::backward_data, false, threads);
-    }
   }
 
   std::size_t scratch_bytes() const override {
-    std::size_t bytes = forward_.scratch_bytes();
-    if (backward_weights_) bytes = std::max(bytes, backward_weights_->scratch_bytes());
-    if (backward_data_) bytes = std::max(bytes, backward_data_->scratch_bytes());
-    if (pool_) bytes = std::max(bytes, pool_->scratch_bytes());
+    const std::size_t bytes = passes_.scratch_bytes();
     // z or its gradient comes first.
-    return bytes + (pool_ ? z_bytes() : 0);
+    return pool_ ? z_bytes() + std::max(bytes, pool_->scratch_bytes()) : bytes;
   }
   std::size_t saved_bytes() const override {
     const std::size_t pool = pool_ ? aligned(pool_->saved_bytes()) : 0;
@@ -56,12 +46,12 @@ class CpuConv2d final : public Op {
 
   void forward(const OpArgs& args) override {
     if (!pool_) {
-      forward_.run({args.x, args.y, args.weight, args.bias, args.scratch});
+      passes_.forward.run({args.x, args.y, args.weight, args.bias, args.scratch});
       return;
     }
     const DevPtr z = keep_z_ ? args.saved + aligned(pool_->saved_bytes()) : args.scratch;
     const DevPtr rest = args.scratch + z_bytes();
-    forward_.run({args.x, z, args.weight, args.bias, rest});
+    passes_.forward.run({args.x, z, args.weight, args.bias, rest});
     OpArgs pool = args;
     pool.x = z;
     pool.scratch = rest;
@@ -83,16 +73,12 @@ class CpuConv2d final : public Op {
     } else if (d_.relu) {
       mask(dz, args.y, y_count());
     }
-    backward_weights_->run({args.x, dz, args.dweight, args.dbias, rest, args.write});
-    if (backward_data_) backward_data_->run({args.dx, dz, args.weight, {}, rest});
+    passes_.weights->run({args.x, dz, args.dweight, args.dbias, rest, args.write});
+    if (passes_.data) passes_.data->run({args.dx, dz, args.weight, {}, rest});
   }
 
   std::string implementation() const override {
-    std::string text = "forward " + forward_.implementation();
-    if (backward_weights_) text += ", weights " + backward_weights_->implementation();
-    if (backward_data_) text += ", data " + backward_data_->implementation();
-    if (pool_) text += ", pool " + pool_->implementation();
-    return text;
+    return passes_.implementation() + (pool_ ? ", pool " + pool_->implementation() : "");
   }
 
  private:
@@ -108,8 +94,7 @@ class CpuConv2d final : public Op {
   Conv2dDesc d_;
   int threads_;
   bool relu_behind_pool_, keep_z_;
-  Primitive forward_;
-  std::optional<Primitive> backward_weights_, backward_data_;
+  onednn::Passes passes_;
   std::unique_ptr<Op> pool_;
 };
 

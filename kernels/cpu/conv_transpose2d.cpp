@@ -2,7 +2,6 @@
 #include "kernels/cpu/ops.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "kernels/base/align.h"
 #include "kernels/common/bf16.h"
@@ -16,7 +15,6 @@ namespace dpt {
 namespace {
 
 using onednn::Pass;
-using onednn::Primitive;
 
 template <class T>
 class CpuConvTranspose2d final : public Op {
@@ -25,45 +23,34 @@ class CpuConvTranspose2d final : public Op {
       : d_(desc),
         threads_(threads),
         cut_(desc.batch * desc.out.h * desc.out.w, desc.out.c),
-        y_(make(Pass::backward_data)) {
-    if (!desc.training) return;
-    dweight_ = make(Pass::backward_weights);
-    if (desc.input_gradient) dx_ = make(Pass::forward);
-  }
+        passes_(desc, [&](Pass pass) {
+          // The convolution's input is y here, and its output x.
+          if (pass != Pass::backward_weights) {
+            pass = pass == Pass::forward ? Pass::backward_data : Pass::forward;
+          }
+          return onednn::make_convolution(transposed_convolution(desc), pass, false, threads);
+        }) {}
 
   std::size_t scratch_bytes() const override {
-    std::size_t bytes = y_.scratch_bytes();
-    if (dweight_) bytes = std::max(bytes, dweight_->scratch_bytes());
-    if (dx_) bytes = std::max(bytes, dx_->scratch_bytes());
-    if (d_.training && d_.bias) bytes = std::max(bytes, cut_.scratch_bytes(1));
-    return bytes;
+    const std::size_t bytes = passes_.scratch_bytes();
+    return d_.training && d_.bias ? std::max(bytes, cut_.scratch_bytes(1)) : bytes;
   }
   bool backward_needs_y() const override { return false; }
   bool backward_keeps_dy() const override { return true; }
 
-  // The convolution's input is y here, and its output x.
   void forward(const OpArgs& args) override {
-    y_.run({args.y, args.x, args.weight, {}, args.scratch});
+    passes_.forward.run({args.y, args.x, args.weight, {}, args.scratch});
     if (d_.bias) add_bias(host<T>(args.y), host(args.bias));
   }
   void backward(const OpArgs& args) override {
-    dweight_->run({args.dy, args.x, args.dweight, {}, args.scratch, args.write});
-    if (dx_) dx_->run({args.dy, args.dx, args.weight, {}, args.scratch});
+    passes_.weights->run({args.dy, args.x, args.dweight, {}, args.scratch, args.write});
+    if (passes_.data) passes_.data->run({args.dy, args.dx, args.weight, {}, args.scratch});
     if (d_.bias) sum_bias(args);
   }
 
-  std::string implementation() const override {
-    std::string text = "forward " + y_.implementation();
-    if (dweight_) text += ", weights " + dweight_->implementation();
-    if (dx_) text += ", data " + dx_->implementation();
-    return text;
-  }
+  std::string implementation() const override { return passes_.implementation(); }
 
  private:
-  Primitive make(Pass pass) const {
-    return onednn::make_convolution(transposed_convolution(d_), pass, false, threads_);
-  }
-
   void add_bias(T* y, const float* bias) const {
     const std::int64_t channels = cut_.columns;
     parallel_for(threads_, cut_.rows, [=](std::int64_t row) {
@@ -91,8 +78,7 @@ class CpuConvTranspose2d final : public Op {
   ConvTranspose2dDesc d_;
   int threads_;
   RowCut cut_;
-  Primitive y_;
-  std::optional<Primitive> dweight_, dx_;
+  onednn::Passes passes_;
 };
 
 }  // namespace

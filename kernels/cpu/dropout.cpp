@@ -99,11 +99,11 @@ class CpuDropout final : public Op {
 
 std::unique_ptr<Op> make_cpu_op(const DropoutDesc& desc, int threads) {
   check_cpu_desc("dropout", desc.type, desc.batch);
-  if (!(desc.p >= 0 && desc.p < 1) || desc.shape.elements() >= dropout::kMostUnits) {
+  if (!(desc.p >= 0 && desc.p < 1) || desc.shape.elements() >= dropout::kMaxUnits) {
     fail(ErrorKind::device,
          "cpu: dropout needs a probability from 0 to below 1 and fewer than {} elements in a "
          "sample, found {} and {}",
-         dropout::kMostUnits, desc.p, desc.shape.elements());
+         dropout::kMaxUnits, desc.p, desc.shape.elements());
   }
   if (desc.type == DType::bf16) return std::make_unique<CpuDropout<Bf16>>(desc, threads);
   return std::make_unique<CpuDropout<float>>(desc, threads);

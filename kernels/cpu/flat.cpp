@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/base/cpu_features.h"
 #include "kernels/common/update_outcome.h"
 #include "kernels/cpu/check.h"
-#include "kernels/cpu/flat_avx2.h"
+#include "kernels/cpu/simd/flat_loops.h"
+#include "kernels/cpu/simd/kernel_tables.h"
 
 namespace dpt {
 namespace {
@@ -16,15 +16,16 @@ namespace {
 constexpr std::int64_t kBlockBytes = 256 * 1024;
 constexpr std::int64_t kSmallestBlock = 1024;
 
-bool wide() {
-  static const bool avx2 = CpuFeatures::detect().avx2;
-  return avx2;
+/// Null on a processor for which there are no wide loops.
+const FlatLoops* wide() {
+  static const FlatLoops* const loops = kernel_tables(CpuFeatures::detect()).flat;
+  return loops;
 }
 
 }  // namespace
 
 void cpu_add(float* to, const float* a, const float* b, std::int64_t n) {
-  std::int64_t i = wide() ? flat_avx2::add(to, a, b, n) : 0;
+  std::int64_t i = wide() ? wide()->add(to, a, b, n) : 0;
   for (; i < n; ++i) to[i] = a[i] + b[i];
 }
 
@@ -53,7 +54,7 @@ void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n) {
 
 void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s) {
   double sums[16] = {};
-  std::int64_t i = wide() ? flat_avx2::add_squares(g, n, sums) : 0;
+  std::int64_t i = wide() ? wide()->add_squares(g, n, sums) : 0;
   for (; i < n; ++i) sums[i % 16] += static_cast<double>(g[i]) * static_cast<double>(g[i]);
   for (int half = 8; half > 0; half /= 2) {
     for (int j = 0; j < half; ++j) sums[j] += sums[j + half];

@@ -12,8 +12,8 @@ namespace dpt {
 /// to[i] = a[i] + b[i] for i < n; any of the three may be the same memory.
 void cpu_add(float* to, const float* a, const float* b, std::int64_t n);
 
-/// As Backend::tree_sum. Works in blocks that stay in the cache from the first addition to the last
-/// copy.
+/// See Backend::tree_sum. Works in blocks that stay in the cache from the first addition to the
+/// last copy.
 void cpu_tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
                   std::span<const DevPtr> outs, std::int64_t n);
 
@@ -24,9 +24,9 @@ void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n);
 /// element i goes to partial sum i % 16.
 void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s);
 
-/// values[i] = clipped(values[i], limit), for i < n.
 /// Multiplies by `factor`.
 void cpu_scale(float* values, float factor, std::int64_t n);
+/// values[i] = clipped(values[i], limit), for i < n.
 void cpu_clip_values(float* values, float limit, std::int64_t n);
 
 }  // namespace dpt

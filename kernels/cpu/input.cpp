@@ -79,7 +79,7 @@ class SampleRows {
   std::int64_t channels() const { return kChannels ? kChannels : desc_.raw.c; }
   bool is_random() const { return desc_.crop || desc_.flip; }
 
-  /// What was drawn for a sample. The crop is in coordinates of the unpadded image: rows from
+  /// Random draws of a sample. The crop is in coordinates of the unpadded image: rows from
   /// `top`, columns from `left`, of which [begin, end) of the output's columns exist; the rest is
   /// padding.
   struct Placed {
@@ -89,18 +89,16 @@ class SampleRows {
     InputBox erased;
   };
   Placed place(const InputArgs& args, std::int64_t k) const {
-    const auto* slots = reinterpret_cast<const std::int32_t*>(args.slots.address);
+    const auto* slots = host<const std::int32_t>(args.slots);
     const SampleShape &in = desc_.raw, &out = desc_.out;
-    Placed at{.from = reinterpret_cast<const Raw*>(args.raw.address) + slots[k] * in.elements(),
-              .end = out.w,
-              .erased = {}};
-    if (desc_.erase) at.erased = reinterpret_cast<const InputBox*>(args.boxes.address)[k];
+    Placed at{
+        .from = host<const Raw>(args.raw) + slots[k] * in.elements(), .end = out.w, .erased = {}};
+    if (desc_.erase) at.erased = host<const InputBox>(args.boxes)[k];
     if (!is_random()) return at;
-    const std::int64_t epoch = *reinterpret_cast<const std::int64_t*>(args.epoch.address);
-    const augment::Draw draw =
-        augment::draw(desc_.seed, epoch, reinterpret_cast<const std::int64_t*>(args.ids.address)[k],
-                      static_cast<std::uint32_t>(tops_), static_cast<std::uint32_t>(lefts_),
-                      desc_.flip_probability);
+    const std::int64_t epoch = *host<const std::int64_t>(args.epoch);
+    const augment::Draw draw = augment::draw(
+        desc_.seed, epoch, host<const std::int64_t>(args.ids)[k], static_cast<std::uint32_t>(tops_),
+        static_cast<std::uint32_t>(lefts_), desc_.flip_probability);
     const std::int64_t pad = desc_.crop ? desc_.crop_padding : 0;
     at.flip = desc_.flip && draw.flip;
     at.top = static_cast<std::int64_t>(draw.top) - pad;
@@ -198,7 +196,7 @@ class CpuInput final : public InputOp {
 
   void run(const InputArgs& args) override {
     const auto sample = [&](std::int64_t k) {
-      T* to = reinterpret_cast<T*>(args.y.address) + k * out_.elements();
+      T* to = host<T>(args.y) + k * out_.elements();
       if (mix_) return mixed(args, k, to);
       if constexpr (std::is_same_v<T, typename Map::Out>) alone(rows_.place(args, k), to);
     };
@@ -217,7 +215,7 @@ class CpuInput final : public InputOp {
 
   void mixed(const InputArgs& args, std::int64_t k, T* to) {
     if constexpr (std::is_same_v<typename Map::Out, float>) {
-      const InputMix& mix = *reinterpret_cast<const InputMix*>(args.mix.address);
+      const InputMix& mix = *host<const InputMix>(args.mix);
       const typename Rows::Placed own = rows_.place(args, k), partner = rows_.place(args, k - 1);
       const std::int64_t count = line_elements();
       float* line = lines_.data() + 2 * k * count;

@@ -58,7 +58,7 @@ class CpuLoss final : public LossOp {
     float* sample_sums = host(args.sample_sums);
     auto* prediction = host<std::int32_t>(args.prediction);
     const float scale = gradient && args.inverse_count ? *host(args.inverse_count) : 1.0F;
-    double loss_sum = 0, weight = 0, sums[kMostMetricSums] = {};
+    double loss_sum = 0, weight = 0, sums[kMaxMetricSums] = {};
     std::int64_t labelled = 0;
     for (std::int64_t k = 0; k < d_.batch; ++k) {
       const std::int64_t at = k * d_.classes;

@@ -238,6 +238,17 @@ void Primitive::run(const Tensors& tensors) {
   impl_->run(tensors);
 }
 
+std::size_t Passes::scratch_bytes() const {
+  return std::max({forward.scratch_bytes(), weights ? weights->scratch_bytes() : 0,
+                   data ? data->scratch_bytes() : 0});
+}
+std::string Passes::implementation() const {
+  std::string text = "forward " + forward.implementation();
+  if (weights) text += ", weights " + weights->implementation();
+  if (data) text += ", data " + data->implementation();
+  return text;
+}
+
 namespace {
 
 /// The arguments of one pass, as oneDNN names them.
@@ -256,7 +267,7 @@ constexpr ArgNames arg_names(Pass pass) {
   return {};
 }
 
-/// What is left to do once oneDNN has chosen an implementation. `x` and `y` are the plain
+/// Makes the Primitive of an implementation that oneDNN has chosen. `x` and `y` are the plain
 /// activations, which oneDNN takes as they are.
 template <class Operation>
 Primitive finish(const typename Operation::primitive_desc& desc, Pass pass, int threads,

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kernels/backend.h"
@@ -41,12 +42,31 @@ class Primitive {
   std::size_t scratch_bytes() const;
   /// oneDNN's name of the implementation: "brgconv:avx512_core".
   const std::string& implementation() const;
-  /// Whether that is one of oneDNN's slow plain loops.
+  /// Returns true if that is one of oneDNN's slow plain loops.
   bool is_reference() const;
   void run(const Tensors& tensors);
 
  private:
   std::unique_ptr<Impl> impl_;
+};
+
+/// The primitives of an operation: forward and, in training, the gradients of its parameters and of
+/// its input.
+struct Passes {
+  /// `make` makes the primitive of a Pass.
+  template <class Desc, class Make>
+  Passes(const Desc& desc, const Make& make) : forward(make(Pass::forward)) {
+    if (!desc.training) return;
+    weights = make(Pass::backward_weights);
+    if (desc.input_gradient) data = make(Pass::backward_data);
+  }
+  /// Returns the bytes that the pass with the most scratch memory needs.
+  std::size_t scratch_bytes() const;
+  /// Returns the name of every pass with its implementation.
+  std::string implementation() const;
+
+  Primitive forward;
+  std::optional<Primitive> weights, data;
 };
 
 /// The convolution of `desc` (its pool is ignored) into conv_out; ReLU is applied in the forward
@@ -61,7 +81,7 @@ Primitive make_linear(const LinearDesc& desc, Pass pass, bool fuse_relu, int thr
 std::string version();
 /// The widest instruction set that oneDNN uses here, in its own words: "avx512_core_amx".
 std::string instruction_set();
-/// Whether the processor has bf16 instructions (AVX512-BF16 or AMX) that oneDNN uses here.
+/// Returns true if the processor has bf16 instructions (AVX512-BF16 or AMX) that oneDNN uses here.
 bool has_bf16();
 
 }  // namespace dpt::onednn

@@ -27,7 +27,7 @@ std::unique_ptr<LossOp> make_cpu_loss_op(const ElementLossDesc& desc);
 
 /// Ready to run for batches of desc.batch on a team of `threads`. Throws ErrorKind::device for a
 /// description that it cannot run. The result depends neither on the threads nor on how a batch is
-/// cut.
+/// divided.
 std::unique_ptr<InputOp> make_cpu_input(const InputDesc& desc, int threads);
 
 }  // namespace dpt

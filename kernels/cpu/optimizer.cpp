@@ -3,78 +3,35 @@
 
 #include <cassert>
 
-#include "kernels/base/cpu_features.h"
-#include "kernels/common/optimizers/formulas.h"
 #include "kernels/common/update_outcome.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/flat.h"
-#include "kernels/cpu/optimizer_avx2.h"
-#include "kernels/cpu/optimizer_loops.h"
+#include "kernels/cpu/simd/kernel_tables.h"
+#include "kernels/cpu/simd/optimizer_loops.h"
 
 namespace dpt {
 namespace {
 
-/// 1 for NaN and infinities. An integer, so that a loop over it has no branch.
-unsigned not_finite(float x) {
-  return is_finite(x) ? 0U : 1U;
-}
+/// A single float, for any processor.
+struct PackOf1 {
+  static constexpr int kWidth = 1, kRound = 1;
+  using Floats = float;
+  class FiniteCheck {
+   public:
+    /// Without a branch, so that a loop has none.
+    void look_at(float x) { bad_ |= is_finite(x) ? 0U : 1U; }
+    bool all_finite() const { return bad_ == 0; }
 
-template <class Formula>
-std::int64_t prepare(const UpdateStep& block, float clip, const OptimizerBuffers& buffers,
-                     std::int64_t count, LayerSums& sums, bool& finite) {
-  const auto& now = *reinterpret_cast<const FormulaStep<Formula>*>(&block);
-  const typename Formula::Step step = now.step;
-  const float scale = now.gradient_sign * clip;
-  unsigned bad = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    float state[kMostOptimizerStates] = {};
-    for (int s = 0; s < Formula::kStates; ++s) state[s] = buffers.states[s][i];
-    float a = 0, b = 0;
-    Formula::prepare(step, buffers.params[i], buffers.grads[i] * scale, state, a, b);
-    sums.a[i % LayerSums::kLanes] += static_cast<double>(a) * static_cast<double>(a);
-    sums.b[i % LayerSums::kLanes] += static_cast<double>(b) * static_cast<double>(b);
-    if (!Formula::kPreparesStates) continue;
-    for (int s = 0; s < Formula::kStates; ++s) {
-      buffers.states[s][i] = state[s];
-      bad |= not_finite(state[s]);
-    }
+   private:
+    unsigned bad_ = 0;
+  };
+
+  static float load(const float* from) { return *from; }
+  static void store(float* to, float x) { *to = x; }
+  static void add_squares(float x, double* lane) {
+    *lane += static_cast<double>(x) * static_cast<double>(x);
   }
-  finite = finite && bad == 0;
-  return count;
-}
-
-template <class Formula>
-std::int64_t update(const UpdateStep& block, float clip, float ratio,
-                    const OptimizerBuffers& buffers, std::int64_t count, bool& finite) {
-  const auto& now = *reinterpret_cast<const FormulaStep<Formula>*>(&block);
-  const typename Formula::Step step = now.step;
-  const float scale = now.gradient_sign * clip;
-  unsigned bad = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    float state[kMostOptimizerStates] = {};
-    for (int s = 0; s < Formula::kStates; ++s) state[s] = buffers.states[s][i];
-    apply_formula<Formula>(step, ratio, buffers.params[i], buffers.grads[i] * scale, state);
-    bad |= not_finite(buffers.params[i]);
-    if (!updates_states<Formula>()) continue;
-    for (int s = 0; s < Formula::kStates; ++s) {
-      buffers.states[s][i] = state[s];
-      bad |= not_finite(state[s]);
-    }
-  }
-  finite = finite && bad == 0;
-  return count;
-}
-
-template <class Formula>
-constexpr FormulaLoops loops() {
-  if constexpr (LayerwiseFormula<Formula>) return {&prepare<Formula>, &update<Formula>};
-  return {nullptr, &update<Formula>};
-}
-template <class... Formulas>
-FormulaLoops plain_loops(int formula, FormulaList<Formulas...>) {
-  constexpr FormulaLoops kLoops[] = {loops<Formulas>()...};
-  return kLoops[formula];
-}
+};
 
 double sum_of(double (&lanes)[LayerSums::kLanes]) {
   for (int half = LayerSums::kLanes / 2; half > 0; half /= 2) {
@@ -104,9 +61,11 @@ class CpuOptimizer final : public OptimizerOp {
  public:
   explicit CpuOptimizer(const OptimizerDesc& desc)
       : ranges_(desc.ranges),
-        wide_(CpuFeatures::detect().avx2 ? optimizer_avx2::loops_of(desc.formula) : FormulaLoops{}),
-        plain_(plain_loops(desc.formula, OptimizerFormulas{})),
-        ratio_of_(ratio_of(desc.formula, OptimizerFormulas{})) {}
+        plain_(kOptimizerLoops<PackOf1>[desc.formula]),
+        ratio_of_(ratio_of(desc.formula, OptimizerFormulas{})) {
+    const FormulaLoops* wide = kernel_tables(CpuFeatures::detect()).optimizers;
+    if (wide) wide_ = wide[desc.formula];
+  }
 
   void step(const OptimizerArgs& args) override {
     const auto& now = *host<const StepScalars>(args.scalars);
@@ -122,7 +81,7 @@ class CpuOptimizer final : public OptimizerOp {
   }
 
  private:
-  /// Whether all that was written is finite.
+  /// Returns true if all written values are finite.
   bool update_all(const OptimizerArgs& args, float clip) const {
     bool finite = true;
     for (const UpdateRange& range : ranges_) {
@@ -158,7 +117,7 @@ class CpuOptimizer final : public OptimizerOp {
   }
 
   std::vector<UpdateRange> ranges_;
-  FormulaLoops wide_, plain_;
+  FormulaLoops plain_, wide_;
   RatioOf ratio_of_;  ///< null for formulas of single elements
 };
 

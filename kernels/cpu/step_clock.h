@@ -5,7 +5,7 @@
 
 namespace dpt {
 
-/// As DeviceQueue::begin_phases and end_phase.
+/// See DeviceQueue::begin_phases and end_phase.
 void cpu_begin_phases(PhaseTimes& times);
 void cpu_end_phase(PhaseTimes& times, StepPhase phase);
 

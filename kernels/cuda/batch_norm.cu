@@ -15,7 +15,7 @@ namespace dpt {
 namespace {
 
 // A block has kSumColumns channels, and kSumLanes rows of its chunk at a time.
-constexpr std::int64_t kLeastRows = 64, kMostChunks = 256;
+constexpr std::int64_t kMinRows = 64, kMaxChunks = 256;
 
 /// How the rows are cut.
 struct Chunks {
@@ -35,7 +35,7 @@ Chunks make_chunks(const BatchNormDesc& desc) {
   chunks.rows = desc.batch * desc.shape.h * desc.shape.w;
   chunks.channels = desc.shape.c;
   const std::int64_t wanted =
-      std::clamp<std::int64_t>(ceil_div(chunks.rows, kLeastRows), 1, kMostChunks);
+      std::clamp<std::int64_t>(ceil_div(chunks.rows, kMinRows), 1, kMaxChunks);
   chunks.per_chunk = ceil_div(chunks.rows, wanted);
   chunks.count = static_cast<int>(ceil_div(chunks.rows, chunks.per_chunk));
   return chunks;
@@ -350,13 +350,13 @@ class CudaBatchNorm final : public Op {
 };
 
 /// What one kernel merges.
-constexpr int kMostMerged = 32;
+constexpr int kMaxMerged = 32;
 struct Merges {
-  float* parts[kMostMerged];  ///< in pairs: left, right
-  MomentMerge rules[kMostMerged / 2];
+  float* parts[kMaxMerged];  ///< in pairs: left, right
+  MomentMerge rules[kMaxMerged / 2];
   int count;
   const float* from;
-  float* outs[kMostMerged];
+  float* outs[kMaxMerged];
   int out_count;
 };
 
@@ -430,14 +430,14 @@ void cuda_merge_moments(const CudaContext& context, std::span<const DevPtr> part
   std::size_t merged = 0, copied = 0;
   while (merged < merges.size() || copied < outs.size()) {
     Merges some = {};
-    while (merged < merges.size() && some.count < kMostMerged / 2) {
+    while (merged < merges.size() && some.count < kMaxMerged / 2) {
       const MomentMerge& merge = merges[merged++];
       some.parts[2 * some.count] = device<float>(parts[merge.left]);
       some.parts[2 * some.count + 1] = device<float>(parts[merge.right]);
       some.rules[some.count++] = merge;
     }
     some.from = device<const float>(parts[0]);
-    while (merged == merges.size() && copied < outs.size() && some.out_count < kMostMerged) {
+    while (merged == merges.size() && copied < outs.size() && some.out_count < kMaxMerged) {
       some.outs[some.out_count++] = device<float>(outs[copied++]);
     }
     launch(merge_moments_kernel, blocks_for(channels, kThreads), kThreads, 0, context.stream, some,

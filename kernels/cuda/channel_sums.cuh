@@ -26,11 +26,11 @@ struct RowChunks {
 };
 
 inline RowChunks make_row_chunks(std::int64_t rows, std::int64_t columns) {
-  constexpr std::int64_t kLeastRows = 64, kMostChunks = 256;
+  constexpr std::int64_t kMinRows = 64, kMaxChunks = 256;
   RowChunks chunks;
   chunks.rows = rows;
   chunks.columns = columns;
-  const std::int64_t wanted = std::clamp<std::int64_t>(ceil_div(rows, kLeastRows), 1, kMostChunks);
+  const std::int64_t wanted = std::clamp<std::int64_t>(ceil_div(rows, kMinRows), 1, kMaxChunks);
   chunks.per_chunk = ceil_div(rows, wanted);
   chunks.count = static_cast<int>(ceil_div(rows, chunks.per_chunk));
   return chunks;

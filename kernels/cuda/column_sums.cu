@@ -32,12 +32,12 @@ Cut make_cut(std::int64_t rows, std::int64_t columns) {
   cut.packs = static_cast<int>(ceil_div(packs, cut.tiles));
   cut.lanes = kThreads / cut.packs;
   // Enough blocks for a large GPU, each with enough rows to pay for handing its sums over.
-  const std::int64_t least_rows = std::int64_t{16} * cut.lanes;
+  const std::int64_t min_rows = std::int64_t{16} * cut.lanes;
   const std::int64_t most_chunks = std::max<std::int64_t>(1, 512 / cut.tiles);
   const std::int64_t chunks =
       cut.tiles > kBlockCounters
           ? 1
-          : std::clamp<std::int64_t>(ceil_div(rows, least_rows), 1, most_chunks);
+          : std::clamp<std::int64_t>(ceil_div(rows, min_rows), 1, most_chunks);
   cut.rows_per_chunk = ceil_div(rows, chunks);
   cut.chunks = static_cast<unsigned>(std::max<std::int64_t>(1, ceil_div(rows, cut.rows_per_chunk)));
   return cut;

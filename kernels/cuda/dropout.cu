@@ -98,11 +98,11 @@ class CudaDropout final : public Op {
 
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const DropoutDesc& desc) {
   check_cuda_desc(context, "dropout", desc.type, desc.batch);
-  if (!(desc.p >= 0 && desc.p < 1) || desc.shape.elements() >= dropout::kMostUnits) {
+  if (!(desc.p >= 0 && desc.p < 1) || desc.shape.elements() >= dropout::kMaxUnits) {
     fail(ErrorKind::device,
          "{}: dropout needs a probability from 0 to below 1 and fewer than {} elements in a "
          "sample, found {} and {}",
-         context.name, dropout::kMostUnits, desc.p, desc.shape.elements());
+         context.name, dropout::kMaxUnits, desc.p, desc.shape.elements());
   }
   if (desc.type == DType::bf16) return std::make_unique<CudaDropout<Bf16>>(context, desc);
   return std::make_unique<CudaDropout<float>>(context, desc);

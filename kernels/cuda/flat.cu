@@ -71,15 +71,15 @@ struct DivideBody {
 // ---- Sums over a tree --------------------------------------------------------------------------
 
 /// What one kernel of a tree sum can take.
-constexpr int kMostParts = 32, kMostAdditions = 64;
+constexpr int kMaxParts = 32, kMaxAdditions = 64;
 
 /// A tree sum as kernel parameters.
 struct Tree {
-  float* parts[kMostParts];
-  float* outs[kMostParts];
+  float* parts[kMaxParts];
+  float* outs[kMaxParts];
   struct {
     std::uint8_t left, right;
-  } additions[kMostAdditions];
+  } additions[kMaxAdditions];
   int part_count, out_count, addition_count;
 };
 
@@ -131,7 +131,7 @@ void launch_tree_sum(const CudaContext& context, const Tree& tree, std::int64_t 
 // ---- Gradient norm -----------------------------------------------------------------------------
 
 constexpr int kNormThreads = 256;
-constexpr std::int64_t kMostNormBlocks = 512;
+constexpr std::int64_t kMaxNormBlocks = 512;
 
 /// The number of blocks follows from `count` alone, and with it the order of the sum.
 template <int kCount>
@@ -170,7 +170,7 @@ void cuda_tree_sum(const CudaContext& context, std::span<const DevPtr> parts,
                    std::span<const TreeAdd> additions, std::span<const DevPtr> outs,
                    std::int64_t count) {
   if (count < 1) return;
-  if (parts.size() > kMostParts || additions.size() > kMostAdditions || outs.size() > kMostParts) {
+  if (parts.size() > kMaxParts || additions.size() > kMaxAdditions || outs.size() > kMaxParts) {
     for (const TreeAdd& add : additions) {
       const DevPtr left = parts[add.left];
       cuda_add(context, left, left, parts[add.right], count);
@@ -229,9 +229,9 @@ void cuda_grad_norm(const CudaContext& context, DevPtr grads, std::int64_t count
   const auto kernel =
       aligned_to(kWidthBytes, grads) ? grad_norm_kernel<kWidth> : grad_norm_kernel<1>;
   // Some packs a thread before blocks share the work: the handover costs as much as they do.
-  const unsigned blocks = blocks_for(ceil_div(count, kWidth), 4 * kNormThreads, kMostNormBlocks);
+  const unsigned blocks = blocks_for(ceil_div(count, kWidth), 4 * kNormThreads, kMaxNormBlocks);
   launch(kernel, blocks, kNormThreads, 0, context.stream, device<const float>(grads), count,
-         device<StepScalars>(scalars), partial_sums<double>(context, kMostNormBlocks),
+         device<StepScalars>(scalars), partial_sums<double>(context, kMaxNormBlocks),
          block_counters(context));
 }
 

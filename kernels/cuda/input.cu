@@ -16,7 +16,7 @@ namespace {
 
 constexpr unsigned kThreads = 256;
 /// Indices in a sample, with its padding, and numbers of blocks have 31 bits.
-constexpr std::int64_t kMostElements = std::int64_t{1} << 30;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 30;
 
 /// An input kernel's parameters but for the types.
 struct Shape {
@@ -161,7 +161,7 @@ class CudaInput final : public InputOp {
   void run(const InputArgs& args) override {
     if (batch_ == 0) return;
     const bool packed = s_.out_elements % 4 == 0 && aligned_to(4 * sizeof(T), args.y);
-    s_.chunks = blocks_for(s_.out_elements / (packed ? 4 : 1), kThreads, kMostElements);
+    s_.chunks = blocks_for(s_.out_elements / (packed ? 4 : 1), kThreads, kMaxElements);
     const auto kernel =
         mix_ ? (packed ? input_kernel<Raw, T, 4, true> : input_kernel<Raw, T, 1, true>)
              : (packed ? input_kernel<Raw, T, 4, false> : input_kernel<Raw, T, 1, false>);
@@ -211,8 +211,8 @@ void check(const CudaContext& context, const InputDesc& desc) {
   const bool fits = desc.crop ? pad >= 0 && out.h <= raw.h + 2 * pad && out.w <= raw.w + 2 * pad
                               : out.h == raw.h && out.w == raw.w;
   const std::int64_t elements = std::max(raw.elements(), out.elements());
-  const bool small = elements <= kMostElements && pad <= kMostElements / 4 &&
-                     desc.batch * (elements / kThreads + 1) <= kMostElements;
+  const bool small = elements <= kMaxElements && pad <= kMaxElements / 4 &&
+                     desc.batch * (elements / kThreads + 1) <= kMaxElements;
   if (desc.batch < 0 || raw.elements() < 1 || out.elements() < 1 || raw.c != out.c || !fits ||
       !small) {
     fail(ErrorKind::device,

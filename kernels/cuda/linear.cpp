@@ -30,7 +30,7 @@ namespace {
 /// What all addresses are a multiple of. Parameters start at multiples of 64 bytes, and their bf16
 /// copies at half of that; no kernel gains from more than one 16-byte load.
 constexpr std::uint32_t kAlignment = 16;
-constexpr int kMostTimed = 8;
+constexpr int kMaxTimed = 8;
 
 /// One of cuBLASLt's opaque objects.
 template <class Handle>
@@ -137,7 +137,7 @@ class Matmul {
   void choose(const Product& p) {
     const BackendOptions& options = context_.options;
     const bool timed = !options.exact && !options.plan_cache.empty();
-    std::vector<Algorithm> algorithms = find_algorithms(p, timed ? kMostTimed : 1);
+    std::vector<Algorithm> algorithms = find_algorithms(p, timed ? kMaxTimed : 1);
     if (algorithms.size() > 1) {
       const auto with_name = [&](const std::string& name) {
         return std::find_if(algorithms.begin(), algorithms.end(),

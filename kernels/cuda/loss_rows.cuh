@@ -14,12 +14,12 @@
 namespace dpt::loss_rows {
 
 constexpr unsigned kFullMask = 0xffffffffU;
-constexpr std::int64_t kMostBlocks = 512;
+constexpr std::int64_t kMaxBlocks = 512;
 
 /// What a block leaves for the last one.
 struct BlockSums {
   double loss, weight;
-  double of[kMostMetricSums];
+  double of[kMaxMetricSums];
   unsigned labelled;
 };
 
@@ -194,7 +194,7 @@ __device__ inline void run_row(const Call<T>& call, const Rows& rows, std::int32
   sums.loss += static_cast<double>(result.loss);
   sums.weight += static_cast<double>(result.weight);
   sums.labelled += result.counts ? 1U : 0U;
-  for (int i = 0; i < kMostMetricSums; ++i) {
+  for (int i = 0; i < kMaxMetricSums; ++i) {
     if (i >= call.sums.count) break;
     const float value = result.counts ? sample_sum(call.sums.of[i], facts) : 0.0F;
     sums.of[i] += static_cast<double>(value);
@@ -213,7 +213,7 @@ __device__ inline BlockSums block_sums(BlockSums mine, const Call<T>& call) {
   __shared__ BlockSums of_warps[kBlock / 32];
   for (unsigned step = 16; step > 0; step /= 2) {
     mine.loss += __shfl_down_sync(kFullMask, mine.loss, step);
-    for (int i = 0; i < kMostMetricSums; ++i) {
+    for (int i = 0; i < kMaxMetricSums; ++i) {
       if (i >= call.sums.count) break;
       mine.of[i] += __shfl_down_sync(kFullMask, mine.of[i], step);
     }
@@ -230,7 +230,7 @@ __device__ inline BlockSums block_sums(BlockSums mine, const Call<T>& call) {
       total.loss += warp.loss;
       total.weight += warp.weight;
       total.labelled += warp.labelled;
-      for (int i = 0; i < kMostMetricSums; ++i) total.of[i] += warp.of[i];
+      for (int i = 0; i < kMaxMetricSums; ++i) total.of[i] += warp.of[i];
     }
   }
   return total;
@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(kBlock) loss_kernel(Call<T> call, Rows rows) {
       sums.loss += __ldcg(&call.partials[b].loss);
       sums.weight += __ldcg(&call.partials[b].weight);
       sums.labelled += __ldcg(&call.partials[b].labelled);
-      for (int i = 0; i < kMostMetricSums; ++i) {
+      for (int i = 0; i < kMaxMetricSums; ++i) {
         if (i >= call.sums.count) break;
         sums.of[i] += __ldcg(&call.partials[b].of[i]);
       }
@@ -278,7 +278,7 @@ __global__ void __launch_bounds__(kBlock) loss_kernel(Call<T> call, Rows rows) {
     metrics.count.add_count(call.batch);
     metrics.labelled = before.labelled;
     metrics.labelled.add_count(sums.labelled);
-    for (int i = 0; i < kMostMetricSums; ++i) {
+    for (int i = 0; i < kMaxMetricSums; ++i) {
       if (i >= call.sums.count) break;
       metrics.sums[i] = before.sums[i];
       add_to_sum(metrics.sums[i], call.sums.of[i], sums.of[i]);
@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(kBlock) loss_kernel(Call<T> call, Rows rows) {
 /// `kRows` rows a team come before blocks share the work, which costs a handover.
 template <class T, class Rows, int kTeam, int kBlock, int kRows>
 void launch_rows(const CudaContext& context, Call<T> call, Rows rows) {
-  const unsigned blocks = blocks_for(call.batch, kBlock / kTeam * kRows, kMostBlocks);
+  const unsigned blocks = blocks_for(call.batch, kBlock / kTeam * kRows, kMaxBlocks);
   launch(loss_kernel<T, Rows, kTeam, kBlock>, blocks, kBlock, 0, context.stream, call, rows);
 }
 
@@ -328,7 +328,7 @@ class CudaLoss final : public LossOp {
     call.sums = sums_;
     call.weighted = weighted_;
     call.add = args.write == GradWrite::add;
-    call.partials = partial_sums<BlockSums>(context_, kMostBlocks);
+    call.partials = partial_sums<BlockSums>(context_, kMaxBlocks);
     call.counter = block_counters(context_);
     if (d_.classes <= 128) {
       launch_rows<T, Rows, kSoftmaxLanes, 1024, 2>(context_, call, rows_);
@@ -355,11 +355,11 @@ std::unique_ptr<LossOp> make_loss(const CudaContext& context, const char* name,
                                   DeviceMemory constants) {
   check_cuda_desc(context, name, desc.type, desc.batch);
   // Rows are counted in 32 bits, with room for the stride over the last ones.
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  if (desc.classes < 1 || desc.classes > kMost || desc.batch > kMost) {
+  constexpr std::int64_t kMax = std::int64_t{1} << 30;
+  if (desc.classes < 1 || desc.classes > kMax || desc.batch > kMax) {
     fail(ErrorKind::device,
          "{}: {} needs 1 to {} classes and a batch of at most that, not {} and {}", context.name,
-         name, kMost, desc.classes, desc.batch);
+         name, kMax, desc.classes, desc.batch);
   }
   if (desc.type == DType::bf16) {
     return std::make_unique<CudaLoss<Bf16, Rows>>(context, desc, rows, weighted,

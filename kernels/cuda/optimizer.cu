@@ -23,7 +23,7 @@ constexpr std::int64_t kTile = std::int64_t{8} * kThreads * kWidth;
 struct Buffers {
   float* params;
   const float* grads;
-  float* states[kMostOptimizerStates];
+  float* states[kMaxOptimizerStates];
   Bf16* params16;  ///< or null
   const UpdateStep* steps;
   const StepScalars* scalars;
@@ -70,7 +70,7 @@ struct Now {
 template <class Formula, int kCount>
 struct Elements {
   Pack<float, kCount> params, grads;
-  Pack<float, kCount> states[kMostOptimizerStates];
+  Pack<float, kCount> states[kMaxOptimizerStates];
 
   __device__ Elements(const Buffers& buffers, std::int64_t i)
       : params(load_pack<kCount>(buffers.params + i)), grads(load_pack<kCount>(buffers.grads + i)) {
@@ -85,7 +85,7 @@ struct Elements {
   __device__ void each(const Use& use) {
 #pragma unroll
     for (int k = 0; k < kCount; ++k) {
-      float of_one[kMostOptimizerStates] = {};
+      float of_one[kMaxOptimizerStates] = {};
 #pragma unroll
       for (int s = 0; s < Formula::kStates; ++s) of_one[s] = states[s].v[k];
       use(k, of_one);

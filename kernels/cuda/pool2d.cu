@@ -11,7 +11,7 @@ namespace {
 
 /// Elements that one launch may have, for indices of 32 bits (and Divider's 31). Larger batches are
 /// cut.
-constexpr std::int64_t kMostElements = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t kMaxElements = (std::int64_t{1} << 31) - 1;
 
 PoolAxis make_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
                    std::int64_t padding, std::int64_t dilation, bool adaptive) {
@@ -26,7 +26,7 @@ class CudaPool : public Op {
   CudaPool(const CudaContext& context, const Pool2dDesc& desc, bool behind_relu)
       : context_(context), d_(desc), behind_relu_(behind_relu) {
     const std::int64_t most = std::max(d_.in.elements(), d_.out.elements());
-    samples_ = std::min(d_.batch, kMostElements / most);
+    samples_ = std::min(d_.batch, kMaxElements / most);
   }
   bool backward_needs_x() const override { return false; }
   bool backward_needs_y() const override { return false; }
@@ -73,7 +73,7 @@ class CudaPool : public Op {
   /// Launches `kernel` with a thread per pack; the number of packs is its last argument.
   template <class Kernel, class... Args>
   void launch_packs(Kernel kernel, std::int64_t packs, Args... args) const {
-    launch(kernel, blocks_for(packs, kPoolThreads, kMostElements), kPoolThreads, 0, context_.stream,
+    launch(kernel, blocks_for(packs, kPoolThreads, kMaxElements), kPoolThreads, 0, context_.stream,
            args..., static_cast<unsigned>(packs));
   }
 
@@ -224,8 +224,8 @@ std::unique_ptr<Op> make(const CudaContext& context, const Pool2dDesc& desc, boo
 /// Whether all numbers of an axis, and of the windows along it, fit into 32 bits.
 bool fits(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
           std::int64_t padding, std::int64_t dilation) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 29;
-  const auto small = [](std::int64_t value) { return value <= kMost; };
+  constexpr std::int64_t kMax = std::int64_t{1} << 29;
+  const auto small = [](std::int64_t value) { return value <= kMax; };
   return small(in) && small(out) && small(kernel) && small(stride) && small(padding) &&
          small(dilation) && small(out * stride) && small(kernel * dilation);
 }
@@ -239,14 +239,14 @@ std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const Pool2dDesc& d
     fail(ErrorKind::device, "{}: average pooling has no dilation, found ({}, {})", context.name,
          desc.dilation.h, desc.dilation.w);
   }
-  if (desc.in.elements() > kMostElements || desc.out.elements() > kMostElements ||
+  if (desc.in.elements() > kMaxElements || desc.out.elements() > kMaxElements ||
       !fits(desc.in.h, desc.out.h, desc.kernel.h, desc.stride.h, desc.padding.h, desc.dilation.h) ||
       !fits(desc.in.w, desc.out.w, desc.kernel.w, desc.stride.w, desc.padding.w, desc.dilation.w)) {
     fail(ErrorKind::device,
          "{}: pooling {}x{}x{} to {}x{}x{} (height, width, channels) is too large: a sample may "
          "have {} elements",
          context.name, desc.in.h, desc.in.w, desc.in.c, desc.out.h, desc.out.w, desc.out.c,
-         kMostElements);
+         kMaxElements);
   }
   if (desc.type == DType::bf16) return make<Bf16>(context, desc, behind_relu);
   return make<float>(context, desc, behind_relu);

@@ -303,8 +303,7 @@ Image decode_bmp(std::span<const std::byte> bytes, const std::string& name, std:
   const BmpHeader header = read_bmp_header(file);
   const bool is_rle = header.coding == BmpCoding::rle8 || header.coding == BmpCoding::rle4;
   // A run may skip any number of rows; other files have all of their bits.
-  check_image_size(name, header.width, header.height, 4, bytes.size(),
-                   is_rle ? kMostImageBytes : 8);
+  check_image_size(name, header.width, header.height, 4, bytes.size(), is_rle ? kMaxImageBytes : 8);
   if (header.bits > 8) {
     if (is_rle) file.corrupt("run lengths of pixels that have no palette");
     return converted(true_colour(file, header), channels);

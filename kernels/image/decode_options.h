@@ -5,8 +5,8 @@
 namespace dpt {
 
 /// Limits of the sides and of the decoded bytes, above which an image is refused.
-inline constexpr std::int64_t kMostSide = 16384;
-inline constexpr std::int64_t kMostImageBytes = std::int64_t{256} << 20;
+inline constexpr std::int64_t kMaxSide = 16384;
+inline constexpr std::int64_t kMaxImageBytes = std::int64_t{256} << 20;
 
 struct DecodeOptions {
   /// A damaged or truncated JPEG is kept, with what libjpeg makes of it: after a tear the pixels

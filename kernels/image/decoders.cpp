@@ -9,12 +9,12 @@ namespace dpt {
 
 void check_image_size(const std::string& name, std::int64_t width, std::int64_t height,
                       std::int64_t channels, std::size_t file_bytes, std::int64_t ratio) {
-  if (width < 1 || height < 1 || width > kMostSide || height > kMostSide ||
-      width * height * channels > kMostImageBytes) {
+  if (width < 1 || height < 1 || width > kMaxSide || height > kMaxSide ||
+      width * height * channels > kMaxImageBytes) {
     fail(ErrorKind::data,
          "{}: {}x{} pixels (width x height): dimensions out of range; expected at most {} per side "
          "and {} MiB decoded",
-         name, width, height, kMostSide, kMostImageBytes >> 20);
+         name, width, height, kMaxSide, kMaxImageBytes >> 20);
   }
   if (width * height / ratio > static_cast<std::int64_t>(file_bytes)) {
     fail(ErrorKind::data,

@@ -17,7 +17,7 @@ namespace dpt {
 namespace {
 
 /// A code has 12 bits at most and stands for fewer than 4096 pixels.
-constexpr std::int64_t kMostGifPixelsPerByte = 4096;
+constexpr std::int64_t kMaxGifPixelsPerByte = 4096;
 
 struct GifDecoder {
   std::span<const std::byte> rest;
@@ -117,8 +117,8 @@ Image decode_gif(std::span<const std::byte> file, const std::string& name, std::
   // A frame may be larger than its canvas, or a small part of it.
   const std::int64_t width = std::max<std::int64_t>(gif->SWidth, frame.Left + frame.Width);
   const std::int64_t height = std::max<std::int64_t>(gif->SHeight, frame.Top + frame.Height);
-  check_image_size(name, width, height, 4, file.size(), kMostImageBytes);
-  check_image_size(name, frame.Width, frame.Height, 4, file.size(), kMostGifPixelsPerByte);
+  check_image_size(name, width, height, 4, file.size(), kMaxImageBytes);
+  check_image_size(name, frame.Width, frame.Height, 4, file.size(), kMaxGifPixelsPerByte);
   std::vector<std::uint8_t> indices(static_cast<std::size_t>(width * height),
                                     static_cast<std::uint8_t>(transparent.value_or(0)));
   for (const std::int64_t y : row_order(frame.Height, frame.Interlace)) {

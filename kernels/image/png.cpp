@@ -16,7 +16,7 @@ namespace dpt {
 namespace {
 
 /// Deflate makes at most 1032 bytes of one, and a byte may hold eight pixels.
-constexpr std::int64_t kMostPngPixelsPerByte = 1032 * 8;
+constexpr std::int64_t kMaxPngPixelsPerByte = 1032 * 8;
 
 struct PngDecoder {
   png_structp png = nullptr;
@@ -101,7 +101,7 @@ Size2 open_png(PngDecoder& decoder, std::span<const std::byte> file, const std::
   if (!read_header(decoder)) fail_corrupt(decoder, name);
   const Size2 size{png_get_image_height(decoder.png, decoder.info),
                    png_get_image_width(decoder.png, decoder.info)};
-  check_image_size(name, size.w, size.h, 4, file.size(), kMostPngPixelsPerByte);
+  check_image_size(name, size.w, size.h, 4, file.size(), kMaxPngPixelsPerByte);
   return size;
 }
 

@@ -108,7 +108,7 @@ std::int64_t most_pixels_per_byte(std::uint16_t compression) {
     case COMPRESSION_JPEG:
       return 1024;
     default:  // A row of a fax may take one bit.
-      return kMostImageBytes;
+      return kMaxImageBytes;
   }
 }
 
@@ -286,7 +286,7 @@ class TiffDecoder {
   void read_rows() {
     const auto bytes =
         static_cast<std::size_t>(std::max<tmsize_t>(TIFFScanlineSize(tiff_.get()), 0));
-    if (bytes < packed_bytes(layout_.width) || bytes > std::size_t{kMostImageBytes}) corrupt();
+    if (bytes < packed_bytes(layout_.width) || bytes > std::size_t{kMaxImageBytes}) corrupt();
     std::vector<std::uint8_t> row(bytes);
     for (std::uint16_t plane = 0; plane < planes(); ++plane) {
       for (std::uint32_t y = 0; y < layout_.height; ++y) {
@@ -301,7 +301,7 @@ class TiffDecoder {
     TIFFGetField(tiff_.get(), TIFFTAG_TILEWIDTH, &width);
     TIFFGetField(tiff_.get(), TIFFTAG_TILELENGTH, &height);
     const tmsize_t size = TIFFTileSize(tiff_.get()), row_size = TIFFTileRowSize(tiff_.get());
-    if (width == 0 || height == 0 || size < 1 || size > kMostImageBytes ||
+    if (width == 0 || height == 0 || size < 1 || size > kMaxImageBytes ||
         row_size < static_cast<tmsize_t>(packed_bytes(width)) || size / row_size < height) {
       corrupt();
     }

@@ -13,8 +13,8 @@
 namespace dpt {
 namespace {
 
-/// Both kinds of coding have no minimum of bits per pixel: only kMostImageBytes limits the size.
-constexpr std::int64_t kMostWebpPixelsPerByte = kMostImageBytes;
+/// Both kinds of coding have no minimum of bits per pixel: only kMaxImageBytes limits the size.
+constexpr std::int64_t kMaxWebpPixelsPerByte = kMaxImageBytes;
 
 std::string webp_problem(VP8StatusCode status) {
   switch (status) {
@@ -68,7 +68,7 @@ Image decode_webp(std::span<const std::byte> file, const std::string& name, std:
   const VP8StatusCode header = WebPGetFeatures(bytes, file.size(), &config.input);
   if (header != VP8_STATUS_OK) corrupt(webp_problem(header));
   check_image_size(name, config.input.width, config.input.height, 4, file.size(),
-                   kMostWebpPixelsPerByte);
+                   kMaxWebpPixelsPerByte);
   if (config.input.has_animation) {
     Image image = first_frame({bytes, file.size()});
     if (image.pixels.empty()) corrupt("its first frame is damaged");

@@ -1,5 +1,5 @@
 // Our own kernels in bf16 on every backend: pooling, ReLU, sums, cross-entropy and the input kernel
-// against the reference on numbers that bf16 holds. (Products in bf16: cpu_bf16_products_test.cpp
+// against the reference on numbers that bf16 holds. (Products in bf16: cpu/bf16_products_test.cpp
 // and tests/kernels/cuda.)
 #include <doctest/doctest.h>
 

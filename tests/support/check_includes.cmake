@@ -8,8 +8,8 @@ set(parts app app/base app/bench app/cli app/config app/evaluate app/export app/
     app/report app/runs app/train datasets engine/checkpoints engine/collectives engine/config
     engine/data engine/downloads engine/export engine/graph engine/job engine/layers engine/losses
     engine/metrics engine/optimizers engine/processes engine/replica engine/run engine/schedules
-    engine/training engine/zoo kernels kernels/base kernels/common kernels/cpu kernels/cuda
-    kernels/image)
+    engine/training engine/zoo kernels kernels/base kernels/common kernels/cpu
+    kernels/cpu/simd kernels/cuda kernels/image)
 # What every part of app may include.
 set(below_app datasets engine/checkpoints engine/collectives engine/config engine/data
     engine/downloads engine/export engine/graph engine/job engine/layers engine/losses
@@ -54,10 +54,11 @@ set(allowed_engine/training engine/checkpoints engine/collectives engine/config 
     engine/schedules kernels kernels/base kernels/common)
 set(allowed_engine/zoo engine/config)
 # devices.cpp makes the backends; kernels/bench times them.
-set(allowed_kernels kernels/base kernels/common kernels/cpu kernels/cuda)
+set(allowed_kernels kernels/base kernels/common kernels/cpu kernels/cpu/simd kernels/cuda)
 set(allowed_kernels/base "")
 set(allowed_kernels/common kernels kernels/base)
-set(allowed_kernels/cpu kernels kernels/base kernels/common)
+set(allowed_kernels/cpu kernels kernels/base kernels/common kernels/cpu/simd)
+set(allowed_kernels/cpu/simd kernels kernels/base kernels/common)
 set(allowed_kernels/cuda kernels kernels/base kernels/common)
 set(allowed_kernels/image kernels/base)
 

@@ -29,7 +29,6 @@ WITHOUT_HEADER = {
     r"kernels/(cpu|cuda)/(activation|channel_scale|concat|conv2d|conv_transpose2d|cross_entropy|dropout|element_loss"
     r"|group_norm|input|linear|pixel_map|pool2d|product|relu|sum)\.(cpp|cu)": "one source per operation of ops.h",
     r"kernels/cpu/backend\.cpp": "kernels/backend.h, on the CPU",
-    r"kernels/cpu/direct_conv2d\.cpp": "kernels/cpu/direct.h",
     r"kernels/cuda/conv/image_weights\.cu": "the backward pass of image_conv.h",
     r"kernels/cuda/runtime/nccl\.cpp": "kernels/peer_sums.h, with NCCL",
 }

@@ -1,7 +1,7 @@
 // What an optimizer's mathematics looks like, and what it may use. Each formula is one header of
 // this folder, written once for every backend: a struct with
 //
-//   static constexpr int kStates;  // flat buffers of state, at most kMostOptimizerStates
+//   static constexpr int kStates;  // flat buffers of state, at most kMaxOptimizerStates
 //   struct Step { ... };           // constant over one update; computed by the host, in double
 //   template <class T>
 //   DPT_HOST_DEVICE static void update(const Step& step, T& param, T grad, T* state);
@@ -86,7 +86,7 @@ template <class... Formulas>
 struct FormulaList {
   static constexpr int kCount = sizeof...(Formulas);
   static_assert(((sizeof(FormulaStep<Formulas>) <= sizeof(UpdateStep)) && ...));
-  static_assert(((Formulas::kStates <= kMostOptimizerStates) && ...));
+  static_assert(((Formulas::kStates <= kMaxOptimizerStates) && ...));
 };
 
 template <class Wanted, class... Formulas>

@@ -2,7 +2,7 @@
 // et al., 2020).
 #pragma once
 
-#include "kernels/common/optimizers/formula.h"
+#include "kernels/common/optimizers/adam_averages.h"
 
 namespace dpt {
 
@@ -10,10 +10,7 @@ namespace dpt {
 struct RAdamFormula {
   static constexpr int kStates = 2;
 
-  struct Step {
-    float shrink = 1;        ///< decoupled weight decay: 1 - lr * weight_decay
-    float weight_decay = 0;  ///< otherwise: added to the gradient
-    float one_minus_beta1 = 0, beta2 = 0, one_minus_beta2 = 0, eps = 0;
+  struct Step : AdamAverages {
     /// lr / (1 - beta1^t), and if the update is adaptive times the rectification and
     /// sqrt(1 - beta2^t).
     float step_size = 0;
@@ -23,13 +20,8 @@ struct RAdamFormula {
 
   template <class T>
   DPT_HOST_DEVICE static void update(const Step& step, T& param, T grad, T* state) {
-    T& mean = state[0];
-    T& square = state[1];
-    param = param * step.shrink;
-    grad = grad + param * step.weight_decay;
-    mean = mean + (grad - mean) * step.one_minus_beta1;
-    square = square * step.beta2 + grad * grad * step.one_minus_beta2;
-    const T direction = step.is_adaptive ? mean / (square_root(square) + step.eps) : mean;
+    update_averages(step, param, grad, state);
+    const T direction = step.is_adaptive ? state[0] / (square_root(state[1]) + step.eps) : state[0];
     param = param - direction * step.step_size;
   }
 };

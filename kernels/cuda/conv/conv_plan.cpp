@@ -16,7 +16,7 @@
 namespace dpt {
 namespace {
 
-constexpr int kMostCudnnPlans = 6;
+constexpr int kMaxCudnnPlans = 6;
 
 const char* pass_name(ConvPass pass) {
   switch (pass) {
@@ -186,7 +186,7 @@ class Candidates {
   Plans& cudnn() {
     if (std::exchange(asked_, true) || !cudnn_can()) return cudnn_;
     try {
-      cudnn_ = make_cudnn_plans(context_, problem_, kMostCudnnPlans);
+      cudnn_ = make_cudnn_plans(context_, problem_, kMaxCudnnPlans);
     } catch (const Error& error) {
       if (own_.empty()) throw;
       failure_ = error.what();

@@ -139,12 +139,12 @@ class ScalarSums {
 };
 
 /// Calls with(std::integral_constant) of the number of elements of one load.
-template <int kMost, class With>
+template <int kMax, class With>
 __device__ inline void with_vector(int vector, const With& with) {
-  if (vector >= kMost) {
-    with(std::integral_constant<int, kMost>());
-  } else if constexpr (kMost > 1) {
-    with_vector<kMost / 2>(vector, with);
+  if (vector >= kMax) {
+    with(std::integral_constant<int, kMax>());
+  } else if constexpr (kMax > 1) {
+    with_vector<kMax / 2>(vector, with);
   }
 }
 

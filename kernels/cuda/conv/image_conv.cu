@@ -137,11 +137,11 @@ std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const Conv
     return nullptr;
   }
   // Bounds that keep the numbers of a shape in 32 bits; what memory allows follows.
-  constexpr std::int64_t kMost = 1 << 15, kMostAll = std::numeric_limits<std::int32_t>::max();
-  if (p.in.elements() > kMost || p.out.elements() > kMost || border_h > kMost || border_w > kMost ||
-      p.kernel.h * p.kernel.w * p.in.c > kMost ||
-      (source.h + 2 * border_h) * (source.w + 2 * border_w + 8) > kMost ||
-      p.batch * std::max(p.in.elements(), p.out.elements()) > kMostAll - kMost) {
+  constexpr std::int64_t kMax = 1 << 15, kMaxAll = std::numeric_limits<std::int32_t>::max();
+  if (p.in.elements() > kMax || p.out.elements() > kMax || border_h > kMax || border_w > kMax ||
+      p.kernel.h * p.kernel.w * p.in.c > kMax ||
+      (source.h + 2 * border_h) * (source.w + 2 * border_w + 8) > kMax ||
+      p.batch * std::max(p.in.elements(), p.out.elements()) > kMaxAll - kMax) {
     return nullptr;
   }
   if (p.pass == ConvPass::backward_weights) return make_image_weights(context, p);

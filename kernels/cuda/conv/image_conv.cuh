@@ -187,12 +187,12 @@ class TaskSums {
 };
 
 /// Calls with(std::integral_constant) of the number of tiles.
-template <int kMost, class With>
+template <int kMax, class With>
 __device__ inline void with_tiles(int tiles, const With& with) {
-  if (tiles >= kMost) {
-    with(std::integral_constant<int, kMost>());
-  } else if constexpr (kMost > 1) {
-    with_tiles<kMost - 1>(tiles, with);
+  if (tiles >= kMax) {
+    with(std::integral_constant<int, kMax>());
+  } else if constexpr (kMax > 1) {
+    with_tiles<kMax - 1>(tiles, with);
   }
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kCarried = 16;  ///< numbers of x, and of dy, that a thread carries
-constexpr int kMostRows = 4, kMostColumns = 9,
+constexpr int kMaxRows = 4, kMaxColumns = 9,
               kFewColumns = 4;  ///< tiles of 16 rows and 8 columns of one warp
 constexpr int kTile = 16 * 8;
 
@@ -140,7 +140,7 @@ class WeightSums {
         b[j][1] = !here || !second ? 0 : ones ? one : x_second[at_[j]];
       }
 #pragma unroll
-      for (int i = 0; i < kMostRows; ++i) {
+      for (int i = 0; i < kMaxRows; ++i) {
         if (i >= s.row_tiles) break;
         const std::uint32_t* low = rows + 16 * i;
         const std::uint32_t* high = low + 4 * s.pitch;
@@ -155,7 +155,7 @@ class WeightSums {
   /// Puts the sums where sum_of finds them.
   __device__ void put(const WeightsShape& s, float* memory) const {
 #pragma unroll
-    for (int i = 0; i < kMostRows; ++i) {
+    for (int i = 0; i < kMaxRows; ++i) {
       if (i >= s.row_tiles) break;
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
@@ -190,7 +190,7 @@ class WeightSums {
 
   int lane_, warp_, first_tile_, tiles_;
   int at_[kColumns];  ///< of this lane's columns in a window
-  float sums_[kMostRows][kColumns][4] = {};
+  float sums_[kMaxRows][kColumns][4] = {};
 };
 
 /// Grid: one block for every images_each images. Shared memory: the images of x and dy and the
@@ -265,7 +265,7 @@ WeightsShape shape_of(const ConvProblem& p) {
   s.run = number(p.kernel.w * p.in.c);
   s.run_tiles = ceil_div_int(s.run, 8);
   s.column_tiles = s.taps_h * s.run_tiles + 1;
-  s.tiles_each = std::min(kMostColumns, s.column_tiles);
+  s.tiles_each = std::min(kMaxColumns, s.column_tiles);
   const int groups = ceil_div_int(s.column_tiles, s.tiles_each);
   s.slices = groups > kWarps ? 0 : kWarps / groups;
   s.per_in_channel = Divider(s.in_channels);
@@ -289,8 +289,8 @@ class ImageWeights final : public ConvPlan {
   ImageWeights(const CudaContext& context, const ConvProblem& problem, const WeightsShape& shape)
       : context_(context), problem_(problem), shape_(shape) {
     const bool bf16 = problem.type == DType::bf16, few = shape.tiles_each <= kFewColumns;
-    kernel_ = bf16 ? (few ? kernel_of<Bf16, kFewColumns>() : kernel_of<Bf16, kMostColumns>())
-                   : (few ? kernel_of<float, kFewColumns>() : kernel_of<float, kMostColumns>());
+    kernel_ = bf16 ? (few ? kernel_of<Bf16, kFewColumns>() : kernel_of<Bf16, kMaxColumns>())
+                   : (few ? kernel_of<float, kFewColumns>() : kernel_of<float, kMaxColumns>());
     // The most: another plan of the same kernel would lower it again.
     allow_shared_memory(kernel_, context.shared_bytes_per_block);
   }
@@ -336,7 +336,7 @@ std::unique_ptr<ConvPlan> make_image_weights(const CudaContext& context,
   const std::size_t part_bytes =
       static_cast<std::size_t>(parts * shape.channels * shape.columns()) * sizeof(float);
   if (shape.x_elements > kCarried * kThreads || shape.dy_elements > kCarried * kThreads ||
-      shape.row_tiles > kMostRows || shape.slices < 1 ||
+      shape.row_tiles > kMaxRows || shape.slices < 1 ||
       shared_bytes(shape) > context.shared_bytes_per_block ||
       part_bytes > context.workspace_bytes) {
     return nullptr;

@@ -157,7 +157,7 @@ class ImplicitGemm final : public ConvPlan {
     // A split makes four steps at least: less is not worth the addition of its part.
     const std::int64_t part_bytes = static_cast<std::int64_t>(gemm_.pixel_channels) *
                                     gemm_.columns * static_cast<std::int64_t>(sizeof(float));
-    const std::int64_t most = std::min(steps / 4, kMostPartBytes / part_bytes);
+    const std::int64_t most = std::min(steps / 4, kMaxPartBytes / part_bytes);
     const std::int64_t wanted = std::min((small ? 512 : 256) / tiles, most);
     const std::int64_t steps_each = ceil_div(steps, std::max<std::int64_t>(wanted, 1));
     gemm_.splits = static_cast<int>(ceil_div(steps, steps_each));
@@ -171,7 +171,7 @@ class ImplicitGemm final : public ConvPlan {
     }
   }
 
-  static constexpr std::int64_t kMostPartBytes = std::int64_t{16} << 20;
+  static constexpr std::int64_t kMaxPartBytes = std::int64_t{16} << 20;
 
   const CudaContext& context_;
   ConvProblem problem_;
@@ -186,12 +186,12 @@ std::unique_ptr<ConvPlan> make_implicit_gemm(const CudaContext& context,
                                              const ConvProblem& problem) {
   // Kernels count elements in 32 bits, and a grid has at most 65535 blocks along y and z.
   // Indices run past the end by a few tiles.
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() - 65536;
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max() - 65536;
   const std::int64_t weights =
       problem.out.c * problem.kernel.h * problem.kernel.w * (problem.in.c / problem.groups);
   const std::int64_t phases = problem.stride.h * problem.stride.w;
-  if (problem.batch * problem.in.elements() > kMost ||
-      problem.batch * problem.out.elements() > kMost || weights > kMost ||
+  if (problem.batch * problem.in.elements() > kMax ||
+      problem.batch * problem.out.elements() > kMax || weights > kMax ||
       problem.groups * phases > 65535 || problem.out.c > 65535 * 32 || problem.in.c > 65535 * 32) {
     return nullptr;
   }

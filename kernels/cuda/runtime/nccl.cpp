@@ -30,10 +30,10 @@ namespace dpt {
 namespace {
 
 // What a healthy NCCL does in a second or two; other ranks may still be busy elsewhere.
-constexpr std::chrono::milliseconds kMostToConnect{120'000};
+constexpr std::chrono::milliseconds kMaxToConnect{120'000};
 // NCCL connects some ranks only at their first sum. Other processes may come to it much later;
 // those that do not come at all are noticed by the control channel, which aborts.
-constexpr std::chrono::milliseconds kMostToQueueBetweenProcesses{3'600'000};
+constexpr std::chrono::milliseconds kMaxToQueueBetweenProcesses{3'600'000};
 // What goes wrong between processes while the GPU works, NCCL tells only when it is asked.
 constexpr std::chrono::milliseconds kWatchEvery{500};
 
@@ -150,9 +150,9 @@ class NcclSums final : public PeerSums {
     cuda_check(device_status, "cudaSetDevice");
     nccl_check(status, who, "ncclCommInitRankConfig");
     nccl_check(ended, who, "ncclGroupEnd");
-    for (Rank& rank : ranks_) rank.communicator.run([](ncclComm_t) {}, kMostToConnect);
+    for (Rank& rank : ranks_) rank.communicator.run([](ncclComm_t) {}, kMaxToConnect);
     if (world.total == static_cast<int>(ranks_.size())) return;
-    most_to_queue_ = kMostToQueueBetweenProcesses;
+    most_to_queue_ = kMaxToQueueBetweenProcesses;
     watcher_ = start_thread("the watch over NCCL", [this] { watch(); });
   }
 
@@ -238,7 +238,7 @@ class NcclSums final : public PeerSums {
   }
 
   std::deque<Rank> ranks_;  ///< they stay where they are
-  std::chrono::milliseconds most_to_queue_ = kMostToConnect;
+  std::chrono::milliseconds most_to_queue_ = kMaxToConnect;
   std::atomic<bool> was_aborted_{false};
   mutable std::mutex watch_mutex_;
   std::condition_variable ended_;

@@ -11,7 +11,7 @@
 namespace dpt {
 namespace {
 
-constexpr int kRounds = 5, kMostRuns = 20;
+constexpr int kRounds = 5, kMaxRuns = 20;
 /// What is replayed at once takes about this long, or is one run: a launch takes 3 us of the host.
 constexpr float kMilliseconds = 1.0F;
 constexpr float kNever = std::numeric_limits<float>::infinity();
@@ -109,7 +109,7 @@ std::vector<float> Timing::times(std::size_t count, const std::function<void(std
 }
 
 int Timing::runs_at_once(float milliseconds) {
-  if (milliseconds * kMostRuns <= kMilliseconds) return kMostRuns;
+  if (milliseconds * kMaxRuns <= kMilliseconds) return kMaxRuns;
   return std::max(1, static_cast<int>(kMilliseconds / milliseconds));
 }
 

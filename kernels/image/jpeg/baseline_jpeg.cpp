@@ -12,8 +12,8 @@ namespace {
 
 /// Larger parts, and files of more coded bytes, are left to libjpeg: a thread keeps the memory that
 /// its largest one took.
-constexpr std::int64_t kMostPartPixels = std::int64_t{1} << 22;
-constexpr std::size_t kMostCodedBytes = std::size_t{1} << 23;
+constexpr std::int64_t kMaxPartPixels = std::int64_t{1} << 22;
+constexpr std::size_t kMaxCodedBytes = std::size_t{1} << 23;
 /// Samples beside a part that its colours are made of: one, of 4:2:0 two pixels.
 constexpr std::int64_t kColourMargin = 2;
 
@@ -123,7 +123,7 @@ bool BaselineJpeg::find_coded_bytes() {
   const JOCTET* from = info_.src->next_input_byte;
   const JOCTET* end = from + info_.src->bytes_in_buffer;
   std::vector<std::uint8_t>& coded = memory_.coded;
-  if (info_.src->bytes_in_buffer > kMostCodedBytes) return false;
+  if (info_.src->bytes_in_buffer > kMaxCodedBytes) return false;
   coded.resize(std::max(coded.size(), info_.src->bytes_in_buffer + jpeg_loops::kBytesBeyond));
   std::uint8_t* to = coded.data();
   for (;;) {
@@ -150,8 +150,8 @@ std::uint8_t* BaselineJpeg::plane_row(int component, std::int64_t row) const {
 }
 
 void BaselineJpeg::read_mcu(std::int64_t row, std::int64_t column) {
-  alignas(32) jpeg_loops::Block blocks[jpeg_loops::kMostBlocks];
-  bool has_ac[jpeg_loops::kMostBlocks];
+  alignas(32) jpeg_loops::Block blocks[jpeg_loops::kMaxBlocks];
+  bool has_ac[jpeg_loops::kMaxBlocks];
   jpeg_loops::read_mcu(scan_, blocks, has_ac);
   if (!scan_.is_good) return;
   // Two blocks of one size are transformed at once.
@@ -209,7 +209,7 @@ bool BaselineJpeg::decode() {
   }
   mcu_columns_ = {std::max<std::int64_t>(columns_.begin - kColourMargin, 0) / mcu_width_,
                   ceil_div(std::min(columns_.end + kColourMargin, width), mcu_width_)};
-  if (mcu_rows_.size() * mcu_height_ * mcu_columns_.size() * mcu_width_ > kMostPartPixels)
+  if (mcu_rows_.size() * mcu_height_ * mcu_columns_.size() * mcu_width_ > kMaxPartPixels)
     return false;
   for (int c = 0; c < components_; ++c) {
     Plane& plane = planes_[c];

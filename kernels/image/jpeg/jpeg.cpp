@@ -31,11 +31,11 @@ namespace dpt {
 namespace {
 
 /// One grey block takes two bits at least, or half a bit of a progressive scan.
-constexpr std::int64_t kMostJpegPixelsPerByte = 1024;
-/// Arithmetic coding has no least number of bits: only kMostImageBytes limits these.
-constexpr std::int64_t kMostArithmeticPixelsPerByte = kMostImageBytes;
+constexpr std::int64_t kMaxJpegPixelsPerByte = 1024;
+/// Arithmetic coding has no least number of bits: only kMaxImageBytes limits these.
+constexpr std::int64_t kMaxArithmeticPixelsPerByte = kMaxImageBytes;
 /// More scans than any encoder makes only burn time.
-constexpr int kMostScans = 256;
+constexpr int kMaxScans = 256;
 
 struct JpegDecoder {
   jpeg_decompress_struct info{};
@@ -75,9 +75,9 @@ void on_message(j_common_ptr info, int level) {
 }
 
 void count_scans(j_common_ptr info) {
-  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
   JpegDecoder& decoder = decoder_of(info);
-  std::snprintf(decoder.text, sizeof decoder.text, "more than %d scans", kMostScans);
+  std::snprintf(decoder.text, sizeof decoder.text, "more than %d scans", kMaxScans);
   std::longjmp(decoder.on_failure, 1);
 }
 
@@ -121,7 +121,7 @@ struct Region {
 /// Columns on both sides of a region that upsampling its colours reads.
 constexpr std::int64_t kMargin = 4;
 /// Fewer columns than a block has are not worth leaving out.
-constexpr std::int64_t kLeastLeftOut = 16;
+constexpr std::int64_t kMinLeftOut = 16;
 
 /// Returns true if a progressive image lacks bits of its low frequencies, so that libjpeg smooths
 /// its blocks. They then depend on neighbouring blocks, which must be decoded too.
@@ -144,7 +144,7 @@ bool start(JpegDecoder& decoder, const Region& region, std::int64_t& top, std::i
   if (smooths_blocks(info)) return true;
   JDIMENSION first = 0;
   const std::int64_t width = info.output_width;
-  if (region.columns.size() + 2 * kMargin + kLeastLeftOut <= width) {
+  if (region.columns.size() + 2 * kMargin + kMinLeftOut <= width) {
     const std::int64_t from = std::max<std::int64_t>(region.columns.begin - kMargin, 0);
     const std::int64_t to = std::min<std::int64_t>(region.columns.end + kMargin, width);
     first = static_cast<JDIMENSION>(from);
@@ -250,7 +250,7 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std:
   jpeg_decompress_struct& info = decoder.info;
   check_image_size(name, info.image_width, info.image_height,
                    std::max<std::int64_t>(info.num_components, channels), file.size(),
-                   info.arith_code ? kMostArithmeticPixelsPerByte : kMostJpegPixelsPerByte);
+                   info.arith_code ? kMaxArithmeticPixelsPerByte : kMaxJpegPixelsPerByte);
   const PicturePart part = choose(info.image_height, info.image_width);
   const PixelBox &box = part.box, &window = part.window;
 

@@ -32,7 +32,7 @@ struct BlockKind {
   bool is_wanted = true;  ///< true if its coefficients are stored
 };
 
-inline constexpr int kMostBlocks = 6;
+inline constexpr int kMaxBlocks = 6;
 
 /// Position of the decoder. The coded bytes, without stuffing, must be followed by kBytesBeyond
 /// zeros.
@@ -41,7 +41,7 @@ struct Scan {
   const std::uint8_t* end = nullptr;  ///< end of the coded bytes
   std::uint64_t window = 0;           ///< the next bits, highest first
   unsigned int count = 0;             ///< number of bits that count as read from `next`
-  BlockKind blocks[kMostBlocks];
+  BlockKind blocks[kMaxBlocks];
   int block_count = 0;
   std::int32_t dc[3] = {};  ///< DC value of each component in the last block
   bool is_good = true;      ///< no fault was met

@@ -140,6 +140,26 @@ TEST_CASE("every type of the format has its size") {
   }
 }
 
+TEST_CASE("what is longer than a block is read, written and hashed whole") {
+  const TempDir folder;
+  const std::string path = folder.file("a");
+  std::vector<float> values(3'000'000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 9973);
+  write_safetensors(path, {}, {{"x", "F32", {3'000'000}, values.data()}});
+  const SafetensorsFile file = SafetensorsFile::open(path);
+  CHECK(file.check_integrity() == Integrity::good);
+  CHECK((file.read_floats(*file.find("x")) == values));
+  // A changed byte in each of the blocks, the last one included.
+  const std::string good = read_all(path);
+  for (std::size_t at = 1000; at < good.size(); at += 1 << 20) {
+    CAPTURE(at);
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ 1);
+    write_all_text(path, bad);
+    CHECK(SafetensorsFile::open(path).check_integrity() == Integrity::mismatch);
+  }
+}
+
 TEST_CASE("a file of another program is read without a checksum, whatever its metadata") {
   TempDir folder;
   const std::string path = folder.file("a");

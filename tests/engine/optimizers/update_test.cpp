@@ -18,7 +18,7 @@ namespace {
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 /// States in the middle of a run.
-const std::vector<float> kStates(kMostOptimizerStates, 0.25F);
+const std::vector<float> kStates(kMaxOptimizerStates, 0.25F);
 
 void on_backends(const std::function<void(Backend&)>& use) {
   for (const std::string& name : backend_names()) {

@@ -1,0 +1,52 @@
+// A convolution as our own kernels see it, direct_* and winograd_*: plain numbers, worked out once
+// by own_conv2d.cpp. x is (n, in_h, in_w, in_c), weights (out_c, kernel_h, kernel_w, in_c), all
+// fp32; the fused pooling is 2x2 with stride 2 and no padding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dpt::direct {
+
+enum class FusedPool : std::uint8_t { none, average, max };
+
+struct Conv {
+  std::int64_t batch = 0;
+  std::int64_t in_h = 0, in_w = 0, in_c = 0;
+  std::int64_t kernel_h = 0, kernel_w = 0, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
+  std::int64_t conv_h = 0, conv_w = 0;  ///< pixels that are computed: those that pooling reads
+  std::int64_t out_h = 0, out_w = 0;    ///< of y: after pooling
+  std::int64_t out_c = 0;
+  bool bias = true, relu = false, input_gradient = true;
+  FusedPool pool = FusedPool::none;
+
+  // One row of the kernel meets one contiguous run of a row of x: (kw, ic) is one index.
+  std::int64_t run() const { return kernel_w * in_c; }
+  std::int64_t depth() const { return kernel_h * run(); }
+  std::int64_t padded_h() const { return in_h + 2 * pad_h; }
+  std::int64_t padded_row() const { return (in_w + 2 * pad_w) * in_c; }
+  bool padded() const { return pad_h > 0 || pad_w > 0; }
+  std::int64_t pixels() const { return conv_h * conv_w; }
+};
+
+struct ConvArgs {
+  const float *x, *weight, *bias;
+  float *y, *dy, *dx, *dweight, *dbias;
+  std::uint8_t* saved;
+  float* scratch;
+  bool add;  ///< parameter gradients are added to
+};
+
+/// The kernels of one algorithm, compiled for one instruction set.
+struct ConvKernels {
+  const char* name;
+  std::size_t (*scratch_bytes)(const Conv& conv);
+  std::size_t (*saved_bytes)(const Conv& conv);
+  void (*forward)(const Conv& conv, const ConvArgs& args);
+  void (*backward)(const Conv& conv, const ConvArgs& args);
+};
+extern const ConvKernels kConvAvx2, kConvAvx512;
+/// 3x3, stride 1, no pool, channels a multiple of 8 or 16 (winograd_kernels.h).
+extern const ConvKernels kWinogradAvx2, kWinogradAvx512;
+
+}  // namespace dpt::direct

@@ -1,0 +1,40 @@
+#include "kernels/cpu/simd/direct_conv2d.h"
+
+#include "kernels/common/conv_padding.h"
+#include "kernels/cpu/simd/kernel_tables.h"
+
+namespace dpt {
+namespace {
+
+/// The fused pooling that the kernels know: 2x2, stride 2, whole windows of real pixels.
+bool applies(const Pool2dDesc& pool) {
+  const Size2 two{2, 2}, none{0, 0}, one{1, 1};
+  const bool plain_average = pool.divisor_override == 0 || pool.divisor_override == 4;
+  return pool.kernel == two && pool.stride == two && pool.padding == none && pool.dilation == one &&
+         2 * pool.out.h <= pool.in.h && 2 * pool.out.w <= pool.in.w &&
+         (pool.kind == PoolKind::max || plain_average);
+}
+
+bool applies(const Conv2dDesc& d) {
+  return d.type == DType::f32 && d.groups == 1 && d.dilation == Size2{1, 1} && d.batch >= 1 &&
+         d.padding.h < d.kernel.h && d.padding.w < d.kernel.w && pads_evenly(d, d.conv_out) &&
+         (!d.pool || applies(*d.pool));
+}
+
+/// Returns true where these are faster than oneDNN: what fuses a pool, and channels that fill no
+/// whole vectors. On 3x3 kernels over whole vectors of channels oneDNN is as fast or some percent
+/// faster.
+bool pays(const Conv2dDesc& d) {
+  return d.pool || d.in.c % 8 != 0 || d.conv_out.c % 8 != 0;
+}
+
+}  // namespace
+
+std::unique_ptr<Op> make_direct_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
+                                       Prefer prefer) {
+  const direct::ConvKernels* kernels = kernel_tables(features).direct_conv;
+  if (!kernels || !applies(desc) || (prefer == Prefer::fastest && !pays(desc))) return nullptr;
+  return make_own_conv2d(desc, *kernels);
+}
+
+}  // namespace dpt

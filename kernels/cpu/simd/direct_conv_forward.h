@@ -1,0 +1,432 @@
+// Direct convolution, forward: rows of a tile are output pixels, lanes are output channels. The
+// weights are packed per call into panels [depth][channels of the tile]; x is read where it lies.
+#pragma once
+
+#include "kernels/cpu/simd/conv_table.h"
+#include "kernels/cpu/simd/direct_tile.h"
+
+namespace dpt::direct {
+
+/// A panel of weights stays in the first-level cache while a strip of pixels passes over it. Where
+/// the whole panel is too large, a few rows of the kernel are taken at a time, and the sums of the
+/// strip wait in scratch.
+inline constexpr std::int64_t kPanelFloats = 4096;
+inline constexpr std::int64_t kPartialFloats = 2048;
+
+inline constexpr int kMaxOddChannels = 2;
+
+/// Places of the parts of scratch and saved memory, in floats (saved: in bytes).
+template <class V>
+struct ConvLayout {
+  std::int64_t vectors;                   ///< of output channels
+  std::int64_t channels;                  ///< output channels, rounded up to whole vectors
+  std::int64_t packed;                    ///< vectors of the forward pass's panels
+  std::int64_t odd;                       ///< channels after them, taken as dot products
+  std::int64_t run_vectors, run_columns;  ///< likewise for the run of (kw, ic)
+  bool lanes_are_outputs;                 ///< weight gradient: lanes over oc, not over (kw, ic)
+  std::int64_t image, weights, bias, partial, dy, columns, gradient, total;
+  std::int64_t column_rows;  ///< rows of dx whose columns are computed at a time
+  std::int64_t mask_bytes;   ///< of saved, per sample
+
+  explicit ConvLayout(const Conv& c) {
+    constexpr std::int64_t kLanes = V::kLanes;
+    vectors = (c.out_c + kLanes - 1) / kLanes;
+    channels = vectors * kLanes;
+    // One or two channels over would cost a whole vector; lanes over (kw, ic) waste less.
+    odd = c.out_c % kLanes;
+    if (odd > kMaxOddChannels || c.out_c < kLanes || c.run() < 2 * kLanes) odd = 0;
+    packed = odd > 0 ? vectors - 1 : vectors;
+    run_vectors = (c.run() + kLanes - 1) / kLanes;
+    run_columns = run_vectors * kLanes;
+    lanes_are_outputs = c.run() * channels < run_columns * c.out_c;
+    constexpr std::int64_t kColumnFloats = 16384;
+    column_rows = kColumnFloats / (c.conv_w * run_columns);
+    if (column_rows < 1) column_rows = 1;
+    if (column_rows > c.padded_h()) column_rows = c.padded_h();
+    const bool mask = c.relu || c.pool == FusedPool::max;
+    mask_bytes = c.pool == FusedPool::none || !mask ? 0 : c.pixels() * vectors * (kLanes / 8);
+
+    std::int64_t at = 0;
+    const auto take = [&at](std::int64_t floats) {
+      const std::int64_t begin = at;
+      at += (floats + 15) / 16 * 16;
+      return begin;
+    };
+    image = take(c.padded() ? c.padded_h() * c.padded_row() : 0);
+    const std::int64_t forward_weights = c.depth() * channels;
+    const std::int64_t backward_weights = c.input_gradient ? c.kernel_h * c.out_c * run_columns : 0;
+    weights = take(forward_weights > backward_weights ? forward_weights : backward_weights);
+    bias = take(channels);
+    partial = take(kPartialFloats > channels ? kPartialFloats : channels);
+    dy = take(c.pixels() * channels);
+    columns = take(c.input_gradient ? column_rows * c.conv_w * run_columns : 0);
+    gradient = take(lanes_are_outputs ? c.depth() * channels : 0);
+    total = at;
+  }
+};
+
+/// Reads and writes the mask of one vector of one pixel.
+template <class V>
+[[gnu::always_inline]] inline void put_bits(std::uint8_t* to, std::uint32_t bits) {
+  to[0] = static_cast<std::uint8_t>(bits);
+  if constexpr (V::kLanes == 16) to[1] = static_cast<std::uint8_t>(bits >> 8);
+}
+template <class V>
+[[gnu::always_inline]] inline std::uint32_t get_bits(const std::uint8_t* from) {
+  if constexpr (V::kLanes == 16) {
+    return from[0] | static_cast<std::uint32_t>(from[1]) << 8;
+  } else {
+    return from[0];
+  }
+}
+
+/// One image of x with its zero border, in scratch; or x itself when there is no border.
+template <class V>
+const float* bordered_image(const Conv& c, const float* x, float* to) {
+  if (!c.padded()) return x;
+  const std::int64_t row = c.padded_row(), inner = c.in_w * c.in_c, side = c.pad_w * c.in_c;
+  for (std::int64_t i = 0; i < c.pad_h * row; ++i) to[i] = 0;
+  float* at = to + c.pad_h * row;
+  for (std::int64_t h = 0; h < c.in_h; ++h, at += row, x += inner) {
+    for (std::int64_t i = 0; i < side; ++i) at[i] = at[side + inner + i] = 0;
+    std::int64_t i = 0;
+    for (; i + V::kLanes <= inner; i += V::kLanes) V::load(x + i).store(at + side + i);
+    for (; i < inner; ++i) at[side + i] = x[i];
+  }
+  for (std::int64_t i = 0; i < c.pad_h * row; ++i) at[i] = 0;
+  return to;
+}
+
+/// Weights (oc, depth) -> for each tile of vectors a panel [depth][lanes]; unused lanes are zero.
+template <class V>
+void pack_forward(const Conv& c, const ConvLayout<V>& layout, const float* weight, float* to) {
+  const std::int64_t depth = c.depth();
+  const Split tiles(layout.packed, kMaxVectors);
+  for (std::int64_t t = 0; t < tiles.parts; ++t) {
+    const std::int64_t first = tiles.begin(t) * V::kLanes, width = tiles.size(t) * V::kLanes;
+    for (std::int64_t lane = 0; lane < width; lane += 8) {
+      const float* from = weight + (first + lane) * depth;
+      const std::int64_t left = c.out_c - first - lane;
+      std::int64_t k = 0;
+      for (; k + 8 <= depth; k += 8) {
+        V::transpose8(from + k, depth, left, to + k * width + lane, width);
+      }
+      for (; k < depth; ++k) {
+        for (std::int64_t o = 0; o < 8; ++o) {
+          to[k * width + lane + o] = o < left ? from[o * depth + k] : 0.0F;
+        }
+      }
+    }
+    to += depth * width;
+  }
+}
+
+/// The rows of the kernel that one visit to a tile takes.
+struct Visit {
+  std::int64_t kernel_row, rows;
+  bool first, last;
+};
+
+/// acc (R pixels) = bias, or the sums of the visits before; plus the visit's share of the products.
+/// Leaves them in `partial` unless it is the last visit.
+template <class V, int R, int N>
+[[gnu::always_inline]] inline void convolve(const Conv& c, const Visit& visit, V (&acc)[R][N],
+                                            const float* (&a)[R], const float* panel,
+                                            const float* bias, float* partial) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j) {
+      acc[r][j] = V::load(visit.first ? bias + j * V::kLanes : partial + (r * N + j) * V::kLanes);
+    }
+  }
+  const std::int64_t run = c.run(), row = c.padded_row();
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) a[r] += visit.kernel_row * row;
+  panel += visit.kernel_row * run * N * V::kLanes;
+  for (std::int64_t kh = 0; kh < visit.rows; ++kh) {
+    accumulate<V, R, N>(acc, a, 1, panel, N * V::kLanes, run);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) a[r] += row;
+    panel += run * N * V::kLanes;
+  }
+  if (visit.last) return;
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j) acc[r][j].store(partial + (r * N + j) * V::kLanes);
+  }
+}
+
+/// y of R neighbouring pixels without pooling; `mask` cuts the last vector at the last channel.
+template <class V, int R, int N>
+[[gnu::always_inline]] inline void finish_pixels(const Conv& c, V (&acc)[R][N], float* y,
+                                                 typename V::Mask mask) {
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    float* to = y + r * c.out_c;
+#pragma GCC unroll 8
+    for (int j = 0; j < N; ++j) {
+      const V value = c.relu ? acc[r][j].relu() : acc[r][j];
+      if (j + 1 < N) {
+        value.store(to + j * V::kLanes);
+      } else {
+        value.store(to + j * V::kLanes, mask);
+      }
+    }
+  }
+}
+
+/// y of one pooling window, whose 2x2 pixels are in registers: the convolution's output never
+/// exists. `bits` keeps which pixels pass a gradient: [pixel][vector of the layer].
+template <class V, int N>
+[[gnu::always_inline]] inline void finish_window(const Conv& c, V (&acc)[4][N], float* y,
+                                                 std::uint8_t* bits, std::int64_t bits_step,
+                                                 typename V::Mask mask) {
+#pragma GCC unroll 4
+  for (int j = 0; j < N; ++j) {
+    const std::int64_t at = j * (V::kLanes / 8);
+    V out;
+    if (c.pool == FusedPool::average) {
+      if (c.relu) {
+        if (bits) {
+#pragma GCC unroll 8
+          for (int r = 0; r < 4; ++r)
+            put_bits<V>(bits + at + r * bits_step, acc[r][j].positive_bits());
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < 4; ++r) acc[r][j] = acc[r][j].relu();
+      }
+      out = (acc[0][j] + acc[1][j] + acc[2][j] + acc[3][j]) * V::filled(0.25F);
+    } else {
+      // The first largest pixel wins, as in PyTorch; a later one must be greater, or NaN.
+      std::uint32_t won[4];
+      out = acc[0][j];
+      won[0] = ~0U;
+#pragma GCC unroll 8
+      for (int r = 1; r < 4; ++r) {
+        won[r] = V::winning_bits(acc[r][j], out);
+#pragma GCC unroll 8
+        for (int before = 0; before < r; ++before) won[before] &= ~won[r];
+        out = V::winner(acc[r][j], out);
+      }
+      const std::uint32_t passes = c.relu ? out.positive_bits() : ~0U;
+      if (c.relu) out = out.relu();
+      if (bits) {
+#pragma GCC unroll 8
+        for (int r = 0; r < 4; ++r) put_bits<V>(bits + at + r * bits_step, won[r] & passes);
+      }
+    }
+    if (j + 1 < N) {
+      out.store(y + j * V::kLanes);
+    } else {
+      out.store(y + j * V::kLanes, mask);
+    }
+  }
+}
+
+template <class V, int R, int N>
+void forward_tile(const Conv& c, const Visit& visit, const float* x, const float* panel,
+                  const float* bias, float* partial, float* y, typename V::Mask mask) {
+  V acc[R][N];
+  const float* pixels[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) pixels[r] = x + r * c.stride_w * c.in_c;
+  convolve<V, R, N>(c, visit, acc, pixels, panel, bias, partial);
+  if (visit.last) finish_pixels<V, R, N>(c, acc, y, mask);
+}
+
+template <class V, int N>
+void forward_window(const Conv& c, const Visit& visit, const float* x, const float* panel,
+                    const float* bias, float* partial, float* y, std::uint8_t* bits,
+                    std::int64_t bits_step, typename V::Mask mask) {
+  V acc[4][N];
+  const float* pixels[4];
+#pragma GCC unroll 4
+  for (int r = 0; r < 4; ++r) {
+    pixels[r] = x + (r / 2) * c.stride_h * c.padded_row() + (r % 2) * c.stride_w * c.in_c;
+  }
+  convolve<V, 4, N>(c, visit, acc, pixels, panel, bias, partial);
+  if (visit.last) finish_window<V, N>(c, acc, y, bits, bits_step, mask);
+}
+
+/// Four pixels of Q odd channels as dot products with the weights where they lie; lanes 0 to Q - 1
+/// of acc are the channels, the others zero.
+template <class V, int Q>
+[[gnu::always_inline]] inline void odd_channels(const Conv& c, const float* (&a)[4],
+                                                const float* weight, const float* bias,
+                                                V (&acc)[4][1]) {
+  V dots[4][Q];
+  const float* b[Q];
+#pragma GCC unroll 8
+  for (int q = 0; q < Q; ++q) b[q] = weight + q * c.depth();
+#pragma GCC unroll 8
+  for (int r = 0; r < 4; ++r) {
+#pragma GCC unroll 8
+    for (int q = 0; q < Q; ++q) dots[r][q] = V::zero();
+  }
+  const auto tail = V::first(c.run() % V::kLanes);
+  for (std::int64_t kh = 0; kh < c.kernel_h; ++kh) {
+    accumulate_dots<V, 4, Q>(dots, a, b, c.run(), tail);
+#pragma GCC unroll 8
+    for (int r = 0; r < 4; ++r) a[r] += c.padded_row();
+#pragma GCC unroll 8
+    for (int q = 0; q < Q; ++q) b[q] += c.run();
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < 4; ++r) {
+    float lanes[V::kLanes] = {};
+#pragma GCC unroll 8
+    for (int q = 0; q < Q; ++q) lanes[q] = dots[r][q].sum() + bias[q];
+    acc[r][0] = V::load(lanes);
+  }
+}
+
+/// The Q odd channels of one sample. `y` and `bits` point to the first of them.
+template <class V, int Q>
+void forward_odd(const Conv& c, const float* x, const float* weight, const float* bias, float* y,
+                 std::uint8_t* bits, std::int64_t bits_step) {
+  const auto mask = V::first(Q);
+  const std::int64_t step_h = c.stride_h * c.padded_row(), step_w = c.stride_w * c.in_c;
+  V acc[4][1];
+  const float* a[4];
+  for (std::int64_t oh = 0; oh < c.out_h; ++oh) {
+    if (c.pool != FusedPool::none) {
+      for (std::int64_t ow = 0; ow < c.out_w; ++ow) {
+        const std::int64_t window = oh * c.out_w + ow;
+        const float* from = x + 2 * oh * step_h + 2 * ow * step_w;
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r) a[r] = from + (r / 2) * step_h + (r % 2) * step_w;
+        odd_channels<V, Q>(c, a, weight, bias, acc);
+        finish_window<V, 1>(c, acc, y + window * c.out_c,
+                            bits ? bits + window * 4 * bits_step : nullptr, bits_step, mask);
+      }
+      continue;
+    }
+    for (std::int64_t ow = 0; ow < c.out_w; ow += 4) {
+      const std::int64_t here = c.out_w - ow < 4 ? c.out_w - ow : 4;
+#pragma GCC unroll 4
+      for (int r = 0; r < 4; ++r) {
+        // Past the row's end the last pixel is computed again and not stored.
+        a[r] = x + oh * step_h + (ow + (r < here ? r : here - 1)) * step_w;
+      }
+      odd_channels<V, Q>(c, a, weight, bias, acc);
+      float* to = y + (oh * c.out_w + ow) * c.out_c;
+      for (std::int64_t r = 0; r < here; ++r) {
+        (c.relu ? acc[r][0].relu() : acc[r][0]).store(to + r * c.out_c, mask);
+      }
+    }
+  }
+}
+
+/// One tile of channels over the output rows [begin, end) of one sample: what conv_forward passes
+/// down to each visit.
+template <class V>
+struct ForwardStrip {
+  const Conv& c;
+  std::int64_t wide;  ///< vectors of the tile
+  const float *x, *panel, *bias;
+  float *y, *partial;
+  std::uint8_t* bits;
+  std::int64_t bits_step;  ///< from a pixel's mask to the next pixel's; 0 = no masks
+  typename V::Mask mask;
+
+  void visit_pixels(const Visit& visit, std::int64_t begin, std::int64_t end) const {
+    const Split pixels(c.conv_w, most_rows<V>(wide));
+    float* sums = partial;
+    for (std::int64_t oh = begin; oh < end; ++oh) {
+      for (std::int64_t p = 0; p < pixels.parts; ++p) {
+        const std::int64_t ow = pixels.begin(p), rows = pixels.size(p);
+        const float* from = x + oh * c.stride_h * c.padded_row() + ow * c.stride_w * c.in_c;
+        float* to = y + (oh * c.out_w + ow) * c.out_c;
+        with_tile<V>(rows, wide, [&]<int R, int N>() {
+          forward_tile<V, R, N>(c, visit, from, panel, bias, sums, to, mask);
+        });
+        sums += rows * wide * V::kLanes;
+      }
+    }
+  }
+
+  template <int N>
+  void visit_windows(const Visit& visit, std::int64_t begin, std::int64_t end) const {
+    float* sums = partial;
+    for (std::int64_t oh = begin; oh < end; ++oh) {
+      for (std::int64_t ow = 0; ow < c.out_w; ++ow, sums += 4 * N * V::kLanes) {
+        const std::int64_t window = oh * c.out_w + ow;
+        const float* from = x + 2 * oh * c.stride_h * c.padded_row() + 2 * ow * c.stride_w * c.in_c;
+        forward_window<V, N>(c, visit, from, panel, bias, sums, y + window * c.out_c,
+                             bits ? bits + window * 4 * bits_step : nullptr, bits_step, mask);
+      }
+    }
+  }
+
+  void visit_rows(const Visit& visit, std::int64_t begin, std::int64_t end) const {
+    if (c.pool == FusedPool::none) return visit_pixels(visit, begin, end);
+    if (wide == 1) return visit_windows<1>(visit, begin, end);
+    if (wide == 2) return visit_windows<2>(visit, begin, end);
+    visit_windows<3>(visit, begin, end);
+  }
+
+  void run() const {
+    const std::int64_t kernel_rows = kPanelFloats / (c.run() * wide * V::kLanes);
+    const Split visits(c.kernel_h, kernel_rows > 1 ? kernel_rows : 1);
+    const std::int64_t row_floats =
+        c.out_w * (c.pool == FusedPool::none ? 1 : 4) * wide * V::kLanes;
+    const std::int64_t fit = visits.parts == 1 ? c.out_h : kPartialFloats / row_floats;
+    // A row that is too long for its sums to wait is taken whole, with all of the panel.
+    const Split strips(c.out_h, fit > 1 ? fit : 1);
+    for (std::int64_t s = 0; s < strips.parts; ++s) {
+      const std::int64_t begin = strips.begin(s), end = begin + strips.size(s);
+      if (fit < 1) {
+        visit_rows({0, c.kernel_h, true, true}, begin, end);
+        continue;
+      }
+      for (std::int64_t v = 0; v < visits.parts; ++v) {
+        visit_rows({visits.begin(v), visits.size(v), v == 0, v + 1 == visits.parts}, begin, end);
+      }
+    }
+  }
+};
+
+template <class V>
+void conv_forward(const Conv& c, const ConvArgs& args) {
+  const ConvLayout<V> layout(c);
+  float* weights = args.scratch + layout.weights;
+  float* bias = args.scratch + layout.bias;
+  pack_forward<V>(c, layout, args.weight, weights);
+  for (std::int64_t i = 0; i < layout.channels; ++i) {
+    bias[i] = c.bias && i < c.out_c ? args.bias[i] : 0.0F;
+  }
+  constexpr std::int64_t kMaskBytes = V::kLanes / 8;
+  const bool masks = layout.mask_bytes != 0 && args.saved;
+  const Split tiles(layout.packed, kMaxVectors);
+  for (std::int64_t n = 0; n < c.batch; ++n) {
+    const float* x =
+        bordered_image<V>(c, args.x + n * c.in_h * c.in_w * c.in_c, args.scratch + layout.image);
+    for (std::int64_t t = 0; t < tiles.parts; ++t) {
+      const std::int64_t channel = tiles.begin(t) * V::kLanes, wide = tiles.size(t);
+      const std::int64_t left = c.out_c - channel - (wide - 1) * V::kLanes;
+      ForwardStrip<V>{
+          c,
+          wide,
+          x,
+          weights + c.depth() * channel,
+          bias + channel,
+          args.y + n * c.out_h * c.out_w * c.out_c + channel,
+          args.scratch + layout.partial,
+          masks ? args.saved + n * layout.mask_bytes + tiles.begin(t) * kMaskBytes : nullptr,
+          layout.vectors * kMaskBytes,
+          V::first(left < V::kLanes ? left : V::kLanes)}
+          .run();
+    }
+    if (layout.odd == 0) continue;
+    const std::int64_t channel = layout.packed * V::kLanes;
+    const auto odd = layout.odd == 1 ? forward_odd<V, 1> : forward_odd<V, 2>;
+    odd(c, x, args.weight + channel * c.depth(), bias + channel,
+        args.y + n * c.out_h * c.out_w * c.out_c + channel,
+        masks ? args.saved + n * layout.mask_bytes + layout.packed * kMaskBytes : nullptr,
+        layout.vectors * kMaskBytes);
+  }
+}
+
+}  // namespace dpt::direct

@@ -1,0 +1,17 @@
+// The loops of flat.h in vectors. Each handles a whole number of vectors and returns how many
+// elements it did; flat.cpp does the rest.
+#pragma once
+
+#include <cstdint>
+
+namespace dpt {
+
+/// The loops compiled for one instruction set.
+struct FlatLoops {
+  std::int64_t (*add)(float* to, const float* a, const float* b, std::int64_t n);
+  /// Adds the squares of the first multiple of 16 elements to sums[i % 16].
+  std::int64_t (*add_squares)(const float* g, std::int64_t n, double sums[16]);
+};
+extern const FlatLoops kFlatLoopsAvx2;
+
+}  // namespace dpt

@@ -1,0 +1,27 @@
+#include "kernels/cpu/simd/kernel_tables.h"
+
+#include "kernels/cpu/simd/batch_norm_rows.h"
+#include "kernels/cpu/simd/conv_table.h"
+#include "kernels/cpu/simd/flat_loops.h"
+#include "kernels/cpu/simd/linear_table.h"
+#include "kernels/cpu/simd/optimizer_loops.h"
+
+namespace dpt {
+
+KernelTables kernel_tables([[maybe_unused]] const CpuFeatures& features) {
+  KernelTables tables;
+  // For other architectures kernels/CMakeLists.txt compiles none of these.
+#if defined(__x86_64__) || defined(__i386__)
+  if (!features.avx2) return tables;
+  tables = {&direct::kConvAvx2,     &direct::kWinogradAvx2, &direct::kLinearAvx2,
+            &batch_norm::kRowsAvx2, &kFlatLoopsAvx2,        kOptimizerLoopsAvx2};
+  if (!features.avx512) return tables;
+  tables.direct_conv = &direct::kConvAvx512;
+  tables.winograd = &direct::kWinogradAvx512;
+  tables.direct_linear = &direct::kLinearAvx512;
+  tables.batch_norm = &batch_norm::kRowsAvx512;
+#endif
+  return tables;
+}
+
+}  // namespace dpt

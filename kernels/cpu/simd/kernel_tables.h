@@ -1,0 +1,32 @@
+// The kernels of this folder that run on a processor: for each kind the table that is compiled for
+// the widest instruction set that the processor has.
+#pragma once
+
+#include "kernels/base/cpu_features.h"
+
+namespace dpt {
+
+namespace batch_norm {
+struct RowKernels;
+}
+namespace direct {
+struct ConvKernels;
+struct LinearKernels;
+}  // namespace direct
+struct FlatLoops;
+struct FormulaLoops;
+
+/// A table is null if no kernel of its kind is built for the processor.
+struct KernelTables {
+  const direct::ConvKernels* direct_conv = nullptr;
+  const direct::ConvKernels* winograd = nullptr;
+  const direct::LinearKernels* direct_linear = nullptr;
+  const batch_norm::RowKernels* batch_norm = nullptr;
+  const FlatLoops* flat = nullptr;
+  const FormulaLoops* optimizers = nullptr;  ///< one for each formula of OptimizerFormulas
+};
+
+/// Returns the tables for a processor with `features`. The one place that knows which are built.
+KernelTables kernel_tables(const CpuFeatures& features);
+
+}  // namespace dpt

@@ -1,0 +1,35 @@
+#include "kernels/cpu/simd/winograd_conv2d.h"
+
+#include "kernels/cpu/simd/kernel_tables.h"
+
+namespace dpt {
+namespace {
+
+bool applies(const Conv2dDesc& d, const CpuFeatures& features) {
+  const std::int64_t lanes = features.avx512 ? 16 : 8;
+  return d.type == DType::f32 && d.groups == 1 && !d.pool && d.kernel == Size2{3, 3} &&
+         d.stride == Size2{1, 1} && d.dilation == Size2{1, 1} && d.padding.h <= 2 &&
+         d.padding.w <= 2 && d.batch >= 1 && d.in.c % lanes == 0 && d.conv_out.c % lanes == 0;
+}
+
+/// Returns true where these are faster than oneDNN (docs/internals/performance.md): from 32
+/// channels on, on AMD's AVX-512 from 16 on (fewer spend as long on transforms as they save), and
+/// with enough tiles to pay for the transform of the weights.
+bool pays(const Conv2dDesc& d, const CpuFeatures& features) {
+  const std::int64_t min_channels = features.avx512 && features.amd ? 16 : 32;
+  const std::int64_t tiles = d.batch * ((d.out.h + 1) / 2) * ((d.out.w + 1) / 2);
+  return d.in.c >= min_channels && d.out.c >= min_channels && tiles >= 32 &&
+         tiles >= d.in.c * d.out.c / 2048;
+}
+
+}  // namespace
+
+std::unique_ptr<Op> make_winograd_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
+                                         Prefer prefer) {
+  const direct::ConvKernels* kernels = kernel_tables(features).winograd;
+  if (!kernels || !applies(desc, features)) return nullptr;
+  if (prefer == Prefer::fastest && !pays(desc, features)) return nullptr;
+  return make_own_conv2d(desc, *kernels);
+}
+
+}  // namespace dpt

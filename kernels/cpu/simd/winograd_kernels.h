@@ -1,0 +1,454 @@
+// 3x3 convolution with stride 1 by Winograd's minimal filtering F(2x2, 3x3): 16 multiplications for
+// four outputs instead of 36. Source: Lavin and Gray, Fast Algorithms for Convolutional Neural
+// Networks, 2015 (arXiv:1509.09308), whose letters are used: with tiles d of 4x4 inputs,
+//   y = A' [ (G g G') * (B' d B) ] A,
+// where * is elementwise, and summed over input channels: sixteen matrix products. All matrices
+// hold 0, 1, -1 and 1/2 only, so the results differ from a direct sum by a few roundings. The
+// gradients are those of the same formula:
+//   x: the same convolution of dy with the weights turned by 180 degrees,
+//   g: G' [ (A dy A') * (B' d B), summed over tiles ] G.
+// As direct_tile.h: templates over a vector type, compiled once per instruction set. Channels are
+// whole vectors.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/simd/conv_table.h"
+#include "kernels/cpu/simd/direct_tile.h"
+
+namespace dpt::winograd {
+
+using direct::accumulate;
+using direct::Conv;
+using direct::ConvArgs;
+using direct::Split;
+
+inline constexpr int kTransformed = 16;  ///< elements of a transformed tile or kernel
+
+/// Floats from one element of transformed tiles to the next. Not a power of two, or the sixteen
+/// streams of a transform would share few sets of the cache.
+[[gnu::always_inline]] inline std::int64_t element_step(std::int64_t tiles, std::int64_t channels) {
+  return tiles * channels + 16;
+}
+/// Transformed tiles of a block stay in the second-level cache, next to the weights.
+inline constexpr std::int64_t kBlockFloats = 48 * 1024;
+
+/// Width of a register tile. Loads are what limits these products, and a wide tile has the fewest.
+inline constexpr std::int64_t kTileVectors = 4;
+
+/// The 2x2 tiles of a batch's pixels, in row order, image after image. A block is a run of them.
+struct Tiles {
+  std::int64_t high, wide, count, block;
+  [[gnu::always_inline]] Tiles(std::int64_t batch, std::int64_t h, std::int64_t w,
+                               std::int64_t channels)
+      : high((h + 1) / 2),
+        wide((w + 1) / 2),
+        count(batch * high * wide),
+        block(kBlockFloats / kTransformed / channels / 8 * 8) {
+    // Each block reads all weights: where these are many, more tiles have to pay for it.
+    const std::int64_t minimum = 24 + channels * channels / 2048 / 24 * 24;
+    if (block < minimum) block = minimum;
+    if (block > count) block = count;
+  }
+};
+
+/// Walks through the tiles of a block.
+struct TileAt {
+  const Tiles& tiles;
+  std::int64_t image, row, column;  ///< the pixel at the tile's upper left corner
+  [[gnu::always_inline]] TileAt(const Tiles& of, std::int64_t index)
+      : tiles(of),
+        image(index / (of.high * of.wide)),
+        row(index / of.wide % of.high * 2),
+        column(index % of.wide * 2) {}
+  [[gnu::always_inline]] void next() {
+    column += 2;
+    if (column < 2 * tiles.wide) return;
+    column = 0;
+    row += 2;
+    if (row < 2 * tiles.high) return;
+    row = 0;
+    ++image;
+  }
+};
+
+/// Activations of a batch.
+struct Images {
+  std::int64_t h, w, c;
+  [[gnu::always_inline]] std::int64_t at(std::int64_t image, std::int64_t row,
+                                         std::int64_t column) const {
+    return ((image * h + row) * w + column) * c;
+  }
+};
+
+/// (B' d B) of one vector of channels; load(i, j) gives the pixel of row i and column j of the
+/// tile.
+template <class V, class Load>
+[[gnu::always_inline]] inline void transform_input(const Load& load, float* to, std::int64_t step) {
+  V t[4][4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const V d0 = load(0, j), d1 = load(1, j), d2 = load(2, j), d3 = load(3, j);
+    t[0][j] = d0 - d2;
+    t[1][j] = d1 + d2;
+    t[2][j] = d2 - d1;
+    t[3][j] = d1 - d3;
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    (t[i][0] - t[i][2]).store(to + (4 * i) * step);
+    (t[i][1] + t[i][2]).store(to + (4 * i + 1) * step);
+    (t[i][2] - t[i][1]).store(to + (4 * i + 2) * step);
+    (t[i][1] - t[i][3]).store(to + (4 * i + 3) * step);
+  }
+}
+
+/// B' d B for `count` tiles, whose inputs begin `pad` before the tile: to[element][tile][c]. What
+/// is outside of the image counts as zero.
+template <class V>
+void transform_inputs(const float* x, const Images& images, std::int64_t pad_h, std::int64_t pad_w,
+                      TileAt tile, std::int64_t count, float* to) {
+  // Not a structured binding: the lambdas below read them.
+  const std::int64_t h = images.h, w = images.w, c = images.c;
+  const std::int64_t step = element_step(count, c), row = w * c;
+  for (std::int64_t t = 0; t < count; ++t, to += c, tile.next()) {
+    const std::int64_t top = tile.row - pad_h, left = tile.column - pad_w;
+    const float* from = x + images.at(tile.image, top, left);
+    if (top >= 0 && left >= 0 && top + 4 <= h && left + 4 <= w) {
+      for (std::int64_t k = 0; k < c; k += V::kLanes) {
+        transform_input<V>([&](int i, int j) { return V::load(from + i * row + j * c + k); },
+                           to + k, step);
+      }
+      continue;
+    }
+    for (std::int64_t k = 0; k < c; k += V::kLanes) {
+      transform_input<V>(
+          [&](int i, int j) {
+            const bool inside = top + i >= 0 && top + i < h && left + j >= 0 && left + j < w;
+            return inside ? V::load(from + i * row + j * c + k) : V::zero();
+          },
+          to + k, step);
+    }
+  }
+}
+
+/// A dy A' for `count` tiles: to[element][tile][c].
+template <class V>
+void transform_gradients(const float* dy, const Images& images, TileAt tile, std::int64_t count,
+                         float* to) {
+  const auto [h, w, c] = images;
+  const std::int64_t step = element_step(count, c);
+  for (std::int64_t t = 0; t < count; ++t, tile.next()) {
+    const bool below = tile.row + 1 < h, right = tile.column + 1 < w;
+    const float* from = dy + images.at(tile.image, tile.row, tile.column);
+    for (std::int64_t k = 0; k < c; k += V::kLanes, from += V::kLanes, to += V::kLanes) {
+      const V zero = V::zero(), a = V::load(from), b = right ? V::load(from + c) : zero;
+      const V d = below ? V::load(from + w * c) : zero;
+      const V e = below && right ? V::load(from + w * c + c) : zero;
+      const V left_column[4] = {a, a + d, a - d, zero - d},
+              right_column[4] = {b, b + e, b - e, zero - e};
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        left_column[i].store(to + (4 * i) * step);
+        (left_column[i] + right_column[i]).store(to + (4 * i + 1) * step);
+        (left_column[i] - right_column[i]).store(to + (4 * i + 2) * step);
+        (zero - right_column[i]).store(to + (4 * i + 3) * step);
+      }
+    }
+  }
+}
+
+/// y = A' m A of `count` tiles, with the bias (or null) and ReLU.
+template <class V>
+void transform_outputs(const float* m, const Images& images, TileAt tile, std::int64_t count,
+                       const float* bias, bool relu, float* y) {
+  const auto [h, w, c] = images;
+  const std::int64_t step = element_step(count, c);
+  for (std::int64_t t = 0; t < count; ++t, tile.next()) {
+    const bool below = tile.row + 1 < h, right = tile.column + 1 < w;
+    float* to = y + images.at(tile.image, tile.row, tile.column);
+    for (std::int64_t k = 0; k < c; k += V::kLanes, m += V::kLanes, to += V::kLanes) {
+      V upper[4], lower[4];
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        const V m0 = V::load(m + j * step), m1 = V::load(m + (4 + j) * step),
+                m2 = V::load(m + (8 + j) * step), m3 = V::load(m + (12 + j) * step);
+        upper[j] = m0 + m1 + m2;
+        lower[j] = m1 - m2 - m3;
+      }
+      const V b = bias ? V::load(bias + k) : V::zero();
+      const auto put = [&](V value, float* at) {
+        if (bias) value = value + b;
+        (relu ? value.relu() : value).store(at);
+      };
+      put(upper[0] + upper[1] + upper[2], to);
+      if (right) put(upper[1] - upper[2] - upper[3], to + c);
+      if (!below) continue;
+      put(lower[0] + lower[1] + lower[2], to + w * c);
+      if (right) put(lower[1] - lower[2] - lower[3], to + w * c + c);
+    }
+  }
+}
+
+/// G g G' of one vector: g[i][j] lies at from + (3 i + j) * from_step.
+template <class V>
+[[gnu::always_inline]] inline void transform_kernel(const float* from, std::int64_t from_step,
+                                                    float* to, std::int64_t step) {
+  const V half = V::filled(0.5F);
+  V t[4][3];
+#pragma GCC unroll 3
+  for (int j = 0; j < 3; ++j) {
+    const V g0 = V::load(from + j * from_step), g1 = V::load(from + (3 + j) * from_step),
+            g2 = V::load(from + (6 + j) * from_step);
+    const V even = (g0 + g2) * half, odd = g1 * half;
+    t[0][j] = g0;
+    t[1][j] = even + odd;
+    t[2][j] = even - odd;
+    t[3][j] = g2;
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const V even = (t[i][0] + t[i][2]) * half, odd = t[i][1] * half;
+    t[i][0].store(to + (4 * i) * step);
+    (even + odd).store(to + (4 * i + 1) * step);
+    (even - odd).store(to + (4 * i + 2) * step);
+    t[i][2].store(to + (4 * i + 3) * step);
+  }
+}
+
+/// Weights (k, 3, 3, c) -> to[element][c][k]; `turned` (9, c, k) is scratch.
+template <class V>
+void transform_weights(const float* weight, std::int64_t k, std::int64_t c, float* turned,
+                       float* to) {
+  for (std::int64_t e = 0; e < 9; ++e) {
+    for (std::int64_t i = 0; i < k; i += 8) {
+      for (std::int64_t j = 0; j < c; j += 8) {
+        V::transpose8(weight + (i * 9 + e) * c + j, 9 * c, 8, turned + (e * c + j) * k + i, k);
+      }
+    }
+  }
+  for (std::int64_t at = 0; at < c * k; at += V::kLanes) {
+    transform_kernel<V>(turned + at, c * k, to + at, c * k);
+  }
+}
+
+/// Weights (k, 3, 3, c), turned by 180 degrees -> to[element][k][c]. Turning g swaps the first and
+/// the last row and column of G g G'.
+template <class V>
+void transform_turned_weights(const float* weight, std::int64_t k, std::int64_t c, float* to) {
+  const std::int64_t step = k * c;
+  for (std::int64_t i = 0; i < k; ++i) {
+    for (std::int64_t j = 0; j < c; j += V::kLanes) {
+      // Pixels of g backwards.
+      transform_kernel<V>(weight + (i * 9 + 8) * c + j, -c, to + i * c + j, step);
+    }
+  }
+}
+
+/// m[element][row][n] = a[element][row][k] b[element][k][n].
+template <class V>
+void multiply(const float* a, const float* b, std::int64_t rows, std::int64_t k, std::int64_t n,
+              float* m) {
+  const Split columns(n / V::kLanes, kTileVectors);
+  for (int element = 0; element < kTransformed; ++element) {
+    for (std::int64_t p = 0; p < columns.parts; ++p) {
+      const std::int64_t vectors = columns.size(p);
+      const Split tiles(rows, direct::most_rows<V>(vectors));
+      const float* right = b + columns.begin(p) * V::kLanes;
+      for (std::int64_t t = 0; t < tiles.parts; ++t) {
+        const float* left = a + tiles.begin(t) * k;
+        float* to = m + tiles.begin(t) * n + columns.begin(p) * V::kLanes;
+        direct::with_tile<V>(tiles.size(t), vectors, [&]<int R, int N>() {
+          V acc[R][N];
+          const float* row[R];
+#pragma GCC unroll 8
+          for (int r = 0; r < R; ++r) {
+            row[r] = left + r * k;
+#pragma GCC unroll 8
+            for (int j = 0; j < N; ++j) acc[r][j] = V::zero();
+          }
+          accumulate<V, R, N>(acc, row, 1, right, n, k);
+#pragma GCC unroll 8
+          for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+            for (int j = 0; j < N; ++j) acc[r][j].store(to + r * n + j * V::kLanes);
+          }
+        });
+      }
+    }
+    a += element_step(rows, k);
+    b += k * n;
+    m += element_step(rows, n);
+  }
+}
+
+/// sum[element][i][j] += sum over rows of a[element][row][i] b[element][row][j].
+template <class V>
+void multiply_transposed(const float* a, const float* b, std::int64_t rows, std::int64_t k,
+                         std::int64_t n, float* sum) {
+  const Split columns(n / V::kLanes, kTileVectors);
+  for (int element = 0; element < kTransformed; ++element) {
+    for (std::int64_t p = 0; p < columns.parts; ++p) {
+      const std::int64_t vectors = columns.size(p);
+      const Split tiles(k, direct::most_rows<V>(vectors));
+      const float* right = b + columns.begin(p) * V::kLanes;
+      for (std::int64_t t = 0; t < tiles.parts; ++t) {
+        const float* left = a + tiles.begin(t);
+        float* to = sum + tiles.begin(t) * n + columns.begin(p) * V::kLanes;
+        direct::with_tile<V>(tiles.size(t), vectors, [&]<int R, int N>() {
+          V acc[R][N];
+          const float* column[R];
+#pragma GCC unroll 8
+          for (int r = 0; r < R; ++r) {
+            column[r] = left + r;
+#pragma GCC unroll 8
+            for (int j = 0; j < N; ++j) acc[r][j] = V::load(to + r * n + j * V::kLanes);
+          }
+          accumulate<V, R, N>(acc, column, k, right, n, rows);
+#pragma GCC unroll 8
+          for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+            for (int j = 0; j < N; ++j) acc[r][j].store(to + r * n + j * V::kLanes);
+          }
+        });
+      }
+    }
+    a += element_step(rows, k);
+    b += element_step(rows, n);
+    sum += k * n;
+  }
+}
+
+/// dw (k, 3, 3, c) = or += G' u G, from[element][k][c].
+template <class V>
+void write_weight_gradient(const float* from, std::int64_t k, std::int64_t c, bool add, float* dw) {
+  const std::int64_t step = k * c;
+  const V half = V::filled(0.5F);
+  for (std::int64_t i = 0; i < k; ++i) {
+    for (std::int64_t j = 0; j < c; j += V::kLanes) {
+      const float* u = from + i * c + j;
+      V t[3][4];
+#pragma GCC unroll 4
+      for (int e = 0; e < 4; ++e) {
+        const V u0 = V::load(u + e * step), u1 = V::load(u + (4 + e) * step),
+                u2 = V::load(u + (8 + e) * step), u3 = V::load(u + (12 + e) * step);
+        const V both = (u1 + u2) * half;
+        t[0][e] = u0 + both;
+        t[1][e] = (u1 - u2) * half;
+        t[2][e] = both + u3;
+      }
+      float* to = dw + i * 9 * c + j;
+      const auto put = [&](V value) {
+        (add ? V::load(to) + value : value).store(to);
+        to += c;
+      };
+#pragma GCC unroll 3
+      for (int e = 0; e < 3; ++e) {
+        const V both = (t[e][1] + t[e][2]) * half;
+        put(t[e][0] + both);
+        put((t[e][1] - t[e][2]) * half);
+        put(both + t[e][3]);
+      }
+    }
+  }
+}
+
+/// Places in scratch memory, in floats.
+struct Layout {
+  Images in, out;
+  Tiles y, x;                          ///< tiles of the outputs, and of the input's gradient
+  std::int64_t inputs, products, end;  ///< behind the weights
+  [[gnu::always_inline]] explicit Layout(const Conv& c)
+      : in{c.in_h, c.in_w, c.in_c},
+        out{c.out_h, c.out_w, c.out_c},
+        y(c.batch, c.out_h, c.out_w, c.in_c + c.out_c),
+        x(c.batch, c.in_h, c.in_w, c.in_c + c.out_c),
+        inputs(kTransformed * c.in_c * c.out_c) {
+    const std::int64_t block = y.block > x.block ? y.block : x.block;
+    products = inputs + kTransformed * element_step(block, c.in_c);
+    end = products + kTransformed * element_step(block, c.out_c);
+    // Weights are turned where the tiles will be.
+    const std::int64_t turned = inputs + 9 * c.in_c * c.out_c;
+    if (end < turned) end = turned;
+  }
+};
+
+template <class V>
+std::size_t scratch_bytes(const Conv& c) {
+  return static_cast<std::size_t>(Layout(c).end) * sizeof(float);
+}
+template <class V>
+std::size_t saved_bytes(const Conv&) {
+  return 0;
+}
+
+template <class V>
+void forward(const Conv& c, const ConvArgs& args) {
+  const Layout at(c);
+  float* weights = args.scratch;
+  float* inputs = args.scratch + at.inputs;
+  float* products = args.scratch + at.products;
+  transform_weights<V>(args.weight, c.out_c, c.in_c, inputs, weights);
+  const Split blocks(at.y.count, at.y.block);
+  for (std::int64_t b = 0; b < blocks.parts; ++b) {
+    const TileAt tile(at.y, blocks.begin(b));
+    const std::int64_t count = blocks.size(b);
+    transform_inputs<V>(args.x, at.in, c.pad_h, c.pad_w, tile, count, inputs);
+    multiply<V>(inputs, weights, count, c.in_c, c.out_c, products);
+    transform_outputs<V>(products, at.out, tile, count, c.bias ? args.bias : nullptr, c.relu,
+                         args.y);
+  }
+}
+
+/// dy becomes zero where y did not pass ReLU; its sums are the gradient of the bias.
+template <class V>
+void mask_gradient(const Conv& c, const ConvArgs& args) {
+  if (!c.relu && !c.bias) return;
+  const std::int64_t pixels = c.batch * c.out_h * c.out_w;
+  for (std::int64_t k = 0; k < c.out_c; k += V::kLanes) {
+    V sum = V::zero();
+    for (std::int64_t p = 0; p < pixels; ++p) {
+      float* at = args.dy + p * c.out_c + k;
+      V g = V::load(at);
+      if (c.relu) {
+        g = g.keep_positive(V::load(args.y + p * c.out_c + k));
+        g.store(at);
+      }
+      sum = sum + g;
+    }
+    if (c.bias) (args.add ? V::load(args.dbias + k) + sum : sum).store(args.dbias + k);
+  }
+}
+
+template <class V>
+void backward(const Conv& c, const ConvArgs& args) {
+  const Layout at(c);
+  float* weights = args.scratch;
+  float* inputs = args.scratch + at.inputs;
+  float* products = args.scratch + at.products;
+  mask_gradient<V>(c, args);
+
+  for (std::int64_t i = 0; i < at.inputs; ++i) weights[i] = 0;
+  const Split blocks(at.y.count, at.y.block);
+  for (std::int64_t b = 0; b < blocks.parts; ++b) {
+    const TileAt tile(at.y, blocks.begin(b));
+    const std::int64_t count = blocks.size(b);
+    transform_inputs<V>(args.x, at.in, c.pad_h, c.pad_w, tile, count, inputs);
+    transform_gradients<V>(args.dy, at.out, tile, count, products);
+    multiply_transposed<V>(products, inputs, count, c.out_c, c.in_c, weights);
+  }
+  write_weight_gradient<V>(weights, c.out_c, c.in_c, args.add, args.dweight);
+
+  if (!c.input_gradient) return;
+  transform_turned_weights<V>(args.weight, c.out_c, c.in_c, weights);
+  const Split input_blocks(at.x.count, at.x.block);
+  for (std::int64_t b = 0; b < input_blocks.parts; ++b) {
+    const TileAt tile(at.x, input_blocks.begin(b));
+    const std::int64_t count = input_blocks.size(b);
+    transform_inputs<V>(args.dy, at.out, 2 - c.pad_h, 2 - c.pad_w, tile, count, products);
+    multiply<V>(products, weights, count, c.out_c, c.in_c, inputs);
+    transform_outputs<V>(inputs, at.in, tile, count, nullptr, false, args.dx);
+  }
+}
+
+}  // namespace dpt::winograd

@@ -1,0 +1,161 @@
+// Direct convolutions on random descriptions, fused pooling, and what they leave to the library.
+#include "kernels/cpu/simd/direct_conv2d.h"
+
+#include <limits>
+
+#include "tests/kernels/cpu/simd/own_conv2d_checks.h"
+#include "tests/support/skip.h"
+
+namespace dpt::testing {
+namespace {
+
+/// Random descriptions within what the kernels take: odd sizes, tails, strides, borders.
+Conv2dDesc random_desc(std::uint64_t seed) {
+  std::uint64_t draw = 0;
+  const auto pick = [&](std::int64_t from, std::int64_t to) {
+    const auto bits = philox::block(seed, philox::Use::split, draw++, 0).v[0];
+    return from + philox::below(bits, static_cast<std::uint32_t>(to - from + 1));
+  };
+  const Size2 kernel{pick(1, 5), pick(1, 5)};
+  const Size2 padding{pick(0, kernel.h - 1), pick(0, kernel.w - 1)};
+  const Size2 stride{pick(1, 3), pick(1, 3)};
+  const SampleShape in{pick(kernel.h + 1, 14), pick(kernel.w + 1, 20), pick(1, 27)};
+  Conv2dDesc d = conv_case(pick(1, 4), in, pick(1, 60), kernel, stride, padding);
+  d.bias = pick(0, 3) > 0;
+  d.relu = pick(0, 1) > 0;
+  if (d.conv_out.h >= 2 && d.conv_out.w >= 2 && pick(0, 1) > 0) {
+    d = with_pool(d, pick(0, 1) > 0 ? PoolKind::max : PoolKind::average, {2, 2}, {2, 2});
+  }
+  return d;
+}
+
+}  // namespace
+
+TEST_CASE("Direct convolutions of random shapes equal the reference") {
+  if (!CpuFeatures::detect().avx2) {
+    testing::skip_test("this processor has no AVX2");
+    return;
+  }
+  const auto backend = make_cpu_backend(1);
+  for (std::uint64_t seed = 0; seed < 120; ++seed) {
+    const Conv2dDesc d = random_desc(seed);
+    check_against_reference(*backend, d, random_conv_data(d, 100 + seed), make_direct_conv2d);
+  }
+  // Depths and widths where the kernel's rows are taken in several visits, or cannot be.
+  for (Conv2dDesc d : {conv_case(1, {8, 8, 64}, 40, {3, 3}, {1, 1}, {1, 1}),
+                       conv_case(1, {6, 100, 64}, 24, {3, 3}, {1, 1}, {1, 1}),
+                       conv_case(2, {13, 13, 20}, 50, {5, 5})}) {
+    d.relu = true;
+    check_against_reference(*backend, d, random_conv_data(d, 7), make_direct_conv2d);
+    d = with_pool(d, PoolKind::max, {2, 2}, {2, 2});
+    check_against_reference(*backend, d, random_conv_data(d, 8), make_direct_conv2d);
+  }
+}
+
+TEST_CASE("Direct convolutions give a sample the same bits in any batch") {
+  if (!CpuFeatures::detect().avx2) return;
+  Conv2dDesc d = conv_case(3, {13, 13, 20}, 50, {5, 5});
+  d.relu = true;
+  check_bits_in_any_batch(with_pool(d, PoolKind::average, {2, 2}, {2, 2}), make_direct_conv2d);
+}
+
+TEST_CASE("Fused pooling is the convolution and then the pool, to the bit") {
+  if (!CpuFeatures::detect().avx2) return;
+  const auto backend = make_cpu_backend(1);
+  for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
+    Conv2dDesc plain = conv_case(2, {9, 10, 3}, 21, {3, 3});
+    plain.relu = true;
+    const Conv2dDesc fused = with_pool(plain, kind, {2, 2}, {2, 2});
+    const ConvData data = random_conv_data(fused, 3);
+    const auto one = make_direct_conv2d(plain, CpuFeatures::detect(), Prefer::ours);
+    const auto both = make_direct_conv2d(fused, CpuFeatures::detect());
+    OpRunner first(*backend, *one, data.x, data.weight, data.bias,
+                   plain.batch * plain.out.elements());
+    OpRunner second(*backend, *both, data.x, data.weight, data.bias,
+                    fused.batch * fused.out.elements());
+    const std::vector<float> z = first.forward();
+    check_close("y", second.forward(), reference::pool(*fused.pool, to_double(z)), 1e-7);
+  }
+}
+
+TEST_CASE("A NaN goes through convolution, ReLU and pooling") {
+  if (!CpuFeatures::detect().avx2) return;
+  const auto backend = make_cpu_backend(1);
+  for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
+    for (const bool relu : {false, true}) {
+      Conv2dDesc d = conv_case(1, {5, 5, 2}, 9, {2, 2});
+      d.relu = relu;
+      d = with_pool(d, kind, {2, 2}, {2, 2});
+      for (std::size_t at : {0U, 12U, 24U}) {
+        ConvData data = random_conv_data(d, 5);
+        data.x[at] = std::numeric_limits<float>::quiet_NaN();
+        check_against_reference(*backend, d, data, make_direct_conv2d);
+      }
+    }
+  }
+}
+
+TEST_CASE("Descriptions that the direct convolutions leave to the library") {
+  const CpuFeatures features = CpuFeatures::detect();
+  const Conv2dDesc fine = conv_case(1, {8, 8, 4}, 8, {3, 3});
+  CHECK(!make_direct_conv2d(fine, CpuFeatures{}));
+  CHECK(
+      !make_direct_conv2d(conv_case(1, {8, 8, 4}, 8, {3, 3}, {1, 1}, {0, 0}, {1, 1}, 2), features));
+  CHECK(!make_direct_conv2d(conv_case(1, {8, 8, 4}, 8, {3, 3}, {1, 1}, {0, 0}, {2, 2}), features));
+  CHECK(!make_direct_conv2d(with_pool(fine, PoolKind::max, {3, 3}, {2, 2}), features));
+  Conv2dDesc half = fine;
+  half.type = DType::bf16;
+  CHECK(!make_direct_conv2d(half, features));
+  if (!features.avx2) return;
+
+  // Whole borders of padding.
+  const auto with = [&](Size2 kernel, Size2 padding) {
+    return make_direct_conv2d(conv_case(1, {8, 8, 4}, 8, kernel, {1, 1}, padding), features) !=
+           nullptr;
+  };
+  CHECK(with({3, 3}, {2, 2}));
+  CHECK(!with({3, 3}, {3, 2}));
+  CHECK(!with({3, 3}, {2, 3}));
+  CHECK(!with({1, 1}, {1, 1}));
+
+  // Whole vectors of channels, unless a pool is fused or the caller insists.
+  const auto channels = [&](std::int64_t in, std::int64_t out) {
+    return make_direct_conv2d(conv_case(1, {8, 8, in}, out, {3, 3}), features) != nullptr;
+  };
+  CHECK(channels(4, 8));
+  CHECK(channels(8, 4));
+  CHECK(channels(9, 9));
+  CHECK(!channels(8, 8));
+  CHECK(!channels(16, 32));
+  const Conv2dDesc whole = conv_case(1, {8, 8, 8}, 8, {3, 3});
+  CHECK(make_direct_conv2d(whole, features, Prefer::ours));
+  CHECK(make_direct_conv2d(with_pool(whole, PoolKind::max, {2, 2}, {2, 2}), features));
+
+  // Pools other than 2x2 with stride 2 over whole windows of pixels.
+  for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
+    const Conv2dDesc pooled = with_pool(fine, kind, {2, 2}, {2, 2});
+    CHECK(make_direct_conv2d(pooled, features));
+    CHECK(!make_direct_conv2d(with_pool(fine, kind, {2, 3}, {2, 2}), features));
+    CHECK(!make_direct_conv2d(with_pool(fine, kind, {2, 2}, {2, 1}), features));
+    CHECK(!make_direct_conv2d(with_pool(fine, kind, {2, 2}, {2, 2}, {0, 1}), features));
+    Conv2dDesc odd = pooled;
+    odd.pool->dilation = {1, 2};
+    CHECK(!make_direct_conv2d(odd, features));
+    // ceil_mode: the last windows hang over.
+    odd = with_pool(conv_case(1, {9, 9, 4}, 8, {3, 3}), kind, {2, 2}, {2, 2});
+    REQUIRE(odd.out.h == 3);
+    CHECK(make_direct_conv2d(odd, features));
+    odd.out.h = odd.pool->out.h = 4;
+    CHECK(!make_direct_conv2d(odd, features));
+    odd.out.h = odd.pool->out.h = 3;
+    odd.out.w = odd.pool->out.w = 4;
+    CHECK(!make_direct_conv2d(odd, features));
+  }
+  Conv2dDesc divided = with_pool(fine, PoolKind::average, {2, 2}, {2, 2});
+  divided.pool->divisor_override = 4;
+  CHECK(make_direct_conv2d(divided, features));
+  divided.pool->divisor_override = 5;
+  CHECK(!make_direct_conv2d(divided, features));
+}
+
+}  // namespace dpt::testing

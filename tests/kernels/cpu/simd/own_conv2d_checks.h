@@ -1,0 +1,82 @@
+// Our own convolutions against the double-precision reference, and what they promise beyond it:
+// equal bits on repetition and for a sample whatever its neighbours.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kernels/base/cpu_features.h"
+#include "kernels/cpu/simd/own_conv2d.h"
+#include "kernels/devices.h"
+#include "tests/kernels/cases.h"
+#include "tests/support/close.h"
+#include "tests/support/op_runner.h"
+#include "tests/support/reference.h"
+
+namespace dpt::testing {
+
+struct ConvData {
+  std::vector<float> x, weight, bias, dy;
+};
+
+inline ConvData random_conv_data(const Conv2dDesc& d, std::uint64_t seed) {
+  return {random_values(d.batch * d.in.elements(), seed), random_values(weight_count(d), seed + 1),
+          d.bias ? random_values(d.conv_out.c, seed + 2) : std::vector<float>(),
+          random_values(d.batch * d.out.elements(), seed + 3)};
+}
+
+using ConvMaker = std::unique_ptr<Op> (*)(const Conv2dDesc&, const CpuFeatures&, Prefer);
+
+inline void check_against_reference(Backend& backend, const Conv2dDesc& d, const ConvData& data,
+                                    ConvMaker make,
+                                    const CpuFeatures& features = CpuFeatures::detect()) {
+  const auto op = make(d, features, Prefer::ours);
+  REQUIRE(op);
+  INFO(text(d), " by ", op->implementation());
+  OpRunner runner(backend, *op, data.x, data.weight, data.bias, d.batch * d.out.elements());
+  const auto x = to_double(data.x), weight = to_double(data.weight), bias = to_double(data.bias);
+  const auto dy = to_double(data.dy);
+  check_close("y", runner.forward(), reference::conv2d(d, x, weight, bias), 1e-5);
+  auto want = reference::conv2d_backward(d, x, weight, bias, dy);
+  const OpResult got = runner.backward(data.dy);
+  check_close("dx", got.dx, want.x, 1e-5);
+  check_close("dweight", got.dweight, want.weight, 1e-5);
+  check_close("dbias", got.dbias, want.bias, 1e-5);
+  const std::vector<float> again = runner.forward();
+  CHECK(same_bits(again, got.y));
+  const OpResult added = runner.backward(data.dy, GradWrite::add);
+  CHECK(same_bits(added.dx, got.dx));
+  for (std::size_t i = 0; i < want.weight.size(); ++i) want.weight[i] += want.weight[i];
+  for (std::size_t i = 0; i < want.bias.size(); ++i) want.bias[i] += want.bias[i];
+  check_close("added dweight", added.dweight, want.weight, 1e-5);
+  check_close("added dbias", added.dbias, want.bias, 1e-5);
+  const OpResult third = runner.backward(data.dy);
+  CHECK(same_bits(third.dweight, got.dweight));
+  CHECK(same_bits(third.dbias, got.dbias));
+}
+
+inline void check_bits_in_any_batch(Conv2dDesc d, ConvMaker make) {
+  const auto backend = make_cpu_backend(1);
+  const ConvData data = random_conv_data(d, 1);
+  const auto three = make(d, CpuFeatures::detect(), Prefer::ours);
+  OpRunner all(*backend, *three, data.x, data.weight, data.bias, d.batch * d.out.elements());
+  all.forward();
+  const OpResult want = all.backward(data.dy);
+  d.batch = 1;
+  if (d.pool) d.pool->batch = 1;
+  const auto single = make(d, CpuFeatures::detect(), Prefer::ours);
+  const std::int64_t in = d.in.elements(), out = d.out.elements();
+  for (std::int64_t n = 0; n < 3; ++n) {
+    OpRunner one(*backend, *single, {data.x.begin() + n * in, data.x.begin() + (n + 1) * in},
+                 data.weight, data.bias, out);
+    const std::vector<float> y = one.forward();
+    const OpResult got = one.backward({data.dy.begin() + n * out, data.dy.begin() + (n + 1) * out});
+    CHECK(std::memcmp(y.data(), want.y.data() + n * out, y.size() * 4) == 0);
+    CHECK(std::memcmp(got.dx.data(), want.dx.data() + n * in, got.dx.size() * 4) == 0);
+  }
+}
+
+}  // namespace dpt::testing

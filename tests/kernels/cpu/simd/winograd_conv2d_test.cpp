@@ -1,0 +1,80 @@
+// Winograd's convolutions on random descriptions, and which descriptions they take.
+#include "kernels/cpu/simd/winograd_conv2d.h"
+
+#include "tests/kernels/cpu/simd/own_conv2d_checks.h"
+#include "tests/support/skip.h"
+
+namespace dpt::testing {
+
+TEST_CASE("Winograd's convolutions of random shapes equal the reference") {
+  const CpuFeatures detected = CpuFeatures::detect();
+  if (!detected.avx2) {
+    testing::skip_test("this processor has no AVX2");
+    return;
+  }
+  const auto backend = make_cpu_backend(1);
+  CpuFeatures avx2;
+  avx2.avx2 = true;
+  for (const CpuFeatures& features : {detected, avx2}) {
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      std::uint64_t draw = 0;
+      const auto pick = [&](std::int64_t from, std::int64_t to) {
+        const auto bits = philox::block(seed, philox::Use::split, draw++, 1).v[0];
+        return from + philox::below(bits, static_cast<std::uint32_t>(to - from + 1));
+      };
+      const Size2 padding{pick(0, 2), pick(0, 2)};
+      // Odd and even sizes; blocks that end in the middle of an image.
+      const SampleShape in{pick(3 - padding.h, 13), pick(3 - padding.w, 17), 16 * pick(1, 4)};
+      Conv2dDesc d = conv_case(pick(1, 9), in, 16 * pick(1, 5), {3, 3}, {1, 1}, padding);
+      d.bias = pick(0, 1) > 0;
+      d.relu = pick(0, 1) > 0;
+      check_against_reference(*backend, d, random_conv_data(d, 300 + seed), make_winograd_conv2d,
+                              features);
+    }
+  }
+}
+
+TEST_CASE("Winograd's convolutions give a sample the same bits in any batch") {
+  if (!CpuFeatures::detect().avx2) return;
+  Conv2dDesc d = conv_case(3, {13, 13, 32}, 48, {3, 3}, {1, 1}, {1, 1});
+  d.relu = true;
+  check_bits_in_any_batch(d, make_winograd_conv2d);
+}
+
+TEST_CASE("Descriptions that Winograd's convolution takes") {
+  CpuFeatures features = CpuFeatures::detect();
+  if (!features.avx2) return;
+  features.amd = false;
+  const auto takes = [&](const Conv2dDesc& d) {
+    return make_winograd_conv2d(d, features) != nullptr;
+  };
+  const Conv2dDesc fine = conv_case(8, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1});
+  CHECK(takes(fine));
+  CHECK(!make_winograd_conv2d(fine, CpuFeatures{}));
+  // Too few channels or tiles.
+  CHECK(!takes(conv_case(8, {8, 8, 16}, 64, {3, 3}, {1, 1}, {1, 1})));
+  CHECK(!takes(conv_case(8, {8, 8, 64}, 16, {3, 3}, {1, 1}, {1, 1})));
+  CHECK(!takes(conv_case(1, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1})));
+  CHECK(!takes(conv_case(31, {2, 2, 64}, 64, {3, 3}, {1, 1}, {1, 1})));
+  CHECK(takes(conv_case(32, {2, 2, 64}, 64, {3, 3}, {1, 1}, {1, 1})));
+  CHECK(!takes(conv_case(31, {4, 4, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
+  CHECK(takes(conv_case(32, {4, 4, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
+  // Sixteen channels pay on one kind of processor.
+  const Conv2dDesc narrow = conv_case(8, {32, 32, 16}, 16, {3, 3}, {1, 1}, {1, 1});
+  CHECK(!takes(narrow));
+  CpuFeatures amd = features;
+  amd.amd = true;
+  CHECK((make_winograd_conv2d(narrow, amd) != nullptr) == amd.avx512);
+  // Another convolution.
+  CHECK(!takes(conv_case(8, {8, 8, 40}, 64, {3, 3}, {1, 1}, {1, 1})) == features.avx512);
+  CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 3}, {2, 2}, {1, 1})));
+  CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 1}, {1, 1}, {1, 0})));
+  CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1}, {2, 2})));
+  CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1}, {1, 1}, 2)));
+  CHECK(!takes(with_pool(fine, PoolKind::max, {2, 2}, {2, 2})));
+  Conv2dDesc half = fine;
+  half.type = DType::bf16;
+  CHECK(!takes(half));
+}
+
+}  // namespace dpt::testing
