@@ -187,7 +187,7 @@ ObjectTable table_of(const char* name, const char* doc) {
 
 }  // namespace
 
-DatasetKind cifar10_kind() {
+DatasetKind cifar10_dataset() {
   static const ObjectTable table = table_of(
       "cifar10", "CIFAR-10, binary version: 50,000 + 10,000 colour images, 32x32, 10 classes.");
   return {&table,
@@ -201,7 +201,7 @@ DatasetKind cifar10_kind() {
           false, DataFacts{{3, 32, 32}, 10}};
 }
 
-DatasetKind cifar100_kind() {
+DatasetKind cifar100_dataset() {
   static const ObjectTable table = table_of(
       "cifar100",
       "CIFAR-100, binary version: 50,000 + 10,000 colour images, 32x32, 100 fine classes.");

@@ -341,7 +341,7 @@ ObjectTable with_labels_checked(ObjectTable table) {
 
 }  // namespace
 
-DatasetKind csv_kind() {
+DatasetKind csv_dataset() {
   static const ObjectTable table = with_labels_checked(object_table<CsvOptions>(
       "csv",
       "CSV files with a line for each sample: its features, which are read into memory, or the "

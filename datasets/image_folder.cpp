@@ -300,7 +300,7 @@ std::shared_ptr<const DataSource> open_image_folder_unlabelled(const Variant& va
 
 }  // namespace
 
-DatasetKind image_folder_kind() {
+DatasetKind image_folder_dataset() {
   static const ObjectTable table = object_table<ImageFolderOptions>(
       "image_folder",
       "Images (JPEG, PNG, WebP, BMP, GIF, TIFF, PNM) in one folder per class, or in folders below "

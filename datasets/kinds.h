@@ -1,20 +1,27 @@
-// One function per kind of data set; registry.cpp lists them.
+// One function per kind of data set, and the list of them.
 #pragma once
 
 #include "engine/data/source.h"
 
 namespace dpt {
 
-DatasetKind digits_kind();
-DatasetKind idx_kind();
-DatasetKind mnist_kind();
-DatasetKind fashion_mnist_kind();
-DatasetKind cifar10_kind();
-DatasetKind cifar100_kind();
-DatasetKind image_folder_kind();
-DatasetKind csv_kind();
-DatasetKind npy_kind();
-DatasetKind synthetic_kind();
-DatasetKind webdataset_kind();
+DatasetKind digits_dataset();
+DatasetKind idx_dataset();
+DatasetKind mnist_dataset();
+DatasetKind fashion_mnist_dataset();
+DatasetKind cifar10_dataset();
+DatasetKind cifar100_dataset();
+DatasetKind image_folder_dataset();
+DatasetKind csv_dataset();
+DatasetKind npy_dataset();
+DatasetKind synthetic_dataset();
+DatasetKind webdataset_dataset();
+
+/// Returns all of them, in the order of the reference.
+inline std::vector<DatasetKind> all_datasets() {
+  return {digits_dataset(),  idx_dataset(),       mnist_dataset(),        fashion_mnist_dataset(),
+          cifar10_dataset(), cifar100_dataset(),  image_folder_dataset(), csv_dataset(),
+          npy_dataset(),     synthetic_dataset(), webdataset_dataset()};
+}
 
 }  // namespace dpt

@@ -117,7 +117,7 @@ std::shared_ptr<const DataSource> open_digits_unlabelled(const Variant& options,
 
 }  // namespace
 
-DatasetKind idx_kind() {
+DatasetKind idx_dataset() {
   DatasetKind kind = {&idx_table(),
                       [](const Variant& options, const DataRequirements& requirements) {
                         return open_idx_files(options.as<IdxOptions>(), requirements);
@@ -133,7 +133,7 @@ DatasetKind idx_kind() {
   return kind;
 }
 
-DatasetKind mnist_kind() {
+DatasetKind mnist_dataset() {
   return {&mnist_table(),
           [](const Variant& options, const DataRequirements& requirements) {
             return open_idx("mnist", options.as<PublishedOptions>().root, &kMnist, requirements);
@@ -146,7 +146,7 @@ DatasetKind mnist_kind() {
           false, DataFacts{{1, 28, 28}, 10}};
 }
 
-DatasetKind fashion_mnist_kind() {
+DatasetKind fashion_mnist_dataset() {
   return {&fashion_mnist_table(),
           [](const Variant& options, const DataRequirements& requirements) {
             return open_idx("fashion_mnist", options.as<PublishedOptions>().root, &kFashionMnist,
@@ -160,7 +160,7 @@ DatasetKind fashion_mnist_kind() {
           false, DataFacts{{1, 28, 28}, 10}};
 }
 
-DatasetKind digits_kind() {
+DatasetKind digits_dataset() {
   return {&digits_table(), open_digits, open_digits_unlabelled, false, DataFacts{{1, 8, 8}, 10}};
 }
 

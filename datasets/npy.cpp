@@ -395,7 +395,7 @@ const ObjectTable& files_table() {
 
 }  // namespace
 
-DatasetKind npy_kind() {
+DatasetKind npy_dataset() {
   static const ObjectTable table = object_table<NpyOptions>(
       "npy",
       "Arrays of NumPy in .npy files (numpy.save) or, written FILE.npz:NAME, in .npz archives "

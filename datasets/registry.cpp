@@ -1,5 +1,4 @@
-// All kinds of data sets: a new one adds its line here and in kinds.h.
-#include <array>
+// The registry of data sets, and how one is opened.
 #include <filesystem>
 
 #include "datasets/class_table.h"
@@ -10,58 +9,40 @@
 
 namespace dpt {
 
-std::span<const DatasetKind> dataset_kinds() {
-  static const std::array kinds{
-      digits_kind(),  idx_kind(),       mnist_kind(),        fashion_mnist_kind(),
-      cifar10_kind(), cifar100_kind(),  image_folder_kind(), csv_kind(),
-      npy_kind(),     synthetic_kind(), webdataset_kind(),
-  };
-  return kinds;
-}
-
-const VariantTable& dataset_table() {
-  static const VariantTable table = [] {
-    VariantTable made;
-    made.what = "data set";
-    made.tag = "dataset";
-    for (const DatasetKind& kind : dataset_kinds()) made.alternatives.push_back(kind.table);
-    // Names of torchvision, Keras and scikit-learn.
-    made.hints = {{"MNIST", "mnist"},
-                  {"EMNIST", "idx"},
-                  {"KMNIST", "idx"},
-                  {"QMNIST", "idx"},
-                  {"FashionMNIST", "fashion_mnist"},
-                  {"CIFAR10", "cifar10"},
-                  {"CIFAR100", "cifar100"},
-                  {"ImageFolder", "image_folder"},
-                  {"ImageNet", "image_folder"},
-                  {"image_dataset_from_directory", "image_folder"},
-                  {"numpy", "npy"},
-                  {"pandas", "csv"},
-                  {"table", "csv"},
-                  {"FakeData", "synthetic"},
-                  {"random", "synthetic"},
-                  {"wds", "webdataset"},
-                  {"tar", "webdataset"},
-                  {"load_digits", "digits"},
-                  {"optdigits", "digits"}};
-    return made;
-  }();
-  return table;
+const Registry<DatasetKind>& dataset_kinds() {
+  static const Registry<DatasetKind> registry("data set", all_datasets(),
+                                              // Names of torchvision, Keras and scikit-learn.
+                                              {{"MNIST", "mnist"},
+                                               {"EMNIST", "idx"},
+                                               {"KMNIST", "idx"},
+                                               {"QMNIST", "idx"},
+                                               {"FashionMNIST", "fashion_mnist"},
+                                               {"CIFAR10", "cifar10"},
+                                               {"CIFAR100", "cifar100"},
+                                               {"ImageFolder", "image_folder"},
+                                               {"ImageNet", "image_folder"},
+                                               {"image_dataset_from_directory", "image_folder"},
+                                               {"numpy", "npy"},
+                                               {"pandas", "csv"},
+                                               {"table", "csv"},
+                                               {"FakeData", "synthetic"},
+                                               {"random", "synthetic"},
+                                               {"wds", "webdataset"},
+                                               {"tar", "webdataset"},
+                                               {"load_digits", "digits"},
+                                               {"optdigits", "digits"}},
+                                              "dataset");
+  return registry;
 }
 
 std::optional<DataFacts> data_facts(const std::string& dataset) {
-  for (const DatasetKind& kind : dataset_kinds()) {
-    if (kind.table->name == dataset) return kind.facts;
-  }
-  return std::nullopt;
+  const DatasetKind* kind = dataset_kinds().find(dataset);
+  return kind ? kind->facts : std::nullopt;
 }
 
 std::optional<bool> declares_validation(const Variant& options) {
-  for (const DatasetKind& kind : dataset_kinds()) {
-    if (kind.table == options.table && kind.declares) return kind.declares(options).validation;
-  }
-  return false;
+  const DatasetKind* kind = dataset_kinds().find(options.type);
+  return kind && kind->declares ? kind->declares(options).validation : false;
 }
 
 std::optional<std::int64_t> data_outputs(const Variant& options) {
@@ -76,9 +57,7 @@ std::optional<std::int64_t> data_outputs(const Variant& options) {
 }
 
 const DatasetKind& dataset_kind(const Variant& options) {
-  for (const DatasetKind& kind : dataset_kinds()) {
-    if (kind.table == options.table) return kind;
-  }
+  if (const DatasetKind* kind = dataset_kinds().find(options.type)) return *kind;
   fail(ErrorKind::usage, "{}: data.dataset: '{}' is not one of the data sets that are built in",
        options.where.text(), options.type);
 }

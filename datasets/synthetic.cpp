@@ -149,7 +149,7 @@ std::shared_ptr<const DataSource> open_synthetic_unlabelled(const Variant& varia
 
 }  // namespace
 
-DatasetKind synthetic_kind() {
+DatasetKind synthetic_dataset() {
   static const ObjectTable table = object_table<SyntheticOptions>(
       "synthetic",
       "Synthetic images of the model's input shape that a model can learn; for tests and "

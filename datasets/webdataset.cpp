@@ -416,7 +416,7 @@ const ObjectTable& shards_table() {
 
 }  // namespace
 
-DatasetKind webdataset_kind() {
+DatasetKind webdataset_dataset() {
   static const ObjectTable table = object_table<WebDatasetOptions>(
       "webdataset",
       "Tar files that are not compressed, in which the files of a sample follow each other and "

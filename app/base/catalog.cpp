@@ -3,7 +3,7 @@
 #include "engine/data/input_draws.h"
 #include "engine/data/loader.h"
 #include "engine/data/source.h"
-#include "engine/data/transforms.h"
+#include "engine/data/transform_kinds.h"
 #include "engine/layers/layer.h"
 #include "engine/losses/loss.h"
 #include "engine/metrics/metric.h"
@@ -14,11 +14,21 @@
 namespace dpt {
 
 const Catalog& catalog() {
-  static const Catalog all{
-      layer_table(),     loss_table(),         metric_table(),    optimizer_table(),
-      schedule_table(),  dataset_table(),      transform_table(), batch_transform_table(),
-      zoo_table(),       &zoo_layers,          &data_facts,       &measured_names,
-      &better_direction, &declares_validation, &data_outputs};
+  static const Catalog all{layer_kinds().table(),
+                           loss_kinds().table(),
+                           metric_kinds().table(),
+                           optimizer_kinds().table(),
+                           schedule_kinds().table(),
+                           dataset_kinds().table(),
+                           transform_kinds().table(),
+                           batch_transform_table(),
+                           zoo_nets().table(),
+                           &zoo_layers,
+                           &data_facts,
+                           &measured_names,
+                           &better_direction,
+                           &declares_validation,
+                           &data_outputs};
   return all;
 }
 

@@ -184,7 +184,7 @@ struct Network {
 
 void check_zoo(const std::string& zoo) {
   std::vector<std::string> names;
-  for (const ObjectTable* net : zoo_table().alternatives) names.push_back(net->name);
+  for (const ObjectTable* net : zoo_nets().table().alternatives) names.push_back(net->name);
   if (std::find(names.begin(), names.end(), zoo) != names.end()) return;
   const std::string near = closest(zoo, names);
   fail(ErrorKind::usage, "--zoo {}: unknown network{} Known networks: {}", zoo,

@@ -29,6 +29,7 @@
 #include "engine/job/job_facts.h"
 #include "engine/job/run_ranks.h"
 #include "engine/job/starting_point.h"
+#include "engine/losses/loss.h"
 #include "engine/processes/control_types.h"
 #include "engine/processes/process_devices.h"
 #include "engine/schedules/schedule.h"
@@ -41,10 +42,6 @@ namespace {
 
 constexpr CheckpointUse kToPredict{"predict", "use", "used"};
 
-Variant with_defaults(const ObjectTable* table) {
-  return {table->name, {}, table, table->make()};
-}
-
 /// The config without what only training needs: it may depend on data that are not here.
 TrainSpec without_training(TrainSpec spec) {
   spec.data.val_split = {};
@@ -54,11 +51,9 @@ TrainSpec without_training(TrainSpec spec) {
   spec.data.transforms.batch.clear();
   if (spec.data.on_bad_sample == OnBadSample::skip) spec.data.on_bad_sample = OnBadSample::stop;
   // Outputs do not depend on its options, such as the weights of classes.
-  spec.loss = with_defaults(spec.loss.table);
+  spec.loss = loss_kinds().with_defaults(spec.loss.type);
   spec.metrics.clear();
-  for (const ObjectTable* table : schedule_table().alternatives) {
-    if (table->name == "constant") spec.lr_schedule = with_defaults(table);
-  }
+  spec.lr_schedule = schedule_kinds().with_defaults("constant");
   spec.warmup = {};
   return spec;
 }

@@ -167,7 +167,7 @@ std::string summary_file_of(const std::string& folder) {
 /// Returns the type of metric that a name such as macro_f1 contains; empty if there is none.
 std::string metric_type_in(const std::string& name) {
   std::string found;
-  for (const ObjectTable* type : metric_table().alternatives) {
+  for (const ObjectTable* type : metric_kinds().table().alternatives) {
     const bool is_in = name.find(type->name) != std::string::npos;
     if (is_in && type->name.size() > found.size()) found = type->name;
   }

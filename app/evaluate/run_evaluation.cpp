@@ -60,9 +60,7 @@ void remove_training(TrainSpec& spec) {
   spec.data.val_split = {};
   spec.train.early_stopping.reset();
   spec.warmup = {};
-  for (const ObjectTable* table : schedule_table().alternatives) {
-    if (table->name == "constant") spec.lr_schedule = {table->name, {}, table, table->make()};
-  }
+  spec.lr_schedule = schedule_kinds().with_defaults("constant");
 }
 
 /// Returns the parts that may have the samples of a split; the first that exists is used.

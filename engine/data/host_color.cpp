@@ -3,6 +3,7 @@
 
 #include "engine/data/host_choices.h"
 #include "engine/data/host_options.h"
+#include "engine/data/transform_kinds.h"
 #include "kernels/base/error.h"
 #include "kernels/image/colors.h"
 
@@ -123,11 +124,11 @@ std::unique_ptr<HostTransform> make_color(const Variant& transform) {
 
 }  // namespace
 
-HostTransformKind color_jitter_kind() {
+TransformKind color_jitter_transform() {
   return {&color_jitter_table(), make_color<ColorJitter>};
 }
 
-HostTransformKind random_grayscale_kind() {
+TransformKind random_grayscale_transform() {
   return {&random_grayscale_table(), make_color<RandomGrayscale>};
 }
 

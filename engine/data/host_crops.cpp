@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/data/host_options.h"
-#include "engine/data/host_transform.h"
+#include "engine/data/transform_kinds.h"
 #include "engine/data/transform_tables.h"
 #include "kernels/base/error.h"
 #include "kernels/image/resize.h"
@@ -199,21 +199,7 @@ Size2 with_shorter_side(Size2 picture, std::int64_t side) {
   return picture.h <= picture.w ? Size2{side, other} : Size2{other, side};
 }
 
-const ObjectTable& random_crop_table() {
-  static const ObjectTable table = object_table<RandomCropOptions>(
-      "RandomCrop",
-      "Crops a random part of the image, after padding it with black (raw zeros, as torchvision "
-      "does before ToTensor).",
-      {field("size", &RandomCropOptions::size,
-             "Height and width of the crop; must be those of model.input.")
-           .required()
-           .range(1, 16384),
-       field("padding", &RandomCropOptions::padding, "Padding on each side, in pixels.")
-           .range(0, 1024)});
-  return table;
-}
-
-HostTransformKind resize_kind() {
+TransformKind resize_transform() {
   static const ObjectTable table = object_table<ResizeOptions>(
       "Resize", "Resizes the image, as Pillow does.",
       {field("size", &ResizeOptions::size,
@@ -228,7 +214,7 @@ HostTransformKind resize_kind() {
           }};
 }
 
-HostTransformKind center_crop_kind() {
+TransformKind center_crop_transform() {
   static const ObjectTable table = object_table<CenterCropOptions>(
       "CenterCrop", "Keeps the centre of the image; a smaller image is padded with black first.",
       {field("size", &CenterCropOptions::size, "Height and width of the middle part.")
@@ -239,13 +225,23 @@ HostTransformKind center_crop_kind() {
           }};
 }
 
-HostTransformKind random_crop_kind() {
-  return {&random_crop_table(), [](const Variant& options) -> std::unique_ptr<HostTransform> {
+TransformKind random_crop_transform() {
+  static const ObjectTable table = object_table<RandomCropOptions>(
+      "RandomCrop",
+      "Crops a random part of the image, after padding it with black (raw zeros, as torchvision "
+      "does before ToTensor).",
+      {field("size", &RandomCropOptions::size,
+             "Height and width of the crop; must be those of model.input.")
+           .required()
+           .range(1, 16384),
+       field("padding", &RandomCropOptions::padding, "Padding on each side, in pixels.")
+           .range(0, 1024)});
+  return {&table, [](const Variant& options) -> std::unique_ptr<HostTransform> {
             return std::make_unique<RandomCrop>(options.as<RandomCropOptions>(), place_of(options));
           }};
 }
 
-HostTransformKind random_resized_crop_kind() {
+TransformKind random_resized_crop_transform() {
   static const ObjectTable table = [] {
     ObjectTable made = object_table<RandomResizedCropOptions>(
         "RandomResizedCrop", "Crops a part of random size and aspect ratio, and resizes it.",

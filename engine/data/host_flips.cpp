@@ -1,5 +1,5 @@
 // RandomHorizontalFlip and RandomVerticalFlip.
-#include "engine/data/host_transform.h"
+#include "engine/data/transform_kinds.h"
 #include "engine/data/transform_tables.h"
 #include "kernels/image/image_ops.h"
 
@@ -32,18 +32,14 @@ std::unique_ptr<HostTransform> make_flip(const Variant& options) {
 
 }  // namespace
 
-const ObjectTable& random_horizontal_flip_table() {
+TransformKind random_horizontal_flip_transform() {
   static const ObjectTable table = object_table<FlipOptions>(
       "RandomHorizontalFlip", "Flips the image left to right at random.",
       {field("p", &FlipOptions::p, "Probability of a flip.").range(0, 1)});
-  return table;
+  return {&table, make_flip<flip_horizontally>};
 }
 
-HostTransformKind random_horizontal_flip_kind() {
-  return {&random_horizontal_flip_table(), make_flip<flip_horizontally>};
-}
-
-HostTransformKind random_vertical_flip_kind() {
+TransformKind random_vertical_flip_transform() {
   return {&vertical_flip_table(), make_flip<flip_vertically>};
 }
 

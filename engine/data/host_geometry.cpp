@@ -3,6 +3,7 @@
 
 #include "engine/data/host_choices.h"
 #include "engine/data/host_options.h"
+#include "engine/data/transform_kinds.h"
 #include "kernels/base/error.h"
 
 namespace dpt {
@@ -234,15 +235,15 @@ std::unique_ptr<HostTransform> make_geometry(const Variant& transform) {
 
 }  // namespace
 
-HostTransformKind pad_kind() {
+TransformKind pad_transform() {
   return {&pad_table(), make_geometry<Pad>};
 }
 
-HostTransformKind random_rotation_kind() {
+TransformKind random_rotation_transform() {
   return {&random_rotation_table(), make_geometry<RandomRotation>};
 }
 
-HostTransformKind random_affine_kind() {
+TransformKind random_affine_transform() {
   return {&random_affine_table(), make_geometry<RandomAffine>};
 }
 

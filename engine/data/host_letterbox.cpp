@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "engine/data/host_options.h"
-#include "engine/data/host_transform.h"
+#include "engine/data/transform_kinds.h"
 #include "kernels/image/image_ops.h"
 #include "kernels/image/resize.h"
 
@@ -60,7 +60,7 @@ class Letterbox final : public HostTransform {
 
 }  // namespace
 
-HostTransformKind letterbox_kind() {
+TransformKind letterbox_transform() {
   static const ObjectTable table = object_table<LetterboxOptions>(
       "Letterbox",
       "Resizes the image (bilinear, antialiased) to fit into `size`, keeps its aspect ratio, and "

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/data/host_options.h"
+#include "engine/data/transform_kinds.h"
 #include "engine/data/wrapped_source.h"
 #include "kernels/base/error.h"
 #include "kernels/base/stage_clock.h"
@@ -16,13 +17,6 @@
 
 namespace dpt {
 namespace {
-
-const HostTransformKind* kind_of(const Variant& transform) {
-  for (const HostTransformKind& kind : host_transform_kinds()) {
-    if (kind.table == transform.table) return &kind;
-  }
-  return nullptr;
-}
 
 bool device_can(const Variant& transform) {
   return transform.type == "RandomCrop" || transform.type == "RandomHorizontalFlip" ||
@@ -72,8 +66,8 @@ DividedTransforms divide_transforms(std::span<const Variant> transforms) {
 
 bool gives_size(std::span<const Variant> transforms) {
   return std::any_of(transforms.begin(), transforms.end(), [](const Variant& transform) {
-    const HostTransformKind* kind = kind_of(transform);
-    return kind && kind->make(transform)->gives_size();
+    const TransformKind& kind = transform_kinds().at(transform.type);
+    return kind.make && kind.make(transform)->gives_size();
   });
 }
 
@@ -84,12 +78,12 @@ HostPipeline::HostPipeline(std::span<const Variant> transforms, std::optional<Si
   for (std::size_t i = 0; i < transforms.size(); ++i) {
     const Variant& transform = transforms[i];
     try {
-      const HostTransformKind* kind = kind_of(transform);
-      if (!kind) {
+      const TransformKind& kind = transform_kinds().at(transform.type);
+      if (!kind.make) {
         fail(ErrorKind::usage, "{}: must be last, after {}", place_of(transform),
              transforms.back().type);
       }
-      stages_.push_back({kind->make(transform), static_cast<int>(i)});
+      stages_.push_back({kind.make(transform), static_cast<int>(i)});
     } catch (const Error& error) {
       problems += (problems.empty() ? "" : "\n") + std::string(error.what());
     }

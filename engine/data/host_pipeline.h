@@ -26,9 +26,6 @@ DividedTransforms divide_transforms(std::span<const Variant> transforms);
 /// images are resized to the model's input first.
 bool gives_size(std::span<const Variant> transforms);
 
-/// All kinds of transforms of the host.
-std::span<const HostTransformKind> host_transform_kinds();
-
 /// Transforms leave pictures their own sizes, of which a batch takes one.
 class SizesDiffer : public Error {
  public:

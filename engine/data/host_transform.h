@@ -62,26 +62,4 @@ class HostTransform {
 /// longer side is cut, not rounded.
 Size2 with_shorter_side(Size2 picture, std::int64_t side);
 
-/// One kind of transform. `make` throws ErrorKind::usage, the transform's place first, for options
-/// that do not fit together.
-struct HostTransformKind {
-  const ObjectTable* table;
-  std::unique_ptr<HostTransform> (*make)(const Variant& options);
-};
-
-// One function per kind; transforms.cpp lists them.
-HostTransformKind resize_kind();
-HostTransformKind letterbox_kind();
-HostTransformKind center_crop_kind();
-HostTransformKind random_crop_kind();
-HostTransformKind random_resized_crop_kind();
-HostTransformKind pad_kind();
-HostTransformKind random_horizontal_flip_kind();
-HostTransformKind random_vertical_flip_kind();
-HostTransformKind random_rotation_kind();
-HostTransformKind random_affine_kind();
-HostTransformKind color_jitter_kind();
-HostTransformKind random_grayscale_kind();
-HostTransformKind trivial_augment_wide_kind();
-
 }  // namespace dpt

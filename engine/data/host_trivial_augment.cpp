@@ -6,6 +6,7 @@
 
 #include "engine/data/host_choices.h"
 #include "engine/data/host_options.h"
+#include "engine/data/transform_kinds.h"
 #include "kernels/image/colors.h"
 
 namespace dpt {
@@ -180,7 +181,7 @@ std::unique_ptr<HostTransform> make_trivial_augment(const Variant& transform) {
 
 }  // namespace
 
-HostTransformKind trivial_augment_wide_kind() {
+TransformKind trivial_augment_wide_transform() {
   return {&trivial_augment_wide_table(), make_trivial_augment};
 }
 

@@ -1,6 +1,7 @@
 // RandomErasing: its options. Rectangles are drawn on the host (input_draws.h), and filled by the
 // input kernel.
 #include "engine/data/host_options.h"
+#include "engine/data/transform_kinds.h"
 #include "engine/data/transform_tables.h"
 
 namespace dpt {
@@ -19,7 +20,7 @@ std::string problem_of_erasing(const ErasingOptions& options) {
 
 }  // namespace
 
-const ObjectTable& random_erasing_table() {
+TransformKind random_erasing_transform() {
   static const ObjectTable table = object_table<ErasingOptions>(
       "RandomErasing",
       "Fills a random rectangle of the normalised image. Must be last, after Normalize if there is "
@@ -40,7 +41,7 @@ const ObjectTable& random_erasing_table() {
            .items(1, 65536)
            .or_one()},
       &problem_of_erasing);
-  return table;
+  return {&table, nullptr};
 }
 
 }  // namespace dpt

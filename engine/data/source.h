@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/registry.h"
 #include "engine/config/train_spec.h"
 #include "kernels/base/error.h"
 #include "kernels/base/types.h"
@@ -159,9 +160,8 @@ struct DatasetKind {
   std::optional<std::int64_t> (*outputs)(const Variant& options) = nullptr;
 };
 
-/// All kinds (datasets/registry.cpp), and their tables for the Catalog with tag "dataset".
-std::span<const DatasetKind> dataset_kinds();
-const VariantTable& dataset_table();
+/// Returns all kinds (datasets/registry.cpp), with the tag "dataset".
+const Registry<DatasetKind>& dataset_kinds();
 /// The kind of the data set of a config. Throws ErrorKind::usage where there is none.
 const DatasetKind& dataset_kind(const Variant& options);
 /// Returns the facts of the kind with this name, if all its data have the same.

@@ -13,7 +13,6 @@ struct RandomCropOptions {
   Size2 size{0, 0};
   std::int64_t padding = 0;
 };
-const ObjectTable& random_crop_table();
 
 struct RandomResizedCropOptions {
   Size2 size{0, 0};
@@ -25,12 +24,10 @@ struct RandomResizedCropOptions {
 struct FlipOptions {
   double p = 0.5;
 };
-const ObjectTable& random_horizontal_flip_table();
 
 struct ErasingOptions {
   double p = 0.5;
   std::vector<double> scale{0.02, 0.33}, ratio{0.3, 3.3}, value{0.0};
 };
-const ObjectTable& random_erasing_table();
 
 }  // namespace dpt

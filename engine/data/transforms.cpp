@@ -1,7 +1,6 @@
 #include "engine/data/transforms.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <span>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "engine/data/host_options.h"
 #include "engine/data/host_pipeline.h"
 #include "engine/data/input_draws.h"
+#include "engine/data/transform_kinds.h"
 #include "engine/data/transform_tables.h"
 #include "kernels/base/error.h"
 
@@ -20,16 +20,6 @@ namespace {
 struct NormalizeOptions {
   std::vector<double> mean, std;
 };
-
-const ObjectTable& normalize_table() {
-  static const ObjectTable table = object_table<NormalizeOptions>(
-      "Normalize",
-      "Subtracts the mean and divides by the standard deviation, after scaling to 0..1. Must be "
-      "last, but for RandomErasing.",
-      {field("mean", &NormalizeOptions::mean, "Mean of each channel.").required(),
-       field("std", &NormalizeOptions::std, "Standard deviation of each channel.").required()});
-  return table;
-}
 
 std::string sizes(std::int64_t h, std::int64_t w) {
   return fmt::format("{}x{}", h, w);
@@ -84,7 +74,7 @@ void apply_normalize(const Variant& transform, InputDesc& desc) {
 std::string normalisation_text(const std::vector<Variant>& transforms) {
   std::vector<std::string> texts;
   for (const Variant& transform : transforms) {
-    if (transform.table != &normalize_table()) continue;
+    if (transform.type != "Normalize") continue;
     const auto& options = transform.as<NormalizeOptions>();
     texts.push_back(fmt::format("mean [{}], std [{}]", fmt::join(options.mean, ", "),
                                 fmt::join(options.std, ", ")));
@@ -126,54 +116,14 @@ void apply_one(const Variant& transform, const Variant* last, SampleShape model,
 
 }  // namespace
 
-std::span<const HostTransformKind> host_transform_kinds() {
-  static const std::array kinds{
-      resize_kind(),
-      letterbox_kind(),
-      center_crop_kind(),
-      random_crop_kind(),
-      random_resized_crop_kind(),
-      pad_kind(),
-      random_horizontal_flip_kind(),
-      random_vertical_flip_kind(),
-      random_rotation_kind(),
-      random_affine_kind(),
-      color_jitter_kind(),
-      random_grayscale_kind(),
-      trivial_augment_wide_kind(),
-  };
-  return kinds;
-}
-
-const VariantTable& transform_table() {
-  static const VariantTable table = [] {
-    VariantTable made;
-    made.what = "transform";
-    for (const HostTransformKind& kind : host_transform_kinds()) {
-      made.alternatives.push_back(kind.table);
-    }
-    made.alternatives.push_back(&normalize_table());
-    made.alternatives.push_back(&random_erasing_table());
-    made.hints = {
-        {"ToTensor", "no transform (pixels are always scaled to 0..1)"},
-        {"ToImage", "no transform (pixels are always scaled to 0..1)"},
-        {"PILToTensor", "no transform (pixels are always scaled to 0..1)"},
-        {"ConvertImageDtype", "no transform (pixels are always scaled to 0..1)"},
-        {"ToDtype", "no transform (pixels are always scaled to 0..1)"},
-        {"Rescaling", "no transform (pixels are always scaled to 0..1)"},
-        {"Resizing", "Resize"},
-        {"LetterBox", "Letterbox"},
-        {"ResizeWithPad", "Letterbox"},
-        {"Grayscale", "no transform (image_folder always converts to the channels of model.input)"},
-        {"RandomFlip", "RandomHorizontalFlip"},
-        {"HorizontalFlip", "RandomHorizontalFlip"},
-        {"Normalization", "Normalize"},
-        {"Cutout", "RandomErasing"},
-        {"MixUp", "data.transforms.batch: [{type: MixUp}], as it mixes the samples of a batch"},
-        {"CutMix", "data.transforms.batch: [{type: CutMix}], as it mixes the samples of a batch"}};
-    return made;
-  }();
-  return table;
+TransformKind normalize_transform() {
+  static const ObjectTable table = object_table<NormalizeOptions>(
+      "Normalize",
+      "Subtracts the mean and divides by the standard deviation, after scaling to 0..1. Must be "
+      "last, but for RandomErasing.",
+      {field("mean", &NormalizeOptions::mean, "Mean of each channel.").required(),
+       field("std", &NormalizeOptions::std, "Standard deviation of each channel.").required()});
+  return {&table, nullptr};
 }
 
 InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSource& source,
@@ -241,7 +191,7 @@ std::string large_mean(const DataSpec& data) {
   for (const auto& [name, list] : {std::pair("data.transforms.train", &transforms.train),
                                    std::pair("data.transforms.eval", &transforms.eval)}) {
     for (const Variant& transform : *list) {
-      if (transform.table != &normalize_table()) continue;
+      if (transform.type != "Normalize") continue;
       const std::vector<double>& means = transform.as<NormalizeOptions>().mean;
       const auto large =
           std::find_if(means.begin(), means.end(), [](double mean) { return std::abs(mean) > 1; });

@@ -1,4 +1,4 @@
-// The transforms of a config: their tables, and the part of them that the input kernel does.
+// The part of the transforms of a config that the input kernel does, and checks of the whole.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,5 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type
 /// Checks all that needs no data: options, and sizes where they do not follow from the pictures'.
 /// Throws as make_input_desc.
 void check_transforms(const std::vector<Variant>& transforms, SampleShape model_input);
-
-/// The table of the transforms, for the Catalog.
-const VariantTable& transform_table();
 
 }  // namespace dpt

@@ -451,10 +451,8 @@ class PlanBuilder {
 
   /// Whether the loss may be of targets without classes.
   bool takes_one_output() const {
-    const auto kinds = loss_kinds();
-    return std::any_of(kinds.begin(), kinds.end(), [&](const LossKind& kind) {
-      return kind.table->name == spec_.loss.type && takes(kind.targets, TargetKind::multi_hot);
-    });
+    const LossKind* kind = loss_kinds().find(spec_.loss.type);
+    return kind && takes(kind->targets, TargetKind::multi_hot);
   }
 
   bool is_frozen(const std::string& param) const {

@@ -15,16 +15,11 @@ bool is_of_start(const Field& field) {
 /// The first option of the layer that says how its weights start, and says another thing than the
 /// owner's; null if there is none. A default says nothing.
 const Field* contradicting_start(const LayerSpec& layer, const LayerSpec& owner) {
-  for (const LayerKind& kind : layer_kinds()) {
-    if (kind.table->name != layer.op.type) continue;
-    const std::shared_ptr<void> defaults = kind.table->make();
-    for (const Field& field : kind.table->fields) {
-      if (!is_of_start(field)) continue;
-      const PlainValue own = field.get(layer.op.options.get());
-      if (own != field.get(defaults.get()) && own != field.get(owner.op.options.get())) {
-        return &field;
-      }
-    }
+  const std::shared_ptr<void> defaults = layer.op.table->make();
+  for (const Field& field : layer.op.table->fields) {
+    if (!is_of_start(field)) continue;
+    const PlainValue own = field.get(layer.op.options.get());
+    if (own != field.get(defaults.get()) && own != field.get(owner.op.options.get())) return &field;
   }
   return nullptr;
 }

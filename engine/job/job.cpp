@@ -191,15 +191,8 @@ void measure_top5(Job& job) {
   constexpr std::int64_t kMost = 5;
   if (!has_labels(job.loss.targets.kind) || job.plan.classes <= kMost) return;
   if (job.metrics.sums.size() == kMaxMetricSums) return;
-  for (const ObjectTable* table : metric_table().alternatives) {
-    // Its k is 5 unless a config says otherwise.
-    if (table->name != "top_k") continue;
-    Variant top5;
-    top5.type = table->name;
-    top5.table = table;
-    top5.options = table->make();
-    job.spec.metrics.push_back(std::move(top5));
-  }
+  // Its k is 5 unless a config says otherwise.
+  job.spec.metrics.push_back(metric_kinds().with_defaults("top_k"));
   job.metrics = make_metrics(job.spec.metrics, {job.plan.classes, job.spec.loss.type,
                                                 job.loss.has_errors, job.loss.targets.kind});
   job.loss.sums = job.metrics.sums;

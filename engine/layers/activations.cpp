@@ -3,7 +3,7 @@
 #include <array>
 
 #include "engine/layers/activation_shape.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 #include "kernels/base/enum_names.h"
 #include "kernels/common/activations.h"
@@ -41,12 +41,6 @@ struct LeakyReluOptions {
 class LeakyReLU final : public Activation {
  public:
   using Options = LeakyReluOptions;
-  static const ObjectTable& table() {
-    static const ObjectTable result = activation_table(object_table<Options>(
-        "LeakyReLU", "x where it is above 0, else negative_slope * x.",
-        {field("negative_slope", &Options::negative_slope, "Slope below 0.").range(-1e6, 1e6)}));
-    return result;
-  }
   explicit LeakyReLU(const Options& options)
       : Activation(ActivationKind::leaky_relu), slope_(options.negative_slope) {
     desc().slope = static_cast<float>(slope_);
@@ -75,14 +69,6 @@ struct GeluOptions {
 class GELU final : public Activation {
  public:
   using Options = GeluOptions;
-  static const ObjectTable& table() {
-    static const ObjectTable result = activation_table(object_table<Options>(
-        "GELU",
-        "Gaussian error linear unit, x times the normal distribution's cumulative function.",
-        {field("approximate", &Options::approximate,
-               "tanh: the approximation by a hyperbolic tangent.")}));
-    return result;
-  }
   explicit GELU(const Options& options)
       : Activation(options.approximate == GeluApproximation::tanh ? ActivationKind::gelu_tanh
                                                                   : ActivationKind::gelu),
@@ -118,13 +104,6 @@ struct SoftplusOptions {
 class Softplus final : public Activation {
  public:
   using Options = SoftplusOptions;
-  static const ObjectTable& table() {
-    static const ObjectTable result = activation_table(object_table<Options>(
-        "Softplus", "A smooth ReLU, log(1 + exp(beta * x)) / beta.",
-        {field("beta", &Options::beta, "Larger is closer to ReLU.").above(0),
-         field("threshold", &Options::threshold, "Where beta * x is above it, the output is x.")}));
-    return result;
-  }
   explicit Softplus(const Options& options)
       : Activation(ActivationKind::softplus), options_(options) {
     desc().beta = static_cast<float>(options.beta);
@@ -147,90 +126,85 @@ class Softplus final : public Activation {
   Options options_;
 };
 
-/// One without options; `Self` has kName, kDoc, kKind and write().
-template <class Self>
-class PlainActivation : public Activation {
+/// One without options, which the function object `Write` writes.
+template <ActivationKind kKind, class Write>
+class PlainActivation final : public Activation {
  public:
   using Options = NoOptions;
-  static const ObjectTable& table() {
-    static const ObjectTable result =
-        activation_table(object_table<Options>(Self::kName, Self::kDoc, {}));
-    return result;
-  }
-  explicit PlainActivation(const Options&) : Activation(Self::kKind) {}
+  explicit PlainActivation(const Options&) : Activation(kKind) {}
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
-    return Self::write(writer, context.in[0]);
+    return Write()(writer, context.in[0]);
   }
 };
 
-class ReLU6 final : public PlainActivation<ReLU6> {
- public:
-  static constexpr const char *kName = "ReLU6", *kDoc = "min(max(x, 0), 6).";
-  static constexpr ActivationKind kKind = ActivationKind::relu6;
-  using PlainActivation::PlainActivation;
-  static std::string write(OpWriter& writer, const std::string& x) {
-    return writer.op("Clip", {x, writer.scalar(0.0F), writer.scalar(6.0F)});
-  }
-};
+template <ActivationKind kKind, class Write>
+LayerKind plain_layer(const char* name, const char* doc, Write) {
+  static const ObjectTable table = activation_table(object_table<NoOptions>(name, doc, {}));
+  return layer_kind<PlainActivation<kKind, Write>>(table);
+}
 
-class SiLU final : public PlainActivation<SiLU> {
- public:
-  static constexpr const char *kName = "SiLU", *kDoc = "x * sigmoid(x), also called Swish.";
-  static constexpr ActivationKind kKind = ActivationKind::silu;
-  using PlainActivation::PlainActivation;
-  static std::string write(OpWriter& writer, const std::string& x) {
-    return writer.op("Mul", {x, writer.op("Sigmoid", {x})});
-  }
-};
+LayerKind leaky_relu_layer() {
+  using O = LeakyReluOptions;
+  static const ObjectTable table = activation_table(object_table<O>(
+      "LeakyReLU", "x where it is above 0, else negative_slope * x.",
+      {field("negative_slope", &O::negative_slope, "Slope below 0.").range(-1e6, 1e6)}));
+  return layer_kind<LeakyReLU>(table);
+}
 
-class Sigmoid final : public PlainActivation<Sigmoid> {
- public:
-  static constexpr const char *kName = "Sigmoid", *kDoc = "1 / (1 + exp(-x)).";
-  static constexpr ActivationKind kKind = ActivationKind::sigmoid;
-  using PlainActivation::PlainActivation;
-  static std::string write(OpWriter& writer, const std::string& x) {
-    return writer.op("Sigmoid", {x});
-  }
-};
+LayerKind gelu_layer() {
+  using O = GeluOptions;
+  static const ObjectTable table = activation_table(object_table<O>(
+      "GELU", "Gaussian error linear unit, x times the normal distribution's cumulative function.",
+      {field("approximate", &O::approximate, "tanh: the approximation by a hyperbolic tangent.")}));
+  return layer_kind<GELU>(table);
+}
 
-class Tanh final : public PlainActivation<Tanh> {
- public:
-  static constexpr const char *kName = "Tanh", *kDoc = "Hyperbolic tangent.";
-  static constexpr ActivationKind kKind = ActivationKind::tanh;
-  using PlainActivation::PlainActivation;
-  static std::string write(OpWriter& writer, const std::string& x) {
-    return writer.op("Tanh", {x});
-  }
-};
+LayerKind softplus_layer() {
+  using O = SoftplusOptions;
+  static const ObjectTable table = activation_table(object_table<O>(
+      "Softplus", "A smooth ReLU, log(1 + exp(beta * x)) / beta.",
+      {field("beta", &O::beta, "Larger is closer to ReLU.").above(0),
+       field("threshold", &O::threshold, "Where beta * x is above it, the output is x.")}));
+  return layer_kind<Softplus>(table);
+}
 
-class Hardswish final : public PlainActivation<Hardswish> {
- public:
-  static constexpr const char *kName = "Hardswish", *kDoc = "x * ReLU6(x + 3) / 6.";
-  static constexpr ActivationKind kKind = ActivationKind::hardswish;
-  using PlainActivation::PlainActivation;
-  static std::string write(OpWriter& writer, const std::string& x) {
-    return writer.op("HardSwish", {x});
-  }
-};
+LayerKind relu6_layer() {
+  return plain_layer<ActivationKind::relu6>(
+      "ReLU6", "min(max(x, 0), 6).", [](OpWriter& writer, const std::string& x) {
+        return writer.op("Clip", {x, writer.scalar(0.0F), writer.scalar(6.0F)});
+      });
+}
 
-class Hardsigmoid final : public PlainActivation<Hardsigmoid> {
- public:
-  static constexpr const char *kName = "Hardsigmoid", *kDoc = "ReLU6(x + 3) / 6.";
-  static constexpr ActivationKind kKind = ActivationKind::hardsigmoid;
-  using PlainActivation::PlainActivation;
-  static std::string write(OpWriter& writer, const std::string& x) {
-    return writer.op("HardSigmoid", {x}, {{"alpha", 1.0F / 6.0F}, {"beta", 0.5F}});
-  }
-};
+LayerKind silu_layer() {
+  return plain_layer<ActivationKind::silu>(
+      "SiLU", "x * sigmoid(x), also called Swish.", [](OpWriter& writer, const std::string& x) {
+        return writer.op("Mul", {x, writer.op("Sigmoid", {x})});
+      });
+}
 
-template LayerKind kind_of<LeakyReLU>();
-template LayerKind kind_of<ReLU6>();
-template LayerKind kind_of<GELU>();
-template LayerKind kind_of<SiLU>();
-template LayerKind kind_of<Sigmoid>();
-template LayerKind kind_of<Tanh>();
-template LayerKind kind_of<Softplus>();
-template LayerKind kind_of<Hardswish>();
-template LayerKind kind_of<Hardsigmoid>();
+LayerKind sigmoid_layer() {
+  return plain_layer<ActivationKind::sigmoid>(
+      "Sigmoid", "1 / (1 + exp(-x)).",
+      [](OpWriter& writer, const std::string& x) { return writer.op("Sigmoid", {x}); });
+}
+
+LayerKind tanh_layer() {
+  return plain_layer<ActivationKind::tanh>(
+      "Tanh", "Hyperbolic tangent.",
+      [](OpWriter& writer, const std::string& x) { return writer.op("Tanh", {x}); });
+}
+
+LayerKind hardswish_layer() {
+  return plain_layer<ActivationKind::hardswish>(
+      "Hardswish", "x * ReLU6(x + 3) / 6.",
+      [](OpWriter& writer, const std::string& x) { return writer.op("HardSwish", {x}); });
+}
+
+LayerKind hardsigmoid_layer() {
+  return plain_layer<ActivationKind::hardsigmoid>(
+      "Hardsigmoid", "ReLU6(x + 3) / 6.", [](OpWriter& writer, const std::string& x) {
+        return writer.op("HardSigmoid", {x}, {{"alpha", 1.0F / 6.0F}, {"beta", 0.5F}});
+      });
+}
 
 }  // namespace dpt

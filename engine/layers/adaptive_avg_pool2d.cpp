@@ -1,6 +1,6 @@
 // AdaptiveAvgPool2d as torch.nn.AdaptiveAvgPool2d: means of windows that divide the image as evenly
 // as can be; of the whole image, unless output_size says otherwise.
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/pool2d.h"
 
 namespace dpt {
@@ -12,7 +12,6 @@ struct AdaptiveAvgPool2dOptions {
 class AdaptiveAvgPool2d final : public Pool2d {
  public:
   using Options = AdaptiveAvgPool2dOptions;
-  static const ObjectTable& table();
 
   explicit AdaptiveAvgPool2d(const Options& options) : Pool2d(geometry_of(options.output_size)) {}
 
@@ -26,16 +25,14 @@ class AdaptiveAvgPool2d final : public Pool2d {
   }
 };
 
-const ObjectTable& AdaptiveAvgPool2d::table() {
+LayerKind adaptive_avg_pool2d_layer() {
   using O = AdaptiveAvgPool2dOptions;
-  static const ObjectTable result = object_table<O>(
+  static const ObjectTable table = object_table<O>(
       "AdaptiveAvgPool2d",
       "Average pooling to a given size, as torch.nn.AdaptiveAvgPool2d; the mean of each channel, "
       "where no size is given.",
       {field("output_size", &O::output_size, "Height and width of the output.").range(1, 1024)});
-  return result;
+  return layer_kind<AdaptiveAvgPool2d>(table);
 }
-
-template LayerKind kind_of<AdaptiveAvgPool2d>();
 
 }  // namespace dpt

@@ -1,6 +1,6 @@
 // AdaptiveMaxPool2d as torch.nn.AdaptiveMaxPool2d(1): the maximum of the whole image, per channel.
 #include "engine/layers/activation_shape.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/pool2d.h"
 #include "engine/layers/shape_checks.h"
 
@@ -13,7 +13,6 @@ struct AdaptiveMaxPool2dOptions {
 class AdaptiveMaxPool2d final : public Pool2d {
  public:
   using Options = AdaptiveMaxPool2dOptions;
-  static const ObjectTable& table();
 
   explicit AdaptiveMaxPool2d(const Options& options)
       : Pool2d(whole_image()), output_size_(options.output_size) {}
@@ -39,15 +38,13 @@ class AdaptiveMaxPool2d final : public Pool2d {
   Size2 output_size_;
 };
 
-const ObjectTable& AdaptiveMaxPool2d::table() {
+LayerKind adaptive_max_pool2d_layer() {
   using O = AdaptiveMaxPool2dOptions;
-  static const ObjectTable result = object_table<O>(
+  static const ObjectTable table = object_table<O>(
       "AdaptiveMaxPool2d", "Global maximum pooling: the maximum of each channel.",
       {field("output_size", &O::output_size, "Height and width of the output; only 1 is supported.")
            .range(1, 1024)});
-  return result;
+  return layer_kind<AdaptiveMaxPool2d>(table);
 }
-
-template LayerKind kind_of<AdaptiveMaxPool2d>();
 
 }  // namespace dpt

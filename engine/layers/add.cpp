@@ -1,6 +1,6 @@
 // Add: the sum of two or more layers' outputs, elementwise, optionally with ReLU fused.
 #include "engine/layers/activation_shape.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/relu.h"
 
@@ -11,7 +11,6 @@ struct AddOptions {};
 class Add final : public Layer {
  public:
   using Options = AddOptions;
-  static const ObjectTable& table();
 
   explicit Add(const Options&, bool relu = false) : relu_(relu) {}
 
@@ -66,12 +65,10 @@ class Add final : public Layer {
   bool relu_ = false;
 };
 
-const ObjectTable& Add::table() {
+LayerKind add_layer() {
   static const ObjectTable table = joining_table(object_table<AddOptions>(
       "Add", "Elementwise sum of the outputs of two to eight layers, which `from` names.", {}));
-  return table;
+  return layer_kind<Add>(table);
 }
-
-template LayerKind kind_of<Add>();
 
 }  // namespace dpt

@@ -1,7 +1,7 @@
 // AvgPool2d as torch.nn.AvgPool2d.
 #include <optional>
 
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/pool2d.h"
 
 namespace dpt {
@@ -18,7 +18,6 @@ struct AvgPool2dOptions {
 class AvgPool2d final : public Pool2d {
  public:
   using Options = AvgPool2dOptions;
-  static const ObjectTable& table();
 
   explicit AvgPool2d(const Options& options) : Pool2d(geometry_of(options)) {}
 
@@ -36,9 +35,9 @@ class AvgPool2d final : public Pool2d {
   }
 };
 
-const ObjectTable& AvgPool2d::table() {
+LayerKind avg_pool2d_layer() {
   using O = AvgPool2dOptions;
-  static const ObjectTable result = object_table<O>(
+  static const ObjectTable table = object_table<O>(
       "AvgPool2d", "Average over each window.",
       {field("kernel_size", &O::kernel_size, "Height and width of the window.")
            .required()
@@ -54,9 +53,7 @@ const ObjectTable& AvgPool2d::table() {
        field("divisor_override", &O::divisor_override,
              "Divide the sum of each window by this number instead of by its size.")
            .range(1, 1048576)});
-  return result;
+  return layer_kind<AvgPool2d>(table);
 }
-
-template LayerKind kind_of<AvgPool2d>();
 
 }  // namespace dpt

@@ -1,7 +1,7 @@
 // BatchNorm1d and BatchNorm2d as torch.nn's: each channel is normalised over the samples and pixels
 // of a shard (or of the whole batch), optionally with ReLU fused.
 #include "engine/layers/activation_shape.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/param_spec.h"
 #include "engine/layers/relu.h"
@@ -117,10 +117,8 @@ class BatchNorm : public Layer {
     if (!options_.track_running_stats) add("no running statistics");
     return text;
   }
-
- protected:
   static ObjectTable make_table(const char* name, const char* doc) {
-    using O = BatchNormOptions;
+    using O = Options;
     return object_table<O>(
         name, doc,
         {field("eps", &O::eps, "Added to the variance for numerical stability.").above(0),
@@ -137,6 +135,7 @@ class BatchNorm : public Layer {
                "SyncBatchNorm; else each shard by itself.")});
   }
 
+ protected:
   const Options& options() const { return options_; }
   virtual void require_kind(const ActivationShape& in) const = 0;
   virtual std::unique_ptr<Layer> with_relu() const = 0;
@@ -149,11 +148,6 @@ class BatchNorm : public Layer {
 class BatchNorm2d final : public BatchNorm {
  public:
   explicit BatchNorm2d(const Options& options, bool relu = false) : BatchNorm(options, relu) {}
-  static const ObjectTable& table() {
-    static const ObjectTable result = make_table(
-        "BatchNorm2d", "Batch normalisation of each channel of an image, as torch.nn.BatchNorm2d.");
-    return result;
-  }
 
  private:
   void require_kind(const ActivationShape& in) const override {
@@ -171,11 +165,6 @@ class BatchNorm2d final : public BatchNorm {
 class BatchNorm1d final : public BatchNorm {
  public:
   explicit BatchNorm1d(const Options& options, bool relu = false) : BatchNorm(options, relu) {}
-  static const ObjectTable& table() {
-    static const ObjectTable result = make_table(
-        "BatchNorm1d", "Batch normalisation of each feature of a vector, as torch.nn.BatchNorm1d.");
-    return result;
-  }
 
  private:
   void require_kind(const ActivationShape& in) const override {
@@ -190,7 +179,16 @@ class BatchNorm1d final : public BatchNorm {
   }
 };
 
-template LayerKind kind_of<BatchNorm1d>();
-template LayerKind kind_of<BatchNorm2d>();
+LayerKind batch_norm1d_layer() {
+  static const ObjectTable table = BatchNorm::make_table(
+      "BatchNorm1d", "Batch normalisation of each feature of a vector, as torch.nn.BatchNorm1d.");
+  return layer_kind<BatchNorm1d>(table);
+}
+
+LayerKind batch_norm2d_layer() {
+  static const ObjectTable table = BatchNorm::make_table(
+      "BatchNorm2d", "Batch normalisation of each channel of an image, as torch.nn.BatchNorm2d.");
+  return layer_kind<BatchNorm2d>(table);
+}
 
 }  // namespace dpt

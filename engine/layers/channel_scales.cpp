@@ -1,7 +1,7 @@
 // PReLU as torch.nn's, and LayerScale, the learned factor of each channel that ConvNeXt has at the
 // end of its branches ("Going deeper with image transformers", Touvron et al. 2021): one operation.
 #include "engine/layers/activation_shape.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/param_spec.h"
 #include "engine/layers/shape_checks.h"
@@ -30,15 +30,6 @@ struct PreluOptions {
 class PReLU final : public Layer {
  public:
   using Options = PreluOptions;
-  static const ObjectTable& table() {
-    static const ObjectTable result = object_table<Options>(
-        "PReLU", "x where it is above 0, else weight * x with a learned weight.",
-        {field("num_parameters", &Options::num_parameters,
-               "Number of weights: 1, or one for each channel of the input.")
-             .at_least(1),
-         field("init", &Options::init, "Starting value of the weights.").range(-1e6, 1e6)});
-    return result;
-  }
   explicit PReLU(const Options& options) : options_(options) {}
 
   ActivationShape infer(std::span<const ActivationShape> in) const override {
@@ -89,14 +80,6 @@ struct LayerScaleOptions {
 class LayerScale final : public Layer {
  public:
   using Options = LayerScaleOptions;
-  static const ObjectTable& table() {
-    static const ObjectTable result = object_table<Options>(
-        "LayerScale",
-        "Each channel of an image times a learned factor, as in ConvNeXt. Its parameter has the "
-        "layer's own name, as in torchvision.",
-        {field("init", &Options::init, "Starting value of the factors.").range(-1e6, 1e6)});
-    return result;
-  }
   explicit LayerScale(const Options& options) : options_(options) {}
 
   ActivationShape infer(std::span<const ActivationShape> in) const override {
@@ -121,7 +104,25 @@ class LayerScale final : public Layer {
   Options options_;
 };
 
-template LayerKind kind_of<PReLU>();
-template LayerKind kind_of<LayerScale>();
+LayerKind prelu_layer() {
+  using O = PreluOptions;
+  static const ObjectTable table =
+      object_table<O>("PReLU", "x where it is above 0, else weight * x with a learned weight.",
+                      {field("num_parameters", &O::num_parameters,
+                             "Number of weights: 1, or one for each channel of the input.")
+                           .at_least(1),
+                       field("init", &O::init, "Starting value of the weights.").range(-1e6, 1e6)});
+  return layer_kind<PReLU>(table);
+}
+
+LayerKind layer_scale_layer() {
+  using O = LayerScaleOptions;
+  static const ObjectTable table = object_table<O>(
+      "LayerScale",
+      "Each channel of an image times a learned factor, as in ConvNeXt. Its parameter has the "
+      "layer's own name, as in torchvision.",
+      {field("init", &O::init, "Starting value of the factors.").range(-1e6, 1e6)});
+  return layer_kind<LayerScale>(table);
+}
 
 }  // namespace dpt

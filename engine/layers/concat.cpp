@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "engine/layers/activation_shape.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 
 namespace dpt {
@@ -12,7 +12,6 @@ struct ConcatOptions {};
 class Concat final : public Layer {
  public:
   using Options = ConcatOptions;
-  static const ObjectTable& table();
 
   explicit Concat(const Options&) {}
 
@@ -71,15 +70,13 @@ class Concat final : public Layer {
   }
 };
 
-const ObjectTable& Concat::table() {
+LayerKind concat_layer() {
   static const ObjectTable table = joining_table(object_table<ConcatOptions>(
       "Concat",
       "The channels of the outputs of two to eight layers, which `from` names, side by side; for "
       "vectors, the features, also of flattened images of different sizes.",
       {}));
-  return table;
+  return layer_kind<Concat>(table);
 }
-
-template LayerKind kind_of<Concat>();
 
 }  // namespace dpt

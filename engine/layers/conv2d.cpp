@@ -5,7 +5,7 @@
 
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/init_options.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/param_spec.h"
 #include "engine/layers/pool2d.h"
@@ -24,7 +24,6 @@ struct Conv2dOptions : InitOptions {
 class Conv2d final : public Layer {
  public:
   using Options = Conv2dOptions;
-  static const ObjectTable& table();
 
   explicit Conv2d(const Options& options, bool relu = false,
                   std::optional<Pool2d> pool = std::nullopt)
@@ -180,9 +179,9 @@ class Conv2d final : public Layer {
   std::optional<Pool2d> pool_;
 };
 
-const ObjectTable& Conv2d::table() {
+LayerKind conv2d_layer() {
   using O = Conv2dOptions;
-  static const ObjectTable result = with_init_fields<O>(object_table<O>(
+  static const ObjectTable table = with_init_fields<O>(object_table<O>(
       "Conv2d", "2-D convolution over an image.",
       {field("out_channels", &O::out_channels, "Number of output channels.")
            .required()
@@ -211,9 +210,7 @@ const ObjectTable& Conv2d::table() {
         }
         return check_init(options);
       }));
-  return result;
+  return layer_kind<Conv2d>(table);
 }
-
-template LayerKind kind_of<Conv2d>();
 
 }  // namespace dpt

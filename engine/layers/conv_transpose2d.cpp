@@ -3,7 +3,7 @@
 
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/init_options.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/param_spec.h"
 #include "engine/layers/shape_checks.h"
@@ -20,7 +20,6 @@ struct ConvTranspose2dOptions : InitOptions {
 class ConvTranspose2d final : public Layer {
  public:
   using Options = ConvTranspose2dOptions;
-  static const ObjectTable& table();
 
   explicit ConvTranspose2d(const Options& options) : options_(options) {}
 
@@ -121,9 +120,9 @@ class ConvTranspose2d final : public Layer {
   Options options_;
 };
 
-const ObjectTable& ConvTranspose2d::table() {
+LayerKind conv_transpose2d_layer() {
   using O = ConvTranspose2dOptions;
-  static const ObjectTable result = with_init_fields<O>(object_table<O>(
+  static const ObjectTable table = with_init_fields<O>(object_table<O>(
       "ConvTranspose2d",
       "Transposed 2-D convolution, also called deconvolution: each pixel of the input adds to a "
       "window of the output, so that a stride enlarges the image.",
@@ -155,9 +154,7 @@ const ObjectTable& ConvTranspose2d::table() {
         }
         return check_init(o);
       }));
-  return result;
+  return layer_kind<ConvTranspose2d>(table);
 }
-
-template LayerKind kind_of<ConvTranspose2d>();
 
 }  // namespace dpt

@@ -2,7 +2,7 @@
 // depend on the seed, the step and the name of the layer only, so they are the same however a batch
 // is divided, and after a resume.
 #include "engine/layers/activation_shape.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"
 
@@ -34,16 +34,17 @@ class AnyDropout : public Layer {
     return context.in[0];
   }
   std::string detail() const override { return fmt::format("p {}", p_); }
+  static ObjectTable make_table(const char* name, const char* doc, const char* p_doc) {
+    using O = Options;
+    return object_table<O>(name, doc, {field("p", &O::p, p_doc).range(0, 1)},
+                           [](const O& options) -> std::string {
+                             if (options.p < 1) return {};
+                             return "p must be below 1: with 1, nothing would be left";
+                           });
+  }
 
  protected:
   AnyDropout(const Options& options, bool channels) : p_(options.p), channels_(channels) {}
-  static ObjectTable make_table(const char* name, const char* doc, const char* p_doc) {
-    return object_table<Options>(name, doc, {field("p", &Options::p, p_doc).range(0, 1)},
-                                 [](const Options& options) -> std::string {
-                                   if (options.p < 1) return {};
-                                   return "p must be below 1: with 1, nothing would be left";
-                                 });
-  }
 
  private:
   /// The sample as the operation sees it.
@@ -56,28 +57,12 @@ class AnyDropout : public Layer {
 class Dropout final : public AnyDropout {
  public:
   explicit Dropout(const Options& options) : AnyDropout(options, false) {}
-  static const ObjectTable& table() {
-    static const ObjectTable result = make_table(
-        "Dropout",
-        "In training, sets random elements to 0 and multiplies the others by 1 / (1 - p); in "
-        "evaluation passes its input on.",
-        "Probability of an element being set to 0; below 1.");
-    return result;
-  }
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
 };
 
 class Dropout2d final : public AnyDropout {
  public:
   explicit Dropout2d(const Options& options) : AnyDropout(options, true) {}
-  static const ObjectTable& table() {
-    static const ObjectTable result = make_table(
-        "Dropout2d",
-        "In training, sets random channels of an image to 0 and multiplies the others by "
-        "1 / (1 - p); in evaluation passes its input on.",
-        "Probability of a channel being set to 0; below 1.");
-    return result;
-  }
   ActivationShape infer(std::span<const ActivationShape> in) const override {
     if (in[0].flat) {
       throw ShapeError(fmt::format("expected an image (C x H x W) as input, found a vector of {} "
@@ -92,14 +77,6 @@ class Dropout2d final : public AnyDropout {
 class StochasticDepth final : public AnyDropout {
  public:
   explicit StochasticDepth(const Options& options) : AnyDropout(options, true) {}
-  static const ObjectTable& table() {
-    static const ObjectTable result = make_table(
-        "StochasticDepth",
-        "In training, sets all values of random samples to 0 and multiplies the others by "
-        "1 / (1 - p), at the end of a residual branch; in evaluation passes its input on.",
-        "Probability of a sample being set to 0; below 1.");
-    return result;
-  }
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
 
  private:
@@ -107,8 +84,31 @@ class StochasticDepth final : public AnyDropout {
   SampleShape units(const SampleShape& shape) const override { return {shape.elements(), 1, 1}; }
 };
 
-template LayerKind kind_of<Dropout>();
-template LayerKind kind_of<Dropout2d>();
-template LayerKind kind_of<StochasticDepth>();
+LayerKind dropout_layer() {
+  static const ObjectTable table = AnyDropout::make_table(
+      "Dropout",
+      "In training, sets random elements to 0 and multiplies the others by 1 / (1 - p); in "
+      "evaluation passes its input on.",
+      "Probability of an element being set to 0; below 1.");
+  return layer_kind<Dropout>(table);
+}
+
+LayerKind dropout2d_layer() {
+  static const ObjectTable table = AnyDropout::make_table(
+      "Dropout2d",
+      "In training, sets random channels of an image to 0 and multiplies the others by "
+      "1 / (1 - p); in evaluation passes its input on.",
+      "Probability of a channel being set to 0; below 1.");
+  return layer_kind<Dropout2d>(table);
+}
+
+LayerKind stochastic_depth_layer() {
+  static const ObjectTable table = AnyDropout::make_table(
+      "StochasticDepth",
+      "In training, sets all values of random samples to 0 and multiplies the others by "
+      "1 / (1 - p), at the end of a residual branch; in evaluation passes its input on.",
+      "Probability of a sample being set to 0; below 1.");
+  return layer_kind<StochasticDepth>(table);
+}
 
 }  // namespace dpt

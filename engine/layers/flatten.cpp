@@ -1,7 +1,7 @@
 // Flatten: an image becomes a vector. No kernel: the memory stays as it is, in (H,W,C) order, and
 // the Linear after it keeps its weight columns in that order.
 #include "engine/layers/activation_shape.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 
 namespace dpt {
@@ -11,11 +11,6 @@ struct FlattenOptions {};
 class Flatten final : public Layer {
  public:
   using Options = FlattenOptions;
-  static const ObjectTable& table() {
-    static const ObjectTable result = object_table<FlattenOptions>(
-        "Flatten", "Flattens an image to a vector, as torch.nn.Flatten with its defaults.", {});
-    return result;
-  }
 
   explicit Flatten(const Options&) {}
   ActivationShape infer(std::span<const ActivationShape> in) const override {
@@ -29,6 +24,10 @@ class Flatten final : public Layer {
   std::unique_ptr<Op> compile(Backend&, const LayerContext&) const override { return nullptr; }
 };
 
-template LayerKind kind_of<Flatten>();
+LayerKind flatten_layer() {
+  static const ObjectTable table = object_table<FlattenOptions>(
+      "Flatten", "Flattens an image to a vector, as torch.nn.Flatten with its defaults.", {});
+  return layer_kind<Flatten>(table);
+}
 
 }  // namespace dpt

@@ -1,7 +1,7 @@
 // Identity: passes its input on, as torch.nn.Identity: a name for a value, or the place of a layer
 // that was taken out.
 #include "engine/layers/activation_shape.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 
 namespace dpt {
@@ -11,11 +11,6 @@ struct IdentityOptions {};
 class Identity final : public Layer {
  public:
   using Options = IdentityOptions;
-  static const ObjectTable& table() {
-    static const ObjectTable result = object_table<IdentityOptions>(
-        "Identity", "Passes its input on unchanged, as torch.nn.Identity.", {});
-    return result;
-  }
 
   explicit Identity(const Options&) {}
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
@@ -27,6 +22,10 @@ class Identity final : public Layer {
   std::unique_ptr<Op> compile(Backend&, const LayerContext&) const override { return nullptr; }
 };
 
-template LayerKind kind_of<Identity>();
+LayerKind identity_layer() {
+  static const ObjectTable table = object_table<IdentityOptions>(
+      "Identity", "Passes its input on unchanged, as torch.nn.Identity.", {});
+  return layer_kind<Identity>(table);
+}
 
 }  // namespace dpt

@@ -1,7 +1,7 @@
 // The contract of a layer: shapes, parameters and a ready-made kernel. A layer owns no memory and
 // does not depend on a device; it is made from its options and never changes.
 //
-// To add one: a .cpp with its options struct, field table and Layer; one line in registry.cpp; one
+// To add one: a .cpp with its options struct, field table and Layer; its function in kinds.h; one
 // test. See CONTRIBUTING.md.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/registry.h"
 #include "engine/config/train_spec.h"
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/param_spec.h"
@@ -98,10 +99,7 @@ struct LayerKind {
   std::unique_ptr<Layer> (*make)(const Variant& options);
 };
 
-/// All kinds, in the order of registry.cpp.
-std::span<const LayerKind> layer_kinds();
-/// Their tables, for the Catalog, with hints for names of other systems.
-const VariantTable& layer_table();
+const Registry<LayerKind>& layer_kinds();
 /// The layer of a spec. REQUIRES: spec.type is one of layer_kinds().
 std::unique_ptr<Layer> make_layer(const Variant& spec);
 

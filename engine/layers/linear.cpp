@@ -4,7 +4,7 @@
 
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/init_options.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/param_spec.h"
 #include "engine/layers/relu.h"
@@ -20,7 +20,6 @@ struct LinearOptions : InitOptions {
 class Linear final : public Layer {
  public:
   using Options = LinearOptions;
-  static const ObjectTable& table();
 
   explicit Linear(const Options& options, bool relu = false) : options_(options), relu_(relu) {}
 
@@ -108,9 +107,9 @@ class Linear final : public Layer {
   bool relu_ = false;
 };
 
-const ObjectTable& Linear::table() {
+LayerKind linear_layer() {
   using O = LinearOptions;
-  static const ObjectTable result = with_init_fields<O>(object_table<O>(
+  static const ObjectTable table = with_init_fields<O>(object_table<O>(
       "Linear", "Fully connected layer, y = x W^T + b.",
       {field("out_features", &O::out_features, "Number of output features.")
            .required()
@@ -119,9 +118,7 @@ const ObjectTable& Linear::table() {
              "Apply it to the channels of each pixel of an image, as torch.nn.Linear "
              "after Permute [0, 2, 3, 1].")},
       [](const O& options) { return check_init(options); }));
-  return result;
+  return layer_kind<Linear>(table);
 }
-
-template LayerKind kind_of<Linear>();
 
 }  // namespace dpt

@@ -1,7 +1,7 @@
 // MaxPool2d as torch.nn.MaxPool2d.
 #include <optional>
 
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/pool2d.h"
 
 namespace dpt {
@@ -17,7 +17,6 @@ struct MaxPool2dOptions {
 class MaxPool2d final : public Pool2d {
  public:
   using Options = MaxPool2dOptions;
-  static const ObjectTable& table();
 
   explicit MaxPool2d(const Options& options) : Pool2d(geometry_of(options)) {}
 
@@ -34,9 +33,9 @@ class MaxPool2d final : public Pool2d {
   }
 };
 
-const ObjectTable& MaxPool2d::table() {
+LayerKind max_pool2d_layer() {
   using O = MaxPool2dOptions;
-  static const ObjectTable result = object_table<O>(
+  static const ObjectTable table = object_table<O>(
       "MaxPool2d", "Maximum over each window.",
       {field("kernel_size", &O::kernel_size, "Height and width of the window.")
            .required()
@@ -49,9 +48,7 @@ const ObjectTable& MaxPool2d::table() {
            .range(1, 1024),
        field("ceil_mode", &O::ceil_mode,
              "Round the output size up: keep a last window that extends past the border.")});
-  return result;
+  return layer_kind<MaxPool2d>(table);
 }
-
-template LayerKind kind_of<MaxPool2d>();
 
 }  // namespace dpt

@@ -1,7 +1,7 @@
 // Multiply: the product of two layers' outputs, elementwise; one may have 1x1 pixels, as the gates
 // of squeeze-and-excitation blocks.
 #include "engine/layers/activation_shape.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 
 namespace dpt {
@@ -11,7 +11,6 @@ struct MultiplyOptions {};
 class Multiply final : public Layer {
  public:
   using Options = MultiplyOptions;
-  static const ObjectTable& table();
 
   explicit Multiply(const Options&) {}
 
@@ -54,15 +53,13 @@ class Multiply final : public Layer {
   static bool is_narrow(const ActivationShape& in) { return in.shape.h == 1 && in.shape.w == 1; }
 };
 
-const ObjectTable& Multiply::table() {
+LayerKind multiply_layer() {
   static const ObjectTable table = joining_table(object_table<MultiplyOptions>(
       "Multiply",
       "Elementwise product of the outputs of two layers, which `from` names; one may have 1x1 "
       "pixels, whose channels are then the factors of all pixels of the other's.",
       {}));
-  return table;
+  return layer_kind<Multiply>(table);
 }
-
-template LayerKind kind_of<Multiply>();
 
 }  // namespace dpt

@@ -1,7 +1,7 @@
 // ZeroPad2d and Upsample as in torch.nn, and PadChannels. All move values to other positions, in
 // one operation.
 #include "engine/layers/activation_shape.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/shape_checks.h"
 
@@ -30,15 +30,6 @@ struct ZeroPad2dOptions {
 class ZeroPad2d final : public PixelMap {
  public:
   using Options = ZeroPad2dOptions;
-  static const ObjectTable& table() {
-    static const ObjectTable result = object_table<Options>(
-        "ZeroPad2d", "Zeros around an image, as torch.nn.ZeroPad2d.",
-        {field("padding", &Options::padding, "Pixels on the sides: [left, right, top, bottom].")
-             .required()
-             .range(0, 1024)
-             .items(4, 4)});
-    return result;
-  }
   explicit ZeroPad2d(const Options& options)
       : left_(options.padding[0]),
         right_(options.padding[1]),
@@ -80,15 +71,6 @@ struct UpsampleOptions {
 class Upsample final : public PixelMap {
  public:
   using Options = UpsampleOptions;
-  static const ObjectTable& table() {
-    static const ObjectTable result = object_table<Options>(
-        "Upsample", "A larger image, as torch.nn.Upsample: each pixel is repeated.",
-        {field("scale_factor", &Options::scale_factor, "How often, along height and width.")
-             .required()
-             .range(1, 1024),
-         field("mode", &Options::mode, "Which pixel of the input a pixel shows.")});
-    return result;
-  }
   explicit Upsample(const Options& options) : scale_(options.scale_factor) {}
 
   ActivationShape infer(std::span<const ActivationShape> in) const override {
@@ -124,19 +106,6 @@ struct PadChannelsOptions {
 class PadChannels final : public Layer {
  public:
   using Options = PadChannelsOptions;
-  static const ObjectTable& table() {
-    static const ObjectTable result = object_table<Options>(
-        "PadChannels",
-        "Adds channels of zeros before and after the channels of an image, as "
-        "torch.nn.functional.pad(x, (0, 0, 0, 0, before, after)): shortcuts without parameters "
-        "(option A of He et al. 2015).",
-        {field("before", &Options::before,
-               "Number of channels of zeros before the input's channels.")
-             .range(0, 65536),
-         field("after", &Options::after, "Number of channels of zeros after the input's channels.")
-             .range(0, 65536)});
-    return result;
-  }
   explicit PadChannels(const Options& options) : options_(options) {}
 
   ActivationShape infer(std::span<const ActivationShape> in) const override {
@@ -167,8 +136,40 @@ class PadChannels final : public Layer {
   Options options_;
 };
 
-template LayerKind kind_of<ZeroPad2d>();
-template LayerKind kind_of<Upsample>();
-template LayerKind kind_of<PadChannels>();
+LayerKind zero_pad2d_layer() {
+  using O = ZeroPad2dOptions;
+  static const ObjectTable table = object_table<O>(
+      "ZeroPad2d", "Zeros around an image, as torch.nn.ZeroPad2d.",
+      {field("padding", &O::padding, "Pixels on the sides: [left, right, top, bottom].")
+           .required()
+           .range(0, 1024)
+           .items(4, 4)});
+  return layer_kind<ZeroPad2d>(table);
+}
+
+LayerKind upsample_layer() {
+  using O = UpsampleOptions;
+  static const ObjectTable table =
+      object_table<O>("Upsample", "A larger image, as torch.nn.Upsample: each pixel is repeated.",
+                      {field("scale_factor", &O::scale_factor, "How often, along height and width.")
+                           .required()
+                           .range(1, 1024),
+                       field("mode", &O::mode, "Which pixel of the input a pixel shows.")});
+  return layer_kind<Upsample>(table);
+}
+
+LayerKind pad_channels_layer() {
+  using O = PadChannelsOptions;
+  static const ObjectTable table = object_table<O>(
+      "PadChannels",
+      "Adds channels of zeros before and after the channels of an image, as "
+      "torch.nn.functional.pad(x, (0, 0, 0, 0, before, after)): shortcuts without parameters "
+      "(option A of He et al. 2015).",
+      {field("before", &O::before, "Number of channels of zeros before the input's channels.")
+           .range(0, 65536),
+       field("after", &O::after, "Number of channels of zeros after the input's channels.")
+           .range(0, 65536)});
+  return layer_kind<PadChannels>(table);
+}
 
 }  // namespace dpt

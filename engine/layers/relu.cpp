@@ -1,14 +1,14 @@
 #include "engine/layers/relu.h"
 
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 
 namespace dpt {
 
-const ObjectTable& ReLU::table() {
+LayerKind relu_layer() {
   static const ObjectTable table =
       activation_table(object_table<ReluOptions>("ReLU", "Rectified linear unit, max(x, 0).", {}));
-  return table;
+  return layer_kind<ReLU>(table);
 }
 
 std::unique_ptr<Op> ReLU::compile(Backend& backend, const LayerContext& context) const {
@@ -23,7 +23,5 @@ std::unique_ptr<Op> ReLU::compile(Backend& backend, const LayerContext& context)
 std::string ReLU::write_ops(OpWriter& writer, const OpContext& context) const {
   return writer.op("Relu", {context.in[0]});
 }
-
-template LayerKind kind_of<ReLU>();
 
 }  // namespace dpt

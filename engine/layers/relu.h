@@ -12,7 +12,6 @@ struct ReluOptions {};
 class ReLU final : public Layer {
  public:
   using Options = ReluOptions;
-  static const ObjectTable& table();
 
   explicit ReLU(const Options&) {}
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }

@@ -1,7 +1,7 @@
 // GroupNorm and LayerNorm as torch.nn's, and LayerNorm2d, the LayerNorm over the channels of each
 // pixel: normalisations of each sample by itself, which are one operation.
 #include "engine/layers/activation_shape.h"
-#include "engine/layers/kind.h"
+#include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 #include "engine/layers/param_spec.h"
 #include "engine/layers/shape_checks.h"
@@ -41,19 +41,6 @@ struct GroupNormOptions {
 class GroupNorm final : public Layer {
  public:
   using Options = GroupNormOptions;
-  static const ObjectTable& table() {
-    static const ObjectTable result = object_table<Options>(
-        "GroupNorm",
-        "Normalisation of each sample over groups of channels and all pixels, as "
-        "torch.nn.GroupNorm.",
-        {field("num_groups", &Options::num_groups,
-               "Number of groups; must divide the channels of the input.")
-             .required()
-             .range(1, 65536),
-         field("eps", &Options::eps, "Added to the variance for numerical stability.").above(0),
-         field("affine", &Options::affine, "Add a learnable weight and bias per channel.")});
-    return result;
-  }
   explicit GroupNorm(const Options& options) : options_(options) {}
 
   ActivationShape infer(std::span<const ActivationShape> in) const override {
@@ -130,9 +117,6 @@ class AnyLayerNorm : public Layer {
     if (!has_weight()) return "not affine";
     return has_bias() ? "" : "no bias";
   }
-
- protected:
-  explicit AnyLayerNorm(const Options& options) : options_(options) {}
   static ObjectTable make_table(const char* name, const char* doc, const char* affine_doc) {
     using O = Options;
     return object_table<O>(
@@ -141,6 +125,9 @@ class AnyLayerNorm : public Layer {
          field("elementwise_affine", &O::elementwise_affine, affine_doc),
          field("bias", &O::bias, "With elementwise_affine: the bias too.")});
   }
+
+ protected:
+  explicit AnyLayerNorm(const Options& options) : options_(options) {}
   /// Over all axes from `axis` on, which have the sizes `sizes`.
   std::string write_norm(OpWriter& writer, const std::string& x, std::int64_t axis,
                          const std::vector<std::int64_t>& sizes) const {
@@ -174,14 +161,6 @@ class AnyLayerNorm : public Layer {
 
 class LayerNorm final : public AnyLayerNorm {
  public:
-  static const ObjectTable& table() {
-    static const ObjectTable result =
-        make_table("LayerNorm",
-                   "Normalisation of each sample over all of its values, as torch.nn.LayerNorm "
-                   "with normalized_shape [C, H, W], or [features] of a vector.",
-                   "Add a learnable weight and bias per value.");
-    return result;
-  }
   explicit LayerNorm(const Options& options) : AnyLayerNorm(options) {}
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
   std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
@@ -209,13 +188,6 @@ class LayerNorm final : public AnyLayerNorm {
 
 class LayerNorm2d final : public AnyLayerNorm {
  public:
-  static const ObjectTable& table() {
-    static const ObjectTable result =
-        make_table("LayerNorm2d",
-                   "Normalisation of each pixel over its channels, as torchvision's LayerNorm2d.",
-                   "Add a learnable weight and bias per channel.");
-    return result;
-  }
   explicit LayerNorm2d(const Options& options) : AnyLayerNorm(options) {}
   ActivationShape infer(std::span<const ActivationShape> in) const override {
     if (!in[0].flat) return in[0];
@@ -241,8 +213,35 @@ class LayerNorm2d final : public AnyLayerNorm {
   }
 };
 
-template LayerKind kind_of<GroupNorm>();
-template LayerKind kind_of<LayerNorm>();
-template LayerKind kind_of<LayerNorm2d>();
+LayerKind group_norm_layer() {
+  using O = GroupNormOptions;
+  static const ObjectTable table = object_table<O>(
+      "GroupNorm",
+      "Normalisation of each sample over groups of channels and all pixels, as "
+      "torch.nn.GroupNorm.",
+      {field("num_groups", &O::num_groups,
+             "Number of groups; must divide the channels of the input.")
+           .required()
+           .range(1, 65536),
+       field("eps", &O::eps, "Added to the variance for numerical stability.").above(0),
+       field("affine", &O::affine, "Add a learnable weight and bias per channel.")});
+  return layer_kind<GroupNorm>(table);
+}
+
+LayerKind layer_norm_layer() {
+  static const ObjectTable table = AnyLayerNorm::make_table(
+      "LayerNorm",
+      "Normalisation of each sample over all of its values, as torch.nn.LayerNorm "
+      "with normalized_shape [C, H, W], or [features] of a vector.",
+      "Add a learnable weight and bias per value.");
+  return layer_kind<LayerNorm>(table);
+}
+
+LayerKind layer_norm2d_layer() {
+  static const ObjectTable table = AnyLayerNorm::make_table(
+      "LayerNorm2d", "Normalisation of each pixel over its channels, as torchvision's LayerNorm2d.",
+      "Add a learnable weight and bias per channel.");
+  return layer_kind<LayerNorm2d>(table);
+}
 
 }  // namespace dpt

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/losses/loss.h"
+#include "engine/losses/kinds.h"
 
 namespace dpt {
 namespace {
@@ -146,8 +146,7 @@ Loss make_cross_entropy(const Variant& variant, const LossContext& context) {
 
 }  // namespace
 
-template <>
-LossKind loss_kind<class CrossEntropy>() {
+LossKind cross_entropy_loss() {
   return {&cross_entropy_table(), labelled_targets(), &make_cross_entropy};
 }
 

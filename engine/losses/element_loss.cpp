@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/losses/loss.h"
+#include "engine/losses/kinds.h"
 
 namespace dpt {
 namespace {
@@ -99,8 +99,7 @@ Loss make_bce(const Variant& variant, const LossContext& context) {
 
 }  // namespace
 
-template <>
-LossKind loss_kind<class Mse>() {
+LossKind mse_loss() {
   static const ObjectTable table = object_table<MseOptions>(
       "mse",
       "Squared difference of each output from its target, averaged over samples and outputs, as "
@@ -110,15 +109,13 @@ LossKind loss_kind<class Mse>() {
   return {&table, all_targets(), &make_plain<ElementLossKind::mse>};
 }
 
-template <>
-LossKind loss_kind<class L1>() {
+LossKind l1_loss() {
   static const ObjectTable table =
       object_table<L1Options>("l1", "As mse, but of absolute differences: L1Loss.", {});
   return {&table, all_targets(), &make_l1};
 }
 
-template <>
-LossKind loss_kind<class SmoothL1>() {
+LossKind smooth_l1_loss() {
   static const ObjectTable table = object_table<SmoothL1Options>(
       "smooth_l1",
       "As mse, but d^2 / (2 beta) of differences below beta, and |d| - beta / 2 of larger ones: "
@@ -128,8 +125,7 @@ LossKind loss_kind<class SmoothL1>() {
   return {&table, all_targets(), &make_smooth_l1};
 }
 
-template <>
-LossKind loss_kind<class BceWithLogits>() {
+LossKind bce_with_logits_loss() {
   static const ObjectTable table = object_table<BceOptions>(
       "bce_with_logits",
       "Binary cross-entropy of the sigmoid of each output, averaged over samples and outputs, as "

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/fields.h"
+#include "engine/config/registry.h"
 #include "engine/config/target_kinds.h"
 #include "kernels/backend.h"
 
@@ -78,12 +78,7 @@ struct LossKind {
   Loss (*make)(const Variant& options, const LossContext& context);
 };
 
-/// Defined for each loss in its own .cpp.
-template <class Name>
-LossKind loss_kind();
-
-std::span<const LossKind> loss_kinds();
-const VariantTable& loss_table();
+const Registry<LossKind>& loss_kinds();
 /// Throws ErrorKind::usage, also for targets that the loss is not of or that do not fit the model.
 Loss make_loss(const Variant& options, const LossContext& context);
 

@@ -1,6 +1,6 @@
 // The share of samples whose label's output is the largest, or among the k largest; without labels,
 // the share of outputs that are right.
-#include "engine/metrics/metric.h"
+#include "engine/metrics/kinds.h"
 
 namespace dpt {
 namespace {
@@ -41,8 +41,7 @@ Metric make_top_k(const Variant& variant, const MetricContext& context) {
 
 }  // namespace
 
-template <>
-MetricKind metric_kind<class Accuracy>() {
+MetricKind accuracy_metric() {
   static const ObjectTable table = object_table<AccuracyOptions>(
       "accuracy",
       "`accuracy`: the fraction of samples whose label's output is the largest (the first one wins "
@@ -56,8 +55,7 @@ MetricKind metric_kind<class Accuracy>() {
   return {&table, Direction::max, kinds, "accuracy", nullptr, &make_accuracy};
 }
 
-template <>
-MetricKind metric_kind<class TopK>() {
+MetricKind top_k_metric() {
   static const ObjectTable table = object_table<TopKOptions>(
       "top_k",
       "`accuracy_topK`, for k: 5 accuracy_top5: the fraction of samples whose label's output is "

@@ -1,7 +1,7 @@
 // Distances between predictions and targets, for losses of values.
 #include <cmath>
 
-#include "engine/metrics/metric.h"
+#include "engine/metrics/kinds.h"
 
 namespace dpt {
 namespace {
@@ -50,8 +50,7 @@ Metric make_r2(const Variant&, const MetricContext& context) {
 
 }  // namespace
 
-template <>
-MetricKind metric_kind<class MeanAbsoluteError>() {
+MetricKind mean_absolute_error_metric() {
   static const ObjectTable table = object_table<ErrorOptions>(
       "mean_absolute_error",
       "`mean_absolute_error`: the mean of |prediction - target| over samples and outputs, for "
@@ -60,8 +59,7 @@ MetricKind metric_kind<class MeanAbsoluteError>() {
   return {&table, Direction::min, all_targets(), "mean_absolute_error", nullptr, &make_absolute};
 }
 
-template <>
-MetricKind metric_kind<class R2>() {
+MetricKind r2_metric() {
   static const ObjectTable table = object_table<R2Options>(
       "r2",
       "`r2`: the coefficient of determination, 1 - squared errors / variance of the targets, with "

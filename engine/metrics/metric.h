@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/config/registry.h"
 #include "engine/config/target_kinds.h"
 #include "engine/config/train_spec.h"
 #include "kernels/backend.h"
@@ -73,12 +74,7 @@ struct MetricKind {
   std::string (*average)(const Variant& options) = nullptr;
 };
 
-/// Defined for each metric in its own .cpp.
-template <class Name>
-MetricKind metric_kind();
-
-std::span<const MetricKind> metric_kinds();
-const VariantTable& metric_table();
+const Registry<MetricKind>& metric_kinds();
 
 /// The metrics of a run: accuracy, where the targets have one, then those of the config.
 struct MetricSet {

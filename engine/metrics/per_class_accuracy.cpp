@@ -1,7 +1,7 @@
 // Accuracy of each class, and their mean.
 #include <cmath>
 
-#include "engine/metrics/metric.h"
+#include "engine/metrics/kinds.h"
 
 namespace dpt {
 namespace {
@@ -41,8 +41,7 @@ Metric make_per_class(const Variant&, const MetricContext&) {
 
 }  // namespace
 
-template <>
-MetricKind metric_kind<class PerClassAccuracy>() {
+MetricKind per_class_accuracy_metric() {
   static const ObjectTable table = object_table<PerClassAccuracyOptions>(
       "per_class_accuracy",
       "`per_class_accuracy`: the mean of the accuracies of the classes, each with the same weight "

@@ -1,6 +1,7 @@
 // Area under the ROC curve and average precision, which measure how well the outputs rank the
 // samples of a class above others.
 #include "engine/metrics/averaging.h"
+#include "engine/metrics/kinds.h"
 #include "engine/metrics/ranking.h"
 
 namespace dpt {
@@ -69,8 +70,7 @@ MetricKind ranking_kind(const ObjectTable& table,
 
 }  // namespace
 
-template <>
-MetricKind metric_kind<class Auroc>() {
+MetricKind auroc_metric() {
   static const ObjectTable table = object_table<RankingOptions>(
       "auroc",
       "`macro_auroc`: the area under the ROC curve of each class against the others, "
@@ -81,8 +81,7 @@ MetricKind metric_kind<class Auroc>() {
   return ranking_kind(table, &make_auroc);
 }
 
-template <>
-MetricKind metric_kind<class AveragePrecision>() {
+MetricKind average_precision_metric() {
   static const ObjectTable table = object_table<RankingOptions>(
       "average_precision",
       "`macro_average_precision` (mAP): the area under the precision-recall curve of each class "

@@ -1,25 +1,16 @@
-// All metrics: one line each.
+// The registry of metrics, and the metrics of a run.
 #include <algorithm>
-#include <array>
-#include <cassert>
 #include <cmath>
 #include <string_view>
 
 #include "engine/metrics/averaging.h"
+#include "engine/metrics/kinds.h"
 
 namespace dpt {
 namespace {
 
-const MetricKind& kind_of(const std::string& type) {
-  const auto kinds = metric_kinds();
-  const auto kind = std::find_if(kinds.begin(), kinds.end(),
-                                 [&](const MetricKind& each) { return each.table->name == type; });
-  assert(kind != kinds.end() && "the reader admits only names of metric_table()");
-  return *kind;
-}
-
 std::string name_of_metric(const Variant& options) {
-  const MetricKind& kind = kind_of(options.type);
+  const MetricKind& kind = metric_kinds().at(options.type);
   return (kind.average ? kind.average(options) + "_" : std::string()) + kind.stem +
          (kind.suffix ? kind.suffix(options) : std::string());
 }
@@ -44,7 +35,7 @@ bool take_average(std::string& name) {
 
 /// Fails for a metric that is not of such targets as the data has.
 void check_targets(const Variant& options, const MetricContext& context) {
-  const MetricKind& kind = kind_of(options.type);
+  const MetricKind& kind = metric_kinds().at(options.type);
   if (takes(kind.targets, context.targets)) return;
   std::vector<std::string> names;
   for (const MetricKind& each : metric_kinds()) {
@@ -57,55 +48,26 @@ void check_targets(const Variant& options, const MetricContext& context) {
 
 /// Accuracy is always measured where there is one: the log and the checkpoints have a place for it.
 Variant accuracy() {
-  const ObjectTable* table = kind_of("accuracy").table;
-  return {table->name, {}, table, table->make()};
+  return metric_kinds().with_defaults("accuracy");
 }
 
 }  // namespace
 
-constexpr MetricKind (*kKinds[])() = {
-    &metric_kind<class Accuracy>,           //
-    &metric_kind<class TopK>,               //
-    &metric_kind<class PerClassAccuracy>,   //
-    &metric_kind<class MeanAbsoluteError>,  //
-    &metric_kind<class R2>,                 //
-    &metric_kind<class F1Score>,            //
-    &metric_kind<class PrecisionScore>,     //
-    &metric_kind<class RecallScore>,        //
-    &metric_kind<class Auroc>,              //
-    &metric_kind<class AveragePrecision>,   //
-};
-
-std::span<const MetricKind> metric_kinds() {
-  static const auto kinds = [] {
-    std::array<MetricKind, std::size(kKinds)> made{};
-    std::transform(std::begin(kKinds), std::end(kKinds), made.begin(),
-                   [](MetricKind (*kind)()) { return kind(); });
-    return made;
-  }();
-  return kinds;
-}
-
-const VariantTable& metric_table() {
-  static const VariantTable table = [] {
-    VariantTable made;
-    made.what = "metric";
-    for (const MetricKind& kind : metric_kinds()) made.alternatives.push_back(kind.table);
-    made.hints = {{"topk", "top_k"},
-                  {"top5", "top_k"},
-                  {"balanced_accuracy", "per_class_accuracy"},
-                  {"mae", "mean_absolute_error"},
-                  {"R2Score", "r2"},
-                  {"f1_score", "f1"},
-                  {"macro_f1", "f1"},
-                  {"auc", "auroc"},
-                  {"roc_auc", "auroc"},
-                  {"ap", "average_precision"},
-                  {"map", "average_precision"},
-                  {"mAP", "average_precision"}};
-    return made;
-  }();
-  return table;
+const Registry<MetricKind>& metric_kinds() {
+  static const Registry<MetricKind> registry("metric", all_metrics(),
+                                             {{"topk", "top_k"},
+                                              {"top5", "top_k"},
+                                              {"balanced_accuracy", "per_class_accuracy"},
+                                              {"mae", "mean_absolute_error"},
+                                              {"R2Score", "r2"},
+                                              {"f1_score", "f1"},
+                                              {"macro_f1", "f1"},
+                                              {"auc", "auroc"},
+                                              {"roc_auc", "auroc"},
+                                              {"ap", "average_precision"},
+                                              {"map", "average_precision"},
+                                              {"mAP", "average_precision"}});
+  return registry;
 }
 
 Measured MetricSet::of(std::size_t metric, Measured measured) const {
@@ -130,14 +92,15 @@ NamedValues MetricSet::values(const Measured& measured, bool all) const {
 }
 
 std::optional<double> take_accuracy(NamedValues& values) {
-  if (values.empty() || values.front().first != kind_of("accuracy").stem) return std::nullopt;
+  if (values.empty() || values.front().first != metric_kinds().at("accuracy").stem)
+    return std::nullopt;
   const double accuracy = values.front().second;
   values.erase(values.begin());
   return accuracy;
 }
 
 bool has_accuracy(TargetKind targets) {
-  return takes(kind_of("accuracy").targets, targets);
+  return takes(metric_kinds().at("accuracy").targets, targets);
 }
 
 MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext& context) {
@@ -164,7 +127,7 @@ MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext&
            name);
     }
     made.push_back(&options);
-    Metric metric = kind_of(options.type).make(options, context);
+    Metric metric = metric_kinds().at(options.type).make(options, context);
     metric.name = name;
     set.first.push_back(set.sums.size());
     set.sums.insert(set.sums.end(), metric.sums.begin(), metric.sums.end());

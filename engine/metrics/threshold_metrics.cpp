@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "engine/metrics/averaging.h"
+#include "engine/metrics/kinds.h"
 #include "engine/metrics/label_counts.h"
 
 namespace dpt {
@@ -94,8 +95,7 @@ MetricKind threshold_kind(const ObjectTable& table) {
 
 }  // namespace
 
-template <>
-MetricKind metric_kind<class F1Score>() {
+MetricKind f1_metric() {
   static const ObjectTable table =
       threshold_table("f1",
                       "`macro_f1`: 2 TP / (2 TP + FP + FN), scikit-learn's f1_score with "
@@ -103,8 +103,7 @@ MetricKind metric_kind<class F1Score>() {
   return threshold_kind<&LabelCounts::f1>(table);
 }
 
-template <>
-MetricKind metric_kind<class PrecisionScore>() {
+MetricKind precision_metric() {
   static const ObjectTable table =
       threshold_table("precision",
                       "`macro_precision`: TP / (TP + FP), scikit-learn's precision_score with "
@@ -112,8 +111,7 @@ MetricKind metric_kind<class PrecisionScore>() {
   return threshold_kind<&LabelCounts::precision>(table);
 }
 
-template <>
-MetricKind metric_kind<class RecallScore>() {
+MetricKind recall_metric() {
   static const ObjectTable table =
       threshold_table("recall",
                       "`macro_recall`: TP / (TP + FN), scikit-learn's recall_score with "

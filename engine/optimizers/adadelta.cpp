@@ -27,8 +27,7 @@ OptimizerSpec make_adadelta(const Variant& variant) {
 
 }  // namespace
 
-template <>
-OptimizerKind optimizer_kind<class Adadelta>() {
+OptimizerKind adadelta_optimizer() {
   using S = AdadeltaOptions;
   static const ObjectTable table = optimizer_table_of<S>(
       "Adadelta", "Adadelta, as torch.optim.Adadelta.", kL2Penalty,

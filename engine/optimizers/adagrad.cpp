@@ -27,8 +27,7 @@ OptimizerSpec make_adagrad(const Variant& variant) {
 
 }  // namespace
 
-template <>
-OptimizerKind optimizer_kind<class Adagrad>() {
+OptimizerKind adagrad_optimizer() {
   using S = AdagradOptions;
   static const ObjectTable table = optimizer_table_of<S>(
       "Adagrad", "Adagrad, as torch.optim.Adagrad.", kL2Penalty,

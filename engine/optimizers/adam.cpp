@@ -67,15 +67,13 @@ std::string check_betas(const std::vector<double>& betas) {
   return {};
 }
 
-template <>
-OptimizerKind optimizer_kind<class Adam>() {
+OptimizerKind adam_optimizer() {
   static const ObjectTable table =
       adam_table<AdamOptions>("Adam", "Adam, as torch.optim.Adam.", kL2Penalty);
   return {&table, &make_adam<AdamOptions, false>};
 }
 
-template <>
-OptimizerKind optimizer_kind<class AdamW>() {
+OptimizerKind adamw_optimizer() {
   static const ObjectTable table = adam_table<AdamWOptions>(
       "AdamW", "Adam with decoupled weight decay, as torch.optim.AdamW.", kDecoupledDecay);
   return {&table, &make_adam<AdamWOptions, true>};

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/optimizers/kind.h"
+#include "engine/optimizers/kinds.h"
 
 namespace dpt {
 

@@ -38,8 +38,7 @@ OptimizerSpec make_lamb(const Variant& variant) {
 
 }  // namespace
 
-template <>
-OptimizerKind optimizer_kind<class LAMB>() {
+OptimizerKind lamb_optimizer() {
   using S = LambOptions;
   static const ObjectTable table = optimizer_table_of<S>(
       "LAMB",

@@ -32,8 +32,7 @@ OptimizerSpec make_lars(const Variant& variant) {
 
 }  // namespace
 
-template <>
-OptimizerKind optimizer_kind<class LARS>() {
+OptimizerKind lars_optimizer() {
   using S = LarsOptions;
   static const ObjectTable table = optimizer_table_of<S>(
       "LARS",

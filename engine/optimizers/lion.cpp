@@ -24,8 +24,7 @@ OptimizerSpec make_lion(const Variant& variant) {
 
 }  // namespace
 
-template <>
-OptimizerKind optimizer_kind<class Lion>() {
+OptimizerKind lion_optimizer() {
   using S = LionOptions;
   static const ObjectTable table = optimizer_table_of<S>(
       "Lion", "Lion: the sign of a running average of the gradient.", kDecoupledDecay,

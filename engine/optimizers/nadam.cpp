@@ -54,8 +54,7 @@ OptimizerSpec make_nadam(const Variant& variant) {
 
 }  // namespace
 
-template <>
-OptimizerKind optimizer_kind<class NAdam>() {
+OptimizerKind nadam_optimizer() {
   using S = NAdamOptions;
   static const ObjectTable table = optimizer_table_of<S>(
       "NAdam", "Adam with Nesterov momentum, as torch.optim.NAdam.", kEitherDecay,

@@ -5,11 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "engine/config/fields.h"
+#include "engine/config/registry.h"
 #include "kernels/backend.h"
 
 namespace dpt {
@@ -47,12 +46,7 @@ struct OptimizerKind {
   OptimizerSpec (*make)(const Variant& options);
 };
 
-/// Defined for each optimizer in its own .cpp; the name is that of its type in configs.
-template <class Name>
-OptimizerKind optimizer_kind();
-
-std::span<const OptimizerKind> optimizer_kinds();
-const VariantTable& optimizer_table();
+const Registry<OptimizerKind>& optimizer_kinds();
 OptimizerSpec make_optimizer(const Variant& options);
 /// Of a ParamGroupSpec.
 const ObjectTable& param_group_table();

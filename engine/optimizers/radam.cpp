@@ -40,8 +40,7 @@ OptimizerSpec make_radam(const Variant& variant) {
 
 }  // namespace
 
-template <>
-OptimizerKind optimizer_kind<class RAdam>() {
+OptimizerKind radam_optimizer() {
   using S = RAdamOptions;
   static const ObjectTable table = optimizer_table_of<S>(
       "RAdam", "Adam with a rectified adaptive learning rate, as torch.optim.RAdam.", kEitherDecay,

@@ -1,48 +1,20 @@
-// All optimizers: one line each.
-#include <algorithm>
-#include <array>
-#include <cassert>
-
-#include "engine/optimizers/optimizer.h"
+// The registry of optimizers, and what all have: parameter groups.
+#include "engine/optimizers/kinds.h"
 
 namespace dpt {
 
-constexpr OptimizerKind (*kKinds[])() = {
-    &optimizer_kind<class SGD>,       //
-    &optimizer_kind<class Adam>,      //
-    &optimizer_kind<class AdamW>,     //
-    &optimizer_kind<class NAdam>,     //
-    &optimizer_kind<class RAdam>,     //
-    &optimizer_kind<class RMSprop>,   //
-    &optimizer_kind<class Adagrad>,   //
-    &optimizer_kind<class Adadelta>,  //
-    &optimizer_kind<class Yogi>,      //
-    &optimizer_kind<class Lion>,      //
-    &optimizer_kind<class LARS>,      //
-    &optimizer_kind<class LAMB>,      //
-};
-
-std::span<const OptimizerKind> optimizer_kinds() {
-  static const auto kinds = [] {
-    std::array<OptimizerKind, std::size(kKinds)> made{};
-    std::transform(std::begin(kKinds), std::end(kKinds), made.begin(),
-                   [](OptimizerKind (*kind)()) { return kind(); });
-    return made;
-  }();
-  return kinds;
-}
-
-const VariantTable& optimizer_table() {
-  static const VariantTable table = [] {
-    VariantTable made;
-    made.what = "optimizer";
-    for (const OptimizerKind& kind : optimizer_kinds()) made.alternatives.push_back(kind.table);
-    made.hints = {{"Momentum", "SGD"}, {"momentum", "SGD"},        {"Nesterov", "SGD"},
-                  {"NAG", "SGD"},      {"GradientDescent", "SGD"}, {"AdamWeightDecay", "AdamW"},
-                  {"Nadam", "NAdam"},  {"RectifiedAdam", "RAdam"}, {"RMSProp", "RMSprop"}};
-    return made;
-  }();
-  return table;
+const Registry<OptimizerKind>& optimizer_kinds() {
+  static const Registry<OptimizerKind> registry("optimizer", all_optimizers(),
+                                                {{"Momentum", "SGD"},
+                                                 {"momentum", "SGD"},
+                                                 {"Nesterov", "SGD"},
+                                                 {"NAG", "SGD"},
+                                                 {"GradientDescent", "SGD"},
+                                                 {"AdamWeightDecay", "AdamW"},
+                                                 {"Nadam", "NAdam"},
+                                                 {"RectifiedAdam", "RAdam"},
+                                                 {"RMSProp", "RMSprop"}});
+  return registry;
 }
 
 const ObjectTable& param_group_table() {
@@ -65,12 +37,7 @@ const ObjectTable& param_group_table() {
 }
 
 OptimizerSpec make_optimizer(const Variant& options) {
-  const auto kinds = optimizer_kinds();
-  const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const OptimizerKind& each) {
-    return each.table->name == options.type;
-  });
-  assert(kind != kinds.end() && "the reader admits only names of optimizer_table()");
-  return kind->make(options);
+  return optimizer_kinds().at(options.type).make(options);
 }
 
 std::vector<std::string> OptimizerSpec::state_names() const {

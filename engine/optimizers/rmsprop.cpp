@@ -43,8 +43,7 @@ OptimizerSpec make_rmsprop(const Variant& variant) {
 
 }  // namespace
 
-template <>
-OptimizerKind optimizer_kind<class RMSprop>() {
+OptimizerKind rmsprop_optimizer() {
   using S = RmspropOptions;
   static const ObjectTable table = optimizer_table_of<S>(
       "RMSprop", "RMSprop, as torch.optim.RMSprop.", kL2Penalty,

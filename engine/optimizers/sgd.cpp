@@ -1,5 +1,5 @@
 // SGD as torch.optim.SGD: momentum, dampening, Nesterov momentum, weight decay as an L2 term.
-#include "engine/optimizers/kind.h"
+#include "engine/optimizers/kinds.h"
 
 namespace dpt {
 namespace {
@@ -45,8 +45,7 @@ OptimizerSpec make_sgd(const Variant& variant) {
 
 }  // namespace
 
-template <>
-OptimizerKind optimizer_kind<class SGD>() {
+OptimizerKind sgd_optimizer() {
   static const ObjectTable table = optimizer_table_of<SgdOptions>(
       "SGD", "Stochastic gradient descent, as torch.optim.SGD.", kL2Penalty,
       {field("momentum", &SgdOptions::momentum, "Momentum factor.").at_least(0),

@@ -36,8 +36,7 @@ OptimizerSpec make_yogi(const Variant& variant) {
 
 }  // namespace
 
-template <>
-OptimizerKind optimizer_kind<class Yogi>() {
+OptimizerKind yogi_optimizer() {
   using S = YogiOptions;
   static const ObjectTable table = optimizer_table_of<S>(
       "Yogi", "Yogi: Adam whose second moment changes slowly where gradients are sparse.",

@@ -1,5 +1,5 @@
 // The optimizer's learning rate throughout.
-#include "engine/schedules/schedule.h"
+#include "engine/schedules/kinds.h"
 
 namespace dpt {
 namespace {
@@ -18,7 +18,7 @@ LrSchedule make_constant(const Variant&, const ScheduledRun& run) {
 
 }  // namespace
 
-ScheduleKind constant_kind() {
+ScheduleKind constant_schedule() {
   return {&constant_table(), &make_constant};
 }
 

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "engine/schedules/clock.h"
+#include "engine/schedules/kinds.h"
 
 namespace dpt {
 namespace {
@@ -36,7 +37,7 @@ LrSchedule make_cosine(const Variant& variant, const ScheduledRun& run) {
 
 }  // namespace
 
-ScheduleKind cosine_kind() {
+ScheduleKind cosine_schedule() {
   return {&cosine_table(), &make_cosine};
 }
 

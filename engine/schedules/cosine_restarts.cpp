@@ -3,6 +3,7 @@
 #include <numbers>
 
 #include "engine/schedules/clock.h"
+#include "engine/schedules/kinds.h"
 
 namespace dpt {
 namespace {
@@ -57,7 +58,7 @@ std::string misfit_of_cosine_restarts(const Variant& variant, const ScheduledRun
 
 }  // namespace
 
-ScheduleKind cosine_restarts_kind() {
+ScheduleKind cosine_restarts_schedule() {
   return {&cosine_restarts_table(), &make_cosine_restarts, &misfit_of_cosine_restarts};
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/schedules/clock.h"
+#include "engine/schedules/kinds.h"
 
 namespace dpt {
 namespace {
@@ -30,7 +31,7 @@ LrSchedule make_exponential(const Variant& variant, const ScheduledRun& run) {
 
 }  // namespace
 
-ScheduleKind exponential_kind() {
+ScheduleKind exponential_schedule() {
   return {&exponential_table(), &make_exponential};
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/schedules/clock.h"
+#include "engine/schedules/kinds.h"
 
 namespace dpt {
 namespace {
@@ -49,7 +50,7 @@ LrSchedule make_inverse_sqrt(const Variant& variant, const ScheduledRun& run) {
 
 }  // namespace
 
-ScheduleKind inverse_sqrt_kind() {
+ScheduleKind inverse_sqrt_schedule() {
   return {&inverse_sqrt_table(), &make_inverse_sqrt};
 }
 

@@ -1,5 +1,6 @@
 // A linear change of the learning rate, as torch.optim.lr_scheduler.LinearLR.
 #include "engine/schedules/clock.h"
+#include "engine/schedules/kinds.h"
 
 namespace dpt {
 namespace {
@@ -53,7 +54,7 @@ std::string misfit_of_linear_lr(const Variant& variant, const ScheduledRun& run)
 
 }  // namespace
 
-ScheduleKind linear_kind() {
+ScheduleKind linear_schedule() {
   return {&linear_lr_table(), &make_linear_lr, &misfit_of_linear_lr};
 }
 

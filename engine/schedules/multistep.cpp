@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "engine/schedules/clock.h"
+#include "engine/schedules/kinds.h"
 
 namespace dpt {
 namespace {
@@ -64,7 +65,7 @@ std::string misfit_of_multistep(const Variant& variant, const ScheduledRun& run)
 
 }  // namespace
 
-ScheduleKind multistep_kind() {
+ScheduleKind multistep_schedule() {
   return {&multistep_table(), &make_multistep, &misfit_of_multistep};
 }
 

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "engine/schedules/clock.h"
+#include "engine/schedules/kinds.h"
 
 namespace dpt {
 namespace {
@@ -101,7 +102,7 @@ LrSchedule make_one_cycle(const Variant& variant, const ScheduledRun& run) {
 
 }  // namespace
 
-ScheduleKind one_cycle_kind() {
+ScheduleKind one_cycle_schedule() {
   return {&one_cycle_table(), &make_one_cycle};
 }
 

@@ -4,6 +4,7 @@
 #include "engine/config/monitor_fields.h"
 #include "engine/metrics/metric.h"
 #include "engine/schedules/clock.h"
+#include "engine/schedules/kinds.h"
 
 namespace dpt {
 namespace {
@@ -62,7 +63,7 @@ const PlateauOptions* plateau_of(const TrainSpec& spec) {
   return is_plateau ? &spec.lr_schedule.as<PlateauOptions>() : nullptr;
 }
 
-ScheduleKind plateau_kind() {
+ScheduleKind plateau_schedule() {
   return {&plateau_table(), &make_plateau};
 }
 

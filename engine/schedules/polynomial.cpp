@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/schedules/clock.h"
+#include "engine/schedules/kinds.h"
 
 namespace dpt {
 namespace {
@@ -46,7 +47,7 @@ std::string misfit_of_polynomial(const Variant& variant, const ScheduledRun& run
 
 }  // namespace
 
-ScheduleKind polynomial_kind() {
+ScheduleKind polynomial_schedule() {
   return {&polynomial_table(), &make_polynomial, &misfit_of_polynomial};
 }
 

@@ -1,68 +1,41 @@
-// All schedules: one line each. And the warm-up, which any of them may have.
+// The registry of schedules, and the warm-up, which any of them may have.
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cmath>
 #include <limits>
 
-#include "engine/schedules/schedule.h"
+#include "engine/schedules/kinds.h"
 
 namespace dpt {
 
-ScheduleKind constant_kind();
-ScheduleKind step_kind();
-ScheduleKind multistep_kind();
-ScheduleKind exponential_kind();
-ScheduleKind polynomial_kind();
-ScheduleKind linear_kind();
-ScheduleKind cosine_kind();
-ScheduleKind cosine_restarts_kind();
-ScheduleKind one_cycle_kind();
-ScheduleKind inverse_sqrt_kind();
-ScheduleKind wsd_kind();
-ScheduleKind plateau_kind();
-
-std::span<const ScheduleKind> schedule_kinds() {
-  static const std::array kinds = {
-      constant_kind(),   step_kind(),         multistep_kind(), exponential_kind(),
-      polynomial_kind(), linear_kind(),       cosine_kind(),    cosine_restarts_kind(),
-      one_cycle_kind(),  inverse_sqrt_kind(), wsd_kind(),       plateau_kind()};
-  return kinds;
-}
-
-const VariantTable& schedule_table() {
-  static const VariantTable table = [] {
-    VariantTable made;
-    made.what = "lr_schedule";
-    for (const ScheduleKind& kind : schedule_kinds()) made.alternatives.push_back(kind.table);
-    made.hints = {{"ConstantLR", "constant"},
-                  {"fixed", "constant"},
-                  {"none", "constant"},
-                  {"StepLR", "step"},
-                  {"StepDecay", "step"},
-                  {"MultiStepLR", "multistep"},
-                  {"PiecewiseConstantDecay", "multistep"},
-                  {"ExponentialLR", "exponential"},
-                  {"ExponentialDecay", "exponential"},
-                  {"PolynomialLR", "polynomial"},
-                  {"poly", "polynomial"},
-                  {"PolynomialDecay", "polynomial"},
-                  {"LinearLR", "linear"},
-                  {"CosineAnnealingLR", "cosine"},
-                  {"CosineAnnealingWarmRestarts", "cosine_restarts"},
-                  {"CosineDecayRestarts", "cosine_restarts"},
-                  {"OneCycleLR", "one_cycle"},
-                  {"onecycle", "one_cycle"},
-                  {"1cycle", "one_cycle"},
-                  {"ReduceLROnPlateau", "plateau"},
-                  {"reduce_on_plateau", "plateau"},
-                  {"noam", "inverse_sqrt"},
-                  {"trapezoidal", "wsd"},
-                  {"warmup_stable_decay", "wsd"},
-                  {"CosineDecay", "cosine"}};
-    return made;
-  }();
-  return table;
+const Registry<ScheduleKind>& schedule_kinds() {
+  static const Registry<ScheduleKind> registry("lr_schedule", all_schedules(),
+                                               {{"ConstantLR", "constant"},
+                                                {"fixed", "constant"},
+                                                {"none", "constant"},
+                                                {"StepLR", "step"},
+                                                {"StepDecay", "step"},
+                                                {"MultiStepLR", "multistep"},
+                                                {"PiecewiseConstantDecay", "multistep"},
+                                                {"ExponentialLR", "exponential"},
+                                                {"ExponentialDecay", "exponential"},
+                                                {"PolynomialLR", "polynomial"},
+                                                {"poly", "polynomial"},
+                                                {"PolynomialDecay", "polynomial"},
+                                                {"LinearLR", "linear"},
+                                                {"CosineAnnealingLR", "cosine"},
+                                                {"CosineAnnealingWarmRestarts", "cosine_restarts"},
+                                                {"CosineDecayRestarts", "cosine_restarts"},
+                                                {"OneCycleLR", "one_cycle"},
+                                                {"onecycle", "one_cycle"},
+                                                {"1cycle", "one_cycle"},
+                                                {"ReduceLROnPlateau", "plateau"},
+                                                {"reduce_on_plateau", "plateau"},
+                                                {"noam", "inverse_sqrt"},
+                                                {"trapezoidal", "wsd"},
+                                                {"warmup_stable_decay", "wsd"},
+                                                {"CosineDecay", "cosine"}});
+  return registry;
 }
 
 std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch) {
@@ -72,15 +45,6 @@ std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch
 }
 
 namespace {
-
-const ScheduleKind& kind_of(const TrainSpec& spec) {
-  const auto kinds = schedule_kinds();
-  const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const ScheduleKind& entry) {
-    return entry.table->name == spec.lr_schedule.type;
-  });
-  assert(kind != kinds.end() && "the reader admits only names of schedule_table()");
-  return *kind;
-}
 
 ScheduledRun scheduled_run(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
                            std::int64_t epochs) {
@@ -108,7 +72,7 @@ bool counts_steps(const Variant& schedule) {
 LrSchedule make_segment(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
                         std::int64_t epochs) {
   const ScheduledRun run = scheduled_run(spec, base_lr, steps_per_epoch, epochs);
-  LrSchedule schedule = kind_of(spec).make(spec.lr_schedule, run);
+  LrSchedule schedule = schedule_kinds().at(spec.lr_schedule.type).make(spec.lr_schedule, run);
   if (run.warmup_steps <= 0) return schedule;
   const double start = spec.warmup.start_factor;
   return [schedule, start, warmup_steps = run.warmup_steps](std::int64_t step) {
@@ -161,7 +125,7 @@ std::vector<std::string> misfits_of_schedule(const TrainSpec& spec,
         in_steps ? static_cast<double>(spec.warmup.steps) : spec.warmup.epochs,
         in_steps ? "steps" : "epochs", in_steps ? run.steps_per_epoch * run.epochs : run.epochs)};
   }
-  const ScheduleKind& kind = kind_of(spec);
+  const ScheduleKind& kind = schedule_kinds().at(spec.lr_schedule.type);
   const bool is_known = has_known_warmup && (knows_steps || !counts_steps(spec.lr_schedule));
   if (!kind.misfit || !is_known) return {};
   const std::string text = kind.misfit(spec.lr_schedule, run);

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
+#include "engine/config/registry.h"
 #include "engine/config/train_spec.h"
 
 namespace dpt {
@@ -36,8 +36,7 @@ struct ScheduleKind {
   std::string (*misfit)(const Variant& options, const ScheduledRun& run) = nullptr;
 };
 
-std::span<const ScheduleKind> schedule_kinds();
-const VariantTable& schedule_table();
+const Registry<ScheduleKind>& schedule_kinds();
 
 std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch);
 

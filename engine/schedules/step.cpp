@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/schedules/clock.h"
+#include "engine/schedules/kinds.h"
 
 namespace dpt {
 namespace {
@@ -43,7 +44,7 @@ std::string misfit_of_step(const Variant& variant, const ScheduledRun& run) {
 
 }  // namespace
 
-ScheduleKind step_kind() {
+ScheduleKind step_schedule() {
   return {&step_table(), &make_step, &misfit_of_step};
 }
 

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "engine/schedules/clock.h"
+#include "engine/schedules/kinds.h"
 
 namespace dpt {
 namespace {
@@ -71,7 +72,7 @@ LrSchedule make_wsd(const Variant& variant, const ScheduledRun& run) {
 
 }  // namespace
 
-ScheduleKind wsd_kind() {
+ScheduleKind wsd_schedule() {
   return {&wsd_table(), &make_wsd};
 }
 

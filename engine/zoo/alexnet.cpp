@@ -1,8 +1,8 @@
 // AlexNet as torchvision has it ("One weird trick for parallelizing convolutional neural networks",
 // Krizhevsky 2014), for images of 63x63 or more.
 #include "engine/zoo/classes.h"
+#include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"
-#include "engine/zoo/zoo.h"
 
 namespace dpt {
 namespace {

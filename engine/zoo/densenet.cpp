@@ -2,8 +2,8 @@
 // 2016). What a layer reads, all that was before it side by side, is what the layer before it read
 // and its output: so two inputs are enough for each Concat.
 #include "engine/zoo/classes.h"
+#include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"
-#include "engine/zoo/zoo.h"
 
 namespace dpt {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "engine/zoo/classes.h"
+#include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"
-#include "engine/zoo/zoo.h"
 
 namespace dpt {
 namespace {

@@ -1,8 +1,8 @@
 // Residual networks ("Deep residual learning for image recognition", He et al. 2015): those for
 // large images as torchvision has them, and those of the paper for CIFAR under the same names.
 #include "engine/zoo/classes.h"
+#include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"
-#include "engine/zoo/zoo.h"
 
 namespace dpt {
 namespace {

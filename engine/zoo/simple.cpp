@@ -1,7 +1,7 @@
 // Small networks that need nothing but convolutions and linear layers: logistic, mlp, lenet.
 #include "engine/zoo/classes.h"
+#include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"
-#include "engine/zoo/zoo.h"
 
 namespace dpt {
 namespace {

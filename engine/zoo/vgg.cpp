@@ -2,8 +2,8 @@
 // Simonyan and Zisserman 2014): configurations A (vgg11) and D (vgg16), with and without batch
 // normalisation; for images of 32x32 or more.
 #include "engine/zoo/classes.h"
+#include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"
-#include "engine/zoo/zoo.h"
 
 namespace dpt {
 namespace {

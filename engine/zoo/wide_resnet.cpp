@@ -2,8 +2,8 @@
 // batch normalisation and ReLU come before each convolution. torchvision has none of these; names
 // follow those of its ResNets.
 #include "engine/zoo/classes.h"
+#include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"
-#include "engine/zoo/zoo.h"
 
 namespace dpt {
 namespace {

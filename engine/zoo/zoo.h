@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/config/fields.h"
+#include "engine/config/registry.h"
 
 namespace dpt {
 
@@ -18,8 +18,8 @@ struct ZooNet {
   std::string (*layers)(const std::string&, const Variant&);  ///< a YAML list, of name and options
 };
 
-/// All of them, as alternatives of `zoo: NAME`.
-const VariantTable& zoo_table();
+/// Returns all of them, as alternatives of `zoo: NAME`.
+const Registry<ZooNet>& zoo_nets();
 
 /// The layers that `net` stands for.
 std::string zoo_layers(const Variant& net);

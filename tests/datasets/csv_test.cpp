@@ -496,7 +496,7 @@ TEST_CASE("csv: a few pictures of each class are tried, in whatever order they a
 
 TEST_CASE("csv: fields of the config that contradict each other") {
   const auto problem = [](const Fields& fields) {
-    const Variant made = variant(dataset_table(), "csv", fields);
+    const Variant made = variant(dataset_kinds().table(), "csv", fields);
     const std::string of_labels = made.table->check_labels(made.options.get());
     return of_labels.empty() ? made.table->check(made.options.get()) : of_labels;
   };
@@ -505,7 +505,7 @@ TEST_CASE("csv: fields of the config that contradict each other") {
   CHECK(problem({{"targets", Strings{"y"}}, {"target", text("values")}}).empty());
   check_contains(problem({}), "expected label (the column of the classes) or targets");
   // Samples to be predicted need neither.
-  const Variant bare = variant(dataset_table(), "csv", {});
+  const Variant bare = variant(dataset_kinds().table(), "csv", {});
   CHECK(bare.table->check(bare.options.get()).empty());
   check_contains(problem({{"label", text("y")}, {"targets", Strings{"z"}}}), "found both");
   check_contains(problem({{"targets", Strings{"y"}}}), "expected soft_labels, multi_hot or values");

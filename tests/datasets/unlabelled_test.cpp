@@ -29,8 +29,8 @@ Opened open_part(const std::string& name, const Fields& fields, DataPart part,
                  const DataRequirements& requirements,
                  const ModelOutputs& outputs = {{"no", "yes"}, {}}) {
   Opened opened;
-  opened.source = open_unlabelled(variant(dataset_table(), name, fields), part, requirements,
-                                  outputs, opened.unreadable);
+  opened.source = open_unlabelled(variant(dataset_kinds().table(), name, fields), part,
+                                  requirements, outputs, opened.unreadable);
   return opened;
 }
 

@@ -19,9 +19,7 @@ WITHOUT_HEADER = {
     r"app/help/completion_\w+\.cpp": "one source per shell of app/help/completion.h",
     r"app/config/starter_(csv|npy)\.cpp": "one source per kind of app/config/starter_data.h",
     r"app/report/page_\w+\.cpp": "one source per part of app/report/page.h",
-    r"datasets/(cifar|csv|image_folder|mnist|npy|registry|synthetic|webdataset)\.cpp": "one source per kind of datasets/kinds.h",
-    r"engine/data/(host_\w+|random_erasing)\.cpp": "one source per group of transforms of transform_tables.h",
-    r"engine/(layers|losses|metrics|optimizers|schedules|zoo)/\w+\.cpp": "one source per kind of its folder's contract",
+    r"(datasets|engine/\w+)/registry\.cpp": "the registry of its folder's kinds.h",
     r"engine/processes/control_server_peers\.cpp": "the part of ControlServer before the world is complete",
     r"kernels/(\w+/)+\w+_(avx2|avx512|vnni|bf16|bf16_odd|f32|tf32)\.(cpp|cu)": "compiled for one instruction set or type",
     r"kernels/(\w+/)+without_\w+\.cpp": "takes the place of sources that a build lacks",
@@ -32,6 +30,8 @@ WITHOUT_HEADER = {
     r"kernels/cuda/conv/image_weights\.cu": "the backward pass of image_conv.h",
     r"kernels/cuda/runtime/nccl\.cpp": "kernels/peer_sums.h, with NCCL",
 }
+# What a source defines for a kinds.h.
+KIND = re.compile(r"^(\w+Kind|std::vector<ZooNet>) \w+\(\) \{$", re.MULTILINE)
 
 
 def unit_of(path):
@@ -73,9 +73,12 @@ def main(root):
     ]
     if not files:
         sys.exit(f"check_units: no sources below {root}")
-    graph = {}
+    graph, of_kinds = {}, set()
     for file in files:
-        includes = re.findall(r'^\s*#\s*include "([^"]+)"', (root / file).read_text(encoding="utf-8"), re.MULTILINE)
+        text = (root / file).read_text(encoding="utf-8")
+        includes = re.findall(r'^\s*#\s*include "([^"]+)"', text, re.MULTILINE)
+        if KIND.search(text):
+            of_kinds.add(file)
         graph.setdefault(unit_of(file), set()).update(unit_of(each) for each in includes)
     for unit, others in graph.items():
         others.discard(unit)
@@ -83,7 +86,9 @@ def main(root):
     rules = {re.compile(rule): why for rule, why in WITHOUT_HEADER.items()}
     used = set()
     for file in files:
-        if not file.endswith((".cpp", ".cu")) or any((root / f"{unit_of(file)}.{end}").exists() for end in ("h", "cuh")):
+        if not file.endswith((".cpp", ".cu")) or file in of_kinds:
+            continue
+        if any((root / f"{unit_of(file)}.{end}").exists() for end in ("h", "cuh")):
             continue
         rule = next((rule for rule in rules if rule.fullmatch(file)), None)
         used.add(rule)

@@ -30,7 +30,7 @@ inline PlainValue square(std::int64_t side) {
 
 /// `{type: TYPE, name: value, ...}` read into the options struct of TYPE.
 inline Variant variant(const std::string& type, const Options& options) {
-  for (const ObjectTable* table : layer_table().alternatives) {
+  for (const ObjectTable* table : layer_kinds().table().alternatives) {
     if (table->name != type) continue;
     const std::shared_ptr<void> made = table->make();
     for (const auto& [name, value] : options) {

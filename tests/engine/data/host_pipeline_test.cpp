@@ -7,6 +7,7 @@
 #include "engine/data/host_pipeline.h"
 #include "engine/data/loader.h"
 #include "engine/data/split.h"
+#include "engine/data/transform_kinds.h"
 #include "engine/data/transforms.h"
 #include "kernels/image/resize.h"
 #include "tests/engine/data/pictures.h"
@@ -18,7 +19,7 @@ namespace {
 using namespace data_test;
 
 Variant host_variant(const std::string& name, const Fields& fields = {}) {
-  return variant(transform_table(), name, fields);
+  return variant(transform_kinds().table(), name, fields);
 }
 Variant resize(std::vector<std::int64_t> size) {
   return host_variant("Resize", {{"size", std::move(size)}});
@@ -85,7 +86,7 @@ Bytes result(const HostPipeline& pipeline, const DataSource& source, std::int64_
 Bytes applied(const std::vector<Variant>& transforms, Image image, std::int64_t epoch,
               std::int64_t index) {
   for (std::size_t place = 0; place < transforms.size(); ++place) {
-    for (const HostTransformKind& kind : host_transform_kinds()) {
+    for (const TransformKind& kind : transform_kinds()) {
       if (kind.table != transforms[place].table) continue;
       DrawStream draws(5, epoch, index, static_cast<int>(place));
       kind.make(transforms[place])->apply(image, draws);
@@ -115,7 +116,7 @@ TEST_CASE("RandomResizedCrop: reduced decoding is for bilinear resizing") {
 TEST_CASE("Letterbox: a picture keeps its ratio of sides and stands in the middle") {
   const auto boxed = [](Image image, Size2 size) {
     DrawStream draws(0, 0, 0, 0);
-    letterbox_kind().make(host_variant("Letterbox", {{"size", size}}))->apply(image, draws);
+    letterbox_transform().make(host_variant("Letterbox", {{"size", size}}))->apply(image, draws);
     CHECK(image.height == size.h);
     CHECK(image.width == size.w);
     return Bytes(image.pixels.begin(), image.pixels.end());
@@ -196,7 +197,7 @@ TEST_CASE("CenterCrop keeps torchvision's middle, and pads what is smaller") {
 }
 
 TEST_CASE("RandomResizedCrop: parts within the picture, of the area and ratio asked for") {
-  const auto transform = random_resized_crop_kind().make(random_resized_crop(8, 8));
+  const auto transform = random_resized_crop_transform().make(random_resized_crop(8, 8));
   double least = 1, most = 0;
   for (std::int64_t sample = 0; sample < 2000; ++sample) {
     DrawStream draws(1, 0, sample, 0);
@@ -218,7 +219,7 @@ TEST_CASE("RandomResizedCrop: parts within the picture, of the area and ratio as
   // So narrow that no try fits: the middle, of the nearest ratio that is allowed.
   DrawStream draws(1, 0, 0, 0);
   CHECK((transform->choose({10, 4000}, draws)->box == PixelBox{0, 1993, 10, 13}));
-  const auto wide = random_resized_crop_kind().make(host_variant(
+  const auto wide = random_resized_crop_transform().make(host_variant(
       "RandomResizedCrop", {{"size", Size2{8, 8}}, {"ratio", std::vector<double>{5, 6}}}));
   CHECK((wide->choose({30, 1}, draws)->box == PixelBox{14, 0, 1, 1}));
 }

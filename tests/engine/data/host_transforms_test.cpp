@@ -1,6 +1,6 @@
 // Transforms on the host: their pixels are torchvision's, their draws are a function of (seed,
 // epoch, sample, place) with torchvision's distributions, and bad options are refused.
-#include "engine/data/host_transform.h"
+#include "engine/data/transform_kinds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,18 +46,19 @@ const VariantTable& host_transforms() {
   static const VariantTable table{
       "transform",
       "type",
-      {pad_kind().table, random_horizontal_flip_kind().table, random_vertical_flip_kind().table,
-       random_rotation_kind().table, random_affine_kind().table, color_jitter_kind().table,
-       random_grayscale_kind().table, trivial_augment_wide_kind().table},
+      {pad_transform().table, random_horizontal_flip_transform().table,
+       random_vertical_flip_transform().table, random_rotation_transform().table,
+       random_affine_transform().table, color_jitter_transform().table,
+       random_grayscale_transform().table, trivial_augment_wide_transform().table},
       {}};
   return table;
 }
 
-std::unique_ptr<HostTransform> make(HostTransformKind (*kind)(), const Fields& fields = {}) {
+std::unique_ptr<HostTransform> make(TransformKind (*kind)(), const Fields& fields = {}) {
   return kind().make(variant(host_transforms(), kind().table->name, fields));
 }
 
-std::string error(HostTransformKind (*kind)(), const Fields& fields) {
+std::string error(TransformKind (*kind)(), const Fields& fields) {
   return error_of([&] { make(kind, fields); }, ErrorKind::usage);
 }
 
@@ -168,10 +169,10 @@ TEST_CASE("every hue is turned as Pillow's formulas say, for all colours") {
 }
 
 TEST_CASE("a draw depends on seed, epoch, sample and place, and on nothing else") {
-  const auto jitter = make(color_jitter_kind, {{"brightness", Values{0.9}},
-                                               {"contrast", Values{0.9}},
-                                               {"saturation", Values{0.9}},
-                                               {"hue", Values{0.5}}});
+  const auto jitter = make(color_jitter_transform, {{"brightness", Values{0.9}},
+                                                    {"contrast", Values{0.9}},
+                                                    {"saturation", Values{0.9}},
+                                                    {"hue", Values{0.5}}});
   const Image before = picture(6, 5, 3);
   const auto result = [&](std::uint64_t seed, std::int64_t epoch, std::int64_t sample, int place) {
     Image image = before;
@@ -191,8 +192,8 @@ TEST_CASE("a draw depends on seed, epoch, sample and place, and on nothing else"
 
 TEST_CASE("flips and grey images happen with their probability") {
   constexpr int kSamples = 4000;
-  for (HostTransformKind (*kind)() :
-       {random_horizontal_flip_kind, random_vertical_flip_kind, random_grayscale_kind}) {
+  for (TransformKind (*kind)() : {random_horizontal_flip_transform, random_vertical_flip_transform,
+                                  random_grayscale_transform}) {
     CAPTURE(kind().table->name);
     const Image before = picture(3, 3, 3);
     const auto changed = [&](const HostTransform& transform) {
@@ -290,13 +291,13 @@ TEST_CASE("jitter draws an order and a factor for each of what is set") {
 }
 
 TEST_CASE("a jitter of 0 draws no factor, and the order of operations is kept") {
-  const auto none = make(color_jitter_kind);
+  const auto none = make(color_jitter_transform);
   Image image = picture(4, 4, 3);
   const Bytes before = image.pixels;
   DrawStream draws = stream(1);
   none->apply(image, draws);
   CHECK(image.pixels == before);
-  const auto fixed = make(color_jitter_kind, {{"brightness", Values{2, 2}}});
+  const auto fixed = make(color_jitter_transform, {{"brightness", Values{2, 2}}});
   fixed->apply(image, draws);
   for (std::size_t i = 0; i < before.size(); ++i) {
     CHECK(image.pixels[i] == std::min(2 * before[i], 255));
@@ -364,7 +365,7 @@ TEST_CASE("the rectangle that is erased lies in the picture and has its share of
 
 TEST_CASE("transforms say what size a picture has after them") {
   const Size2 size{20, 30};
-  const auto after = [&](HostTransformKind (*kind)(), const Fields& fields) {
+  const auto after = [&](TransformKind (*kind)(), const Fields& fields) {
     const auto transform = make(kind, fields);
     CHECK(!transform->size_after(std::nullopt));
     const auto promised = transform->size_after(size);
@@ -375,75 +376,76 @@ TEST_CASE("transforms say what size a picture has after them") {
     if (promised) CHECK(*promised == Size2{image.height, image.width});
     return promised;
   };
-  CHECK(after(pad_kind, {{"padding", Whole{2}}}) == Size2{24, 34});
-  CHECK(after(pad_kind, {{"padding", Whole{2, 5}}}) == Size2{30, 34});
-  CHECK(after(pad_kind, {{"padding", Whole{1, 2, 3, 4}}, {"padding_mode", std::string("edge")}}) ==
-        Size2{26, 34});
-  CHECK(after(random_horizontal_flip_kind, {}) == size);
-  CHECK(after(random_rotation_kind, {{"degrees", Values{30}}}) == size);
-  CHECK(after(random_rotation_kind, {{"degrees", Values{30, 40}}, {"expand", true}}) ==
+  CHECK(after(pad_transform, {{"padding", Whole{2}}}) == Size2{24, 34});
+  CHECK(after(pad_transform, {{"padding", Whole{2, 5}}}) == Size2{30, 34});
+  CHECK(after(pad_transform, {{"padding", Whole{1, 2, 3, 4}},
+                              {"padding_mode", std::string("edge")}}) == Size2{26, 34});
+  CHECK(after(random_horizontal_flip_transform, {}) == size);
+  CHECK(after(random_rotation_transform, {{"degrees", Values{30}}}) == size);
+  CHECK(after(random_rotation_transform, {{"degrees", Values{30, 40}}, {"expand", true}}) ==
         std::nullopt);
-  CHECK(after(random_affine_kind, {{"degrees", Values{30}},
-                                   {"translate", Values{0.1, 0.2}},
-                                   {"scale", Values{0.5, 2}},
-                                   {"shear", Values{-10, 10, 5, 6}}}) == size);
-  CHECK(after(color_jitter_kind, {{"hue", Values{0.1}}}) == size);
-  CHECK(after(random_grayscale_kind, {}) == size);
-  CHECK(after(trivial_augment_wide_kind, {}) == size);
+  CHECK(after(random_affine_transform, {{"degrees", Values{30}},
+                                        {"translate", Values{0.1, 0.2}},
+                                        {"scale", Values{0.5, 2}},
+                                        {"shear", Values{-10, 10, 5, 6}}}) == size);
+  CHECK(after(color_jitter_transform, {{"hue", Values{0.1}}}) == size);
+  CHECK(after(random_grayscale_transform, {}) == size);
+  CHECK(after(trivial_augment_wide_transform, {}) == size);
 }
 
 TEST_CASE("a transform does to the pixels what it draws") {
   const Image before = picture(15, 12, 3);
   Image image = before;
   DrawStream draws = stream(9), same = stream(9);
-  make(random_rotation_kind, {{"degrees", Values{10, 50}},
-                              {"interpolation", std::string("bilinear")},
-                              {"center", Values{1, 2}},
-                              {"fill", Values{9, 8, 7.9}}})
+  make(random_rotation_transform, {{"degrees", Values{10, 50}},
+                                   {"interpolation", std::string("bilinear")},
+                                   {"center", Values{1, 2}},
+                                   {"fill", Values{9, 8, 7.9}}})
       ->apply(image, draws);
   const Point center{1, 2};
   CHECK(image.pixels ==
         rotated(before, same.uniform(10, 50), Interpolation::bilinear, false, &center, {9, 8, 7})
             .pixels);
   image = before;
-  make(random_affine_kind, {{"degrees", Values{20}}, {"shear", Values{3}}, {"fill", Values{5}}})
+  make(random_affine_transform,
+       {{"degrees", Values{20}}, {"shear", Values{3}}, {"fill", Values{5}}})
       ->apply(image, draws);
   const AffineParams params = draw_affine({{-20, 20}, {}, {}, Interval{-3, 3}, {}}, {15, 12}, same);
   CHECK(image.pixels ==
         warped(before, affine_matrix(params, {6, 7.5}), 15, 12, Interpolation::nearest, {5, 5, 5})
             .pixels);
   image = before;
-  make(trivial_augment_wide_kind)->apply(image, draws);
+  make(trivial_augment_wide_transform)->apply(image, draws);
   Image expected = before;
   apply_trivial(draw_trivial(31, same), Interpolation::nearest, {0, 0, 0}, expected);
   CHECK(image.pixels == expected.pixels);
 }
 
 TEST_CASE("options that do not fit are refused with place, expected and found") {
-  CHECK(error(pad_kind, {{"padding", Whole{1, 2, 3}}}) ==
+  CHECK(error(pad_transform, {{"padding", Whole{1, 2, 3}}}) ==
         "config.yaml:3:5: Pad: padding: expected 1, 2 or 4 numbers, found 3");
-  CHECK(error(pad_kind, {{"padding", Whole{1}}, {"fill", Values{1, 2}}}) ==
+  CHECK(error(pad_transform, {{"padding", Whole{1}}, {"fill", Values{1, 2}}}) ==
         "config.yaml:3:5: Pad: fill: expected 1 or 3 numbers, found 2: [1, 2]");
-  CHECK(error(random_rotation_kind, {{"degrees", Values{-10}}}) ==
+  CHECK(error(random_rotation_transform, {{"degrees", Values{-10}}}) ==
         "config.yaml:3:5: RandomRotation: degrees: expected a number of at least 0 or [least, "
         "greatest], found -10");
-  CHECK(error(random_rotation_kind, {{"degrees", Values{10, -10}}}) ==
+  CHECK(error(random_rotation_transform, {{"degrees", Values{10, -10}}}) ==
         "config.yaml:3:5: RandomRotation: degrees: expected the lesser number first, found [10, "
         "-10]");
-  CHECK(error(random_affine_kind, {{"degrees", Values{0}}, {"scale", Values{2, 1}}}) ==
+  CHECK(error(random_affine_transform, {{"degrees", Values{0}}, {"scale", Values{2, 1}}}) ==
         "config.yaml:3:5: RandomAffine: scale: expected the lesser number first, found [2, 1]");
-  CHECK(error(random_affine_kind, {{"degrees", Values{0}}, {"shear", Values{1, 2, 3}}}) ==
+  CHECK(error(random_affine_transform, {{"degrees", Values{0}}, {"shear", Values{1, 2, 3}}}) ==
         "config.yaml:3:5: RandomAffine: shear: expected 1, 2 or 4 numbers, found 3: [1, 2, 3]");
-  CHECK(error(random_affine_kind, {{"degrees", Values{0}}, {"shear", Values{1, 2, 4, 3}}})
+  CHECK(error(random_affine_transform, {{"degrees", Values{0}}, {"shear", Values{1, 2, 4, 3}}})
             .starts_with("config.yaml:3:5: RandomAffine: shear: expected the lesser number first"));
-  CHECK(error(color_jitter_kind, {{"contrast", Values{2, 1}}}) ==
+  CHECK(error(color_jitter_transform, {{"contrast", Values{2, 1}}}) ==
         "config.yaml:3:5: ColorJitter: contrast: expected the lesser number first, found [2, 1]");
-  CHECK(error(color_jitter_kind, {{"hue", Values{-0.1}}})
+  CHECK(error(color_jitter_transform, {{"hue", Values{-0.1}}})
             .starts_with("config.yaml:3:5: ColorJitter: hue: expected a number of at least 0"));
-  CHECK(error(trivial_augment_wide_kind, {{"fill", Values{}}})
+  CHECK(error(trivial_augment_wide_transform, {{"fill", Values{}}})
             .starts_with("config.yaml:3:5: TrivialAugmentWide: fill: expected 1 or 3 numbers"));
   // How many channels there are shows with the first picture.
-  const auto pad = make(pad_kind, {{"padding", Whole{1}}, {"fill", Values{1, 2, 3}}});
+  const auto pad = make(pad_transform, {{"padding", Whole{1}}, {"fill", Values{1, 2, 3}}});
   CHECK(error_of(
             [&] {
               Image grey = picture(2, 2, 1);

@@ -9,7 +9,7 @@
 
 #include "engine/data/input_draws.h"
 #include "engine/data/loader.h"
-#include "engine/data/transforms.h"
+#include "engine/data/transform_kinds.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/backends.h"
 #include "tests/support/op_runner.h"
@@ -22,7 +22,7 @@ using nlohmann::json;
 using Floats = std::vector<float>;
 
 Variant erasing_with(const Fields& fields = {}) {
-  return variant(transform_table(), "RandomErasing", fields);
+  return variant(transform_kinds().table(), "RandomErasing", fields);
 }
 
 Variant mixing_with(const std::string& type, double alpha = 1) {
@@ -237,7 +237,7 @@ TEST_CASE("rectangles are erased of the share of the samples that p says") {
   CHECK(count(0.25, 0) == count(0.25, 0));
   CHECK(count(0.25, 0) != count(0.25, 1));
   // Of a list of several, the draws are those of its place.
-  const Variant flip = variant(transform_table(), "RandomHorizontalFlip");
+  const Variant flip = variant(transform_kinds().table(), "RandomHorizontalFlip");
   const InputDraws second = draws_of({flip, erasing_with({{"p", 1.0}})}, {});
   CHECK(second.erased(0, 1) != draws_of({erasing_with({{"p", 1.0}})}, {}).erased(0, 1));
 }

@@ -113,7 +113,7 @@ Variant variant(const VariantTable& table, const std::string& name, const Fields
 }
 
 DataSets open(const std::string& name, const Fields& fields, const DataRequirements& requirements) {
-  return open_dataset(variant(dataset_table(), name, fields), requirements);
+  return open_dataset(variant(dataset_kinds().table(), name, fields), requirements);
 }
 
 std::pair<Bytes, std::int32_t> sample(const DataSource& source, std::int64_t index) {

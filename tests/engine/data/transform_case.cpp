@@ -3,9 +3,8 @@
 #include <doctest/doctest.h>
 
 #include "engine/data/host_choices.h"
-#include "engine/data/host_transform.h"
 #include "engine/data/loader.h"
-#include "engine/data/transforms.h"
+#include "engine/data/transform_kinds.h"
 #include "kernels/image/colors.h"
 #include "kernels/image/image_ops.h"
 #include "tests/engine/data/support.h"
@@ -102,15 +101,15 @@ void run_in_place(const std::string& operation, double factor, Image& image) {
   FAIL("no operation is called " << operation);
 }
 
-Image transformed(HostTransformKind kind, const Fields& fields, Image picture) {
-  const auto transform = kind.make(variant(transform_table(), kind.table->name, fields));
+Image transformed(TransformKind kind, const Fields& fields, Image picture) {
+  const auto transform = kind.make(variant(transform_kinds().table(), kind.table->name, fields));
   DrawStream draws(0, 0, 0, 0);
   transform->apply(picture, draws);
   return picture;
 }
 
 Image resized_case(const json& params, const Image& picture) {
-  return transformed(resize_kind(),
+  return transformed(resize_transform(),
                      {{"size", params.at("size").get<std::vector<std::int64_t>>()},
                       {"interpolation", params.at("interpolation").get<std::string>()}},
                      picture);
@@ -120,8 +119,8 @@ Image letterbox_case(const json& params, const Image& picture) {
   auto fill = params.at("fill").get<std::vector<double>>();
   if (picture.channels == 1) fill.resize(1);
   const json& size = params.at("size");
-  return transformed(letterbox_kind(), {{"size", Size2{size.at(0), size.at(1)}}, {"fill", fill}},
-                     picture);
+  return transformed(letterbox_transform(),
+                     {{"size", Size2{size.at(0), size.at(1)}}, {"fill", fill}}, picture);
 }
 
 unsigned digit(char c) {

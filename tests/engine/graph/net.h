@@ -175,7 +175,8 @@ class NetRunner {
   }
   static Loss cross_entropy(float label_smoothing) {
     return make_loss(
-        json_variant(loss_table(), "cross_entropy", {{"label_smoothing", label_smoothing}}), {});
+        json_variant(loss_kinds().table(), "cross_entropy", {{"label_smoothing", label_smoothing}}),
+        {});
   }
   static StepMetrics metrics_at(const float* floats) {
     StepMetrics metrics;

@@ -118,7 +118,7 @@ TEST_CASE("activations: any shape, no parameters, in place where backward reads 
     const ActivationShape in = vector_of(7);
     CHECK(made->params({&in, 1}).empty());
   }
-  for (const ObjectTable* table : layer_table().alternatives) {
+  for (const ObjectTable* table : layer_kinds().table().alternatives) {
     const bool is_one = std::any_of(cases().begin(), cases().end(),
                                     [&](const Case& c) { return table->name == c.type; });
     if (is_one) CHECK(table->is_activation);

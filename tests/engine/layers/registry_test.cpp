@@ -39,13 +39,13 @@ TEST_CASE("the registry knows every layer once, with documentation") {
     CAPTURE(name);
     CHECK(names.count(name) == 1);
   }
-  CHECK(layer_table().what == "layer");
-  CHECK(layer_table().alternatives.size() == names.size());
+  CHECK(layer_kinds().table().what == "layer");
+  CHECK(layer_kinds().table().alternatives.size() == names.size());
 }
 
 TEST_CASE("names of other systems lead to ours") {
   const auto hint = [](const std::string& name) {
-    for (const auto& [theirs, ours] : layer_table().hints) {
+    for (const auto& [theirs, ours] : layer_kinds().table().hints) {
       if (theirs == name) return ours;
     }
     return std::string();
@@ -60,7 +60,7 @@ TEST_CASE("names of other systems lead to ours") {
   CHECK(hint("LogSoftmax").starts_with("no layer at all: loss: {type: cross_entropy}"));
   CHECK(hint("Pooling") == "MaxPool2d or AvgPool2d");
   CHECK(hint("GlobalAveragePooling2D") == "AdaptiveAvgPool2d");
-  for (const auto& [theirs, ours] : layer_table().hints) {
+  for (const auto& [theirs, ours] : layer_kinds().table().hints) {
     CHECK(std::none_of(layer_kinds().begin(), layer_kinds().end(),
                        [&](const LayerKind& kind) { return kind.table->name == theirs; }));
   }

@@ -24,7 +24,7 @@ const std::vector<std::string> kNames = {"cat", "dog", "emu", "fox"};
 
 Loss loss_of(const std::string& type, const Json& options, std::int64_t classes = 4,
              const Counts& counts = kCounts, const TargetShape& targets = {}) {
-  return make_loss(json_variant(loss_table(), type, options),
+  return make_loss(json_variant(loss_kinds().table(), type, options),
                    {classes, kNames, [&] { return counts; }, targets});
 }
 
@@ -430,7 +430,7 @@ TEST_CASE("cross_entropy: options that do not fit the model or the data") {
         "loss.class_weights: balanced gives no weight to class 2 (emu), which has no training "
         "samples; write the weights as a list, one for each of the 4 classes");
   const Variant zeros =
-      json_variant(loss_table(), "cross_entropy", {{"class_weights", {0.0, 0.0}}});
+      json_variant(loss_kinds().table(), "cross_entropy", {{"class_weights", {0.0, 0.0}}});
   CHECK(zeros.table->check(zeros.options.get()) ==
         "class_weights: expected a weight above 0, found none");
 }

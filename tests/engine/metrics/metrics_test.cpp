@@ -11,7 +11,7 @@ namespace dpt::testing {
 namespace {
 
 Variant metric(const std::string& type, const nlohmann::json& options = nlohmann::json::object()) {
-  return json_variant(metric_table(), type, options);
+  return json_variant(metric_kinds().table(), type, options);
 }
 
 const MetricContext kClasses = {3, "cross_entropy", false};

@@ -59,7 +59,7 @@ struct Case {
     if (is_hot && type != "auroc" && type != "average_precision") options["threshold"] = thresholds;
     const MetricContext context = {classes, is_hot ? "bce_with_logits" : "cross_entropy", is_hot,
                                    is_hot ? TargetKind::multi_hot : TargetKind::class_index};
-    MetricSet set = make_metrics({json_variant(metric_table(), type, options)}, context);
+    MetricSet set = make_metrics({json_variant(metric_kinds().table(), type, options)}, context);
     CHECK(set.metrics[1].name == average + "_" + type);
     CHECK_FALSE(set.metrics[1].in_training);
     return set.metrics[1];
@@ -177,7 +177,7 @@ TEST_CASE("a ranking of scores that are not numbers, or of nothing, is not a num
 
 TEST_CASE("names of averaged metrics, and options that do not fit") {
   const auto metric = [](const std::string& type, const Json& options) {
-    return json_variant(metric_table(), type, options);
+    return json_variant(metric_kinds().table(), type, options);
   };
   const MetricContext classes = {3, "cross_entropy", false, TargetKind::class_index};
   const MetricContext hot = {3, "bce_with_logits", true, TargetKind::multi_hot};

@@ -49,7 +49,7 @@ inline const std::vector<GoldenCase>& golden_cases() {
       GoldenCase golden;
       const std::string type = each["type"];
       golden.name = type + " " + each["options"].dump();
-      golden.spec = make_optimizer(json_variant(optimizer_table(), type, each["options"]));
+      golden.spec = make_optimizer(json_variant(optimizer_kinds().table(), type, each["options"]));
       golden.lr = each["lr"];
       golden.error = each["error"];
       golden.first = each["first"].get<std::vector<double>>();

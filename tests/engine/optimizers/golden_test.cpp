@@ -59,7 +59,7 @@ TEST_CASE("every optimizer has golden cases") {
   for (const GoldenCase& golden : golden_cases()) {
     with.insert(golden.name.substr(0, golden.name.find(' ')));
   }
-  for (const ObjectTable* table : optimizer_table().alternatives) {
+  for (const ObjectTable* table : optimizer_kinds().table().alternatives) {
     CHECK_MESSAGE(with.count(table->name) == 1, table->name);
   }
 }

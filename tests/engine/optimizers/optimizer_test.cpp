@@ -13,7 +13,7 @@ namespace {
 
 OptimizerSpec make(const std::string& type,
                    std::initializer_list<std::pair<const char*, PlainValue>> values = {}) {
-  const Variant variant = make_variant(optimizer_table(), type, values);
+  const Variant variant = make_variant(optimizer_kinds().table(), type, values);
   REQUIRE(check_of(variant) == "");
   return make_optimizer(variant);
 }
@@ -22,12 +22,12 @@ using Strings = std::vector<std::string>;
 
 TEST_CASE("the table knows PyTorch's names, and hints at them for others") {
   Strings names;
-  for (const ObjectTable* table : optimizer_table().alternatives) names.push_back(table->name);
+  for (const OptimizerKind& kind : optimizer_kinds()) names.push_back(kind.table->name);
   CHECK(names == Strings{"SGD", "Adam", "AdamW", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta",
                          "Yogi", "Lion", "LARS", "LAMB"});
-  CHECK(optimizer_table().what == "optimizer");
-  for (const auto& [other, ours] : optimizer_table().hints) {
-    CHECK_NOTHROW(alternative(optimizer_table(), ours));
+  CHECK(optimizer_kinds().table().what == "optimizer");
+  for (const auto& [other, ours] : optimizer_kinds().table().hints) {
+    CHECK_NOTHROW(alternative(optimizer_kinds().table(), ours));
   }
 }
 
@@ -41,7 +41,7 @@ typename Formula::Step step_of(const OptimizerSpec& spec, double lr, std::int64_
 
 /// The plain value of each field's default, but for those that all optimizers have.
 std::string defaults_of(const std::string& type) {
-  const ObjectTable& table = alternative(optimizer_table(), type);
+  const ObjectTable& table = alternative(optimizer_kinds().table(), type);
   const std::shared_ptr<void> made = table.make();
   std::string text;
   for (const Field& field : table.fields) {
@@ -109,7 +109,7 @@ TEST_CASE("states are named as PyTorch names them, and start where the options s
 TEST_CASE("options that contradict each other are refused with both values") {
   const auto text = [](const std::string& type,
                        std::initializer_list<std::pair<const char*, PlainValue>> values) {
-    return check_of(make_variant(optimizer_table(), type, values));
+    return check_of(make_variant(optimizer_kinds().table(), type, values));
   };
   CHECK(text("SGD", {{"nesterov", true}}) ==
         "nesterov: true needs a momentum above 0 and a dampening of 0, found momentum: 0 and "

@@ -22,7 +22,7 @@ std::vector<ParamPlace> places() {
 }
 
 OptimizerSpec sgd(std::vector<ParamGroupSpec> groups) {
-  OptimizerSpec spec = make_optimizer(make_variant(optimizer_table(), "SGD"));
+  OptimizerSpec spec = make_optimizer(make_variant(optimizer_kinds().table(), "SGD"));
   spec.weight_decay = 0.25;
   spec.groups = std::move(groups);
   return spec;

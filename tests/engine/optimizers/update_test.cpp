@@ -34,7 +34,8 @@ std::vector<std::uint16_t> rounded(const std::vector<float>& values) {
 }
 
 OptimizerSpec optimizer(const std::string& type, const char* options) {
-  return make_optimizer(json_variant(optimizer_table(), type, nlohmann::json::parse(options)));
+  return make_optimizer(
+      json_variant(optimizer_kinds().table(), type, nlohmann::json::parse(options)));
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST_CASE("one_cycle of one step, and with a rise of one: finite, at the phase's
 }
 
 TEST_CASE("what one_cycle refuses") {
-  CHECK(check_of(make_variant(schedule_table(), "one_cycle",
+  CHECK(check_of(make_variant(schedule_kinds().table(), "one_cycle",
                               {{"three_phase", true}, {"pct_start", 0.6}})) ==
         "pct_start: expected at most 0.5 with three_phase: true, found 0.6");
   TrainSpec warmed = scheduled("one_cycle", 4);

@@ -8,12 +8,12 @@ namespace {
 
 TEST_CASE("the table's names and hints") {
   std::vector<std::string> names;
-  for (const ObjectTable* table : schedule_table().alternatives) names.push_back(table->name);
+  for (const ScheduleKind& kind : schedule_kinds()) names.push_back(kind.table->name);
   CHECK(names == std::vector<std::string>{"constant", "step", "multistep", "exponential",
                                           "polynomial", "linear", "cosine", "cosine_restarts",
                                           "one_cycle", "inverse_sqrt", "wsd", "plateau"});
-  for (const auto& [other, ours] : schedule_table().hints) {
-    CHECK_NOTHROW(alternative(schedule_table(), ours));
+  for (const auto& [other, ours] : schedule_kinds().table().hints) {
+    CHECK_NOTHROW(alternative(schedule_kinds().table(), ours));
   }
 }
 

@@ -41,7 +41,7 @@ TEST_CASE("multistep drops at its milestones as MultiStepLR does") {
 
 TEST_CASE("milestones that do not increase are refused") {
   const auto text = [](std::vector<std::int64_t> milestones, const char* by) {
-    return check_of(make_variant(schedule_table(), "multistep",
+    return check_of(make_variant(schedule_kinds().table(), "multistep",
                                  {{"milestones", std::move(milestones)}, {"by", by}}));
   };
   CHECK(text({5, 5}, "epoch") ==

@@ -19,7 +19,7 @@ using OptionValues = std::initializer_list<std::pair<const char*, PlainValue>>;
 inline TrainSpec scheduled(const std::string& type, std::int64_t epochs, OptionValues values = {}) {
   TrainSpec spec;
   spec.train.epochs = epochs;
-  spec.lr_schedule = make_variant(schedule_table(), type, values);
+  spec.lr_schedule = make_variant(schedule_kinds().table(), type, values);
   REQUIRE(check_of(spec.lr_schedule) == "");
   return spec;
 }

@@ -137,7 +137,7 @@ TEST_CASE("plateau looks at the average where smoothing is asked for") {
 
 TEST_CASE("what plateau refuses") {
   const auto text = [](OptionValues options) {
-    return check_of(make_variant(schedule_table(), "plateau", options));
+    return check_of(make_variant(schedule_kinds().table(), "plateau", options));
   };
   CHECK(text({{"factor", 1.0}}) == "factor: expected a number below 1, found 1");
   CHECK(text({{"monitor", "val/accuracy"}}) ==

@@ -1,4 +1,4 @@
-// Building blocks of an optimizer's file; only those files include this.
+// One function per kind of optimizer, the list of them, and what their files are made of.
 #pragma once
 
 #include <cstring>
@@ -9,6 +9,26 @@
 #include "kernels/common/optimizers/formulas.h"
 
 namespace dpt {
+
+OptimizerKind sgd_optimizer();
+OptimizerKind adam_optimizer();
+OptimizerKind adamw_optimizer();
+OptimizerKind nadam_optimizer();
+OptimizerKind radam_optimizer();
+OptimizerKind rmsprop_optimizer();
+OptimizerKind adagrad_optimizer();
+OptimizerKind adadelta_optimizer();
+OptimizerKind yogi_optimizer();
+OptimizerKind lion_optimizer();
+OptimizerKind lars_optimizer();
+OptimizerKind lamb_optimizer();
+
+/// Returns all of them, in the order of the reference.
+inline std::vector<OptimizerKind> all_optimizers() {
+  return {sgd_optimizer(),   adam_optimizer(),    adamw_optimizer(),   nadam_optimizer(),
+          radam_optimizer(), rmsprop_optimizer(), adagrad_optimizer(), adadelta_optimizer(),
+          yogi_optimizer(),  lion_optimizer(),    lars_optimizer(),    lamb_optimizer()};
+}
 
 /// Options of all optimizers. An optimizer's own derive from it, and may set other defaults.
 struct OptimizerOptions {

@@ -1,0 +1,59 @@
+// A family of things that configs choose by name: layers, losses, metrics, optimizers, schedules,
+// data sets, transforms or networks.
+//
+// A kind is a struct whose `table` has the name and the options; its other members say how to make
+// it. Each kind has a function NAME_FAMILY() in a source of its own, which the kinds.h of the family
+// declares and lists. Its registry.cpp makes the Registry.
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/config/fields.h"
+
+namespace dpt {
+
+/// The kinds of a family, in the order of its kinds.h. Never changes, so that threads may share it.
+template <class Kind>
+class Registry {
+ public:
+  /// `what`, `hints` and `tag` are those of VariantTable.
+  Registry(std::string what, std::vector<Kind> kinds, TextPairs hints, std::string tag = "type")
+      : kinds_(std::move(kinds)), table_{std::move(what), std::move(tag), {}, std::move(hints)} {
+    for (const Kind& kind : kinds_) table_.alternatives.push_back(kind.table);
+  }
+  // Fields keep the address of the table.
+  Registry(const Registry&) = delete;
+  Registry& operator=(const Registry&) = delete;
+
+  auto begin() const { return kinds_.begin(); }
+  auto end() const { return kinds_.end(); }
+  const VariantTable& table() const { return table_; }
+
+  /// Returns the kind with that name, or null.
+  const Kind* find(const std::string& name) const {
+    const auto kind =
+        std::find_if(begin(), end(), [&](const Kind& each) { return each.table->name == name; });
+    return kind == end() ? nullptr : &*kind;
+  }
+  /// Returns the kind with that name. REQUIRES: there is one. The reader admits no other name.
+  const Kind& at(const std::string& name) const {
+    const Kind* kind = find(name);
+    assert(kind && "no kind has this name");
+    return *kind;
+  }
+  /// Returns a choice of that kind with the defaults of its options.
+  Variant with_defaults(const std::string& name) const {
+    const ObjectTable* table = at(name).table;
+    return {table->name, {}, table, table->make()};
+  }
+
+ private:
+  std::vector<Kind> kinds_;
+  VariantTable table_;
+};
+
+}  // namespace dpt
