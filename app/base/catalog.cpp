@@ -6,6 +6,7 @@
 #include "engine/data/transform_kinds.h"
 #include "engine/layers/layer.h"
 #include "engine/losses/loss.h"
+#include "engine/measurements/kinds.h"
 #include "engine/metrics/metric.h"
 #include "engine/optimizers/optimizer.h"
 #include "engine/schedules/schedule.h"
@@ -28,7 +29,8 @@ const Catalog& catalog() {
                            &measured_names,
                            &better_direction,
                            &declares_validation,
-                           &data_outputs};
+                           &data_outputs,
+                           measurement_switches()};
   return all;
 }
 

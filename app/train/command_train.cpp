@@ -39,7 +39,7 @@
 #include "engine/processes/detect_world.h"
 #include "engine/processes/process_devices.h"
 #include "engine/processes/world.h"
-#include "engine/replica/noise_scale.h"
+#include "engine/replica/measurements.h"
 #include "engine/run/lineage.h"
 #include "engine/run/progress.h"
 #include "engine/run/run_files.h"
@@ -494,7 +494,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   refuse(problem_of_statistics(job));
   check_precision(job);
   if (options.overfit > 0) return run_overfit(options, job, phase);
-  refuse(problem_of_noise_scale(job));
+  refuse(problem_of_measurements(job));
   if (!job.writes()) return train_beside(options, std::move(job), limits, phase);
   const std::string folder = choose_folder(options, job.spec);
   check_keeps_config(options, folder);

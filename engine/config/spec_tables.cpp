@@ -19,6 +19,22 @@ Field same_object_field(const char* name, const ObjectTable& table, const char* 
   return f;
 }
 
+/// The switch of a measurement.
+Field measurement_field(const std::string& name, const std::string& doc) {
+  Field f;
+  f.name = name;
+  f.doc = doc;
+  f.get = [name](const void* log) -> PlainValue {
+    return static_cast<const LogSpec*>(log)->measured.contains(name);
+  };
+  f.set = [name](void* log, const PlainValue& value) {
+    std::set<std::string>& measured = static_cast<LogSpec*>(log)->measured;
+    measured.erase(name);
+    if (std::get<bool>(value)) measured.insert(name);
+  };
+  return f;
+}
+
 template <class S>
 FlatChoice flat_choice(Variant S::*member, const VariantTable& variants,
                        std::string default_type = {}) {
@@ -555,11 +571,6 @@ SpecTables::SpecTables(const Catalog& catalog)
       "log", "What is written to metrics.jsonl.",
       {field("every", &LogSpec::every, "Steps between log lines; the first step always has one.")
            .at_least(1),
-       field("layers", &LogSpec::layers,
-             "Log the 2-norm of each parameter and of its gradient too."),
-       field("noise_scale", &LogSpec::noise_scale,
-             "Log the gradient noise scale too, in samples: about the batch size beyond which "
-             "larger batches save few steps. Needs two replicas, shards or micro-batches."),
        field("tensorboard", &LogSpec::tensorboard,
              "Also write what the log has as event files for TensorBoard, into the run folder's "
              "tensorboard/."),
@@ -567,6 +578,9 @@ SpecTables::SpecTables(const Catalog& catalog)
                   "File NAME.prom that shows the state of the run to Prometheus, for the textfile "
                   "collector of node_exporter; replaced about every second. Each run needs a file "
                   "of its own, in a folder that exists. \"\": none.")});
+  for (auto at = log.fields.begin() + 1; const auto& [name, doc] : catalog.measurements) {
+    at = log.fields.insert(at, measurement_field(name, doc)) + 1;
+  }
 
   root = object_table<TrainSpec>(
       "config", "A dpt config file.",

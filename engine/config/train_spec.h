@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -229,11 +230,10 @@ struct CheckpointSpec {
 };
 
 struct LogSpec {
-  std::int64_t every = 50;   ///< steps; step 1 is always logged
-  bool layers = false;       ///< norms of each parameter and its gradient
-  bool noise_scale = false;  ///< the gradient noise scale
-  bool tensorboard = false;  ///< event files too
-  std::string prometheus;    ///< textfile for node_exporter; empty = none
+  std::int64_t every = 50;         ///< steps; step 1 is always logged
+  std::set<std::string> measured;  ///< names of Catalog::measurements
+  bool tensorboard = false;        ///< event files too
+  std::string prometheus;          ///< textfile for node_exporter; empty = none
 };
 
 /// How the rows of the last layer are taken from a file of weights.
@@ -315,6 +315,8 @@ struct Catalog {
   /// Returns the number of classes or targets of a data set, and may read label files for it; unset
   /// if the model decides. Throws an Error if files cannot be read. Null: no data set.
   std::optional<std::int64_t> (*data_outputs)(const Variant& dataset) = nullptr;
+  /// Name and one line of each switch of `log` that turns on a measurement.
+  TextPairs measurements;
 };
 
 }  // namespace dpt

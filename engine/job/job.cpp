@@ -113,7 +113,7 @@ bool Job::always_measures_norm() const {
   const TrainSection& train = spec.train;
   // A step is skipped before it has changed anything, and clipping each value would hide an
   // infinite gradient.
-  return train.grad_clip_norm || train.grad_clip_value || spec.log.noise_scale ||
+  return train.grad_clip_norm || train.grad_clip_value ||
          train.on_divergence.policy == DivergencePolicy::skip;
 }
 

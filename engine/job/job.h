@@ -93,7 +93,7 @@ struct Job {
   int first_rank() const { return static_cast<int>(own_ranks.begin); }
   /// Whether this process writes the run folder, the log and results.
   bool writes() const { return own_ranks.begin == 0; }
-  /// Whether the gradient's norm is known before every update, not of logged steps only.
+  /// True if every update needs the norm of its gradient, not only those of logged steps.
   bool always_measures_norm() const;
   /// By rank, as a config names them: "cpu", "cpu:4", "cuda:0".
   std::vector<std::string> device_names() const;

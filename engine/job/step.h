@@ -56,11 +56,8 @@ struct StepResult {
   StepMetrics metrics;
   double lr = 0;
   std::optional<double> grad_norm;  ///< before clipping; when it was asked for
-  /// Of Plan::updated, then of their gradients, before the update and clipping; empty where they
-  /// are not logged.
-  std::vector<float> layer_norms;
-  /// With log.noise_scale, where results are logged: as PartLayout.
-  std::vector<float> part_norms;
+  /// Floats of the measurements, where results are logged, for Measurements::take.
+  std::vector<float> measured;
   std::optional<PhaseSeconds> phases;  ///< of this rank's device, where they were timed
   UpdateOutcome outcome = UpdateOutcome::applied;
 

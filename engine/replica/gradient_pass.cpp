@@ -9,13 +9,13 @@
 namespace dpt {
 
 GradientPass::GradientPass(Backend& backend, Communicator& communicator, const Job& job,
-                           PassMemory& memory)
+                           PassMemory& memory, Measurements& measurements)
     : backend_(backend),
       communicator_(communicator),
       job_(job),
       memory_(memory),
       lockstep_(backend, communicator, job.plan),
-      part_norms_(backend, job, memory.part_layout()),
+      measurements_(measurements),
       device_weights_(job.device_weights) {}
 
 void GradientPass::set_device_weights(const DeviceWeights& device_weights) {
@@ -152,9 +152,9 @@ void GradientPass::begin_buffer(const WorkPartition& partition, const WorkAction
   const DevPtr metrics = memory_.metrics(action.buffer);
   if (action.kind == WorkAction::Kind::zero) {
     backend_.zero(memory_.first_gradient(action.buffer), memory_.gradient_bytes());
-  } else if (const std::int64_t floats = memory_.part_layout().floats(); floats > 0) {
-    backend_.zero(memory_.part_norms(action.buffer),
-                  static_cast<std::size_t>(floats) * sizeof(float));
+  } else if (measurements_.measures_parts()) {
+    backend_.zero(memory_.part_floats(action.buffer),
+                  static_cast<std::size_t>(measurements_.part_floats()) * sizeof(float));
   }
   if (action.buffer == partition.parts.front().buffer) {
     // The rank's vote is in the metrics of its first part, and therefore in their sum.
@@ -228,12 +228,11 @@ bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
 
 void GradientPass::measure_parts(const WorkPartition& partition, std::size_t first,
                                  std::size_t count) {
-  if (!part_norms_.is_on()) return;
+  if (!measurements_.measures_parts()) return;
   for (const std::size_t end : part_ends(partition, lockstep_.couples_pieces())) {
     if (end < first || end >= first + count) continue;
     const WorkAction& action = partition.actions[end];
-    part_norms_.measure(action.shard, memory_.gradients(action.buffer),
-                        memory_.metrics(action.buffer), memory_.part_norms(action.buffer));
+    measurements_.measure_part(memory_.part_gradient(action.shard, action.buffer));
   }
 }
 

@@ -12,7 +12,7 @@
 #include "engine/job/step.h"
 #include "engine/replica/input_staging.h"
 #include "engine/replica/lockstep.h"
-#include "engine/replica/part_norms.h"
+#include "engine/replica/measurements.h"
 #include "engine/replica/pass_memory.h"
 #include "engine/replica/work_partition.h"
 
@@ -21,7 +21,8 @@ namespace dpt {
 /// Used by the thread of its rank only.
 class GradientPass {
  public:
-  GradientPass(Backend& backend, Communicator& communicator, const Job& job, PassMemory& memory);
+  GradientPass(Backend& backend, Communicator& communicator, const Job& job, PassMemory& memory,
+               Measurements& measurements);
 
   /// Of a batch of so many samples; made, with the memory that it needs, when it is first asked
   /// for.
@@ -67,8 +68,7 @@ class GradientPass {
                     const StagedBatch& staged);
   bool train_pieces(const WorkPartition& partition, const std::function<void(int)>& after_node,
                     const StopQuestion* gives_up);
-  /// With log.noise_scale: the norms of the parts of the batch that `count` actions from `first` on
-  /// have completed.
+  /// Measures the parts of the batch that `count` actions from `first` on have completed.
   void measure_parts(const WorkPartition& partition, std::size_t first, std::size_t count);
 
   Backend& backend_;
@@ -76,7 +76,7 @@ class GradientPass {
   const Job& job_;
   PassMemory& memory_;
   Lockstep lockstep_;
-  PartNorms part_norms_;
+  Measurements& measurements_;
   DeviceWeights device_weights_;
   std::map<std::int64_t, WorkPartition> partitions_;
   bool short_of_memory_ = false;

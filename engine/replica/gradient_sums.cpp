@@ -8,12 +8,9 @@
 
 namespace dpt {
 
-GradientSums::GradientSums(Backend& backend, Communicator& communicator, const Job& job,
-                           const PassMemory& memory)
-    : communicator_(communicator),
-      job_(job),
-      memory_(memory),
-      part_norms_(backend, job, memory.part_layout()) {
+GradientSums::GradientSums(Communicator& communicator, const Job& job, const PassMemory& memory,
+                           Measurements& measurements)
+    : communicator_(communicator), job_(job), memory_(memory), measurements_(measurements) {
   const std::int64_t bytes = job_.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
   // All ranks decide alike: from the job, and then together. Between processes a CPU's sums wait
   // for a network, too.
@@ -39,12 +36,10 @@ GradientSums::GradientSums(Backend& backend, Communicator& communicator, const J
 }
 
 void GradientSums::queue_next() {
-  if (part_norms_.is_on()) {
+  if (measurements_.measures_parts()) {
     // A replica's part of the batch is the part, and this the last moment when it is by itself. The
     // metrics are in the first bucket.
-    const std::int64_t part = communicator_.rank();
-    if (next_ == 0) part_norms_.measure_counts(part, memory_.metrics(0), memory_.part_norms(0));
-    part_norms_.measure_bucket(next_, part, memory_.gradients(0), memory_.part_norms(0));
+    measurements_.measure_bucket(memory_.part_gradient(communicator_.rank(), 0), next_);
   }
   const GradientBucket& bucket = buckets_[next_++];
   communicator_.sum_overlapped(
@@ -61,8 +56,8 @@ void GradientSums::sum(const WorkPartition& partition) {
   if (overlap()) {
     // A rank without samples takes part with zeros.
     while (next_ < buckets_.size()) queue_next();
-    if (part_norms_.is_on()) {
-      communicator_.sum_overlapped(memory_.part_norms(0), memory_.part_layout().floats());
+    if (measurements_.measures_parts()) {
+      communicator_.sum_overlapped(memory_.part_floats(0), measurements_.part_floats());
     }
     communicator_.finish_sums();
     return;

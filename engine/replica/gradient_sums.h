@@ -9,7 +9,7 @@
 #include "engine/collectives/communicator.h"
 #include "engine/graph/memory.h"
 #include "engine/job/job.h"
-#include "engine/replica/part_norms.h"
+#include "engine/replica/measurements.h"
 #include "engine/replica/pass_memory.h"
 #include "engine/replica/work_partition.h"
 
@@ -19,8 +19,8 @@ namespace dpt {
 class GradientSums {
  public:
   /// Collective.
-  GradientSums(Backend& backend, Communicator& communicator, const Job& job,
-               const PassMemory& memory);
+  GradientSums(Communicator& communicator, const Job& job, const PassMemory& memory,
+               Measurements& measurements);
   ~GradientSums() { communicator_.stop_sums(); }
   GradientSums(const GradientSums&) = delete;
 
@@ -41,7 +41,7 @@ class GradientSums {
   Communicator& communicator_;
   const Job& job_;
   const PassMemory& memory_;
-  PartNorms part_norms_;
+  Measurements& measurements_;
   std::vector<GradientBucket> buckets_;  ///< empty: sums come after backward, in the tree
   std::size_t next_ = 0;                 ///< of the buckets, in the present step
   std::function<void(int)> after_node_;

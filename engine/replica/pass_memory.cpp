@@ -7,11 +7,12 @@
 
 namespace dpt {
 
-PassMemory::PassMemory(Backend& backend, const Job& job, ReplicaMemory& memory)
+PassMemory::PassMemory(Backend& backend, const Job& job, const Measurements& measurements,
+                       ReplicaMemory& memory)
     : backend_(backend),
       job_(job),
       memory_(memory),
-      part_layout_(job),
+      part_floats_(measurements.part_floats()),
       gradient_begin_(first_gradient_of(job)),
       arenas_(1) {}
 

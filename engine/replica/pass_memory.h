@@ -14,7 +14,7 @@
 
 #include "engine/graph/executor.h"
 #include "engine/job/job.h"
-#include "engine/replica/part_norms.h"
+#include "engine/replica/measurements.h"
 #include "engine/replica/replica_memory.h"
 
 namespace dpt {
@@ -27,7 +27,8 @@ struct PassParams {
 /// Used by the thread of its backend.
 class PassMemory {
  public:
-  PassMemory(Backend& backend, const Job& job, ReplicaMemory& memory);
+  PassMemory(Backend& backend, const Job& job, const Measurements& measurements,
+             ReplicaMemory& memory);
 
   /// Of so many samples, made when it is first asked for, with room for its activations in branch
   /// 0. Throws when the device does not have that.
@@ -54,14 +55,17 @@ class PassMemory {
   DevPtr metrics(int index) const {
     return gradients(index) + static_cast<std::size_t>(job_.plan.param_floats) * sizeof(float);
   }
-  /// With log.noise_scale, what stands after the metrics: the norms of parts of the batch.
-  DevPtr part_norms(int index) const {
+  /// Returns the floats after the metrics: Measurements::part_floats.
+  DevPtr part_floats(int index) const {
     return gradients(index) + static_cast<std::size_t>(job_.plan.grad_floats()) * sizeof(float);
   }
-  const PartLayout& part_layout() const { return part_layout_; }
+  /// Returns what a buffer holds that has the gradient of a part of the batch.
+  PartGradient part_gradient(std::int64_t part, int index) const {
+    return {part, gradients(index), metrics(index), part_floats(index)};
+  }
   /// All floats of a gradient buffer, which a sum over ranks adds.
   std::int64_t gradient_floats() const {
-    return job_.plan.grad_floats() - gradient_begin_ + part_layout_.floats();
+    return job_.plan.grad_floats() - gradient_begin_ + part_floats_;
   }
   std::size_t gradient_bytes() const;
   std::size_t metrics_bytes() const;
@@ -74,8 +78,7 @@ class PassMemory {
   Backend& backend_;
   const Job& job_;
   ReplicaMemory& memory_;
-  PartLayout part_layout_;
-  std::int64_t gradient_begin_;
+  std::int64_t part_floats_, gradient_begin_;
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Executor>> executors_;
   // One for each branch.
   std::vector<DeviceMemory> arenas_, kept_;

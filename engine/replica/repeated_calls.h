@@ -22,7 +22,7 @@ class RepeatedCalls {
     Part part;
     std::int64_t samples;   ///< of the whole batch in training, of the micro-batch in an evaluation
     std::uintptr_t pixels;  ///< where the samples are read: a data set, or one of two buffers
-    bool norm, layer_norms, timed;
+    bool norm, measured, timed;
     auto operator<=>(const Key&) const = default;
   };
 

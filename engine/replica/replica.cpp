@@ -12,13 +12,14 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
       communicator_(communicator),
       job_(job),
       memory_(backend),
-      weights_(backend, job, memory_, communicator.rank() == 0),
-      passes_(backend, job, memory_),
-      gradients_(backend, communicator, job, passes_),
-      sums_(backend, communicator, job, passes_),
+      weights_(backend, job, memory_),
+      measurements_(backend, job, memory_, communicator.rank() == 0),
+      passes_(backend, job, measurements_, memory_),
+      gradients_(backend, communicator, job, passes_, measurements_),
+      sums_(communicator, job, passes_, measurements_),
       staging_(backend),
-      results_(backend, weights_.layer_norms(),
-               communicator.rank() == 0 ? passes_.part_layout().floats() : 0),
+      results_(backend, communicator.rank() == 0 ? measurements_.part_floats() : 0,
+               measurements_.batch_floats()),
       repeated_(backend),
       evaluation_(backend, communicator, job, memory_, passes_, staging_, repeated_),
       update_steps_(job.update.groups.size() + (job.spec.train.ema ? 1 : 0)) {}
@@ -41,8 +42,9 @@ void Replica::train_step(const StepPlan& plan, const HostBatch& batch, Ledger* l
 void Replica::run_step(const StepPlan& plan, const StagedBatch& staged) {
   const WorkPartition& partition = gradients_.partition_for(plan.global_batch);
   const std::uintptr_t pixels = staged.batch.raw.address;
-  const bool norm = plan.want_grad_norm || job_.always_measures_norm();
-  const bool layer_norms = plan.want_grad_norm && weights_.layer_norms();
+  const bool norm =
+      plan.want_grad_norm || measurements_.measures_parts() || job_.always_measures_norm();
+  const bool measured = plan.want_grad_norm && measurements_.measures_batch();
   const DevPtr times = times_of(plan);
   const bool timed = static_cast<bool>(times);
 
@@ -60,12 +62,14 @@ void Replica::run_step(const StepPlan& plan, const StagedBatch& staged) {
     end_phase(times, StepPhase::sum);
   };
   const auto update = [&] {
-    weights_.update(passes_.gradients(0), passes_.metrics(0), staged, {norm, layer_norms});
+    weights_.complete(passes_.gradients(0), passes_.metrics(0), staged, norm);
+    if (measured) measurements_.measure_batch(weights_.on_device().fp32, passes_.gradients(0));
+    weights_.update(passes_.gradients(0), passes_.metrics(0), staged);
     end_phase(times, StepPhase::update);
   };
   using Part = RepeatedCalls::Part;
   if (communicator_.can_be_recorded()) {
-    repeat({Part::whole, plan.global_batch, pixels, norm, layer_norms, timed}, [&] {
+    repeat({Part::whole, plan.global_batch, pixels, norm, measured, timed}, [&] {
       gradients();
       sum();
       update();
@@ -79,9 +83,9 @@ void Replica::run_step(const StepPlan& plan, const StagedBatch& staged) {
     }
     staging_.release(staged);
     sum();
-    repeat({Part::update, 0, 0, norm, layer_norms, timed}, update);
+    repeat({Part::update, 0, 0, norm, measured, timed}, update);
   }
-  results_.queue(plan, passes_.metrics(0), passes_.part_norms(0), staged.batch.scalars, layer_norms,
+  results_.queue(plan, passes_.metrics(0), passes_.part_floats(0), staged.batch.scalars, measured,
                  times);
 }
 

@@ -13,6 +13,7 @@
 #include "engine/replica/gradient_pass.h"
 #include "engine/replica/gradient_sums.h"
 #include "engine/replica/input_staging.h"
+#include "engine/replica/measurements.h"
 #include "engine/replica/pass_memory.h"
 #include "engine/replica/repeated_calls.h"
 #include "engine/replica/replica_memory.h"
@@ -49,6 +50,8 @@ class Replica {
   void train_step(const StepPlan& plan, const HostBatch& batch, Ledger* ledger = nullptr);
   /// The result of the oldest step not yet taken; waits for it if it must.
   StepResult take_result() { return results_.take(); }
+  /// Passes what steps have measured to the log, on the replica whose results are logged.
+  Measurements& measurements() { return measurements_; }
   std::int64_t results_pending() const { return results_.pending(); }
   /// After a step whose update was refused or broken: forgets the results of the steps queued after
   /// it, none of which changed anything, and lets the next ones write again.
@@ -106,6 +109,7 @@ class Replica {
   ReplicaMemory memory_;
   DeviceMemory times_;  ///< PhaseTimes, once a step was timed
   ReplicaWeights weights_;
+  Measurements measurements_;
   PassMemory passes_;
   GradientPass gradients_;
   GradientSums sums_;

@@ -16,7 +16,7 @@ std::size_t float_bytes(std::int64_t count) {
 
 }  // namespace
 
-ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory, bool logs)
+ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory)
     : backend_(backend), job_(job), gradient_begin_(first_gradient_of(job)) {
   const std::size_t bytes = float_bytes(job.plan.param_floats);
   params_ = memory.allocate(bytes, "the parameters");
@@ -39,17 +39,6 @@ ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& 
   guard_ = memory.allocate(sizeof(UpdateGuard), "the update guard");
   allow_updates();
   if (!job.average.empty()) set_up_average(memory);
-  if (logs && job.spec.log.layers) set_up_layer_norms(memory);
-}
-
-void ReplicaWeights::set_up_layer_norms(ReplicaMemory& memory) {
-  std::vector<Range> ranges;
-  for (const Param* param : job_.plan.updated()) {
-    ranges.push_back({param->offset, param->offset + param->count});
-  }
-  if (ranges.empty()) return;
-  norms_ = backend_.range_norms(ranges);
-  norms_memory_ = memory.allocate(2 * ranges.size() * sizeof(float), "the norms of parameters");
 }
 
 void ReplicaWeights::set_up_average(ReplicaMemory& memory) {
@@ -146,15 +135,15 @@ NamedBuffers ReplicaWeights::optimizer_state() {
   return host;
 }
 
-void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged,
-                            UpdateNorms norms) {
+void ReplicaWeights::complete(DevPtr gradients, DevPtr metrics, const StagedBatch& staged,
+                              bool norm) {
   // No parameter before it has a gradient.
   const DevPtr first = gradients + float_bytes(gradient_begin_);
   const std::int64_t count = job_.plan.trained_floats - gradient_begin_;
   if (job_.train_loss().is_weighted()) {
     backend_.divide_by_weight(first, count, metrics);
   }
-  if (norms.whole) {
+  if (norm) {
     // The norm is that of what is trained; some frozen parameters have a gradient all the same.
     for (const UpdateRange& range : job_.update.frozen) {
       const std::int64_t begin = std::max(range.begin, gradient_begin_);
@@ -163,12 +152,13 @@ void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch&
     }
     backend_.grad_norm(first, count, staged.batch.scalars);
   }
-  if (norms.layers) {
-    norms_->run(params_.ptr(), norms_memory_.ptr());
-    norms_->run(gradients, norms_memory_.ptr() + norms_memory_.bytes() / 2);
-  }
+}
+
+void ReplicaWeights::update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged) {
   if (job_.spec.train.grad_clip_value) {
-    backend_.clip_values(first, static_cast<float>(*job_.spec.train.grad_clip_value), count);
+    backend_.clip_values(gradients + float_bytes(gradient_begin_),
+                         static_cast<float>(*job_.spec.train.grad_clip_value),
+                         job_.plan.trained_floats - gradient_begin_);
   }
   OptimizerArgs args;
   args.params = params_.ptr();

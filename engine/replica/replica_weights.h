@@ -18,17 +18,10 @@ namespace dpt {
 /// Flat buffers by name.
 using NamedBuffers = std::vector<std::pair<std::string, std::vector<float>>>;
 
-/// What an update measures before it writes.
-struct UpdateNorms {
-  bool whole = false;   ///< the gradient's, to StepScalars; for clipping too
-  bool layers = false;  ///< of each parameter and its gradient, to `layer_norms`
-};
-
 /// Used by the thread of its backend.
 class ReplicaWeights {
  public:
-  /// `logs`: this replica's results are those that are logged.
-  ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory, bool logs);
+  ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory);
 
   /// Sets their average too.
   void set_params(std::span<const float> params);
@@ -39,12 +32,11 @@ class ReplicaWeights {
   PassParams for_evaluation();
   PassParams on_device() const { return {params_.ptr(), params16_.ptr()}; }
 
-  /// Queues the update. `gradients` is the sum over the whole batch, clobbered, and `metrics` stand
-  /// after it.
-  void update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged, UpdateNorms norms);
-  /// With log.layers, where the results are logged: the norms of Plan::updated, then those of their
-  /// gradients. Null otherwise.
-  const DeviceMemory* layer_norms() const { return norms_ ? &norms_memory_ : nullptr; }
+  /// Queues what makes the sum over the whole batch the gradient that is clipped: `gradients`, with
+  /// `metrics` after it. With `norm`, its norm goes to StepScalars, for clipping too.
+  void complete(DevPtr gradients, DevPtr metrics, const StagedBatch& staged, bool norm);
+  /// Queues the update by a complete gradient, which is clobbered.
+  void update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged);
   /// As Replica::average_weights.
   void average_weights(std::int64_t averaged);
   /// After an update that was refused or broken nothing is written until this.
@@ -57,7 +49,6 @@ class ReplicaWeights {
     return i < job_.optimizer.states.size() ? gradient_begin_ : 0;
   }
   void set_up_average(ReplicaMemory& memory);
-  void set_up_layer_norms(ReplicaMemory& memory);
   void update_average(DevPtr step);
 
   Backend& backend_;
@@ -67,8 +58,6 @@ class ReplicaWeights {
   std::vector<DeviceMemory> state_;  ///< as Job::states
   DeviceMemory guard_;               ///< UpdateGuard
   std::unique_ptr<OptimizerOp> optimizer_;
-  std::unique_ptr<RangeNormsOp> norms_;  ///< or null
-  DeviceMemory norms_memory_;
   // Of the average, or null: what its pass takes for a step's scalars and metrics.
   std::unique_ptr<OptimizerOp> averaging_;
   DeviceMemory average16_, average_scalars_, average_metrics_, average_step_;

@@ -6,19 +6,19 @@
 
 namespace dpt {
 
-ResultsRing::ResultsRing(Backend& backend, const DeviceMemory* layer_norms,
-                         std::int64_t part_floats)
+ResultsRing::ResultsRing(Backend& backend, std::int64_t part_floats,
+                         const DeviceMemory& batch_floats)
     : backend_(backend),
-      layer_norms_(layer_norms),
-      part_floats_(static_cast<std::size_t>(part_floats)) {
-  const std::size_t more = part_floats_ * sizeof(float) + (layer_norms ? layer_norms->bytes() : 0);
+      part_floats_(static_cast<std::size_t>(part_floats)),
+      batch_floats_(batch_floats) {
+  const std::size_t more = part_floats_ * sizeof(float) + batch_floats.bytes();
   for (Slot& slot : slots_) {
     slot.returned = backend_.allocate_host(sizeof(Returned) + more, "results of a step");
   }
 }
 
-void ResultsRing::queue(const StepPlan& plan, DevPtr metrics, DevPtr part_norms, DevPtr scalars,
-                        bool layer_norms, DevPtr times) {
+void ResultsRing::queue(const StepPlan& plan, DevPtr metrics, DevPtr part_floats, DevPtr scalars,
+                        bool measured, DevPtr times) {
   assert(pending() <= kMostPending);
   Slot& slot = slots_[next_slot()];
   slot.plan = plan;
@@ -27,11 +27,11 @@ void ResultsRing::queue(const StepPlan& plan, DevPtr metrics, DevPtr part_norms,
   if (has_norm(plan)) backend_.download(&returned->scalars, scalars, sizeof(StepScalars));
   slot.has_times = static_cast<bool>(times);
   if (times) backend_.download(&returned->times, times, sizeof(PhaseTimes));
-  auto* norms = reinterpret_cast<float*>(returned + 1);
-  if (part_floats_ > 0) backend_.download(norms, part_norms, part_floats_ * sizeof(float));
-  slot.has_layer_norms = layer_norms;
-  if (layer_norms) {
-    backend_.download(norms + part_floats_, layer_norms_->ptr(), layer_norms_->bytes());
+  auto* floats = reinterpret_cast<float*>(returned + 1);
+  if (part_floats_ > 0) backend_.download(floats, part_floats, part_floats_ * sizeof(float));
+  slot.is_measured = measured;
+  if (measured) {
+    backend_.download(floats + part_floats_, batch_floats_.ptr(), batch_floats_.bytes());
   }
   slot.mark = backend_.record();
   ++queued_;
@@ -57,12 +57,9 @@ StepResult ResultsRing::take() {
       (*result.phases)[i] = 1e-9 * static_cast<double>(returned->times.spent[i]);
     }
   }
-  const auto* norms = reinterpret_cast<const float*>(returned + 1);
-  result.part_norms.assign(norms, norms + part_floats_);
-  if (slot.has_layer_norms) {
-    norms += part_floats_;
-    result.layer_norms.assign(norms, norms + layer_norms_->bytes() / sizeof(float));
-  }
+  const auto* floats = reinterpret_cast<const float*>(returned + 1);
+  const std::size_t batch_floats = slot.is_measured ? batch_floats_.bytes() / sizeof(float) : 0;
+  result.measured.assign(floats, floats + part_floats_ + batch_floats);
   result.outcome = static_cast<UpdateOutcome>(static_cast<int>(returned->metrics.outcome));
   // A step without parameters to update has no update that could be refused.
   if (result.outcome == UpdateOutcome::applied) {

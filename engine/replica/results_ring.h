@@ -14,9 +14,8 @@ namespace dpt {
 /// Used by the thread of its backend.
 class ResultsRing {
  public:
-  /// `layer_norms`: where a step that logs them leaves them, or null. `part_floats`: of
-  /// log.noise_scale, where results are logged.
-  ResultsRing(Backend& backend, const DeviceMemory* layer_norms, std::int64_t part_floats);
+  /// `part_floats` and `batch_floats`: those of Measurements, the former 0 if nothing is logged.
+  ResultsRing(Backend& backend, std::int64_t part_floats, const DeviceMemory& batch_floats);
 
   /// Most results that may be pending when a step is queued.
   static constexpr std::int64_t kMostPending = InputStaging::kSlots - 1;
@@ -25,10 +24,10 @@ class ResultsRing {
   /// writes nothing that a queued copy may still read.
   int next_slot() const { return static_cast<int>(queued_ % InputStaging::kSlots); }
 
-  /// Queues the copies of what a step has left in StepMetrics, StepScalars and the norms of the
-  /// batch's parts on the device, of the layers' norms, and of its PhaseTimes (null: not timed).
-  void queue(const StepPlan& plan, DevPtr metrics, DevPtr part_norms, DevPtr scalars,
-             bool layer_norms, DevPtr times);
+  /// Queues the copies of what a step has left on the device: StepMetrics and the part floats after
+  /// them, StepScalars, if `measured` the batch floats, and PhaseTimes (null: not timed).
+  void queue(const StepPlan& plan, DevPtr metrics, DevPtr part_floats, DevPtr scalars,
+             bool measured, DevPtr times);
   /// The oldest; waits for it if it must. REQUIRES: pending() > 0.
   StepResult take();
   /// Forgets all that are pending. REQUIRES: the device was waited for.
@@ -42,8 +41,8 @@ class ResultsRing {
   };
   struct Slot {
     StepPlan plan;
-    bool has_layer_norms = false, has_times = false;
-    HostMemory returned{nullptr, nullptr};  ///< Returned, parts, layers, which the device writes
+    bool is_measured = false, has_times = false;
+    HostMemory returned{nullptr, nullptr};  ///< Returned, part floats, batch floats
     std::uint64_t mark = 0;
   };
 
@@ -51,8 +50,8 @@ class ResultsRing {
   /// Of a step whose grad_norm the result needs.
   bool has_norm(const StepPlan& plan) const { return plan.want_grad_norm || part_floats_ > 0; }
 
-  const DeviceMemory* layer_norms_;
   std::size_t part_floats_;
+  const DeviceMemory& batch_floats_;
   std::array<Slot, InputStaging::kSlots> slots_;
   std::int64_t queued_ = 0, taken_ = 0;
 };

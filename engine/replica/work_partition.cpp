@@ -104,6 +104,25 @@ WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_
   return partition;
 }
 
+std::vector<std::size_t> part_ends(const WorkPartition& partition, bool together) {
+  const auto& sizes = partition.shard_sizes;
+  const bool one_shard =
+      std::count_if(sizes.begin(), sizes.end(), [](std::int64_t size) { return size > 0; }) < 2;
+  std::vector<std::size_t> ends, pieces;
+  const std::vector<WorkAction>& actions = partition.actions;
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    if (actions[i].kind != WorkAction::Kind::train) continue;
+    pieces.push_back(i);
+    const bool is_last = i + 1 == actions.size() ||
+                         actions[i + 1].kind != WorkAction::Kind::train ||
+                         actions[i + 1].shard != actions[i].shard;
+    if (is_last) ends.push_back(i);
+  }
+  if (!one_shard) return ends;
+  if (together || pieces.size() < 2) return {};
+  return {pieces[(pieces.size() - 1) / 2]};
+}
+
 std::vector<std::int64_t> micro_batch_sizes(const WorkPartition& partition) {
   std::vector<std::int64_t> sizes;
   for (const WorkAction& action : partition.actions) {

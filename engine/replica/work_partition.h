@@ -3,6 +3,7 @@
 // ragged batches and idle ranks are all just different lists. See docs/internals/exactness.md.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -64,6 +65,12 @@ struct MicroBatchRule {
 WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_weights, int rank,
                               std::int64_t shards, MicroBatchRule rule,
                               ShardBuffers buffers = ShardBuffers::reused);
+
+/// After which of a partition's actions the action's buffer holds the gradient of a part of the
+/// batch: a shard, which is in fast mode a replica's samples, or, of a batch that is one shard, the
+/// first half of its micro-batches. Ascending; empty where this rank has none. `together`: all
+/// micro-batches of a shard go through a pass together, so that no half of them has a gradient.
+std::vector<std::size_t> part_ends(const WorkPartition& partition, bool together);
 
 /// All micro-batch sizes that the partitions of a batch contain, ascending, without repetition.
 std::vector<std::int64_t> micro_batch_sizes(const WorkPartition& partition);

@@ -12,30 +12,6 @@
 #include "engine/schedules/plateau.h"
 
 namespace dpt {
-namespace {
-
-/// The norms of StepResult::layer_norms, by the names of the parameters.
-void add_layer_norms(Json& line, const Plan& plan, const std::vector<float>& norms) {
-  if (norms.empty()) return;
-  const std::vector<const Param*> params = plan.updated();
-  Json of_params, of_gradients;
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    of_params[params[i]->name] = norms[i];
-    of_gradients[params[i]->name] = norms[params.size() + i];
-  }
-  line["param_norms"] = std::move(of_params);
-  line["grad_norms"] = std::move(of_gradients);
-}
-
-void add_noise(Json& line, const NoiseScale& average) {
-  const std::optional<GradientNoise> noise = average.average();
-  if (!noise) return;
-  line["grad_sq"] = noise->grad_sq;
-  line["grad_variance"] = noise->variance;
-  if (const auto scale = noise->scale()) line["noise_scale"] = *scale;
-}
-
-}  // namespace
 
 void add_values(Json& line, const NamedValues& values) {
   for (const auto& [name, value] : values) line[name] = value;
@@ -62,7 +38,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 RunReport::RunReport(const Job& job, std::int64_t first_step, std::int64_t last_step,
-                     Backend& backend, const Replica& replica, Stepper& stepper, RunLog& log,
+                     Backend& backend, Replica& replica, Stepper& stepper, RunLog& log,
                      Progress& progress)
     : job_(job),
       first_step_(first_step),
@@ -71,8 +47,7 @@ RunReport::RunReport(const Job& job, std::int64_t first_step, std::int64_t last_
       replica_(replica),
       stepper_(stepper),
       log_(log),
-      progress_(progress),
-      noise_(job) {}
+      progress_(progress) {}
 
 void RunReport::begin() {
   begun_ = Clock::now();
@@ -124,7 +99,7 @@ void RunReport::step(const StepResult& result) {
   interval_samples_ += samples;
   run_samples_ += samples;
   const double loss = result.metrics.mean_loss();
-  noise_.add(result);
+  replica_.measurements().take(result);
   show_status(result, loss);
   note_step(result, loss);
   if (!is_logged(result.step)) return;
@@ -135,8 +110,7 @@ void RunReport::step(const StepResult& result) {
   add_values(line, job_.metrics.values({sums, result.metrics.labelled.value()}, false));
   line["lr"] = result.lr;
   line["grad_norm"] = result.grad_norm.value_or(0.0);
-  add_noise(line, noise_);
-  add_layer_norms(line, job_.plan, result.layer_norms);
+  replica_.measurements().log(line);
   line["images_per_s"] = std::round(interval_samples_ / elapsed);
   line["data_wait"] = wait_fraction(stepper_.take_wait_seconds(), elapsed);
   log_.event("step", line);

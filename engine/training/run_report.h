@@ -8,7 +8,6 @@
 #include <string>
 
 #include "engine/job/job.h"
-#include "engine/replica/noise_scale.h"
 #include "engine/replica/replica.h"
 #include "engine/run/ledger.h"
 #include "engine/run/progress.h"
@@ -39,7 +38,7 @@ class RunReport {
   /// `first_step`: number of updates done before this process; `last_step`: number of updates done
   /// when it has reached its end.
   RunReport(const Job& job, std::int64_t first_step, std::int64_t last_step, Backend& backend,
-            const Replica& replica, Stepper& stepper, RunLog& log, Progress& progress);
+            Replica& replica, Stepper& stepper, RunLog& log, Progress& progress);
 
   /// Training begins.
   void begin();
@@ -94,11 +93,10 @@ class RunReport {
   const Job& job_;
   std::int64_t first_step_, last_step_;
   Backend& backend_;
-  const Replica& replica_;
+  Replica& replica_;
   Stepper& stepper_;
   RunLog& log_;
   Progress& progress_;
-  NoiseScale noise_;
   std::set<std::string> undefined_monitors_;
   bool replica_logged_ = false;
   std::int64_t run_samples_ = 0, interval_samples_ = 0, epoch_first_position_ = 0;

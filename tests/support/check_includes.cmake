@@ -7,14 +7,14 @@ cmake_minimum_required(VERSION 3.22)
 set(parts app app/base app/bench app/cli app/config app/evaluate app/export app/help app/inspect
     app/report app/runs app/train datasets engine/checkpoints engine/collectives engine/config
     engine/data engine/downloads engine/export engine/graph engine/job engine/layers engine/losses
-    engine/metrics engine/optimizers engine/processes engine/replica engine/run engine/schedules
-    engine/training engine/zoo kernels kernels/base kernels/common kernels/cpu
+    engine/measurements engine/metrics engine/optimizers engine/processes engine/replica engine/run
+    engine/schedules engine/training engine/zoo kernels kernels/base kernels/common kernels/cpu
     kernels/cpu/simd kernels/cuda kernels/image)
 # What every part of app may include.
 set(below_app datasets engine/checkpoints engine/collectives engine/config engine/data
     engine/downloads engine/export engine/graph engine/job engine/layers engine/losses
-    engine/metrics engine/optimizers engine/processes engine/replica engine/run engine/schedules
-    engine/training engine/zoo kernels kernels/base kernels/image)
+    engine/measurements engine/metrics engine/optimizers engine/processes engine/replica engine/run
+    engine/schedules engine/training engine/zoo kernels kernels/base kernels/image)
 set(allowed_app app/cli ${below_app})
 set(allowed_app/base ${below_app})
 set(allowed_app/bench app/base app/train ${below_app})
@@ -41,11 +41,12 @@ set(allowed_engine/job engine/checkpoints engine/collectives engine/config engin
     kernels kernels/base)
 set(allowed_engine/layers engine/config kernels kernels/base kernels/common)
 set(allowed_engine/losses engine/config kernels)
+set(allowed_engine/measurements engine/graph engine/job engine/run kernels kernels/base)
 set(allowed_engine/metrics engine/config kernels kernels/base)
 set(allowed_engine/optimizers engine/config kernels kernels/base kernels/common)
 set(allowed_engine/processes engine/collectives engine/config kernels kernels/base)
 set(allowed_engine/replica engine/collectives engine/data engine/graph engine/job engine/layers
-    engine/optimizers engine/run kernels kernels/base kernels/common)
+    engine/measurements engine/optimizers engine/run kernels kernels/base kernels/common)
 set(allowed_engine/run engine/checkpoints engine/config engine/data engine/job engine/processes
     kernels kernels/base)
 set(allowed_engine/schedules engine/config engine/metrics)

@@ -197,6 +197,7 @@ Catalog make_catalog() {
   all.batch_transforms = {"batch transform", "type", {empty_table<Mix>("MixUp")}, {}};
   all.zoo = {"network", "zoo", {tiny_table("tiny"), tiny_table("tinier")}, {}};
   all.zoo_layers = &tiny_layers;
+  all.measurements = {{"layers", "Log norms."}, {"noise_scale", "Log the noise."}};
   return all;
 }
 

@@ -1,12 +1,14 @@
 // log.noise_scale: the gradient noise scale in the log, against gradients that runs with smaller
 // batches computed.
-#include "engine/replica/noise_scale.h"
+#include "engine/measurements/noise_scale.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/replica/measurements.h"
+#include "engine/replica/work_partition.h"
 #include "tests/engine/training/poisoned.h"
 
 using namespace dpt;
@@ -109,38 +111,39 @@ TEST_CASE("the two estimates are those of McCandlish et al.") {
 TEST_CASE("parts of unlike size, and samples that do not count") {
   const Job job = still_job({cpus(3), "log.noise_scale=true"});
   const PartLayout layout(job);
-  REQUIRE(layout.norms() == 2);  // before the frozen bias and after it
+  REQUIRE(layout.norms == 2);  // before the frozen bias and after it
   StepResult result;
   result.metrics.count.add_count(12);
   result.metrics.labelled.add_count(10);
   result.metrics.weight = 20;
   result.grad_norm = std::sqrt(7.0);
-  const auto parts = [&](std::vector<float> floats) {
+  std::vector<float> floats;
+  const auto parts = [&](const std::vector<float>& given) {
+    floats = given;
     floats.resize(static_cast<std::size_t>(layout.floats()));
-    result.part_norms = floats;
   };
   // Each part has weight, labelled (in two floats) and two norms, of sums: |6|^2 + |8|^2 = 100,
   // over 4^2, and 9 over 1.
   parts({4, 0, 4, 6, 8, 0, 0, 0, 0, 0, 1, 0, 1, 0, 3});
-  const GradientNoise weighted = noise_of(result, layout, true).value();
+  const GradientNoise weighted = noise_of(result, floats, layout, true).value();
   const GradientNoise want = noise_of((4 * 100.0 / 16 + 1 * 9.0) / 5, 2.5, 7, 10);
   CHECK(weighted.grad_sq == doctest::Approx(want.grad_sq));
   CHECK(weighted.variance == doctest::Approx(want.variance));
   // Sums that were divided by the 12 samples of the batch.
-  const GradientNoise plain = noise_of(result, layout, false).value();
+  const GradientNoise plain = noise_of(result, floats, layout, false).value();
   CHECK(plain.variance ==
         doctest::Approx(noise_of(144 * (4 * 100.0 / 16 + 9) / 5, 2.5, 7, 10).variance));
   // The whole batch in one part, no part, a norm that is not finite, no norm.
   parts({20, 12, 10, 1, 1});
-  CHECK_FALSE(noise_of(result, layout, true));
+  CHECK_FALSE(noise_of(result, floats, layout, true));
   parts({});
-  CHECK_FALSE(noise_of(result, layout, true));
+  CHECK_FALSE(noise_of(result, floats, layout, true));
   parts({4, 5, 4, kInfinity, 8});
-  CHECK_FALSE(noise_of(result, layout, true));
+  CHECK_FALSE(noise_of(result, floats, layout, true));
   parts({4, 5, 4, 6, 8});
-  CHECK(noise_of(result, layout, true));
+  CHECK(noise_of(result, floats, layout, true));
   result.grad_norm.reset();
-  CHECK_FALSE(noise_of(result, layout, true));
+  CHECK_FALSE(noise_of(result, floats, layout, true));
 }
 
 TEST_CASE("log.noise_scale: which micro-batches are a part") {
@@ -200,7 +203,7 @@ TEST_CASE("log.noise_scale: the estimates are those of the gradients of smaller 
       overrides.insert(overrides.end(), each.of_all.begin(), each.of_all.end());
       overrides.push_back("log={every: 1, noise_scale: true}");
       const Job job = still_job(overrides, each.net);
-      CHECK(problem_of_noise_scale(job) == "");
+      CHECK(problem_of_measurements(job) == "");
       compare_noise(noise_lines(job), expected_noise(each.size, each.used, each.of_all, each.net));
     }
   }
@@ -264,14 +267,14 @@ TEST_CASE("log.noise_scale changes no bits, and exact mode's numbers depend on n
 TEST_CASE("log.noise_scale: a batch without parts is an error that says what to do") {
   const auto problem = [](std::vector<std::string> overrides, const std::string& net = {}) {
     overrides.push_back("log.noise_scale=true");
-    return problem_of_noise_scale(still_job(std::move(overrides), net));
+    return problem_of_measurements(still_job(std::move(overrides), net));
   };
   const auto has = [](const std::string& text, const char* part) {
     CAPTURE(text);
     CHECK(text.find(part) != std::string::npos);
   };
   const std::string norm = "    - {type: BatchNorm2d, name: bn}\n";
-  CHECK(problem_of_noise_scale(still_job({cpus(1)})) == "");
+  CHECK(problem_of_measurements(still_job({cpus(1)})) == "");
   has(problem({cpus(1)}),
       "there is one replica, which computes all 12 samples of a batch at once. Use two devices, or "
       "train.shards=2 (exact mode), or train.accumulate=2, or log.noise_scale=false");

@@ -1,0 +1,67 @@
+// The contract of a measurement: numbers of a training step besides its loss and metrics, which the
+// step's line of the log has if the measurement's switch in `log` is on. The device computes
+// floats, from which the host makes the values. Each measurement is one source of this folder.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "engine/job/job.h"
+#include "engine/job/step.h"
+#include "engine/run/run_log.h"
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// The gradient of a part of the batch, in a gradient buffer to which no other part was added.
+struct PartGradient {
+  std::int64_t part;  ///< number of a shard; in fast mode, of a rank
+  DevPtr gradients;   ///< of Plan::updated, at the offsets of the parameters
+  DevPtr metrics;     ///< StepMetrics of the part
+  DevPtr floats;      ///< of the measurement
+};
+
+/// One measurement of one replica, used by the thread of its backend. Its calls to the device may
+/// be captured in a graph (DeviceQueue::capture).
+class Measurement {
+ public:
+  virtual ~Measurement() = default;
+
+  /// Number of floats per step: the same in every step and on every rank.
+  virtual std::int64_t floats() const = 0;
+
+  /// With MeasurementKind::of_parts: queues what writes the floats of one part, which no other part
+  /// writes. Called for each bucket of gradient_buckets() in their order; of `gradients`, only the
+  /// bucket is valid. The floats are zero at the beginning of a step. The sum over ranks adds them.
+  virtual void measure_part(const PartGradient& /*part*/, std::size_t /*bucket*/) {}
+  /// Without it: queues what writes all floats. `params` are the weights before the update and
+  /// `gradients`, of Plan::updated, those of the whole batch before clipping, both at the offsets
+  /// of the parameters.
+  virtual void measure(DevPtr /*params*/, DevPtr /*gradients*/, DevPtr /*floats*/) {}
+
+  /// Takes the floats of a step, which are valid during the call.
+  virtual void take(const StepResult& result, std::span<const float> floats) = 0;
+  /// Adds the values to the line of the step that was taken last.
+  virtual void log(Json& line) const = 0;
+};
+
+struct MeasurementKind {
+  const char* name;  ///< its switch, a field of `log`
+  const char* doc;   ///< one line for the reference
+  /// True: measures the gradients of parts of the batch, in every step and on every rank, with the
+  /// floats after the metrics of the gradient buffers; StepResult::grad_norm is then set in every
+  /// step. False: measures the whole batch, in logged steps of the replica whose results are
+  /// logged.
+  bool of_parts;
+  /// Creates one for the replica of `backend`. `job` outlives it.
+  std::unique_ptr<Measurement> (*make)(Backend& backend, const Job& job);
+};
+
+template <class T>
+std::unique_ptr<Measurement> make_measurement(Backend& backend, const Job& job) {
+  return std::make_unique<T>(backend, job);
+}
+
+}  // namespace dpt

@@ -1,0 +1,48 @@
+// log.noise_scale, the gradient noise scale: McCandlish et al. 2018, "An Empirical Model of
+// Large-Batch Training", appendix A. It compares the norm of a batch's gradient with those of the
+// gradients of parts of it, each of which has floats of its own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/measurements/measurement.h"
+
+namespace dpt {
+
+/// Estimates of one step, or their averages.
+struct GradientNoise {
+  double grad_sq = 0;   ///< |G|^2, of the gradient over the data distribution
+  double variance = 0;  ///< tr(Sigma), of the gradients of single samples
+  /// tr(Sigma) / |G|^2, in samples; nothing where noise hides either of the two: |G|^2 is not above
+  /// 0, or the variance is below 0.
+  std::optional<double> scale() const;
+};
+
+/// Of the squared norms of mean gradients: of parts of `small` samples on average, weighted by
+/// their samples, and of all `big` samples. REQUIRES: 0 < small < big.
+GradientNoise noise_of(double small_sq, double small, double big_sq, double big);
+
+/// The floats of each part.
+struct PartLayout {
+  explicit PartLayout(const Job& job);
+
+  /// StepMetrics::weight and the two floats of StepMetrics::labelled come first; the norms follow,
+  /// in the order of `buckets`.
+  static constexpr std::int64_t kCounts = 3;
+  /// Index of the first float of a part.
+  std::int64_t begin(std::int64_t part) const { return part * (kCounts + norms); }
+  std::int64_t floats() const { return begin(parts); }
+
+  std::int64_t parts, norms = 0;
+  std::vector<std::vector<Range>> buckets;  ///< what is trained in each of gradient_buckets()
+};
+
+/// Of a step whose parts were measured; nothing where they are no smaller than the batch or a
+/// number is not finite. Samples that do not count in the loss are left out.
+std::optional<GradientNoise> noise_of(const StepResult& result, std::span<const float> floats,
+                                      const PartLayout& layout, bool is_weighted);
+
+}  // namespace dpt
