@@ -8,7 +8,7 @@
 #include "engine/data/input_draws.h"
 #include "engine/data/source.h"
 #include "kernels/image/image.h"
-#include "kernels/ops.h"
+#include "kernels/input_op.h"
 
 namespace dpt {
 

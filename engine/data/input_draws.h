@@ -9,7 +9,7 @@
 
 #include "engine/config/train_spec.h"
 #include "engine/data/host_choices.h"
-#include "kernels/ops.h"
+#include "kernels/input_op.h"
 
 namespace dpt {
 

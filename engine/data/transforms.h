@@ -6,7 +6,7 @@
 
 #include "engine/config/train_spec.h"
 #include "engine/data/source.h"
-#include "kernels/ops.h"
+#include "kernels/input_op.h"
 
 namespace dpt {
 

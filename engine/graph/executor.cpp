@@ -2,9 +2,11 @@
 // call hands in, so a pass is a straight row of kernel calls.
 #include "engine/graph/executor.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstddef>
-#include <optional>
+#include <span>
+#include <string_view>
 
 #include "engine/graph/memory_schedule.h"
 #include "engine/graph/name_stream.h"
@@ -15,11 +17,23 @@
 namespace dpt {
 namespace {
 
-/// Floats from the beginning of the flat buffers; absent where the layer has no such tensor.
-using FlatPlace = std::optional<std::int64_t>;
+/// Place of a parameter or running statistic in the flat buffers, and in OpArgs::params.
+struct ParamPlace {
+  std::size_t at = 0;      // in OpArgs::params
+  std::size_t offset = 0;  // floats
+  bool folded = false;     // the values are among the folded parameters
 
-DevPtr in_flat(const FlatPlace& place, DevPtr base, std::size_t element = sizeof(float)) {
-  return place && base ? base + static_cast<std::size_t>(*place) * element : DevPtr{};
+  DevPtr in(DevPtr flat, DType type = DType::f32) const {
+    return flat ? flat + offset * size_of(type) : DevPtr{};
+  }
+};
+
+/// Returns the place of a layer's parameter. `names`: those of the layer's operation.
+ParamPlace place_of(const Param& param, std::span<const std::string_view> names) {
+  const auto found = std::find(names.begin(), names.end(), param.spec.name());
+  assert(found != names.end() && "the layer's operation has no parameter of this name");
+  return {static_cast<std::size_t>(found - names.begin()), static_cast<std::size_t>(param.offset),
+          param.is_folded};
 }
 
 DevPtr metrics_after(DevPtr grads, const Plan& plan) {
@@ -54,9 +68,7 @@ struct Executor::Step {
   Place y, dy, saved, forward_scratch, backward_scratch;
   Place dy_from;             // copied to dy before backward, if given
   std::size_t dy_bytes = 0;  // of that copy
-  FlatPlace weight, bias, running_mean, running_var;
-  bool reads_fp32 = false;              // the weight and the bias
-  bool folded = false;                  // likewise
+  std::vector<ParamPlace> params;
   bool adds_gradients = false;          // to those of a later layer with the same parameters
   bool keeps_x = true, keeps_y = true;  // for backward
   bool runs_backward = false;
@@ -78,6 +90,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     train_loss_ = loss.compile(backend, {batch, plan.classes, plan.type, true, loss.sums});
 
   std::vector<std::unique_ptr<Op>> ops(plan.nodes.size());
+  std::vector<std::span<const std::string_view>> names(plan.nodes.size());  // of parameters
   std::vector<NodeNeeds> needs(plan.nodes.size());
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const Node& node = plan.nodes[i];
@@ -95,7 +108,9 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     context.tf32 = plan.tf32;
     context.seed = input.seed;
     context.stream = stream_of(node.name);
-    for_layer(node.name, "set-up", [&] { ops[i] = node.layer->compile(backend, context); });
+    const OpDesc desc = node.layer->describe(context);
+    for_layer(node.name, "set-up", [&] { ops[i] = backend.make(desc); });
+    names[i] = param_names(desc);
     needs[i] = {
         ops[i]->in_place(),    ops[i]->backward_needs_x(),   ops[i]->backward_needs_y(),
         ops[i]->saved_bytes(), ops[i]->scratch_bytes(),      ops[i]->backward_keeps_dy(),
@@ -153,16 +168,8 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     }
     for (const int index : plan.nodes[i].params) {
       const Param& param = plan.params[index];
-      const std::string& suffix = param.spec.suffix;
       if (param.spec.role == ParamRole::counter) continue;
-      const bool is_weight = suffix == "weight" || suffix.empty();
-      assert(is_weight || suffix == "bias" || suffix == "running_mean" || suffix == "running_var");
-      (is_weight                  ? step.weight
-       : suffix == "bias"         ? step.bias
-       : suffix == "running_mean" ? step.running_mean
-                                  : step.running_var) = param.offset;
-      step.reads_fp32 = param.spec.reads_fp32;
-      step.folded = param.is_folded;
+      step.params.push_back(place_of(param, names[i]));
       step.adds_gradients = param.last_node > step.node;
     }
     if (step.couples()) coupled_.push_back(steps_.size());
@@ -179,19 +186,13 @@ void Executor::set_inputs(const std::vector<Place>& x, const ExecutorBuffers& bu
   for (std::size_t k = 1; k < x.size(); ++k) args.more_x[k - 1] = x[k].in(buffers);
 }
 
-/// The addresses of the step's parameters, in the types that its operation reads.
-void Executor::add_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args) const {
-  const DevPtr fp32 = step.folded ? buffers.folded : buffers.params;
-  args.bias = in_flat(step.bias, fp32);
-  args.running_mean = in_flat(step.running_mean, buffers.params);
-  args.running_var = in_flat(step.running_var, buffers.params);
-  if (plan_.type != DType::bf16 || step.reads_fp32) {
-    args.weight = in_flat(step.weight, fp32);
-    return;
+void Executor::set_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args) {
+  for (const ParamPlace& place : step.params) {
+    ParamArgs& to = args.params[place.at];
+    to.f32 = place.in(place.folded ? buffers.folded : buffers.params);
+    to.bf16 = place.in(place.folded ? buffers.folded16 : buffers.params16, DType::bf16);
+    to.gradient = place.in(buffers.grads);
   }
-  const DevPtr bf16 = step.folded ? buffers.folded16 : buffers.params16;
-  args.weight = in_flat(step.weight, bf16, size_of(DType::bf16));
-  args.bias16 = in_flat(step.bias, bf16, size_of(DType::bf16));
 }
 
 InputArgs Executor::input_args(const ExecutorBuffers& buffers, const DeviceBatch& batch) const {
@@ -212,12 +213,10 @@ OpArgs Executor::forward_args(const Step& step, const ExecutorBuffers& buffers,
   OpArgs args;
   set_inputs(step.x, buffers, args);
   args.y = step.y.in(buffers);
-  add_params(step, buffers, args);
+  set_params(step, buffers, args);
   args.saved = step.saved.in(buffers);
   args.scratch = step.forward_scratch.in(buffers);
   args.write = write;
-  args.mean_sum = in_flat(step.running_mean, buffers.grads);
-  args.var_sum = in_flat(step.running_var, buffers.grads);
   args.values = merged.values;
   args.samples = merged.samples;
   args.ids = batch.ids;
@@ -232,7 +231,7 @@ OpArgs Executor::backward_args(const Step& step, const ExecutorBuffers& buffers,
   // The memory of what a kernel said it does not read may be in use by others by now.
   if (step.keeps_x) set_inputs(step.x, buffers, args);
   if (step.keeps_y) args.y = step.y.in(buffers);
-  add_params(step, buffers, args);
+  set_params(step, buffers, args);
   args.dy = step.dy.in(buffers);
   if (!step.dx.empty()) args.dx = step.dx[0].in(buffers);
   if (step.op->separate_gradients()) {
@@ -240,8 +239,6 @@ OpArgs Executor::backward_args(const Step& step, const ExecutorBuffers& buffers,
       args.more_dx[k - 1] = step.dx[k].in(buffers);
     }
   }
-  args.dweight = in_flat(step.weight, buffers.grads);
-  args.dbias = in_flat(step.bias, buffers.grads);
   args.saved = step.saved.in(buffers);
   args.scratch = step.backward_scratch.in(buffers);
   args.write = step.adds_gradients ? GradWrite::add : write;

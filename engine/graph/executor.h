@@ -5,49 +5,12 @@
 #include <memory>
 #include <vector>
 
+#include "engine/graph/executor_args.h"
 #include "engine/graph/plan.h"
 #include "engine/losses/loss.h"
 #include "kernels/backend.h"
 
 namespace dpt {
-
-/// The memory that one call uses. Parameters and gradients are the flat buffers of the Plan.
-struct ExecutorBuffers {
-  DevPtr params;
-  DevPtr params16;  ///< the same in bf16; only for a plan of that type
-  DevPtr grads;     ///< null for evaluation; the StepMetrics stand after the gradients
-  DevPtr arena;     ///< at least arena_bytes()
-  DevPtr kept;      ///< at least kept_bytes(), of this piece alone; null if that is 0
-  /// Of a plan with folded parameters (EvaluationPlan): these, and in bf16.
-  DevPtr folded{}, folded16{};
-  /// PhaseTimes of a training pass, in which forward and backward end; or null.
-  DevPtr times{};
-};
-
-/// Of what the statistics that an operation reads are, once merged (see OpArgs).
-struct MergedCount {
-  double values = 0;
-  double samples = 0;
-};
-
-/// A batch on the device, as raw samples (see InputArgs).
-struct DeviceBatch {
-  DevPtr raw, labels;     ///< indexed by slots
-  DevPtr slots, ids;      ///< `batch` entries each
-  DevPtr scalars;         ///< StepScalars
-  DevPtr targets{};       ///< as LossArgs
-  DevPtr boxes{}, mix{};  ///< as InputArgs, where there are such
-  /// Of mixed samples: the slots of `labels` and `targets`. Null: those of the samples.
-  DevPtr target_slots{};
-};
-
-/// Outputs of an evaluation, per sample; any may be null.
-struct EvalOutputs {
-  DevPtr sample_loss, prediction;
-  DevPtr metrics;      ///< StepMetrics, overwritten
-  DevPtr sample_sums;  ///< as LossArgs
-  DevPtr outputs{};    ///< as LossArgs
-};
 
 /// One call of a training step, to be timed separately.
 struct ExecutorCall {
@@ -69,9 +32,9 @@ class Executor {
   ~Executor();
 
   std::int64_t batch() const { return batch_; }
-  /// Of memory that executors may share which run one after the other.
+  /// Returns the size of the arena, which executors that run one after another may share.
   std::size_t arena_bytes() const { return arena_bytes_; }
-  /// Of memory that only this pass may use from its first phase to its last.
+  /// Returns the size of the memory that only this pass may use from its first phase to its last.
   std::size_t kept_bytes() const { return kept_bytes_; }
 
   /// Input kernel, forward, loss, backward. Gradients and metrics are overwritten or added to. The
@@ -81,14 +44,14 @@ class Executor {
   void train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
              const std::function<void(int node)>& after_node = {});
 
-  // The same for one of several pieces of a shard, phase by phase (memory_schedule.h). All pieces
-  // run a phase before one begins the next. With n nodes that couple samples there are 2n + 1
-  // phases: phases 0 to n - 1 end with the moments of a node's input, phases n to 2n - 1 with the
-  // sums of its backward, in the order of Plan::nodes and then in reverse.
+  // The same for one of several micro-batches of a shard, phase by phase (memory_schedule.h). All
+  // of them run a phase before one begins the next. With n nodes that couple samples, the number of
+  // phases is 2n + 1: phases 0 to n - 1 end with the moments of a node's input, phases n to 2n - 1
+  // with the sums of its backward, in the order of Plan::nodes and then in reverse.
   int phases() const { return phases_; }
-  /// Where the statistics lie with which phase `phase` of a piece ended; null if nobody needs them.
+  /// Returns the place of the statistics with which a phase ended; null if nobody needs them.
   DevPtr statistics(int phase, const ExecutorBuffers& buffers) const;
-  /// `merged(node)` tells what the statistics of a node that couples samples are of.
+  /// Function from a node that couples samples to the count that its statistics cover.
   using Merged = std::function<MergedCount(int node)>;
   void train_phase(int phase, const ExecutorBuffers& buffers, const DeviceBatch& batch,
                    GradWrite write, const Merged& merged,
@@ -98,8 +61,8 @@ class Executor {
   void evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 const EvalOutputs& outputs);
 
-  /// What `train` calls, in its order; each may be run any number of times once all have run. The
-  /// arguments are those of `train`.
+  /// Returns the calls of `train` in their order; each may be run any number of times once all have
+  /// run.
   std::vector<ExecutorCall> train_calls(const ExecutorBuffers& buffers, const DeviceBatch& batch);
 
   /// Input kernel and forward; calls `look` with each output as soon as what computes it is queued
@@ -133,8 +96,8 @@ class Executor {
                        GradWrite write, const MergedCount& merged) const;
   LossArgs train_loss_args(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                            GradWrite write) const;
-  void add_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args) const;
-  /// The statistics of this piece alone.
+  static void set_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args);
+  /// Returns the count for the statistics of this micro-batch alone.
   MergedCount own_count(int node) const;
   void forward(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
                GradWrite write, const MergedCount& merged);

@@ -12,6 +12,7 @@
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/param_spec.h"
+#include "kernels/flat.h"
 
 namespace dpt {
 

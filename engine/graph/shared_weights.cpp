@@ -28,8 +28,7 @@ const Field* contradicting_start(const LayerSpec& layer, const LayerSpec& owner)
 std::string text_of(const std::vector<ParamSpec>& params) {
   std::vector<std::string> texts;
   for (const ParamSpec& param : params) {
-    texts.push_back(fmt::format("{} {}", param.suffix.empty() ? "weight" : param.suffix,
-                                fmt::join(param.file_shape, "x")));
+    texts.push_back(fmt::format("{} {}", param.name(), fmt::join(param.file_shape, "x")));
   }
   return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, " and "));
 }

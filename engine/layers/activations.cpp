@@ -15,13 +15,13 @@ class Activation : public Layer {
  public:
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
   bool is_in_place() const override { return activations::reads_y(desc_); }
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+  OpDesc describe(const LayerContext& context) const override {
     ActivationDesc desc = desc_;
     desc.batch = context.batch;
     desc.shape = context.out.shape;
     desc.type = context.type;
     desc.training = context.training;
-    return backend.make(desc);
+    return desc;
   }
 
  protected:

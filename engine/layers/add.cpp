@@ -50,7 +50,7 @@ class Add final : public Layer {
     return sum;
   }
 
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+  OpDesc describe(const LayerContext& context) const override {
     SumDesc desc;
     desc.batch = context.batch;
     desc.shape = context.out.shape;
@@ -58,7 +58,7 @@ class Add final : public Layer {
     desc.relu = relu_;
     desc.type = context.type;
     desc.training = context.training;
-    return backend.make(desc);
+    return desc;
   }
 
  private:

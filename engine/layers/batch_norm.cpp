@@ -42,7 +42,6 @@ class BatchNorm : public Layer {
       spec.init = {InitKind::constant, start};
       spec.role = role;
       spec.momentum = static_cast<float>(options_.momentum.value_or(-1.0));
-      spec.reads_fp32 = true;
     };
     if (options_.affine) {
       add("weight", 1, ParamRole::trained);
@@ -71,7 +70,7 @@ class BatchNorm : public Layer {
     return RunningNorm{static_cast<float>(options_.eps), relu_};
   }
 
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+  OpDesc describe(const LayerContext& context) const override {
     BatchNormDesc desc;
     desc.batch = context.batch;
     desc.shape = context.out.shape;
@@ -84,7 +83,7 @@ class BatchNorm : public Layer {
     desc.type = context.type;
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
-    return backend.make(desc);
+    return desc;
   }
 
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {

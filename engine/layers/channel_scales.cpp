@@ -44,18 +44,17 @@ class PReLU final : public Layer {
     weight.suffix = "weight";
     weight.file_shape = {options_.num_parameters};
     weight.init = {InitKind::constant, options_.init};
-    weight.reads_fp32 = true;
     if (options_.num_parameters > 1 && in[0].flat && in[0].shape.h * in[0].shape.w > 1) {
       weight.layout = ParamLayout::vector_hwc;
       weight.hwc = in[0].shape;
     }
     return {weight};
   }
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+  OpDesc describe(const LayerContext& context) const override {
     ChannelScaleDesc desc = scale_desc(context);
     desc.one_weight = options_.num_parameters == 1;
     desc.negative_only = true;
-    return backend.make(desc);
+    return desc;
   }
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     std::string weight = writer.param("weight");
@@ -90,15 +89,12 @@ class LayerScale final : public Layer {
     ParamSpec factors;
     factors.file_shape = {in[0].shape.c, 1, 1};
     factors.init = {InitKind::constant, options_.init};
-    factors.reads_fp32 = true;
     return {factors};
   }
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     return writer.op("Mul", {context.in[0], writer.param("")});
   }
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
-    return backend.make(scale_desc(context));
-  }
+  OpDesc describe(const LayerContext& context) const override { return scale_desc(context); }
 
  private:
   Options options_;

@@ -38,14 +38,14 @@ class Concat final : public Layer {
     return writer.op("Concat", {context.in.begin(), context.in.end()}, {{"axis", std::int64_t{1}}});
   }
 
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+  OpDesc describe(const LayerContext& context) const override {
     ConcatDesc desc;
     desc.batch = context.batch;
     for (const ActivationShape& in : context.in) desc.in.push_back(in.shape);
     desc.out = context.out.shape;
     desc.flatten = flattens(context.in);
     desc.type = context.type;
-    return backend.make(desc);
+    return desc;
   }
 
  private:

@@ -72,7 +72,7 @@ class Conv2d final : public Layer {
     return std::make_unique<Conv2d>(options, norm.relu);
   }
 
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+  OpDesc describe(const LayerContext& context) const override {
     const Options& o = options_;
     const ActivationShape conv_out = convolved(context.in[0]);
     Conv2dDesc desc;
@@ -88,7 +88,7 @@ class Conv2d final : public Layer {
     desc.bias = o.bias;
     desc.relu = relu_;
     if (pool_) {
-      desc.pool = pool_->describe(context, conv_out);
+      desc.pool = pool_->pool_desc(context, conv_out);
       // Inside the convolution the pooling always hands its gradient on, to the weights at least.
       desc.pool->input_gradient = context.training;
     }
@@ -96,7 +96,7 @@ class Conv2d final : public Layer {
     desc.tf32 = context.tf32;
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
-    return backend.make(desc);
+    return desc;
   }
 
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {

@@ -68,7 +68,7 @@ class ConvTranspose2d final : public Layer {
            static_cast<double>(o.kernel_size.h * o.kernel_size.w * channels_of_a_group);
   }
 
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+  OpDesc describe(const LayerContext& context) const override {
     const Options& o = options_;
     ConvTranspose2dDesc desc;
     desc.batch = context.batch;
@@ -84,7 +84,7 @@ class ConvTranspose2d final : public Layer {
     desc.tf32 = context.tf32;
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
-    return backend.make(desc);
+    return desc;
   }
 
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {

@@ -18,7 +18,7 @@ class AnyDropout : public Layer {
   using Options = DropoutOptions;
 
   bool is_in_place() const override { return true; }
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+  OpDesc describe(const LayerContext& context) const override {
     DropoutDesc desc;
     desc.batch = context.batch;
     desc.shape = units(context.out.shape);
@@ -28,7 +28,7 @@ class AnyDropout : public Layer {
     desc.training = context.training;
     desc.seed = context.seed;
     desc.stream = context.stream;
-    return backend.make(desc);
+    return desc;
   }
   std::string write_ops(OpWriter&, const OpContext& context) const override {
     return context.in[0];

@@ -20,8 +20,7 @@ class Flatten final : public Layer {
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     return writer.op("Flatten", {context.in[0]}, {{"axis", std::int64_t{1}}});
   }
-  /// Never called for a view.
-  std::unique_ptr<Op> compile(Backend&, const LayerContext&) const override { return nullptr; }
+  OpDesc describe(const LayerContext&) const override { return {}; }
 };
 
 LayerKind flatten_layer() {

@@ -18,8 +18,7 @@ class Identity final : public Layer {
   std::string write_ops(OpWriter&, const OpContext& context) const override {
     return context.in[0];
   }
-  /// Never called for a view.
-  std::unique_ptr<Op> compile(Backend&, const LayerContext&) const override { return nullptr; }
+  OpDesc describe(const LayerContext&) const override { return {}; }
 };
 
 LayerKind identity_layer() {

@@ -1,5 +1,5 @@
-// The contract of a layer: shapes, parameters and a ready-made kernel. A layer owns no memory and
-// does not depend on a device; it is made from its options and never changes.
+// The contract of a layer: shapes, parameters and the operation that computes it. A layer owns no
+// memory and does not depend on a device; it is made from its options and never changes.
 //
 // To add one: a .cpp with its options struct, field table and Layer; its function in kinds.h; one
 // test. See CONTRIBUTING.md.
@@ -16,7 +16,7 @@
 #include "engine/config/train_spec.h"
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/param_spec.h"
-#include "kernels/backend.h"
+#include "kernels/ops.h"
 
 namespace dpt {
 
@@ -84,7 +84,9 @@ class Layer {
   /// For evaluation: this layer with `norm` folded into its weight, whose rows are channels of the
   /// output, and its bias, which it then has; or null.
   virtual std::unique_ptr<Layer> fold(const RunningNorm& /*norm*/) const { return nullptr; }
-  virtual std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const = 0;
+  /// Returns the operation that computes the layer. It has a place for each of `params`, except
+  /// counters, by their names (param_names). Never called for a view.
+  virtual OpDesc describe(const LayerContext& context) const = 0;
   /// What the layer does in evaluation, as operations (op_writer.h); gives its output, which may be
   /// its input. Throws ErrorKind::usage that says why it cannot be written. REQUIRES: a layer as
   /// make_layer gives it, nothing fused or folded.

@@ -67,7 +67,7 @@ class Linear final : public Layer {
     return std::make_unique<Linear>(options, norm.relu);
   }
 
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+  OpDesc describe(const LayerContext& context) const override {
     LinearDesc desc;
     desc.in = features_of(context.in[0]);
     desc.batch = context.batch * (context.in[0].elements() / desc.in);
@@ -78,7 +78,7 @@ class Linear final : public Layer {
     desc.tf32 = context.tf32;
     desc.training = context.training;
     desc.input_gradient = context.input_gradient;
-    return backend.make(desc);
+    return desc;
   }
 
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {

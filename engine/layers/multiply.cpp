@@ -40,13 +40,13 @@ class Multiply final : public Layer {
     return writer.op("Mul", {context.in[0], context.in[1]});
   }
 
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+  OpDesc describe(const LayerContext& context) const override {
     ProductDesc desc;
     desc.batch = context.batch;
     desc.in = {context.in[0].shape, context.in[1].shape};
     desc.out = context.out.shape;
     desc.type = context.type;
-    return backend.make(desc);
+    return desc;
   }
 
  private:

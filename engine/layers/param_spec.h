@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/base/enum_names.h"
@@ -60,8 +61,10 @@ struct ParamSpec {
   std::int64_t fan_in = 1, fan_out = 1;
   InitSpec init;
   ParamRole role = ParamRole::trained;
-  float momentum = 0.1F;    ///< running: as RunningRange::momentum
-  bool reads_fp32 = false;  ///< the operation reads it in fp32 where activations are bf16
+  float momentum = 0.1F;  ///< running: as RunningRange::momentum
+
+  /// Returns the name among the layer's parameters, which its operation uses (param_names).
+  std::string_view name() const { return suffix.empty() ? std::string_view("weight") : suffix; }
 };
 
 }  // namespace dpt

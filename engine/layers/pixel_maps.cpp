@@ -9,13 +9,13 @@ namespace dpt {
 
 class PixelMap : public Layer {
  public:
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+  OpDesc describe(const LayerContext& context) const override {
     PixelMapDesc desc = map();
     desc.batch = context.batch;
     desc.in = context.in[0].shape;
     desc.out = context.out.shape;
     desc.type = context.type;
-    return backend.make(desc);
+    return desc;
   }
 
  private:
@@ -114,7 +114,7 @@ class PadChannels final : public Layer {
     return {{s.h, s.w, s.c + options_.before + options_.after}, false};
   }
   /// A pixel's channels are contiguous: pad them like the pixels of a row.
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+  OpDesc describe(const LayerContext& context) const override {
     const SampleShape &in = context.in[0].shape, &out = context.out.shape;
     PixelMapDesc desc;
     desc.batch = context.batch;
@@ -122,7 +122,7 @@ class PadChannels final : public Layer {
     desc.out = {out.h * out.w, out.c, 1};
     desc.before = {0, options_.before};
     desc.type = context.type;
-    return backend.make(desc);
+    return desc;
   }
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     return writer.op("Pad", {context.in[0],

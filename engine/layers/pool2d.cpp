@@ -86,7 +86,7 @@ ActivationShape Pool2d::infer(std::span<const ActivationShape> in) const {
   return out;
 }
 
-Pool2dDesc Pool2d::describe(const LayerContext& context, const ActivationShape& in) const {
+Pool2dDesc Pool2d::pool_desc(const LayerContext& context, const ActivationShape& in) const {
   Pool2dDesc desc;
   desc.kind = geometry_.kind;
   desc.kernel = geometry_.kernel;
@@ -110,8 +110,8 @@ Pool2dDesc Pool2d::describe(const LayerContext& context, const ActivationShape& 
   return desc;
 }
 
-std::unique_ptr<Op> Pool2d::compile(Backend& backend, const LayerContext& context) const {
-  return backend.make(describe(context, context.in[0]));
+OpDesc Pool2d::describe(const LayerContext& context) const {
+  return pool_desc(context, context.in[0]);
 }
 
 // No ceil_mode is written: runtimes differ in what they divide by where a window hangs over the

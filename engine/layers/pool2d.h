@@ -26,12 +26,12 @@ class Pool2d : public Layer {
   explicit Pool2d(const PoolGeometry& geometry) : geometry_(geometry) {}
 
   const PoolGeometry& geometry() const { return geometry_; }
-  /// The kernel's description for one input.
-  Pool2dDesc describe(const LayerContext& context, const ActivationShape& in) const;
+  /// Returns the description of the pooling of one input.
+  Pool2dDesc pool_desc(const LayerContext& context, const ActivationShape& in) const;
 
   /// Output size as PyTorch's pooling_output_shape.
   ActivationShape infer(std::span<const ActivationShape> in) const override;
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override;
+  OpDesc describe(const LayerContext& context) const override;
   std::string write_ops(OpWriter& writer, const OpContext& context) const override;
   std::string detail() const override;
 

@@ -11,13 +11,13 @@ LayerKind relu_layer() {
   return layer_kind<ReLU>(table);
 }
 
-std::unique_ptr<Op> ReLU::compile(Backend& backend, const LayerContext& context) const {
+OpDesc ReLU::describe(const LayerContext& context) const {
   ReluDesc desc;
   desc.batch = context.batch;
   desc.shape = context.out.shape;
   desc.type = context.type;
   desc.training = context.training;
-  return backend.make(desc);
+  return desc;
 }
 
 std::string ReLU::write_ops(OpWriter& writer, const OpContext& context) const {

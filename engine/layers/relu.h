@@ -16,7 +16,7 @@ class ReLU final : public Layer {
   explicit ReLU(const Options&) {}
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
   bool is_in_place() const override { return true; }
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override;
+  OpDesc describe(const LayerContext& context) const override;
   std::string write_ops(OpWriter& writer, const OpContext& context) const override;
 };
 

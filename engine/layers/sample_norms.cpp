@@ -15,7 +15,6 @@ ParamSpec norm_param(const char* suffix, double start, std::vector<std::int64_t>
   spec.suffix = suffix;
   spec.file_shape = std::move(file_shape);
   spec.init = {InitKind::constant, start};
-  spec.reads_fp32 = true;
   return spec;
 }
 
@@ -61,11 +60,11 @@ class GroupNorm final : public Layer {
     if (!options_.affine) return {};
     return {norm_param("weight", 1, {in[0].shape.c}), norm_param("bias", 0, {in[0].shape.c})};
   }
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
+  OpDesc describe(const LayerContext& context) const override {
     GroupNormDesc desc = norm_desc(context, options_.eps);
     desc.groups = options_.num_groups;
     desc.weight = desc.bias = options_.affine;
-    return backend.make(desc);
+    return desc;
   }
   /// The standard's GroupNormalization has a weight for each channel from opset 21 on only: the
   /// groups are normalised as the channels of an image of one row.
@@ -143,14 +142,13 @@ class AnyLayerNorm : public Layer {
   bool has_weight() const { return options_.elementwise_affine; }
   bool has_bias() const { return options_.elementwise_affine && options_.bias; }
   /// With the sample as one set of values.
-  std::unique_ptr<Op> compile_sets(Backend& backend, const LayerContext& context,
-                                   std::int64_t sets_of_a_sample) const {
+  GroupNormDesc describe_sets(const LayerContext& context, std::int64_t sets_of_a_sample) const {
     GroupNormDesc desc = norm_desc(context, options_.eps);
     desc.batch *= sets_of_a_sample;
     desc.shape = {1, 1, context.out.elements() / sets_of_a_sample};
     desc.weight = has_weight();
     desc.bias = has_bias();
-    return backend.make(desc);
+    return desc;
   }
 
  private:
@@ -163,9 +161,7 @@ class LayerNorm final : public AnyLayerNorm {
  public:
   explicit LayerNorm(const Options& options) : AnyLayerNorm(options) {}
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
-    return compile_sets(backend, context, 1);
-  }
+  OpDesc describe(const LayerContext& context) const override { return describe_sets(context, 1); }
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     const ActivationShape& in = context.shapes[0];
     const SampleShape& s = in.shape;
@@ -196,8 +192,8 @@ class LayerNorm2d final : public AnyLayerNorm {
                                  in[0].elements()),
                      in[0]);
   }
-  std::unique_ptr<Op> compile(Backend& backend, const LayerContext& context) const override {
-    return compile_sets(backend, context, context.out.shape.h * context.out.shape.w);
+  OpDesc describe(const LayerContext& context) const override {
+    return describe_sets(context, context.out.shape.h * context.out.shape.w);
   }
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     using Axes = std::vector<std::int64_t>;

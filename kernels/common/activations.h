@@ -10,7 +10,7 @@
 
 #include "kernels/base/host_device.h"
 #include "kernels/common/softmax.h"
-#include "kernels/ops.h"
+#include "kernels/element_descs.h"
 
 namespace dpt::activations {
 

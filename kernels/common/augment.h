@@ -12,7 +12,7 @@
 
 #include "kernels/base/host_device.h"
 #include "kernels/base/philox.h"
-#include "kernels/ops.h"
+#include "kernels/input_op.h"
 
 namespace dpt::augment {
 

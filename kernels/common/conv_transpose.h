@@ -1,7 +1,7 @@
 // The convolution that a transposed convolution is the transpose of.
 #pragma once
 
-#include "kernels/ops.h"
+#include "kernels/conv_descs.h"
 
 namespace dpt {
 

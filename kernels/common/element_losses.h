@@ -9,7 +9,7 @@
 
 #include "kernels/base/host_device.h"
 #include "kernels/common/activations.h"
-#include "kernels/ops.h"
+#include "kernels/loss_op.h"
 
 namespace dpt::element_losses {
 

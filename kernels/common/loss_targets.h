@@ -4,7 +4,7 @@
 #include <string>
 
 #include "kernels/base/error.h"
-#include "kernels/ops.h"
+#include "kernels/loss_op.h"
 
 namespace dpt {
 

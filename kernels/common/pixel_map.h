@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "kernels/base/host_device.h"
-#include "kernels/ops.h"
+#include "kernels/element_descs.h"
 
 namespace dpt {
 

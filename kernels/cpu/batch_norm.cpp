@@ -123,12 +123,14 @@ class CpuBatchNorm final : public Op {
       const std::int64_t at = first * channels();
       functions_.apply(x + at, y + at, rows, channels(), affine);
     });
-    if (!desc_.batch_statistics || !args.mean_sum || args.write == GradWrite::add) return;
+    const DevPtr mean_sum = args.params[desc_.kRunningMean].gradient;
+    const DevPtr var_sum = args.params[desc_.kRunningVar].gradient;
+    if (!desc_.batch_statistics || !mean_sum || args.write == GradWrite::add) return;
     const float* mean = host<const float>(args.saved);
     const auto samples = static_cast<float>(args.samples);
     for (std::int64_t k = 0; k < channels(); ++k) {
-      host(args.mean_sum)[k] = mean[k] * samples;
-      host(args.var_sum)[k] =
+      host(mean_sum)[k] = mean[k] * samples;
+      host(var_sum)[k] =
           unbiased_sum(mean[channels() + k], static_cast<float>(args.values), samples);
     }
   }
@@ -145,7 +147,9 @@ class CpuBatchNorm final : public Op {
     float* constant = of_x + c;
     if (!desc_.batch_statistics) {
       // Where nobody asks for the parameters' gradients, they are frozen.
-      if (args.dweight || args.dbias) add_up_gradients(args, forward, of_x, constant);
+      if (args.params[desc_.kWeight].gradient || args.params[desc_.kBias].gradient) {
+        add_up_gradients(args, forward, of_x, constant);
+      }
       std::memset(of_x, 0, 2 * bytes_of(c));
     } else {
       const float* saved = host<const float>(args.saved);
@@ -188,13 +192,13 @@ class CpuBatchNorm final : public Op {
   }
 
   const float* mean_of(const OpArgs& args) const {
-    return host<const float>(desc_.batch_statistics ? args.saved : args.running_mean);
+    return host(desc_.batch_statistics ? args.saved : args.params[desc_.kRunningMean].f32);
   }
   float inverse_deviation_of(const OpArgs& args, std::int64_t k) const {
     return desc_.batch_statistics
                ? inverse_deviation(host<const float>(args.saved)[channels() + k],
                                    static_cast<float>(args.values), desc_.eps)
-               : inverse_deviation(host<const float>(args.running_var)[k], 1.0F, desc_.eps);
+               : inverse_deviation(host(args.params[desc_.kRunningVar].f32)[k], 1.0F, desc_.eps);
   }
 
   /// Computes the map of the forward pass, each time to the same bits.
@@ -202,8 +206,8 @@ class CpuBatchNorm final : public Op {
     float* scale = host(args.scratch);
     float* shift = scale + channels();
     const float* mean = mean_of(args);
-    const float* weight = desc_.affine ? host<const float>(args.weight) : nullptr;
-    const float* bias = desc_.affine ? host<const float>(args.bias) : nullptr;
+    const float* weight = desc_.affine ? host(args.params[desc_.kWeight].f32) : nullptr;
+    const float* bias = desc_.affine ? host(args.params[desc_.kBias].f32) : nullptr;
     for (std::int64_t k = 0; k < channels(); ++k) {
       scale[k] = (weight ? weight[k] : 1.0F) * inverse_deviation_of(args, k);
       shift[k] = (bias ? bias[k] : 0.0F) - mean[k] * scale[k];
@@ -234,8 +238,8 @@ class CpuBatchNorm final : public Op {
       }
       sum[k] = static_cast<float>(total);
       product[k] = static_cast<float>(with_x) * inverse_deviation_of(args, k);
-      put(args.dweight, k, product[k]);
-      put(args.dbias, k, sum[k]);
+      put(args.params[desc_.kWeight].gradient, k, product[k]);
+      put(args.params[desc_.kBias].gradient, k, sum[k]);
     }
   }
 

@@ -21,7 +21,8 @@ class CpuChannelScale final : public Op {
   bool backward_keeps_dy() const override { return true; }
 
   void forward(const OpArgs& args) override {
-    scale(host<T>(args.y), host<const T>(args.x), host<const T>(args.x), host(args.weight));
+    scale(host<T>(args.y), host<const T>(args.x), host<const T>(args.x),
+          host(args.params[desc_.kWeight].f32));
   }
 
   void backward(const OpArgs& args) override {
@@ -29,7 +30,7 @@ class CpuChannelScale final : public Op {
     const std::int64_t channels = cut_.columns;
     double* sums = host<double>(args.scratch);
     const bool negative_only = desc_.negative_only;
-    if (args.dweight) {
+    if (const DevPtr dweight = args.params[desc_.kWeight].gradient) {
       sum_columns<1>(threads_, cut_, sums,
                      [=](std::int64_t row, std::int64_t first, std::int64_t count, auto& some) {
                        const std::int64_t at = row * channels + first;
@@ -39,9 +40,9 @@ class CpuChannelScale final : public Op {
                          some.v[0][c] += counts ? value * to_float(dy[at + c]) : 0.0F;
                        }
                      });
-      write_gradient(host(args.dweight), sums, args.write);
+      write_gradient(host(dweight), sums, args.write);
     }
-    if (args.dx) scale(host<T>(args.dx), dy, x, host(args.weight));
+    if (args.dx) scale(host<T>(args.dx), dy, x, host(args.params[desc_.kWeight].f32));
   }
   std::string implementation() const override { return "own"; }
 

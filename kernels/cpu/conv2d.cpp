@@ -45,13 +45,14 @@ class CpuConv2d final : public Op {
   bool backward_keeps_dy() const override { return pool_ ? !relu_behind_pool_ : !d_.relu; }
 
   void forward(const OpArgs& args) override {
+    const DevPtr weight = args.params[d_.kWeight].as(d_.type), bias = args.params[d_.kBias].f32;
     if (!pool_) {
-      passes_.forward.run({args.x, args.y, args.weight, args.bias, args.scratch});
+      passes_.forward.run({args.x, args.y, weight, bias, args.scratch});
       return;
     }
     const DevPtr z = keep_z_ ? args.saved + aligned(pool_->saved_bytes()) : args.scratch;
     const DevPtr rest = args.scratch + z_bytes();
-    passes_.forward.run({args.x, z, args.weight, args.bias, rest});
+    passes_.forward.run({args.x, z, weight, bias, rest});
     OpArgs pool = args;
     pool.x = z;
     pool.scratch = rest;
@@ -73,8 +74,9 @@ class CpuConv2d final : public Op {
     } else if (d_.relu) {
       mask(dz, args.y, y_count());
     }
-    passes_.weights->run({args.x, dz, args.dweight, args.dbias, rest, args.write});
-    if (passes_.data) passes_.data->run({args.dx, dz, args.weight, {}, rest});
+    const ParamArgs &weight = args.params[d_.kWeight], &bias = args.params[d_.kBias];
+    passes_.weights->run({args.x, dz, weight.gradient, bias.gradient, rest, args.write});
+    if (passes_.data) passes_.data->run({args.dx, dz, weight.as(d_.type), {}, rest});
   }
 
   std::string implementation() const override {

@@ -39,12 +39,13 @@ class CpuConvTranspose2d final : public Op {
   bool backward_keeps_dy() const override { return true; }
 
   void forward(const OpArgs& args) override {
-    passes_.forward.run({args.y, args.x, args.weight, {}, args.scratch});
-    if (d_.bias) add_bias(host<T>(args.y), host(args.bias));
+    passes_.forward.run({args.y, args.x, args.params[d_.kWeight].as(d_.type), {}, args.scratch});
+    if (d_.bias) add_bias(host<T>(args.y), host(args.params[d_.kBias].f32));
   }
   void backward(const OpArgs& args) override {
-    passes_.weights->run({args.dy, args.x, args.dweight, {}, args.scratch, args.write});
-    if (passes_.data) passes_.data->run({args.dy, args.dx, args.weight, {}, args.scratch});
+    const ParamArgs& weight = args.params[d_.kWeight];
+    passes_.weights->run({args.dy, args.x, weight.gradient, {}, args.scratch, args.write});
+    if (passes_.data) passes_.data->run({args.dy, args.dx, weight.as(d_.type), {}, args.scratch});
     if (d_.bias) sum_bias(args);
   }
 
@@ -68,7 +69,7 @@ class CpuConvTranspose2d final : public Op {
                      const T* from = dy + row * channels + first;
                      for (std::int64_t c = 0; c < count; ++c) some.v[0][c] += to_float(from[c]);
                    });
-    float* to = host(args.dbias);
+    float* to = host(args.params[d_.kBias].gradient);
     for (std::int64_t c = 0; c < channels; ++c) {
       const auto gradient = static_cast<float>(sums[c]);
       to[c] = args.write == GradWrite::add ? to[c] + gradient : gradient;

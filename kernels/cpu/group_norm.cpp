@@ -45,7 +45,8 @@ class CpuGroupNorm final : public Op {
   void forward(const OpArgs& args) override {
     const T* x = host<const T>(args.x);
     T* y = host<T>(args.y);
-    const float *weight = host(args.weight), *bias = host(args.bias);
+    const float* weight = host(args.params[desc_.kWeight].f32);
+    const float* bias = host(args.params[desc_.kBias].f32);
     Moments* saved = desc_.training ? host<Moments>(args.saved) : nullptr;
     if (is_narrow()) {
       for_blocks_of_groups([=, this](std::int64_t sample, std::int64_t first, std::int64_t count) {
@@ -71,16 +72,18 @@ class CpuGroupNorm final : public Op {
   void backward(const OpArgs& args) override {
     const T *x = host<const T>(args.x), *dy = host<const T>(args.dy);
     const Moments* saved = host<const Moments>(args.saved);
-    if (args.dweight || args.dbias) {
+    const DevPtr dweight = args.params[desc_.kWeight].gradient;
+    const DevPtr dbias = args.params[desc_.kBias].gradient;
+    if (dweight || dbias) {
       double* sums = host<double>(args.scratch);
       sum_columns<2>(threads_, cut_, sums,
                      [=, this](std::int64_t row, std::int64_t first, std::int64_t count,
                                auto& some) { add_row(x, dy, saved, row, first, count, some); });
-      write_gradient(host(args.dbias), sums, args.write);
-      write_gradient(host(args.dweight), sums + channels_, args.write);
+      write_gradient(host(dbias), sums, args.write);
+      write_gradient(host(dweight), sums + channels_, args.write);
     }
     if (args.dx) {
-      const float* weight = host(args.weight);
+      const float* weight = host(args.params[desc_.kWeight].f32);
       T* dx = host<T>(args.dx);
       if (is_narrow()) {
         for_blocks_of_groups(

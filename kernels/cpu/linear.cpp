@@ -20,15 +20,20 @@ class CpuLinear final : public Op {
   bool backward_keeps_dy() const override { return !d_.relu; }
 
   void forward(const OpArgs& args) override {
-    passes_.forward.run({args.x, args.y, args.weight, args.bias, args.scratch});
+    const DevPtr weight = args.params[d_.kWeight].as(d_.type), bias = args.params[d_.kBias].f32;
+    passes_.forward.run({args.x, args.y, weight, bias, args.scratch});
   }
 
   void backward(const OpArgs& args) override {
     if (d_.relu) {
       relu_backward(d_.type, args.dy, args.dy, args.y, d_.batch * d_.out, threads_);
     }
-    passes_.weights->run({args.x, args.dy, args.dweight, args.dbias, args.scratch, args.write});
-    if (passes_.data) passes_.data->run({args.dx, args.dy, args.weight, {}, args.scratch});
+    const ParamArgs &weight = args.params[d_.kWeight], &bias = args.params[d_.kBias];
+    passes_.weights->run(
+        {args.x, args.dy, weight.gradient, bias.gradient, args.scratch, args.write});
+    if (passes_.data) {
+      passes_.data->run({args.dx, args.dy, weight.as(d_.type), {}, args.scratch});
+    }
   }
 
   std::string implementation() const override { return passes_.implementation(); }

@@ -266,11 +266,13 @@ class CudaBatchNorm final : public Op {
   }
 
   void forward(const OpArgs& args) override {
+    const DevPtr mean_sum = args.params[desc_.kRunningMean].gradient;
+    const DevPtr var_sum = args.params[desc_.kRunningVar].gradient;
     const bool gives_sums =
-        desc_.batch_statistics && args.mean_sum && args.write == GradWrite::overwrite;
+        desc_.batch_statistics && mean_sum && args.write == GradWrite::overwrite;
     float* factors = device<float>(args.scratch);
     over_channels(forward_factors_kernel, channels(), channels_of(args), factors,
-                  gives_sums ? device<float>(args.mean_sum) : nullptr, device<float>(args.var_sum),
+                  gives_sums ? device<float>(mean_sum) : nullptr, device<float>(var_sum),
                   static_cast<float>(args.samples));
     for_each_pack<kPack>(
         context_, count(), aligned_to(16, args.x, args.y),
@@ -283,7 +285,8 @@ class CudaBatchNorm final : public Op {
 
   void backward(const OpArgs& args) override {
     // Where nobody asks for the parameters' gradients, they are frozen.
-    if (!desc_.batch_statistics && (args.dweight || args.dbias)) add_up_gradients(args, nullptr);
+    const bool asked = args.params[desc_.kWeight].gradient || args.params[desc_.kBias].gradient;
+    if (!desc_.batch_statistics && asked) add_up_gradients(args, nullptr);
     if (!args.dx) return;
     float* factors = device<float>(args.scratch);
     const float* sums =
@@ -325,13 +328,13 @@ class CudaBatchNorm final : public Op {
       all.squares = all.mean + channels();
       all.values = static_cast<float>(args.values);
     } else {
-      all.mean = device<const float>(args.running_mean);
-      all.squares = device<const float>(args.running_var);
+      all.mean = device<const float>(args.params[desc_.kRunningMean].f32);
+      all.squares = device<const float>(args.params[desc_.kRunningVar].f32);
       all.values = 1.0F;
     }
     if (desc_.affine) {
-      all.weight = device<const float>(args.weight);
-      all.bias = device<const float>(args.bias);
+      all.weight = device<const float>(args.params[desc_.kWeight].f32);
+      all.bias = device<const float>(args.params[desc_.kBias].f32);
     }
     return all;
   }
@@ -340,8 +343,8 @@ class CudaBatchNorm final : public Op {
     launch(gradient_sums_kernel<T>, grid(), block(), 0, context_.stream, chunks_, channels_of(args),
            desc_.relu, device<const T>(args.dy), device<const T>(args.x), partials(args));
     over_channels(add_chunks_kernel, chunks_, channels_of(args), partials(args), sums,
-                  device<float>(args.dweight), device<float>(args.dbias),
-                  args.write == GradWrite::add);
+                  device<float>(args.params[desc_.kWeight].gradient),
+                  device<float>(args.params[desc_.kBias].gradient), args.write == GradWrite::add);
   }
 
   const CudaContext& context_;

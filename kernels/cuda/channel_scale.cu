@@ -60,16 +60,16 @@ class CudaChannelScale final : public Op {
 
   void forward(const OpArgs& args) override { scale(args, args.y, args.x); }
   void backward(const OpArgs& args) override {
-    if (args.dweight) {
+    if (const DevPtr dweight = args.params[desc_.kWeight].gradient) {
       const WeightTerms<T> terms = {device<const T>(args.x), device<const T>(args.dy),
                                     desc_.shape.c, desc_.negative_only};
       queue_chunk_sums<1>(context_, chunks_, terms, args.scratch);
       if (desc_.one_weight) {
         launch(sum_all_kernel, 1, 256, 0, context_.stream, chunks_,
-               device<const float>(args.scratch), device<float>(args.dweight),
+               device<const float>(args.scratch), device<float>(dweight),
                args.write == GradWrite::add);
       } else {
-        queue_add_chunks(context_, chunks_, 1, 0, args.scratch, args.dweight, args.write);
+        queue_add_chunks(context_, chunks_, 1, 0, args.scratch, dweight, args.write);
       }
     }
     if (args.dx) scale(args, args.dx, args.dy);
@@ -79,10 +79,11 @@ class CudaChannelScale final : public Op {
  private:
   void scale(const OpArgs& args, DevPtr to, DevPtr from) const {
     constexpr int kCount = 16 / sizeof(T);
-    const ChannelScaleBody<T> body = {device<T>(to),           device<const T>(from),
-                                      device<const T>(args.x), device<const float>(args.weight),
-                                      desc_.shape.c,           desc_.one_weight,
-                                      desc_.negative_only};
+    const ChannelScaleBody<T> body = {
+        device<T>(to),           device<const T>(from),
+        device<const T>(args.x), device<const float>(args.params[desc_.kWeight].f32),
+        desc_.shape.c,           desc_.one_weight,
+        desc_.negative_only};
     const bool whole = desc_.one_weight || desc_.shape.c % kCount == 0;
     for_each_pack<kCount>(context_, desc_.batch * desc_.shape.elements(),
                           whole && aligned_to(16, to, from, args.x), body);

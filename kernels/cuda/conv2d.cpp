@@ -18,7 +18,8 @@ constexpr std::size_t kGpuAlignment = 256;
 
 /// The plans of a description's passes; `pool` is made inside them.
 struct Passes {
-  Passes(const CudaContext& context, const Conv2dDesc& desc, const std::optional<ConvPool>& pool) {
+  Passes(const CudaContext& context, const Conv2dDesc& desc, const std::optional<ConvPool>& pool)
+      : type(desc.type) {
     const auto plan = [&](ConvPass pass) {
       ConvProblem problem = conv_problem(desc, pass);
       problem.pool = pool;
@@ -34,9 +35,9 @@ struct Passes {
     ConvArgs conv;
     conv.x = device<void>(args.x);
     conv.y = device<void>(y);
-    conv.weight = device<const void>(args.weight);
-    conv.bias = device<const float>(args.bias);
-    conv.bias16 = device<const void>(args.bias16);
+    conv.weight = device<const void>(args.params[Conv2dDesc::kWeight].as(type));
+    conv.bias = device<const float>(args.params[Conv2dDesc::kBias].f32);
+    conv.bias16 = device<const void>(args.params[Conv2dDesc::kBias].bf16);
     conv.open = device<std::uint8_t>(open);
     forward->run(conv);
   }
@@ -45,8 +46,8 @@ struct Passes {
     conv.x = device<void>(args.x);
     conv.y = device<void>(dy);
     conv.open = device<std::uint8_t>(open);
-    conv.dweight = device<float>(args.dweight);
-    conv.dbias = device<float>(args.dbias);
+    conv.dweight = device<float>(args.params[Conv2dDesc::kWeight].gradient);
+    conv.dbias = device<float>(args.params[Conv2dDesc::kBias].gradient);
     conv.write = args.write;
     weights->run(conv);
   }
@@ -57,7 +58,7 @@ struct Passes {
     conv.x = device<void>(args.dx);
     conv.y = device<void>(dy);
     conv.open = device<std::uint8_t>(open);
-    conv.weight = device<const void>(args.weight);
+    conv.weight = device<const void>(args.params[Conv2dDesc::kWeight].as(type));
     data->run(conv);
   }
 
@@ -68,6 +69,7 @@ struct Passes {
     return text;
   }
 
+  DType type;
   std::unique_ptr<ConvPlan> forward, weights, data;
 };
 
@@ -124,8 +126,8 @@ class CudaConv2d final : public Op {
       pool_->backward(pool);
     } else if (relu_ && sums_bias()) {
       // The gradient before the ReLU, which may take the place of dy, and its sums in one kernel.
-      relu_column_sums(context_, dz, args.y, d_.type, rows(), d_.conv_out.c, args.dbias, args.write,
-                       rest);
+      relu_column_sums(context_, dz, args.y, d_.type, rows(), d_.conv_out.c,
+                       args.params[d_.kBias].gradient, args.write, rest);
     } else if (relu_) {
       OpArgs relu;
       relu.y = args.y;
@@ -134,7 +136,8 @@ class CudaConv2d final : public Op {
     }
     passes_.run_weights(args, dz);
     if (sums_bias() && !relu_) {
-      column_sums(context_, dz, d_.type, rows(), d_.conv_out.c, args.dbias, args.write, rest);
+      column_sums(context_, dz, d_.type, rows(), d_.conv_out.c, args.params[d_.kBias].gradient,
+                  args.write, rest);
     }
     passes_.run_data(args, dz);
   }

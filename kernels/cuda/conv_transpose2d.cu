@@ -49,28 +49,28 @@ class CudaConvTranspose2d final : public Op {
     ConvArgs conv;
     conv.x = device<void>(args.y);
     conv.y = device<void>(args.x);
-    conv.weight = device<const void>(args.weight);
+    conv.weight = device<const void>(args.params[d_.kWeight].as(d_.type));
     y_->run(conv);
     if (!d_.bias) return;
     constexpr int kCount = 16 / sizeof(T);
-    for_each_pack<kCount>(context_, rows() * d_.out.c,
-                          d_.out.c % kCount == 0 && aligned_to(16, args.y),
-                          AddBias<T>{device<T>(args.y), device<const float>(args.bias), d_.out.c});
+    for_each_pack<kCount>(
+        context_, rows() * d_.out.c, d_.out.c % kCount == 0 && aligned_to(16, args.y),
+        AddBias<T>{device<T>(args.y), device<const float>(args.params[d_.kBias].f32), d_.out.c});
   }
   void backward(const OpArgs& args) override {
     ConvArgs conv;
     conv.x = device<void>(args.dy);
     conv.y = device<void>(args.x);
-    conv.dweight = device<float>(args.dweight);
+    conv.dweight = device<float>(args.params[d_.kWeight].gradient);
     conv.write = args.write;
     dweight_->run(conv);
     if (d_.bias) {
-      column_sums(context_, args.dy, d_.type, rows(), d_.out.c, args.dbias, args.write,
-                  args.scratch);
+      column_sums(context_, args.dy, d_.type, rows(), d_.out.c, args.params[d_.kBias].gradient,
+                  args.write, args.scratch);
     }
     if (!dx_) return;
     conv.y = device<void>(args.dx);
-    conv.weight = device<const void>(args.weight);
+    conv.weight = device<const void>(args.params[d_.kWeight].as(d_.type));
     dx_->run(conv);
   }
 

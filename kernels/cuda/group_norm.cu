@@ -138,23 +138,26 @@ class CudaGroupNorm final : public Op {
     with_threads([&](auto threads) {
       launch(group_norm_kernel<T, threads>, static_cast<unsigned>(count_), threads.value, 0,
              context_.stream, sets_, desc_.eps, device<const T>(args.x), device<T>(args.y),
-             device<const float>(args.weight), device<const float>(args.bias),
+             device<const float>(args.params[desc_.kWeight].f32),
+             device<const float>(args.params[desc_.kBias].f32),
              desc_.training ? device<Moments>(args.saved) : nullptr);
     });
   }
   void backward(const OpArgs& args) override {
-    if (args.dweight || args.dbias) {
+    const DevPtr dweight = args.params[desc_.kWeight].gradient;
+    const DevPtr dbias = args.params[desc_.kBias].gradient;
+    if (dweight || dbias) {
       const ParameterTerms<T> terms = {sets_, device<const T>(args.x), device<const T>(args.dy),
                                        device<const Moments>(args.saved)};
       queue_chunk_sums<2>(context_, chunks_, terms, args.scratch);
-      queue_add_chunks(context_, chunks_, 2, 0, args.scratch, args.dbias, args.write);
-      queue_add_chunks(context_, chunks_, 2, 1, args.scratch, args.dweight, args.write);
+      queue_add_chunks(context_, chunks_, 2, 0, args.scratch, dbias, args.write);
+      queue_add_chunks(context_, chunks_, 2, 1, args.scratch, dweight, args.write);
     }
     if (!args.dx) return;
     with_threads([&](auto threads) {
       launch(group_norm_backward_kernel<T, threads>, static_cast<unsigned>(count_), threads.value,
              0, context_.stream, sets_, device<const T>(args.x), device<const T>(args.dy),
-             device<T>(args.dx), device<const float>(args.weight),
+             device<T>(args.dx), device<const float>(args.params[desc_.kWeight].f32),
              device<const Moments>(args.saved));
     });
   }

@@ -290,28 +290,29 @@ class CudaLinear final : public Op {
   bool backward_keeps_dy() const override { return !d_.relu; }
 
   void forward(const OpArgs& args) override {
+    const DevPtr weight = args.params[d_.kWeight].as(d_.type);
+    const ParamArgs& bias = args.params[d_.kBias];
     if (sums_apart()) {
-      forward_->run(args.x, args.weight, args.scratch);
-      add_bias(context_, args.scratch, d_.bias ? args.bias : DevPtr{}, d_.relu, args.y, d_.type,
+      forward_->run(args.x, weight, args.scratch);
+      add_bias(context_, args.scratch, d_.bias ? bias.f32 : DevPtr{}, d_.relu, args.y, d_.type,
                d_.batch, d_.out);
     } else {
-      forward_->run(args.x, args.weight, args.y, GradWrite::overwrite,
-                    !d_.bias                 ? DevPtr{}
-                    : d_.type == DType::bf16 ? args.bias16
-                                             : args.bias);
+      forward_->run(args.x, weight, args.y, GradWrite::overwrite,
+                    d_.bias ? bias.as(d_.type) : DevPtr{});
     }
   }
 
   void backward(const OpArgs& args) override {
+    const DevPtr dbias = args.params[d_.kBias].gradient;
     if (d_.relu) {
       relu_column_sums(context_, args.dy, args.y, d_.type, d_.batch, d_.out,
-                       d_.bias ? args.dbias : DevPtr{}, args.write, args.scratch);
+                       d_.bias ? dbias : DevPtr{}, args.write, args.scratch);
     } else if (d_.bias) {
-      column_sums(context_, args.dy, d_.type, d_.batch, d_.out, args.dbias, args.write,
-                  args.scratch);
+      column_sums(context_, args.dy, d_.type, d_.batch, d_.out, dbias, args.write, args.scratch);
     }
-    backward_weights_->run(args.dy, args.x, args.dweight, args.write);
-    if (backward_data_) backward_data_->run(args.dy, args.weight, args.dx);
+    const ParamArgs& weight = args.params[d_.kWeight];
+    backward_weights_->run(args.dy, args.x, weight.gradient, args.write);
+    if (backward_data_) backward_data_->run(args.dy, weight.as(d_.type), args.dx);
   }
 
   std::string implementation() const override {

@@ -258,8 +258,8 @@ TEST_CASE("batch normalisation in bf16 reads and rounds, and keeps its statistic
     OpArgs args;
     args.x = x16.ptr();
     args.y = y16.ptr();
-    args.weight = weight.ptr();
-    args.bias = bias.ptr();
+    args.params[BatchNormDesc::kWeight].f32 = weight.ptr();
+    args.params[BatchNormDesc::kBias].f32 = bias.ptr();
     args.saved = saved.ptr();
     args.scratch = scratch.ptr();
     args.values = 42;

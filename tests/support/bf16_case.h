@@ -16,11 +16,10 @@ inline void check_in_bf16(const Layer& layer, const std::vector<ActivationShape>
     return rounded(random_values(static_cast<std::int64_t>(count), seed));
   };
   const std::vector<Bf16> x = bf16(maths.x, 1), dy = bf16(maths.y, 2);
-  const std::vector<float> weight = random_values(static_cast<std::int64_t>(maths.weight), 3);
-  const std::vector<float> bias = random_values(static_cast<std::int64_t>(maths.bias), 4);
-  const Values at = to_double(widened(x)), w = to_double(weight), b = to_double(bias);
-  const Values y = maths.forward(at, w, b);
-  const reference::Gradients want = maths.backward(at, w, b, to_double(widened(dy)));
+  const std::vector<std::vector<float>> params = random_params(maths, 3);
+  const Values at = to_double(widened(x));
+  const Values y = maths.forward(at, to_double(params));
+  const Derivatives want = maths.backward(at, to_double(params), to_double(widened(dy)));
   for (const std::string& name : backend_names()) {
     CAPTURE(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
@@ -29,10 +28,9 @@ inline void check_in_bf16(const Layer& layer, const std::vector<ActivationShape>
     context.in = in;
     context.out = layer.infer(in);
     context.type = DType::bf16;
-    const std::unique_ptr<Op> op = layer.compile(*backend, context);
+    const std::unique_ptr<Op> op = backend->make(layer.describe(context));
     OnDevice<Bf16> x_at(*backend, x), dx_at(*backend, x), dy_at(*backend, dy), y_at(*backend, dy);
-    OnDevice<float> weight_at(*backend, weight), bias_at(*backend, bias);
-    OnDevice<float> dweight_at(*backend, weight), dbias_at(*backend, bias);
+    std::vector<OnDevice<float>> params_at, gradients_at;
     OnDevice<float> saved(*backend, std::vector<float>(op->saved_bytes() / sizeof(float) + 1));
     OnDevice<float> scratch(*backend, std::vector<float>(op->scratch_bytes() / sizeof(float) + 1));
     OpArgs args;
@@ -46,10 +44,11 @@ inline void check_in_bf16(const Layer& layer, const std::vector<ActivationShape>
     }
     args.y = y_at.ptr();
     args.dy = dy_at.ptr();
-    args.weight = weight_at.ptr();
-    args.bias = bias_at.ptr();
-    args.dweight = dweight_at.ptr();
-    args.dbias = dbias_at.ptr();
+    for (std::size_t k = 0; k < params.size(); ++k) {
+      params_at.emplace_back(*backend, params[k]);
+      gradients_at.emplace_back(*backend, params[k]);
+      args.params[k] = {params_at[k].ptr(), {}, gradients_at[k].ptr()};
+    }
     args.saved = saved.ptr();
     args.scratch = scratch.ptr();
     op->forward(args);
@@ -58,8 +57,9 @@ inline void check_in_bf16(const Layer& layer, const std::vector<ActivationShape>
     scratch.check_guard();
     check_rounded("y", widened(y_at.get()), y);
     check_rounded("dx", widened(dx_at.get()), want.x);
-    check_close("dweight", dweight_at.get(), want.weight);
-    check_close("dbias", dbias_at.get(), want.bias);
+    for (std::size_t k = 0; k < params.size(); ++k) {
+      check_close(gradient_name(k), gradients_at[k].get(), want.params[k]);
+    }
   }
 }
 

@@ -56,7 +56,7 @@ inline std::unique_ptr<Op> compile(const Layer& layer, Backend& backend,
   context.out = layer.infer(in);
   context.training = training;
   context.input_gradient = training;
-  return layer.compile(backend, context);
+  return backend.make(layer.describe(context));
 }
 
 inline std::unique_ptr<Op> compile(const Layer& layer, Backend& backend, const ActivationShape& in,
@@ -101,6 +101,11 @@ inline void check_differences(const std::string& what, Values at, const Values& 
   CHECK(kinks * 20 <= at.size());
 }
 
+/// Name of the gradient of a parameter in messages.
+inline std::string gradient_name(std::size_t param) {
+  return "gradient of parameter " + std::to_string(param);
+}
+
 inline Maths maths_of(const Layer& layer, const ActivationShape& in, std::int64_t batch) {
   return maths_of(layer, inputs_of(layer, in), batch);
 }
@@ -109,17 +114,31 @@ inline void check_gradients_of_reference(const Maths& maths) {
   const auto values = [](std::size_t count, std::uint64_t seed) {
     return to_double(random_values(static_cast<std::int64_t>(count), seed));
   };
-  const Values x = values(maths.x, 11), weight = values(maths.weight, 12);
-  const Values bias = values(maths.bias, 13), dy = values(maths.y, 14);
-  const reference::Gradients g = maths.backward(x, weight, bias, dy);
-  const auto loss = [&](const Values& at_x, const Values& at_weight, const Values& at_bias) {
-    const Values y = maths.forward(at_x, at_weight, at_bias);
+  const Values x = values(maths.x, 11), dy = values(maths.y, 14);
+  Params params;
+  for (const std::size_t count : maths.params) params.push_back(values(count, 12 + params.size()));
+  const Derivatives g = maths.backward(x, params, dy);
+  const auto loss = [&](const Values& at_x, const Params& at_params) {
+    const Values y = maths.forward(at_x, at_params);
     return std::inner_product(y.begin(), y.end(), dy.begin(), 0.0);
   };
-  check_differences("dx", x, g.x, [&](const Values& at) { return loss(at, weight, bias); });
-  check_differences("dweight", weight, g.weight,
-                    [&](const Values& at) { return loss(x, at, bias); });
-  check_differences("dbias", bias, g.bias, [&](const Values& at) { return loss(x, weight, at); });
+  check_differences("dx", x, g.x, [&](const Values& at) { return loss(at, params); });
+  for (std::size_t k = 0; k < params.size(); ++k) {
+    check_differences(gradient_name(k), params[k], g.params[k], [&](const Values& at) {
+      Params moved = params;
+      moved[k] = at;
+      return loss(x, moved);
+    });
+  }
+}
+
+/// Values of a layer's parameters, from seeds that begin with `seed`.
+inline std::vector<std::vector<float>> random_params(const Maths& maths, std::uint64_t seed) {
+  std::vector<std::vector<float>> all;
+  for (const std::size_t count : maths.params) {
+    all.push_back(random_values(static_cast<std::int64_t>(count), seed++));
+  }
+  return all;
 }
 
 /// Sums of up to a few hundred products of numbers below 1, in fp32 and any order: 2e-6 of the
@@ -128,12 +147,10 @@ inline void check_on_backends(const Layer& layer, const std::vector<ActivationSh
                               std::int64_t batch) {
   const Maths maths = maths_of(layer, in, batch);
   const std::vector<float> x = random_values(static_cast<std::int64_t>(maths.x), 1);
-  const std::vector<float> weight = random_values(static_cast<std::int64_t>(maths.weight), 2);
-  const std::vector<float> bias = random_values(static_cast<std::int64_t>(maths.bias), 3);
+  const std::vector<std::vector<float>> params = random_params(maths, 2);
   const std::vector<float> dy = random_values(static_cast<std::int64_t>(maths.y), 4);
-  const Values y = maths.forward(to_double(x), to_double(weight), to_double(bias));
-  const reference::Gradients want =
-      maths.backward(to_double(x), to_double(weight), to_double(bias), to_double(dy));
+  const Values y = maths.forward(to_double(x), to_double(params));
+  const Derivatives want = maths.backward(to_double(x), to_double(params), to_double(dy));
   // Of several inputs without separate gradients, all have the same one.
   const std::size_t gradients = maths.sizes.empty() ? maths.x / maths.inputs : maths.x;
   const Values dx(want.x.begin(), want.x.begin() + static_cast<std::ptrdiff_t>(gradients));
@@ -142,13 +159,14 @@ inline void check_on_backends(const Layer& layer, const std::vector<ActivationSh
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
     const std::unique_ptr<Op> op = compile(layer, *backend, in, batch);
     const auto inputs = static_cast<int>(maths.inputs);
-    OpRunner runner(*backend, *op, x, weight, bias, static_cast<std::int64_t>(maths.y), inputs,
+    OpRunner runner(*backend, *op, params, x, static_cast<std::int64_t>(maths.y), inputs,
                     maths.sizes);
     check_close("y", runner.forward(), y);
     const OpResult first = runner.backward(dy);
     check_close("dx", first.dx, dx);
-    check_close("dweight", first.dweight, want.weight);
-    check_close("dbias", first.dbias, want.bias);
+    for (std::size_t k = 0; k < params.size(); ++k) {
+      check_close(gradient_name(k), first.gradients[k], want.params[k]);
+    }
     runner.forward();
     const OpResult second = runner.backward(dy, GradWrite::add);
     const auto twice = [](Values values) {
@@ -156,11 +174,12 @@ inline void check_on_backends(const Layer& layer, const std::vector<ActivationSh
       return values;
     };
     check_close("dx is overwritten", second.dx, dx);
-    check_close("dweight is added to", second.dweight, twice(want.weight));
-    check_close("dbias is added to", second.dbias, twice(want.bias));
+    for (std::size_t k = 0; k < params.size(); ++k) {
+      check_close(gradient_name(k) + " is added to", second.gradients[k], twice(want.params[k]));
+    }
 
     const std::unique_ptr<Op> inference = compile(layer, *backend, in, batch, false);
-    OpRunner eval(*backend, *inference, x, weight, bias, static_cast<std::int64_t>(maths.y), inputs,
+    OpRunner eval(*backend, *inference, params, x, static_cast<std::int64_t>(maths.y), inputs,
                   maths.sizes);
     check_close("y in inference", eval.forward(), y);
   }
@@ -182,7 +201,7 @@ inline void check_layer(const Layer& layer, const ActivationShape& in, std::int6
 
 /// y of a layer without parameters for a one-sample image of one channel.
 inline Values output_of(const Layer& layer, const ActivationShape& in, const Values& x) {
-  return maths_of(layer, in, 1).forward(x, {}, {});
+  return maths_of(layer, in, 1).forward(x, {});
 }
 
 }  // namespace dpt::testing

@@ -29,6 +29,11 @@ inline std::vector<float> random_values(std::int64_t count, std::uint64_t seed) 
 inline std::vector<double> to_double(const std::vector<float>& values) {
   return {values.begin(), values.end()};
 }
+inline std::vector<std::vector<double>> to_double(const std::vector<std::vector<float>>& all) {
+  std::vector<std::vector<double>> result;
+  for (const std::vector<float>& each : all) result.push_back(to_double(each));
+  return result;
+}
 
 /// Bytes that follow a test's memory: NaN as floats, other ones in every call.
 inline std::vector<std::byte> guard_bytes() {
@@ -82,15 +87,22 @@ class OnDevice {
 
 /// What an operation left behind. Memory that it must not touch is checked by the runner.
 struct OpResult {
-  std::vector<float> y, dx, dweight, dbias;
+  std::vector<float> y, dx;
+  std::vector<std::vector<float>> gradients;  ///< of the parameters, in their order
+  std::vector<float> dweight, dbias;          ///< the first two, if the operation has them
 };
 
 /// One operation with its memory. Outputs start as NaN, so that an element nobody writes shows.
 class OpRunner {
  public:
   /// `x` holds as many inputs, one after another: of one size, or of those in `sizes`.
-  OpRunner(Backend& backend, Op& op, std::vector<float> x, std::vector<float> weight,
-           std::vector<float> bias, std::int64_t y_count, int inputs = 1,
+  OpRunner(Backend& backend, Op& op, std::vector<float> x, const std::vector<float>& weight,
+           const std::vector<float>& bias, std::int64_t y_count, int inputs = 1,
+           std::vector<std::size_t> sizes = {})
+      : OpRunner(backend, op, std::vector{weight, bias}, std::move(x), y_count, inputs,
+                 std::move(sizes)) {}
+  OpRunner(Backend& backend, Op& op, const std::vector<std::vector<float>>& params,
+           std::vector<float> x, std::int64_t y_count, int inputs = 1,
            std::vector<std::size_t> sizes = {})
       : backend_(backend),
         op_(op),
@@ -98,15 +110,16 @@ class OpRunner {
         sizes_(std::move(sizes)),
         x_host_(x),
         x_(backend, x),
-        weight_(backend, weight),
-        bias_(backend, bias),
         y_(backend, nan(static_cast<std::size_t>(y_count))),
         dy_(backend, nan(static_cast<std::size_t>(y_count))),
         dx_(backend, nan(op.separate_gradients() ? x.size() : x.size() / inputs_)),
-        dweight_(backend, nan(weight.size())),
-        dbias_(backend, nan(bias.size())),
         saved_(backend, nan(op.saved_bytes() / sizeof(float) + 1)),
-        scratch_(backend, nan(op.scratch_bytes() / sizeof(float) + 1)) {}
+        scratch_(backend, nan(op.scratch_bytes() / sizeof(float) + 1)) {
+    for (const std::vector<float>& each : params) {
+      params_.emplace_back(backend, each);
+      gradients_.emplace_back(backend, nan(each.size()));
+    }
+  }
 
   std::vector<float> forward() {
     if (op_.coupled_channels() > 0) op_.forward_statistics(args());
@@ -132,8 +145,9 @@ class OpRunner {
     scratch_.check_guard();
     if (op_.backward_keeps_dy()) CHECK(same_bytes(dy_.get(), dy));
     result.dx = dx_.get();
-    result.dweight = dweight_.get();
-    result.dbias = dbias_.get();
+    for (const OnDevice<float>& each : gradients_) result.gradients.push_back(each.get());
+    if (!gradients_.empty()) result.dweight = result.gradients[0];
+    if (gradients_.size() > 1) result.dbias = result.gradients[1];
     x_.set(x_host_);
     return result;
   }
@@ -148,12 +162,11 @@ class OpRunner {
       if (op_.separate_gradients()) a.more_dx[k - 1] = dx_.ptr() + at;
     }
     a.y = y_.ptr();
-    a.weight = weight_.ptr();
-    a.bias = bias_.ptr();
+    for (std::size_t k = 0; k < params_.size(); ++k) {
+      a.params[k] = {params_[k].ptr(), {}, gradients_[k].ptr()};
+    }
     a.dy = dy_.ptr();
     a.dx = dx_.ptr();
-    a.dweight = dweight_.ptr();
-    a.dbias = dbias_.ptr();
     a.saved = saved_.ptr();
     a.scratch = scratch_.ptr();
     if (ids_) a.ids = ids_->ptr();
@@ -171,8 +184,8 @@ class OpRunner {
   }
   void set_x(const std::vector<float>& x) { x_.set(x_host_ = x); }
   void set_gradients(const std::vector<float>& dweight, const std::vector<float>& dbias) {
-    dweight_.set(dweight);
-    dbias_.set(dbias);
+    gradients_.at(0).set(dweight);
+    gradients_.at(1).set(dbias);
   }
 
  private:
@@ -189,7 +202,8 @@ class OpRunner {
   std::size_t inputs_;
   std::vector<std::size_t> sizes_;
   std::vector<float> x_host_;
-  OnDevice<float> x_, weight_, bias_, y_, dy_, dx_, dweight_, dbias_, saved_, scratch_;
+  OnDevice<float> x_, y_, dy_, dx_, saved_, scratch_;
+  std::vector<OnDevice<float>> params_, gradients_;
 };
 
 }  // namespace dpt::testing

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <new>
@@ -43,18 +44,29 @@ inline void fill_nan(DevPtr to, std::size_t bytes) {
   std::memset(reinterpret_cast<void*>(to.address), 0xFF, bytes);
 }
 
+/// Parameters of an operation, in the order of its description's kParams.
+using Params = std::vector<Values>;
+
+/// Gradients of an operation's inputs and parameters.
+struct Derivatives {
+  Derivatives(Values of_x, Params of_params) : x(std::move(of_x)), params(std::move(of_params)) {}
+  Derivatives(reference::Gradients g)
+      : x(std::move(g.x)), params{std::move(g.weight), std::move(g.bias)} {}
+  Values x;
+  Params params;
+};
+
 /// An operation as mathematics.
 struct Maths {
-  std::size_t x = 0, y = 0, weight = 0, bias = 0;  ///< elements
-  std::size_t inputs = 1;                          ///< how many x holds, one after another
-  std::vector<std::size_t> sizes;  ///< of those that have gradients of their own; else empty
+  std::size_t x = 0, y = 0;         ///< elements
+  std::vector<std::size_t> params;  ///< elements of each; 0 for one that the operation lacks
+  std::size_t inputs = 1;           ///< how many x holds, one after another
+  std::vector<std::size_t> sizes;   ///< of those that have gradients of their own; else empty
   bool input_gradient = true;
   /// Elements of an input.
   std::size_t input(std::size_t k) const { return sizes.empty() ? x / inputs : sizes[k]; }
-  std::function<Values(const Values& x, const Values& weight, const Values& bias)> forward;
-  std::function<reference::Gradients(const Values& x, const Values& weight, const Values& bias,
-                                     const Values& dy)>
-      backward;
+  std::function<Values(const Values& x, const Params& params)> forward;
+  std::function<Derivatives(const Values& x, const Params& params, const Values& dy)> backward;
 };
 
 /// How an operation keeps what backward needs.
@@ -97,18 +109,25 @@ class ReferenceOp : public Op {
       CHECK(std::memcmp(again.data(), address(args.y), maths_.y * sizeof(float)) == 0);
       CHECK(std::memcmp(again.data(), address(args.saved), maths_.y * sizeof(float)) == 0);
     }
-    const reference::Gradients g =
-        maths_.backward(x, read_floats(args.weight, maths_.weight),
-                        read_floats(args.bias, maths_.bias), read_floats(args.dy, maths_.y));
+    const Derivatives g = maths_.backward(x, read_params(args), read_floats(args.dy, maths_.y));
     if (!backward_keeps_dy()) fill_nan(args.dy, maths_.y * sizeof(float));
     write_input_gradients(args, g.x);
-    if (maths_.weight > 0) write_floats(args.dweight, g.weight, args.write == GradWrite::add);
-    if (maths_.bias > 0) write_floats(args.dbias, g.bias, args.write == GradWrite::add);
+    for (std::size_t k = 0; k < maths_.params.size(); ++k) {
+      if (maths_.params[k] == 0) continue;
+      write_floats(args.params[k].gradient, g.params[k], args.write == GradWrite::add);
+    }
   }
 
   std::string implementation() const override { return "reference"; }
 
  private:
+  Params read_params(const OpArgs& args) const {
+    Params all;
+    for (std::size_t k = 0; k < maths_.params.size(); ++k) {
+      all.push_back(read_floats(args.params[k].f32, maths_.params[k]));
+    }
+    return all;
+  }
   Values read_inputs(const OpArgs& args) const {
     Values all = read_floats(args.x, maths_.input(0));
     for (std::size_t k = 1; k < maths_.inputs; ++k) {
@@ -130,8 +149,7 @@ class ReferenceOp : public Op {
   static const void* address(DevPtr at) { return reinterpret_cast<const void*>(at.address); }
   static std::vector<float> rounded(const Values& values) { return {values.begin(), values.end()}; }
   Values run(const Values& x, const OpArgs& args) const {
-    return maths_.forward(x, read_floats(args.weight, maths_.weight),
-                          read_floats(args.bias, maths_.bias));
+    return maths_.forward(x, read_params(args));
   }
 
   Maths maths_;
@@ -347,43 +365,45 @@ class ReferenceBackend : public HostBackend {
 
  private:
   std::unique_ptr<Op> op(const Conv2dDesc& d) {
-    Maths maths = sizes(d.batch * d.in.elements(), d.batch * d.out.elements(),
-                        d.conv_out.c * d.kernel.h * d.kernel.w * (d.in.c / d.groups),
-                        d.bias ? d.conv_out.c : 0, d.input_gradient);
-    maths.forward = [d](const Values& x, const Values& w, const Values& b) {
-      return reference::conv2d(d, x, w, b);
+    Maths maths = sizes(
+        d.batch * d.in.elements(), d.batch * d.out.elements(),
+        {d.conv_out.c * d.kernel.h * d.kernel.w * (d.in.c / d.groups), d.bias ? d.conv_out.c : 0},
+        d.input_gradient);
+    maths.forward = [d](const Values& x, const Params& p) {
+      return reference::conv2d(d, x, p[0], p[1]);
     };
-    maths.backward = [d](const Values& x, const Values& w, const Values& b, const Values& dy) {
-      return reference::conv2d_backward(d, x, w, b, dy);
+    maths.backward = [d](const Values& x, const Params& p, const Values& dy) {
+      return reference::conv2d_backward(d, x, p[0], p[1], dy);
     };
     return make(std::move(maths));
   }
   std::unique_ptr<Op> op(const ConvTranspose2dDesc& d) {
-    Maths maths = sizes(d.batch * d.in.elements(), d.batch * d.out.elements(),
-                        d.in.c * d.kernel.h * d.kernel.w * (d.out.c / d.groups),
-                        d.bias ? d.out.c : 0, d.input_gradient);
-    maths.forward = [d](const Values& x, const Values& w, const Values& b) {
-      return reference::conv_transpose2d(d, x, w, b);
+    Maths maths =
+        sizes(d.batch * d.in.elements(), d.batch * d.out.elements(),
+              {d.in.c * d.kernel.h * d.kernel.w * (d.out.c / d.groups), d.bias ? d.out.c : 0},
+              d.input_gradient);
+    maths.forward = [d](const Values& x, const Params& p) {
+      return reference::conv_transpose2d(d, x, p[0], p[1]);
     };
-    maths.backward = [d](const Values& x, const Values& w, const Values&, const Values& dy) {
-      return reference::conv_transpose2d_backward(d, x, w, dy);
+    maths.backward = [d](const Values& x, const Params& p, const Values& dy) {
+      return reference::conv_transpose2d_backward(d, x, p[0], dy);
     };
     return make(std::move(maths));
   }
   std::unique_ptr<Op> op(const LinearDesc& d) {
-    Maths maths =
-        sizes(d.batch * d.in, d.batch * d.out, d.in * d.out, d.bias ? d.out : 0, d.input_gradient);
-    maths.forward = [d](const Values& x, const Values& w, const Values& b) {
-      return reference::linear(d, x, w, b);
+    Maths maths = sizes(d.batch * d.in, d.batch * d.out, {d.in * d.out, d.bias ? d.out : 0},
+                        d.input_gradient);
+    maths.forward = [d](const Values& x, const Params& p) {
+      return reference::linear(d, x, p[0], p[1]);
     };
-    maths.backward = [d](const Values& x, const Values& w, const Values& b, const Values& dy) {
-      return reference::linear_backward(d, x, w, b, dy);
+    maths.backward = [d](const Values& x, const Params& p, const Values& dy) {
+      return reference::linear_backward(d, x, p[0], p[1], dy);
     };
     return make(std::move(maths));
   }
   std::unique_ptr<Op> op(const Pool2dDesc& d) {
     return make(
-        sizes(d.batch * d.in.elements(), d.batch * d.out.elements(), 0, 0, d.input_gradient),
+        sizes(d.batch * d.in.elements(), d.batch * d.out.elements(), {}, d.input_gradient),
         [d](const Values& x) { return reference::pool(d, x); },
         [d](const Values& x, const Values& dy) { return reference::pool_backward(d, x, dy); });
   }
@@ -392,20 +412,17 @@ class ReferenceBackend : public HostBackend {
     if (keep_ == Keep::saved) {
       return std::make_unique<ReferenceInPlaceRelu>(static_cast<std::size_t>(count));
     }
-    Maths maths = sizes(count, count, 0, 0, true);
-    maths.forward = [](const Values& x, const Values&, const Values&) {
-      return reference::relu(x);
-    };
-    maths.backward = [](const Values& x, const Values&, const Values&, const Values& dy) {
-      return reference::Gradients{reference::relu_backward(dy, reference::relu(x)), {}, {}};
+    Maths maths = sizes(count, count, {}, true);
+    maths.forward = [](const Values& x, const Params&) { return reference::relu(x); };
+    maths.backward = [](const Values& x, const Params&, const Values& dy) {
+      return Derivatives(reference::relu_backward(dy, reference::relu(x)), {});
     };
     return make(std::move(maths));
   }
   std::unique_ptr<Op> op(const ActivationDesc& d) {
     const std::int64_t count = d.batch * d.shape.elements();
     return make(
-        sizes(count, count, 0, 0, true),
-        [d](const Values& x) { return reference::activation(d, x); },
+        sizes(count, count, {}, true), [d](const Values& x) { return reference::activation(d, x); },
         [d](const Values& x, const Values& dy) {
           return reference::activation_backward(d, x, dy);
         });
@@ -415,13 +432,11 @@ class ReferenceBackend : public HostBackend {
     // The Executor's own sums, of gradients, are in place too.
     if (keep_ == Keep::saved || !d.training) return std::make_unique<ReferenceInPlaceSum>(d);
     const std::int64_t count = d.batch * d.shape.elements();
-    Maths maths = sizes(d.inputs * count, count, 0, 0, true);
+    Maths maths = sizes(d.inputs * count, count, {}, true);
     maths.inputs = static_cast<std::size_t>(d.inputs);
-    maths.forward = [d](const Values& x, const Values&, const Values&) {
-      return reference::sum(d, x);
-    };
-    maths.backward = [d](const Values& x, const Values&, const Values&, const Values& dy) {
-      return reference::Gradients{reference::sum_backward(d, x, dy), {}, {}};
+    maths.forward = [d](const Values& x, const Params&) { return reference::sum(d, x); };
+    maths.backward = [d](const Values& x, const Params&, const Values& dy) {
+      return Derivatives(reference::sum_backward(d, x, dy), {});
     };
     return make(std::move(maths));
   }
@@ -429,17 +444,17 @@ class ReferenceBackend : public HostBackend {
     if (!d.batch_statistics) no();
     const std::int64_t count = d.batch * d.shape.elements();
     const std::int64_t parameters = d.affine ? d.shape.c : 0;
-    Maths maths = sizes(count, count, parameters, parameters, d.input_gradient);
-    maths.forward = [d](const Values& x, const Values& w, const Values& b) {
-      return reference::batch_norm(d, x, w, b);
+    Maths maths = sizes(count, count, {parameters, parameters}, d.input_gradient);
+    maths.forward = [d](const Values& x, const Params& p) {
+      return reference::batch_norm(d, x, p[0], p[1]);
     };
-    maths.backward = [d](const Values& x, const Values& w, const Values& b, const Values& dy) {
-      return reference::batch_norm_backward(d, x, w, b, dy);
+    maths.backward = [d](const Values& x, const Params& p, const Values& dy) {
+      return reference::batch_norm_backward(d, x, p[0], p[1], dy);
     };
     return std::make_unique<ReferenceBatchNorm>(d, std::move(maths), keep_);
   }
   std::unique_ptr<Op> op(const ConcatDesc& d) {
-    Maths maths = sizes(d.batch * d.out.elements(), d.batch * d.out.elements(), 0, 0, true);
+    Maths maths = sizes(d.batch * d.out.elements(), d.batch * d.out.elements(), {}, true);
     set_inputs(maths, d.batch, d.in);
     return make(
         std::move(maths), [d](const Values& x) { return reference::concat(d, x); },
@@ -447,7 +462,7 @@ class ReferenceBackend : public HostBackend {
   }
   std::unique_ptr<Op> op(const ProductDesc& d) {
     Maths maths = sizes(d.batch * (d.in[0].elements() + d.in[1].elements()),
-                        d.batch * d.out.elements(), 0, 0, true);
+                        d.batch * d.out.elements(), {}, true);
     set_inputs(maths, d.batch, d.in);
     return make(
         std::move(maths), [d](const Values& x) { return reference::product(d, x); },
@@ -455,30 +470,30 @@ class ReferenceBackend : public HostBackend {
   }
   std::unique_ptr<Op> op(const PixelMapDesc& d) {
     return make(
-        sizes(d.batch * d.in.elements(), d.batch * d.out.elements(), 0, 0, true),
+        sizes(d.batch * d.in.elements(), d.batch * d.out.elements(), {}, true),
         [d](const Values& x) { return reference::pixel_map(d, x); },
         [d](const Values&, const Values& dy) { return reference::pixel_map_backward(d, dy); });
   }
   std::unique_ptr<Op> op(const GroupNormDesc& d) {
     const std::int64_t count = d.batch * d.shape.elements();
     Maths maths =
-        sizes(count, count, d.weight ? d.shape.c : 0, d.bias ? d.shape.c : 0, d.input_gradient);
-    maths.forward = [d](const Values& x, const Values& w, const Values& b) {
-      return reference::group_norm(d, x, w, b);
+        sizes(count, count, {d.weight ? d.shape.c : 0, d.bias ? d.shape.c : 0}, d.input_gradient);
+    maths.forward = [d](const Values& x, const Params& p) {
+      return reference::group_norm(d, x, p[0], p[1]);
     };
-    maths.backward = [d](const Values& x, const Values& w, const Values&, const Values& dy) {
-      return reference::group_norm_backward(d, x, w, dy);
+    maths.backward = [d](const Values& x, const Params& p, const Values& dy) {
+      return reference::group_norm_backward(d, x, p[0], dy);
     };
     return make(std::move(maths));
   }
   std::unique_ptr<Op> op(const ChannelScaleDesc& d) {
     const std::int64_t count = d.batch * d.shape.elements();
-    Maths maths = sizes(count, count, d.one_weight ? 1 : d.shape.c, 0, d.input_gradient);
-    maths.forward = [d](const Values& x, const Values& w, const Values&) {
-      return reference::channel_scale(d, x, w);
+    Maths maths = sizes(count, count, {d.one_weight ? 1 : d.shape.c}, d.input_gradient);
+    maths.forward = [d](const Values& x, const Params& p) {
+      return reference::channel_scale(d, x, p[0]);
     };
-    maths.backward = [d](const Values& x, const Values& w, const Values&, const Values& dy) {
-      return reference::channel_scale_backward(d, x, w, dy);
+    maths.backward = [d](const Values& x, const Params& p, const Values& dy) {
+      return reference::channel_scale_backward(d, x, p[0], dy);
     };
     return make(std::move(maths));
   }
@@ -487,13 +502,12 @@ class ReferenceBackend : public HostBackend {
   }
   std::unique_ptr<LossOp> loss(const ElementLossDesc&) { no(); }
 
-  static Maths sizes(std::int64_t x, std::int64_t y, std::int64_t weight, std::int64_t bias,
+  static Maths sizes(std::int64_t x, std::int64_t y, std::initializer_list<std::int64_t> params,
                      bool input_gradient) {
     Maths maths;
     maths.x = static_cast<std::size_t>(x);
     maths.y = static_cast<std::size_t>(y);
-    maths.weight = static_cast<std::size_t>(weight);
-    maths.bias = static_cast<std::size_t>(bias);
+    for (const std::int64_t count : params) maths.params.push_back(static_cast<std::size_t>(count));
     maths.input_gradient = input_gradient;
     return maths;
   }
@@ -506,9 +520,9 @@ class ReferenceBackend : public HostBackend {
   /// Without parameters.
   template <class Forward, class Backward>
   std::unique_ptr<Op> make(Maths maths, const Forward& forward, const Backward& backward) {
-    maths.forward = [=](const Values& x, const Values&, const Values&) { return forward(x); };
-    maths.backward = [=](const Values& x, const Values&, const Values&, const Values& dy) {
-      return reference::Gradients{backward(x, dy), {}, {}};
+    maths.forward = [=](const Values& x, const Params&) { return forward(x); };
+    maths.backward = [=](const Values& x, const Params&, const Values& dy) {
+      return Derivatives(backward(x, dy), {});
     };
     return make(std::move(maths));
   }

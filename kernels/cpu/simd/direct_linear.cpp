@@ -24,9 +24,10 @@ class DirectLinear final : public Op {
 
  private:
   static LinearArgs unpack(const OpArgs& a) {
-    return {host(a.x),       host(a.weight), host(a.bias),
-            host(a.y),       host(a.dy),     host(a.dx),
-            host(a.dweight), host(a.dbias),  a.write == GradWrite::add};
+    const ParamArgs &w = a.params[LinearDesc::kWeight], &b = a.params[LinearDesc::kBias];
+    return {host(a.x),        host(w.f32),      host(b.f32),
+            host(a.y),        host(a.dy),       host(a.dx),
+            host(w.gradient), host(b.gradient), a.write == GradWrite::add};
   }
 
   Linear linear_;

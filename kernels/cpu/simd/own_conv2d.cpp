@@ -47,14 +47,15 @@ class OwnConv2d final : public Op {
 
  private:
   ConvArgs unpack(const OpArgs& a) const {
+    const ParamArgs &weight = a.params[Conv2dDesc::kWeight], &bias = a.params[Conv2dDesc::kBias];
     return {host(a.x),
-            host(a.weight),
-            host(a.bias),
+            host(weight.f32),
+            host(bias.f32),
             host(a.y),
             host(a.dy),
             host(a.dx),
-            host(a.dweight),
-            host(a.dbias),
+            host(weight.gradient),
+            host(bias.gradient),
             training_ ? host<std::uint8_t>(a.saved) : nullptr,
             host(a.scratch),
             a.write == GradWrite::add};

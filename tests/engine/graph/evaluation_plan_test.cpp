@@ -71,7 +71,7 @@ std::vector<float> params_of(const Plan& plan) {
   std::vector<float> params = start_params(plan);
   for (const Param& param : plan.params) {
     const std::string& suffix = param.spec.suffix;
-    const bool of_norm = param.spec.reads_fp32;
+    const bool of_norm = param.spec.init.kind == InitKind::constant;
     for (std::int64_t i = 0; of_norm && i < param.count; ++i) {
       float& value = params[param.offset + i];
       const auto x = static_cast<float>(std::sin(static_cast<double>(3 * i + param.offset)));

@@ -217,6 +217,7 @@ class NetMaths {
     for (const Node& node : plan.nodes) {
       if (node.is_view) {
         nodes_.push_back({});
+        names_.push_back({});
         continue;
       }
       const std::vector<ActivationShape> in = plan.shapes_into(node);
@@ -224,7 +225,9 @@ class NetMaths {
       context.batch = batch.size;
       context.in = in;
       context.out = plan.values[node.output].shape;
-      const std::unique_ptr<Op> op = node.layer->compile(backend, context);
+      const OpDesc desc = node.layer->describe(context);
+      const std::unique_ptr<Op> op = backend.make(desc);
+      names_.push_back(param_names(desc));
       nodes_.push_back(dynamic_cast<const ReferenceOp&>(*op).maths());
     }
   }
@@ -249,10 +252,10 @@ class NetMaths {
       const Values& dy = gradients[node.output];
       Values dx = dy;
       if (!node.is_view) {
-        const reference::Gradients g = nodes_[i].backward(
-            inputs_of(all, node), of(params, i, "weight"), of(params, i, "bias"), dy);
-        put(result, i, "weight", g.weight);
-        put(result, i, "bias", g.bias);
+        const Derivatives g = nodes_[i].backward(inputs_of(all, node), of(params, i), dy);
+        for (std::size_t k = 0; k < nodes_[i].params.size(); ++k) {
+          put(result, i, names_[i][k], g.params[k]);
+        }
         dx = g.x;
       }
       std::size_t at = 0;
@@ -271,8 +274,7 @@ class NetMaths {
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const Node& node = plan_.nodes[i];
       const Values x = inputs_of(all, node);
-      all[node.output] =
-          node.is_view ? x : nodes_[i].forward(x, of(params, i, "weight"), of(params, i, "bias"));
+      all[node.output] = node.is_view ? x : nodes_[i].forward(x, of(params, i));
     }
     return all;
   }
@@ -289,21 +291,26 @@ class NetMaths {
     return reference::cross_entropy(loss_, logits, batch_.taken_labels,
                                     1.0 / static_cast<double>(batch_.size));
   }
-  const Param* param(std::size_t node, const std::string& suffix) const {
+  const Param* param(std::size_t node, std::string_view name) const {
     for (const int index : plan_.nodes[node].params) {
       const Param& each = plan_.params[index];
-      if (each.spec.suffix == suffix) return &each;
-      if (each.spec.suffix.empty() && suffix == "weight") return &each;
+      if (each.spec.name() == name) return &each;
     }
     return nullptr;
   }
-  Values of(const Values& params, std::size_t node, const std::string& suffix) const {
-    const Param* p = param(node, suffix);
-    if (!p) return {};
-    return {params.begin() + p->offset, params.begin() + p->offset + p->count};
+  /// The parameters of a node, as its operation takes them.
+  Params of(const Values& params, std::size_t node) const {
+    Params all;
+    for (const std::string_view name : names_[node]) {
+      Values& values = all.emplace_back();
+      if (const Param* p = param(node, name)) {
+        values.assign(params.begin() + p->offset, params.begin() + p->offset + p->count);
+      }
+    }
+    return all;
   }
-  void put(Values& to, std::size_t node, const std::string& suffix, const Values& values) const {
-    if (const Param* p = param(node, suffix)) {
+  void put(Values& to, std::size_t node, std::string_view name, const Values& values) const {
+    if (const Param* p = param(node, name)) {
       auto sum = to.begin() + p->offset;  // of all layers that share it
       for (const double value : values) *sum++ += value;
     }
@@ -313,6 +320,7 @@ class NetMaths {
   const TestBatch& batch_;
   CrossEntropyDesc loss_;
   std::vector<Maths> nodes_;
+  std::vector<std::span<const std::string_view>> names_;  // of the nodes' parameters
 };
 
 // ---- Nets of different kinds -------------------------------------------------------------------

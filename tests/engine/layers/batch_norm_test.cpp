@@ -36,7 +36,6 @@ TEST_CASE("BatchNorm: shapes, parameters and state") {
                              : i < 4 ? ParamRole::running
                                      : ParamRole::counter));
     CHECK(params[i].momentum == 0.1F);
-    CHECK(params[i].reads_fp32);
   }
   // The features of a flattened image lie in another order on the device.
   const ActivationShape flat{{4, 5, 3}, true};
@@ -65,23 +64,21 @@ void check_training(const Layer& layer, const ActivationShape& in, std::int64_t 
   // Far from zero: what a difference of squares would lose.
   std::vector<float> x = random_values(static_cast<std::int64_t>(maths.x), 1);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] += static_cast<float>(i % 5);
-  const std::vector<float> weight = random_values(static_cast<std::int64_t>(maths.weight), 2);
-  const std::vector<float> bias = random_values(static_cast<std::int64_t>(maths.bias), 3);
+  const std::vector<std::vector<float>> params = random_params(maths, 2);
   const std::vector<float> dy = random_values(static_cast<std::int64_t>(maths.y), 4);
-  const Values y = maths.forward(to_double(x), to_double(weight), to_double(bias));
-  const reference::Gradients want =
-      maths.backward(to_double(x), to_double(weight), to_double(bias), to_double(dy));
+  const Values y = maths.forward(to_double(x), to_double(params));
+  const Derivatives want = maths.backward(to_double(x), to_double(params), to_double(dy));
   for (const std::string& name : backend_names()) {
     INFO(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
     const std::unique_ptr<Op> op = compile(layer, *backend, in, batch);
     CHECK(op->coupled_channels() == channels);
-    OpRunner runner(*backend, *op, x, weight, bias, static_cast<std::int64_t>(maths.y));
+    OpRunner runner(*backend, *op, params, x, static_cast<std::int64_t>(maths.y));
     check_close("y", runner.forward(), y, 1e-5);
     const OpResult first = runner.backward(dy);
     check_close("dx", first.dx, want.x, 1e-5);
-    check_close("dweight", first.dweight, want.weight, 1e-5);
-    check_close("dbias", first.dbias, want.bias, 1e-5);
+    check_close("dweight", first.dweight, want.params[0], 1e-5);
+    check_close("dbias", first.dbias, want.params[1], 1e-5);
     runner.forward();
     const OpResult second = runner.backward(dy, GradWrite::add);
     for (std::size_t c = 0; c < first.dweight.size(); ++c) {
@@ -128,8 +125,8 @@ TEST_CASE("BatchNorm: evaluation uses the running statistics") {
     const OnDevice<float> running_mean(*backend, mean), running_var(*backend, var);
     OnDevice<float> y(*backend, std::vector<float>(x.size()));
     OpArgs args = runner.args();
-    args.running_mean = running_mean.ptr();
-    args.running_var = running_var.ptr();
+    args.params[BatchNormDesc::kRunningMean].f32 = running_mean.ptr();
+    args.params[BatchNormDesc::kRunningVar].f32 = running_var.ptr();
     args.y = y.ptr();
     op->forward(args);
     check_close("y", y.get(), want, 1e-5);

@@ -24,7 +24,6 @@ TEST_CASE("PReLU: one weight, or one for each channel or feature") {
     CHECK(params[0].layout == ParamLayout::plain);
     CHECK(params[0].init.kind == InitKind::constant);
     CHECK(params[0].init.value == 0.25);
-    CHECK(params[0].reads_fp32);
   }
   CHECK(prelu(3)->params({&in, 1})[0].file_shape == Shape{3});
   CHECK(prelu(60)->params({&pixels, 1})[0].layout == ParamLayout::vector_hwc);

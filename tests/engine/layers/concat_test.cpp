@@ -16,7 +16,7 @@ TEST_CASE("Concat: channels side by side, of one height and width") {
   CHECK_FALSE(concat->is_in_place());
   const std::vector<ActivationShape> in = {image(2, 1, 2), image(1, 1, 2)};
   CHECK(concat->params(in).empty());
-  CHECK(maths_of(*concat, in, 1).forward({1, 2, 3, 4, 5, 6}, {}, {}) == Values{1, 2, 5, 3, 4, 6});
+  CHECK(maths_of(*concat, in, 1).forward({1, 2, 3, 4, 5, 6}, {}) == Values{1, 2, 5, 3, 4, 6});
 
   // Images flattened: what torch.cat gives of the vectors are the images side by side, flattened.
   const ActivationShape flat =
@@ -51,7 +51,7 @@ TEST_CASE("Concat: flattened images of different sizes have torch.cat's order of
   CHECK(out.shape == SampleShape{1, 1, 11});
   // Samples in the order (H,W,C): pixels one after another, with two channels (0 and 10), one
   // value, and three channels (20, 30 and 40).
-  CHECK(maths_of(*concat, in, 1).forward({0, 10, 1, 11, 5, 20, 30, 40, 21, 31, 41}, {}, {}) ==
+  CHECK(maths_of(*concat, in, 1).forward({0, 10, 1, 11, 5, 20, 30, 40, 21, 31, 41}, {}) ==
         Values{0, 1, 10, 11, 5, 20, 21, 30, 31, 40, 41});
   for (const auto& shapes :
        {in, std::vector<ActivationShape>{{{4, 5, 3}, true}, {{2, 3, 8}, true}, {{1, 1, 7}, true}},
@@ -81,8 +81,9 @@ TEST_CASE("Multiply: inputs of one shape, or one of 1x1 pixels") {
   CHECK(multiply->infer(std::vector{image(3, 4, 5), image(3, 1, 1)}).text() == "3x4x5");
   CHECK(multiply->infer(std::vector{image(3, 1, 1), image(3, 4, 5)}).text() == "3x4x5");
   CHECK(multiply->infer(std::vector{vector_of(4), vector_of(4)}).text() == "4");
-  CHECK(maths_of(*multiply, {image(2, 1, 2), image(2, 1, 1)}, 1)
-            .forward({1, 2, 3, 4, 10, 100}, {}, {}) == Values{10, 200, 30, 400});
+  CHECK(
+      maths_of(*multiply, {image(2, 1, 2), image(2, 1, 1)}, 1).forward({1, 2, 3, 4, 10, 100}, {}) ==
+      Values{10, 200, 30, 400});
   const auto error = [&](const std::vector<ActivationShape>& in) {
     return error_text([&] { multiply->infer(in); });
   };

@@ -45,7 +45,7 @@ TEST_CASE("Conv2d: parameters have torchvision's shapes and fans") {
 TEST_CASE("Conv2d: a product by hand") {
   // One channel, 2x3 image, 2x2 kernel: PyTorch's correlation, not flipped.
   const Maths maths = maths_of(*layer("Conv2d", conv(1, {2, 2})), image(1, 2, 3), 1);
-  const Values y = maths.forward({1, 2, 3, 4, 5, 6}, {1, 10, 100, 1000}, {0.5});
+  const Values y = maths.forward({1, 2, 3, 4, 5, 6}, {{1, 10, 100, 1000}, {0.5}});
   CHECK(y == Values{1 + 20 + 400 + 5000 + 0.5, 2 + 30 + 500 + 6000 + 0.5});
 }
 
@@ -118,12 +118,11 @@ TEST_CASE("Conv2d: with ReLU and pooling fused after it") {
   const ActivationShape wide = infer(*conv1, in);
   const Maths alone = maths_of(*conv1, in, 2), fused = maths_of(*conv_relu->fuse(*max), in, 2);
   const Values x = to_double(random_values(static_cast<std::int64_t>(alone.x), 5));
-  const Values w = to_double(random_values(static_cast<std::int64_t>(alone.weight), 6));
+  const Values w = to_double(random_values(static_cast<std::int64_t>(alone.params[0]), 6));
   const Values b = to_double(random_values(4, 7));
-  const Values y =
-      maths_of(*max, wide, 2)
-          .forward(maths_of(*relu, wide, 2).forward(alone.forward(x, w, b), {}, {}), {}, {});
-  CHECK(fused.forward(x, w, b) == y);
+  const Values y = maths_of(*max, wide, 2)
+                       .forward(maths_of(*relu, wide, 2).forward(alone.forward(x, {w, b}), {}), {});
+  CHECK(fused.forward(x, {w, b}) == y);
 }
 
 TEST_CASE("Conv2d: fields that contradict each other are refused") {
@@ -167,10 +166,10 @@ TEST_CASE("Conv2d with padding: same keeps the size, as PyTorch's") {
                                      {"bias", false}});
   const Maths maths = maths_of(*even, image(1, 2, 3), 1);
   const Values x = {1, 2, 3, 4, 5, 6}, w = {1, 2, 3, 4, 5, 6, 7, 8};
-  CHECK(maths.forward(x, w, {}) == Values{127, 106, 69, 47, 32, 17});
-  const reference::Gradients g = maths.backward(x, w, {}, {1, -1, 2, 0.5, 3, -2});
+  CHECK(maths.forward(x, {w, {}}) == Values{127, 106, 69, 47, 32, 17});
+  const Derivatives g = maths.backward(x, {w, {}}, {1, -1, 2, 0.5, 3, -2});
   CHECK(g.x == Values{1, 3, 5, 5, 16.5, 20});
-  CHECK(g.weight == Values{5, 10, 19.5, 6, 6, 11, -1, 6});
+  CHECK(g.params[0] == Values{5, 10, 19.5, 6, 6, 11, -1, 6});
   check_layer(*even, image(1, 2, 3));
   check_layer(*same({3, 3}), image(3, 5, 4));
   check_layer(*same({2, 3}, {{"dilation", square(2)}}), image(3, 5, 4));

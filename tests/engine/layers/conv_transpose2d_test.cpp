@@ -55,7 +55,7 @@ TEST_CASE("ConvTranspose2d: parameters have PyTorch's shapes and fans") {
 
 TEST_CASE("ConvTranspose2d: PyTorch's numbers") {
   const auto plain = made(1, {2, 2});
-  CHECK(maths_of(*plain, image(1, 2, 2), 1).forward({1, 2, 3, 4}, {1, 10, 100, 1000}, {0.5}) ==
+  CHECK(maths_of(*plain, image(1, 2, 2), 1).forward({1, 2, 3, 4}, {{1, 10, 100, 1000}, {0.5}}) ==
         Values{1.5, 12.5, 20.5, 103.5, 1234.5, 2040.5, 300.5, 3400.5, 4000.5});
   // Of torch.nn.functional.conv_transpose2d, (H,W,C) and weights (in,H,W,out).
   const auto strided =
@@ -73,12 +73,11 @@ TEST_CASE("ConvTranspose2d: PyTorch's numbers") {
   const Values dweight = {2, 0, -1, 6,  0, -3, 2,  -2, -1, 7,  -8, -4,
                           0, 0, 0,  -6, 0, 3,  -1, 2,  1,  -8, 10, 5};
   const Values dbias = {-3, 0, 1};
-  CHECK(maths.forward(to_double(x), to_double(weight), to_double(bias)) == y);
-  const reference::Gradients g =
-      maths.backward(to_double(x), to_double(weight), to_double(bias), to_double(dy));
+  CHECK(maths.forward(to_double(x), to_double({weight, bias})) == y);
+  const Derivatives g = maths.backward(to_double(x), to_double({weight, bias}), to_double(dy));
   CHECK(g.x == dx);
-  CHECK(g.weight == dweight);
-  CHECK(g.bias == dbias);
+  CHECK(g.params[0] == dweight);
+  CHECK(g.params[1] == dbias);
   for (const std::string& name : backend_names()) {
     CAPTURE(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
@@ -163,11 +162,11 @@ TEST_CASE("ConvTranspose2d: in bf16, exactly where bf16 holds the results") {
   const auto layer = made(8, {3, 3}, {{"stride", square(2)}, {"padding", square(1)}});
   const ActivationShape in = image(16, 4, 5);
   const Maths maths = maths_of(*layer, in, 2);
-  const std::vector<float> x = small_numbers(maths.x, 1), weight = small_numbers(maths.weight, 2),
-                           bias = small_numbers(maths.bias, 3), dy = small_numbers(maths.y, 4);
-  const Values y = maths.forward(to_double(x), to_double(weight), to_double(bias));
-  const reference::Gradients want =
-      maths.backward(to_double(x), to_double(weight), to_double(bias), to_double(dy));
+  const std::vector<float> x = small_numbers(maths.x, 1),
+                           weight = small_numbers(maths.params[0], 2),
+                           bias = small_numbers(maths.params[1], 3), dy = small_numbers(maths.y, 4);
+  const Values y = maths.forward(to_double(x), to_double({weight, bias}));
+  const Derivatives want = maths.backward(to_double(x), to_double({weight, bias}), to_double(dy));
   for (const std::string& name : backend_names()) {
     if (name.starts_with("cpu") && !cpu_info().bf16) {
       skip_test("this processor has neither AVX512-BF16 nor AMX");
@@ -180,7 +179,7 @@ TEST_CASE("ConvTranspose2d: in bf16, exactly where bf16 holds the results") {
     context.in = {&in, 1};
     context.out = infer(*layer, in);
     context.type = DType::bf16;
-    const std::unique_ptr<Op> op = layer->compile(*backend, context);
+    const std::unique_ptr<Op> op = backend->make(layer->describe(context));
     OnDevice<Bf16> x_at(*backend, rounded(x)), dx_at(*backend, rounded(x));
     OnDevice<Bf16> y_at(*backend, rounded(dy)), dy_at(*backend, rounded(dy));
     OnDevice<Bf16> weight_at(*backend, rounded(weight)), bias16_at(*backend, rounded(bias));
@@ -191,19 +190,16 @@ TEST_CASE("ConvTranspose2d: in bf16, exactly where bf16 holds the results") {
     args.dx = dx_at.ptr();
     args.y = y_at.ptr();
     args.dy = dy_at.ptr();
-    args.weight = weight_at.ptr();
-    args.bias = bias_at.ptr();
-    args.bias16 = bias16_at.ptr();
-    args.dweight = dweight_at.ptr();
-    args.dbias = dbias_at.ptr();
+    args.params[WeightAndBias::kWeight] = {{}, weight_at.ptr(), dweight_at.ptr()};
+    args.params[WeightAndBias::kBias] = {bias_at.ptr(), bias16_at.ptr(), dbias_at.ptr()};
     args.scratch = scratch.ptr();
     op->forward(args);
     op->backward(args);
     scratch.check_guard();
     CHECK(to_double(widened(y_at.get())) == y);
     CHECK(to_double(widened(dx_at.get())) == want.x);
-    CHECK(to_double(dweight_at.get()) == want.weight);
-    CHECK(to_double(dbias_at.get()) == want.bias);
+    CHECK(to_double(dweight_at.get()) == want.params[0]);
+    CHECK(to_double(dbias_at.get()) == want.params[1]);
   }
 }
 

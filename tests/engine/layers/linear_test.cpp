@@ -40,7 +40,7 @@ TEST_CASE("Linear: after the Flatten of an image its columns are in (H,W,C) orde
 
 TEST_CASE("Linear: y = x W^T + b by hand") {
   const Maths maths = maths_of(*layer("Linear", linear(2)), vector_of(3), 1);
-  CHECK(maths.forward({1, 2, 3}, {1, 10, 100, 2, 20, 200}, {0.5, -0.5}) == Values{321.5, 641.5});
+  CHECK(maths.forward({1, 2, 3}, {{1, 10, 100, 2, 20, 200}, {0.5, -0.5}}) == Values{321.5, 641.5});
 }
 
 TEST_CASE("Linear: an image as input asks for a Flatten") {
@@ -81,7 +81,7 @@ TEST_CASE("Linear per pixel: the channels of an image, as PyTorch's after a perm
   const auto conv = layer("Conv2d", {{"out_channels", integer(5)}, {"kernel_size", square(1)}});
   const Values x = to_double(random_values(48, 1)), w = to_double(random_values(15, 2));
   const Values b = to_double(random_values(5, 3));
-  CHECK(maths_of(*pixels, in, 2).forward(x, w, b) == maths_of(*conv, in, 2).forward(x, w, b));
+  CHECK(maths_of(*pixels, in, 2).forward(x, {w, b}) == maths_of(*conv, in, 2).forward(x, {w, b}));
 }
 
 }  // namespace

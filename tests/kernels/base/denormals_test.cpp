@@ -122,8 +122,8 @@ TEST_CASE("denormals: layers and the optimizer on one thread and on teams make z
       OpArgs args;
       args.x = x.ptr();
       args.y = y.ptr();
-      args.weight = weight.ptr();
-      args.bias = bias.ptr();
+      args.params[WeightAndBias::kWeight].f32 = weight.ptr();
+      args.params[WeightAndBias::kBias].f32 = bias.ptr();
       args.scratch = scratch.ptr();
       op->forward(args);
       const std::vector<float> out = y.get();

@@ -69,12 +69,10 @@ Output run(Backend& backend, Op& op, const Input& in) {
   OpArgs args;
   args.x = x.ptr();
   args.y = y.ptr();
-  args.weight = weight.ptr();
-  args.bias = bias.ptr();
+  args.params[WeightAndBias::kWeight] = {{}, weight.ptr(), dweight.ptr()};
+  args.params[WeightAndBias::kBias] = {bias.ptr(), {}, dbias.ptr()};
   args.dy = dy.ptr();
   args.dx = dx.ptr();
-  args.dweight = dweight.ptr();
-  args.dbias = dbias.ptr();
   args.saved = saved.ptr();
   args.scratch = scratch.ptr();
   op.forward(args);

@@ -52,12 +52,14 @@ Output run(const GPU& gpu, const LinearDesc& d, const Input& in) {
   OpArgs args;
   args.x = address(x.get());
   args.y = address(y.get());
-  args.weight = address(weight.get());
-  args.bias = address(bias.get());
-  if (d.type == DType::bf16) args.bias16 = address(bias16.get());
+  ParamArgs &of_weight = args.params[WeightAndBias::kWeight],
+            &of_bias = args.params[WeightAndBias::kBias];
+  (d.type == DType::bf16 ? of_weight.bf16 : of_weight.f32) = address(weight.get());
+  of_bias.f32 = address(bias.get());
+  if (d.type == DType::bf16) of_bias.bf16 = address(bias16.get());
   args.dx = address(dx.get());
-  args.dweight = address(dweight.get());
-  args.dbias = address(dbias.get());
+  of_weight.gradient = address(dweight.get());
+  of_bias.gradient = address(dbias.get());
   args.scratch = address(scratch.get());
   op->forward(args);
   Output out;

@@ -40,11 +40,11 @@ Launches launches(const GPU& gpu, Op& op, std::int64_t x_count, std::int64_t wei
   args.dx = address(dx.get());
   args.y = address(y.get());
   args.dy = address(dy.get());
-  args.weight = address(weight.get());
-  args.bias = address(bias.get());
-  args.bias16 = address(bias16.get());
-  args.dweight = address(dweight.get());
-  args.dbias = address(dbias.get());
+  ParamArgs& of_weight = args.params[WeightAndBias::kWeight];
+  (std::is_same_v<T, float> ? of_weight.f32 : of_weight.bf16) = address(weight.get());
+  of_weight.gradient = address(dweight.get());
+  args.params[WeightAndBias::kBias] = {address(bias.get()), address(bias16.get()),
+                                       address(dbias.get())};
   args.scratch = address(scratch.get());
   args.saved = address(saved.get());
   const auto counted = [&](const auto& work) {

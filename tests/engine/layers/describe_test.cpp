@@ -1,40 +1,17 @@
 // What a layer asks of a backend: its options and its place in the net, every field of it.
+#include <algorithm>
+
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/param_spec.h"
-#include "tests/support/host_backend.h"
 #include "tests/support/layer_case.h"
 
 namespace dpt::testing {
 namespace {
 
-/// Keeps the descriptions that it is given, and makes nothing.
-class Recorder : public HostBackend {
- public:
-  void upload(DevPtr, const void*, std::size_t) override { no(); }
-  void download(void*, DevPtr, std::size_t) override { no(); }
-  void copy(DevPtr, DevPtr, std::size_t) override { no(); }
-  void zero(DevPtr, std::size_t) override { no(); }
-  void add(DevPtr, DevPtr, DevPtr, std::int64_t) override { no(); }
-  std::unique_ptr<Op> make(const OpDesc& desc) override {
-    asked = desc;
-    return nullptr;
-  }
-  std::unique_ptr<LossOp> make_loss(const LossOpDesc&) override { no(); }
-  std::unique_ptr<InputOp> make_input(const InputDesc&) override { no(); }
-
-  /// The description that the layer asked for; T is its type.
-  template <class T>
-  const T& as() const {
-    return std::get<T>(asked);
-  }
-
-  OpDesc asked;
-};
-
 /// As a net of that type hands it to a layer that is trained or only evaluated.
-Recorder compiled(const Layer& layer, const ActivationShape& in, DType type, bool tf32,
-                  bool training, bool input_gradient) {
-  Recorder recorder;
+template <class Desc>
+Desc described(const Layer& layer, const ActivationShape& in, DType type, bool tf32, bool training,
+               bool input_gradient) {
   LayerContext context;
   context.batch = 7;
   const std::vector<ActivationShape> inputs = inputs_of(layer, in);
@@ -46,8 +23,7 @@ Recorder compiled(const Layer& layer, const ActivationShape& in, DType type, boo
   context.input_gradient = input_gradient;
   context.seed = 11;
   context.stream = 12;
-  layer.compile(recorder, context);
-  return recorder;
+  return std::get<Desc>(layer.describe(context));
 }
 
 TEST_CASE("Conv2d hands its options and its context to the backend") {
@@ -59,7 +35,7 @@ TEST_CASE("Conv2d hands its options and its context to the backend") {
                                       {"groups", integer(2)},
                                       {"bias", false}});
   const ActivationShape in = image(4, 9, 8);
-  const Conv2dDesc d = compiled(*plain, in, DType::f32, true, true, true).as<Conv2dDesc>();
+  const Conv2dDesc d = described<Conv2dDesc>(*plain, in, DType::f32, true, true, true);
   CHECK(d.batch == 7);
   CHECK(d.in == SampleShape{9, 8, 4});
   CHECK(d.conv_out == SampleShape{4, 8, 6});
@@ -85,7 +61,7 @@ TEST_CASE("Conv2d hands its options and its context to the backend") {
                                                    {"count_include_pad", false},
                                                    {"divisor_override", integer(5)}})));
   for (const bool training : {false, true}) {
-    const Conv2dDesc f = compiled(*fused, in, DType::bf16, false, training, false).as<Conv2dDesc>();
+    const Conv2dDesc f = described<Conv2dDesc>(*fused, in, DType::bf16, false, training, false);
     CHECK(f.relu);
     CHECK(f.conv_out == d.conv_out);
     CHECK(f.out == infer(*fused, in).shape);
@@ -114,7 +90,7 @@ TEST_CASE("Conv2d hands its options and its context to the backend") {
 TEST_CASE("Linear hands its options and its context to the backend") {
   const auto plain = layer("Linear", {{"out_features", integer(3)}});
   const ActivationShape in{{2, 3, 4}, true};
-  const LinearDesc d = compiled(*plain, in, DType::f32, true, true, true).as<LinearDesc>();
+  const LinearDesc d = described<LinearDesc>(*plain, in, DType::f32, true, true, true);
   CHECK(d.batch == 7);
   CHECK(d.in == 24);
   CHECK(d.out == 3);
@@ -126,7 +102,7 @@ TEST_CASE("Linear hands its options and its context to the backend") {
   CHECK(d.input_gradient);
   const auto bare = layer("Linear", {{"out_features", integer(3)}, {"bias", false}});
   const LinearDesc f =
-      compiled(*bare->fuse(*layer("ReLU")), in, DType::bf16, false, false, false).as<LinearDesc>();
+      described<LinearDesc>(*bare->fuse(*layer("ReLU")), in, DType::bf16, false, false, false);
   CHECK_FALSE(f.bias);
   CHECK(f.relu);
   CHECK(f.type == DType::bf16);
@@ -142,7 +118,7 @@ TEST_CASE("activations and dropout hand their options and their context to the b
   for (const bool yes : {false, true}) {
     const DType type = yes ? DType::bf16 : DType::f32;
     const auto softplus = layer("Softplus", {{"beta", 2.0}, {"threshold", 3.0}});
-    const ActivationDesc a = compiled(*softplus, in, type, false, yes, true).as<ActivationDesc>();
+    const ActivationDesc a = described<ActivationDesc>(*softplus, in, type, false, yes, true);
     CHECK(a.kind == ActivationKind::softplus);
     CHECK(a.beta == 2);
     CHECK(a.threshold == 3);
@@ -151,7 +127,7 @@ TEST_CASE("activations and dropout hand their options and their context to the b
     CHECK(a.type == type);
     CHECK(a.training == yes);
     const auto dropout = layer(yes ? "Dropout2d" : "Dropout", {{"p", 0.25}});
-    const DropoutDesc d = compiled(*dropout, in, type, false, yes, true).as<DropoutDesc>();
+    const DropoutDesc d = described<DropoutDesc>(*dropout, in, type, false, yes, true);
     CHECK(d.p == 0.25);
     CHECK(d.channels == yes);
     CHECK(d.batch == 7);
@@ -170,7 +146,7 @@ TEST_CASE("pooling, ReLU and Add hand their options and their context to the bac
       pool({2, 3}, {{"stride", Size2{3, 2}}, {"padding", Size2{1, 0}}, {"dilation", Size2{2, 1}}}));
   for (const bool yes : {false, true}) {
     const DType type = yes ? DType::bf16 : DType::f32;
-    const Pool2dDesc p = compiled(*max, in, type, false, yes, !yes).as<Pool2dDesc>();
+    const Pool2dDesc p = described<Pool2dDesc>(*max, in, type, false, yes, !yes);
     CHECK(p.kind == PoolKind::max);
     CHECK(p.kernel == Size2{2, 3});
     CHECK(p.stride == Size2{3, 2});
@@ -182,14 +158,14 @@ TEST_CASE("pooling, ReLU and Add hand their options and their context to the bac
     CHECK(p.out == infer(*max, in).shape);
     CHECK(p.training == yes);
     CHECK(p.input_gradient == !yes);
-    const ReluDesc r = compiled(*layer("ReLU"), in, type, false, yes, true).as<ReluDesc>();
+    const ReluDesc r = described<ReluDesc>(*layer("ReLU"), in, type, false, yes, true);
     CHECK(r.batch == 7);
     CHECK(r.shape == in.shape);
     CHECK(r.type == type);
     CHECK(r.training == yes);
     const auto add = layer("Add");
     const std::unique_ptr<Layer> fused = add->fuse(*layer("ReLU"));
-    const SumDesc s = compiled(yes ? *fused : *add, in, type, false, yes, true).as<SumDesc>();
+    const SumDesc s = described<SumDesc>(yes ? *fused : *add, in, type, false, yes, true);
     CHECK(s.batch == 7);
     CHECK(s.shape == in.shape);
     CHECK(s.inputs == 2);
@@ -198,7 +174,7 @@ TEST_CASE("pooling, ReLU and Add hand their options and their context to the bac
     CHECK(s.training == yes);
   }
   const Pool2dDesc whole =
-      compiled(*layer("AdaptiveAvgPool2d"), in, DType::f32, false, true, true).as<Pool2dDesc>();
+      described<Pool2dDesc>(*layer("AdaptiveAvgPool2d"), in, DType::f32, false, true, true);
   CHECK(whole.kind == PoolKind::average);
   CHECK(whole.kernel == Size2{6, 9});
   CHECK(whole.stride == Size2{6, 9});
@@ -211,19 +187,18 @@ TEST_CASE("joining, moving, normalising and scaling layers hand their options on
   const ActivationShape in = image(6, 4, 9);
   for (const bool yes : {false, true}) {
     const DType type = yes ? DType::bf16 : DType::f32;
-    const ConcatDesc c = compiled(*layer("Concat"), in, type, false, yes, true).as<ConcatDesc>();
+    const ConcatDesc c = described<ConcatDesc>(*layer("Concat"), in, type, false, yes, true);
     CHECK(c.batch == 7);
     CHECK(c.in == std::vector<SampleShape>(2, in.shape));
     CHECK(c.out == SampleShape{4, 9, 12});
     CHECK(c.type == type);
-    const ProductDesc p =
-        compiled(*layer("Multiply"), in, type, false, yes, true).as<ProductDesc>();
+    const ProductDesc p = described<ProductDesc>(*layer("Multiply"), in, type, false, yes, true);
     CHECK(p.batch == 7);
     CHECK(p.in == std::array{in.shape, in.shape});
     CHECK(p.out == in.shape);
     CHECK(p.type == type);
     const auto pad = layer("ZeroPad2d", {{"padding", std::vector<std::int64_t>{1, 2, 3, 4}}});
-    const PixelMapDesc z = compiled(*pad, in, type, false, yes, true).as<PixelMapDesc>();
+    const PixelMapDesc z = described<PixelMapDesc>(*pad, in, type, false, yes, true);
     CHECK(z.batch == 7);
     CHECK(z.in == in.shape);
     CHECK(z.out == SampleShape{11, 12, 6});
@@ -231,11 +206,11 @@ TEST_CASE("joining, moving, normalising and scaling layers hand their options on
     CHECK(z.before == Size2{3, 1});
     CHECK(z.type == type);
     const auto larger = layer("Upsample", {{"scale_factor", Size2{2, 3}}});
-    const PixelMapDesc u = compiled(*larger, in, type, false, yes, true).as<PixelMapDesc>();
+    const PixelMapDesc u = described<PixelMapDesc>(*larger, in, type, false, yes, true);
     CHECK(u.scale == Size2{2, 3});
     CHECK(u.before == Size2{0, 0});
     const auto channels = layer("PadChannels", {{"before", integer(2)}, {"after", integer(3)}});
-    const PixelMapDesc n = compiled(*channels, in, type, false, yes, true).as<PixelMapDesc>();
+    const PixelMapDesc n = described<PixelMapDesc>(*channels, in, type, false, yes, true);
     CHECK(n.batch == 7);
     CHECK(n.in == SampleShape{in.shape.h * in.shape.w, 6, 1});
     CHECK(n.out == SampleShape{in.shape.h * in.shape.w, 11, 1});
@@ -244,7 +219,7 @@ TEST_CASE("joining, moving, normalising and scaling layers hand their options on
     CHECK(n.type == type);
     const auto group =
         layer("GroupNorm", {{"num_groups", integer(3)}, {"eps", 0.5}, {"affine", yes}});
-    const GroupNormDesc g = compiled(*group, in, type, false, yes, !yes).as<GroupNormDesc>();
+    const GroupNormDesc g = described<GroupNormDesc>(*group, in, type, false, yes, !yes);
     CHECK(g.batch == 7);
     CHECK(g.shape == in.shape);
     CHECK(g.groups == 3);
@@ -254,19 +229,18 @@ TEST_CASE("joining, moving, normalising and scaling layers hand their options on
     CHECK(g.type == type);
     CHECK(g.training == yes);
     CHECK(g.input_gradient == !yes);
-    const GroupNormDesc l =
-        compiled(*layer("LayerNorm2d", {{"bias", yes}}), in, type, false, yes, true)
-            .as<GroupNormDesc>();
+    const GroupNormDesc l = described<GroupNormDesc>(*layer("LayerNorm2d", {{"bias", yes}}), in,
+                                                     type, false, yes, true);
     CHECK(l.batch == 7 * 36);
     CHECK(l.shape == SampleShape{1, 1, 6});
     CHECK(l.weight);
     CHECK(l.bias == yes);
     const GroupNormDesc a =
-        compiled(*layer("LayerNorm"), in, type, false, yes, true).as<GroupNormDesc>();
+        described<GroupNormDesc>(*layer("LayerNorm"), in, type, false, yes, true);
     CHECK(a.batch == 7);
     CHECK(a.shape == SampleShape{1, 1, 216});
     const auto prelu = layer("PReLU", {{"num_parameters", integer(yes ? 6 : 1)}});
-    const ChannelScaleDesc s = compiled(*prelu, in, type, false, yes, !yes).as<ChannelScaleDesc>();
+    const ChannelScaleDesc s = described<ChannelScaleDesc>(*prelu, in, type, false, yes, !yes);
     CHECK(s.batch == 7);
     CHECK(s.shape == in.shape);
     CHECK(s.one_weight == !yes);
@@ -275,13 +249,12 @@ TEST_CASE("joining, moving, normalising and scaling layers hand their options on
     CHECK(s.training == yes);
     CHECK(s.input_gradient == !yes);
     const ChannelScaleDesc f =
-        compiled(*layer("LayerScale"), in, type, false, yes, true).as<ChannelScaleDesc>();
+        described<ChannelScaleDesc>(*layer("LayerScale"), in, type, false, yes, true);
     CHECK_FALSE(f.one_weight);
     CHECK_FALSE(f.negative_only);
     const LinearDesc m =
-        compiled(*layer("Linear", {{"out_features", integer(3)}, {"per_pixel", true}}), in, type,
-                 false, yes, true)
-            .as<LinearDesc>();
+        described<LinearDesc>(*layer("Linear", {{"out_features", integer(3)}, {"per_pixel", true}}),
+                              in, type, false, yes, true);
     CHECK(m.batch == 7 * 36);
     CHECK(m.in == 6);
     CHECK(m.out == 3);
@@ -299,7 +272,7 @@ TEST_CASE("ConvTranspose2d hands its options and its context to the backend") {
                                               {"bias", false}});
   const ActivationShape in = image(4, 9, 8);
   const ConvTranspose2dDesc d =
-      compiled(*made, in, DType::f32, true, true, true).as<ConvTranspose2dDesc>();
+      described<ConvTranspose2dDesc>(*made, in, DType::f32, true, true, true);
   CHECK(d.batch == 7);
   CHECK(d.in == SampleShape{9, 8, 4});
   CHECK(d.out == SampleShape{20, 8, 6});
@@ -314,11 +287,31 @@ TEST_CASE("ConvTranspose2d hands its options and its context to the backend") {
   CHECK(d.training);
   CHECK(d.input_gradient);
   const ConvTranspose2dDesc e =
-      compiled(*made, in, DType::bf16, false, false, false).as<ConvTranspose2dDesc>();
+      described<ConvTranspose2dDesc>(*made, in, DType::bf16, false, false, false);
   CHECK(e.type == DType::bf16);
   CHECK_FALSE(e.tf32);
   CHECK_FALSE(e.training);
   CHECK_FALSE(e.input_gradient);
+}
+
+TEST_CASE("the parameters of a layer have the names that its operation uses") {
+  const ActivationShape in = image(6, 4, 9);
+  for (const auto& each :
+       {layer("Conv2d", {{"out_channels", integer(6)}, {"kernel_size", square(3)}}),
+        layer("ConvTranspose2d", {{"out_channels", integer(6)}, {"kernel_size", square(3)}}),
+        layer("Linear", {{"out_features", integer(6)}, {"per_pixel", true}}), layer("BatchNorm2d"),
+        layer("GroupNorm", {{"num_groups", integer(3)}}), layer("LayerNorm"), layer("PReLU"),
+        layer("LayerScale")}) {
+    LayerContext context;
+    context.in = {&in, 1};
+    context.out = infer(*each, in);
+    const OpDesc desc = each->describe(context);
+    std::vector<std::string_view> names;
+    for (const ParamSpec& param : each->params({&in, 1})) {
+      if (param.role != ParamRole::counter) names.push_back(param.name());
+    }
+    CHECK(std::ranges::equal(names, param_names(desc)));
+  }
 }
 
 TEST_CASE("weights and biases start by the options that are theirs") {

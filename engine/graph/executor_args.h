@@ -1,0 +1,47 @@
+// The memory that one call of an Executor uses.
+#pragma once
+
+#include "kernels/base/types.h"
+
+namespace dpt {
+
+/// Buffers of a pass. Parameters and gradients are the flat buffers of the Plan.
+struct ExecutorBuffers {
+  DevPtr params;
+  DevPtr params16;  ///< the same in bf16; only for a plan of that type
+  DevPtr grads;     ///< null for evaluation; the StepMetrics stand after the gradients
+  DevPtr arena;     ///< at least arena_bytes()
+  DevPtr kept;      ///< at least kept_bytes(), of this micro-batch alone; null if that is 0
+  /// Folded parameters of an EvaluationPlan, and the same in bf16.
+  DevPtr folded{}, folded16{};
+  /// PhaseTimes of a training pass, in which forward and backward end; or null.
+  DevPtr times{};
+};
+
+/// A batch on the device, as raw samples (see InputArgs).
+struct DeviceBatch {
+  DevPtr raw, labels;     ///< indexed by slots
+  DevPtr slots, ids;      ///< `batch` entries each
+  DevPtr scalars;         ///< StepScalars
+  DevPtr targets{};       ///< as LossArgs
+  DevPtr boxes{}, mix{};  ///< as InputArgs; null if unused
+  /// Slots of `labels` and `targets` of mixed samples. Null: those of the samples.
+  DevPtr target_slots{};
+};
+
+/// Outputs of an evaluation, per sample; any may be null.
+struct EvalOutputs {
+  DevPtr sample_loss, prediction;
+  DevPtr metrics;      ///< StepMetrics, overwritten
+  DevPtr sample_sums;  ///< as LossArgs
+  DevPtr outputs{};    ///< as LossArgs
+};
+
+/// Number of values per channel and of samples that the merged statistics of an operation cover
+/// (see OpArgs).
+struct MergedCount {
+  double values = 0;
+  double samples = 0;
+};
+
+}  // namespace dpt

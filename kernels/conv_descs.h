@@ -1,0 +1,79 @@
+// Descriptions of convolutions, linear layers and pooling.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kernels/base/types.h"
+#include "kernels/op.h"
+
+namespace dpt {
+
+enum class PoolKind : std::uint8_t { max, average };
+
+/// Pooling as torch.nn.MaxPool2d and AvgPool2d define it. The output size is given, so that
+/// ceil_mode is decided in one place (the layer's shape inference).
+struct Pool2dDesc {
+  PoolKind kind = PoolKind::max;
+  Size2 kernel{2, 2}, stride{2, 2}, padding{0, 0}, dilation{1, 1};
+  bool count_include_pad =
+      true;  ///< average only: the divisor counts padding (never ceil overhang)
+  std::int64_t divisor_override = 0;  ///< average only: 0 = none
+  /// Average only: instead of all that, windows that divide the input as evenly as can be, output o
+  /// from floor(o * in / out) to ceil((o + 1) * in / out), as torch.nn.AdaptiveAvgPool2d.
+  bool adaptive = false;
+  DType type = DType::f32;
+  std::int64_t batch = 0;
+  SampleShape in, out;
+  bool training = true;        ///< false: forward only
+  bool input_gradient = true;  ///< false: dx is never asked for
+};
+
+/// Convolution with optional bias, then optional ReLU, then optional pooling (applied in that
+/// order). The weight has the description's type. `conv_out` is the shape after the convolution,
+/// `out` after the pooling (equal to conv_out without one). `padding` is before the image; conv_out
+/// tells how far windows reach behind it (kernels/common/conv_padding.h). Pool's
+/// batch/type/in/out/training fields agree with this description.
+struct Conv2dDesc : WeightAndBias {
+  std::int64_t batch = 0;
+  SampleShape in, conv_out, out;
+  Size2 kernel, stride{1, 1}, padding{0, 0}, dilation{1, 1};
+  std::int64_t groups = 1;
+  bool bias = true;
+  bool relu = false;
+  std::optional<Pool2dDesc> pool;
+  DType type = DType::f32;
+  bool tf32 = false;  ///< operands may be rounded to tf32 (10-bit mantissa); f32 only
+  bool training = true;
+  bool input_gradient = true;  ///< false for the first layer: dx is never asked for
+};
+
+/// The transpose of a convolution from images of y's shape to images of x's, with an optional bias
+/// (torch.nn.ConvTranspose2d): each pixel of x adds its channels, times the weight (in.c, kernel,
+/// out.c / groups), to a window of y. Kernel, stride, padding, dilation and groups are those of
+/// that convolution, which kernels/common/conv_transpose.h describes.
+struct ConvTranspose2dDesc : WeightAndBias {
+  std::int64_t batch = 0;
+  SampleShape in, out;
+  Size2 kernel, stride{1, 1}, padding{0, 0}, dilation{1, 1};
+  std::int64_t groups = 1;
+  bool bias = true;
+  DType type = DType::f32;
+  bool tf32 = false;  ///< as Conv2dDesc
+  bool training = true;
+  bool input_gradient = true;
+};
+
+/// y = x W^T + b over rows, then optional ReLU. x (batch, in), W (out, in) in the description's
+/// type, y (batch, out).
+struct LinearDesc : WeightAndBias {
+  std::int64_t batch = 0, in = 0, out = 0;
+  bool bias = true;
+  bool relu = false;
+  DType type = DType::f32;
+  bool tf32 = false;  ///< as Conv2dDesc
+  bool training = true;
+  bool input_gradient = true;
+};
+
+}  // namespace dpt

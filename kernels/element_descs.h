@@ -1,0 +1,101 @@
+// Descriptions of operations without parameters, on elements or whole pixels.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/base/types.h"
+
+namespace dpt {
+
+/// y = max(x, 0).
+struct ReluDesc {
+  std::int64_t batch = 0;
+  SampleShape shape;
+  DType type = DType::f32;
+  bool training = true;
+};
+
+/// An elementwise function.
+enum class ActivationKind : std::uint8_t {
+  leaky_relu,
+  relu6,
+  gelu,
+  gelu_tanh,
+  silu,
+  sigmoid,
+  tanh,
+  softplus,
+  hardswish,
+  hardsigmoid
+};
+
+/// Activation as the layer of torch.nn of that name; kernels/common/activations.h has the formulas.
+struct ActivationDesc {
+  ActivationKind kind = ActivationKind::leaky_relu;
+  float slope = 0.01F;                   ///< leaky_relu: below 0
+  float beta = 1.0F, threshold = 20.0F;  ///< softplus
+  std::int64_t batch = 0;
+  SampleShape shape;
+  DType type = DType::f32;
+  bool training = true;
+};
+
+/// In training, each element (or each channel of a sample) is set to 0 with probability p, and what
+/// is kept is multiplied by 1 / (1 - p), as torch.nn.Dropout and Dropout2d; else y = x. The draws
+/// are a function of seed, stream, OpArgs::step, OpArgs::ids and the place in the sample: see
+/// kernels/common/dropout.h.
+struct DropoutDesc {
+  std::int64_t batch = 0;
+  SampleShape shape;
+  double p = 0.5;         ///< from 0 to below 1
+  bool channels = false;  ///< whole channels
+  DType type = DType::f32;
+  bool training = true;
+  std::uint64_t seed = 0;
+  std::uint64_t stream = 0;  ///< stands for the layer
+};
+
+/// y = the sum of all inputs, in their order, then optional ReLU. All have the same shape. dx is
+/// the gradient of each of them.
+struct SumDesc {
+  std::int64_t batch = 0;
+  SampleShape shape;
+  int inputs = 2;  ///< 2 to kMaxInputs
+  bool relu = false;
+  DType type = DType::f32;
+  bool training = true;
+};
+
+/// y has the channels of all inputs, in their order; all have the same height and width. Each has a
+/// gradient of its own.
+struct ConcatDesc {
+  std::int64_t batch = 0;
+  std::vector<SampleShape> in;  ///< 2 to kMaxInputs
+  /// True for inputs of any sizes: y, of 1x1 pixels, has their elements one input after another,
+  /// each in the order (C,H,W).
+  bool flatten = false;
+  SampleShape out;
+  DType type = DType::f32;
+};
+
+/// y = a * b, elementwise. One of the two may have 1x1 pixels: each of its channels is then the
+/// factor of all pixels of the other's. Each has a gradient of its own.
+struct ProductDesc {
+  std::int64_t batch = 0;
+  std::array<SampleShape, 2> in;
+  SampleShape out;
+  DType type = DType::f32;
+};
+
+/// The pixels of x, each repeated, at other places: pixel (p, q) of y is pixel
+/// (floor((p - before.h) / scale.h), floor((q - before.w) / scale.w)) of x, and 0 where x has none.
+struct PixelMapDesc {
+  std::int64_t batch = 0;
+  SampleShape in, out;
+  Size2 scale{1, 1}, before{0, 0};
+  DType type = DType::f32;
+};
+
+}  // namespace dpt
