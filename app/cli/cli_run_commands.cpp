@@ -8,7 +8,7 @@
 #include "app/cli/cli_options.h"
 #include "app/evaluate/command_eval.h"
 #include "app/evaluate/command_predict.h"
-#include "app/evaluate/gate.h"
+#include "app/gate/gate.h"
 #include "app/evaluate/predict_options.h"
 #include "app/export/command_export.h"
 #include "app/report/command_report.h"

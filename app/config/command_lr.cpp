@@ -12,6 +12,7 @@
 #include "engine/data/splits.h"
 #include "engine/graph/make_plan.h"
 #include "engine/graph/plan.h"
+#include "engine/job/job.h"
 #include "engine/optimizers/optimizer.h"
 #include "engine/schedules/plateau.h"
 #include "kernels/base/divide.h"

@@ -14,11 +14,11 @@
 #include "app/base/world_run.h"
 #include "app/evaluate/checkpoint_choice.h"
 #include "app/evaluate/class_tables.h"
-#include "app/evaluate/gate.h"
 #include "app/evaluate/label_tables.h"
 #include "app/evaluate/model_changes.h"
 #include "app/evaluate/predictions.h"
 #include "app/evaluate/run_evaluation.h"
+#include "app/gate/gate.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/data/split.h"
 #include "engine/job/job_facts.h"
@@ -87,19 +87,19 @@ void name_left_out(const Job& job) {
   }
 }
 
-/// Refuses requirements on a split other than the evaluated one.
+/// Refuses conditions on a split other than the evaluated one.
 void check_required_split(const EvalOptions& options, const Gate& gate, const Job& job,
                           const std::string& name) {
-  for (const Requirement& requirement : gate.requirements()) {
-    if (requirement.results == name) continue;
+  for (const Condition& condition : gate.conditions()) {
+    if (condition.results == name) continue;
     // No option selects a split, and the default one has no samples.
-    if (options.split.empty() && requirement.results == "test") split_by_name(job, "test");
+    if (options.split.empty() && condition.results == "test") split_by_name(job, "test");
     const std::string advice =
-        requirement.split() == name
-            ? fmt::format("write {}/{}", name, requirement.metric)
-            : fmt::format("--split {} evaluates that split", requirement.split());
+        condition.split() == name
+            ? fmt::format("write {}/{}", name, condition.metric)
+            : fmt::format("--split {} evaluates that split", condition.split());
     fail(ErrorKind::usage, "--require {}: expected a metric of the evaluated split, {}; {}",
-         requirement.text, name, advice);
+         condition.text, name, advice);
   }
 }
 
@@ -172,7 +172,7 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
   const Split& split = split_by_name(job, name);
   check_required_split(options, gate, job, name);
   measure_top5(job);
-  check_metrics_of(gate.requirements(), job.metrics);
+  check_metrics_of(gate.conditions(), job.metrics);
   choose_kept(options, job);
   compare_and_connect(
       job, {{"--split", name}, {"--predictions", job.keeps_outputs ? "with outputs" : ""}});

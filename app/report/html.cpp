@@ -4,32 +4,10 @@
 
 #include <cassert>
 
+#include "app/base/markup_text.h"
 #include "kernels/base/utf8_text.h"
 
 namespace dpt {
-
-std::string html_text(const std::string& text) {
-  std::string out;
-  for (const char c : utf8_text(text)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '"') {
-      out += "&quot;";
-    } else if (c == '\'') {
-      out += "&#39;";
-    } else if ((byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
 
 std::string html_name(const std::string& name) {
   constexpr std::size_t kMost = 44, kBeginning = 30, kEnd = 10;  // characters

@@ -1,4 +1,5 @@
-// Text as HTML: whatever comes from a file of the user's must not become a part of the page.
+// Building blocks of a page in HTML. Text from files of the user's goes through html_text
+// (app/base/markup_text.h), so that it cannot become a part of the page.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +10,6 @@
 #include <vector>
 
 namespace dpt {
-
-/// The text in HTML, in an attribute within quotes too. Bytes that are not UTF-8 become U+FFFD;
-/// control characters but line ends and tabs are shown as \\xNN.
-std::string html_text(const std::string& text);
 
 /// Returns a name, such as a class name, in its own <bdi> element. A long name is shortened in the
 /// middle, and a tooltip shows all of it.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "app/base/markup_text.h"
 #include "app/report/assets.h"
 #include "app/report/html.h"
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "app/base/markup_text.h"
 #include "app/report/html.h"
 #include "app/report/page.h"
 #include "kernels/base/json_text.h"

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "app/base/markup_text.h"
 #include "app/report/html.h"
 #include "app/report/page.h"
 #include "app/report/plots.h"

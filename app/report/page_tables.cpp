@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "app/base/markup_text.h"
 #include "app/report/html.h"
 #include "app/report/page.h"
 #include "app/report/run_event.h"

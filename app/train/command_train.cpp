@@ -14,7 +14,7 @@
 #include "app/base/catalog.h"
 #include "app/base/command_support.h"
 #include "app/base/world_run.h"
-#include "app/evaluate/gate.h"
+#include "app/gate/gate.h"
 #include "app/train/command_smoke.h"
 #include "app/train/hyperparameters.h"
 #include "app/train/misfits.h"
@@ -252,7 +252,7 @@ TrainOutcome train_and_record(const Job& job, const StartingPoint& start, const 
   }
 }
 
-/// Returns the results that requirements are about.
+/// Returns the results that conditions are on.
 RunResults results_of_run(const Json& summary, const RunFolder& folder) {
   return results_of_summary(summary, folder.file("metrics.jsonl"));
 }
@@ -487,10 +487,10 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
                             {"--resume", options.resume},
                             {"--overwrite", options.overwrite ? "given" : "not given"},
                             {"--dry-run", options.dry_run ? "given" : "not given"}});
-  for (const Requirement& requirement : gate.requirements()) {
-    if (requirement.split() != "train") split_by_name(job, requirement.split());
+  for (const Condition& condition : gate.conditions()) {
+    if (condition.split() != "train") split_by_name(job, condition.split());
   }
-  check_metrics_of(gate.requirements(), job.metrics);
+  check_metrics_of(gate.conditions(), job.metrics);
   refuse(problem_of_statistics(job));
   check_precision(job);
   if (options.overfit > 0) return run_overfit(options, job, phase);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/base/process_options.h"
-#include "app/evaluate/gate.h"
+#include "app/gate/gate.h"
 
 namespace dpt {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/evaluate/requirements.h"
+#include "app/gate/conditions.h"
 #include "tests/cli/report_page.h"
 #include "tests/cli/tiny.h"
 
@@ -110,8 +110,8 @@ TEST_CASE("a gate on val judges the best epoch in train as in eval, last/val the
   CHECK(w.run({"eval", "runs/tiny", "--split", "val", "--require", "last/val/loss>0"}).exit_code ==
         2);
   CHECK(w.train("last/test/loss>0").exit_code == 2);
-  CHECK(dpt::parse_requirement("last / val/loss > 0").split() == "val");
-  CHECK(dpt::parse_requirement("last/val/loss>0").name() == "last/val/loss");
+  CHECK(dpt::parse_condition("last / val/loss > 0").split() == "val");
+  CHECK(dpt::parse_condition("last/val/loss>0").name() == "last/val/loss");
 }
 
 TEST_CASE("a baseline of an earlier release has its best epoch in its log, or is refused") {

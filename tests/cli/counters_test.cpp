@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "app/base/command_support.h"
-#include "app/evaluate/requirements.h"
+#include "app/gate/conditions.h"
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/workplace.h"
 #include "tests/support/rewrite.h"
@@ -167,7 +167,7 @@ TEST_CASE("more epochs under a schedule over the whole run: the change of rate i
 
 TEST_CASE("--require at its bound, on NaN and on what was not measured") {
   const auto met = [](const std::string& text, double value) {
-    return is_met(parse_requirement(text), value);
+    return parse_condition(text).is_met(value);
   };
   CHECK(met("val/accuracy>=0.5", 0.5));
   CHECK_FALSE(met("val/accuracy>0.5", 0.5));

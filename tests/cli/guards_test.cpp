@@ -7,11 +7,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "app/base/command_support.h"
-#include "app/evaluate/requirements.h"
 #include "engine/checkpoints/safetensors.h"
 #include "engine/processes/process_devices.h"
 #include "kernels/devices.h"
@@ -59,66 +57,6 @@ TEST_CASE("a device with more threads than OpenMP may start is refused, and does
       w.run({"train", "small.yaml", "devices=[\"cpu:64\"]", "--max-steps", "2", "--run-dir", "d"});
   unsetenv("OMP_DYNAMIC");
   CHECK(dynamic.exit_code == 0);
-}
-
-TEST_CASE("--require: each relation below, at and above its bound") {
-  using dpt::is_met;
-  const auto met = [](const std::string& text, double value) {
-    return is_met(dpt::parse_requirement("val/accuracy" + text), value);
-  };
-  const double bound = 0.7, below = std::nextafter(bound, 0.0), above = std::nextafter(bound, 1.0);
-  CHECK_FALSE(met(">=0.7", below));
-  CHECK(met(">=0.7", bound));
-  CHECK(met(">=0.7", above));
-  CHECK_FALSE(met(">0.7", below));
-  CHECK_FALSE(met(">0.7", bound));
-  CHECK(met(">0.7", above));
-  CHECK(met("<=0.7", below));
-  CHECK(met("<=0.7", bound));
-  CHECK_FALSE(met("<=0.7", above));
-  CHECK(met("<0.7", below));
-  CHECK_FALSE(met("<0.7", bound));
-  CHECK_FALSE(met("<0.7", above));
-  // What was not measured meets nothing.
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  for (const char* text : {">=0.7", ">0.7", "<=0.7", "<0.7"}) CHECK_FALSE(met(text, nan));
-
-  const dpt::Requirement requirement = dpt::parse_requirement("test/loss <= 1.5e-1");
-  CHECK(requirement.split() == "test");
-  CHECK(requirement.metric == "loss");
-  CHECK(requirement.relation == "<=");
-  CHECK(requirement.bound == 0.15);
-  for (const char* bad :
-       {"", "val", "val/accuracy", "val/accuracy>=", "accuracy>=1", "valaccuracy>1", "val/>1",
-        "val/loss=1", "val/loss<1x", "val/loss<one", "val/loss<=nan", "val/loss<inf"}) {
-    CAPTURE(bad);
-    CHECK_THROWS_AS(dpt::parse_requirement(bad), dpt::Error);
-  }
-}
-
-TEST_CASE("--require of what is not measured names what is") {
-  dpt::MetricSet metrics;
-  metrics.metrics.resize(3);
-  metrics.metrics[0].name = "accuracy";
-  metrics.metrics[1].name = "accuracy_top5";
-  metrics.metrics[2].name = "r2";
-  metrics.metrics[2].in_training = false;
-  const auto error_of = [&](const std::string& text) -> std::string {
-    try {
-      dpt::check_metrics_of({dpt::parse_requirement(text)}, metrics);
-    } catch (const dpt::Error& error) {
-      return error.what();
-    }
-    return "no error";
-  };
-  CHECK(error_of("val/accuracy_top5>=0.9") == "no error");
-  CHECK(error_of("test/r2>0") == "no error");
-  CHECK(error_of("val/acuracy>0.5") ==
-        "--require val/acuracy>0.5: expected a metric of val: loss, accuracy, accuracy_top5, r2; "
-        "found 'acuracy'; did you mean 'accuracy'?");
-  CHECK(error_of("train/r2>0") ==
-        "--require train/r2>0: expected a metric of train: loss, accuracy, accuracy_top5; found "
-        "'r2'; add it to the config: metrics: [{type: r2}]");
 }
 
 TEST_CASE("durations: an error names the option") {

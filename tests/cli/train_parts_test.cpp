@@ -2,11 +2,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "app/evaluate/requirements.h"
 #include "app/train/start_weights.h"
 #include "app/train/train_options.h"
 #include "app/train/train_report.h"
@@ -211,39 +209,6 @@ TEST_CASE("results hold what was measured and nothing else") {
   expected.erase("train");
   expected.erase("val");
   CHECK(summary() == expected);
-}
-
-TEST_CASE("--require: all that are not met, and why") {
-  const Json summary = {{"val", {{"loss", 0.5}, {"accuracy", nullptr}}}, {"train", 3}};
-  const auto verdict = [&](const std::vector<std::string>& texts) -> std::string {
-    std::vector<Requirement> requirements;
-    for (const std::string& text : texts) requirements.push_back(parse_requirement(text));
-    const std::string problems = problems_of(judge(requirements, summary, {}));
-    return problems.empty() ? "met" : problems;
-  };
-  CHECK(verdict({}) == "met");
-  CHECK(verdict({"val/loss<=0.5", "val/loss > 0.4"}) == "met");
-  CHECK(verdict({"val/loss<=0.5", "val/loss<0.5"}) ==
-        "--require val/loss<0.5: not met: the value is 0.5");
-  CHECK(verdict({"test/loss<1"}) == "--require test/loss<1: this run has no test result");
-  CHECK(verdict({"val/accuracy>0"}) ==
-        "--require val/accuracy>0: not met: the value is not finite");
-  CHECK(verdict({"train/loss>0"}) == "--require train/loss>0: this run has no train result");
-  CHECK(verdict({"val/r2>0"}) == "--require val/r2>0: this run has no val/r2");
-  CHECK(verdict({"val/loss<0.5", "val/loss>0", "test/loss<1"}) ==
-        "--require val/loss<0.5: not met: the value is 0.5\n"
-        "--require test/loss<1: this run has no test result");
-  // In memory, what is not finite is a number.
-  for (const double value : {NAN, INFINITY, -INFINITY}) {
-    const Json results = {{"val", {{"loss", value}}}};
-    for (const char* relation : {"<", ">"}) {
-      const Requirement requirement = parse_requirement(std::string("val/loss") + relation + "0");
-      check_contains(problems_of(judge({requirement}, results, {})), "the value is not finite");
-    }
-  }
-  // Six digits do not tell these apart.
-  CHECK(verdict({"val/loss<0.49999999"}) ==
-        "--require val/loss<0.49999999: not met: the value is 0.5");
 }
 
 TEST_CASE("the folder of a run: as told, or runs/NAME, or a new one") {

@@ -4,12 +4,12 @@
 cmake_minimum_required(VERSION 3.22)
 
 # What a part may include besides itself. A part is the longest of these prefixes of a file's path.
-set(parts app app/base app/bench app/cli app/config app/evaluate app/export app/help app/inspect
-    app/report app/runs app/train datasets engine/checkpoints engine/collectives engine/config
-    engine/data engine/downloads engine/export engine/graph engine/job engine/layers engine/losses
-    engine/measurements engine/metrics engine/optimizers engine/processes engine/replica engine/run
-    engine/schedules engine/training engine/zoo kernels kernels/base kernels/common kernels/cpu
-    kernels/cpu/simd kernels/cuda kernels/image)
+set(parts app app/base app/bench app/cli app/config app/evaluate app/export app/gate app/help
+    app/inspect app/report app/runs app/train datasets engine/checkpoints engine/collectives
+    engine/config engine/data engine/downloads engine/export engine/graph engine/job engine/layers
+    engine/losses engine/measurements engine/metrics engine/optimizers engine/processes
+    engine/replica engine/run engine/schedules engine/training engine/zoo kernels kernels/base
+    kernels/common kernels/cpu kernels/cpu/simd kernels/cuda kernels/image)
 # What every part of app may include.
 set(below_app datasets engine/checkpoints engine/collectives engine/config engine/data
     engine/downloads engine/export engine/graph engine/job engine/layers engine/losses
@@ -18,16 +18,17 @@ set(below_app datasets engine/checkpoints engine/collectives engine/config engin
 set(allowed_app app/cli ${below_app})
 set(allowed_app/base ${below_app})
 set(allowed_app/bench app/base app/train ${below_app})
-set(allowed_app/cli app/base app/bench app/config app/evaluate app/export app/help app/inspect
-    app/report app/runs app/train ${below_app})
+set(allowed_app/cli app/base app/bench app/config app/evaluate app/export app/gate app/help
+    app/inspect app/report app/runs app/train ${below_app})
 set(allowed_app/config app/base app/train ${below_app})
-set(allowed_app/evaluate app/base app/runs ${below_app})
+set(allowed_app/evaluate app/base app/gate ${below_app})
 set(allowed_app/export app/base app/evaluate ${below_app})
+set(allowed_app/gate app/base app/runs ${below_app})
 set(allowed_app/help app/base ${below_app})
 set(allowed_app/inspect app/base app/evaluate app/train ${below_app})
 set(allowed_app/report app/base app/evaluate app/inspect app/runs ${below_app})
 set(allowed_app/runs app/base ${below_app})
-set(allowed_app/train app/base app/evaluate app/export ${below_app})
+set(allowed_app/train app/base app/evaluate app/export app/gate ${below_app})
 set(allowed_datasets engine/config engine/data kernels/base kernels/image)
 set(allowed_engine/checkpoints engine/config engine/graph engine/layers kernels/base)
 set(allowed_engine/collectives kernels kernels/base)

@@ -1,0 +1,21 @@
+// The baseline of a gate: which files can be one.
+#pragma once
+
+#include <string>
+
+#include "app/runs/run_results.h"
+
+namespace dpt {
+
+/// Results that conditions are compared with.
+struct Baseline {
+  std::string path;           ///< as it was given; empty if there is no baseline
+  std::string file, val_key;  ///< the file that was read, and its name for the results "val"
+  RunResults results;
+};
+
+/// Reads a run folder, its summary.json or the output of `dpt eval --json`. Throws ErrorKind::data
+/// for another file, and for a run that has not ended.
+Baseline load_baseline(const std::string& path);
+
+}  // namespace dpt

@@ -1,0 +1,58 @@
+// The gate of a command: `--require` with `--baseline`, and the files of `--verdict` and `--junit`.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/gate/conditions.h"
+#include "app/gate/verdict_files.h"
+
+namespace dpt {
+
+/// Conditions on the results, and the files for the verdict.
+struct GateOptions {
+  std::vector<std::string> requirements;
+  std::string baseline, verdict, junit;
+};
+
+class Gate {
+ public:
+  /// `subject` is the argument of `command` ("train", "eval"). Only the gate of the first process
+  /// reads the baseline and, if it `writes`, writes files; a dry run does not. Throws for options
+  /// that do not fit together and for files that cannot be written, before anything is done.
+  Gate(const GateOptions& options, const std::string& command, const std::string& subject,
+       bool is_first, bool writes);
+
+  const std::vector<Condition>& conditions() const { return result_.conditions; }
+
+  /// Reads the baseline and runs the command. If that fails before the conditions are judged, the
+  /// files say so, if they can be written. Throws ErrorKind::requirement, before the command, if
+  /// the baseline lacks a value that a bound follows from.
+  int guard(const std::function<int()>& body);
+
+  /// Adds a warning to the verdict.
+  void note(std::string warning) { result_.warnings.push_back(std::move(warning)); }
+  /// Writes the verdict; then throws ErrorKind::requirement unless all conditions are met.
+  /// `results` are those of `owner`, a run folder or checkpoint.
+  void judge(const RunResults& results, const std::string& owner);
+  /// Writes that nothing was checked, and why.
+  void leave_unchecked(const std::string& reason);
+
+ private:
+  void check_files();
+  void read_baseline();
+  /// Writes the verdict and reports what is met; throws unless all conditions are.
+  void finish();
+  /// Writes the files. Only warns of a failure to do so if there is another: an `error`, or a
+  /// condition that is not met.
+  void write(const std::string& error = {});
+
+  GateOptions options_;  ///< empty unless this is the first process
+  bool writes_, is_done_ = false;
+  Baseline baseline_;
+  GateResult result_;
+};
+
+}  // namespace dpt

@@ -1,0 +1,28 @@
+// The files of a verdict: Markdown for people (`--verdict`), JUnit XML for CI (`--junit`).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/gate/conditions.h"
+
+namespace dpt {
+
+/// Conditions with their outcomes, and what belongs to them.
+struct GateResult {
+  std::string command;   ///< "train" or "eval"
+  std::string subject;   ///< the config, run or checkpoint that it was called with
+  std::string baseline;  ///< as Baseline::path
+  std::string error;     ///< reason if the command failed before anything was checked, or empty
+  std::vector<std::string> warnings;  ///< must accompany the verdict
+  std::vector<Condition> conditions;
+};
+
+/// Returns a heading with the verdict, and a table with a row for each condition.
+std::string verdict_markdown(const GateResult& result);
+
+/// Returns JUnit XML with a test case for each condition: with a `failure` if it is not met,
+/// `skipped` if it was not checked, and `error` if the command failed before that.
+std::string verdict_junit(const GateResult& result);
+
+}  // namespace dpt
