@@ -4,18 +4,14 @@
 #include <fcntl.h>
 #include <fmt/ranges.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -29,158 +25,54 @@
 #include "engine/processes/descriptor_limit.h"
 #include "engine/processes/detect_world.h"
 #include "engine/processes/stop.h"
-#include "engine/processes/world.h"
-#include "engine/run/progress.h"
 #include "kernels/base/error.h"
 #include "kernels/base/file_handle.h"
-#include "kernels/base/message_writer.h"
 #include "kernels/base/secret.h"
 
 namespace dpt {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
 
-/// As in engine/processes/stop.cpp: within this time, signals are one request.
-constexpr std::chrono::milliseconds kOneRequest{100};
-/// Time for which the last messages wait for a reader of stderr.
-constexpr std::chrono::seconds kPatience{5};
-/// How many ports the processes may try.
-constexpr int kPorts = 8;
+constexpr Clock::time_point kNever = Clock::time_point::max();
+/// Exit code of a process that ended because another one did.
+constexpr int kPeerFailed = static_cast<int>(ErrorKind::peer);
 
-[[noreturn]] void fail_at(const char* what) {
-  fail(ErrorKind::unexpected, "--nproc: {} failed: {}", what, std::strerror(errno));
-}
-
-/// Ports of the loopback on which nothing listened just now.
+/// Returns ports of the loopback that are free now, as many as the processes may try.
 std::vector<int> free_ports() {
-  std::vector<FileHandle> sockets;  // all open at once: no port twice
+  constexpr std::size_t kPorts = 8;
+  std::vector<FileHandle> sockets;  // all open at once, so that no port is found twice
   std::vector<int> ports;
-  for (int i = 0; i < kPorts; ++i) {
-    sockets.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  while (ports.size() < kPorts) {
+    const int number = sockets.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)).fd();
     sockaddr_in address = {};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     socklen_t size = sizeof address;
     auto* any = reinterpret_cast<sockaddr*>(&address);
-    const int number = sockets.back().fd();
     if (number < 0 || bind(number, any, size) != 0 || getsockname(number, any, &size) != 0) {
-      fail_at("finding a free port of 127.0.0.1");
+      fail(ErrorKind::unexpected, "--nproc: finding a free port of 127.0.0.1 failed: {}",
+           std::strerror(errno));
     }
     ports.push_back(ntohs(address.sin_port));
   }
   return ports;
 }
 
-/// The environment of all processes, each with a place of its own.
-class Environments {
- public:
-  explicit Environments(int count)
-      : own_{{"DPT_WORLD_SIZE", std::to_string(count)},
-             {"DPT_LOCAL_SIZE", std::to_string(count)},
-             {"DPT_PORTS", fmt::format("{}", fmt::join(free_ports(), ","))},
-             {"DPT_JOB", random_text(8)},
-             {"DPT_TOKEN", random_text(16)}} {}
-  std::vector<std::string> of(int rank) {
-    own_["DPT_RANK"] = own_["DPT_LOCAL_RANK"] = std::to_string(rank);
-    std::vector<std::string> result;
-    for (char** variable = environ; *variable; ++variable) {
-      const std::string text = *variable;
-      if (own_.count(text.substr(0, text.find('='))) == 0) result.push_back(text);
-    }
-    for (const auto& [name, value] : own_) result.push_back(name + "=" + value);
-    return result;
-  }
-
- private:
-  std::map<std::string, std::string> own_;
-};
-
-/// Texts in the form that exec takes; the texts must stay.
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  for (std::string& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
+void set_variable(const char* name, const std::string& value) {
+  setenv(name, value.c_str(), 1);
 }
 
-struct Child {
-  int rank = 0;
-  pid_t pid = 0;
-  std::vector<RankOutput> outputs;
-  bool is_running = true, is_suspended = false;
-  int status = 0;
-};
-
-/// Signals as events, and as they were before at the end.
-class Signals {
- public:
-  Signals() {
-    // Ignored, it would take away how children ended.
-    struct sigaction standard = {};
-    standard.sa_handler = SIG_DFL;
-    sigaction(SIGCHLD, &standard, &child_before_);
-    sigset_t mask;
-    sigemptyset(&mask);
-    sigaddset(&mask, SIGCHLD);
-    for (const int number : kStopSignals) {
-      if (!is_signal_ignored(number)) sigaddset(&mask, number);
-    }
-    blocked_ = mask;
-    sigdelset(&blocked_, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &mask, &before_);
-    events_ = FileHandle(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!events_.is_open()) fail_at("signalfd");
-  }
-  ~Signals() {
-    // What came while the last process ended was for it, too.
-    while (next()) {
-    }
-    sigprocmask(SIG_SETMASK, &before_, nullptr);
-    sigaction(SIGCHLD, &child_before_, nullptr);
-  }
-  Signals(const Signals&) = delete;
-  /// Returns the former mask, with the signals that are passed on blocked if `blocks`, so that the
-  /// child keeps them for the program that it becomes.
-  sigset_t mask_of_children(bool blocks) const {
-    sigset_t mask = before_;
-    for (const int number : kStopSignals) {
-      if (blocks && sigismember(&blocked_, number) == 1) sigaddset(&mask, number);
-    }
-    return mask;
-  }
-  int descriptor() const { return events_.fd(); }
-  std::optional<signalfd_siginfo> next() const {
-    signalfd_siginfo info = {};
-    if (read(events_.fd(), &info, sizeof info) != sizeof info) return std::nullopt;
-    return info;
-  }
-
- private:
-  sigset_t before_ = {}, blocked_ = {};
-  struct sigaction child_before_ = {};
-  FileHandle events_;
-};
-
-struct Ending {
-  int code = 0;
-  bool by_signal = false;
-};
-Ending ending_of(int status) {
-  if (WIFSIGNALED(status)) return {128 + WTERMSIG(status), true};
-  return {WEXITSTATUS(status), false};
+int code_of(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
-/// Whether the others cannot go on; a stop that was asked for may take them as long as it does.
-bool is_failure(const Ending& ending) {
-  constexpr std::array kStopped = {75, 128 + SIGHUP, 128 + SIGINT, 128 + SIGTERM};
-  if (ending.by_signal) return true;
-  return ending.code != 0 &&
-         std::find(kStopped.begin(), kStopped.end(), ending.code) == kStopped.end();
-}
-/// Of processes that are found ended at the same time, which one came first: that another one
-/// failed (exit code 6) is a consequence.
-int order_of(const Ending& ending) {
-  return ending.by_signal ? 0 : ending.code != static_cast<int>(ErrorKind::peer) ? 1 : 2;
+
+/// Returns true if the other ranks cannot continue. After a stop on request they may take as long
+/// as they need.
+bool is_failure(int status) {
+  if (WIFSIGNALED(status)) return true;
+  return code_of(status) != 0 && stop_of_exit_code(code_of(status)) == StopReason::none;
 }
 
 /// Returns the signal for a process whose launcher has died: the first that asks it to save and
@@ -194,70 +86,70 @@ int last_signal() {
 
 class Launcher {
  public:
-  explicit Launcher(const LaunchPatience& patience) : patience_(patience) {}
-  /// What fails here leaves no process.
+  /// Blocks the signals that wait() takes.
+  explicit Launcher(const LaunchPatience& patience) : patience_(patience) {
+    signal(SIGCHLD, SIG_DFL);  // ignored, it would lose the exit codes
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGCHLD);
+    for (const int number : kStopSignals) {
+      if (!is_signal_ignored(number)) sigaddset(&signals_, number);
+    }
+    pthread_sigmask(SIG_BLOCK, &signals_, &mask_before_);
+  }
+  /// Leaves no process after a failure.
   ~Launcher() {
-    for (const Child& child : children_) {
-      if (child.is_running) kill(child.pid, SIGKILL);
-    }
-    for (const Child& child : children_) {
-      while (child.is_running && waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
-      }
-    }
+    send(SIGKILL);
+    for (const int rank : running()) waitpid(ranks_[rank].pid, nullptr, 0);
   }
   Launcher(const Launcher&) = delete;
 
-  void start(int count, const std::string& program, const std::vector<std::string>& command) {
-    Environments environments(count);
-    for (int rank = 0; rank < count; ++rank) {
-      start_one(rank, count, program, command, environments.of(rank));
-    }
+  void start(int count, const std::string& program, std::vector<std::string> command) {
+    set_variable("DPT_WORLD_SIZE", std::to_string(count));
+    set_variable("DPT_LOCAL_SIZE", std::to_string(count));
+    set_variable("DPT_PORTS", fmt::format("{}", fmt::join(free_ports(), ",")));
+    set_variable("DPT_JOB", random_text(8));
+    set_variable("DPT_TOKEN", random_text(16));
+    std::vector<char*> words;
+    for (std::string& word : command) words.push_back(word.data());
+    words.push_back(nullptr);
+    for (int rank = 0; rank < count; ++rank) start_rank(rank, count, program, words.data());
+    output_.start();
   }
 
+  /// Waits for all ranks, and returns the exit code.
   int wait() {
-    while (running() > 0) {
-      poll_once();
-      pass_on_signals();
-      reap();
-      watch_suspended();
-      press_on();
+    for (reap(); !running().empty(); reap()) {
+      end_late_ranks();
+      wait_for_signal();
     }
-    // Signals act again: a reader that does not read must not hold this process.
-    signals_.reset();
-    flush();
-    for (Child& child : children_) {
-      for (RankOutput& output : child.outputs) {
-        // A process of theirs may still have the pipe: no more than what is there.
-        while (!output.read_into(messages_) && flush()) {
-        }
-        output.end_line(messages_);
-      }
+    // Signals that came while the last rank ended were meant for it. From now on they act again: a
+    // reader of stderr that does not read must not hold this process.
+    const timespec now = {};
+    while (sigtimedwait(&signals_, nullptr, &now) > 0) {
     }
-    flush();
+    pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
     return exit_code_;
   }
 
  private:
-  void start_one(int rank, int count, const std::string& program, std::vector<std::string> command,
-                 std::vector<std::string> environment) {
-    const std::vector<char*> argv = pointers(command), envp = pointers(environment);
+  struct Rank {
+    pid_t pid = 0;
+    bool is_running = true, is_suspended = false;
+  };
+
+  void start_rank(int rank, int count, const std::string& program, char* const* words) {
+    set_variable("DPT_RANK", std::to_string(rank));
+    set_variable("DPT_LOCAL_RANK", std::to_string(rank));
     const std::string refused = fmt::format("dpt: --nproc: cannot run {}\n", program);
-    Child child;
-    child.rank = rank;
-    FileHandle null(open("/dev/null", O_RDONLY | O_CLOEXEC)), out, err;
-    if (!null.is_open()) fail_at("opening /dev/null");
+    FileHandle out, err;
     if (rank != 0) {
-      for (FileHandle* end : {&out, &err}) {
-        std::array<int, 2> ends = {};
-        if (pipe2(ends.data(), O_CLOEXEC) != 0) fail_at("pipe");
-        *end = FileHandle(ends[1]);
-        child.outputs.emplace_back(rank, FileHandle(ends[0]));
-      }
+      for (FileHandle* end : {&out, &err}) *end = output_.add_pipe(fmt::format("[rank {}] ", rank));
     }
-    const pid_t launcher = getpid();
-    const sigset_t mask = signals_->mask_of_children(patience_.unblocks_signals);
-    child.pid = fork();
-    if (child.pid < 0) {
+    sigset_t mask = mask_before_;
+    if (patience_.unblocks_signals) sigorset(&mask, &mask, &signals_);
+    sigdelset(&mask, SIGCHLD);
+    const pid_t launcher = getpid(), pid = fork();
+    if (pid < 0) {
       const bool is_limit = errno == EAGAIN || errno == ENOMEM;
       fail(is_limit ? ErrorKind::device : ErrorKind::unexpected,
            "--nproc {}: cannot start the process of rank {}: {}{}", count, rank,
@@ -266,196 +158,145 @@ class Launcher {
                       "control group)"
                     : "");
     }
-    if (child.pid == 0) {
-      // Only what is allowed between fork and exec. The launcher may have gone before prctl.
-      prctl(PR_SET_PDEATHSIG, last_signal());
-      if (getppid() != launcher) _exit(128 + SIGTERM);
-      if (rank != 0) {
-        dup2(null.fd(), STDIN_FILENO);
-        dup2(out.fd(), STDOUT_FILENO);
-        dup2(err.fd(), STDERR_FILENO);
-      }
-      sigprocmask(SIG_SETMASK, &mask, nullptr);
-      execve(program.c_str(), argv.data(), envp.data());
-      const ssize_t ignored = write(STDERR_FILENO, refused.data(), refused.size());
-      static_cast<void>(ignored);
-      _exit(127);
-    }
-    children_.push_back(std::move(child));
-  }
-
-  /// Returns false if nobody takes what is left.
-  bool flush() {
-    while (!messages_.empty() && stderr_writer().is_ready(kPatience)) messages_.write_some();
-    return messages_.empty();
-  }
-
-  std::size_t running() const {
-    return static_cast<std::size_t>(std::count_if(
-        children_.begin(), children_.end(), [](const Child& child) { return child.is_running; }));
-  }
-  std::string running_ranks() const {
-    std::vector<std::string> ranks;
-    for (const Child& child : children_) {
-      if (child.is_running) ranks.push_back(std::to_string(child.rank));
-    }
-    return fmt::format("{} {}", ranks.size() > 1 ? "ranks" : "rank", fmt::join(ranks, ", "));
-  }
-
-  void poll_once() {
-    std::vector<pollfd> wanted = {{signals_->descriptor(), POLLIN, 0}};
-    if (!messages_.empty()) wanted.push_back({STDERR_FILENO, POLLOUT, 0});
-    std::vector<RankOutput*> read;
-    for (Child& child : children_) {
-      for (RankOutput& output : child.outputs) {
-        if (output.is_open() && !messages_.is_full()) read.push_back(&output);
-      }
-    }
-    const std::size_t first = wanted.size();
-    for (const RankOutput* output : read) wanted.push_back({output->descriptor(), POLLIN, 0});
-    int timeout = -1;
-    if (deadline_) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline_ - Clock::now());
-      timeout = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000));
-    }
-    if (poll(wanted.data(), wanted.size(), timeout) < 0 && errno != EINTR) fail_at("poll");
-    if (!messages_.empty() && wanted[1].revents != 0) messages_.write_some();
-    for (std::size_t i = 0; i < read.size(); ++i) {
-      if (wanted[first + i].revents != 0) read[i]->read_into(messages_);
-    }
-  }
-
-  void pass_on_signals() {
-    while (const std::optional<signalfd_siginfo> info = signals_->next()) {
-      const int number = static_cast<int>(info->ssi_signo);
-      // A terminal's Ctrl-C reaches all processes that it runs.
-      if (number == SIGCHLD || info->ssi_code == SI_KERNEL) continue;
-      if (number == SIGINT || number == SIGTERM) {
-        const Clock::time_point now = Clock::now();
-        if (interrupted_ && now - *interrupted_ < kOneRequest) continue;
-        if (!interrupted_) interrupted_ = now;
-      }
-      was_stopped_ = true;
-      send(number);
-    }
-  }
-  void send(int number) const {
-    for (const Child& child : children_) {
-      // Queued, it is seen to be passed on: the process may have got the same signal itself.
-      if (child.is_running) sigqueue(child.pid, number, sigval{});
-    }
-  }
-
-  void reap() {
-    std::vector<Child*> ended;
-    for (Child& child : children_) {
-      if (!child.is_running) continue;
-      const pid_t got = waitpid(child.pid, &child.status, WNOHANG | WUNTRACED | WCONTINUED);
-      if (got == 0 || (got < 0 && errno == EINTR)) continue;
-      if (got < 0) fail_at("waitpid");
-      child.is_suspended = WIFSTOPPED(child.status);
-      if (WIFSTOPPED(child.status) || WIFCONTINUED(child.status)) continue;
-      child.is_running = false;
-      ended.push_back(&child);
-    }
-    std::stable_sort(ended.begin(), ended.end(), [](const Child* a, const Child* b) {
-      return order_of(ending_of(a->status)) < order_of(ending_of(b->status));
-    });
-    for (Child* child : ended) {
-      // Its last words come before what is said of it.
-      for (RankOutput& output : child->outputs) output.read_into(messages_);
-      note_end(*child);
-    }
-  }
-  void note_end(const Child& child) {
-    const Ending ending = ending_of(child.status);
-    if (ending.by_signal) {
-      const int number = WTERMSIG(child.status);
-      messages_.add(fmt::format(
-          "dpt: rank {} (process {}) was killed by signal {} ({}{})", child.rank, child.pid, number,
-          strsignal(number),
-          number == SIGKILL && !has_killed_ ? "; the system does so when memory runs out" : ""));
-    } else if (is_failure(ending) && (!ended_rank_ || is_first_cause(ending))) {
-      messages_.add(fmt::format("dpt: rank {} (process {}) ended with exit code {}", child.rank,
-                                child.pid, ending.code));
-    }
-    if (exit_code_ == 0 || is_first_cause(ending)) exit_code_ = ending.code;
-    // After a stop the others may take as long as they do, but rank 0, which saves, ends last.
-    const bool is_last_of_stop = child.rank == 0 && ending.code != 0;
-    if ((is_failure(ending) || is_last_of_stop) && !ended_rank_) {
-      ended_rank_ = child.rank;
-      deadline_ = Clock::now() + patience_.before_term;
-    }
-  }
-
-  /// Whether it explains what the others ended with before it: a process that fails tells them
-  /// first, and they may end (exit code 6) before it does.
-  bool is_first_cause(const Ending& ending) const {
-    constexpr int kPeer = static_cast<int>(ErrorKind::peer);
-    return exit_code_ == kPeer && !ending.by_signal && is_failure(ending) && ending.code != kPeer;
-  }
-
-  /// Sets a deadline for suspended processes, once all others have ended or a stop was passed on,
-  /// and nothing else does: they would be waited for forever. If one continues, it has the time it
-  /// needs.
-  void watch_suspended() {
-    const auto is_busy = [](const Child& child) { return child.is_running && !child.is_suspended; };
-    const bool should_end = running() < children_.size() || was_stopped_;
-    const bool only_suspended =
-        running() > 0 && should_end && std::none_of(children_.begin(), children_.end(), is_busy);
-    if (only_suspended && !deadline_ && !has_terminated_) {
-      waits_for_suspended_ = true;
-      deadline_ = Clock::now() + patience_.before_term;
-    } else if (!only_suspended && waits_for_suspended_ && !has_terminated_) {
-      waits_for_suspended_ = false;
-      deadline_.reset();
-    }
-  }
-
-  /// Returns the event from which the deadline for SIGTERM counts.
-  std::string reason() const {
-    if (!waits_for_suspended_) return fmt::format("the end of rank {}", *ended_rank_);
-    return running() < children_.size() ? "the end of all others" : "the signal";
-  }
-
-  /// Ends the processes that should have ended by themselves.
-  void press_on() {
-    if (!deadline_ || Clock::now() < *deadline_ || running() == 0) return;
-    const auto seconds = [](std::chrono::milliseconds time) {
-      return static_cast<double>(time.count()) / 1000;
-    };
-    if (!has_terminated_) {
-      const char* const verb = running() == 1 ? " was" : " were";
-      const std::string suspended =
-          waits_for_suspended_ ? fmt::format("{} suspended and", verb) : std::string();
-      messages_.add(fmt::format("dpt: {}{} did not end within {:g} s of {}: sends SIGTERM",
-                                running_ranks(), suspended, seconds(patience_.before_term),
-                                reason()));
-      has_terminated_ = true;
-      deadline_ = Clock::now() + patience_.before_kill;
-      send(SIGTERM);
-      // A suspended one then saves what it can, and ends.
-      send(SIGCONT);
+    if (pid > 0) {
+      ranks_.push_back({pid});
       return;
     }
-    messages_.add(fmt::format("dpt: {} did not end within {:g} s of SIGTERM: sends SIGKILL",
-                              running_ranks(), seconds(patience_.before_kill)));
-    has_killed_ = true;
-    deadline_.reset();
-    for (const Child& child : children_) {
-      if (child.is_running) kill(child.pid, SIGKILL);
+    // Only system calls until exec. The launcher may have died before prctl.
+    prctl(PR_SET_PDEATHSIG, last_signal());
+    if (getppid() != launcher) _exit(128 + SIGTERM);
+    if (rank != 0) {
+      dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+      dup2(out.fd(), STDOUT_FILENO);
+      dup2(err.fd(), STDERR_FILENO);
     }
+    pthread_sigmask(SIG_SETMASK, &mask, nullptr);
+    execv(program.c_str(), words);
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, refused.data(), refused.size());
+    _exit(127);
+  }
+
+  std::vector<int> running() const {
+    std::vector<int> result;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      if (ranks_[i].is_running) result.push_back(static_cast<int>(i));
+    }
+    return result;
+  }
+
+  void send(int number) const {
+    // A queued signal is recognised as passed on: the rank may have got the same one itself.
+    for (const int rank : running()) sigqueue(ranks_[rank].pid, number, sigval{});
+  }
+
+  /// Waits for a signal or the deadline. Passes the signal on unless it is SIGCHLD, which says that
+  /// a rank has changed.
+  void wait_for_signal() {
+    const auto left = std::clamp<Clock::duration>(deadline_ - Clock::now(), Clock::duration(0),
+                                                  std::chrono::hours(1));
+    const auto ms = std::chrono::ceil<milliseconds>(left).count();
+    const timespec time = {ms / 1000, ms % 1000 * 1'000'000};
+    siginfo_t info = {};
+    const int number = sigtimedwait(&signals_, &info, &time);
+    // A terminal sends Ctrl-C to all processes that it runs.
+    if (number < 0 || number == SIGCHLD || info.si_code == SI_KERNEL) return;
+    if (number == SIGINT || number == SIGTERM) {
+      // As in engine/processes/stop.cpp, signals within this time are one request.
+      constexpr milliseconds kOneRequest{100};
+      const Clock::time_point now = Clock::now();
+      if (now - interrupted_.value_or(now - kOneRequest) < kOneRequest) return;
+      interrupted_ = interrupted_.value_or(now);
+    }
+    was_stopped_ = true;
+    send(number);
+  }
+
+  /// Notes which ranks have ended, were suspended or continue. Among those that ended at the same
+  /// time, one that a signal ended comes first, and one that only followed comes last.
+  void reap() {
+    std::multimap<int, std::pair<int, int>> ended;  // rank and status
+    for (const int rank : running()) {
+      Rank& it = ranks_[rank];
+      int status = 0;
+      while (it.is_running && waitpid(it.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) > 0) {
+        it.is_suspended = WIFSTOPPED(status);
+        it.is_running = WIFSTOPPED(status) || WIFCONTINUED(status);
+      }
+      const int order = WIFSIGNALED(status) ? 0 : code_of(status) != kPeerFailed ? 1 : 2;
+      if (!it.is_running) ended.emplace(order, std::pair(rank, status));
+    }
+    for (const auto& [order, end] : ended) note_end(end.first, end.second);
+  }
+
+  void note_end(int rank, int status) {
+    const int code = code_of(status);
+    // A process that fails tells the others first, and they may end (exit code 6) before it does.
+    const bool is_cause = exit_code_ == kPeerFailed && code != kPeerFailed && is_failure(status) &&
+                          !WIFSIGNALED(status);
+    std::string what;
+    if (WIFSIGNALED(status)) {
+      const int number = WTERMSIG(status);
+      const bool is_foreign = number == SIGKILL && !has_killed_;
+      what = fmt::format("was killed by signal {} ({}{})", number, strsignal(number),
+                         is_foreign ? "; the system does so when memory runs out" : "");
+    } else if (is_failure(status) && (!ended_rank_ || is_cause)) {
+      what = fmt::format("ended with exit code {}", code);
+    }
+    if (!what.empty()) {
+      output_.add(fmt::format("dpt: rank {} (process {}) {}", rank, ranks_[rank].pid, what));
+    }
+    if (exit_code_ == 0 || is_cause) exit_code_ = code;
+    // After a stop on request, rank 0, which saves, ends last.
+    if (!ended_rank_ && (is_failure(status) || (rank == 0 && code != 0))) ended_rank_ = rank;
+  }
+
+  /// Returns the event after which the running ranks should end by themselves, or an empty text.
+  std::string call_to_end() const {
+    if (ended_rank_) return fmt::format("the end of rank {}", *ended_rank_);
+    // Suspended ranks would be waited for forever, unless they continue.
+    const std::vector<int> waiting = running();
+    const bool are_suspended = std::all_of(waiting.begin(), waiting.end(),
+                                           [&](int rank) { return ranks_[rank].is_suspended; });
+    if (!are_suspended) return {};
+    if (waiting.size() < ranks_.size()) return "the end of all others";
+    return was_stopped_ ? "the signal" : "";
+  }
+
+  /// Ends the ranks that should have ended by themselves: by SIGTERM, then by SIGKILL.
+  void end_late_ranks() {
+    if (!has_terminated_) {
+      const std::string call = call_to_end();
+      if (call != call_) deadline_ = call.empty() ? kNever : Clock::now() + patience_.before_term;
+      call_ = call;
+    }
+    if (Clock::now() < deadline_) return;
+    const std::vector<int> late = running();
+    const milliseconds waited = has_terminated_ ? patience_.before_kill : patience_.before_term;
+    const char* state = "";
+    if (!has_terminated_ && !ended_rank_) {
+      state = late.size() == 1 ? " was suspended and" : " were suspended and";
+    }
+    output_.add(fmt::format("dpt: {} {}{} did not end within {:g} s of {}: sends {}",
+                            late.size() == 1 ? "rank" : "ranks", fmt::join(late, ", "), state,
+                            static_cast<double>(waited.count()) / 1000, call_,
+                            has_terminated_ ? "SIGKILL" : "SIGTERM"));
+    send(has_terminated_ ? SIGKILL : SIGTERM);
+    send(SIGCONT);  // a suspended rank can then save
+    has_killed_ = has_terminated_;
+    has_terminated_ = true;
+    call_ = "SIGTERM";
+    deadline_ = has_killed_ ? kNever : Clock::now() + patience_.before_kill;
   }
 
   LaunchPatience patience_;
-  std::optional<Signals> signals_{std::in_place};
-  RankMessages messages_;
-  std::vector<Child> children_;
-  std::optional<Clock::time_point> interrupted_;  // by the first SIGINT or SIGTERM
-  std::optional<Clock::time_point> deadline_;
-  std::optional<int> ended_rank_;     ///< the first after whose end the others should end too
-  bool waits_for_suspended_ = false;  ///< that is what the deadline is for
-  bool was_stopped_ = false;          ///< a signal was passed on
+  sigset_t signals_ = {}, mask_before_ = {};
+  RankOutput output_;
+  std::vector<Rank> ranks_;
+  std::optional<Clock::time_point> interrupted_;  ///< time of the first SIGINT or SIGTERM
+  bool was_stopped_ = false;                      ///< a signal was passed on
+  std::optional<int> ended_rank_;  ///< the first after whose end the others should end
+  std::string call_;               ///< event from which the deadline counts
+  Clock::time_point deadline_ = kNever;
   bool has_terminated_ = false, has_killed_ = false;
   int exit_code_ = 0;
 };
@@ -485,8 +326,7 @@ int launch_processes(int count, const std::string& program, const std::vector<st
   return launcher.wait();
 }
 
-/// Refuses to read stdin: only rank 0 has it.
-void check_reads_no_stdin(const std::vector<std::string>& command) {
+int launch_processes(int count, const std::vector<std::string>& command) {
   for (const char* stdin_path : {"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}) {
     if (std::find(command.begin(), command.end(), stdin_path) == command.end()) continue;
     fail(ErrorKind::usage,
@@ -494,10 +334,6 @@ void check_reads_no_stdin(const std::vector<std::string>& command) {
          "one can: write it to a file first",
          stdin_path);
   }
-}
-
-int launch_processes(int count, const std::vector<std::string>& command) {
-  check_reads_no_stdin(command);
   // Includes this process' pipes to the processes; rank 0, which inherits the limit, has the most
   // connections.
   constexpr int kOwn = 32;
@@ -507,8 +343,9 @@ int launch_processes(int count, const std::vector<std::string>& command) {
   if (!problem.empty()) throw Error(ErrorKind::device, problem);
   std::error_code error;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error)
+  if (error) {
     fail(ErrorKind::unexpected, "--nproc: cannot read /proc/self/exe: {}", error.message());
+  }
   LaunchPatience patience;
   patience.unblocks_signals = true;
   return launch_processes(count, program, command, patience);

@@ -1,88 +1,78 @@
 #include "app/base/rank_output.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
+#include <cstdio>
+#include <cstring>
 #include <utility>
 
+#include "engine/run/progress.h"
+#include "kernels/base/error.h"
+#include "kernels/base/message_writer.h"
+#include "kernels/base/start_thread.h"
+
 namespace dpt {
-namespace {
 
-/// Maximum length of a line (longer ones are split), and of the messages that wait for a slow
-/// reader before reading pauses.
-constexpr std::size_t kLongestLine = 1 << 16, kMostWaiting = 1 << 20;
-
-}  // namespace
-
-void RankMessages::add(const std::string& line) {
-  if (is_lost_) return;
-  // Rank 0 may have drawn a progress bar where the line begins.
-  lines_.push_back((is_terminal_ ? "\r\x1b[K" : "") + line + "\n");
-  size_ += lines_.back().size();
+RankOutput::~RankOutput() {
+  is_ending_ = true;
+  own_ = FileHandle();
+  if (thread_.joinable()) thread_.join();
 }
 
-bool RankMessages::is_full() const {
-  return size_ > kMostWaiting;
-}
-
-void RankMessages::write_some() {
-  if (lines_.empty()) return;
-  std::string& line = lines_.front();
-  const ssize_t written =
-      write(STDERR_FILENO, line.data(), std::min<std::size_t>(line.size(), PIPE_BUF));
-  if (written < 0) {
-    if (errno == EINTR || errno == EAGAIN) return;
-    // Messages that nobody reads change nothing, as for a run.
-    is_lost_ = true;
-    lines_.clear();
-    size_ = 0;
-    return;
+FileHandle RankOutput::add_pipe(const std::string& prefix) {
+  std::array<int, 2> ends = {};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) {
+    fail(ErrorKind::unexpected, "--nproc: pipe failed: {}", std::strerror(errno));
   }
-  size_ -= static_cast<std::size_t>(written);
-  line.erase(0, static_cast<std::size_t>(written));
-  if (line.empty()) lines_.pop_front();
+  streams_.push_back({prefix, FileHandle(ends[0]), {}});
+  return FileHandle(ends[1]);
 }
 
-RankOutput::RankOutput(int rank, FileHandle pipe)
-    : prefix_(fmt::format("[rank {}] ", rank)), pipe_(std::move(pipe)) {
-  fcntl(pipe_.fd(), F_SETFL, O_NONBLOCK);
+void RankOutput::start() {
+  thread_ = start_thread("the output of the processes", [this] { run(); });
 }
 
-bool RankOutput::read_into(RankMessages& messages) {
-  std::array<char, 1 << 14> buffer;
-  while (is_open()) {
-    if (messages.is_full()) return false;
-    const ssize_t got = read(pipe_.fd(), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) return true;
-    if (got <= 0) {
-      end_line(messages);
-      pipe_ = FileHandle();
-      return true;
+void RankOutput::add(const std::string& line) {
+  dprintf(own_.get(), "%s\n", line.c_str());
+}
+
+void RankOutput::run() {
+  constexpr std::size_t kMaxLine = 1 << 16;  // longer ones are split
+  // Rank 0 may have drawn a progress bar where a line begins.
+  const std::string erasure = stderr_redraws() ? "\r\x1b[K" : "";
+  const auto end_line = [&](Stream& stream) {
+    while (!is_ending_ && !stderr_writer().is_ready(std::chrono::seconds(1))) {
     }
-    split({buffer.data(), static_cast<std::size_t>(got)}, messages);
+    stderr_writer().write(erasure + stream.prefix + std::exchange(stream.line, {}) + "\n");
+  };
+  std::vector<pollfd> polled;
+  for (const Stream& stream : streams_) polled.push_back({stream.pipe.fd(), POLLIN, 0});
+  std::array<char, 1 << 16> buffer;
+  // Once the launcher's stream has ended, only what the other pipes contain is read: a process that
+  // a rank started may keep them open.
+  while (poll(polled.data(), polled.size(), polled[0].fd < 0 ? 0 : -1) != 0) {
+    // The launcher's stream is polled first and read last, because it reports on the others.
+    for (std::size_t i = streams_.size(); i-- > 0;) {
+      if (std::exchange(polled[i].revents, 0) == 0) continue;
+      Stream& stream = streams_[i];
+      const ssize_t got = read(polled[i].fd, buffer.data(), buffer.size());
+      for (ssize_t at = 0; at < got; ++at) {
+        const char c = buffer[static_cast<std::size_t>(at)];
+        if (c == '\n' || stream.line.size() == kMaxLine) end_line(stream);
+        if (c != '\n') stream.line += c;
+      }
+      if (got <= 0) {
+        polled[i].fd = -1;
+        if (!stream.line.empty()) end_line(stream);
+      }
+    }
   }
-  return true;
-}
-
-void RankOutput::end_line(RankMessages& messages) {
-  if (line_.empty()) return;
-  messages.add(prefix_ + line_);
-  line_.clear();
-}
-
-void RankOutput::split(std::string_view text, RankMessages& messages) {
-  for (const char c : text) {
-    if (c == '\n' || line_.size() == kLongestLine) {
-      messages.add(prefix_ + line_);
-      line_.clear();
-    }
-    if (c != '\n') line_ += c;
+  for (Stream& stream : streams_) {
+    if (!stream.line.empty()) end_line(stream);
   }
 }
 

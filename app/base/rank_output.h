@@ -1,48 +1,43 @@
 // Output of the processes of `--nproc` on its way to stderr: line by line, after "[rank N] ".
 #pragma once
 
-#include <cstddef>
-#include <deque>
+#include <atomic>
 #include <string>
-#include <string_view>
+#include <thread>
+#include <vector>
 
-#include "engine/run/progress.h"
 #include "kernels/base/file_handle.h"
 
 namespace dpt {
 
-/// Whole lines on their way to stderr, whose reader may be slow or gone.
-class RankMessages {
- public:
-  void add(const std::string& line);
-  bool empty() const { return lines_.empty(); }
-  /// Returns true if no more should be read until some of it is written.
-  bool is_full() const;
-  /// Writes one piece, which a pipe that poll has found ready takes without waiting.
-  void write_some();
-
- private:
-  std::deque<std::string> lines_;
-  std::size_t size_ = 0;
-  bool is_lost_ = false, is_terminal_ = stderr_redraws();
-};
-
-/// Output of one process to one of its streams.
+/// A thread that reads pipes and writes their lines to stderr (stderr_writer). It waits for a slow
+/// reader, and so do the processes once their pipes are full, but at the end only for some seconds.
 class RankOutput {
  public:
-  RankOutput(int rank, FileHandle pipe);
-  bool is_open() const { return pipe_.is_open(); }
-  int descriptor() const { return pipe_.get(); }
-  /// Takes what is there, as long as `messages` has room; returns false if there was more.
-  bool read_into(RankMessages& messages);
-  /// Ends the last line, which need not have an end.
-  void end_line(RankMessages& messages);
+  RankOutput() : own_(add_pipe("")) {}
+  /// Ends the thread after it has written what the pipes still contain.
+  ~RankOutput();
+  RankOutput(const RankOutput&) = delete;
+
+  /// Returns the end for writing of a new pipe. REQUIRES: start() has not been called.
+  FileHandle add_pipe(const std::string& prefix);
+  void start();
+  /// Passes on a line of the launcher itself, without waiting for the reader. It appears after
+  /// everything that an ended process has written.
+  void add(const std::string& line);
 
  private:
-  void split(std::string_view text, RankMessages& messages);
+  struct Stream {
+    std::string prefix;
+    FileHandle pipe;
+    std::string line;  ///< beginning of an incomplete line
+  };
+  void run();
 
-  std::string prefix_, line_;
-  FileHandle pipe_;
+  std::vector<Stream> streams_;  ///< the launcher's is the first
+  FileHandle own_;
+  std::atomic<bool> is_ending_{false};
+  std::thread thread_;
 };
 
 }  // namespace dpt
