@@ -180,6 +180,8 @@ struct OnDivergenceSpec {
   std::int64_t max_skips = 10;     ///< skip: steps in a row
   std::int64_t max_rollbacks = 5;  ///< rollback: of a whole run
   double lr_factor = 0.5;          ///< rollback: the learning rate is multiplied by it, each time
+
+  bool rolls_back() const { return policy == DivergencePolicy::rollback; }
 };
 
 /// An exponential moving average of the weights.

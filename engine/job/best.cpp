@@ -125,6 +125,13 @@ void adopt_early_stopping(const TrainSpec& spec, RunState& state) {
   state.early_monitor = now;
 }
 
+void forget_best(RunState& state) {
+  state.best.reset();
+  state.best_step = 0;
+  state.best_monitor.clear();
+  state.best_checksum.clear();
+}
+
 std::string why_not_best(const HeldPath& path, const RunState& state) {
   if (entry_type(path) == EntryType::none) return path.text() + ": no such file";
   try {

@@ -40,6 +40,9 @@ bool has_stopped_early(const TrainSpec& spec, const RunState& state);
 /// file's header verifies the whole file.
 std::string why_not_best(const HeldPath& path, const RunState& state);
 
+/// Leaves `state` without a best.
+void forget_best(RunState& state);
+
 /// On resume: forgets patience that was counted by another monitor.
 void adopt_early_stopping(const TrainSpec& spec, RunState& state);
 

@@ -28,13 +28,8 @@ ReplicaWeights::ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& 
   for (const OptimizerState& state : job.states) {
     const std::int64_t floats = job.plan.param_floats - begin_of_state(state_.size());
     state_.push_back(memory.allocate(float_bytes(floats), "optimizer state " + state.name));
-    backend_.zero(state_.back().ptr(), state_.back().bytes());
-    if (state.start != 0) {
-      const std::vector<float> start(static_cast<std::size_t>(floats), state.start);
-      backend_.upload(state_.back().ptr(), start.data(), state_.back().bytes());
-      backend_.synchronize();  // for `start`
-    }
   }
+  set_optimizer_state({});
   optimizer_ = backend_.optimizer({job.optimizer.formula, job.update.ranges});
   guard_ = memory.allocate(sizeof(UpdateGuard), "the update guard");
   allow_updates();
@@ -107,9 +102,18 @@ std::vector<float> ReplicaWeights::params() {
 }
 
 void ReplicaWeights::set_optimizer_state(const NamedBuffers& state) {
-  assert(state.size() == state_.size());
-  for (std::size_t i = 0; i < state.size(); ++i) {
-    backend_.upload(state_[i].ptr(), state[i].second.data() + begin_of_state(i), state_[i].bytes());
+  assert(state.empty() || state.size() == state_.size());
+  for (std::size_t i = 0; i < state_.size(); ++i) {
+    const DeviceMemory& memory = state_[i];
+    if (!state.empty()) {
+      backend_.upload(memory.ptr(), state[i].second.data() + begin_of_state(i), memory.bytes());
+    } else if (job_.states[i].start != 0) {
+      const std::vector<float> start(memory.bytes() / sizeof(float), job_.states[i].start);
+      backend_.upload(memory.ptr(), start.data(), memory.bytes());
+      backend_.synchronize();  // for `start`
+    } else if (!averaging_ || i + 1 < state_.size()) {
+      backend_.zero(memory.ptr(), memory.bytes());
+    }
   }
   backend_.synchronize();
 }

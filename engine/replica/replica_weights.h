@@ -26,6 +26,7 @@ class ReplicaWeights {
   /// Sets their average too.
   void set_params(std::span<const float> params);
   std::vector<float> params();
+  /// An empty `state`: as a run begins; the average is then left to set_params.
   void set_optimizer_state(const NamedBuffers& state);
   NamedBuffers optimizer_state();
   /// Those that a training step reads, and those that are evaluated: the average, if there is one.

@@ -184,6 +184,23 @@ std::array<std::string, 2> folders_above(const std::string& folder) {
   return {folder_of(folder), folder + "/.."};
 }
 
+/// Returns the files that may be the best of `state` where its other checkpoints are in `place`.
+std::vector<std::string> bests_near(const std::string& place, const RunState& state) {
+  std::vector<std::string> paths = {place + "/" + checkpoint_name(state.best_step),
+                                    place + "/best.safetensors"};
+  for (const std::string& above : folders_above(place)) {
+    paths.push_back(above + "/best.safetensors");
+  }
+  return paths;
+}
+
+/// Returns the first of the files that is the best of `state`; empty if none is.
+std::string first_best(const std::vector<std::string>& paths, const RunState& state) {
+  const auto found = std::find_if(paths.begin(), paths.end(),
+                                  [&](const auto& path) { return is_best(path, state); });
+  return found != paths.end() ? *found : std::string();
+}
+
 /// Files that may be the best of `state`, the likeliest first.
 std::vector<std::string> best_candidates(const RunFolder& folder, const std::string& from,
                                          const RunState& state) {
@@ -192,11 +209,7 @@ std::vector<std::string> best_candidates(const RunFolder& folder, const std::str
   if (from.empty()) return paths;
   const std::string source = folder_of(from);
   paths.push_back(from);
-  paths.push_back(source + "/" + name);
-  paths.push_back(source + "/best.safetensors");
-  for (const std::string& above : folders_above(source)) {
-    paths.push_back(above + "/best.safetensors");
-  }
+  for (std::string& path : bests_near(source, state)) paths.push_back(std::move(path));
   // One that was moved aside: from/../../.. is the run folder then.
   for (const std::string& above : folders_above(source)) {
     paths.push_back(above + "/" + name);
@@ -213,10 +226,8 @@ std::vector<std::string> best_candidates(const RunFolder& folder, const std::str
 void find_ancestors(const Job& job, const RunFolder& folder, const std::string& from,
                     StartingPoint& start) {
   const std::int64_t step = start.state.rollback_step;
-  if (job.spec.train.on_divergence.policy != DivergencePolicy::rollback || from.empty() ||
-      step <= 0 || step == start.state.step) {
-    return;
-  }
+  const bool rolls_back = job.spec.train.on_divergence.rolls_back();
+  if (!rolls_back || from.empty() || step <= 0 || step == start.state.step) return;
   const std::string source = folder_of(from);
   std::vector<std::string> places = {source, source + "/checkpoints"};
   if (shared_steps(folder, from).contains(step)) places.push_back(folder.checkpoints());
@@ -227,25 +238,10 @@ void find_ancestors(const Job& job, const RunFolder& folder, const std::string& 
     start.ancestors.emplace_back(step, path);
     const RunState& state = header->state;
     if (!state.best || state.best_step == step) return;
-    std::vector<std::string> bests = {place + "/" + checkpoint_name(state.best_step),
-                                      place + "/best.safetensors"};
-    for (const std::string& above : folders_above(place)) {
-      bests.push_back(above + "/best.safetensors");
-    }
-    for (const std::string& best : bests) {
-      if (!is_best(best, state)) continue;
-      start.ancestors.emplace_back(state.best_step, best);
-      return;
-    }
+    const std::string best = first_best(bests_near(place, state), state);
+    if (!best.empty()) start.ancestors.emplace_back(state.best_step, best);
     return;
   }
-}
-
-void forget_best(RunState& state) {
-  state.best.reset();
-  state.best_step = 0;
-  state.best_monitor.clear();
-  state.best_checksum.clear();
 }
 
 /// Moves a best.safetensors that is not of this line of descent aside. An older best of it (a crash
@@ -301,12 +297,7 @@ void settle_best(const Job& job, const RunFolder& folder, const std::string& fro
   RunState& state = start.state;
   const KeepBestSpec& keep = job.spec.checkpoint.keep_best;
   const std::string monitor = best_monitor_of(job.spec);
-  std::string best_file;
-  if (state.best) {
-    const auto found = std::find_if(candidates.begin(), candidates.end(),
-                                    [&](const auto& path) { return is_best(path, state); });
-    if (found != candidates.end()) best_file = *found;
-  }
+  std::string best_file = state.best ? first_best(candidates, state) : std::string();
   const bool same_monitor = state.best_monitor.empty() || state.best_monitor == monitor;
   if (state.best && (best_file.empty() || !same_monitor)) {
     // Two checkpoints are available: the best so far, and the one that the run resumes from.

@@ -1,12 +1,11 @@
 #include "engine/training/divergence.h"
 
 #include <cmath>
-#include <cstddef>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <utility>
 
 #include "engine/checkpoints/checkpoint.h"
+#include "engine/job/best.h"
 #include "engine/run/lineage.h"
 
 namespace dpt {
@@ -64,10 +63,8 @@ Json event_fields(const Job& job, const BadStep& bad, const Diagnosis& diagnosis
 StartingPoint rollback_origin(const Job& job, const StartingPoint& start,
                               const std::function<void(const std::string&)>& warn) {
   const std::int64_t step = start.state.rollback_step;
-  if (job.spec.train.on_divergence.policy != DivergencePolicy::rollback || step < 0 ||
-      step == start.state.step) {
-    return start;
-  }
+  const bool rolls_back = job.spec.train.on_divergence.rolls_back();
+  if (!rolls_back || step < 0 || step == start.state.step) return start;
   if (step == 0) return fresh_start(job);
   std::string path = start.folder + "/" + checkpoint_name(step);
   for (const auto& [other, file] : start.ancestors) {
@@ -83,15 +80,15 @@ StartingPoint rollback_origin(const Job& job, const StartingPoint& start,
     origin = start;
   }
   origin.state.rollback_step = origin.state.step;
-  origin.ancestors = start.ancestors;
   return origin;
 }
 
-Divergence::Divergence(const Job& job, const StartingPoint& origin, Backend& backend,
-                       Communicator& communicator, Replica& replica, Stepper& stepper,
-                       RunFolder& folder, RunLog& log, Progress& progress)
+Divergence::Divergence(const Job& job, const StartingPoint& start, StartingPoint& last_good,
+                       Backend& backend, Communicator& communicator, Replica& replica,
+                       Stepper& stepper, RunFolder& folder, RunLog& log, Progress& progress)
     : job_(job),
-      origin_(origin),
+      start_(start),
+      last_good_(last_good),
       backend_(backend),
       communicator_(communicator),
       replica_(replica),
@@ -101,21 +98,10 @@ Divergence::Divergence(const Job& job, const StartingPoint& origin, Backend& bac
       progress_(progress),
       writes_(communicator.rank() == 0) {}
 
-void Divergence::begin(const StartingPoint& start) {
-  if (job_.spec.train.on_divergence.policy != DivergencePolicy::rollback ||
-      start.state.rollback_candidate != start.state.step) {
-    return;
-  }
-  candidate_.emplace();
-  candidate_->state = start.state;
-  if (!writes_) return;
-  candidate_->params = start.params;
-  candidate_->optimizer = start.optimizer;
-}
-
 void Divergence::promote() {
   if (!candidate_ || candidate_->state.step != stepper_.state().rollback_step) return;
-  good_ = std::move(candidate_);
+  last_good_ = std::move(*candidate_);
+  last_good_.state.rollback_step = last_good_.state.step;
   candidate_.reset();
 }
 
@@ -125,21 +111,20 @@ void Divergence::remember() {
   // What was good at this step stays so; an epoch's end may come here twice.
   if (state.rollback_step == state.step) return;
   state.rollback_candidate = state.step;
-  if (job_.spec.train.on_divergence.policy != DivergencePolicy::rollback) return;
+  if (!writes_ || !job_.spec.train.on_divergence.rolls_back()) return;
   candidate_.emplace();
   candidate_->state = state;
-  if (!writes_) return;
   candidate_->params = replica_.params();
   candidate_->optimizer = replica_.optimizer_state();
 }
 
 std::vector<std::int64_t> Divergence::best_steps() const {
   std::vector<std::int64_t> steps;
-  if (job_.spec.train.on_divergence.policy != DivergencePolicy::rollback) return steps;
+  if (!job_.spec.train.on_divergence.rolls_back()) return steps;
   const auto add = [&](const RunState& state) {
     if (state.best) steps.push_back(state.best_step);
   };
-  add(good_ ? good_->state : origin_.state);
+  add(last_good_.state);
   if (candidate_) add(candidate_->state);
   return steps;
 }
@@ -171,7 +156,7 @@ bool Divergence::handle(const BadStep& bad) {
     return false;
   }
   counted_in_ = bad.epoch();
-  switch (job_.spec.train.on_divergence.policy) {
+  switch (spec.policy) {
     case DivergencePolicy::halt:
       break;
     case DivergencePolicy::skip:
@@ -199,14 +184,11 @@ bool Divergence::handle(const BadStep& bad) {
                          state.lr_scale, spec.lr_factor),
              true);
       }
-      promote();
-      if (bad.result().outcome == UpdateOutcome::refused &&
-          state.step == (good_ ? good_->state.step : origin_.state.step)) {
-        halt(bad,
-             "A rollback would go back to right before this step, where a lower learning rate "
-             "changes nothing");
+      // Each process receives the start as when the run was started.
+      if (communicator_.rank() == job_.first_rank()) {
+        last_good_ = share_start(job_, [&] { return go_back(bad); });
       }
-      roll_back(bad);
+      communicator_.barrier();
       return true;
   }
   halt(bad, {});
@@ -217,8 +199,9 @@ void Divergence::halt(const BadStep& bad, const std::string& limit, bool lr_is_s
   if (!writes_) communicator_.barrier();
   const Diagnosis diagnosis = look(bad);
   const RunState& state = stepper_.state();
-  const bool is_saved =
-      !origin_.folder.empty() || state.rollback_step > 0 || state.rollback_candidate > 0;
+  const bool rolls_back = job_.spec.train.on_divergence.rolls_back();
+  const bool is_saved = !(rolls_back ? last_good_ : start_).folder.empty() ||
+                        state.rollback_step > 0 || state.rollback_candidate > 0;
   log_.event("diverged", event_fields(job_, bad, diagnosis));
   throw Error(
       ErrorKind::diverged,
@@ -255,88 +238,60 @@ void Divergence::skip(const BadStep& bad) {
   communicator_.barrier();
 }
 
-void Divergence::settle_folder(const RunState& now, RunState& to) {
-  std::byte is_lost{0};
-  if (writes_) {
-    const auto notify = [this](const std::string& text) { progress_.info(text); };
-    leave_later(folder_, to, notify);
-    log_.reopen();
-    if (to.best && to.best == now.best && to.best_step == now.best_step) {
-      to.best_checksum = now.best_checksum;
-    } else if (to.best) {
-      // best.safetensors is of a later step that is no longer part of the run.
-      try {
-        to.best_checksum =
-            read_checkpoint_header(find_best(folder_, to, notify, origin_.ancestors)).checksum;
-      } catch (const Error&) {
-        is_lost = std::byte{1};
-        progress_.info(
-            fmt::format("the best checkpoint from before step {} is missing; the next validation "
-                        "gives the first candidate for a new best",
-                        to.step));
-      }
-    }
+void Divergence::settle_folder(RunState& to) {
+  const RunState& now = stepper_.state();
+  const auto notify = [this](const std::string& text) { progress_.info(text); };
+  leave_later(folder_, to, notify);
+  log_.reopen();
+  if (!to.best) return;
+  if (to.best == now.best && to.best_step == now.best_step) {
+    to.best_checksum = now.best_checksum;
+    return;
   }
-  communicator_.broadcast(std::span(&is_lost, 1), 0);
-  if (is_lost == std::byte{0}) return;
-  to.best.reset();
-  to.best_step = 0;
-  to.best_monitor.clear();
-  to.best_checksum.clear();
+  // best.safetensors is of a later step that is no longer part of the run.
+  try {
+    const HeldPath best = find_best(folder_, to, notify, start_.ancestors);
+    to.best_checksum = read_checkpoint_header(best).checksum;
+  } catch (const Error&) {
+    forget_best(to);
+    progress_.info(
+        fmt::format("the best checkpoint from before step {} is missing; the next validation "
+                    "gives the first candidate for a new best",
+                    to.step));
+  }
 }
 
-void Divergence::roll_back(const BadStep& bad) {
+StartingPoint Divergence::go_back(const BadStep& bad) {
+  promote();
+  const RunState& now = stepper_.state();
+  if (bad.result().outcome == UpdateOutcome::refused && now.step == last_good_.state.step) {
+    halt(bad,
+         "A rollback would go back to right before this step, where a lower learning rate changes "
+         "nothing");
+  }
   const Diagnosis diagnosis = look(bad);
-  const RunState now = stepper_.state();
-  StartingPoint target = good_ ? *good_ : origin_;
-  if (good_) target.state.rollback_step = target.state.step;
-  target.state.rollback_candidate = -1;
-  target.state.rollbacks = now.rollbacks + 1;
-  target.state.lr_scale = now.lr_scale * job_.spec.train.on_divergence.lr_factor;
+  StartingPoint to = std::move(last_good_);
+  to.is_saved = false;
+  RunState& state = to.state;
+  state.rollback_candidate = -1;
+  state.rollbacks = now.rollbacks + 1;
+  state.lr_scale = now.lr_scale * job_.spec.train.on_divergence.lr_factor;
   candidate_.reset();
-  if (good_) {
-    // Rank 0 alone kept the values.
-    const auto floats = static_cast<std::size_t>(job_.plan.param_floats);
-    target.params.resize(floats);
-    communicator_.broadcast(std::as_writable_bytes(std::span<float>(target.params)), 0);
-    if (!writes_) {
-      for (const OptimizerState& state : job_.states) {
-        target.optimizer.emplace_back(state.name, std::vector<float>(floats));
-      }
-    }
-    for (auto& [name, values] : target.optimizer) {
-      communicator_.broadcast(std::as_writable_bytes(std::span<float>(values)), 0);
-    }
-  }
-  if (target.optimizer.empty()) {
-    for (const OptimizerState& state : job_.states) {
-      const auto floats = static_cast<std::size_t>(job_.plan.param_floats);
-      // An average begins with the weights.
-      target.optimizer.emplace_back(state.name, is_average(state.name)
-                                                    ? target.params
-                                                    : std::vector<float>(floats, state.start));
-    }
-  }
-  settle_folder(now, target.state);
-  replica_.set_params(target.params);
-  replica_.set_optimizer_state(target.optimizer);
-  stepper_.go_to(target.state);
-  if (writes_) {
-    // Its `step` is the one after which it appears in the log.
-    Json fields = event_fields(job_, bad, diagnosis);
-    fields["bad_step"] = fields["step"];
-    fields["step"] = target.state.step;
-    fields["rollbacks"] = target.state.rollbacks;
-    fields["lr_scale"] = target.state.lr_scale;
-    log_.event("rollback", fields);
-    progress_.warn(fmt::format(
-        "step {} (epoch {}) diverged: {}. {}. Going back to step {}, with the learning rate at "
-        "{:.3g} of the schedule's (rollback {} of at most {})",
-        bad.result().step, bad.epoch() + 1, bad.what_is_wrong(),
-        diagnosis.text(*job_.splits.train.source), target.state.step, target.state.lr_scale,
-        target.state.rollbacks, job_.spec.train.on_divergence.max_rollbacks));
-  }
-  communicator_.barrier();
+  settle_folder(state);
+  // Its `step` is the one after which it appears in the log.
+  Json fields = event_fields(job_, bad, diagnosis);
+  fields["bad_step"] = fields["step"];
+  fields["step"] = state.step;
+  fields["rollbacks"] = state.rollbacks;
+  fields["lr_scale"] = state.lr_scale;
+  log_.event("rollback", fields);
+  progress_.warn(fmt::format(
+      "step {} (epoch {}) diverged: {}. {}. Going back to step {}, with the learning rate at "
+      "{:.3g} of the schedule's (rollback {} of at most {})",
+      bad.result().step, bad.epoch() + 1, bad.what_is_wrong(),
+      diagnosis.text(*job_.splits.train.source), state.step, state.lr_scale, state.rollbacks,
+      job_.spec.train.on_divergence.max_rollbacks));
+  return to;
 }
 
 }  // namespace dpt

@@ -6,8 +6,8 @@
 // before that step:
 //   halt      the run ends with ErrorKind::diverged; the report names step, layer and samples.
 //   skip      the step updates nothing; the next one is trained.
-//   rollback  the run goes back to its last regular checkpoint, or its start, with the learning
-//             rate multiplied by lr_factor.
+//   rollback  the run starts again from its last regular checkpoint, or its start, as a resumed run
+//             does, with the learning rate multiplied by lr_factor.
 // A step of which no sample counts in the loss (its mean is 0 / 0) is skipped whatever the policy.
 // All of it follows from numbers that every rank has, so all ranks do the same, in exact mode with
 // the same bits on any number of them; and the counters are part of a checkpoint, so a resumed run
@@ -37,25 +37,25 @@ StartingPoint rollback_origin(const Job& job, const StartingPoint& start,
 /// One rank's handler. Every rank makes the same calls.
 class Divergence {
  public:
-  /// Only rank 0 writes to `folder`, `log` and `progress`. `origin` is the rollback_origin. All
-  /// must outlive it.
-  Divergence(const Job& job, const StartingPoint& origin, Backend& backend,
+  /// Only rank 0 writes to `folder`, `log` and `progress`. `last_good`, which the ranks of a
+  /// process share, is the rollback_origin of `start`; until the first rollback only in rank 0's
+  /// process. All must outlive it.
+  Divergence(const Job& job, const StartingPoint& start, StartingPoint& last_good, Backend& backend,
              Communicator& communicator, Replica& replica, Stepper& stepper, RunFolder& folder,
              RunLog& log, Progress& progress);
 
-  /// Called first, with what the run begins with.
-  void begin(const StartingPoint& start);
   /// The present state is one that a regular checkpoint holds, whether or not its file can be
   /// written: rollbacks go back to it once a step after it was good (its weights alone do not show
   /// that the next loss will be finite). REQUIRES: drained.
   void remember();
 
   /// The steps of the best checkpoints that belong to the states which a rollback may go back to:
-  /// they are needed even when a later checkpoint is the best. Empty with other policies.
+  /// they are needed even when a later checkpoint is the best. Empty with other policies. Only rank
+  /// 0 knows them.
   std::vector<std::int64_t> best_steps() const;
 
-  /// Leaves stepper and replica where training goes on, or throws ErrorKind::diverged on rank 0 and
-  /// ErrorKind::peer on the others. True when the run has gone back, to the stepper's present step.
+  /// Skips the step, or returns true when the run has to start again from `last_good`, on every
+  /// rank alike; or throws ErrorKind::diverged on rank 0 and ErrorKind::peer on the others.
   /// REQUIRES: no save under way, unless the run halts.
   bool handle(const BadStep& bad);
 
@@ -63,19 +63,22 @@ class Divergence {
   void skip(const BadStep& bad);
   /// Throws ErrorKind::data where a step without a sample that counts ends an epoch without any.
   void check_that_some_count(const BadStep& bad);
-  void roll_back(const BadStep& bad);
-  /// A candidate that a good step followed replaces `good_`.
+  /// On rank 0: takes the last good state, for a lower learning rate, and leaves in the folder what
+  /// led to it.
+  StartingPoint go_back(const BadStep& bad);
+  /// Replaces `last_good_` by a candidate that a good step followed.
   void promote();
   /// Ends the run. `limit` says which limit was reached, if one was; `lr_is_spent`, that it is the
   /// learning rate, which cannot become smaller.
   [[noreturn]] void halt(const BadStep& bad, const std::string& limit, bool lr_is_spent = false);
-  /// Leaves in the run folder what led to `to`, and `to` with a best checkpoint that is there.
-  void settle_folder(const RunState& now, RunState& to);
+  /// Leaves in the run folder what led to `to`, and `to` with a best checkpoint that exists.
+  void settle_folder(RunState& to);
   /// On rank 0; empty on the others.
   Diagnosis look(const BadStep& bad);
 
   const Job& job_;
-  const StartingPoint& origin_;
+  const StartingPoint& start_;
+  StartingPoint& last_good_;
   Backend& backend_;
   Communicator& communicator_;
   Replica& replica_;
@@ -86,9 +89,8 @@ class Divergence {
   std::int64_t weightless_ = 0;  ///< steps of this process of which no sample counts
   bool writes_;
   std::int64_t counted_in_ = -1;  ///< the latest epoch with a bad step whose samples count
-  /// Later than origin_: the last good one that was remembered, and a candidate for it. Their
-  /// weights and optimizer state are on rank 0 only.
-  std::optional<StartingPoint> good_, candidate_;
+  /// The last state that was remembered, until a good step follows; on rank 0.
+  std::optional<StartingPoint> candidate_;
 };
 
 }  // namespace dpt

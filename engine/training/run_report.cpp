@@ -56,6 +56,8 @@ void RunReport::begin() {
 
 void RunReport::begin_epoch() {
   epoch_begun_ = Clock::now();
+  // The run may have gone back.
+  first_step_ = std::min(first_step_, stepper_.state().step);
   epoch_first_position_ = stepper_.state().position;
   epoch_saving_ = 0;
 }
@@ -80,10 +82,6 @@ void RunReport::begin_interval() {
   interval_begun_ = step_begun_ = Clock::now();
   interval_samples_ = 0;
   interval_saving_ = 0;
-}
-
-void RunReport::rolled_back() {
-  first_step_ = std::min(first_step_, stepper_.state().step);
 }
 
 bool RunReport::has_accuracy() const {

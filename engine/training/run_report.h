@@ -50,8 +50,6 @@ class RunReport {
   void begin_interval();
   /// Nor do these seconds, of a save between two steps.
   void saved(double seconds);
-  /// The stepper is at an earlier step than before.
-  void rolled_back();
 
   /// Whether the log has a line for that step: the same on all ranks.
   bool is_logged(std::int64_t step) const;

@@ -72,13 +72,11 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
       replica_(replica),
       communicator_(communicator),
       loader_(job.splits.train, training_options(job)),
-      state_(start),
       on_result_(std::move(on_result)),
       ledger_(ledger) {
   // Device weights that dpt 0.1 measured take the place of the job's.
   if (!start.device_weights.empty()) replica_.set_device_weights(start.device_weights);
-  next_step_ = step_at(start.position);
-  adopt_sums();
+  go_to(start);
   // So many show what the ranks wait for; they travel once an epoch.
   constexpr std::int64_t kMostWaits = 4096;
   wait_stride_ = std::max<std::int64_t>(1, ceil_div(job.steps_per_epoch, kMostWaits));

@@ -54,10 +54,11 @@ void report_save_quietly(const SaveResult& result, RunLog& log, Progress& progre
 /// decide from numbers that all of them have.
 class RankTrainer {
  public:
-  RankTrainer(const Job& job, const StartingPoint& start, const StartingPoint& rollback_to,
+  RankTrainer(const Job& job, const StartingPoint& start, StartingPoint& last_good,
               const TrainLimits& limits, Backend& backend, Communicator& communicator,
               RunFolder& folder, RunSaver& saver, RunLog& log, Progress& progress)
       : job_(job),
+        last_good_(last_good),
         limits_(limits),
         backend_(backend),
         communicator_(communicator),
@@ -71,17 +72,14 @@ class RankTrainer {
         stepper_(
             job, replica_, communicator, start.state, [this](const StepResult& r) { on_result(r); },
             ledger()),
-        divergence_(job, rollback_to, backend, communicator, replica_, stepper_, folder, log,
+        divergence_(job, start, last_good, backend, communicator, replica_, stepper_, folder, log,
                     progress),
         report_(job, start.state.step,
                 std::min(job.total_steps, limits.max_steps.value_or(job.total_steps)), backend,
                 replica_, stepper_, log, progress) {
     stepper_.may_give_up([this] { return wants_stop() && reason_ != StopReason::time_is_up; });
-    divergence_.begin(start);
-    replica_.set_params(start.params);
-    if (!start.optimizer.empty()) replica_.set_optimizer_state(start.optimizer);
-    if (start.is_saved) saved_ = moment();
-    outcome_.early_stopped = has_stopped_early(job.spec, start.state);
+    begin(start);
+    if (start.state.rollback_candidate == start.state.step) divergence_.remember();
   }
 
   TrainOutcome run() {
@@ -102,6 +100,14 @@ class RankTrainer {
 
  private:
   using Moment = std::pair<std::int64_t, std::int64_t>;  ///< step and epoch
+  /// Starts a new run, a resumed one, or one that goes back.
+  void begin(const StartingPoint& start) {
+    stepper_.go_to(start.state);
+    replica_.set_params(start.params);
+    replica_.set_optimizer_state(start.optimizer);
+    saved_ = start.is_saved ? moment() : Moment{-1, -1};
+    outcome_.early_stopped = has_stopped_early(job_.spec, start.state);
+  }
   /// Of the rank that writes; the others keep none.
   Ledger* ledger() { return writes_ ? &ledger_ : nullptr; }
   Moment moment() { return {stepper_.state().step, stepper_.state().epoch}; }
@@ -230,9 +236,8 @@ class RankTrainer {
     const bool halts = job_.spec.train.on_divergence.policy == DivergencePolicy::halt;
     if (!halts || bad.is_weightless()) settle_best();
     if (divergence_.handle(bad)) {
-      report_.rolled_back();
-      saved_ = {-1, -1};
-      best_before_ = BestSoFar(stepper_.state());
+      begin(last_good_);
+      communicator_.barrier();  // All ranks have read it before rank 0 replaces it.
     } else if (is_step_to_save() && !stepper_.epoch_done()) {
       divergence_.remember();
       if (!stop_voted_) save();
@@ -507,6 +512,7 @@ class RankTrainer {
   };
 
   const Job& job_;
+  StartingPoint& last_good_;  ///< start of a rollback; the ranks of a process share it
   const TrainLimits& limits_;
   Backend& backend_;
   Communicator& communicator_;
@@ -538,13 +544,12 @@ class RankTrainer {
 TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits& limits,
                    RunFolder& folder, RunLog& log, Progress& progress) {
   TrainOutcome outcome;
-  const bool rolls_back = job.spec.train.on_divergence.policy == DivergencePolicy::rollback;
+  const bool rolls_back = job.spec.train.on_divergence.rolls_back();
   const auto warn = [&](const std::string& text) { progress.warn(text); };
-  const StartingPoint rollback_to =
-      rolls_back ? share_start(job, [&] { return rollback_origin(job, start, warn); }) : start;
+  StartingPoint last_good;
+  if (rolls_back && job.writes()) last_good = rollback_origin(job, start, warn);
   RunSaver saver(folder, job.plan, job.spec.checkpoint.keep_last,
-                 start.keep_forever ? start.state.step : -1,
-                 job.spec.train.on_divergence.policy == DivergencePolicy::rollback);
+                 start.keep_forever ? start.state.step : -1, rolls_back);
   saver.carry(start.ancestors);
   std::optional<StopWatch> watch;
   if (job.writes()) {
@@ -554,8 +559,8 @@ TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits
   try {
     run_ranks(job, [&](Backend& backend, Communicator& communicator) {
       check_stop();
-      RankTrainer trainer(job, start, rollback_to, limits, backend, communicator, folder, saver,
-                          log, progress);
+      RankTrainer trainer(job, start, last_good, limits, backend, communicator, folder, saver, log,
+                          progress);
       TrainOutcome mine = trainer.run();
       if (communicator.rank() == job.first_rank()) outcome = std::move(mine);
     });

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tests/cli/outcome.h"
 #include "tests/cli/tiny.h"
 
 using namespace dpt::testing;
@@ -112,6 +113,34 @@ TEST_CASE("rollback: stopped, killed or undisturbed, on any replicas, the last w
     CHECK(events(parts.log(), "rollback").back()["bad_step"] == back["bad_step"]);
     CHECK((weights(parts) == weights(whole)));
   }
+}
+
+TEST_CASE("rollback: two processes go back together, to the bits of one") {
+  const DivergingRuns one, two;
+  // The start first, which each process could make, then a checkpoint, which only one has.
+  const std::vector<std::string> settings = {kRollback, "train.on_divergence.lr_factor=0.1",
+                                             "checkpoint.every_steps=4"};
+  std::vector<std::string> twice = settings;
+  twice.insert(twice.end(), {"--nproc", "2"});
+  const Finished done = one.train(settings), both = two.train(twice);
+  INFO(both.err);
+  CHECK(done.exit_code == 0);
+  CHECK(both.exit_code == 0);
+  const auto steps = [](const DivergingRuns& w) {
+    std::vector<std::int64_t> found;
+    for (const json& back : events(w.log(), "rollback")) found.push_back(back["step"]);
+    return found;
+  };
+  CHECK_FALSE(steps(one).empty());
+  CHECK(steps(two) == steps(one));
+  CHECK((outcome_of(two.dir.file("r")) == outcome_of(one.dir.file("r"))));
+  // Only the first process knows that a rollback would not help: both end.
+  const DivergingRuns halted;
+  const Finished ended =
+      halted.train({kRollback, "--nproc", "2",
+                    "data.transforms.train=[{type: Normalize, mean: [0.5], std: [1.0e-38]}]"});
+  CHECK(ended.exit_code == 5);
+  check_contains(ended.err, "A rollback would go back to right before this step");
 }
 
 TEST_CASE("rollback keeps the checkpoint that it would go back to, with keep_last: 1 too") {

@@ -252,6 +252,30 @@ TEST_CASE("rollback: the best is again the one of the step gone back to, as is w
   }
 }
 
+TEST_CASE("rollback: back at its start, a run is a new one with a lower learning rate") {
+  // The sums of Adagrad begin with its option, the average with the weights.
+  for (const char* optimizer :
+       {"{type: Adagrad, lr: 0.01, initial_accumulator_value: 0.5}", "{type: Adam, lr: 0.01}"}) {
+    CAPTURE(optimizer);
+    const auto job = [&] {
+      return rollback_job(
+          {std::string("optimizer=") + optimizer, "train.ema={decay: 0.9}", "train.epochs=1"});
+    };
+    Told back, fresh;
+    Job overflowing = job();
+    overflow_once(overflowing, 2);
+    CHECK(back.train(overflowing).end == RunEnd::complete);
+    CHECK(back.logged("rollback").at(0)["step"] == 0);
+    StartingPoint start = fresh_start(job());
+    start.state.lr_scale = 0.5;
+    CHECK(fresh.train(job(), {}, &start).end == RunEnd::complete);
+    const StartingPoint end = checkpoint_of(job(), back.folder, 5);
+    const StartingPoint expected = checkpoint_of(job(), fresh.folder, 5);
+    CHECK(end.params == expected.params);
+    CHECK((end.optimizer == expected.optimizer));
+  }
+}
+
 TEST_CASE("rollback: a checkpoint is made again where one of the same step was moved aside") {
   Told run;
   Job job = rollback_job({"train.epochs=3"});
