@@ -45,8 +45,14 @@ std::string shown(std::string_view text) {
   const std::string_view text = trimmed(reader.field(column));
   const bool is_missing = text.empty() || text == "NA" || text == "N/A" || text == "NaN" ||
                           text == "nan" || text == "null" || text == "NULL" || text == "None";
+  const bool has_comma =
+      text.find(',') != text.npos && text.find_first_not_of("0123456789.,+-eE") == text.npos;
   fail(ErrorKind::data, "{}: expected {}, found {}{}", reader.place(column), expected, shown(text),
-       is_missing ? " (missing values are not filled in: write one, or remove the line)" : "");
+       is_missing ? " (missing values are not filled in: write one, or remove the line)"
+       : has_comma
+           ? " (commas in numbers are not read: save the table with decimal points, such as "
+             "3.5 for 3,5)"
+           : "");
 }
 
 /// A number with a decimal point, whatever the locale.

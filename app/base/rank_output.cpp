@@ -37,7 +37,7 @@ void RankOutput::start() {
 }
 
 void RankOutput::add(const std::string& line) {
-  dprintf(own_.get(), "%s\n", line.c_str());
+  dprintf(own_.fd(), "%s\n", line.c_str());
 }
 
 void RankOutput::run() {

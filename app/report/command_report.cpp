@@ -48,6 +48,23 @@ void check_replaceable(const std::string& path) {
        path);
 }
 
+/// Throws ErrorKind::data if the page lacks evaluations, because a run could not be evaluated, that
+/// the report which it would replace has.
+void check_not_poorer(const std::string& path, const std::string& page,
+                      const std::vector<ReportedRun>& runs) {
+  std::error_code error;
+  const bool is_lacking = std::any_of(runs.begin(), runs.end(), [](const ReportedRun& run) {
+    return !run.evaluation_problem.empty();
+  });
+  if (!is_lacking || !fs::is_regular_file(path, error)) return;
+  if (evaluations_in(read_whole_file(path)) <= evaluations_in(page)) return;
+  fail(ErrorKind::data,
+       "{}: not replaced: the report there has an evaluation that a new one would lack. Restore "
+       "the data or say where it is (data.root=DIR), give another name with -o, or replace the "
+       "report by one without an evaluation: --mistakes 0",
+       path);
+}
+
 /// The last parts of the folders' paths where these tell them apart, else the paths.
 std::vector<std::string> labels_of(const std::vector<std::string>& folders) {
   std::vector<std::string> labels;
@@ -119,6 +136,7 @@ int run_report(const ReportOptions& options) {
     runs.push_back(read_run(folders[i], labels[i], evaluation));
   }
   const std::string page = report_page(runs);
+  check_not_poorer(out, page, runs);
   write_results(out, std::as_bytes(std::span(page)));
   // A page that went to stdout itself has nothing added to it.
   std::error_code error;

@@ -32,6 +32,8 @@ std::string ledger_section(const std::vector<ReportedRun>& runs);
 std::string events_section(const std::vector<ReportedRun>& runs);
 std::string configs_section(const std::vector<ReportedRun>& runs);
 std::string evaluation_section(const std::vector<ReportedRun>& runs);
+/// Returns the number of evaluations in a page.
+std::size_t evaluations_in(const std::string& page);
 
 /// Headings of the curves, and the numbers for its script.
 struct CurvesSection {

@@ -22,6 +22,8 @@ constexpr std::size_t kMostPairs = 20;
 /// Maximum number of runs whose sections start open; with more, the rest of the page would be far
 /// down.
 constexpr std::size_t kMostOpen = 4;
+/// Text of every evaluation's summary, and of no other part of a page.
+constexpr std::string_view kSummaryMark = " samples: loss ";
 
 std::string scores_html(const EvaluatedClasses& of) {
   const std::vector<ClassScores>& classes = of.report.classes;
@@ -223,9 +225,9 @@ std::string samples_html(const std::string& heading, const std::vector<ReportedS
 }
 
 std::string evaluation_summary(const ReportedEvaluation& of) {
-  std::string out = fmt::format("<p><code>{}</code>{} (step {}), {} split, {} samples: loss {:.4f}",
-                                html_text(of.checkpoint), html_text(of.weights), of.step, of.split,
-                                of.n, of.loss);
+  std::string out =
+      fmt::format("<p><code>{}</code>{} (step {}), {} split, {}{}{:.4f}", html_text(of.checkpoint),
+                  html_text(of.weights), of.step, of.split, of.n, kSummaryMark, of.loss);
   if (of.accuracy) out += fmt::format(", accuracy {:.4f}", *of.accuracy);
   for (const auto& [name, value] : of.metrics) {
     out += fmt::format(", {} {:.4f}", html_text(name), value);
@@ -264,6 +266,15 @@ std::string evaluation_html(const ReportedEvaluation& of) {
 }
 
 }  // namespace
+
+std::size_t evaluations_in(const std::string& page) {
+  std::size_t count = 0;
+  for (std::size_t at = page.find(kSummaryMark); at != page.npos;
+       at = page.find(kSummaryMark, at + 1)) {
+    ++count;
+  }
+  return count;
+}
 
 std::string evaluation_section(const std::vector<ReportedRun>& runs) {
   std::string body;

@@ -420,6 +420,7 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
                     const std::string& folder_path, Gate& gate, StartPhase& phase) {
   // First everything is read and checked; until then nothing in the folder changes.
   RunFolder folder = open_folder(given, job.spec, folder_path);
+  UntrainedFolder untrained(folder);
   const TrainOptions options = with_lasting_config(given, folder);
   Progress progress;
   if (folder.restored()) progress.info(restored_text(folder));
@@ -438,6 +439,8 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
     progress.info(text);
   }
   check_stop();
+  const std::string& textfile = job.spec.log.prometheus;
+  const FileHandle held = textfile.empty() ? FileHandle() : lock_prometheus_file(textfile);
   if (options.overwrite) begin_overwrite(folder, start, progress);
   phase.begin_changes();
   const Replacement replacement(folder, progress);
@@ -446,6 +449,7 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
   if (options.overwrite) progress.also_to(folder.at("train.log"));
   describe_run(options, job, folder, progress);
   RunLog log(folder.at("metrics.jsonl"), [&](const std::string& text) { progress.warn(text); });
+  untrained.follow(log);
   TensorBoardLog tensorboard(
       folder.place(), [&](const std::string& text) { progress.warn(text); },
       hyperparameters_of(job.spec));
@@ -453,8 +457,8 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
     log.follow([&](const char* name, const Json& fields) { tensorboard.event(name, fields); });
   }
   std::optional<PrometheusFile> prometheus;
-  if (!job.spec.log.prometheus.empty()) {
-    prometheus.emplace(job.spec.log.prometheus, prometheus_state(job, folder, start.point.state),
+  if (!textfile.empty()) {
+    prometheus.emplace(textfile, prometheus_state(job, folder, start.point.state),
                        [&](const std::string& text) { progress.warn(text); });
     prometheus->follow(log);
   }

@@ -1,8 +1,10 @@
 #include "app/train/train_start.h"
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <sstream>
+#include <string_view>
 
 #include <fmt/ranges.h>
 
@@ -274,6 +276,22 @@ RunFolder open_folder(const TrainOptions& options, const TrainSpec& spec, const 
   const bool is_free = options.run_dir.empty() && options.resume == "never" && !options.overwrite;
   if (is_free) return open_free_run_folder(spec.name, outputs);
   return RunFolder(path, outputs);
+}
+
+UntrainedFolder::~UntrainedFolder() {
+  if (is_trained_ || std::uncaught_exceptions() == 0) return;
+  try {
+    folder_.remove_if_new();
+  } catch (const std::exception&) {
+    // The failure of the start is the one to report.
+  }
+}
+
+void UntrainedFolder::follow(RunLog& log) {
+  log.follow_progress([this](const RunProgress&) { is_trained_ = true; });
+  log.follow([this](const char* name, const Json&) {
+    is_trained_ = is_trained_ || std::string_view(name) == "diverged";
+  });
 }
 
 void check_keeps_config(const TrainOptions& options, const std::string& folder) {

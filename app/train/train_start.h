@@ -9,6 +9,7 @@
 #include "engine/processes/process_group.h"
 #include "engine/run/progress.h"
 #include "engine/run/run_folder.h"
+#include "engine/run/run_log.h"
 #include "engine/training/trainer.h"
 
 namespace dpt {
@@ -31,6 +32,21 @@ TrainSpec load_train_spec(const TrainOptions& options, ProcessGroup* processes);
 /// Opens that folder, or, with `--resume never` and no `--run-dir`, the first free one. The files
 /// of --verdict and --junit in it belong to the run.
 RunFolder open_folder(const TrainOptions& options, const TrainSpec& spec, const std::string& path);
+
+/// Removes a run folder that the start has created when the start fails before anything is trained.
+class UntrainedFolder {
+ public:
+  explicit UntrainedFolder(RunFolder& folder) : folder_(folder) {}
+  ~UntrainedFolder();
+  UntrainedFolder(const UntrainedFolder&) = delete;
+  /// Keeps the folder from the first step in the log on, also if that step diverges. REQUIRES: this
+  /// outlives the use of `log`.
+  void follow(RunLog& log);
+
+ private:
+  RunFolder& folder_;
+  bool is_trained_ = false;
+};
 
 /// Throws ErrorKind::usage when the config is a file of the user's that the resolved config would
 /// replace: `folder`/config.yaml, where no run has written it.

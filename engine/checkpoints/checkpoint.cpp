@@ -39,16 +39,32 @@ const char* dtype_of(const Param& param) {
   return param.spec.role == ParamRole::counter ? "I64" : "F32";
 }
 
-void check_finite(const std::string& path, const std::string& name, const Param& param,
+/// Returns the place of the first non-finite value of a parameter; its count if all are finite.
+std::int64_t find_nonfinite(const Param& param, const float* values) {
+  if (param.spec.role == ParamRole::counter) return param.count;
+  const auto is_bad = [](float value) { return !std::isfinite(value); };
+  return std::find_if(values, values + param.count, is_bad) - values;
+}
+
+void check_may_save(const std::string& path, const std::string& name, const Param& param,
+                    const float* values) {
+  const std::int64_t i = find_nonfinite(param, values);
+  if (i == param.count) return;
+  fail(ErrorKind::diverged,
+       "{}: not saved: '{}' has the value {} at element {}; training has diverged; the last good "
+       "checkpoint is kept",
+       path, name, values[i], i);
+}
+
+/// Refuses values that dpt does not save: another program has changed the file.
+void check_loaded(const std::string& path, const std::string& name, const Param& param,
                   const float* values) {
-  if (param.spec.role == ParamRole::counter) return;
-  for (std::int64_t i = 0; i < param.count; ++i) {
-    if (std::isfinite(values[i])) continue;
-    fail(ErrorKind::diverged,
-         "{}: not saved: '{}' has the value {} at element {}; training has diverged; the last good "
-         "checkpoint is kept",
-         path, name, values[i], i);
-  }
+  const std::int64_t i = find_nonfinite(param, values);
+  if (i == param.count) return;
+  fail(ErrorKind::data,
+       "{}: tensor '{}': expected finite numbers, found {}: the checkpoint itself has non-finite "
+       "values; choose an older one",
+       path, name, std::isnan(values[i]) ? "nan" : fmt::format("{}", values[i]));
 }
 
 /// The tensors of a file, with where their values lie in buffer layout.
@@ -58,7 +74,7 @@ struct FileTensors {
 
   void add(const std::string& path, const std::string& name, const Param& param,
            const float* flat) {
-    check_finite(path, name, param, flat + param.offset);
+    check_may_save(path, name, param, flat + param.offset);
     views.push_back({name, dtype_of(param), param.spec.file_shape, nullptr});
     sources.emplace_back(&param, flat + param.offset);
   }
@@ -285,7 +301,10 @@ Checkpoint VerifiedCheckpoint::take() {
   checkpoint.checksum = header_.checksum;
 
   std::set<std::string> seen{kIntegrityName};
-  for (const Param& param : plan_->params) check_param(param.name, param, seen);
+  for (const Param& param : plan_->params) {
+    check_param(param.name, param, seen);
+    check_loaded(path(), param.name, param, params_.data() + param.offset);
+  }
   checkpoint.params = std::move(params_);
   for (const std::string& state : optimizer_states(path(), file_.metadata())) {
     std::vector<float> flat;
@@ -295,7 +314,9 @@ Checkpoint VerifiedCheckpoint::take() {
     flat.resize(checkpoint.params.size());
     for (const Param& param : plan_->params) {
       if (is_kept(state, param)) {
-        check_param(state_tensor_name(state, param), param, seen);
+        const std::string name = state_tensor_name(state, param);
+        check_param(name, param, seen);
+        check_loaded(path(), name, param, flat.data() + param.offset);
       } else if (param.spec.role == ParamRole::counter) {
         const float* own = checkpoint.params.data() + param.offset;
         std::copy_n(own, param.count, flat.data() + param.offset);

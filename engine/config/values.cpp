@@ -48,6 +48,15 @@ std::string other_value(const std::string& value, const std::vector<std::string>
   return {};
 }
 
+/// Returns what to write in a normalisation instead of "imagenet", which is a word for its numbers
+/// in other systems; empty for other fields.
+std::string numbers_of_imagenet(const std::string& field) {
+  const std::string mean = "[0.485, 0.456, 0.406]", std = "[0.229, 0.224, 0.225]";
+  if (field == "mean") return mean;
+  if (field == "std") return std;
+  return field == "mode" ? fmt::format("{{mean: {}, std: {}}}", mean, std) : std::string();
+}
+
 bool in_range(const Field& field, double value) {
   if (field.min && (field.min_is_exclusive ? !(value > *field.min) : !(value >= *field.min))) {
     return false;
@@ -126,7 +135,11 @@ class Converter {
   bool refuse(const YamlNode& node, const std::string& hint) {
     std::string text =
         fmt::format("expected {}, found {}", expected_text(field_), found_text(node));
-    if (!hint.empty()) {
+    const std::string numbers =
+        lower_case(node.text) == "imagenet" ? numbers_of_imagenet(field_.name) : std::string();
+    if (!numbers.empty()) {
+      text += "; write " + numbers;
+    } else if (!hint.empty()) {
       text += "; " + hint;
     } else if (node.kind == YamlNode::Kind::scalar && has_variable(node.text)) {
       text += "; variables (${...}) are read in paths only";

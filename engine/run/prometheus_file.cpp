@@ -1,5 +1,7 @@
 #include "engine/run/prometheus_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,6 +14,7 @@
 
 #include "engine/processes/stop.h"
 #include "engine/run/run_files.h"
+#include "engine/run/run_lock.h"
 #include "kernels/base/error.h"
 #include "kernels/base/file_io.h"
 #include "kernels/base/held_path.h"
@@ -93,6 +96,19 @@ NamedValues values_of(const Json& fields) {
     if (value.is_number() && is_measured) values.emplace_back(name, value.get<double>());
   }
   return values;
+}
+
+/// Returns the labels of the run that wrote the file; empty if it has none.
+std::string labels_in(const std::string& path) {
+  std::ifstream in(path);
+  const std::string begin = "dpt_running{";
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t end = line.rfind('}');
+    if (line.starts_with(begin) && end != line.npos) {
+      return line.substr(begin.size(), end - begin.size());
+    }
+  }
+  return {};
 }
 
 void set_evaluation(PrometheusState& state, const std::string& split, NamedValues values) {
@@ -195,6 +211,28 @@ std::string why_no_prometheus_file(const std::string& path) {
                      path);
 }
 
+FileHandle lock_prometheus_file(const std::string& path) {
+  while (true) {
+    FileHandle file = open_file(path, O_RDWR | O_CREAT | O_NONBLOCK, 0666);
+    const LockResult result = file.is_open() ? try_lock(file) : LockResult::failed;
+    if (result == LockResult::failed) return {};
+    if (result == LockResult::held_by_other) {
+      const std::string labels = labels_in(path);
+      fail(ErrorKind::usage,
+           "log.prometheus: {} belongs to a run that is still training{}: name another file, or "
+           "wait for the end of that run",
+           path, labels.empty() ? labels : " (" + labels + ")");
+    }
+    // The other run may have replaced the file and ended in between.
+    struct stat locked {
+    }, there{};
+    if (::fstat(file.fd(), &locked) == 0 && ::stat(path.c_str(), &there) == 0 &&
+        locked.st_dev == there.st_dev && locked.st_ino == there.st_ino) {
+      return file;
+    }
+  }
+}
+
 PrometheusFile::PrometheusFile(std::string path, PrometheusState state, RunLog::Warn warn,
                                std::chrono::milliseconds interval)
     : path_(std::move(path)),
@@ -255,8 +293,11 @@ void PrometheusFile::write() {
   try {
     const std::string text = prometheus_text(state_);
     AtomicFile file(path_);
+    FileHandle next = open_file(path_ + kTemporarySuffix, O_RDWR);
+    if (next.is_open()) static_cast<void>(try_lock(next));
     file.write(std::as_bytes(std::span(text)));
     file.commit_unsynced();
+    lock_ = std::move(next);
   } catch (const Error& error) {
     if (!warn_ || std::exchange(warned_, true)) return;
     warn_(

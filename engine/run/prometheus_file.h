@@ -11,6 +11,7 @@
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/run/run_log.h"
+#include "kernels/base/file_handle.h"
 
 namespace dpt {
 
@@ -38,12 +39,17 @@ std::string prometheus_text(const PrometheusState& state);
 /// Returns why a run cannot write its file to `path`, or an empty text.
 std::string why_no_prometheus_file(const std::string& path);
 
+/// Locks the file for a run that is about to start, and creates it if it is missing. A lock ends
+/// with its process, so the file of a dead run is no obstacle. Throws ErrorKind::usage if a live
+/// run holds the file. Returns a closed handle if the file cannot be opened or locked.
+FileHandle lock_prometheus_file(const std::string& path);
+
 /// Follows a RunLog and replaces the file at the start, at the end, and in between when a step, an
 /// epoch or an evaluation ends `interval` or more after the last time.
 ///
 /// Like the log, it never ends a run: a file that cannot be written stays as it was, with one
-/// warning, and is written when that is possible again. Nothing waits for the disk. Used by one
-/// thread.
+/// warning, and is written when that is possible again. Nothing waits for the disk. Each new file
+/// is locked before it is in place (lock_prometheus_file). Used by one thread.
 class PrometheusFile {
  public:
   PrometheusFile(std::string path, PrometheusState state, RunLog::Warn warn,
@@ -61,6 +67,7 @@ class PrometheusFile {
   void write();
 
   std::string path_;
+  FileHandle lock_;  ///< the file in place
   PrometheusState state_;
   RunLog::Warn warn_;
   std::chrono::milliseconds interval_;

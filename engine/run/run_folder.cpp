@@ -104,7 +104,9 @@ void check_holds_no_runs(const std::string& path) {
 }  // namespace
 
 RunFolder::RunFolder(Unopened, std::string path, const std::vector<std::string>& outputs)
-    : path_(without_slashes_at_end(std::move(path))), root_(open_run_folder(path_)) {
+    : path_(without_slashes_at_end(std::move(path))),
+      is_new_(entry_type(path_, false) == EntryType::none),
+      root_(open_run_folder(path_)) {
   for (const std::string& output : outputs) {
     const std::string name = output.empty() ? std::string() : relative_to(path_, output);
     if (!name.empty() && name.find('/') == std::string::npos) outputs_.push_back(name);
@@ -301,6 +303,21 @@ bool RunFolder::put_back() {
   const RestoredRun restored = restore_replaced_run(root_);
   if (!restored.abandoned.empty()) kept_of_new_ = checkpoints() + "/" + restored.abandoned;
   return restored.any;
+}
+
+void RunFolder::remove_if_new() {
+  const bool holds_work = entry_type(best_place()) != EntryType::none ||
+                          entry_type(at("logs")) != EntryType::none ||
+                          !list_steps(at("checkpoints")).empty();
+  if (!is_new_ || holds_work) return;
+  check_held();
+  const OwnNames own(root_);
+  for (const std::string& name : list_names(root_)) {
+    if (name != kLockFile && own.has(name)) remove_tree(at(name));
+  }
+  // Without its lock, the folder may be another process' at once.
+  remove_tree(at(kLockFile));
+  remove_if_empty(current_path());
 }
 
 HeldPath RunFolder::make_abandoned() const {

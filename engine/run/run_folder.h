@@ -81,6 +81,10 @@ class RunFolder {
   /// Whether opening the folder has put back the run that a crash had left in replaced/.
   bool restored() const { return restored_; }
 
+  /// Removes the run, if opening it created the folder and it holds no weights and no logs of other
+  /// processes. Files of others stay, and the folder with them.
+  void remove_if_new();
+
   /// Creates a folder for what a run moves aside: checkpoints/abandoned-1, -2, ...
   HeldPath make_abandoned() const;
 
@@ -101,6 +105,7 @@ class RunFolder {
   void check_checkpoints() const;
 
   std::string path_;
+  bool is_new_ = false;  ///< true if this object created the folder
   HeldPath root_{""};
   FileHandle lock_;
   std::optional<LinkedCheckpoints> linked_;  ///< if `checkpoints` is a link

@@ -108,6 +108,31 @@ TEST_CASE("the exit code of a failed run, of requirements and of --max-steps") {
   CHECK(w.value("dpt_step") == "3");
 }
 
+TEST_CASE(
+    "a second run with the file of a live one is refused; that of a dead one is no obstacle") {
+  const Watched w;
+  const std::vector<std::string> second = w.command({"--run-dir", "other"});
+  {
+    Program program(w.command({kEndless}), w.dir.path(), w.logs);
+    REQUIRE(wait_until([&] { return w.number("dpt_step") > 0; }));
+    const Finished refused = w.run(second);
+    CHECK(refused.exit_code == 2);
+    check_contains(
+        refused.err,
+        "prom/tiny.prom belongs to a run that is still training (run=\"tiny\",folder=\"");
+    check_contains(refused.err,
+                   "/runs/tiny\"): name another file, or wait for the end of that run");
+    CHECK_FALSE(fs::exists(w.dir.file("other")));
+    CHECK(program.is_running());
+    program.send(SIGKILL);
+    program.wait();
+  }
+  CHECK(w.value("dpt_running") == "1");
+  w.run_well(second);
+  w.check_end("ok", 0);
+  check_contains(read_file(w.path), "/other\"");
+}
+
 TEST_CASE("a removed folder costs a warning, and the file comes back with the folder") {
   const Watched w;
   Program program(w.command({kEndless}), w.dir.path(), w.logs);

@@ -47,6 +47,15 @@ TEST_CASE("a report of a run whose data is gone, or other data, has all but the 
   // Results on other samples than the run's would not compare.
   write_npy_part(moved, "test", "labels", 9, 1234);
   fs::rename(moved, folder);
+  const Finished poorer = w.run({"report", "runs/arrays", "-o", "page.html"});
+  CHECK(poorer.exit_code == 3);
+  check_contains(
+      poorer.err,
+      "page.html: not replaced: the report there has an evaluation that a new one would "
+      "lack. Restore the data or say where it is (data.root=DIR), give another name with "
+      "-o, or replace the report by one without an evaluation: --mistakes 0");
+  CHECK(read_file(w.dir.file("page.html")) == page);
+  CHECK_FALSE(has_section(w.page({"runs/arrays", "--mistakes", "0"}), "evaluation"));
   page = w.page({"runs/arrays"}, &messages);
   check_contains(messages, "expected the run's test data (fingerprint ");
   check_contains(section(page, "evaluation"), "expected the run&#39;s test data");

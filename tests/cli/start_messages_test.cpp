@@ -138,3 +138,29 @@ TEST_CASE("--rank-logs leaves a file of others alone") {
           static_cast<std::size_t>(times));
   }
 }
+
+TEST_CASE("a start that fails before the first step leaves no run folder that it created") {
+  const Tiny w;
+  const Words train = {"train", "small.yaml"};
+  w.run_well(train, {"--run-dir", "old"});
+  const auto fails = [&](const Words& more, int exit_code) {
+    const Finished failed = w.run(train, more);
+    INFO(failed.err);
+    CHECK(failed.exit_code == exit_code);
+  };
+  // The weights do not fit; the first batch cannot be read.
+  const Words misfit = {"--weights", "old/best.safetensors", "model.input=[1, 4, 5]"};
+  fails(misfit, 3);
+  CHECK_FALSE(fs::exists(w.dir.file("runs/tiny")));
+  fs::create_directories(w.dir.file("runs/tiny"));
+  fails(misfit, 3);
+  CHECK(fs::exists(w.dir.file("runs/tiny")));
+  const auto before = contents(w.dir.file("old"));
+  fails({"--run-dir", "old", "--overwrite", "--weights", "old/best.safetensors",
+         "model.input=[1, 4, 5]"},
+        3);
+  CHECK(contents(w.dir.file("old")) == before);
+  // A step that diverges has been trained.
+  fails({"--run-dir", "diverged", "optimizer.lr=1e38", "train.epochs=9"}, 5);
+  CHECK(fs::exists(w.dir.file("diverged/metrics.jsonl")));
+}

@@ -33,6 +33,12 @@ TEST_CASE("suggestions: what is written in the place of another thing leads ther
        "data.val_split: expected an integer of at least 0, or a mapping, found 0.1; for a part of "
        "the samples write {fraction: 0.1}"},
       {check("data.val_split=10%"), "write {fraction: 0.1}"},
+      {check("data.normalize=imagenet"),
+       "expected one of none, auto, given, found 'imagenet'; write {mean: [0.485, "
+       "0.456, 0.406], std: [0.229, 0.224, 0.225]}"},
+      {check("data.normalize={mean: ImageNet, std: [1]}"), "write [0.485, 0.456, 0.406]"},
+      {check("data.transforms.eval=[{type: Normalize, mean: [0], std: imagenet}]"),
+       "write [0.229, 0.224, 0.225]"},
       {check("lr_schedule=cosine"), "write {type: cosine}"},
       {check("loss=mse"), "write {type: mse}"},
       {check("loss=focal"), "unknown loss 'focal'"},

@@ -341,7 +341,8 @@ TEST_CASE("csv: fields that are no numbers or no classes") {
   };
   CHECK(error("1,x,2;5") == "$/train.csv, line 3, column 3 (b): expected a number, found '2;5'");
   CHECK(error("1,x,\"2,5\"") ==
-        "$/train.csv, line 3, column 3 (b): expected a number, found '2,5'");
+        "$/train.csv, line 3, column 3 (b): expected a number, found '2,5' (commas in numbers are "
+        "not read: save the table with decimal points, such as 3.5 for 3,5)");
   for (const char* missing : {"NA", "null", "None"}) {
     CHECK(error(fmt::format("{},x,2", missing)) ==
           fmt::format("$/train.csv, line 3, column 1 (a): expected a number, found '{}' (missing "

@@ -167,6 +167,11 @@ class CheckLinks(unittest.TestCase):
                                                                              docs__b="# Other\n"))  # fmt: skip
         self.assertIn("docs/c.md:3: ../../x: is outside", self.check(docs__c="# A\n# A\n[x](../../x)\n"))
 
+    def test_names_of_files_that_moved(self):
+        gone = "# A\n`scripts/bench-peers`, `engine/NAME.cpp`, `kernels/cpu/direct_*`, docs/c.md\n# A\n"
+        self.assertIn("docs/c.md:2: scripts/bench-peers: no such file\n"
+                      "check/links: 4 pages, 1 wrong", self.check(docs__c=gone))  # fmt: skip
+
     def test_pages_without_a_link_to_them(self):
         self.assertIn("docs/d.md: no link leads here", self.check(docs__d="[d](d.md)\n"))
 

@@ -12,6 +12,7 @@
 #include "tests/engine/checkpoints/files.h"
 #include "tests/engine/checkpoints/small_plan.h"
 #include "tests/support/rewrite.h"
+#include "tests/support/text.h"
 
 namespace dpt {
 namespace {
@@ -179,6 +180,34 @@ TEST_CASE("values that are not finite are never saved") {
   CHECK(read_all(path) == before);
   CHECK_NOTHROW(save_checkpoint(path, plan, bad));
   CHECK(load_checkpoint(path, plan).params == small_checkpoint(plan).params);
+}
+
+TEST_CASE("values of a checkpoint that are not finite are its own defect") {
+  const TempDir folder;
+  const std::string path = folder.file("a"), bad = folder.file("b");
+  const Plan plan = small_plan();
+  save_checkpoint(path, plan, small_checkpoint(plan));
+  const auto error_with = [&](const std::string& name, float value) {
+    std::vector<float> values;
+    testing::rewrite_checkpoint(path, bad, [&](Metadata&, std::vector<TensorView>& views) {
+      for (TensorView& view : views) {
+        if (view.name != name) continue;
+        std::size_t count = 1;
+        for (const std::int64_t size : view.shape) count *= static_cast<std::size_t>(size);
+        values.assign(count, 0.5F);
+        values.back() = value;
+        view.data = values.data();
+      }
+    });
+    return error_of([&] { load_checkpoint(bad, plan); }, bad);
+  };
+  CHECK(error_with("conv1.bias", 0) == "no error");
+  CHECK(error_with("conv1.bias", -NAN) ==
+        "F: tensor 'conv1.bias': expected finite numbers, found nan: the checkpoint itself has "
+        "non-finite values; choose an older one");
+  testing::check_contains(
+      error_with("optim.exp_avg_sq.fc1.weight", INFINITY),
+      "F: tensor 'optim.exp_avg_sq.fc1.weight': expected finite numbers, found inf");
 }
 
 TEST_CASE("schema versions: a newer minor is read, a newer major is refused by name") {

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "engine/run/run_log.h"
 #include "tests/support/temp_dir.h"
@@ -296,4 +297,30 @@ TEST_CASE("a file that cannot be written is known at the start") {
   CHECK(why_no_prometheus_file(dir.file("empty.prom")).empty());
   write_file_atomically(dir.file("other.prom"), "# HELP disk_errors By a cron job.\n");
   check_contains(why_no_prometheus_file(dir.file("other.prom")), "not an earlier one of dpt");
+}
+
+TEST_CASE("a file is locked from before its first write on, and again after each") {
+  const TempDir dir;
+  const std::string path = dir.file("x.prom");
+  const auto is_free = [&] {
+    try {
+      return lock_prometheus_file(path).is_open();
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::usage);
+      check_contains(error.what(), path + " belongs to a run that is still training");
+      return false;
+    }
+  };
+  std::optional<FileHandle> held = lock_prometheus_file(path);
+  CHECK_FALSE(is_free());
+  {
+    Followed run(dir, std::chrono::milliseconds(0));
+    for (const int step : {1, 2}) {
+      run.step(step, 0.5);
+      held.reset();
+      CHECK_FALSE(is_free());
+    }
+  }
+  CHECK(is_free());
+  CHECK_FALSE(lock_prometheus_file(dir.file("none/x.prom")).is_open());
 }

@@ -404,3 +404,34 @@ TEST_CASE("a free folder is one that no other process holds") {
   CHECK(open_free_run_folder("a", {}).path() == "runs/a-2");
   fs::current_path(here);
 }
+
+TEST_CASE(
+    "a new folder is removed with what the run wrote, unless weights or files of others are "
+    "there") {
+  const TempDir dir;
+  const auto remains = [&](const std::string& file) {
+    const std::string path = dir.file("run");
+    fs::remove_all(path);
+    RunFolder folder(path);
+    write_file_atomically(folder.at("config.yaml"), "x");
+    if (!file.empty()) {
+      make_folders(folder_of(path + "/" + file));
+      write_file_atomically(path + "/" + file, "x");
+    }
+    folder.remove_if_new();
+    return fs::exists(path);
+  };
+  CHECK_FALSE(remains(""));
+  CHECK_FALSE(remains("tensorboard/events.out.tfevents.1.dpt"));
+  for (const std::string file : {"notes.txt", "best.safetensors", "logs/rank-1.log"}) {
+    CHECK(remains(file));
+    CHECK(fs::exists(dir.file("run/" + file)));
+  }
+  CHECK(remains("checkpoints/" + checkpoint_name(3)));
+  {
+    RunFolder again(dir.file("run"));
+    fs::remove(dir.file("run/checkpoints/" + checkpoint_name(3)));
+    again.remove_if_new();
+  }
+  CHECK(fs::exists(dir.file("run/config.yaml")));
+}
