@@ -1,4 +1,4 @@
-// Data sets of CSV files: rows of features, or pictures that lie where a column says.
+// Data sets of CSV files: rows of features, or images that lie where a column says.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -78,7 +78,7 @@ class CsvFeatureSource final : public DataSource {
   std::string fingerprint_;
 };
 
-/// Pictures that lie where a column says.
+/// Images that lie where a column says.
 class CsvPictureSource final : public PictureSource {
  public:
   CsvPictureSource(const std::string& path, std::string root, std::vector<std::string> pictures,

@@ -10,7 +10,7 @@
 namespace dpt {
 
 std::vector<std::byte> read_image_file(const std::string& path) {
-  // A file of more bytes is no picture of an allowed size.
+  // A file of more bytes is no image of an allowed size.
   constexpr std::uint64_t kMostFileBytes = kMaxImageBytes;
   const StageTimer timer(DataStage::read);
   const RandomAccessFile file(path);

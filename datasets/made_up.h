@@ -8,7 +8,7 @@ namespace dpt {
 
 struct MadeUpSamples {
   SampleShape shape;  ///< shape of the samples; images are resized to it
-  /// PNG files that are decoded when they are read, of unlike sizes from `picture` on, up to a
+  /// PNG files that are decoded when they are read, of unlike sizes from `image` on, up to a
   /// quarter more.
   bool pictures = false;
   Size2 picture{};
@@ -18,7 +18,7 @@ struct MadeUpSamples {
   std::int64_t train = 0, test = 0;  ///< samples
 };
 
-/// Every value is a pure function of (sample, position). Pictures have 1 or 3 channels, else throws
+/// Every value is a pure function of (sample, position). Images have 1 or 3 channels, else throws
 /// ErrorKind::data; `salvage` as in DataRequirements.
 DataSets make_up_samples(const MadeUpSamples& asked, bool salvage);
 

@@ -1,4 +1,4 @@
-// Pictures without labels, from a list of files.
+// Images without labels, from a list of files.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,7 @@ struct ListedPictures {
 ListedPictures list_pictures(const std::vector<std::string>& paths);
 
 /// One sample for each file, as open_unlabelled. Throws ErrorKind::data for a model whose input is
-/// no picture.
+/// no image.
 std::shared_ptr<const DataSource> open_picture_files(std::vector<std::string> paths,
                                                      const DataRequirements& requirements,
                                                      const ModelOutputs& outputs,

@@ -1,4 +1,4 @@
-// A data set of image files, wherever these are: a picture is decoded and resized when it is
+// A data set of image files, wherever these are: an image is decoded and resized when it is
 // asked for, and kept as long as the cache's budget covers the whole data set.
 #pragma once
 
@@ -11,17 +11,17 @@
 
 namespace dpt {
 
-/// A file of more bytes is no picture of an allowed size.
+/// A file of more bytes is no image of an allowed size.
 inline constexpr std::uint64_t kMostPictureFileBytes = std::uint64_t{256} << 20;
 
-/// Fails unless pictures can be read as `requirements` asks for: as 1 channel (grey) or 3 (RGB).
-/// `name` says what the pictures are.
+/// Fails unless images can be read as `requirements` asks for: as 1 channel (grey) or 3 (RGB).
+/// `name` says what the images are.
 void check_picture_channels(const std::string& name, const DataRequirements& requirements);
 
 /// Fails for more samples than labels and slots can number.
 void check_picture_count(const std::string& name, std::size_t pictures);
 
-/// Numbered pictures with their labels or targets; where a picture's file is, a derived class says.
+/// Numbered images with their labels or targets; where an image's file is, a derived class says.
 class PictureSource : public DataSource {
  public:
   struct Samples {
@@ -52,7 +52,7 @@ class PictureSource : public DataSource {
   /// `name` is used in messages.
   PictureSource(const std::string& name, Samples samples, const DataRequirements& requirements,
                 std::int64_t cache_bytes, std::string fingerprint);
-  /// The bytes of the picture's file. Const and thread-safe.
+  /// The bytes of the image's file. Const and thread-safe.
   virtual std::vector<std::byte> read_file(std::int64_t index) const = 0;
 
  private:

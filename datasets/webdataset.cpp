@@ -1,6 +1,6 @@
 // WebDataset: tar shards in which the files of a sample follow each other and have the same name up
 // to its first dot (000123.jpg, 000123.cls). Opening lists the members and reads the labels; a
-// picture is read by its offset when it is asked for.
+// image is read by its offset when it is asked for.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ struct WebDatasetOptions {
 /// Place of a sample's image in its archive.
 struct ShardPicture {
   std::uint64_t offset = 0, size = 0;
-  std::uint64_t name_end = 0;  ///< in the names of all pictures; it begins where the last one ends
+  std::uint64_t name_end = 0;  ///< in the names of all images; it begins where the last one ends
   std::uint32_t shard = 0;
 };
 

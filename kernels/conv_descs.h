@@ -59,7 +59,7 @@ struct ConvTranspose2dDesc : WeightAndBias {
   std::int64_t groups = 1;
   bool bias = true;
   DType type = DType::f32;
-  bool tf32 = false;  ///< as Conv2dDesc
+  bool tf32 = false;  ///< see Conv2dDesc
   bool training = true;
   bool input_gradient = true;
 };
@@ -71,7 +71,7 @@ struct LinearDesc : WeightAndBias {
   bool bias = true;
   bool relu = false;
   DType type = DType::f32;
-  bool tf32 = false;  ///< as Conv2dDesc
+  bool tf32 = false;  ///< see Conv2dDesc
   bool training = true;
   bool input_gradient = true;
 };

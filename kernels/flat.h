@@ -16,9 +16,8 @@ namespace dpt {
 
 inline constexpr int kMaxOptimizerStates = 3;
 
-/// What is constant over one update of one parameter group: a FormulaStep of the optimizer's
-/// formula (kernels/common/optimizers/formula.h), which nobody else reads. Computed in double on
-/// the host.
+/// Constants of one update of one parameter group: a FormulaStep of the optimizer's formula
+/// (kernels/common/optimizers/formula.h), which nobody else reads. Computed in double on the host.
 struct alignas(16) UpdateStep {
   std::byte bytes[64];
 };
@@ -37,7 +36,7 @@ struct OptimizerDesc {
   std::vector<UpdateRange> ranges;  ///< in order of `begin`, without overlap
 };
 
-/// What an optimizer did with the update of a step.
+/// Outcome of a step's update.
 enum class UpdateOutcome : std::uint8_t {
   applied,  ///< written; all weights and optimizer state are finite
   refused,  ///< the loss, the gradient or a running statistic was non-finite; nothing was written
@@ -97,14 +96,14 @@ struct StepMetrics {
   double mean_loss() const { return static_cast<double>(loss_sum) / weight; }
   /// Samples, none of which counts: the mean is not defined.
   constexpr bool is_weightless() const { return weight == 0 && count.count() > 0; }
-  /// What gradients are multiplied with; 0 where no sample counts, so that the zeros between the
+  /// Returns the factor of gradients; 0 if no sample counts, so that the zeros between the
   /// parameters' gradients, which no step writes again, stay zeros.
   constexpr float inverse_weight() const { return weight == 0 ? 0.0F : 1.0F / weight; }
 };
 static_assert(sizeof(StepMetrics) == 128);
 
-/// What changes from step to step, in device memory so that a captured graph can read it. What only
-/// the optimizer's formula reads is in UpdateStep.
+/// Values that change from step to step, in device memory so that a captured graph can read them.
+/// Values that only the optimizer's formula reads are in UpdateStep.
 struct StepScalars {
   std::int64_t epoch = 0;
   std::int64_t step = 0;  ///< counted from 1

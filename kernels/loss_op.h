@@ -31,7 +31,7 @@ struct MetricSum {
 struct LossDesc {
   std::int64_t batch = 0;
   std::int64_t classes = 0;            ///< outputs of a sample
-  std::vector<MetricSum> sums = {{}};  ///< of StepMetrics::sums, in this order
+  std::vector<MetricSum> sums = {{}};  ///< entries of StepMetrics::sums, in this order
   /// A sample with the weight 0 does not count: neither its loss, nor its gradient, nor in `sums`.
   TargetShape targets;
   DType type = DType::f32;

@@ -62,7 +62,7 @@ struct OpArgs {
 
   // Only for operations that couple samples (Op::coupled_channels).
   double values = 0;   ///< per channel, in the merged statistics
-  double samples = 0;  ///< of the shard
+  double samples = 0;  ///< number of samples of the shard
 
   // Only for dropout in training: the keys of its draws.
   DevPtr ids;   ///< i64 (batch), as InputArgs

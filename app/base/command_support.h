@@ -65,7 +65,7 @@ Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes = n
 enum class MissingCache : std::uint8_t { make, leave };
 
 /// Those that will be read out of data.cache, where the config has it. Throws ErrorKind::usage for
-/// data that has no pictures, and as with_packed_cache.
+/// data that has no images, and as with_packed_cache.
 DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, MissingCache missing);
 
 /// Sends config, classes, targets, kind of samples and fingerprints in `header` of rank 0, which

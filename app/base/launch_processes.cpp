@@ -201,7 +201,7 @@ class Launcher {
     // A terminal sends Ctrl-C to all processes that it runs.
     if (number < 0 || number == SIGCHLD || info.si_code == SI_KERNEL) return;
     if (number == SIGINT || number == SIGTERM) {
-      // As in engine/processes/stop.cpp, signals within this time are one request.
+      // Signals within this time are one request, as in engine/processes/stop.cpp.
       constexpr milliseconds kOneRequest{100};
       const Clock::time_point now = Clock::now();
       if (now - interrupted_.value_or(now - kOneRequest) < kOneRequest) return;

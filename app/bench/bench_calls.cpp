@@ -28,11 +28,12 @@ class StepBench {
  public:
   explicit StepBench(const Job& job)
       : job_(job),
-        backend_(make_backend(job.devices.front(), job.backend_options)),
-        batch_(std::min(job.batch_range(0).size(), job.max_micro_batch)),
-        executor_(*backend_, job.plan, job.mixed_input(), job.train_loss(), batch_, true) {
-    const Plan& plan = job.plan;
-    const InputDesc& input = job.train_input;
+        backend_(make_backend(job.placement.devices.front(), job.placement.backend_options)),
+        batch_(std::min(job.batch_range(0).size(), job.placement.max_micro_batch)),
+        executor_(*backend_, job.model.plan, job.data.mixed_input(), job.model.train_loss(), batch_,
+                  true) {
+    const Plan& plan = job.model.plan;
+    const InputDesc& input = job.data.train_input;
     const auto samples = static_cast<std::size_t>(batch_);
     const StartingPoint start = fresh_start(job);
     const DevPtr params = filled(start.params);
@@ -61,20 +62,20 @@ class StepBench {
       labels[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % plan.classes);
     }
     batch_at_.labels = filled(labels);
-    const auto floats = static_cast<std::size_t>(job.train_loss().targets.floats());
+    const auto floats = static_cast<std::size_t>(job.model.train_loss().targets.floats());
     if (floats > 0) batch_at_.targets = filled(std::vector<float>(samples * floats, 0.5F));
     StepScalars scalars;
     scalars.inverse_count = 1.0F / static_cast<float>(batch_);
     batch_at_.scalars = filled(std::vector<StepScalars>{scalars});
-    for (const OptimizerState& state : job.optimizer.states) {
+    for (const OptimizerState& state : job.update.optimizer.states) {
       state_.push_back(
           filled(std::vector<float>(static_cast<std::size_t>(plan.param_floats), state.start)));
     }
     // A learning rate of 0: the weights stay what they are.
-    std::vector<UpdateStep> steps(job.update.groups.size());
-    job.update.fill_steps(job.optimizer, 0, 2, steps);
+    std::vector<UpdateStep> steps(job.update.plan.groups.size());
+    job.update.plan.fill_steps(job.update.optimizer, 0, 2, steps);
     update_steps_ = filled(steps);
-    optimizer_ = backend_->optimizer({job.optimizer.formula, job.update.ranges});
+    optimizer_ = backend_->optimizer({job.update.optimizer.formula, job.update.plan.ranges});
   }
 
   std::vector<ExecutorCall> calls() {
@@ -129,16 +130,16 @@ class StepBench {
   }
   /// Samples, and what is erased of them, and how they are mixed.
   void fill_draws(std::vector<std::int32_t> slots, std::vector<std::int64_t> ids) {
-    const std::size_t lead = job_.draws.mixes() ? 1 : 0;
+    const std::size_t lead = job_.data.draws.mixes() ? 1 : 0;
     if (lead > 0) {
       batch_at_.target_slots = filled(slots);
-      batch_at_.mix = filled(std::vector<InputMix>{job_.draws.mix(0, 0).input});
+      batch_at_.mix = filled(std::vector<InputMix>{job_.data.draws.mix(0, 0).input});
       slots.insert(slots.begin(), slots.back());
       ids.insert(ids.begin(), ids.back());
     }
-    if (job_.draws.erases()) {
+    if (job_.data.draws.erases()) {
       std::vector<InputBox> boxes;
-      for (const std::int64_t id : ids) boxes.push_back(job_.draws.erased(0, id));
+      for (const std::int64_t id : ids) boxes.push_back(job_.data.draws.erased(0, id));
       batch_at_.boxes = filled(boxes) + lead * sizeof(InputBox);
     }
     batch_at_.slots = filled(slots) + lead * sizeof(std::int32_t);
@@ -187,7 +188,7 @@ int run_bench_calls(const BenchOptions& options) {
   double sum = 0;
   if (!options.json) {
     fmt::print("batch {} on {}, each call timed separately:\n", bench.batch(),
-               job.devices.front().text());
+               job.placement.devices.front().text());
   }
   for (const ExecutorCall& call : calls) {
     const double seconds = bench.seconds(call.run, options.rounds);

@@ -30,7 +30,7 @@ struct DataRound {
 /// Takes batches from a loader, from epoch to epoch.
 class BatchReader {
  public:
-  explicit BatchReader(const Job& job) : job_(job), loader_(job.splits.train, options(job)) {}
+  explicit BatchReader(const Job& job) : job_(job), loader_(job.data.splits.train, options(job)) {}
 
   DataRound read(std::int64_t batches) {
     DataRound round;
@@ -54,8 +54,9 @@ class BatchReader {
 
   void start_epoch() {
     std::vector<Range> ranges;
-    for (std::int64_t i = 0; i < job_.steps_per_epoch; ++i) ranges.push_back(job_.batch_range(i));
-    left_ = job_.steps_per_epoch;
+    for (std::int64_t i = 0; i < job_.data.steps_per_epoch; ++i)
+      ranges.push_back(job_.batch_range(i));
+    left_ = job_.data.steps_per_epoch;
     loader_.start(epoch_++, std::move(ranges));
   }
 
@@ -89,7 +90,7 @@ int run_bench_data(const BenchOptions& options) {
   TrainSpec spec = load_without_memory_cache(options);
   skip_normalization(spec);
   const Job job = load_job(std::move(spec));
-  if (job.splits.train.source->resident()) {
+  if (job.data.splits.train.source->resident()) {
     fail(ErrorKind::usage,
          "bench --data: expected samples that are decoded or transformed on the host, but those of "
          "{} lie in memory as the devices take them: nothing is left to time",
@@ -113,7 +114,7 @@ int run_bench_data(const BenchOptions& options) {
   const auto per_sample = [&](double seconds) {
     return seconds * 1e6 / static_cast<double>(samples);
   };
-  const int threads = job.decoders->threads();
+  const int threads = job.placement.decoders->threads();
   if (options.json) {
     nlohmann::ordered_json out = {{"images_per_s", median},
                                   {"min", rates.front()},

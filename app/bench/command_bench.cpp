@@ -79,7 +79,7 @@ void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
 /// the job's devices.
 std::vector<double> seconds_per_sample(const BenchOptions& options, const Job& job) {
   std::map<std::string, double> seconds_of;
-  for (const DeviceName& device : job.devices) {
+  for (const DeviceName& device : job.placement.devices) {
     if (seconds_of.contains(device.text())) continue;
     TrainSpec spec =
         load_spec(catalog(), options.config, with_devices(options.overrides, device.text()));
@@ -95,7 +95,8 @@ std::vector<double> seconds_per_sample(const BenchOptions& options, const Job& j
         });
   }
   std::vector<double> all;
-  for (const DeviceName& device : job.devices) all.push_back(seconds_of.at(device.text()));
+  for (const DeviceName& device : job.placement.devices)
+    all.push_back(seconds_of.at(device.text()));
   return all;
 }
 
@@ -106,18 +107,19 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
   Job job = load_job(std::move(spec), processes);
   compare_and_connect(job, {{"--steps", std::to_string(options.steps)},
                             {"--rounds", std::to_string(options.rounds)}});
-  // With --serve the client sets the pace.
+  // The client sets the pace if --serve is given.
   constexpr double kDay = 24 * 60 * 60;
   job.spec.train.stall_timeout = kDay;
   StartingPoint start = fresh_start(job);
   if (!options.weights.empty()) {
     WeightsSpec weights = job.spec.weights.value_or(WeightsSpec());
     weights.file = weights_source(options.weights).path;
-    load_weights(weights, job.plan, &job.splits.train.source->classes(), start.params.data());
+    load_weights(weights, job.model.plan, &job.data.splits.train.source->classes(),
+                 start.params.data());
   }
 
   if (options.serve) {
-    if (job.writes()) fmt::print("ready dpt\n");
+    if (job.placement.writes()) fmt::print("ready dpt\n");
     flush_results();
     serve_rounds(
         job, start, options.losses,
@@ -147,11 +149,11 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
         rates.push_back(static_cast<double>(samples) / seconds);
         timed += samples;
       });
-  if (!job.writes()) return 0;
+  if (!job.placement.writes()) return 0;
   std::sort(rates.begin(), rates.end());
   const double median = rates[rates.size() / 2];
   DeviceWeights weights;
-  if (!processes && has_unlike_kinds(job.devices)) {
+  if (!processes && has_unlike_kinds(job.placement.devices)) {
     weights = device_weights_for_speed(seconds_per_sample(options, job));
   }
   if (options.json) {

@@ -116,19 +116,19 @@ std::string most_confused(const EvaluatedClasses& of) {
 
 std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& split,
                                                  const EvalResult& result) {
-  if (!has_labels(job.loss.targets.kind)) return std::nullopt;
+  if (!has_labels(job.model.loss.targets.kind)) return std::nullopt;
   const SampleResults& samples = result.samples;
   TargetRows rows(split);
   std::vector<std::int32_t> labels, predictions;
   std::vector<float> confidence;
   for (std::size_t i = 0; i < samples.label.size(); ++i) {
-    if (samples.left_out[i] || !job.loss.counts(samples.label[i], rows.weight(i))) continue;
+    if (samples.left_out[i] || !job.model.loss.counts(samples.label[i], rows.weight(i))) continue;
     labels.push_back(samples.label[i]);
     predictions.push_back(samples.prediction[i]);
     confidence.push_back(samples.confidence[i]);
   }
   EvaluatedClasses evaluated;
-  evaluated.report = make_class_report(labels, predictions, job.plan.classes);
+  evaluated.report = make_class_report(labels, predictions, job.model.plan.classes);
   if (std::string(name_of_outputs(job.spec.loss.type)) == "probability") {
     evaluated.calibration_error = calibration_error(labels, predictions, confidence);
     evaluated.calibration = calibration_bins(labels, predictions, confidence);

@@ -20,7 +20,7 @@ struct EvaluatedClasses {
 };
 
 /// Evaluates the classes of the samples that count; unset if samples have no labels. REQUIRES:
-/// Job::keeps_confidence.
+/// JobModel::keeps_confidence.
 std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& split,
                                                  const EvalResult& result);
 

@@ -81,8 +81,8 @@ void print_result(const std::string& weights, const EvalResult& result) {
 
 /// Reports the samples that this process left out.
 void name_left_out(const Job& job) {
-  if (!job.bad_samples) return;
-  for (const std::string& problem : job.bad_samples->take_new()) {
+  if (!job.data.bad_samples) return;
+  for (const std::string& problem : job.data.bad_samples->take_new()) {
     say(fmt::format("warning: left out: {}", problem));
   }
 }
@@ -105,7 +105,7 @@ void check_required_split(const EvalOptions& options, const Gate& gate, const Jo
 
 /// Decides what the evaluation keeps of each sample.
 void choose_kept(const EvalOptions& options, Job& job) {
-  const TargetKind targets = job.loss.targets.kind;
+  const TargetKind targets = job.model.loss.targets.kind;
   const bool is_hot = targets == TargetKind::multi_hot;
   if (options.best_thresholds && !is_hot) {
     fail(ErrorKind::usage,
@@ -113,9 +113,9 @@ void choose_kept(const EvalOptions& options, Job& job) {
          "have thresholds",
          text_of(targets));
   }
-  job.keeps_confidence = has_labels(targets);
-  job.keeps_outputs =
-      is_hot || (!options.predictions.empty() && (options.probabilities || !job.keeps_confidence));
+  job.model.keeps_confidence = has_labels(targets);
+  job.model.keeps_outputs = is_hot || (!options.predictions.empty() &&
+                                       (options.probabilities || !job.model.keeps_confidence));
 }
 
 /// Printed results of a checkpoint.
@@ -172,10 +172,10 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
   const Split& split = split_by_name(job, name);
   check_required_split(options, gate, job, name);
   measure_top5(job);
-  check_metrics_of(gate.conditions(), job.metrics);
+  check_metrics_of(gate.conditions(), job.model.metrics);
   choose_kept(options, job);
   compare_and_connect(
-      job, {{"--split", name}, {"--predictions", job.keeps_outputs ? "with outputs" : ""}});
+      job, {{"--split", name}, {"--predictions", job.model.keeps_outputs ? "with outputs" : ""}});
   if (!reads) {
     StartingPoint start = share_start(job, {});
     evaluate_on_ranks(job, split, name, start.params);
@@ -185,7 +185,7 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
   const std::string other_data = check_same_data(path, header, evaluation, any_data);
   warn_of(path, text_of_changes(config.changes), gate);
   warn_of(path, other_data.empty() ? other_data : other_data + allowed_by(config), gate);
-  const Checkpoint checkpoint = load_checkpoint(path, job.plan);
+  const Checkpoint checkpoint = load_checkpoint(path, job.model.plan);
   const WeightsChoice chosen = choose_weights(checkpoint, options.use, job.spec, path);
 
   StartingPoint weights;
@@ -194,7 +194,7 @@ int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gat
   const EvalResult result = evaluate_with_progress(job, split, name, weights.params);
   name_left_out(job);
   if (!options.predictions.empty()) {
-    const std::string table = predictions_table(job, split, result.samples, job.keeps_outputs,
+    const std::string table = predictions_table(job, split, result.samples, job.model.keeps_outputs,
                                                 label_text(job.spec, split.source->classes()));
     write_results(options.predictions, std::as_bytes(std::span(table)));
   }

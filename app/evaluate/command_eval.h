@@ -16,7 +16,7 @@ struct EvalOptions {
   bool table = false;  ///< tables of classes, even if stdout is not a terminal
   bool best_thresholds = false;
   ProcessOptions processes;
-  std::vector<std::string> command;  ///< as in TrainOptions
+  std::vector<std::string> command;  ///< see TrainOptions
 };
 
 int run_eval(const EvalOptions& options);

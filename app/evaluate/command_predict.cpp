@@ -58,9 +58,9 @@ TrainSpec without_training(TrainSpec spec) {
   return spec;
 }
 
-/// What targets the outputs are of. Checkpoints of before 1.6 do not say, and the data need not be
-/// here: where it may have others than class labels, an elementwise loss is then taken to be of one
-/// target for each output.
+/// Returns the shape of the targets to which the outputs belong. Checkpoints before 1.6 do not
+/// state it, and the data may be absent: if it may have targets other than class labels, an
+/// elementwise loss is assumed to have one target per output.
 TargetShape targets_of(const TrainSpec& spec, std::optional<TargetKind> stored,
                        std::int64_t outputs) {
   if (stored == TargetKind::class_index) return {};
@@ -84,7 +84,7 @@ void check_top(const PredictOptions& options, const TrainSpec& spec, const Plan&
   }
 }
 
-/// Pictures are not what such a run was trained on.
+/// Images are not what such a run was trained on.
 void warn_of_arrays(const TrainSpec& spec, bool reports) {
   const DatasetKind& kind = dataset_kind(spec.data.dataset);
   if (!reports || !kind.any_type) return;
@@ -96,13 +96,13 @@ void warn_of_arrays(const TrainSpec& spec, bool reports) {
       spec.data.dataset.type));
 }
 
-/// What is wrong with samples before `end`, by index: each process knows those that it read.
+/// Returns the problems of samples before `end`, by index; each process knows those that it read.
 /// Collective; the same on every rank.
 std::map<std::int64_t, std::string> gather_problems(Communicator& communicator, const Job& job,
                                                     UnreadableSamples& unreadable,
                                                     std::int64_t end) {
   Json own = Json::array();
-  if (communicator.rank() == job.first_rank()) {
+  if (communicator.rank() == job.placement.first_rank()) {
     for (const auto& [index, problem] : unreadable.take_below(end)) own.push_back({index, problem});
   }
   std::string text = own.empty() ? std::string() : json_text(own);
@@ -131,8 +131,8 @@ ProgressLine::Shown shown_progress(const PredictOptions& options, const Job& job
   struct stat status = {};
   const bool is_pipe = fstat(STDOUT_FILENO, &status) == 0 && S_ISFIFO(status.st_mode);
   const bool shows_results = options.out.empty() && (isatty(STDOUT_FILENO) == 1 || is_pipe);
-  return job.writes() && !shows_results ? ProgressLine::Shown::terminal
-                                        : ProgressLine::Shown::nowhere;
+  return job.placement.writes() && !shows_results ? ProgressLine::Shown::terminal
+                                                  : ProgressLine::Shown::nowhere;
 }
 
 int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
@@ -144,7 +144,7 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
   CheckpointHeader header;
   if (reads) header = read_checkpoint_header(path);
   if (processes) share_header(*processes, header);
-  // As dpt eval: on any devices, whatever the run's were.
+  // Run on any devices, whatever the run's were, as dpt eval does.
   const std::vector<std::string> overrides =
       with_devices({"device_weights=auto", "train.shards=0"}, options.devices);
   const TrainSpec of_run = load_stored_spec(catalog(), header.config, path, overrides);
@@ -175,10 +175,10 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
   };
   Job job =
       make_job(spec, std::move(plan), {source_of(0), source_of(1), source_of(2)}, {}, processes);
-  job.keeps_outputs = true;
+  job.model.keeps_outputs = true;
   compare_and_connect(job, {});
   const StartingPoint weights = share_start(job, [&] {
-    const Checkpoint checkpoint = load_checkpoint(path, job.plan);
+    const Checkpoint checkpoint = load_checkpoint(path, job.model.plan);
     StartingPoint chosen;
     chosen.params = *choose_weights(checkpoint, options.use, job.spec, path).params;
     return chosen;
@@ -212,7 +212,8 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
     Replica replica(backend, communicator, job);
     replica.set_params(weights.params);
     // The parts took these places when the job was made.
-    const std::array places = {&job.evaluated_train, &job.splits.test, &job.splits.val};
+    const std::array places = {&job.data.evaluated_train, &job.data.splits.test,
+                               &job.data.splits.val};
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const PredictedPart& part = parts[i];
       const Split& whole = *places.at(i);
@@ -226,7 +227,7 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
             });
         const auto problems =
             gather_problems(communicator, job, *part.unreadable, chunk.indices.back() + 1);
-        if (communicator.rank() == job.first_rank()) done += chunk.size();
+        if (communicator.rank() == job.placement.first_rank()) done += chunk.size();
         if (communicator.rank() == 0) write(part, chunk, result.samples, problems);
       }
     }

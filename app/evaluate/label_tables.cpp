@@ -25,7 +25,7 @@ std::string table_number(double value) {
 }
 
 struct LabelColumns {
-  std::size_t width;  ///< of names
+  std::size_t width;  ///< width of names
   bool best;
 
   std::string line(const std::string& name, const std::vector<std::string>& cells) const {
@@ -88,19 +88,19 @@ void add_means(Json& to, const LabelMeans& means) {
 
 std::optional<EvaluatedLabels> evaluate_labels(const Job& job, const Split& split,
                                                const EvalResult& result) {
-  if (job.loss.targets.kind != TargetKind::multi_hot) return std::nullopt;
+  if (job.model.loss.targets.kind != TargetKind::multi_hot) return std::nullopt;
   TargetRows rows(split);
   std::vector<std::size_t> counting;
   for (std::size_t i = 0; i < result.samples.label.size(); ++i) {
-    if (job.loss.counts(result.samples.label[i], rows.weight(i))) counting.push_back(i);
+    if (job.model.loss.counts(result.samples.label[i], rows.weight(i))) counting.push_back(i);
   }
-  const auto width = static_cast<std::size_t>(job.plan.classes);
+  const auto width = static_cast<std::size_t>(job.model.plan.classes);
   const std::vector<float> outputs = rows_of(result.samples.outputs, counting, width);
   const std::vector<std::uint8_t> hot = hot_targets(split, counting);
   const std::vector<std::int32_t> labels(counting.size());
   Measured measured;
   measured.labels = labels;
-  measured.classes = job.plan.classes;
+  measured.classes = job.model.plan.classes;
   measured.outputs = outputs;
   measured.hot = hot;
   EvaluatedLabels evaluated;

@@ -19,7 +19,7 @@ struct EvaluatedLabels {
 };
 
 /// Scores the samples that count, at the thresholds of the config. Absent unless targets are
-/// multi-hot. REQUIRES: Job::gathers_outputs.
+/// multi-hot. REQUIRES: JobModel::gathers_outputs.
 std::optional<EvaluatedLabels> evaluate_labels(const Job& job, const Split& split,
                                                const EvalResult& result);
 

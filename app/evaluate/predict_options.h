@@ -10,7 +10,7 @@ namespace dpt {
 
 struct PredictOptions {
   std::string target, split, out, devices, use, format = "csv";
-  /// Pictures and folders; or a config, and overrides of its data section or of the run's.
+  /// Images and folders; or a config, and overrides of its data section or of the run's.
   std::vector<std::string> inputs;
   std::int64_t top = 1;
   ProcessOptions processes;

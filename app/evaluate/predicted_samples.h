@@ -1,4 +1,4 @@
-// The samples that dpt predict is asked for: pictures, or some of a data set.
+// The samples that dpt predict is asked for: images, or some of a data set.
 #pragma once
 
 #include <cstdint>

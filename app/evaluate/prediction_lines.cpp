@@ -18,9 +18,9 @@ PredictionLines::PredictionLines(const PredictOptions& options, const Job& job,
       names_(samples.classes()),
       labels_(std::move(labels)),
       output_(name_of_outputs(job.spec.loss.type)),
-      width_(static_cast<std::size_t>(job.plan.classes)),
+      width_(static_cast<std::size_t>(job.model.plan.classes)),
       top_(static_cast<std::size_t>(options.top)),
-      labelled_(has_labels(job.loss.targets.kind)),
+      labelled_(has_labels(job.model.loss.targets.kind)),
       json_(options.format == "jsonl") {}
 
 std::string PredictionLines::first() const {

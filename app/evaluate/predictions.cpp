@@ -28,14 +28,14 @@ std::string last(TargetRows& targets, std::size_t position, float loss) {
                             : fmt::format(",{:.9g}", loss);
 }
 
-/// True if the samples are pictures in files, which describe() names.
+/// True if the samples are images in files, which describe() names.
 bool are_pictures(const DataSource& source) {
   const auto* wrapper = dynamic_cast<const WrappedSource*>(&source);
   return source.resizes() || (wrapper && are_pictures(wrapper->wrapped()));
 }
 
 /// Returns the first columns of a table, by which a sample is found: its number, and the path of a
-/// picture's file.
+/// image's file.
 std::string first_names(const Split& split) {
   return are_pictures(*split.source) ? "index,path" : "index";
 }
@@ -50,7 +50,7 @@ std::string first_fields(const Split& split, std::size_t position) {
 
 std::string labels_table(const Job& job, const Split& split, const SampleResults& samples,
                          bool all_outputs) {
-  const auto width = static_cast<std::size_t>(job.plan.classes);
+  const auto width = static_cast<std::size_t>(job.model.plan.classes);
   const std::vector<std::string>& names = split.source->classes();
   const std::string output = name_of_outputs(job.spec.loss.type);
   TargetRows targets(split);

@@ -140,7 +140,7 @@ EvaluationJob load_evaluation(TrainSpec spec, const CheckpointHeader& header,
                          : split == "test" ? UsedFiles::test
                                            : UsedFiles::train;
   all.job = job_of(std::move(spec), std::move(plan), std::move(sets), processes, used);
-  all.split = !split.empty() ? split : all.job.splits.test.size() > 0 ? "test" : "val";
+  all.split = !split.empty() ? split : all.job.data.splits.test.size() > 0 ? "test" : "val";
   if (split.empty()) check_has_test_of_run(all, header, any_data);
   return all;
 }
@@ -150,8 +150,8 @@ EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::st
   const DataToPredict data = take_data(overrides);
   overrides = without_known_numbers(header, path, std::move(overrides));
   std::vector<std::string> changes = changes_of_model(header, path, overrides);
-  // With other devices than at training, "auto" is what a reader of results expects, of device
-  // weights too.
+  // A reader of results expects "auto" for device weights too if the devices are not those of
+  // training.
   overrides.insert(overrides.begin(), "device_weights=auto");
   overrides.push_back("train.shards=0");
   overrides = with_devices(std::move(overrides), devices);
@@ -163,7 +163,7 @@ EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::st
          "data.normalize: auto: the mean and standard deviation of the run's training samples are "
          "not known to an evaluation: give them as numbers (dpt data stats)");
   }
-  // How today's data could be mixed or sampled for training does not matter.
+  // Mixing and sampling for training do not matter here.
   spec.data.transforms.batch.clear();
   spec.data.sampler = Sampler::uniform;
   return {std::move(spec), std::move(changes), data.config};
@@ -171,7 +171,8 @@ EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::st
 
 EvalResult evaluate_with_progress(const Job& job, const Split& split, const std::string& name,
                                   const std::vector<float>& params) {
-  ProgressLine line(job.writes() ? ProgressLine::Shown::terminal : ProgressLine::Shown::nowhere);
+  ProgressLine line(job.placement.writes() ? ProgressLine::Shown::terminal
+                                           : ProgressLine::Shown::nowhere);
   return evaluate_on_ranks(job, split, name, params, [&](std::int64_t done) {
     line.update("evaluated", done, split.size(), noun_of_samples(job));
   });
@@ -184,7 +185,7 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
   std::string difference;
   if (!of.is_alone) {
     difference =
-        difference_of_data("training", header.dataset_fingerprint, *job.splits.train.source);
+        difference_of_data("training", header.dataset_fingerprint, *job.data.splits.train.source);
   }
   const char* effect =
       split == "train" ? "the train split may contain samples that the weights were not trained on"
@@ -199,12 +200,12 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
                     text(run.data.cache_shorter_side), text(job.spec.data.cache_shorter_side));
     effect = "the result does not compare with the run's";
   } else if (of.is_alone && split == "val") {
-    difference = difference_of_validation(header.val_fingerprint, job.splits);
+    difference = difference_of_validation(header.val_fingerprint, job.data.splits);
     effect = "the result does not compare with the run's";
   } else if (split == "test") {
     effect = "the test samples may differ too";
     const std::string of_test =
-        difference_of_data("test", header.test_fingerprint, *job.splits.test.source);
+        difference_of_data("test", header.test_fingerprint, *job.data.splits.test.source);
     if (!of_test.empty()) {
       difference = of_test;
       effect = "the result does not compare with the run's";
@@ -217,7 +218,7 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
           "seed={}, data.val_split={}",
           run.seed, text_of(run.data.val_split), job.spec.seed, text_of(job.spec.data.val_split));
     } else if (split == "val" || run.data.val_split.holds_out()) {
-      difference = difference_of_validation(header.val_fingerprint, job.splits);
+      difference = difference_of_validation(header.val_fingerprint, job.data.splits);
     }
   }
   return difference.empty() ? difference : fmt::format("{}; {}", difference, effect);

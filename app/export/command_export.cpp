@@ -27,8 +27,7 @@ namespace {
 
 constexpr CheckpointUse kToExport{"export", "export", "exported"};
 
-/// A file that is there may be replaced only if that was asked for, and never by what was made of
-/// itself.
+/// Checks that an existing file is replaced on request only, and never by an export of itself.
 void check_target(const std::string& path, const std::string& checkpoint, bool overwrite) {
   std::error_code error;  // ignored: writing to a path that cannot be examined reports the reason
   if (!fs::exists(path, error)) return;

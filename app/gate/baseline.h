@@ -9,7 +9,7 @@ namespace dpt {
 
 /// Results that conditions are compared with.
 struct Baseline {
-  std::string path;           ///< as it was given; empty if there is no baseline
+  std::string path;           ///< path on the command line; empty if there is no baseline
   std::string file, val_key;  ///< the file that was read, and its name for the results "val"
   RunResults results;
 };

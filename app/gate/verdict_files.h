@@ -12,7 +12,7 @@ namespace dpt {
 struct GateResult {
   std::string command;   ///< "train" or "eval"
   std::string subject;   ///< the config, run or checkpoint that it was called with
-  std::string baseline;  ///< as Baseline::path
+  std::string baseline;  ///< Baseline::path
   std::string error;     ///< reason if the command failed before anything was checked, or empty
   std::vector<std::string> warnings;  ///< must accompany the verdict
   std::vector<Condition> conditions;

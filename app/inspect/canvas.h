@@ -1,4 +1,4 @@
-// A picture to draw and write on.
+// An image to draw and write on.
 #pragma once
 
 #include <cstdint>

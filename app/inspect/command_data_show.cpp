@@ -1,4 +1,4 @@
-// dpt data show: a picture of samples, as training or evaluation sees them.
+// dpt data show: an image of samples, as training or evaluation sees them.
 #include "app/inspect/command_data_show.h"
 
 #include <algorithm>

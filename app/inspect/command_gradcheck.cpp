@@ -48,7 +48,7 @@ int run_model_gradcheck(const GradcheckOptions& options) {
   TrainSpec spec = load_spec(catalog(), options.config, overrides);
   if (options.random) use_random_data(spec);
   const Job job = load_job(std::move(spec));
-  const std::int64_t most = job.splits.train.size();
+  const std::int64_t most = job.data.splits.train.size();
   const std::int64_t samples =
       options.samples > 0 ? options.samples : std::min<std::int64_t>(8, most);
   if (options.samples > most) {
@@ -56,13 +56,13 @@ int run_model_gradcheck(const GradcheckOptions& options) {
          options.samples);
   }
   std::size_t width = sizeof("parameter") - 1;
-  for (const Param& param : job.plan.params) width = std::max(width, param.name.size());
+  for (const Param& param : job.model.plan.params) width = std::max(width, param.name.size());
   if (!options.json) {
     fmt::print("{:<{}}  {:>10}  {:>14}  result\n", "parameter", width, "directions",
                "relative error");
   }
-  const std::vector<CheckedTensor> all =
-      check_gradients(job, job.devices.front(), samples, [&](const CheckedTensor& checked) {
+  const std::vector<CheckedTensor> all = check_gradients(
+      job, job.placement.devices.front(), samples, [&](const CheckedTensor& checked) {
         if (options.json) return;
         fmt::print("{}", line_of(checked, width));
         std::fflush(stdout);

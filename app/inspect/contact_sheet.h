@@ -27,7 +27,7 @@ struct SheetPicture {
 void draw_samples(const DataSource& source, InputDesc input, const InputDraws& draws,
                   std::vector<SheetPicture>& pictures, double& low, double& high);
 
-/// The pictures in rows of `columns`, each enlarged by a whole factor if it is small, over the
+/// The images in rows of `columns`, each enlarged by a whole factor if it is small, over the
 /// lines of its caption. Throws ErrorKind::usage for a sheet that is too large for a PNG file.
 Image contact_sheet(const std::vector<SheetPicture>& pictures,
                     const std::vector<std::vector<std::string>>& captions, std::int64_t columns);

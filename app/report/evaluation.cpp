@@ -78,13 +78,13 @@ class SampleChoice {
         split_(split),
         samples_(samples),
         targets_(split),
-        labelled_(has_labels(job.loss.targets.kind)) {}
+        labelled_(has_labels(job.model.loss.targets.kind)) {}
 
   void choose(std::int64_t most, ReportedEvaluation& to) {
     std::vector<std::size_t> counted, wrong;
     for (std::size_t i = 0; i < samples_.loss.size(); ++i) {
       if (samples_.left_out[i]) continue;
-      if (labelled_ && !job_.loss.counts(samples_.label[i], targets_.weight(i))) continue;
+      if (labelled_ && !job_.model.loss.counts(samples_.label[i], targets_.weight(i))) continue;
       counted.push_back(i);
       if (labelled_ && samples_.label[i] != samples_.prediction[i]) wrong.push_back(i);
     }
@@ -120,13 +120,13 @@ class SampleChoice {
   }
 
   void add_pictures(std::vector<ReportedSample>& chosen) const {
-    const SampleShape shape = job_.eval_input.out;
+    const SampleShape shape = job_.data.eval_input.out;
     if ((shape.c != 1 && shape.c != 3) || shape.h * shape.w < 2) return;
     std::vector<SheetPicture> pictures;
     for (const ReportedSample& sample : chosen)
       pictures.push_back({sample.index, 0, sample.index, 0, {}});
     double low = 0, high = 1;
-    draw_samples(*split_.source, job_.eval_input, {}, pictures, low, high);
+    draw_samples(*split_.source, job_.data.eval_input, {}, pictures, low, high);
     for (std::size_t i = 0; i < chosen.size(); ++i) {
       chosen[i].png = encode_png(pictures[i].image);
       chosen[i].side = std::max(shape.h, shape.w);
@@ -157,9 +157,9 @@ ReportedEvaluation evaluate_for_report(const std::string& folder,
   const std::string difference = difference_from_run(report.checkpoint, header, evaluation);
   if (!difference.empty()) fail(ErrorKind::data, "{}: {}", report.checkpoint, difference);
   measure_top5(job);
-  job.keeps_confidence = has_labels(job.loss.targets.kind);
-  job.keeps_outputs = !job.keeps_confidence;
-  const Checkpoint checkpoint = load_checkpoint(report.checkpoint, job.plan);
+  job.model.keeps_confidence = has_labels(job.model.loss.targets.kind);
+  job.model.keeps_outputs = !job.model.keeps_confidence;
+  const Checkpoint checkpoint = load_checkpoint(report.checkpoint, job.model.plan);
   const WeightsChoice chosen = choose_weights(checkpoint, "", job.spec, report.checkpoint);
   const EvalResult result = evaluate_with_progress(job, split, report.split, *chosen.params);
   report.weights = chosen.words();
@@ -171,7 +171,7 @@ ReportedEvaluation evaluate_for_report(const std::string& folder,
   report.outputs = name_of_outputs(job.spec.loss.type);
   report.classes = evaluate_classes(job, split, result);
   report.labels = evaluate_labels(job, split, result);
-  if (job.loss.targets.kind == TargetKind::values) {
+  if (job.model.loss.targets.kind == TargetKind::values) {
     report.scatters = scatters_of(split, result.samples);
   }
   SampleChoice(job, split, result.samples).choose(options.samples, report);

@@ -21,7 +21,7 @@ struct ReportedSample {
   std::string truth, prediction;
   std::optional<double> confidence;  ///< the output of the prediction
   double loss = 0;
-  std::vector<std::byte> png;  ///< empty where samples are no pictures
+  std::vector<std::byte> png;  ///< empty where samples are no images
   std::int64_t side = 0;       ///< longer side of the image
 };
 

@@ -191,7 +191,7 @@ std::string confused_pairs_html(const EvaluatedClasses& of) {
       table.text(), pairs.size(), all);
 }
 
-/// One sample: its picture, or its name where it is none, and what was said of it.
+/// One sample: its image, or its name where it is none, and what was said of it.
 std::string sample_html(const ReportedSample& sample, const std::string& outputs) {
   const std::string what = fmt::format("sample {} ({}): {}, predicted {}", sample.index,
                                        sample.file, sample.truth, sample.prediction);
@@ -199,7 +199,7 @@ std::string sample_html(const ReportedSample& sample, const std::string& outputs
   if (sample.png.empty()) {
     out += "<code>" + html_text(sample.file) + "</code>";
   } else {
-    // The pixels of a picture that is enlarged are what the model sees.
+    // The pixels of an image that is enlarged are what the model sees.
     constexpr std::int64_t kSmall = 64;
     out += fmt::format("<img{} alt=\"{}\" src=\"data:image/png;base64,{}\">",
                        sample.side <= kSmall ? " class=\"small\"" : "", html_text(what),

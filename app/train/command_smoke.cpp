@@ -121,10 +121,10 @@ class SmokeTest {
   std::string train_through() {
     const TrainOutcome outcome = train_to("through", kLastStep, fresh_start(job_), {});
     const RunState& state = outcome.state;
-    std::string text =
-        fmt::format("{} parameters on {} ({}): {} of {} samples", job_.plan.param_count,
-                    counted(job_.ranks(), "replica"), fmt::join(job_.device_names(), ", "),
-                    counted(state.step, "step"), job_.spec.data.batch_size);
+    std::string text = fmt::format(
+        "{} parameters on {} ({}): {} of {} samples", job_.model.plan.param_count,
+        counted(job_.placement.ranks(), "replica"), fmt::join(job_.placement.device_names(), ", "),
+        counted(state.step, "step"), job_.spec.data.batch_size);
     if (state.train_loss) text += fmt::format(", loss {:.4g}", *state.train_loss);
     if (state.val_loss) text += fmt::format(", validation loss {:.4g}", *state.val_loss);
     return text + ", saved";
@@ -134,8 +134,10 @@ class SmokeTest {
     train_to("resumed", kStopStep, fresh_start(job_), {});
     const std::string from = checkpoint_of("resumed", kStopStep);
     train_to("resumed", kLastStep, start_from_checkpoint(job_, from), from);
-    const Checkpoint through = load_checkpoint(checkpoint_of("through", kLastStep), job_.plan);
-    const Checkpoint resumed = load_checkpoint(checkpoint_of("resumed", kLastStep), job_.plan);
+    const Checkpoint through =
+        load_checkpoint(checkpoint_of("through", kLastStep), job_.model.plan);
+    const Checkpoint resumed =
+        load_checkpoint(checkpoint_of("resumed", kLastStep), job_.model.plan);
     check_same("weights", through.params, resumed.params);
     for (const auto& state : through.optimizer) {
       const auto same = std::find_if(resumed.optimizer.begin(), resumed.optimizer.end(),
@@ -163,7 +165,7 @@ class SmokeTest {
 
   std::string evaluate() {
     load_last();
-    const EvalResult result = evaluate_on_ranks(job_, job_.splits.test, "test", weights());
+    const EvalResult result = evaluate_on_ranks(job_, job_.data.splits.test, "test", weights());
     if (!std::isfinite(result.loss)) {
       fail(ErrorKind::diverged, "expected a finite loss of the test samples, found {}",
            result.loss);
@@ -181,16 +183,18 @@ class SmokeTest {
     const auto* average = average_of(last_);
     const ExportFacts facts =
         export_facts_of(job_.spec, read_checkpoint_header(path), average ? average->first : "raw",
-                        job_.splits.train.source->type());
+                        job_.data.splits.train.source->type());
     const std::string torch = folder_ + "/model.safetensors", onnx = folder_ + "/model.onnx";
-    write_torch_state(torch, job_.plan, weights(), facts);
-    const std::string model = onnx_model(job_.spec, job_.plan, weights(), facts);
+    write_torch_state(torch, job_.model.plan, weights(), facts);
+    const std::string model = onnx_model(job_.spec, job_.model.plan, weights(), facts);
     write_results(onnx, std::as_bytes(std::span(model)));
     return fmt::format("ONNX {} bytes, state_dict of PyTorch {} bytes", fs::file_size(onnx),
                        fs::file_size(torch));
   }
 
-  void load_last() { last_ = load_checkpoint(checkpoint_of("through", kLastStep), job_.plan); }
+  void load_last() {
+    last_ = load_checkpoint(checkpoint_of("through", kLastStep), job_.model.plan);
+  }
   /// Those that dpt eval and dpt export take.
   const std::vector<float>& weights() const {
     const auto* average = average_of(last_);

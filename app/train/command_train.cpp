@@ -63,14 +63,14 @@ void refuse(const std::string& problem) {
 /// Throws what the run would throw later where the processor does not have the arithmetic that the
 /// config asks for. (GPUs have all of it.)
 void check_precision(const Job& job) {
-  if (job.plan.type == DType::f32 && !job.plan.tf32) return;
+  if (job.model.plan.type == DType::f32 && !job.model.plan.tf32) return;
   // The kernels themselves know, and replicas of as many threads have the same ones: one sample's
   // worth of them is made and thrown away.
   std::set<int> threads;
-  for (const DeviceName& device : job.devices) {
+  for (const DeviceName& device : job.placement.devices) {
     if (!device.traits().arithmetic_varies || !threads.insert(device.threads).second) continue;
-    const auto backend = make_backend(device, job.backend_options);
-    Executor(*backend, job.plan, job.train_input, job.loss, 1, true);
+    const auto backend = make_backend(device, job.placement.backend_options);
+    Executor(*backend, job.model.plan, job.data.train_input, job.model.loss, 1, true);
   }
 }
 
@@ -92,21 +92,23 @@ void write_env(const RunFolder& folder, const Job& job) {
   env["cpu"] = {{"model", cpu.model},
                 {"instruction_set", cpu.instruction_set},
                 {"cores_allowed", cpu.logical_allowed}};
-  env["devices"] = job.device_names();
+  env["devices"] = job.placement.device_names();
   write_if_changed(folder.at("env.json"), json_text(env, 2) + "\n");
 }
 
 void print_plan(const Job& job) {
-  const std::int64_t limit =
-      *std::max_element(job.max_micro_batches.begin(), job.max_micro_batches.end());
-  fmt::print("{}{}\n",
-             summary_text(job.spec, job.plan, job.ranks(), static_cast<int>(job.states.size()),
-                          step_size(job.spec, job.ranks(), job.splits.train.size(), limit)),
-             groups_text(job.update));
+  const std::int64_t limit = *std::max_element(job.placement.max_micro_batches.begin(),
+                                               job.placement.max_micro_batches.end());
+  fmt::print(
+      "{}{}\n",
+      summary_text(job.spec, job.model.plan, job.placement.ranks(),
+                   static_cast<int>(job.update.states.size()),
+                   step_size(job.spec, job.placement.ranks(), job.data.splits.train.size(), limit)),
+      groups_text(job.update.plan));
   fmt::print("train {} samples, val {}, test {}; {} per epoch, {} in total; {}: {}\n",
-             job.splits.train.size(), job.splits.val.size(), job.splits.test.size(),
-             counted(job.steps_per_epoch, "step"), job.total_steps, counted(job.ranks(), "replica"),
-             made_by(job));
+             job.data.splits.train.size(), job.data.splits.val.size(), job.data.splits.test.size(),
+             counted(job.data.steps_per_epoch, "step"), job.update.total_steps,
+             counted(job.placement.ranks(), "replica"), made_by(job));
 }
 
 /// Returns a warning if this process's replicas on the CPU need more memory than the machine has,
@@ -116,15 +118,17 @@ std::string memory_misfit(const Job& job) {
   std::uint64_t replicas = 0;
   // A fast step takes fewer samples at once where memory is short; an exact one may not.
   std::int64_t limit = 1;
-  for (std::int64_t rank = job.own_ranks.begin; rank < job.own_ranks.end; ++rank) {
+  for (std::int64_t rank = job.placement.own_ranks.begin; rank < job.placement.own_ranks.end;
+       ++rank) {
     const auto at = static_cast<std::size_t>(rank);
-    if (job.devices[at].kind != DeviceName::Kind::cpu) continue;
+    if (job.placement.devices[at].kind != DeviceName::Kind::cpu) continue;
     ++replicas;
-    if (job.spec.train.shards > 0) limit = std::max(limit, job.max_micro_batches[at]);
+    if (job.spec.train.shards > 0) limit = std::max(limit, job.placement.max_micro_batches[at]);
   }
-  const StepSize step = step_size(job.spec, job.ranks(), job.splits.train.size(), limit);
+  const StepSize step =
+      step_size(job.spec, job.placement.ranks(), job.data.splits.train.size(), limit);
   const auto each = static_cast<std::uint64_t>(
-      step_bytes(job.spec, job.plan, step, static_cast<int>(job.states.size())));
+      step_bytes(job.spec, job.model.plan, step, static_cast<int>(job.update.states.size())));
   const std::uint64_t memory = cpu_info().memory_bytes;
   if (replicas * each <= memory) return {};
   return fmt::format(
@@ -287,8 +291,8 @@ void continue_schedule(const TrainStart& start, Job& job, Progress& progress) {
 constexpr const char* kGoOn = "go on";
 
 void tell_others(const Job& job, const std::string& decision, const std::string& folder) {
-  if (job.processes) {
-    job.processes->share("decision to train", decision + "\n" + folder);
+  if (job.placement.processes) {
+    job.placement.processes->share("decision to train", decision + "\n" + folder);
   }
 }
 
@@ -310,15 +314,16 @@ void write_rank_log(const std::string& file, Progress& progress) {
 /// own log.
 int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits,
                  StartPhase& phase) {
-  const std::string told = job.processes->share("decision to train", {});
+  const std::string told = job.placement.processes->share("decision to train", {});
   const std::size_t end = told.find('\n');
   if (told.substr(0, end) != kGoOn) return 0;
   Progress progress(true);
   if (options.processes.rank_logs) {
     const std::string logs = told.substr(end + 1) + "/logs";
     make_folders(logs);
-    write_rank_log(fmt::format("{}/rank-{}.log", logs, job.processes->world().rank), progress);
-    progress.info(describe(job.processes->world()));
+    write_rank_log(fmt::format("{}/rank-{}.log", logs, job.placement.processes->world().rank),
+                   progress);
+    progress.info(describe(job.placement.processes->world()));
   }
   TrainStart start;
   start.point = share_start(job, {});
@@ -344,9 +349,9 @@ int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits
 int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
   check_may_write(folder);
   Progress progress;
-  try_samples({job.splits.train.source.get(),
-               job.splits.has_own_val ? job.splits.val.source.get() : nullptr,
-               job.splits.test.source.get()},
+  try_samples({job.data.splits.train.source.get(),
+               job.data.splits.has_own_val ? job.data.splits.val.source.get() : nullptr,
+               job.data.splits.test.source.get()},
               job.spec.data.on_bad_sample);
   const TrainStart start = load_start(options, job, folder_of_run(folder), progress);
   continue_schedule(start, job, progress);
@@ -354,10 +359,11 @@ int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
   print_plan(job);
   if (const std::string text = memory_misfit(job); !text.empty()) progress.warn(text);
   const std::int64_t done = start.point.state.step;
-  if (done >= job.total_steps && done > 0) {
+  if (done >= job.update.total_steps && done > 0) {
     progress.info(fmt::format("nothing is left to train: all {} steps are done", done));
   } else if (done > 0) {
-    progress.info(fmt::format("the run would resume at step {} of {}", done, job.total_steps));
+    progress.info(
+        fmt::format("the run would resume at step {} of {}", done, job.update.total_steps));
   }
   tell_others(job, "dry run", folder);
   return 0;
@@ -420,7 +426,7 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
                     const std::string& folder_path, Gate& gate, StartPhase& phase) {
   // First everything is read and checked; until then nothing in the folder changes.
   RunFolder folder = open_folder(given, job.spec, folder_path);
-  UntrainedFolder untrained(folder);
+  UnstartedFolder unstarted(folder);
   const TrainOptions options = with_lasting_config(given, folder);
   Progress progress;
   if (folder.restored()) progress.info(restored_text(folder));
@@ -449,7 +455,7 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
   if (options.overwrite) progress.also_to(folder.at("train.log"));
   describe_run(options, job, folder, progress);
   RunLog log(folder.at("metrics.jsonl"), [&](const std::string& text) { progress.warn(text); });
-  untrained.follow(log);
+  unstarted.keep();
   TensorBoardLog tensorboard(
       folder.place(), [&](const std::string& text) { progress.warn(text); },
       hyperparameters_of(job.spec));
@@ -494,12 +500,12 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   for (const Condition& condition : gate.conditions()) {
     if (condition.split() != "train") split_by_name(job, condition.split());
   }
-  check_metrics_of(gate.conditions(), job.metrics);
+  check_metrics_of(gate.conditions(), job.model.metrics);
   refuse(problem_of_statistics(job));
   check_precision(job);
   if (options.overfit > 0) return run_overfit(options, job, phase);
   refuse(problem_of_measurements(job));
-  if (!job.writes()) return train_beside(options, std::move(job), limits, phase);
+  if (!job.placement.writes()) return train_beside(options, std::move(job), limits, phase);
   const std::string folder = choose_folder(options, job.spec);
   check_keeps_config(options, folder);
   return options.dry_run ? dry_run(options, job, folder)

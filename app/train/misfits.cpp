@@ -33,8 +33,8 @@ std::vector<std::string> misfits_of(const MisfitContext& run) {
 std::vector<std::string> misfits_of(const Job& job, const TrainStart& start) {
   std::optional<std::size_t> before;
   if (!start.checkpoint.empty()) before = start.point.devices.size();
-  return misfits_of({job.spec, job.plan, static_cast<std::size_t>(job.ranks()), before,
-                     job.steps_per_epoch, !job.schedule_segments.empty()});
+  return misfits_of({job.spec, job.model.plan, static_cast<std::size_t>(job.placement.ranks()),
+                     before, job.data.steps_per_epoch, !job.update.schedule_segments.empty()});
 }
 
 }  // namespace dpt

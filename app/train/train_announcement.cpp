@@ -24,20 +24,20 @@ namespace {
 /// Writes the event run_start.
 void log_run_start(const Job& job, const TrainStart& start, RunLog& log) {
   const RunState& state = start.point.state;
-  Json fields = {
-      {"run", job.spec.name},
-      {"devices", job.device_names()},
-      {"params", job.plan.param_count},
-      {"train_samples", job.splits.train.size()},
-      {"val_samples", job.splits.val.size()},
-      {"test_samples", job.splits.test.size()},
-      {"batch_size", job.spec.data.batch_size},
-      {"steps_per_epoch", job.steps_per_epoch},
-      {"epochs", job.spec.train.epochs},
-      {"shards", job.spec.train.shards},
-      {"device_weights", state.device_weights.empty() ? job.device_weights : state.device_weights},
-      {"resumed_from", start.checkpoint},
-      {"step", state.step}};
+  Json fields = {{"run", job.spec.name},
+                 {"devices", job.placement.device_names()},
+                 {"params", job.model.plan.param_count},
+                 {"train_samples", job.data.splits.train.size()},
+                 {"val_samples", job.data.splits.val.size()},
+                 {"test_samples", job.data.splits.test.size()},
+                 {"batch_size", job.spec.data.batch_size},
+                 {"steps_per_epoch", job.data.steps_per_epoch},
+                 {"epochs", job.spec.train.epochs},
+                 {"shards", job.spec.train.shards},
+                 {"device_weights", state.device_weights.empty() ? job.placement.device_weights
+                                                                 : state.device_weights},
+                 {"resumed_from", start.checkpoint},
+                 {"step", state.step}};
   if (!start.other_data.empty()) fields["other_data"] = start.other_data;
   if (!start.weights.url.empty()) {
     fields["weights"] = {
@@ -52,7 +52,7 @@ void warn_at_start(const Job& job, const TrainStart& start, Progress& progress) 
   if (!inexact.empty()) progress.warn(inexact);
   const std::string makers = inexact_makers(job, start.point.made_by, made_by(job));
   if (!makers.empty()) progress.warn(makers);
-  if (has_unlike_kinds(job.devices) && job.spec.device_weights.empty() &&
+  if (has_unlike_kinds(job.placement.devices) && job.spec.device_weights.empty() &&
       start.point.state.device_weights.empty()) {
     progress.warn(
         "devices of different kinds get equal parts of each batch, so the fast ones wait for the "
@@ -61,8 +61,8 @@ void warn_at_start(const Job& job, const TrainStart& start, Progress& progress) 
   if (const std::string small = small_shards(job); !small.empty()) progress.warn(small);
   if (const std::string cores = why_cores_are_short(job); !cores.empty()) progress.warn(cores);
   for (const std::string& text : misfits_of(job, start)) progress.warn(text);
-  if (job.plan.type == DType::bf16 &&
-      std::any_of(job.devices.begin(), job.devices.end(),
+  if (job.model.plan.type == DType::bf16 &&
+      std::any_of(job.placement.devices.begin(), job.placement.devices.end(),
                   [](const DeviceName& device) { return device.traits().bf16_is_slow; })) {
     progress.warn(kBf16OnCpu);
   }
@@ -83,7 +83,7 @@ void announce_evaluation(const Job& job, Progress& progress) {
         swa->from_epoch,
         swa->every == 1 ? std::string("every epoch") : fmt::format("every {} epochs", swa->every)));
   }
-  if (job.splits.val.size() == 0) {
+  if (job.data.splits.val.size() == 0) {
     progress.info("no validation samples (data.val_split is 0, and the data set has none)");
   }
 }
@@ -91,11 +91,11 @@ void announce_evaluation(const Job& job, Progress& progress) {
 }  // namespace
 
 void announce_processes(const Job& job, RunLog& log, Progress& progress) {
-  if (!job.processes) return;
-  progress.info(describe(job.processes->world()));
+  if (!job.placement.processes) return;
+  progress.info(describe(job.placement.processes->world()));
   Json list = Json::array();
   int rank = 0;
-  for (const ProcessGroup::Member& member : job.processes->members()) {
+  for (const ProcessGroup::Member& member : job.placement.processes->members()) {
     const std::vector<std::string> devices = names_of(member.devices);
     progress.info(fmt::format("rank {}: {} ({}), process {}: {}", rank, member.host, member.address,
                               member.pid, fmt::join(devices, ", ")));
@@ -106,13 +106,13 @@ void announce_processes(const Job& job, RunLog& log, Progress& progress) {
                     {"local_rank", member.local_rank},
                     {"devices", devices}});
   }
-  const bool has_token = !job.processes->world().token.empty();
+  const bool has_token = !job.placement.processes->world().token.empty();
   if (!has_token) {
     progress.info(
         "DPT_TOKEN is not set: the connections prove a token that rank 0 has drawn, which keeps "
         "out strangers that come by accident, but nobody who means to");
   }
-  log.event("processes", {{"launcher", job.processes->world().launcher},
+  log.event("processes", {{"launcher", job.placement.processes->world().launcher},
                           {"token", has_token ? "DPT_TOKEN" : "drawn by rank 0"},
                           {"processes", list}});
 }
@@ -122,8 +122,9 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
   log_run_start(job, start, log);
   progress.info(fmt::format("run folder {}", folder.path()));
   progress.info(fmt::format("{} parameters, {} training samples, batch {} on {} ({})",
-                            job.plan.param_count, job.splits.train.size(), job.spec.data.batch_size,
-                            counted(job.ranks(), "replica"), fmt::join(job.device_names(), ", ")));
+                            job.model.plan.param_count, job.data.splits.train.size(),
+                            job.spec.data.batch_size, counted(job.placement.ranks(), "replica"),
+                            fmt::join(job.placement.device_names(), ", ")));
   if (!start.checkpoint.empty()) {
     progress.info(fmt::format("resuming {} at step {} (epoch {})", start.checkpoint,
                               start.point.state.step, start.point.state.epoch + 1));

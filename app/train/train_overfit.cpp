@@ -15,7 +15,7 @@ namespace dpt {
 int run_overfit(const TrainOptions& options, const Job& whole, StartPhase& phase) {
   constexpr std::int64_t kSteps = 1000;
   const Job job = overfit_job(whole, options.overfit);
-  Progress progress(!whole.writes());
+  Progress progress(!whole.placement.writes());
   TrainOptions fresh = options;
   fresh.resume = "never";
   TrainStart start;
@@ -23,15 +23,15 @@ int run_overfit(const TrainOptions& options, const Job& whole, StartPhase& phase
   progress.info(
       fmt::format("trying to overfit {}, {} samples, on {} ({}); nothing is saved",
                   options.overfit == 1 ? "1 batch" : fmt::format("{} batches", options.overfit),
-                  job.splits.train.size(), counted(job.ranks(), "replica"),
-                  fmt::join(job.device_names(), ", ")));
+                  job.data.splits.train.size(), counted(job.placement.ranks(), "replica"),
+                  fmt::join(job.placement.device_names(), ", ")));
   phase.begin_changes();
   std::int64_t next_line = 1;
   const OverfitResult result = overfit(
       job, start.point, options.max_steps > 0 ? options.max_steps : kSteps, requested_stop,
       [&](const OverfitResult& round) {
-        if (job.bad_samples) {
-          for (const std::string& problem : job.bad_samples->take_new()) {
+        if (job.data.bad_samples) {
+          for (const std::string& problem : job.data.bad_samples->take_new()) {
             progress.warn(fmt::format("left out: {}", problem));
           }
         }
@@ -48,7 +48,7 @@ int run_overfit(const TrainOptions& options, const Job& whole, StartPhase& phase
   const std::string text = fmt::format(
       "the loss of the same {} samples was {:.6g} in the first step and is {:.6g} after {} "
       "steps{}{}",
-      job.splits.train.size(), result.first_loss, result.loss, result.steps,
+      job.data.splits.train.size(), result.first_loss, result.loss, result.steps,
       result.accuracy ? fmt::format(" (accuracy {:.4f})", *result.accuracy) : "",
       result.least > 0 ? fmt::format("; the least that it can be is {:.6g}", result.least) : "");
   if (!result.has_fallen()) {

@@ -28,7 +28,7 @@ PrometheusState prometheus_state(const Job& job, const RunFolder& folder, const 
   state.epoch = start.epoch;
   state.step = start.step;
   state.epochs = job.spec.train.epochs;
-  state.steps = job.total_steps;
+  state.steps = job.update.total_steps;
   state.take_results(start);
   return state;
 }
@@ -37,8 +37,8 @@ namespace {
 
 /// Returns the exit code of `dpt train` after an error in this process: that of the first cause.
 int exit_code_after(const Error& error, const Job& job) {
-  if (error.kind() == ErrorKind::peer && job.processes) {
-    const auto cause = job.processes->wait_for_cause();
+  if (error.kind() == ErrorKind::peer && job.placement.processes) {
+    const auto cause = job.placement.processes->wait_for_cause();
     if (cause && cause->exit_code != 0) return cause->exit_code;
   }
   return static_cast<int>(error.kind());

@@ -56,7 +56,7 @@ Json best_val_of(const Job& job, const RunFolder& folder, const RunState& state)
     }
     if (best.step != state.best_step) return {};
   }
-  const bool has_accuracy = dpt::has_accuracy(job.loss.targets.kind);
+  const bool has_accuracy = dpt::has_accuracy(job.model.loss.targets.kind);
   Json values = val_values(best, has_accuracy);
   if (values.is_null()) return {};
   values["epoch"] = best.epoch;
@@ -76,8 +76,8 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
   summary["epochs"] = outcome.state.epoch;
   summary["steps"] = outcome.state.step;
   summary["seconds"] = outcome.seconds;
-  summary["params"] = job.plan.param_count;
-  summary["devices"] = job.device_names();
+  summary["params"] = job.model.plan.param_count;
+  summary["devices"] = job.placement.device_names();
   if (outcome.state.best) {
     summary["best"] = {{job.spec.checkpoint.keep_best.monitor, *outcome.state.best},
                        {"step", outcome.state.best_step}};
@@ -86,7 +86,7 @@ Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& out
   }
   if (outcome.early_stopped) summary["early_stopped"] = true;
   const RunState& state = outcome.state;
-  const bool has_accuracy = dpt::has_accuracy(job.loss.targets.kind);
+  const bool has_accuracy = dpt::has_accuracy(job.model.loss.targets.kind);
   if (state.train_loss && (state.train_accuracy || !has_accuracy)) {
     summary["train"] = {{"loss", *state.train_loss}};
     if (has_accuracy) summary["train"]["accuracy"] = *state.train_accuracy;
@@ -139,12 +139,12 @@ std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunF
 
 std::string why_cores_are_short(const Job& job) {
   const int cores = cpu_info().logical_allowed;
-  if (!job.processes || has_own_cores(cores, job.processes->world())) {
-    return why_cores_are_short(job.own_devices(), cores);
+  if (!job.placement.processes || has_own_cores(cores, job.placement.processes->world())) {
+    return why_cores_are_short(job.placement.own_devices(), cores);
   }
   std::vector<DeviceName> devices;
-  for (const ProcessGroup::Member& member : job.processes->members()) {
-    if (member.host != job.processes->world().host) continue;
+  for (const ProcessGroup::Member& member : job.placement.processes->members()) {
+    if (member.host != job.placement.processes->world().host) continue;
     devices.insert(devices.end(), member.devices.begin(), member.devices.end());
   }
   return why_cores_are_short(devices, cores);

@@ -4,7 +4,6 @@
 #include <exception>
 #include <filesystem>
 #include <sstream>
-#include <string_view>
 
 #include <fmt/ranges.h>
 
@@ -70,7 +69,7 @@ void check_same_config(const std::string& checkpoint, const CheckpointHeader& he
 std::string check_same_data(const std::string& checkpoint, const CheckpointHeader& header,
                             const Job& job, bool is_allowed) {
   const std::string classes =
-      difference_of_classes(header.classes, job.splits.train.source->classes());
+      difference_of_classes(header.classes, job.data.splits.train.source->classes());
   if (!classes.empty()) {
     fail(ErrorKind::data,
          "{}: the data's classes are not those of the checkpoint: {}. Restore the data, or start a "
@@ -78,16 +77,16 @@ std::string check_same_data(const std::string& checkpoint, const CheckpointHeade
          checkpoint, classes);
   }
   std::string difference =
-      difference_of_data("training", header.dataset_fingerprint, *job.splits.train.source);
+      difference_of_data("training", header.dataset_fingerprint, *job.data.splits.train.source);
   const bool is_same_training = difference.empty();
   if (is_same_training) {
-    difference = difference_of_validation(header.val_fingerprint, job.splits);
+    difference = difference_of_validation(header.val_fingerprint, job.data.splits);
   }
-  if (difference.empty() && job.splits.test.size() > 0) {
-    difference = difference_of_data("test", header.test_fingerprint, *job.splits.test.source);
+  if (difference.empty() && job.data.splits.test.size() > 0) {
+    difference = difference_of_data("test", header.test_fingerprint, *job.data.splits.test.source);
   }
   if (difference.empty()) return {};
-  const std::int64_t samples = job.splits.train.size();
+  const std::int64_t samples = job.data.splits.train.size();
   if (!is_same_training && header.train_samples != 0 && header.train_samples != samples) {
     fail(ErrorKind::data,
          "{}: {}; the run trains on {} samples, this data has {} to train on. Restore the data, or "
@@ -125,7 +124,7 @@ void warn_of_other_weights(const std::string& argument, const TrainSpec& spec,
 
 /// Refuses what could be trained but not read back from a checkpoint.
 void check_can_be_saved(const Job& job) {
-  check_tensor_names(job.plan, job.state_names());
+  check_tensor_names(job.model.plan, job.update.state_names());
   try {
     load_stored_spec(catalog(), job.resolved_config, "the config with all defaults");
   } catch (const Error& error) {
@@ -278,20 +277,13 @@ RunFolder open_folder(const TrainOptions& options, const TrainSpec& spec, const 
   return RunFolder(path, outputs);
 }
 
-UntrainedFolder::~UntrainedFolder() {
-  if (is_trained_ || std::uncaught_exceptions() == 0) return;
+UnstartedFolder::~UnstartedFolder() {
+  if (is_kept_ || std::uncaught_exceptions() == 0) return;
   try {
     folder_.remove_if_new();
   } catch (const std::exception&) {
     // The failure of the start is the one to report.
   }
-}
-
-void UntrainedFolder::follow(RunLog& log) {
-  log.follow_progress([this](const RunProgress&) { is_trained_ = true; });
-  log.follow([this](const char* name, const Json&) {
-    is_trained_ = is_trained_ || std::string_view(name) == "diverged";
-  });
 }
 
 void check_keeps_config(const TrainOptions& options, const std::string& folder) {
@@ -313,15 +305,15 @@ void refuse_random_evaluation(const TrainSpec& spec) {
 TrainStart load_start(const TrainOptions& options, const Job& job, const std::string& folder,
                       Progress& progress) {
   TrainStart start;
-  std::optional<ResumeChoice> choice = choose_checkpoint(options, folder, job.plan, progress);
+  std::optional<ResumeChoice> choice = choose_checkpoint(options, folder, job.model.plan, progress);
   if (!choice) {
     refuse_random_evaluation(job.spec);
     check_can_be_saved(job);
     start.point = fresh_start(job);
     if (const auto weights = start_weights(options, job.spec)) {
-      const std::vector<std::string>& classes = job.splits.train.source->classes();
+      const std::vector<std::string>& classes = job.data.splits.train.source->classes();
       AppliedWeights applied =
-          apply_start_weights(*weights, job.plan, &classes, start.point.params.data());
+          apply_start_weights(*weights, job.model.plan, &classes, start.point.params.data());
       for (const std::string& line : applied.lines) progress.info(line);
       start.weights_file = weights->spec.file;
       start.weights = std::move(applied.source);

@@ -9,7 +9,6 @@
 #include "engine/processes/process_group.h"
 #include "engine/run/progress.h"
 #include "engine/run/run_folder.h"
-#include "engine/run/run_log.h"
 #include "engine/training/trainer.h"
 
 namespace dpt {
@@ -33,19 +32,18 @@ TrainSpec load_train_spec(const TrainOptions& options, ProcessGroup* processes);
 /// of --verdict and --junit in it belong to the run.
 RunFolder open_folder(const TrainOptions& options, const TrainSpec& spec, const std::string& path);
 
-/// Removes a run folder that the start has created when the start fails before anything is trained.
-class UntrainedFolder {
+/// Removes a run folder that the start created if the start fails before the run has a log.
+class UnstartedFolder {
  public:
-  explicit UntrainedFolder(RunFolder& folder) : folder_(folder) {}
-  ~UntrainedFolder();
-  UntrainedFolder(const UntrainedFolder&) = delete;
-  /// Keeps the folder from the first step in the log on, also if that step diverges. REQUIRES: this
-  /// outlives the use of `log`.
-  void follow(RunLog& log);
+  explicit UnstartedFolder(RunFolder& folder) : folder_(folder) {}
+  ~UnstartedFolder();
+  UnstartedFolder(const UnstartedFolder&) = delete;
+  /// Keeps the folder from now on: its log will say how the run ended.
+  void keep() { is_kept_ = true; }
 
  private:
   RunFolder& folder_;
-  bool is_trained_ = false;
+  bool is_kept_ = false;
 };
 
 /// Throws ErrorKind::usage when the config is a file of the user's that the resolved config would

@@ -1,6 +1,6 @@
 // decode_parts: reads lines "CHANNELS EXACT SALVAGE TURN BOX SIZE WINDOW PATH" from standard input,
 // a box and a window as "TOP LEFT HEIGHT WIDTH" and a size as "HEIGHT WIDTH", and writes for each
-// either "ok BYTES" and so many bytes of pixels, or "error BYTES" and a message. A box of height 0
+// either "ok BYTES" and this number of bytes, or "error BYTES" and a message. A box of height 0
 // is the whole image at its own size. TURN applies the orientation in the file.
 #include <fmt/format.h>
 

@@ -99,8 +99,8 @@ std::optional<std::int64_t> outputs_for(const SpecTables& tables, const Catalog&
   }
 }
 
-/// Where a network of the zoo does not say its input or its classes, they become those of the data
-/// set, as if they stood at `zoo`. What the data set does not tell, the reader will miss.
+/// Completes a network of the zoo without input or classes by those of the data set, as if they
+/// were written at `zoo`. The reader reports the ones that the data set does not state.
 void complete_from_data(const SpecTables& tables, const Catalog& catalog, const YamlNode* data,
                         YamlNode& model, const Where& where, std::vector<ConfigIssue>& issues) {
   const YamlNode* dataset = data && data->is_map() ? data->find("dataset") : nullptr;

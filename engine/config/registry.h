@@ -2,8 +2,8 @@
 // data sets, transforms or networks.
 //
 // A kind is a struct whose `table` has the name and the options; its other members say how to make
-// it. Each kind has a function NAME_FAMILY() in a source of its own, which the kinds.h of the family
-// declares and lists. Its registry.cpp makes the Registry.
+// it. Each kind has a function NAME_FAMILY() in a source of its own, which the kinds.h of the
+// family declares and lists. Its registry.cpp makes the Registry.
 #pragma once
 
 #include <algorithm>

@@ -109,7 +109,7 @@ ObjectTable swa_table() {
            .range(1, 1'000'000)});
 }
 
-/// What must fit together in `train`.
+/// Returns the first conflict between fields of `train`; empty if there is none.
 std::string problem_of_train(const TrainSection& s) {
   if (s.grad_clip_norm && s.grad_clip_value) {
     return "expected grad_clip_norm or grad_clip_value, found both";

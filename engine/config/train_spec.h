@@ -17,7 +17,7 @@
 
 namespace dpt {
 
-// What a config chooses from, and how each choice is called there.
+// Choices of a config and their names.
 
 /// Which values of a monitor are better: the greater or the lesser ones.
 enum class Direction : std::uint8_t { max, min };
@@ -34,14 +34,14 @@ constexpr auto enum_names(Precision) {
       {{Precision::fp32, "fp32"}, {Precision::tf32, "tf32"}, {Precision::bf16, "bf16"}});
 }
 
-/// What follows when a checkpoint cannot be written.
+/// Reaction to a checkpoint that cannot be written.
 enum class OnFailure : std::uint8_t { stop, go_on };
 constexpr auto enum_names(OnFailure) {
   return std::to_array<EnumName<OnFailure>>(
       {{OnFailure::stop, "stop"}, {OnFailure::go_on, "continue"}});
 }
 
-/// What the learning-rate schedule does when a resumed run gets more epochs.
+/// Effect of more epochs in a resumed run on its learning-rate schedule.
 enum class MoreEpochs : std::uint8_t { stretch, hold, restart };
 constexpr auto enum_names(MoreEpochs) {
   return std::to_array<EnumName<MoreEpochs>>({{MoreEpochs::stretch, "stretch"},
@@ -72,7 +72,7 @@ constexpr auto enum_names(ExifOrientation) {
       {{ExifOrientation::apply, "apply"}, {ExifOrientation::ignore, "ignore"}});
 }
 
-/// What follows a step that is not finite (engine/training/divergence.h).
+/// Reaction to a non-finite step (engine/training/divergence.h).
 enum class DivergencePolicy : std::uint8_t { halt, skip, rollback };
 constexpr auto enum_names(DivergencePolicy) {
   return std::to_array<EnumName<DivergencePolicy>>({{DivergencePolicy::halt, "halt"},
@@ -88,15 +88,15 @@ struct LayerSpec {
   std::vector<std::string> from;  ///< names of its inputs; empty = the layer before
   std::string share_weights;      ///< the layer whose parameters it uses; empty = its own
   Where where;
-  std::string path;  ///< where it was written, as in origins; empty = it was added by a block
+  std::string path;  ///< place in the config, see origins; empty = added by a block
 };
 
 struct ModelSpec {
   std::vector<std::int64_t> input;  ///< [channels, height, width]
   Variant zoo;                      ///< the network that `written` was made by; no type = none
-  std::vector<LayerSpec> written;   ///< as in the config, with blocks
+  std::vector<LayerSpec> written;   ///< layers of the config, with blocks
   std::vector<LayerSpec>
-      layers;  ///< what runs: the blocks expanded, each layer under its full name
+      layers;  ///< layers that run: the blocks expanded, each layer under its full name
   Where where;
 };
 
@@ -104,7 +104,7 @@ struct ModelSpec {
 /// empty before.
 struct NormalizeSpec {
   NormalizeMode mode = NormalizeMode::none;
-  std::vector<double> mean, std;  ///< of each channel
+  std::vector<double> mean, std;  ///< one per channel
   Where where;
 
   bool has_numbers() const { return !mean.empty(); }
@@ -112,7 +112,7 @@ struct NormalizeSpec {
 };
 
 struct TransformsSpec {
-  std::vector<Variant> written_train, written_eval;  ///< as in the config
+  std::vector<Variant> written_train, written_eval;  ///< lists of the config
   std::vector<Variant> train, eval;  ///< transforms that run: the written ones and data.normalize
   std::vector<Variant> batch;  ///< one of them is chosen for each training batch; may be empty
 };
@@ -121,7 +121,7 @@ struct TransformsSpec {
 /// of `fold`. At most one of the three is given; none holds nothing out.
 struct ValSplitSpec {
   std::int64_t count = 0;
-  double fraction = 0;  ///< of all training samples, rounded to whole samples
+  double fraction = 0;  ///< fraction of all training samples, rounded to whole samples
   std::optional<std::vector<std::int64_t>> fold = {};  ///< [k, K]: part k of K, from 1
   bool stratify = false;                               ///< each class by its share
   std::string group = {};  ///< column of the data; rows of one value stay together
@@ -130,7 +130,7 @@ struct ValSplitSpec {
   friend bool operator==(const ValSplitSpec&, const ValSplitSpec&) = default;
 };
 
-/// How often an epoch sees which sample.
+/// Frequency of samples in an epoch.
 enum class Sampler : std::uint8_t { uniform, balanced };
 constexpr auto enum_names(Sampler) {
   return std::to_array<EnumName<Sampler>>(
@@ -151,7 +151,7 @@ struct DataSpec {
   std::int64_t max_bad_samples = 100;  ///< limit for each process
   ExifOrientation exif_orientation = ExifOrientation::apply;
   std::string cache;                    ///< folder; empty = none (engine/data/packed_cache.h)
-  std::int64_t cache_shorter_side = 0;  ///< 0 = pictures are kept as they are
+  std::int64_t cache_shorter_side = 0;  ///< 0 = images are kept as they are
   NormalizeSpec normalize;
   TransformsSpec transforms;
 
@@ -169,12 +169,12 @@ struct WarmupSpec {
 struct EarlyStoppingSpec {
   std::string monitor = "val/accuracy";
   std::int64_t patience = 5;        ///< evaluations without a better value
-  Direction mode = Direction::max;  ///< where unwritten, the monitor's
+  Direction mode = Direction::max;  ///< default: the monitor's
   double min_delta = 0.0;
   double smoothing = 0.0;
 };
 
-/// What follows a step whose loss, gradient or update is not finite.
+/// Reaction to a step whose loss, gradient or update is non-finite.
 struct OnDivergenceSpec {
   DivergencePolicy policy = DivergencePolicy::halt;
   std::int64_t max_skips = 10;     ///< skip: steps in a row
@@ -219,7 +219,7 @@ struct TrainSection {
 
 struct KeepBestSpec {
   std::string monitor = "val/accuracy";
-  Direction mode = Direction::max;  ///< where unwritten, the monitor's
+  Direction mode = Direction::max;  ///< default: the monitor's
   double smoothing = 0.0;
 };
 
@@ -238,14 +238,14 @@ struct LogSpec {
   std::string prometheus;          ///< textfile for node_exporter; empty = none
 };
 
-/// How the rows of the last layer are taken from a file of weights.
+/// Selection of the last layer's rows from a file of weights.
 enum class HeadRows : std::uint8_t { by_class_name, fresh };
 constexpr auto enum_names(HeadRows) {
   return std::to_array<EnumName<HeadRows>>(
       {{HeadRows::by_class_name, "by_class_name"}, {HeadRows::fresh, "new"}});
 }
 
-/// What is taken from a checkpoint that holds the weights and averages of them.
+/// Selection from a checkpoint that holds the weights and averages of them.
 enum class WeightsUse : std::uint8_t { ema, swa, raw };
 constexpr auto enum_names(WeightsUse) {
   return std::to_array<EnumName<WeightsUse>>(
@@ -287,13 +287,13 @@ struct TrainSpec {
   std::vector<std::string> devices = {"auto"};
   std::vector<double> device_weights;  ///< one per device; empty = auto
 
-  std::string file;  ///< where it was read from
+  std::string file;  ///< file from which it was read
   /// Dotted path of each value that was written ("model.layers.0.type") -> where. What is absent
   /// here is a default.
   std::map<std::string, Where> origins;
 };
 
-/// What is the same in all data of a kind, known without opening them.
+/// Properties that all data of a kind share, known without opening them.
 struct DataFacts {
   std::vector<std::int64_t> input;  ///< [channels, height, width]
   std::int64_t classes = 0;
@@ -306,13 +306,15 @@ struct Catalog {
   VariantTable zoo;  ///< ready-made networks; their tag is kZooTag
   /// The layers of one of them, as YAML: a list of layers and blocks.
   std::string (*zoo_layers)(const Variant& net) = nullptr;
-  /// Of a kind of data set; unset for one whose data may have any size. Null: of none.
+  /// Returns the facts of a kind of data set; unset for one whose data may have any size. Null:
+  /// there are no kinds.
   std::optional<DataFacts> (*data_facts)(const std::string& dataset) = nullptr;
-  /// What a run with these metrics measures: "loss", "accuracy", ...
+  /// Returns the quantities that a run with these metrics measures: "loss", "accuracy", ...
   std::vector<std::string> (*measured_names)(const std::vector<Variant>& metrics) = nullptr;
   /// Which values of a monitor ("val/loss") are better.
   std::optional<Direction> (*better_direction)(const std::string& monitor) = nullptr;
-  /// Whether a data set has a validation set of its own; unset if only its files tell. Null: none.
+  /// Returns true if a data set has a validation set of its own; unset if only its files tell.
+  /// Null: no data set has one.
   std::optional<bool> (*declares_validation)(const Variant& dataset) = nullptr;
   /// Returns the number of classes or targets of a data set, and may read label files for it; unset
   /// if the model decides. Throws an Error if files cannot be read. Null: no data set.

@@ -177,7 +177,7 @@ std::vector<SampleRef> find_equal_samples(DataReport& report) {
     }
     first = last;
   }
-  // One picture that is there many times comes first.
+  // The image with the most copies comes first.
   std::sort(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
     if (a.size() != b.size()) return a.size() > b.size();
     return std::pair(a[0].split, a[0].position) < std::pair(b[0].split, b[0].position);
@@ -186,7 +186,7 @@ std::vector<SampleRef> find_equal_samples(DataReport& report) {
   return distinct;
 }
 
-// ---- Similar pictures --------------------------------------------------------------------------
+// ---- Similar images --------------------------------------------------------------------------
 
 /// Differences from the mean, divided so that the product of two is their correlation.
 std::vector<float> unit_deviations(const std::vector<std::byte>& pixels, DType type) {

@@ -13,7 +13,7 @@
 
 namespace dpt {
 
-/// Near duplicates have perceptual hashes that differ in so many of 63 bits at most, and pixels
+/// Near duplicates have perceptual hashes that differ in at most this many of 63 bits, and pixels
 /// whose correlation is at least this.
 inline constexpr int kNearDistance = 5;
 inline constexpr double kNearCorrelation = 0.98;
@@ -31,7 +31,7 @@ struct DataCheckOptions {
 /// Reads every sample once, and those again that look alike. Throws as survey_samples.
 DataReport check_data(const Splits& splits, const DataCheckOptions& options);
 
-/// Smallest, largest (by the number of pixels) and commonest size of the pictures of a split that
+/// Smallest, largest (by the number of pixels) and commonest size of the images of a split that
 /// were read, and how many sizes there are.
 struct PictureSizes {
   Size2 smallest{0, 0}, largest{0, 0}, commonest{0, 0};

@@ -25,9 +25,9 @@ enum class FindingKind : std::uint8_t {
   exif_orientation,              ///< images stored rotated or mirrored, which reading ignores
   duplicate,                     ///< equal samples in one split
   equal_rows,                    ///< rows of a table whose features are equal, in any splits
-  near_duplicate_across_splits,  ///< similar pictures in several splits
-  near_duplicate,                ///< similar pictures in one split
-  constant,                      ///< a picture all of whose pixels are equal
+  near_duplicate_across_splits,  ///< similar images in several splits
+  near_duplicate,                ///< similar images in one split
+  constant,                      ///< an image all of whose pixels are equal
   constant_channel,              ///< a channel that has one value in all training samples
   class_missing,                 ///< no split has samples of a class
   class_not_measured,            ///< val or test has no samples of a class that train has

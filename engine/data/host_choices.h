@@ -63,7 +63,7 @@ TrivialParams draw_trivial(std::int64_t bins, DrawStream& draws);
 void apply_trivial(const TrivialParams& params, Interpolation interpolation, FillColour fill,
                    Image& image);
 
-/// RandomErasing (input_draws.h): which part of a picture is erased.
+/// RandomErasing (input_draws.h): which part of an image is erased.
 struct ErasingRanges {
   Interval scale{0.02, 0.33};  ///< range of the fraction of the area
   Interval ratio{0.3, 3.3};    ///< height over width

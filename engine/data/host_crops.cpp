@@ -20,7 +20,7 @@ std::int64_t rounded_to_even(double value) {
   return static_cast<std::int64_t>(std::nearbyint(value));
 }
 
-/// Puts the part of `image` from (top, left), which may be outside of it, into a black picture.
+/// Puts the part of `image` from (top, left), which may be outside of it, into a black image.
 Image padded_crop(const Image& image, std::int64_t top, std::int64_t left, Size2 size) {
   Image result{size.h, size.w, image.channels, {}};
   result.pixels.resize(static_cast<std::size_t>(size.h * size.w * image.channels));
@@ -95,7 +95,7 @@ class CenterCrop final : public HostTransform {
                     size_.w};
   }
   void apply(Image& image, DrawStream&) const override {
-    // A smaller picture is padded first: the smaller half before it, and then cut.
+    // A smaller image is padded first: the smaller half before it, and then cut.
     const std::int64_t before_h = std::max<std::int64_t>(size_.h - image.height, 0) / 2;
     const std::int64_t before_w = std::max<std::int64_t>(size_.w - image.width, 0) / 2;
     const std::int64_t h = std::max(image.height, size_.h), w = std::max(image.width, size_.w);
@@ -170,7 +170,7 @@ class RandomResizedCrop final : public HostTransform {
       const std::int64_t top = draws.below(picture.h - height + 1);
       return {top, draws.below(picture.w - width + 1), height, width};
     }
-    // No try fitted into so narrow a picture: its largest middle part of an allowed ratio.
+    // No try fitted into so narrow an image: its largest middle part of an allowed ratio.
     std::int64_t height = picture.h, width = picture.w;
     if (w / h < ratio[0]) {
       height = std::max<std::int64_t>(rounded_to_even(w / ratio[0]), 1);

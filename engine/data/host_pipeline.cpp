@@ -56,7 +56,7 @@ DividedTransforms divide_transforms(std::span<const Variant> transforms) {
     return static_cast<std::size_t>(std::distance(last, transforms.rend()));
   };
   std::size_t count = end_after([](const Variant& each) { return !device_can(each); });
-  // The device crops pictures of one size only, which is not known of what the host leaves.
+  // The device crops images of one size only, which is not known of what the host leaves.
   if (count > 0) {
     count = end_after(
         [](const Variant& each) { return !device_can(each) || each.type == "RandomCrop"; });

@@ -26,7 +26,7 @@ DividedTransforms divide_transforms(std::span<const Variant> transforms);
 /// images are resized to the model's input first.
 bool gives_size(std::span<const Variant> transforms);
 
-/// Transforms leave pictures their own sizes, of which a batch takes one.
+/// Transforms leave images their own sizes, of which a batch takes one.
 class SizesDiffer : public Error {
  public:
   explicit SizesDiffer(const std::string& text) : Error(ErrorKind::usage, text) {}
@@ -35,9 +35,9 @@ class SizesDiffer : public Error {
 /// Const and thread-safe.
 class HostPipeline {
  public:
-  /// `picture`: the size of the pictures; nothing where they have sizes of their own. Such are
+  /// `image`: the size of the images; nothing where they have sizes of their own. Such are
   /// resized to `resize_to` first, unless the transforms give them a size. Throws ErrorKind::usage
-  /// for options that do not fit, SizesDiffer where pictures would keep sizes of their own.
+  /// for options that do not fit, SizesDiffer where images would keep sizes of their own.
   HostPipeline(std::span<const Variant> transforms, std::optional<Size2> picture, Size2 resize_to,
                std::uint64_t seed);
 

@@ -1,4 +1,4 @@
-// Transforms that run on the host, on pictures of 8-bit pixels, in the threads that decode. Names,
+// Transforms that run on the host, on images of 8-bit pixels, in the threads that decode. Names,
 // options and results are those of torchvision.transforms.v2 on PIL images; Letterbox follows
 // ultralytics.
 #pragma once
@@ -40,25 +40,25 @@ class DrawStream {
 class HostTransform {
  public:
   virtual ~HostTransform() = default;
-  /// The size of the result for pictures of size `before`; nothing where sizes differ between
-  /// pictures.
+  /// The size of the result for images of size `before`; nothing where sizes differ between
+  /// images.
   virtual std::optional<Size2> size_after(std::optional<Size2> before) const { return before; }
   /// Returns true if the transform brings images of any size to one size, or nearer to one. Without
   /// such a transform they are resized to the model's input first.
   virtual bool gives_size() const { return false; }
   virtual void apply(Image& image, DrawStream& draws) const = 0;
-  /// For a transform that keeps and resizes a part of the picture and may come first in a list:
-  /// what apply would do, before the picture is decoded. Nothing where it must see the whole
-  /// picture.
+  /// For a transform that keeps and resizes a part of the image and may come first in a list:
+  /// what apply would do, before the image is decoded. Nothing where it must see the whole
+  /// image.
   virtual std::optional<PicturePart> choose(Size2 picture, DrawStream& draws) const;
   /// True if apply must also be called on the part that `choose` returned, to complete the
   /// transform.
   virtual bool applies_after_choose() const { return false; }
-  /// For a transform that only keeps a part of the picture, that part. It draws what apply would.
+  /// For a transform that only keeps a part of the image, that part. It draws what apply would.
   virtual std::optional<PixelBox> keeps(Size2 picture, DrawStream& draws) const;
 };
 
-/// The size of a picture whose shorter side is resized to `side`, as v2.Resize(side) has it: the
+/// The size of an image whose shorter side is resized to `side`, as v2.Resize(side) has it: the
 /// longer side is cut, not rounded.
 Size2 with_shorter_side(Size2 picture, std::int64_t side);
 

@@ -28,7 +28,7 @@ namespace {
 /// keep the lock out of the way where a sample is only copied.
 constexpr std::int64_t kMostSamplesTaken = 8;
 
-/// From so many samples on, a thread costs less than the order of an epoch.
+/// Number of samples from which on a thread costs less than the order of an epoch.
 constexpr std::int64_t kSamplesWorthAThread = 4096;
 
 bool is_in(const Range& range, std::int64_t position) {

@@ -72,7 +72,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 
 // ---- Making it ---------------------------------------------------------------------------------
 
-/// A picture as the cache keeps it.
+/// An image as the cache keeps it.
 PicturePart kept_part(std::int64_t height, std::int64_t width, std::int64_t shorter_side) {
   if (shorter_side == 0 || std::min(height, width) <= shorter_side) {
     return whole_picture(height, width, height, width);

@@ -1,7 +1,7 @@
-// A file of decoded pictures, which reads like the data set it was made of: for runs whose speed is
+// A file of decoded images, which reads like the data set it was made of: for runs whose speed is
 // that of decoding. Made once, mapped into memory, shared by ranks, processes and runs.
 //
-// The file: "dptpack1"; the pictures' bytes, one after another, (height, width, channels); the
+// The file: "dptpack1"; the images' bytes, one after another, (height, width, channels); the
 // index, an entry of 24 bytes for each sample (offset u64, height u32, width u32, label i32, the
 // low half of the pixels' XXH3 u32); a header as JSON (fingerprint of the data, shorter side,
 // salvage, exif_orientation, channels, samples); its length u64; the XXH3 of index and header u64;
@@ -20,7 +20,7 @@ namespace dpt {
 
 struct PackedCacheOptions {
   std::string path;
-  /// Pictures whose shorter side is longer are resized to it; 0 = they are kept as they are.
+  /// Images whose shorter side is longer are resized to it; 0 = they are kept as they are.
   std::int64_t shorter_side = 0;
   bool applies_orientation =
       false;             ///< `source` turns images as the orientation in their file says

@@ -1,5 +1,5 @@
 // Every sample of some splits, read once: what is kept of each is a few numbers, so that a survey
-// of millions of pictures fits into memory.
+// of millions of images fits into memory.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +60,7 @@ struct SurveyOptions {
 bool survey_samples(std::vector<SurveyedSplit>& splits, const SurveyOptions& options);
 
 /// Sample `position` of a split as read: shape().elements() of type(), and its label. Where samples
-/// are pictures of their own sizes, `height` and `width` are those of the file, else of shape().
+/// are images of their own sizes, `height` and `width` are those of the file, else of shape().
 void read_sample(const Split& split, std::int64_t position, std::vector<std::byte>& pixels,
                  SampleRecord& record);
 

@@ -57,7 +57,7 @@ class DataSource {
                              std::int32_t& label) const;
   /// Returns true if samples are images of various sizes, which read() resizes to shape().
   virtual bool resizes() const { return false; }
-  /// The part of a sample that `choose` asks for, and its label: of the picture as it is in its
+  /// The part of a sample that `choose` asks for, and its label: of the image as it is in its
   /// file where samples are such files, else of what `read` gives. REQUIRES: type() is u8.
   virtual Image read_part(std::int64_t index, const ChoosePart& choose, std::int32_t& label) const;
   /// The label alone.

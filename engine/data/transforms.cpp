@@ -179,7 +179,7 @@ void check_transforms(const std::vector<Variant>& transforms, SampleShape model_
   SampleShape raw = model_input;
   if (!host.empty()) {
     const Size2 size = HostPipeline(host, input, input, 0).size();
-    // Sizes that follow from the pictures' are not known here.
+    // Sizes that follow from the images' are not known here.
     const Size2 other{input.h + 1, input.w + 2};
     if (HostPipeline(host, other, input, 0).size() == size) raw = {size.h, size.w, model_input.c};
   }

@@ -20,7 +20,7 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSour
 InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type, SampleShape raw,
                           SampleShape model_input, std::uint64_t seed);
 
-/// Checks all that needs no data: options, and sizes where they do not follow from the pictures'.
+/// Checks all that needs no data: options, and sizes where they do not follow from the images'.
 /// Throws as make_input_desc.
 void check_transforms(const std::vector<Variant>& transforms, SampleShape model_input);
 

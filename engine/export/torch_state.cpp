@@ -36,7 +36,7 @@ void write_torch_state(const std::string& path, const Plan& plan, const std::vec
     return file.data();
   };
   Metadata metadata = metadata_of(facts);
-  metadata["format"] = "pt";  // what readers of the Hugging Face libraries ask for
+  metadata["format"] = "pt";  // readers of the Hugging Face libraries ask for it
   write_safetensors(path, metadata, views, values_of, Checksum::none);
 }
 

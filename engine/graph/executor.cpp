@@ -64,10 +64,10 @@ struct Executor::Step {
   int node = 0;  // in Plan::nodes
   std::string name;
   std::unique_ptr<Op> op;    // none for a view, which is here only for its sums
-  std::vector<Place> x, dx;  // of each input
+  std::vector<Place> x, dx;  // place of each input
   Place y, dy, saved, forward_scratch, backward_scratch;
   Place dy_from;             // copied to dy before backward, if given
-  std::size_t dy_bytes = 0;  // of that copy
+  std::size_t dy_bytes = 0;  // size of that copy
   std::vector<ParamPlace> params;
   bool adds_gradients = false;          // to those of a later layer with the same parameters
   bool keeps_x = true, keeps_y = true;  // for backward
@@ -90,7 +90,8 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     train_loss_ = loss.compile(backend, {batch, plan.classes, plan.type, true, loss.sums});
 
   std::vector<std::unique_ptr<Op>> ops(plan.nodes.size());
-  std::vector<std::span<const std::string_view>> names(plan.nodes.size());  // of parameters
+  std::vector<std::span<const std::string_view>> names(
+      plan.nodes.size());  // names of the parameters
   std::vector<NodeNeeds> needs(plan.nodes.size());
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const Node& node = plan.nodes[i];
@@ -154,7 +155,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     step.backward_scratch = place(places.backward_scratch);
     step.keeps_x = needs[i].backward_needs_x;
     step.keeps_y = needs[i].backward_needs_y;
-    // What only hands its gradient on has nothing to run where both are the same memory.
+    // An operation that only passes its gradient on runs nothing if both are the same memory.
     const bool hands_on = needs[i].passes_dy && !places.dx.empty() && places.dx[0] == places.dy;
     step.runs_backward = step.op && places.dy != kNowhere && !hands_on;
     for (const GradientSum& sum : places.sums) {

@@ -15,7 +15,7 @@ namespace dpt {
 /// One call of a training step, to be timed separately.
 struct ExecutorCall {
   std::string name;  ///< "input", "conv1 forward", "loss", "conv1 backward"
-  double flops = 0;  ///< of its products, for the whole batch
+  double flops = 0;  ///< operations of its products, for the whole batch
   std::function<void()> run;
 };
 

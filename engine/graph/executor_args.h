@@ -23,8 +23,8 @@ struct DeviceBatch {
   DevPtr raw, labels;     ///< indexed by slots
   DevPtr slots, ids;      ///< `batch` entries each
   DevPtr scalars;         ///< StepScalars
-  DevPtr targets{};       ///< as LossArgs
-  DevPtr boxes{}, mix{};  ///< as InputArgs; null if unused
+  DevPtr targets{};       ///< see LossArgs
+  DevPtr boxes{}, mix{};  ///< see InputArgs; null if unused
   /// Slots of `labels` and `targets` of mixed samples. Null: those of the samples.
   DevPtr target_slots{};
 };
@@ -33,8 +33,8 @@ struct DeviceBatch {
 struct EvalOutputs {
   DevPtr sample_loss, prediction;
   DevPtr metrics;      ///< StepMetrics, overwritten
-  DevPtr sample_sums;  ///< as LossArgs
-  DevPtr outputs{};    ///< as LossArgs
+  DevPtr sample_sums;  ///< see LossArgs
+  DevPtr outputs{};    ///< see LossArgs
 };
 
 /// Number of values per channel and of samples that the merged statistics of an operation cover

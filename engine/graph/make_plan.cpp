@@ -335,8 +335,8 @@ class PlanBuilder {
     return draft.owner ? drafts_[*draft.owner].spec->name : draft.spec->name;
   }
 
-  /// Whether a layer's only reader may take its place in memory: no other layer reads it, by this
-  /// name or a view's, and it is not one that needs its output for backward, as those in place do.
+  /// Returns true if a layer's only reader may take its place in memory: no other layer reads it,
+  /// by this name or a view's, and it does not need its output for backward, as in-place layers do.
   bool may_be_written_over(int layer) const {
     while (layer != kModelInput && drafts_[layer].layer->is_view()) {
       if (drafts_[layer].consumers != 1) return false;
@@ -352,7 +352,7 @@ class PlanBuilder {
     return count;
   }
 
-  /// What the optimizer updates; running statistics are not counted.
+  /// Returns the number of elements that the optimizer updates, without running statistics.
   static std::int64_t trained_elements(const std::vector<ParamSpec>& params) {
     std::int64_t elements = 0;
     for (const ParamSpec& param : params) {
@@ -375,7 +375,7 @@ class PlanBuilder {
 
   void make_nodes() {
     plan_.values.push_back({plan_.input});
-    std::vector<int> value_of(drafts_.size(), -1);  // of layers whose output exists
+    std::vector<int> value_of(drafts_.size(), -1);  // value of each layer whose output exists
     std::vector<bool> is_fused(drafts_.size(), false);
     for (int i = 0; i < static_cast<int>(drafts_.size()); ++i) {
       if (is_fused[i]) continue;
@@ -449,7 +449,7 @@ class PlanBuilder {
     }
   }
 
-  /// Whether the loss may be of targets without classes.
+  /// Returns true if the loss allows targets without classes.
   bool takes_one_output() const {
     const LossKind* kind = loss_kinds().find(spec_.loss.type);
     return kind && takes(kind->targets, TargetKind::multi_hot);
@@ -467,7 +467,7 @@ class PlanBuilder {
     const std::size_t before = issues_.size();
     check_patterns("params", freeze.params, freeze.except.empty() ? "" : ".params");
     check_patterns("except", freeze.except, ".except");
-    if (issues_.size() > before) return;  // what is frozen depends on them
+    if (issues_.size() > before) return;  // frozen parameters depend on them
     const auto is_idle = [](const Param& param) { return param.is_frozen || !param.is_trained(); };
     if (std::all_of(plan_.params.begin(), plan_.params.end(), is_idle)) {
       issue(where_frozen("params", 0),

@@ -241,7 +241,7 @@ class ScheduleBuilder {
   std::vector<int> block_of_;            // per value
   std::vector<int> gradient_of_;         // per value
   std::vector<int> missing_;             // per value: parts of its gradient that are still to come
-  std::vector<std::vector<int>> parts_;  // per value: places of those that are there
+  std::vector<std::vector<int>> parts_;  // per value: places of the existing ones
   std::vector<int> readers_;             // per block: how often it will still be read as a gradient
   MemorySchedule schedule_;
 };

@@ -34,13 +34,12 @@ struct Param {
 /// An activation.
 struct Value {
   ActivationShape shape;
-  bool needs_gradient =
-      false;  ///< what computes it has trained parameters, or something upstream has
+  bool needs_gradient = false;  ///< true if its layer or one upstream has trained parameters
 };
 
 /// One executed node: a layer with what was fused into it.
 struct Node {
-  std::string name;  ///< of the (first) layer
+  std::string name;  ///< name of the (first) layer
   std::shared_ptr<const Layer> layer;
   std::vector<int> inputs;           ///< indices of Values, as many as the layer reads
   int output = 0;                    ///< index of its Value
@@ -59,27 +58,28 @@ struct LayerRow {
   std::string name, type, detail;
   std::string shares;  ///< name of the layer whose parameters it uses, if another
   ActivationShape out;
-  std::int64_t params = 0;                       ///< of its own
+  std::int64_t params = 0;                       ///< number of its own parameters
   double forward_flops = 0, backward_flops = 0;  ///< per sample
   std::int64_t activation_bytes = 0;  ///< per sample; 0 when fused away, view or in place
   std::string fused_into;             ///< name of the node that runs it, if another
 };
 
 struct Plan {
-  ActivationShape input;            ///< after the input kernel
-  std::vector<Value> values;        ///< values[0] is the input
-  std::vector<Node> nodes;          ///< in execution order
-  int logits = 0;                   ///< index of the Value the loss reads
-  std::int64_t classes = 0;         ///< width of the logits
-  std::vector<Param> params;        ///< in the order of the nodes
-  std::int64_t trained_floats = 0;  ///< of the flat buffer's beginning, which the optimizer updates
-  std::int64_t param_floats = 0;    ///< flat buffer length, padding included; a multiple of 16
-  std::int64_t param_count = 0;     ///< elements that the optimizer updates, without padding
+  ActivationShape input;      ///< after the input kernel
+  std::vector<Value> values;  ///< values[0] is the input
+  std::vector<Node> nodes;    ///< in execution order
+  int logits = 0;             ///< index of the Value the loss reads
+  std::int64_t classes = 0;   ///< width of the logits
+  std::vector<Param> params;  ///< in the order of the nodes
+  std::int64_t trained_floats =
+      0;  ///< length of the flat buffer's start, which the optimizer updates
+  std::int64_t param_floats = 0;  ///< flat buffer length, padding included; a multiple of 16
+  std::int64_t param_count = 0;   ///< elements that the optimizer updates, without padding
   /// The running statistics that training updates, all behind what is trained, and their counters.
   std::vector<RunningRange> running;
   Range counters;
   std::vector<LayerRow> rows;
-  DType type = DType::f32;  ///< of activations
+  DType type = DType::f32;  ///< type of activations
   bool tf32 = false;        ///< operands of matrix products may be rounded to tf32
 
   /// The parameters that training updates, in order: neither frozen nor running statistics.

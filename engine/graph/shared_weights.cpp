@@ -41,7 +41,7 @@ bool has_same_layout(const ParamSpec& a, const ParamSpec& b) {
   return a.layout == b.layout && a.hwc == b.hwc;
 }
 
-/// What the features are that a parameter of a vector belongs to.
+/// Returns a description of the features to which a parameter of a vector belongs.
 std::string features_of(const ParamSpec& param) {
   const bool is_image =
       param.layout == ParamLayout::linear_hwc || param.layout == ParamLayout::vector_hwc;

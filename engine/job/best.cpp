@@ -73,7 +73,7 @@ bool is_better(const KeepBestSpec& keep, double value, std::optional<double> tha
 std::optional<double> monitored_value(const KeepBestSpec& keep, const RunState& state) {
   if (state.position != 0 || state.epoch == 0) return std::nullopt;
   const auto value = last_value(keep.monitor, state);
-  // What a run with other smoothing averaged says nothing: then this value is the first.
+  // The average of a run with other smoothing is no use: then this value is the first.
   const bool has_average = state.best_weight > 0 && state.best_average_of == average_of(keep);
   if (!value || !std::isfinite(*value) || !has_average) return value;
   return state.best_sum / state.best_weight;

@@ -1,4 +1,4 @@
-// What is best so far, which file holds it, and when training stops early.
+// Best result so far, the file that holds it, and early stopping.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ std::string best_monitor_of(const TrainSpec& spec);
 /// The same of early stopping; empty without it.
 std::string early_monitor_of(const TrainSpec& spec);
 
-/// Whether `value` is finite and better than `than`, if there is one.
+/// Returns true if `value` is finite and better than `than`, if set.
 bool is_better(const KeepBestSpec& keep, double value, std::optional<double> than);
 
 /// The latest value of a monitor, where it was measured.
@@ -26,14 +26,14 @@ std::optional<double> last_value(const std::string& monitor, const RunState& sta
 /// given back and left out.
 double smoothed(double smoothing, double value, double& sum, double& weight);
 
-/// What keep_best compares, of the weights that belong to `state`: only at the end of an epoch, and
-/// where there was a validation.
+/// Returns the value that keep_best compares for the weights that belong to `state`: set at the end
+/// of an epoch with a validation only.
 std::optional<double> monitored_value(const KeepBestSpec& keep, const RunState& state);
 
 /// Takes the results of an epoch (RunState::val_...) into account. Returns whether it is the best.
 bool note_epoch(const TrainSpec& spec, RunState& state);
 
-/// Whether early stopping has ended this run. Holds on resume as well.
+/// Returns true if early stopping has ended this run; also on resume.
 bool has_stopped_early(const TrainSpec& spec, const RunState& state);
 
 /// Why the file `path` is not the best checkpoint that `state` knows; empty if it is. Reading the

@@ -12,9 +12,9 @@ namespace dpt {
 
 Facts facts_of(const Job& job, const Facts& options) {
   const TrainSpec& spec = job.spec;
-  const DataSource& train = *job.splits.train.source;
+  const DataSource& train = *job.data.splits.train.source;
   std::vector<std::string> layers;
-  for (const Param& param : job.plan.params) {
+  for (const Param& param : job.model.plan.params) {
     layers.push_back(fmt::format("{} ({} at {})", param.name, param.count, param.offset));
   }
   Facts facts = {
@@ -26,21 +26,22 @@ Facts facts_of(const Job& job, const Facts& options) {
       {"data.batch_size", std::to_string(spec.data.batch_size)},
       {"data.val_split", text_of(spec.data.val_split)},
       {"optimizer", spec.optimizer.type},
-      {"optimizer.lr", fmt::format("{}", job.optimizer.lr)},
+      {"optimizer.lr", fmt::format("{}", job.update.optimizer.lr)},
       {"loss", spec.loss.type},
-      {"the number of parameters", std::to_string(job.plan.param_count)},
+      {"the number of parameters", std::to_string(job.model.plan.param_count)},
       {"the layers' parameters", fmt::format("{}", fmt::join(layers, ", "))},
       {"the training data", train.fingerprint()},
-      {"the number of training samples", std::to_string(job.splits.train.size())},
+      {"the number of training samples", std::to_string(job.data.splits.train.size())},
       {"the test data",
-       job.splits.test.size() > 0 ? job.splits.test.source->fingerprint() : "none"},
-      {"the validation samples", validation_fingerprint(job.splits)},
+       job.data.splits.test.size() > 0 ? job.data.splits.test.source->fingerprint() : "none"},
+      {"the validation samples", validation_fingerprint(job.data.splits)},
       {"the classes", fmt::format("{}", fmt::join(train.classes(), ", "))},
   };
   // In exact mode the bits are promised for one kind of device and instruction set.
   if (spec.train.shards > 0) {
     std::vector<std::string> kinds;
-    for (const DeviceName& device : job.own_devices()) kinds.emplace_back(device.traits().noun);
+    for (const DeviceName& device : job.placement.own_devices())
+      kinds.emplace_back(device.traits().noun);
     std::sort(kinds.begin(), kinds.end());
     kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
     const CpuInfo cpu = cpu_info();
@@ -55,9 +56,9 @@ Facts facts_of(const Job& job, const Facts& options) {
 }
 
 void compare_and_connect(const Job& job, const Facts& options) {
-  if (!job.processes) return;
-  job.processes->compare(facts_of(job, options));
-  job.processes->connect();
+  if (!job.placement.processes) return;
+  job.placement.processes->compare(facts_of(job, options));
+  job.placement.processes->connect();
 }
 
 }  // namespace dpt

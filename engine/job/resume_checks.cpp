@@ -65,7 +65,7 @@ struct Makers {
 }  // namespace
 
 void check_fits(const std::string& path, const RunState& state, const Job& job) {
-  const std::int64_t samples = job.splits.train.size();
+  const std::int64_t samples = job.data.splits.train.size();
   const std::int64_t batch = job.spec.data.batch_size;
   const auto refuse = [&](const char* key, const std::string& expected, std::int64_t found) {
     fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected {}, found {}", path, key, expected,
@@ -80,11 +80,12 @@ void check_fits(const std::string& path, const RunState& state, const Job& job) 
            state.position);
   }
   // Not exactly as many: a step whose update was skipped need not count.
-  const std::int64_t most = state.epoch * job.steps_per_epoch + ceil_div(state.position, batch);
+  const std::int64_t most =
+      state.epoch * job.data.steps_per_epoch + ceil_div(state.position, batch);
   if (state.step < 0 || state.step > most) {
     refuse("step",
            fmt::format("0 to {} ({} epochs of {} steps, and {} samples of the next)", most,
-                       state.epoch, job.steps_per_epoch, state.position),
+                       state.epoch, job.data.steps_per_epoch, state.position),
            state.step);
   }
 }
@@ -92,15 +93,15 @@ void check_fits(const std::string& path, const RunState& state, const Job& job) 
 std::string continue_schedule(Job& job, const TrainSpec& before, const RunState& state) {
   const std::int64_t now = job.spec.train.epochs, then = before.train.epochs;
   const auto schedule_of = [&](const TrainSpec& spec, const ScheduleSegments& segments) {
-    return make_lr_schedule(spec, job.optimizer.lr, job.steps_per_epoch, segments);
+    return make_lr_schedule(spec, job.update.optimizer.lr, job.data.steps_per_epoch, segments);
   };
   ScheduleSegments segments = state.schedule_segments;
   const auto& choice = job.spec.train.on_more_epochs;
   const bool chosen = now > then && choice;
   if (now > then && !choice) {
     const LrSchedule old = schedule_of(before, segments), fitted = schedule_of(job.spec, segments);
-    const std::int64_t at = first_difference(old, fitted, state.step, job.total_steps);
-    if (at < job.total_steps) {
+    const std::int64_t at = first_difference(old, fitted, state.step, job.update.total_steps);
+    if (at < job.update.total_steps) {
       fail(
           ErrorKind::usage,
           "train.epochs was {} and is {}, and the schedule {} spans all of the run's epochs: with "
@@ -109,7 +110,7 @@ std::string continue_schedule(Job& job, const TrainSpec& before, const RunState&
           "epochs), hold (the learning rate of its last step, {:.6g}, is kept) or restart (after "
           "epoch {} it begins again and spans the new epochs)",
           then, now, job.spec.lr_schedule.type, now, at + 1, fitted(at), old(at),
-          old(then * job.steps_per_epoch - 1), then);
+          old(then * job.data.steps_per_epoch - 1), then);
     }
   }
   if (chosen) {
@@ -122,37 +123,37 @@ std::string continue_schedule(Job& job, const TrainSpec& before, const RunState&
     if (*choice == MoreEpochs::restart) segments.insert(segments.end(), {then, 0});
     if (segments == ScheduleSegments{0, 0}) segments.clear();
   }
-  job.schedule = schedule_of(job.spec, segments);
-  job.schedule_segments = segments;
-  if (!chosen || state.step >= job.total_steps) return {};
+  job.update.schedule = schedule_of(job.spec, segments);
+  job.update.schedule_segments = segments;
+  if (!chosen || state.step >= job.update.total_steps) return {};
   return fmt::format(
       "train.epochs was {} and is {} (train.on_more_epochs: {}): the learning rate of step {} is "
       "{:.6g}, that of step {} is {:.6g}",
-      then, now, name_of(*choice), state.step + 1, job.schedule(state.step), job.total_steps,
-      job.schedule(job.total_steps - 1));
+      then, now, name_of(*choice), state.step + 1, job.update.schedule(state.step),
+      job.update.total_steps, job.update.schedule(job.update.total_steps - 1));
 }
 
 std::string learning_rate_change(const Job& job, const TrainSpec& before, const RunState& state) {
   if (job.spec.train.epochs > before.train.epochs) return {};
   const std::int64_t step = state.step;
-  const LrSchedule old =
-      make_lr_schedule(before, job.optimizer.lr, job.steps_per_epoch, state.schedule_segments);
-  const std::int64_t old_total = before.train.epochs * job.steps_per_epoch;
+  const LrSchedule old = make_lr_schedule(before, job.update.optimizer.lr, job.data.steps_per_epoch,
+                                          state.schedule_segments);
+  const std::int64_t old_total = before.train.epochs * job.data.steps_per_epoch;
   // A complete run is followed at its last rate, where its schedule had arrived.
-  const std::int64_t last = std::max(std::min(old_total, job.total_steps), step + 1);
-  const std::int64_t at = first_difference(old, job.schedule, step, last);
-  if (at >= last || step >= job.total_steps) return {};
+  const std::int64_t last = std::max(std::min(old_total, job.update.total_steps), step + 1);
+  const std::int64_t at = first_difference(old, job.update.schedule, step, last);
+  if (at >= last || step >= job.update.total_steps) return {};
   return fmt::format(
       "the learning rate of step {} is {:.6g}, where the run so far would have used {:.6g}: "
       "train.epochs was {} and is {}, and the schedule {} spans all of the run's steps. A run that "
       "is to follow one curve needs its final train.epochs from the start",
-      at + 1, job.schedule(at), old(at), before.train.epochs, job.spec.train.epochs,
+      at + 1, job.update.schedule(at), old(at), before.train.epochs, job.spec.train.epochs,
       job.spec.lr_schedule.type);
 }
 
 std::string inexact_devices(const Job& job, const std::vector<std::string>& before) {
   if (job.spec.train.shards == 0) return {};
-  const std::set<std::string> now = kinds_of(job.device_names()), then = kinds_of(before);
+  const std::set<std::string> now = kinds_of(job.placement.device_names()), then = kinds_of(before);
   if (now.size() > 1) {
     return fmt::format(
         "exact mode: replicas of {} compute different bits, so the weights depend on the number of "
@@ -168,7 +169,7 @@ std::string inexact_devices(const Job& job, const std::vector<std::string>& befo
 std::string inexact_makers(const Job& job, const std::string& before, const std::string& now) {
   const Makers old(before), present(now);
   if (job.spec.train.shards == 0 || old.cpu_library.empty()) return {};
-  const bool is_cuda = job.devices.front().kind == DeviceName::Kind::cuda;
+  const bool is_cuda = job.placement.devices.front().kind == DeviceName::Kind::cuda;
   const bool with_maker = !old.processor_maker.empty();
   const std::string was = is_cuda ? old.cuda : old.on_cpu(with_maker);
   const std::string is = is_cuda ? present.cuda : present.on_cpu(with_maker);

@@ -91,12 +91,14 @@ void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& opt
 }
 
 void run_ranks(const Job& job, const RankBody& body) {
-  if (!job.processes) {
-    return run_ranks(job.devices, job.backend_options, body, stall_timeout(job));
+  if (!job.placement.processes) {
+    return run_ranks(job.placement.devices, job.placement.backend_options, body,
+                     stall_timeout(job.spec));
   }
-  const auto group = job.processes->make_group(stall_timeout(job));
-  run_threads(*group, job.own_devices(), job.backend_options, job.first_rank(), job.ranks(), body,
-              [&](const std::exception& error) { job.processes->report(error); });
+  const auto group = job.placement.processes->make_group(stall_timeout(job.spec));
+  run_threads(*group, job.placement.own_devices(), job.placement.backend_options,
+              job.placement.first_rank(), job.placement.ranks(), body,
+              [&](const std::exception& error) { job.placement.processes->report(error); });
 }
 
 }  // namespace dpt

@@ -18,14 +18,14 @@ namespace dpt {
 
 StartingPoint fresh_start(const Job& job) {
   StartingPoint start;
-  start.params.resize(static_cast<std::size_t>(job.plan.param_floats));
-  initialise_params(job.plan, static_cast<std::uint64_t>(job.spec.seed), start.params.data());
+  start.params.resize(static_cast<std::size_t>(job.model.plan.param_floats));
+  initialise_params(job.model.plan, static_cast<std::uint64_t>(job.spec.seed), start.params.data());
   start.state.rollback_step = 0;
   return start;
 }
 
 StartingPoint start_from_checkpoint(const Job& job, const std::string& path) {
-  VerifiedCheckpoint file(path, job.plan);
+  VerifiedCheckpoint file(path, job.model.plan);
   return start_from_checkpoint(job, file);
 }
 
@@ -35,11 +35,12 @@ StartingPoint start_from_checkpoint(const Job& job, VerifiedCheckpoint& file) {
   check_fits(path, checkpoint.state, job);
   std::vector<std::string> names;
   for (const auto& [name, values] : checkpoint.optimizer) names.push_back(name);
-  if (names != job.state_names()) {
+  if (names != job.update.state_names()) {
     fail(ErrorKind::data,
          "{} holds the optimizer state [{}], but the config's optimizer {} keeps [{}]: resume with "
          "that optimizer, or start from its weights with --weights",
-         path, fmt::join(names, ", "), job.spec.optimizer.type, fmt::join(job.state_names(), ", "));
+         path, fmt::join(names, ", "), job.spec.optimizer.type,
+         fmt::join(job.update.state_names(), ", "));
   }
   StartingPoint start;
   start.state = checkpoint.state;
@@ -52,7 +53,7 @@ StartingPoint start_from_checkpoint(const Job& job, VerifiedCheckpoint& file) {
   }
   adopt_early_stopping(job.spec, start.state);
   // Weights that an earlier release measured are those of its devices; given ones take their place.
-  if (!job.spec.device_weights.empty() || checkpoint.devices != job.device_names())
+  if (!job.spec.device_weights.empty() || checkpoint.devices != job.placement.device_names())
     start.state.device_weights.clear();
   start.devices = std::move(checkpoint.devices);
   start.made_by = std::move(checkpoint.made_by);
@@ -62,11 +63,11 @@ StartingPoint start_from_checkpoint(const Job& job, VerifiedCheckpoint& file) {
 }
 
 StartingPoint share_start(const Job& job, const std::function<StartingPoint()>& make) {
-  if (!job.processes) return make();
-  ProcessGroup& processes = *job.processes;
+  if (!job.placement.processes) return make();
+  ProcessGroup& processes = *job.placement.processes;
   StartingPoint start;
   nlohmann::json text;
-  if (job.writes()) {
+  if (job.placement.writes()) {
     start = make();
     text = {{"state", state_metadata(start.state)},
             {"has_states", !start.optimizer.empty()},
@@ -75,17 +76,17 @@ StartingPoint share_start(const Job& job, const std::function<StartingPoint()>& 
             {"made_by", start.made_by}};
   }
   const std::string said = processes.share("starting point", json_text(text));
-  if (!job.writes()) {
+  if (!job.placement.writes()) {
     read_said(0, "starting point", [&] {
       text = nlohmann::json::parse(said);
       start.state = parse_state_metadata(text.at("state").get<Metadata>());
       start.config = text.at("config").get<std::string>();
       start.devices = text.at("devices").get<std::vector<std::string>>();
       start.made_by = text.at("made_by").get<std::string>();
-      const auto floats = static_cast<std::size_t>(job.plan.param_floats);
+      const auto floats = static_cast<std::size_t>(job.model.plan.param_floats);
       start.params.resize(floats);
       if (text.at("has_states").get<bool>()) {
-        for (const std::string& name : job.state_names()) {
+        for (const std::string& name : job.update.state_names()) {
           start.optimizer.emplace_back(name, std::vector<float>(floats));
         }
       }
@@ -102,7 +103,7 @@ std::string made_by(const Job& job) {
   const CpuInfo cpu = cpu_info();
   const std::string maker = cpu.maker.empty() ? std::string() : fmt::format(" ({})", cpu.maker);
   return fmt::format("{}; {}{}; {} x {}", backends_built_in(), cpu.instruction_set, maker,
-                     job.ranks(), job.devices.front().text());
+                     job.placement.ranks(), job.placement.devices.front().text());
 }
 
 }  // namespace dpt

@@ -12,14 +12,14 @@
 
 namespace dpt {
 
-/// Where a run starts: the first step of a fresh run, or a checkpoint.
+/// Start of a run: the first step of a fresh run, or a checkpoint.
 struct StartingPoint {
   RunState state;
   std::vector<float> params;
   std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< empty = zeros
-  std::string config, checksum, folder;  ///< of the checkpoint's file; empty for a fresh run
+  std::string config, checksum, folder;  ///< parts of the checkpoint; empty for a fresh run
   std::vector<std::string> devices;      ///< that the checkpoint was made on
-  std::string made_by;                   ///< as the function, when it was made
+  std::string made_by;                   ///< made_by() when it was made
   /// Step and file of other checkpoints that a rollback needs: of rollback_step, and the best then.
   std::vector<std::pair<std::int64_t, HeldPath>> ancestors;
   bool is_saved = false;      ///< the run folder holds a checkpoint of just this state

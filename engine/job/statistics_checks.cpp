@@ -13,7 +13,7 @@ constexpr std::int64_t kFewSamples = 16;
 std::vector<Range> shards_of(const Job& job, std::int64_t batch) {
   const std::int64_t shards = job.spec.train.shards;
   return shards > 0 ? proportional_parts(batch, DeviceWeights(static_cast<std::size_t>(shards), 1))
-                    : proportional_parts(batch, job.device_weights);
+                    : proportional_parts(batch, job.placement.device_weights);
 }
 
 /// Returns the first layer whose statistics are those of a shard; null if there is none.
@@ -27,11 +27,11 @@ const Node* local_statistics(const Plan& plan) {
 }  // namespace
 
 std::string problem_of_statistics(const Job& job) {
-  for (const Node& node : job.plan.nodes) {
+  for (const Node& node : job.model.plan.nodes) {
     if (!node.coupling) continue;
-    const ActivationShape& shape = job.plan.values[node.output].shape;
+    const ActivationShape& shape = job.model.plan.values[node.output].shape;
     if (shape.positions() > 1) continue;
-    for (const std::int64_t index : {std::int64_t{0}, job.steps_per_epoch - 1}) {
+    for (const std::int64_t index : {std::int64_t{0}, job.data.steps_per_epoch - 1}) {
       const std::int64_t batch = job.batch_range(index).size();
       std::vector<Range> parts = {{0, batch}};
       if (!node.coupling->sync) parts = shards_of(job, batch);
@@ -57,7 +57,7 @@ std::string problem_of_statistics(const Job& job) {
 }
 
 std::string small_shards(const Job& job) {
-  const Node* local = local_statistics(job.plan);
+  const Node* local = local_statistics(job.model.plan);
   if (!local) return {};
   const std::int64_t batch = job.batch_range(0).size();
   std::int64_t least = batch;

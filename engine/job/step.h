@@ -1,4 +1,4 @@
-// What a step begins with and what comes back from it.
+// Inputs and results of a step.
 #pragma once
 
 #include <array>
@@ -58,7 +58,7 @@ struct StepResult {
   std::optional<double> grad_norm;  ///< before clipping; when it was asked for
   /// Floats of the measurements, where results are logged, for Measurements::take.
   std::vector<float> measured;
-  std::optional<PhaseSeconds> phases;  ///< of this rank's device, where they were timed
+  std::optional<PhaseSeconds> phases;  ///< phases of this rank's device, if they were timed
   UpdateOutcome outcome = UpdateOutcome::applied;
 
   /// Returns true if a rank was asked to stop during the step: nothing was updated.

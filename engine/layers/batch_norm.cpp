@@ -17,7 +17,7 @@ struct BatchNormOptions {
   bool sync = false;
 };
 
-/// What both kinds share; they differ in the inputs that they take.
+/// Base of both kinds, which differ in the inputs that they accept.
 class BatchNorm : public Layer {
  public:
   using Options = BatchNormOptions;

@@ -12,7 +12,7 @@ struct DropoutOptions {
   double p = 0.5;
 };
 
-/// What all kinds share; they differ in what is dropped as a whole.
+/// Base of all kinds, which differ in the unit that they drop.
 class AnyDropout : public Layer {
  public:
   using Options = DropoutOptions;

@@ -29,26 +29,26 @@ struct LayerContext {
   bool training = true;
   bool is_frozen = false;  ///< training leaves the layer as it is, its running statistics too
   bool input_gradient = true;
-  std::uint64_t seed = 0;    ///< of the run's random draws
+  std::uint64_t seed = 0;    ///< seed of the run's random draws
   std::uint64_t stream = 0;  ///< the layer's own among them, from its name
 };
 
-/// How many inputs a layer reads.
+/// Number of inputs of a layer.
 struct InputCount {
   int least = 1, most = 1;
 };
 
-/// What a layer does in evaluation where that is, for each channel, (x - running_mean) /
-/// sqrt(running_var + eps), then times its weight, plus its bias, where it has these.
+/// Evaluation of a layer that computes, for each channel, (x - running_mean) / sqrt(running_var +
+/// eps), then times its weight, plus its bias, if it has them.
 struct RunningNorm {
   float eps = 1e-5F;
   bool relu = false;  ///< then a ReLU
 };
 
-/// How a layer's statistics combine the samples of a batch in training.
+/// Coupling of the samples of a batch in training by a layer's statistics.
 struct Coupling {
-  bool sync = false;           ///< over the whole batch; else over a shard
-  bool in_evaluation = false;  ///< of a micro-batch there
+  bool sync = false;           ///< true: over the whole batch; false: over a shard
+  bool in_evaluation = false;  ///< couples a micro-batch in evaluation too
 };
 
 class OpWriter;
@@ -87,9 +87,9 @@ class Layer {
   /// Returns the operation that computes the layer. It has a place for each of `params`, except
   /// counters, by their names (param_names). Never called for a view.
   virtual OpDesc describe(const LayerContext& context) const = 0;
-  /// What the layer does in evaluation, as operations (op_writer.h); gives its output, which may be
-  /// its input. Throws ErrorKind::usage that says why it cannot be written. REQUIRES: a layer as
-  /// make_layer gives it, nothing fused or folded.
+  /// Writes the layer's evaluation as operations (op_writer.h) and returns its output, which may be
+  /// its input. Throws ErrorKind::usage with the reason if it cannot be written. REQUIRES: a layer
+  /// from make_layer, nothing fused or folded.
   virtual std::string write_ops(OpWriter& writer, const OpContext& context) const;
   /// Short text for the summary: "3x3, stride 1".
   virtual std::string detail() const { return {}; }

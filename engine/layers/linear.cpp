@@ -98,7 +98,7 @@ class Linear final : public Layer {
   }
 
  private:
-  /// Of a row of the matrix product.
+  /// Returns the number of features of a row of the matrix product.
   std::int64_t features_of(const ActivationShape& in) const {
     return options_.per_pixel ? in.shape.c : in.elements();
   }

@@ -22,7 +22,8 @@ std::int64_t windows(std::int64_t size, std::int64_t kernel, std::int64_t stride
   return count;
 }
 
-/// Whether every window has at least one tap on the image. Only a dilated kernel can miss it.
+/// Returns true if every window has at least one tap on the image. Only a dilated kernel can miss
+/// it.
 bool sees_image(std::int64_t size, std::int64_t count, std::int64_t kernel, std::int64_t stride,
                 std::int64_t padding, std::int64_t dilation) {
   for (std::int64_t window = 0; window < count; ++window) {
@@ -36,8 +37,8 @@ bool sees_image(std::int64_t size, std::int64_t count, std::int64_t kernel, std:
   return true;
 }
 
-/// What a row of windows reaches past the end of the image: the padding there, or what the last
-/// window hangs over with ceil_mode.
+/// Returns the distance by which a row of windows extends past the end of the image: the padding
+/// there, or the overhang of the last window with ceil_mode.
 std::int64_t end_padding(std::int64_t size, std::int64_t count, std::int64_t kernel,
                          std::int64_t stride, std::int64_t padding, std::int64_t dilation) {
   return std::max(padding, (count - 1) * stride + extent(kernel, dilation) - size - padding);
@@ -143,7 +144,7 @@ std::string Pool2d::write_ops(OpWriter& writer, const OpContext& context) const 
     return writer.op("MaxPool", {x}, attributes);
   }
   if (g.divisor_override > 0) {
-    // With the padding counted, the divisor is the size of the window everywhere.
+    // The divisor is the size of the window everywhere if the padding counts.
     attributes.push_back(pads(g.padding, end));
     attributes.push_back({"count_include_pad", std::int64_t{1}});
     const auto factor =

@@ -1,5 +1,5 @@
-// What the pooling layers share. In a header because a convolution takes the pooling after it into
-// its own kernel.
+// Parts that the pooling layers share. In a header because a convolution fuses the pooling after it
+// into its own kernel.
 #pragma once
 
 #include <string>

@@ -100,8 +100,8 @@ struct LayerNormOptions {
   bool bias = true;
 };
 
-/// What both kinds share; they differ in what is normalised together, which has a weight for each
-/// of its elements.
+/// Base of both kinds, which differ in the set that they normalise together; it has a weight for
+/// each of its elements.
 class AnyLayerNorm : public Layer {
  public:
   using Options = LayerNormOptions;
@@ -141,7 +141,7 @@ class AnyLayerNorm : public Layer {
   }
   bool has_weight() const { return options_.elementwise_affine; }
   bool has_bias() const { return options_.elementwise_affine && options_.bias; }
-  /// With the sample as one set of values.
+  /// Compiles the operation with the sample as one set of values.
   GroupNormDesc describe_sets(const LayerContext& context, std::int64_t sets_of_a_sample) const {
     GroupNormDesc desc = norm_desc(context, options_.eps);
     desc.batch *= sets_of_a_sample;

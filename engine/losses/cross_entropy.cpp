@@ -48,7 +48,7 @@ const ObjectTable& cross_entropy_table() {
   return table;
 }
 
-/// Of the classes that are not ignored, as scikit-learn's compute_class_weight.
+/// Returns the weights of scikit-learn's compute_class_weight for the classes that are not ignored.
 std::vector<float> balanced_weights(const LossContext& context,
                                     const std::optional<std::int64_t>& ignored) {
   std::vector<std::int64_t> counts = context.class_counts();
@@ -72,8 +72,7 @@ std::vector<float> balanced_weights(const LossContext& context,
   return weights;
 }
 
-/// Of soft labels: the loss of the softmax that fits them best, which is in proportion to
-/// target * weight.
+/// Returns the minimum loss of soft labels: that of the softmax in proportion to target * weight.
 double least_soft(std::span<const float> targets, const std::vector<float>& weights) {
   double mass = 0, sum = 0;
   for (std::size_t c = 0; c < targets.size(); ++c) {
@@ -114,8 +113,8 @@ Loss make_cross_entropy(const Variant& variant, const LossContext& context) {
            context.classes, loss.class_weights.size());
     }
   }
-  // Of a model to which all classes are alike: weights that begin badly, or well, have another
-  // loss.
+  // The loss of a model to which all classes are alike: initial weights that are better or worse
+  // have another loss.
   loss.near_zero = [classes = std::max<std::int64_t>(context.classes, 2)](double) {
     return 0.02 * std::log(static_cast<double>(classes));
   };

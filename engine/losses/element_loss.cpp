@@ -63,7 +63,7 @@ Loss make_smooth_l1(const Variant& variant, const LossContext& context) {
   return loss;
 }
 
-/// Of bce_with_logits: that of the sigmoid that fits each target best.
+/// Returns the minimum of bce_with_logits: that of the sigmoid that fits each target best.
 double least_bce(std::span<const float> targets, const std::vector<float>& pos_weight) {
   double sum = 0;
   for (std::size_t c = 0; c < targets.size(); ++c) {

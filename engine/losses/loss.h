@@ -16,53 +16,53 @@
 
 namespace dpt {
 
-/// What a loss is made for.
+/// Model and data for which a loss is made.
 struct LossContext {
   std::int64_t classes = 0;  ///< width of the model's output
   std::span<const std::string> class_names;
-  /// How many training samples each class has. Asked only by a loss that depends on it, because it
-  /// may read all samples.
+  /// Returns the number of training samples of each class. Only losses that depend on it call it,
+  /// because it may read all samples.
   std::function<std::vector<std::int64_t>()> class_counts;
-  TargetShape targets{};  ///< of the data
+  TargetShape targets{};  ///< targets of the data
 };
 
 /// One operation of a loss.
 struct LossShape {
   std::int64_t batch = 0, classes = 0;
   DType type = DType::f32;
-  bool training = true;  ///< with a gradient
+  bool training = true;  ///< true: computes a gradient
   std::vector<MetricSum> sums = {{}};
 
-  /// What these are in the description of an operation.
+  /// Fills in these fields of an operation's description.
   void fill(LossDesc& desc) const;
 };
 
 /// A loss without a device. The mean over a batch or a split is the sum of the samples' losses over
 /// the sum of their weights.
 struct Loss {
-  TargetShape targets;                       ///< of the data
+  TargetShape targets;                       ///< targets of the data
   std::vector<float> class_weights;          ///< the weight of a class's samples; empty: all are 1
   std::optional<std::int32_t> ignore_index;  ///< samples with this label have no weight
   bool has_errors = false;             ///< its operation adds up errors (SampleSum), not only top_k
-  std::vector<MetricSum> sums = {{}};  ///< what it adds up for metrics
+  std::vector<MetricSum> sums = {{}};  ///< sums that it makes for metrics
   using Compile = std::function<std::unique_ptr<LossOp>(OpFactory&, const LossShape&)>;
   Compile compile;
   Compile compile_unsmoothed;  ///< the same without label smoothing; empty where there is none
-  /// What a mean loss must fall to for its samples to count as learned by heart, from what it was
-  /// before the first update; both are of what it is above the least. Empty: 2 % of that.
+  /// Returns the mean loss at which samples count as memorised, from the mean loss before the first
+  /// update; both are above the minimum loss. Empty: 2 % of the first.
   std::function<double(double first)> near_zero;
   /// The least that the loss of a sample can be, without smoothing and the sample's own weight,
   /// from its targets; null: 0.
   std::function<double(std::span<const float> targets)> least;
 
-  /// Whether the divisor of the mean depends on the samples: then it is known only after the sum
-  /// over all ranks, and so are gradients (FlatKernels::divide_by_weight).
+  /// Returns true if the divisor of the mean depends on the samples: then it is known only after
+  /// the sum over all ranks, and so are gradients (FlatKernels::divide_by_weight).
   bool is_weighted() const { return uses_label_weights() || targets.weighted; }
-  /// Whether the sample is one of those that metrics are of. `own`: its own weight.
+  /// Returns true if metrics include the sample. `own`: its own weight.
   bool counts(std::int32_t label, double own = 1) const {
     return own != 0 && !(ignore_index && ignore_index == label);
   }
-  /// What the mean divides by, of a sample.
+  /// Returns a sample's contribution to the divisor of the mean.
   double weight_of(std::int32_t label, double own = 1) const;
 
  private:

@@ -7,7 +7,7 @@ namespace dpt {
 
 class LayerNorms final : public Measurement {
  public:
-  LayerNorms(Backend& backend, const Job& job) : params_(job.plan.updated()) {
+  LayerNorms(Backend& backend, const Job& job) : params_(job.model.plan.updated()) {
     std::vector<Range> ranges;
     for (const Param* param : params_) {
       ranges.push_back({param->offset, param->offset + param->count});

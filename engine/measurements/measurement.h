@@ -18,9 +18,9 @@ namespace dpt {
 /// The gradient of a part of the batch, in a gradient buffer to which no other part was added.
 struct PartGradient {
   std::int64_t part;  ///< number of a shard; in fast mode, of a rank
-  DevPtr gradients;   ///< of Plan::updated, at the offsets of the parameters
+  DevPtr gradients;   ///< gradients of Plan::updated, at the offsets of the parameters
   DevPtr metrics;     ///< StepMetrics of the part
-  DevPtr floats;      ///< of the measurement
+  DevPtr floats;      ///< floats of the measurement
 };
 
 /// One measurement of one replica, used by the thread of its backend. Its calls to the device may
@@ -32,13 +32,14 @@ class Measurement {
   /// Number of floats per step: the same in every step and on every rank.
   virtual std::int64_t floats() const = 0;
 
-  /// With MeasurementKind::of_parts: queues what writes the floats of one part, which no other part
-  /// writes. Called for each bucket of gradient_buckets() in their order; of `gradients`, only the
-  /// bucket is valid. The floats are zero at the beginning of a step. The sum over ranks adds them.
+  /// Queues the work that writes the floats of one part, which no other part writes. Called if
+  /// MeasurementKind::of_parts is set, for each bucket of gradient_buckets() in their order; of
+  /// `gradients`, only the bucket is valid. The floats are zero at the beginning of a step. The sum
+  /// over ranks adds them.
   virtual void measure_part(const PartGradient& /*part*/, std::size_t /*bucket*/) {}
-  /// Without it: queues what writes all floats. `params` are the weights before the update and
-  /// `gradients`, of Plan::updated, those of the whole batch before clipping, both at the offsets
-  /// of the parameters.
+  /// Queues the work that writes all floats. Called if MeasurementKind::of_parts is not set.
+  /// `params` are the weights before the update and `gradients` those of Plan::updated over the
+  /// whole batch, before clipping, both at the offsets of the parameters.
   virtual void measure(DevPtr /*params*/, DevPtr /*gradients*/, DevPtr /*floats*/) {}
 
   /// Takes the floats of a step, which are valid during the call.

@@ -10,7 +10,7 @@
 namespace dpt {
 namespace {
 
-/// What an average keeps of itself at each step: it looks back over about 100.
+/// Decay of an average per step: it looks back over about 100 steps.
 constexpr double kDecay = 0.99;
 
 DevPtr at(DevPtr floats, std::int64_t index) {
@@ -44,10 +44,11 @@ GradientNoise noise_of(double small_sq, double small, double big_sq, double big)
 }
 
 PartLayout::PartLayout(const Job& job)
-    : parts(job.spec.train.shards > 0 ? job.spec.train.shards : job.ranks()) {
-  for (const GradientBucket& bucket : gradient_buckets(job.plan, job.bucket_bytes)) {
-    const std::int64_t end = std::min(bucket.end, job.plan.trained_floats);
-    buckets.push_back(without({bucket.begin, end}, job.update.frozen));
+    : parts(job.spec.train.shards > 0 ? job.spec.train.shards : job.placement.ranks()) {
+  for (const GradientBucket& bucket :
+       gradient_buckets(job.model.plan, job.placement.bucket_bytes)) {
+    const std::int64_t end = std::min(bucket.end, job.model.plan.trained_floats);
+    buckets.push_back(without({bucket.begin, end}, job.update.plan.frozen));
     norms += static_cast<std::int64_t>(buckets.back().size());
   }
 }
@@ -82,7 +83,7 @@ std::optional<GradientNoise> noise_of(const StepResult& result, std::span<const 
 class NoiseScale final : public Measurement {
  public:
   NoiseScale(Backend& backend, const Job& job)
-      : backend_(backend), layout_(job), is_weighted_(job.train_loss().is_weighted()) {
+      : backend_(backend), layout_(job), is_weighted_(job.model.train_loss().is_weighted()) {
     std::int64_t at = PartLayout::kCounts;
     for (const std::vector<Range>& ranges : layout_.buckets) {
       norms_.push_back({backend.range_norms(ranges), at});
@@ -130,9 +131,9 @@ class NoiseScale final : public Measurement {
   Backend& backend_;
   PartLayout layout_;
   bool is_weighted_;
-  std::vector<BucketNorms> norms_;  ///< of each bucket
+  std::vector<BucketNorms> norms_;  ///< one per bucket
   GradientNoise sums_;
-  double weight_ = 0;  ///< of all steps in the sums
+  double weight_ = 0;  ///< weight of all steps in the sums
 };
 
 MeasurementKind noise_scale_measurement() {

@@ -21,8 +21,8 @@ struct GradientNoise {
   std::optional<double> scale() const;
 };
 
-/// Of the squared norms of mean gradients: of parts of `small` samples on average, weighted by
-/// their samples, and of all `big` samples. REQUIRES: 0 < small < big.
+/// Returns the noise from the squared norms of mean gradients: of parts of `small` samples on
+/// average, weighted by their samples, and of all `big` samples. REQUIRES: 0 < small < big.
 GradientNoise noise_of(double small_sq, double small, double big_sq, double big);
 
 /// The floats of each part.
@@ -37,11 +37,11 @@ struct PartLayout {
   std::int64_t floats() const { return begin(parts); }
 
   std::int64_t parts, norms = 0;
-  std::vector<std::vector<Range>> buckets;  ///< what is trained in each of gradient_buckets()
+  std::vector<std::vector<Range>> buckets;  ///< trained ranges of each of gradient_buckets()
 };
 
-/// Of a step whose parts were measured; nothing where they are no smaller than the batch or a
-/// number is not finite. Samples that do not count in the loss are left out.
+/// Returns the noise of a step whose parts were measured; unset if they are not smaller than the
+/// batch or a number is non-finite. Leaves out samples that do not count in the loss.
 std::optional<GradientNoise> noise_of(const StepResult& result, std::span<const float> floats,
                                       const PartLayout& layout, bool is_weighted);
 

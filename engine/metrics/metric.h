@@ -17,11 +17,11 @@
 
 namespace dpt {
 
-/// What a metric is computed from: samples that count.
+/// Input of a metric: samples that count.
 struct Measured {
-  std::span<const double> sums{};  ///< of Metric::sums
+  std::span<const double> sums{};  ///< values of Metric::sums
   double samples = 0;
-  // Of evaluations only.
+  // Set in evaluations only.
   std::span<const std::int32_t> labels{}, predictions{};
   std::span<const std::string> class_names{};
   std::int64_t classes = 0;  ///< outputs of the model
@@ -41,7 +41,7 @@ struct Measured {
 
 struct Metric {
   std::string name;             ///< "accuracy_top5"
-  std::vector<MetricSum> sums;  ///< what the loss adds up for it
+  std::vector<MetricSum> sums;  ///< sums that the loss makes for it
   bool in_training = true;      ///< false: only evaluations measure it, because it needs labels
   bool needs_outputs = false;   ///< needs the outputs of all samples (Measured::outputs)
   std::function<double(const Measured&)> value;
@@ -51,7 +51,7 @@ struct Metric {
   std::function<std::int64_t(const Measured&)> left_out;
 };
 
-/// What a metric is made for.
+/// Model and data for which a metric is made.
 struct MetricContext {
   std::int64_t classes = 0;  ///< outputs of the model
   std::string loss;          ///< its type
@@ -79,27 +79,29 @@ const Registry<MetricKind>& metric_kinds();
 /// The metrics of a run: accuracy, where the targets have one, then those of the config.
 struct MetricSet {
   std::vector<Metric> metrics;
-  /// Of all of them, one after another. The first is that of accuracy, also where there is none.
+  /// Sums of all metrics, one after another. The first is that of accuracy, even if it is not
+  /// measured.
   std::vector<MetricSum> sums;
-  std::vector<std::size_t> first;  ///< where those of each begin
+  std::vector<std::size_t> first;  ///< start of each metric's sums
 
   /// True if a metric needs the outputs of all samples of an evaluation.
   bool needs_outputs() const;
   /// `measured` has the sums of all metrics.
   Measured of(std::size_t metric, Measured measured) const;
-  /// What training steps measure, or with `all` every metric.
+  /// Returns the values that training steps measure, or with `all` every metric.
   NamedValues values(const Measured& measured, bool all) const;
 };
 /// Takes the accuracy off the values, where it is the first: it has fields of its own.
 std::optional<double> take_accuracy(NamedValues& values);
 
-/// Whether accuracy is measured of such targets.
+/// Returns true if such targets have an accuracy.
 bool has_accuracy(TargetKind targets);
 
 /// Throws ErrorKind::usage, also for two metrics of one name that differ in their options.
 MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext& context);
 
-/// What a run with these metrics measures: the loss, accuracy, and the metrics.
+/// Returns the quantities that a run with these metrics measures: the loss, accuracy, and the
+/// metrics.
 std::vector<std::string> measured_names(const std::vector<Variant>& metrics);
 /// Which values of a monitor, such as "val/accuracy_top5", are better; unset where no metric can
 /// have that name.

@@ -84,7 +84,7 @@ NamedValues MetricSet::values(const Measured& measured, bool all) const {
   NamedValues values;
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     if (!all && !metrics[i].in_training) continue;
-    // Of no sample that counts, nothing is known.
+    // A metric without a sample that counts is NaN.
     values.emplace_back(metrics[i].name,
                         measured.samples > 0 ? metrics[i].value(of(i, measured)) : NAN);
   }

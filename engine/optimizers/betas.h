@@ -61,7 +61,7 @@ Field decoupled_field() {
                "Apply weight decay to the weights, apart from the gradient, as AdamW does.");
 }
 
-/// Of layer-wise optimizers.
+/// Returns the field `always_adapt` of layer-wise optimizers.
 template <class S>
 Field always_adapt_field() {
   return field("always_adapt", &S::always_adapt,

@@ -15,8 +15,8 @@ namespace dpt {
 
 /// A state tensor of an optimizer: a flat buffer like the parameters.
 struct OptimizerState {
-  std::string name;  ///< as PyTorch calls it: "momentum_buffer", "exp_avg"
-  float start = 0;   ///< what it holds before the first update
+  std::string name;  ///< PyTorch's name: "momentum_buffer", "exp_avg"
+  float start = 0;   ///< value before the first update
 };
 
 /// A parameter group as the config writes it; its options stand for the optimizer's own.
@@ -27,7 +27,7 @@ struct ParamGroupSpec {
   Where where;
 };
 
-/// What an optimizer is, without a device.
+/// An optimizer without a device.
 struct OptimizerSpec {
   int formula = 0;  ///< OptimizerDesc::formula
   double lr = 0;
@@ -48,7 +48,7 @@ struct OptimizerKind {
 
 const Registry<OptimizerKind>& optimizer_kinds();
 OptimizerSpec make_optimizer(const Variant& options);
-/// Of a ParamGroupSpec.
+/// Returns the field table of ParamGroupSpec.
 const ObjectTable& param_group_table();
 
 }  // namespace dpt

@@ -22,7 +22,7 @@ constexpr int kMaxStrangers = 64;
 constexpr int kMaxAccepted = 32;
 // Or join_timeout, if that is shorter.
 constexpr std::chrono::milliseconds kTimeToSayHello{5000};
-// So many refused connections are reported one by one.
+// Number of refused connections that are reported one by one.
 constexpr std::int64_t kMostReported = 20;
 // Processes of other runs that are named if this one does not become complete.
 constexpr std::size_t kMaxNamed = 8;

@@ -14,9 +14,9 @@ GradientPass::GradientPass(Backend& backend, Communicator& communicator, const J
       communicator_(communicator),
       job_(job),
       memory_(memory),
-      lockstep_(backend, communicator, job.plan),
+      lockstep_(backend, communicator, job.model.plan),
       measurements_(measurements),
-      device_weights_(job.device_weights) {}
+      device_weights_(job.placement.device_weights) {}
 
 void GradientPass::set_device_weights(const DeviceWeights& device_weights) {
   assert(device_weights.size() == device_weights_.size());
@@ -51,10 +51,11 @@ WorkPartition GradientPass::cut(std::int64_t global_batch, ShardBuffers buffers,
                          job_.spec.train.shards, {most, job_.spec.train.accumulate}, buffers);
 }
 
-/// Of a micro-batch: as many as the job wants and, in fast mode, the device has room for. In exact
-/// mode the bits must not depend on who else uses the device: too large a micro-batch is an error.
+/// Returns the size of a micro-batch: the job's and, in fast mode, no more than fits into the
+/// device's memory. In exact mode the bits must not depend on other users of the device: a
+/// micro-batch that is too large is an error.
 std::int64_t GradientPass::most_samples(std::int64_t global_batch) {
-  std::int64_t most = job_.max_micro_batches[communicator_.rank()];
+  std::int64_t most = job_.placement.max_micro_batches[communicator_.rank()];
   if (job_.spec.train.shards > 0) return most;
   while (true) {
     const WorkPartition partition = cut(global_batch, ShardBuffers::reused, most);
@@ -72,7 +73,7 @@ std::int64_t GradientPass::most_samples(std::int64_t global_batch) {
 /// an eighth of what is free for evaluations.
 std::size_t GradientPass::needed_beside(std::int64_t samples) const {
   if (!backend_.info().queues) return 0;  // samples are read where they are
-  const DataSource& source = *job_.splits.train.source;
+  const DataSource& source = *job_.data.splits.train.source;
   const std::size_t sample =
       static_cast<std::size_t>(source.shape().elements()) * size_of(source.type()) +
       sizeof(std::int32_t);
@@ -209,7 +210,7 @@ bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
       piece.shard = action.shard;
     }
     goes_on = train_pieces(partition, i == actions.size() ? after_node : kNothing, gives_up);
-    // Where buckets are handed over during the pass that completes them, they are measured before.
+    // Buckets that are handed over during the pass that completes them are measured before.
     if (partition.branches == 1 && !after_node) measure_parts(partition, first, end - first);
   }
   // A rank without samples takes part with nothing.

@@ -24,13 +24,14 @@ class GradientPass {
   GradientPass(Backend& backend, Communicator& communicator, const Job& job, PassMemory& memory,
                Measurements& measurements);
 
-  /// Of a batch of so many samples; made, with the memory that it needs, when it is first asked
-  /// for.
+  /// Returns the partition of a batch of this size. The first call makes it, with the memory that
+  /// it needs.
   const WorkPartition& partition_for(std::int64_t global_batch);
   /// For the partitions from now on; all earlier ones end.
   void set_device_weights(const DeviceWeights& device_weights);
   const DeviceWeights& device_weights() const { return device_weights_; }
-  /// How many shards of exact mode are worked on at the same time, at most, so far.
+  /// Returns the maximum number of shards of exact mode that were worked on at the same time so
+  /// far.
   int branches() const;
 
   /// Queues the passes. The buffers of partition.parts then hold the sums of gradients and metrics.
@@ -44,9 +45,10 @@ class GradientPass {
                const StopQuestion* gives_up = nullptr);
   /// The most samples of a micro-batch so far; 0 before a partition.
   std::int64_t micro_batch() const;
-  /// Whether micro-batches are smaller than Job wants them, because the device has no more memory.
+  /// Returns true if micro-batches are smaller than the Job's because the device lacks memory.
   bool is_short_of_memory() const { return short_of_memory_; }
-  /// Whether `compute` waits for sums over ranks, of statistics: no captured graph holds these.
+  /// Returns true if `compute` waits for sums of statistics over ranks, which no captured graph
+  /// holds.
   bool sums_over_ranks() const { return lockstep_.couples_shards(); }
 
   /// Device memory held besides PassMemory's, in bytes.
@@ -57,10 +59,10 @@ class GradientPass {
   std::int64_t most_samples(std::int64_t global_batch);
   static std::int64_t micro_batches(const WorkPartition& partition);
   std::size_t needed_beside(std::int64_t samples) const;
-  /// How many branches of the queue work on the shards of a partition, which has a buffer for each,
-  /// at the same time: as many as there is memory for.
+  /// Returns the number of branches of the queue that work at the same time on the shards of a
+  /// partition, which has a buffer for each: as many as fit into memory.
   int branches_for(const WorkPartition& partition);
-  /// How many actions from `first` on go through a pass together.
+  /// Returns the number of actions from `first` on that go through a pass together.
   std::size_t together_from(const WorkPartition& partition, std::size_t first) const;
   /// Memory that the pieces of a partition keep, where the most go through a pass together.
   std::size_t kept_bytes(const WorkPartition& partition);
@@ -80,7 +82,7 @@ class GradientPass {
   DeviceWeights device_weights_;
   std::map<std::int64_t, WorkPartition> partitions_;
   bool short_of_memory_ = false;
-  std::vector<Piece> pieces_;  ///< of the present pass
+  std::vector<Piece> pieces_;  ///< micro-batches of the current pass
 };
 
 }  // namespace dpt

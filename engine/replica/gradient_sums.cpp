@@ -11,16 +11,18 @@ namespace dpt {
 GradientSums::GradientSums(Communicator& communicator, const Job& job, const PassMemory& memory,
                            Measurements& measurements)
     : communicator_(communicator), job_(job), memory_(memory), measurements_(measurements) {
-  const std::int64_t bytes = job_.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t bytes =
+      job_.model.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
   // All ranks decide alike: from the job, and then together. Between processes a CPU's sums wait
   // for a network, too.
-  const bool all_overlap =
-      std::all_of(job_.devices.begin(), job_.devices.end(), [&](const DeviceName& device) {
-        const DeviceName& first = job_.devices.front();
-        return device.kind == first.kind && (device.traits().overlaps_sums || job_.processes);
+  const bool all_overlap = std::all_of(
+      job_.placement.devices.begin(), job_.placement.devices.end(), [&](const DeviceName& device) {
+        const DeviceName& first = job_.placement.devices.front();
+        return device.kind == first.kind &&
+               (device.traits().overlaps_sums || job_.placement.processes);
       });
   if (communicator_.size() == 1 || job_.spec.train.shards > 0 || !all_overlap ||
-      bytes < job_.overlap_from_bytes) {
+      bytes < job_.placement.overlap_from_bytes) {
     return;
   }
   std::string why_not;
@@ -28,7 +30,7 @@ GradientSums::GradientSums(Communicator& communicator, const Job& job, const Pas
     description_ = fmt::format("tree ({})", why_not);
     return;
   }
-  buckets_ = gradient_buckets(job_.plan, job_.bucket_bytes);
+  buckets_ = gradient_buckets(job_.model.plan, job_.placement.bucket_bytes);
   description_ = fmt::format("overlapped with backward, in {} bucket(s)", buckets_.size());
   after_node_ = [this](int node) {
     while (next_ < buckets_.size() && buckets_[next_].node == node) queue_next();

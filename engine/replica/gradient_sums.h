@@ -24,7 +24,7 @@ class GradientSums {
   ~GradientSums() { communicator_.stop_sums(); }
   GradientSums(const GradientSums&) = delete;
 
-  /// Whether sums over ranks stand between the calls of backward.
+  /// Returns true if sums over ranks happen between the calls of backward.
   bool overlap() const { return !buckets_.empty(); }
   /// To be called after each node of the pass that completes the rank's gradients, layer by layer;
   /// empty where sums do not overlap with it. For one step.
@@ -43,10 +43,11 @@ class GradientSums {
   const PassMemory& memory_;
   Measurements& measurements_;
   std::vector<GradientBucket> buckets_;  ///< empty: sums come after backward, in the tree
-  std::size_t next_ = 0;                 ///< of the buckets, in the present step
+  std::size_t next_ = 0;                 ///< next bucket in the current step
   std::function<void(int)> after_node_;
   std::string description_ = "tree";
-  std::vector<PartialSum> parts_;  ///< of the present step; kept so that a step allocates nothing
+  std::vector<PartialSum>
+      parts_;  ///< parts of the current step; kept so that a step allocates nothing
 };
 
 }  // namespace dpt

@@ -18,7 +18,7 @@ std::size_t bytes_of(const Measurement& measurement) {
 }  // namespace
 
 Measurements::Measurements(Backend& backend, const Job& job, ReplicaMemory& memory, bool logs)
-    : buckets_(gradient_buckets(job.plan, job.bucket_bytes).size()) {
+    : buckets_(gradient_buckets(job.model.plan, job.placement.bucket_bytes).size()) {
   std::size_t part_bytes = 0, batch_bytes = 0;
   for (const MeasurementKind& kind : all_measurements()) {
     if (!job.spec.log.measured.contains(kind.name) || !(kind.of_parts || logs)) continue;
@@ -76,14 +76,14 @@ std::string problem_of_measurements(const Job& job) {
   });
   if (kind == kinds.end()) return {};
   const std::int64_t batch = job.batch_range(0).size();
-  const auto coupling = std::find_if(job.plan.nodes.begin(), job.plan.nodes.end(),
+  const auto coupling = std::find_if(job.model.plan.nodes.begin(), job.model.plan.nodes.end(),
                                      [](const Node& node) { return node.coupling.has_value(); });
-  // As Lockstep::couples_pieces.
-  const bool together = coupling != job.plan.nodes.end();
-  for (int rank = 0; rank < job.ranks(); ++rank) {
+  // The condition of Lockstep::couples_pieces.
+  const bool together = coupling != job.model.plan.nodes.end();
+  for (int rank = 0; rank < job.placement.ranks(); ++rank) {
     const WorkPartition partition =
-        partition_batch(batch, job.device_weights, rank, job.spec.train.shards,
-                        {job.max_micro_batches[rank], job.spec.train.accumulate});
+        partition_batch(batch, job.placement.device_weights, rank, job.spec.train.shards,
+                        {job.placement.max_micro_batches[rank], job.spec.train.accumulate});
     if (!part_ends(partition, together).empty()) return {};
   }
   const auto problem = [&](const std::string& text) {

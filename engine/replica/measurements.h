@@ -32,7 +32,7 @@ class Measurements {
   void measure_bucket(PartGradient part, std::size_t bucket);
   /// Measures all buckets.
   void measure_part(const PartGradient& part);
-  /// As Measurement::measure. REQUIRES: measures_batch().
+  /// Calls Measurement::measure. REQUIRES: measures_batch().
   void measure_batch(DevPtr params, DevPtr gradients);
 
   /// Passes on StepResult::measured: the floats of parts and, of a step that measured it, those of

@@ -21,16 +21,18 @@ std::size_t PassMemory::gradient_bytes() const {
 }
 
 std::size_t PassMemory::metrics_bytes() const {
-  return static_cast<std::size_t>(job_.plan.grad_floats() - job_.plan.param_floats) * sizeof(float);
+  return static_cast<std::size_t>(job_.model.plan.grad_floats() - job_.model.plan.param_floats) *
+         sizeof(float);
 }
 
 Executor& PassMemory::made(std::int64_t batch, bool training) {
   auto& slot = executors_[{batch, training}];
   if (!slot) {
-    slot = training ? std::make_unique<Executor>(backend_, job_.plan, job_.mixed_input(),
-                                                 job_.train_loss(), batch, true)
-                    : std::make_unique<Executor>(backend_, job_.evaluation.plan, job_.eval_input,
-                                                 job_.loss, batch, false);
+    slot = training
+               ? std::make_unique<Executor>(backend_, job_.model.plan, job_.data.mixed_input(),
+                                            job_.model.train_loss(), batch, true)
+               : std::make_unique<Executor>(backend_, job_.model.evaluation.plan,
+                                            job_.data.eval_input, job_.model.loss, batch, false);
   }
   return *slot;
 }
@@ -66,11 +68,12 @@ Executor& PassMemory::executor(std::int64_t batch, bool training) {
 void PassMemory::fail_for_room(const Executor& executor, bool training) {
   const std::uint64_t free = backend_.free_bytes() + arenas_.front().bytes();
   const auto largest = std::max_element(
-      job_.plan.rows.begin(), job_.plan.rows.end(),
+      job_.model.plan.rows.begin(), job_.model.plan.rows.end(),
       [](const LayerRow& a, const LayerRow& b) { return a.activation_bytes < b.activation_bytes; });
   const std::int64_t samples = fitting_of(executor);
-  // What train.accumulate divides: a shard; for an evaluation, the batch (Job::eval_batch).
-  const std::int64_t shards = std::max<std::int64_t>(job_.spec.train.shards, job_.ranks());
+  // train.accumulate divides a shard, or the batch of an evaluation (Job::eval_batch).
+  const std::int64_t shards =
+      std::max<std::int64_t>(job_.spec.train.shards, job_.placement.ranks());
   const std::int64_t whole =
       training ? ceil_div(job_.spec.data.batch_size, shards) : job_.spec.data.batch_size;
   const std::string advice =

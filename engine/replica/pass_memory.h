@@ -1,5 +1,5 @@
-// What the passes of a replica run in: an executor for each size of micro-batch, the memory for
-// their activations, and the gradient buffers.
+// Executors and memory of a replica's passes: an executor for each size of micro-batch, the memory
+// for their activations, and the gradient buffers.
 //
 // A backend's queue may have branches, which work on several shards at the same time: each has
 // activations of its own. Branch 0 is the one that evaluations and most steps use.
@@ -30,16 +30,16 @@ class PassMemory {
   PassMemory(Backend& backend, const Job& job, const Measurements& measurements,
              ReplicaMemory& memory);
 
-  /// Of so many samples, made when it is first asked for, with room for its activations in branch
-  /// 0. Throws when the device does not have that.
+  /// Returns the executor for this many samples. The first call makes it, with room for its
+  /// activations in branch 0; throws if the device lacks the memory.
   Executor& executor(std::int64_t batch, bool training);
-  /// How many samples of a training pass there is room for, up to `batch`, with `beside` bytes
+  /// Returns the number of samples of a training pass that fit, up to `batch`, with `beside` bytes
   /// left free.
   std::int64_t fitting(std::int64_t batch, std::size_t beside);
-  /// Of the training passes; empty before the first.
+  /// Returns the implementations of the training passes; empty before the first.
   std::vector<std::string> implementations() const;
 
-  // Make sure that there is so much.
+  // Allocate at least this much.
   void need_arenas(int branches, std::size_t bytes);  ///< for branches 1, 2, ...
   void need_kept(int branches, std::size_t bytes);    ///< see ExecutorBuffers::kept
   void need_gradients(int count);
@@ -53,11 +53,13 @@ class PassMemory {
   /// Returns the memory of that buffer: gradient_floats() floats from its first gradient on.
   DevPtr first_gradient(int index) const { return gradients_[index].ptr(); }
   DevPtr metrics(int index) const {
-    return gradients(index) + static_cast<std::size_t>(job_.plan.param_floats) * sizeof(float);
+    return gradients(index) +
+           static_cast<std::size_t>(job_.model.plan.param_floats) * sizeof(float);
   }
   /// Returns the floats after the metrics: Measurements::part_floats.
   DevPtr part_floats(int index) const {
-    return gradients(index) + static_cast<std::size_t>(job_.plan.grad_floats()) * sizeof(float);
+    return gradients(index) +
+           static_cast<std::size_t>(job_.model.plan.grad_floats()) * sizeof(float);
   }
   /// Returns what a buffer holds that has the gradient of a part of the batch.
   PartGradient part_gradient(std::int64_t part, int index) const {
@@ -65,7 +67,7 @@ class PassMemory {
   }
   /// All floats of a gradient buffer, which a sum over ranks adds.
   std::int64_t gradient_floats() const {
-    return job_.plan.grad_floats() - gradient_begin_ + part_floats_;
+    return job_.model.plan.grad_floats() - gradient_begin_ + part_floats_;
   }
   std::size_t gradient_bytes() const;
   std::size_t metrics_bytes() const;

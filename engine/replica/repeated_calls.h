@@ -17,11 +17,12 @@ namespace dpt {
 class RepeatedCalls {
  public:
   enum class Part : std::uint8_t { whole, gradients, update, evaluation };
-  /// What two sequences of calls that are equal have in common.
+  /// Key that equal sequences of calls share.
   struct Key {
     Part part;
-    std::int64_t samples;   ///< of the whole batch in training, of the micro-batch in an evaluation
-    std::uintptr_t pixels;  ///< where the samples are read: a data set, or one of two buffers
+    std::int64_t
+        samples;  ///< size of the whole batch in training, of the micro-batch in an evaluation
+    std::uintptr_t pixels;  ///< address of the samples: a data set, or one of two buffers
     bool norm, measured, timed;
     auto operator<=>(const Key&) const = default;
   };

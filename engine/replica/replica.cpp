@@ -22,10 +22,10 @@ Replica::Replica(Backend& backend, Communicator& communicator, const Job& job)
                measurements_.batch_floats()),
       repeated_(backend),
       evaluation_(backend, communicator, job, memory_, passes_, staging_, repeated_),
-      update_steps_(job.update.groups.size() + (job.spec.train.ema ? 1 : 0)) {}
+      update_steps_(job.update.plan.groups.size() + (job.spec.train.ema ? 1 : 0)) {}
 
 void Replica::train_step(const StepPlan& plan, const HostBatch& batch, Ledger* ledger) {
-  gradients_.partition_for(plan.global_batch);  // with the memory that it needs
+  gradients_.partition_for(plan.global_batch);  // allocates the memory that it needs
   const auto staged = [&] {
     const Ledger::Scope scope(ledger, LedgerPart::upload);
     return stage(plan, batch);
@@ -43,7 +43,7 @@ void Replica::run_step(const StepPlan& plan, const StagedBatch& staged) {
   const WorkPartition& partition = gradients_.partition_for(plan.global_batch);
   const std::uintptr_t pixels = staged.batch.raw.address;
   const bool norm =
-      plan.want_grad_norm || measurements_.measures_parts() || job_.always_measures_norm();
+      plan.want_grad_norm || measurements_.measures_parts() || always_measures_norm(job_.spec);
   const bool measured = plan.want_grad_norm && measurements_.measures_batch();
   const DevPtr times = times_of(plan);
   const bool timed = static_cast<bool>(times);
@@ -77,7 +77,7 @@ void Replica::run_step(const StepPlan& plan, const StagedBatch& staged) {
     staging_.release(staged);
   } else {
     if (sums_.overlap() || (gradients_.sums_over_ranks() && !communicator_.can_be_recorded())) {
-      gradients();  // with sums between the calls, which no graph holds
+      gradients();  // sums between the calls cannot be part of a graph
     } else {
       repeat({Part::gradients, plan.global_batch, pixels, false, false, timed}, gradients);
     }
@@ -102,15 +102,16 @@ StagedBatch Replica::stage(const StepPlan& plan, const HostBatch& batch) {
   scalars.inverse_count = 1.0F / static_cast<float>(plan.global_batch);
   scalars.max_norm = static_cast<float>(job_.spec.train.grad_clip_norm.value_or(0.0));
   const std::int64_t update = plan.step - plan.skipped;
-  const std::size_t groups = job_.update.groups.size();
-  job_.update.fill_steps(job_.optimizer, plan.lr, update, std::span(update_steps_).first(groups));
+  const std::size_t groups = job_.update.plan.groups.size();
+  job_.update.plan.fill_steps(job_.update.optimizer, plan.lr, update,
+                              std::span(update_steps_).first(groups));
   if (job_.spec.train.ema) {
     update_steps_[groups] = average_step(1.0 - average_decay(job_.spec.train.ema->decay, update));
   }
   StepMetrics metrics;
   metrics.stop_votes = plan.vote_stop ? 1.0F : 0.0F;
-  return staging_.stage(results_.next_slot(), scalars, metrics, batch, *job_.splits.train.source,
-                        update_steps_, &job_.draws);
+  return staging_.stage(results_.next_slot(), scalars, metrics, batch,
+                        *job_.data.splits.train.source, update_steps_, &job_.data.draws);
 }
 
 void Replica::drop_results() {

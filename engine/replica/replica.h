@@ -29,8 +29,8 @@ class Replica {
  public:
   Replica(Backend& backend, Communicator& communicator, const Job& job);
 
-  /// Parameters, in buffer layout (Plan::param_floats), and Job::states by name. Parameters that
-  /// are set are also what their average begins with.
+  /// Parameters, in buffer layout (Plan::param_floats), and JobUpdate::states by name. Parameters
+  /// that are set are also what their average begins with.
   void set_params(std::span<const float> params) { weights_.set_params(params); }
   void set_optimizer_state(const NamedBuffers& state) { weights_.set_optimizer_state(state); }
   std::vector<float> params() { return weights_.params(); }
@@ -41,8 +41,8 @@ class Replica {
     return gradients_.partition_for(global_batch).samples;
   }
 
-  /// How batches are partitioned from now on. REQUIRES: no result pending, because its work may
-  /// still read what earlier partitions have on the device.
+  /// Sets the partition of batches from now on. REQUIRES: no result pending, because its work may
+  /// still read data of earlier partitions on the device.
   void set_device_weights(const DeviceWeights& device_weights);
 
   /// Queues one step: this rank's samples, the sum over all ranks, the update. The result comes
@@ -68,31 +68,32 @@ class Replica {
                          const LeftOutSamples* left_out = nullptr,
                          const EvaluationProgress& progress = {});
 
-  /// Of train.swa: the weights become one more part of their equal average, which has so many
-  /// parts; of none, they are the average. REQUIRES: no result pending.
+  /// Adds the weights to their equal average (train.swa), which has `averaged` parts so far; with
+  /// none, they become the average. REQUIRES: no result pending.
   void average_weights(std::int64_t averaged) { weights_.average_weights(averaged); }
 
   /// Device memory held, in bytes.
   std::size_t memory_bytes() const {
     return memory_.bytes() + staging_.memory_bytes() + gradients_.memory_bytes();
   }
-  /// How steps run, as RepeatedCalls::launches. Known after the second step.
+  /// Returns RepeatedCalls::launches of the steps. Known after the second step.
   std::string launches() const { return repeated_.launches(); }
-  /// How many shards of exact mode are worked on at the same time, at most. Known after a step.
+  /// Returns the maximum number of shards of exact mode worked on at the same time. Known after a
+  /// step.
   int branches() const { return gradients_.branches(); }
   /// The most samples that a step runs at once; whether it would be more with more memory. Known
   /// after a step.
   std::int64_t micro_batch() const { return gradients_.micro_batch(); }
   bool is_short_of_memory() const { return gradients_.is_short_of_memory(); }
-  /// Where the samples are, as InputStaging::placement.
+  /// Returns InputStaging::placement of the samples.
   std::string data_placement() const { return staging_.placement(); }
-  /// How gradients are added over ranks, as GradientSums::description.
+  /// Returns GradientSums::description.
   const std::string& sums() const { return sums_.description(); }
   std::vector<std::string> implementations() const { return passes_.implementations(); }
 
  private:
   void run_step(const StepPlan& plan, const StagedBatch& staged);
-  /// Where the step's phases are timed; null where they are not.
+  /// Returns the memory for times of the step's phases; null if they are not timed.
   DevPtr times_of(const StepPlan& plan);
   void end_phase(DevPtr times, StepPhase phase) {
     if (times) backend_.end_phase(times, phase);
@@ -117,7 +118,8 @@ class Replica {
   ResultsRing results_;
   RepeatedCalls repeated_;
   SampleEvaluation evaluation_;
-  std::vector<UpdateStep> update_steps_;  ///< of the present step: of each group, of the average
+  std::vector<UpdateStep>
+      update_steps_;  ///< updates of the current step: one per group, and the average
 };
 
 }  // namespace dpt

@@ -10,9 +10,9 @@ namespace dpt {
 
 std::int64_t first_gradient_of(const Job& job) {
   const bool has_gpu =
-      std::any_of(job.devices.begin(), job.devices.end(),
+      std::any_of(job.placement.devices.begin(), job.placement.devices.end(),
                   [](const DeviceName& device) { return device.kind != DeviceName::Kind::cpu; });
-  return has_gpu && job.spec.train.grad_clip_norm ? 0 : gradient_begin(job.plan);
+  return has_gpu && job.spec.train.grad_clip_norm ? 0 : gradient_begin(job.model.plan);
 }
 
 DeviceMemory ReplicaMemory::allocate(std::size_t bytes, const std::string& what) {

@@ -1,5 +1,5 @@
-// What training changes, on one device: the parameters, the optimizer's state and the average of
-// the weights, as flat buffers (Plan::param_floats), and the update of a step.
+// The weights on one device: parameters, the optimizer's state and the average of the weights, as
+// flat buffers (Plan::param_floats), and the update of a step.
 #pragma once
 
 #include <memory>
@@ -38,16 +38,16 @@ class ReplicaWeights {
   void complete(DevPtr gradients, DevPtr metrics, const StagedBatch& staged, bool norm);
   /// Queues the update by a complete gradient, which is clobbered.
   void update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged);
-  /// As Replica::average_weights.
+  /// See Replica::average_weights.
   void average_weights(std::int64_t averaged);
-  /// After an update that was refused or broken nothing is written until this.
+  /// Allows updates again after one that was refused or broken, after which nothing is written.
   void allow_updates() { backend_.zero(guard_.ptr(), guard_.bytes()); }
 
  private:
   DevPtr average() const { return state_.back().ptr(); }
   /// Returns the first float of state `i`: an average covers all parameters.
   std::int64_t begin_of_state(std::size_t i) const {
-    return i < job_.optimizer.states.size() ? gradient_begin_ : 0;
+    return i < job_.update.optimizer.states.size() ? gradient_begin_ : 0;
   }
   void set_up_average(ReplicaMemory& memory);
   void update_average(DevPtr step);
@@ -56,10 +56,11 @@ class ReplicaWeights {
   const Job& job_;
   std::int64_t gradient_begin_;  ///< first_gradient_of() the job
   DeviceMemory params_, params16_;
-  std::vector<DeviceMemory> state_;  ///< as Job::states
+  std::vector<DeviceMemory> state_;  ///< one per JobUpdate::states
   DeviceMemory guard_;               ///< UpdateGuard
   std::unique_ptr<OptimizerOp> optimizer_;
-  // Of the average, or null: what its pass takes for a step's scalars and metrics.
+  // The average's operation and the scalars and metrics that its pass reads; null without an
+  // average.
   std::unique_ptr<OptimizerOp> averaging_;
   DeviceMemory average16_, average_scalars_, average_metrics_, average_step_;
 };

@@ -20,8 +20,8 @@ class ResultsRing {
   /// Most results that may be pending when a step is queued.
   static constexpr std::int64_t kMostPending = InputStaging::kSlots - 1;
   std::int64_t pending() const { return queued_ - taken_; }
-  /// Of the next step, in every ring of host memory. It is free once its result was taken: the host
-  /// writes nothing that a queued copy may still read.
+  /// Returns the slot of the next step in every ring of host memory. It is free once its result was
+  /// taken: the host writes nothing that a queued copy may still read.
   int next_slot() const { return static_cast<int>(queued_ % InputStaging::kSlots); }
 
   /// Queues the copies of what a step has left on the device: StepMetrics and the part floats after
@@ -36,7 +36,7 @@ class ResultsRing {
  private:
   struct Returned {
     StepMetrics metrics;
-    StepScalars scalars;  ///< with grad_norm, when it was asked for
+    StepScalars scalars;  ///< including grad_norm, if requested
     PhaseTimes times;
   };
   struct Slot {
@@ -47,7 +47,7 @@ class ResultsRing {
   };
 
   Backend& backend_;
-  /// Of a step whose grad_norm the result needs.
+  /// Returns true if the result of a step needs its grad_norm.
   bool has_norm(const StepPlan& plan) const { return plan.want_grad_norm || part_floats_ > 0; }
 
   std::size_t part_floats_;

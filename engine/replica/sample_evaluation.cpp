@@ -9,7 +9,7 @@
 namespace dpt {
 
 void SampleEvaluation::fold(const PassParams& params) {
-  const EvaluationPlan& evaluation = job_.evaluation;
+  const EvaluationPlan& evaluation = job_.model.evaluation;
   if (evaluation.folds.empty()) return;
   const auto floats = static_cast<std::size_t>(evaluation.folded_floats);
   memory_.grow(folded_, floats * sizeof(float), "folded batch norms");
@@ -27,7 +27,7 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
   const auto most = static_cast<std::size_t>(job_.eval_batch());
   memory_.grow(loss_, most * sizeof(float), "evaluation results");
   memory_.grow(prediction_, most * sizeof(std::int32_t), "evaluation results");
-  const std::size_t sum_count = job_.metrics.sums.size();
+  const std::size_t sum_count = job_.model.metrics.sums.size();
   memory_.grow(sums_, most * sum_count * sizeof(float), "evaluation results");
   memory_.grow(metrics_, sizeof(StepMetrics), "evaluation results");
   const std::size_t width = outputs_read(), kept = outputs_of_sample();
@@ -83,12 +83,12 @@ SampleEvaluation::OwnPart SampleEvaluation::run_own(const PassParams& params,
 }
 
 std::size_t SampleEvaluation::outputs_of_sample() const {
-  return job_.gathers_outputs() ? static_cast<std::size_t>(job_.plan.classes) : 0;
+  return job_.model.gathers_outputs() ? static_cast<std::size_t>(job_.model.plan.classes) : 0;
 }
 
 std::size_t SampleEvaluation::outputs_read() const {
-  return job_.gathers_outputs() || job_.keeps_confidence
-             ? static_cast<std::size_t>(job_.plan.classes)
+  return job_.model.gathers_outputs() || job_.model.keeps_confidence
+             ? static_cast<std::size_t>(job_.model.plan.classes)
              : 0;
 }
 
@@ -140,7 +140,7 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
 
   fold(params);
   EvaluationProgress own_progress;
-  if (progress && communicator_.rank() == job_.first_rank() && !ranges.empty()) {
+  if (progress && communicator_.rank() == job_.placement.first_rank() && !ranges.empty()) {
     const std::int64_t own_samples = ranges.back().end - ranges.front().begin;
     own_progress = [&progress, n, own_samples](std::int64_t done) {
       progress(done == own_samples ? n : n * done / own_samples);
@@ -162,7 +162,7 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
   communicator_.all_gather(std::as_bytes(std::span<const SampleResult>(own.samples)),
                            std::as_writable_bytes(std::span<SampleResult>(all)));
 
-  const std::size_t sum_count = job_.metrics.sums.size();
+  const std::size_t sum_count = job_.model.metrics.sums.size();
   const std::size_t width = outputs_of_sample();
   const std::vector<float> all_sums = gather(std::move(own.sums), own.samples.size() * sum_count);
   std::vector<float> all_outputs;
@@ -189,7 +189,7 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
       results.prediction.push_back(result.prediction);
       results.label.push_back(result.label);
       results.left_out.push_back(result.label == kLeftOut);
-      if (job_.keeps_confidence) results.confidence.push_back(result.confidence);
+      if (job_.model.keeps_confidence) results.confidence.push_back(result.confidence);
     }
   }
   return results;

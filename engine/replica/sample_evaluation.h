@@ -23,9 +23,9 @@ struct SampleResults {
   std::vector<float> loss;
   std::vector<std::int32_t> prediction, label;
   std::vector<bool> left_out;     ///< true for left-out samples; their other values are invalid
-  std::vector<float> sums;        ///< sums of Job::metrics for each sample
-  std::vector<float> outputs;     ///< outputs of each sample, for Job::gathers_outputs
-  std::vector<float> confidence;  ///< the output of each prediction, for Job::keeps_confidence
+  std::vector<float> sums;        ///< sums of JobModel::metrics for each sample
+  std::vector<float> outputs;     ///< outputs of each sample, for JobModel::gathers_outputs
+  std::vector<float> confidence;  ///< the output of each prediction, for JobModel::keeps_confidence
   /// This rank ran each of its micro-batches as one launch. A device that captures replays from the
   /// third micro-batch of a size on.
   bool replayed = false;

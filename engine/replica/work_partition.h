@@ -1,5 +1,5 @@
-// How one rank works through its part of a batch: which samples go into which gradient buffer, and
-// which buffers are added, as a straight-line list. Fast mode, exact mode, gradient accumulation,
+// Work of one rank on its part of a batch, as a straight-line list: the gradient buffer of each
+// range of samples, and the additions of buffers. Fast mode, exact mode, gradient accumulation,
 // ragged batches and idle ranks are all just different lists. See docs/internals/exactness.md.
 #pragma once
 
@@ -23,13 +23,13 @@ struct WorkAction {
   int buffer = 0;
   int other = 0;
   Range samples;           ///< positions in the batch, never empty for `train`
-  std::int64_t shard = 0;  ///< of the samples
+  std::int64_t shard = 0;  ///< shard of the samples
   GradWrite write = GradWrite::overwrite;
 };
 
-/// Where the gradients of shards go.
+/// Assignment of shards to gradient buffers.
 enum class ShardBuffers : std::uint8_t {
-  reused,   ///< as few buffers as the tree needs, one shard after the other
+  reused,   ///< the minimum of buffers that the tree needs, one shard after the other
   one_each  ///< a buffer for each shard, which may be worked on at the same time; nothing is added
 };
 
@@ -43,9 +43,9 @@ struct WorkPartition {
     TreeNode node;
     int buffer;
   };
-  std::vector<Part> parts;  ///< what the rank contributes to the all_reduce
+  std::vector<Part> parts;  ///< contributions of the rank to the all_reduce
   int buffers = 0;          ///< gradient buffers used, counted from 0
-  int branches = 1;         ///< of the device's queue, over which the buffers' actions are spread
+  int branches = 1;  ///< branches of the device's queue over which the buffers' actions are spread
 };
 
 /// Into how many micro-batches a shard is divided: as few as are allowed.
@@ -53,8 +53,8 @@ struct MicroBatchRule {
   // NOLINTNEXTLINE(google-explicit-constructor): a number of samples is the usual rule
   MicroBatchRule(std::int64_t samples, std::int64_t parts = 1)
       : most_samples(samples), least_parts(parts) {}
-  std::int64_t most_samples;  ///< of each
-  std::int64_t least_parts;   ///< of a shard with so many samples
+  std::int64_t most_samples;  ///< maximum size of each
+  std::int64_t least_parts;   ///< minimum number of parts of a shard with that many samples
 };
 
 /// The list of `rank` for a batch of `samples`; `device_weights` has one weight per rank. `shards`

@@ -31,14 +31,16 @@ bool is_computing(LedgerPart part) {
 
 int cores_of_process(const Job& job) {
   const int cores = cpu_info().logical_allowed;
-  return job.processes ? own_part_of_cores(cores, job.processes->world()) : cores;
+  return job.placement.processes ? own_part_of_cores(cores, job.placement.processes->world())
+                                 : cores;
 }
 
 std::string advice_on(LedgerPart part, const Job& job) {
   switch (part) {
     case LedgerPart::data: {
       std::vector<std::string> ways;
-      if (job.decoders->threads() < cores_of_process(job)) ways.emplace_back("raise data.workers");
+      if (job.placement.decoders->threads() < cores_of_process(job))
+        ways.emplace_back("raise data.workers");
       if (job.spec.data.cache.empty()) ways.emplace_back("keep decoded images (data.cache)");
       ways.emplace_back("see which stage is slow: dpt bench CONFIG --data");
       if (ways.size() > 1) ways.back() = "or " + ways.back();
@@ -51,11 +53,11 @@ std::string advice_on(LedgerPart part, const Job& job) {
              "(data.batch_size), or use fewer replicas; it includes waiting for slower replicas "
              "(device_weights)";
     case LedgerPart::evaluation:
-      if (job.splits.val.size() == 0) {
+      if (job.data.splits.val.size() == 0) {
         return "it is the test at the end of the run: a longer one has less of it";
       }
-      return job.splits.has_own_val ? "validate on fewer samples (a smaller validation set)"
-                                    : "validate on fewer samples (data.val_split)";
+      return job.data.splits.has_own_val ? "validate on fewer samples (a smaller validation set)"
+                                         : "validate on fewer samples (data.val_split)";
     case LedgerPart::logging:
       return "raise log.every";
     case LedgerPart::saving:

@@ -71,8 +71,7 @@ class Ledger {
 
   /// Adds the phases of a timed step of the device, whose time is divided in proportion.
   void phases(const PhaseSeconds& seconds);
-  /// So much of the time of sums was waiting for ranks that waited for their samples: it counts as
-  /// data.
+  /// Moves this part of the time of sums to data: it was waiting for ranks that waited for samples.
   void waited_for_data_of_others(double seconds);
 
   /// Since the last call, or the beginning.

@@ -148,7 +148,7 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
                   step, fmt::join(left, ", "), aside.place().text()));
 }
 
-/// What --overwrite, a resume or a fresh start leaves of the log.
+/// Keeps the lines of the log that --overwrite, a resume or a fresh start leaves.
 void leave_log_lines(const RunFolder& folder, const std::string& from, const StartingPoint& start,
                      const Notify& notify) {
   try {

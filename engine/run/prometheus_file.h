@@ -72,7 +72,7 @@ class PrometheusFile {
   RunLog::Warn warn_;
   std::chrono::milliseconds interval_;
   std::chrono::steady_clock::time_point written_{};
-  std::int64_t samples_ = 0;  ///< of the steps since the last write, which took seconds_
+  std::int64_t samples_ = 0;  ///< samples of the steps since the last write, which took seconds_
   double seconds_ = 0;
   bool warned_ = false;
 };

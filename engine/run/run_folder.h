@@ -51,7 +51,7 @@ class RunFolder {
   HeldPath at(const std::string& name) const;
   HeldPath checkpoint_place(std::int64_t step) const;
   HeldPath best_place() const { return at("best.safetensors"); }
-  /// Where a file of the old run is after set_aside(). Other paths stay as they are.
+  /// Returns the path of an old run's file after set_aside(); other paths unchanged.
   std::string after_set_aside(const std::string& path) const;
   /// Throws ErrorKind::usage for a file that set_aside() would remove.
   void check_stays(const std::string& path) const;
@@ -78,7 +78,7 @@ class RunFolder {
   /// Returns where put_back() left the best weights, log and messages of the new run, or all of it
   /// if it had checkpoints: an abandoned-N. Empty if it had nothing.
   const std::string& kept_of_new() const { return kept_of_new_; }
-  /// Whether opening the folder has put back the run that a crash had left in replaced/.
+  /// Returns true if opening the folder restored the run that a crash had left in replaced/.
   bool restored() const { return restored_; }
 
   /// Removes the run, if opening it created the folder and it holds no weights and no logs of other
@@ -121,7 +121,7 @@ void check_may_write(const std::string& path);
 /// Returns true if a process holds the lock of the run folder at `path`. Takes no lock.
 bool is_locked_run(const std::string& path);
 
-/// Whether the folder holds a run (its config.yaml or checkpoints).
+/// Returns true if the folder holds a run (its config.yaml or checkpoints).
 bool is_run_folder(const std::string& path);
 
 /// The folder that holds the run at `path`: `path` itself, or the replaced/ in it, where a crash of

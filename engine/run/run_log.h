@@ -29,7 +29,7 @@ struct RunState;
 /// Progress of a run after a step or an epoch, logged or not.
 struct RunProgress {
   std::int64_t epoch = 0, step = 0;  ///< counted from 1
-  double loss = 0, lr = 0;           ///< of the step
+  double loss = 0, lr = 0;           ///< values of the step
   std::int64_t samples = 0;          ///< that the step trained on; 0 after an epoch
   double seconds = 0;                ///< that the step took
   const RunState* state = nullptr;   ///< never null; valid during the call

@@ -1,4 +1,4 @@
-// A decay every so many epochs, as torch.optim.lr_scheduler.StepLR.
+// A decay every N epochs, like torch.optim.lr_scheduler.StepLR.
 #include <cmath>
 
 #include "engine/schedules/clock.h"

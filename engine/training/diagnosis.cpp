@@ -62,11 +62,11 @@ class Probe {
 
   Probe(Backend& backend, const Job& job, const BadStep& bad, std::span<const float> params)
       : backend_(backend),
-        plan_(job.plan),
-        source_(job.splits.train.source),
-        draws_(job.draws),
+        plan_(job.model.plan),
+        source_(job.data.splits.train.source),
+        draws_(job.data.draws),
         staging_(backend),
-        executor_(backend, job.plan, job.train_input, job.loss, 1, true) {
+        executor_(backend, job.model.plan, job.data.train_input, job.model.loss, 1, true) {
     params_ = allocate(params.size_bytes());
     backend.upload(params_.ptr(), params.data(), params.size_bytes());
     if (plan_.type == DType::bf16) {
@@ -178,7 +178,8 @@ class Probe {
 
 /// Those of the step.
 EpochOrder samples_of(const Job& job, const BadStep& bad) {
-  const EpochOrder epoch = Sampling(job.splits.train, sampling_of(job.spec)).epoch(bad.epoch());
+  const EpochOrder epoch =
+      Sampling(job.data.splits.train, sampling_of(job.spec)).epoch(bad.epoch());
   const auto of_step = [&](const std::vector<std::int64_t>& all) {
     return std::vector<std::int64_t>(all.begin() + bad.batch().begin,
                                      all.begin() + bad.batch().end);
@@ -326,9 +327,9 @@ Diagnosis diagnose(Backend& backend, const Job& job, const BadStep& bad,
   try {
     const StepMetrics& metrics = bad.result().metrics;
     if (std::isfinite(bad.loss()) && metrics.bad_statistic != 0) {
-      look_at_statistics(job.plan, metrics, diagnosis);
+      look_at_statistics(job.model.plan, metrics, diagnosis);
     } else if (bad.result().outcome == UpdateOutcome::broken) {
-      look_at_weights(job.plan, params, optimizer, diagnosis);
+      look_at_weights(job.model.plan, params, optimizer, diagnosis);
     } else {
       look_at_samples(backend, job, bad, samples, params, diagnosis);
     }

@@ -46,7 +46,7 @@ Json event_fields(const Job& job, const BadStep& bad, const Diagnosis& diagnosis
   const StepResult& result = bad.result();
   Json fields = {{"epoch", bad.epoch() + 1}, {"step", result.step}, {"loss", bad.loss()}};
   // Not measured otherwise: see Replica::train_step.
-  if (result.grad_norm || job.always_measures_norm()) {
+  if (result.grad_norm || always_measures_norm(job.spec)) {
     fields["grad_norm"] = static_cast<double>(result.metrics.bad_norm);
   }
   fields["lr"] = result.lr;
@@ -108,7 +108,7 @@ void Divergence::promote() {
 void Divergence::remember() {
   promote();
   RunState& state = stepper_.state();
-  // What was good at this step stays so; an epoch's end may come here twice.
+  // A good step stays good; an epoch's end may come here twice.
   if (state.rollback_step == state.step) return;
   state.rollback_candidate = state.step;
   if (!writes_ || !job_.spec.train.on_divergence.rolls_back()) return;
@@ -135,7 +135,7 @@ Diagnosis Divergence::look(const BadStep& bad) {
 }
 
 void Divergence::check_that_some_count(const BadStep& bad) {
-  const bool ends_epoch = bad.batch().end == job_.splits.train.size();
+  const bool ends_epoch = bad.batch().end == job_.data.splits.train.size();
   const bool some_count = stepper_.state().epoch_weight > 0 || counted_in_ == bad.epoch();
   if (!ends_epoch || some_count) return;
   // The error is rank 0's alone, as in halt.
@@ -144,7 +144,7 @@ void Divergence::check_that_some_count(const BadStep& bad) {
        "epoch {}: expected at least one batch with a sample that counts in the loss, found none in "
        "the {} training samples: check loss.ignore_index, loss.class_weights and the "
        "weights of the samples",
-       bad.epoch() + 1, job_.splits.train.size());
+       bad.epoch() + 1, job_.data.splits.train.size());
 }
 
 bool Divergence::handle(const BadStep& bad) {
@@ -185,7 +185,7 @@ bool Divergence::handle(const BadStep& bad) {
              true);
       }
       // Each process receives the start as when the run was started.
-      if (communicator_.rank() == job_.first_rank()) {
+      if (communicator_.rank() == job_.placement.first_rank()) {
         last_good_ = share_start(job_, [&] { return go_back(bad); });
       }
       communicator_.barrier();
@@ -207,7 +207,7 @@ void Divergence::halt(const BadStep& bad, const std::string& limit, bool lr_is_s
       ErrorKind::diverged,
       fmt::format(
           "{}. {}. {}{}{} ends at this step again, with the same bits. {}", bad.what(),
-          diagnosis.text(*job_.splits.train.source), limit, limit.empty() ? "" : ". ",
+          diagnosis.text(*job_.data.splits.train.source), limit, limit.empty() ? "" : ". ",
           is_saved
               ? "The last checkpoint is good; running the same command again resumes from it and"
               : "There is no checkpoint yet; running the same command again starts from the "
@@ -224,7 +224,7 @@ void Divergence::skip(const BadStep& bad) {
     log_.event("skipped_step", fields);
     const std::string text =
         fmt::format("step {} (epoch {}) is skipped: {}. {}", bad.result().step, bad.epoch() + 1,
-                    bad.what_is_wrong(), diagnosis.text(*job_.splits.train.source));
+                    bad.what_is_wrong(), diagnosis.text(*job_.data.splits.train.source));
     if (!bad.is_weightless()) {
       progress_.warn(text);
     } else if (is_power_of_ten(++weightless_)) {
@@ -289,7 +289,7 @@ StartingPoint Divergence::go_back(const BadStep& bad) {
       "step {} (epoch {}) diverged: {}. {}. Going back to step {}, with the learning rate at "
       "{:.3g} of the schedule's (rollback {} of at most {})",
       bad.result().step, bad.epoch() + 1, bad.what_is_wrong(),
-      diagnosis.text(*job_.splits.train.source), state.step, state.lr_scale, state.rollbacks,
+      diagnosis.text(*job_.data.splits.train.source), state.step, state.lr_scale, state.rollbacks,
       job_.spec.train.on_divergence.max_rollbacks));
   return to;
 }

@@ -1,4 +1,4 @@
-// What follows a step that is not finite: train.on_divergence in a config.
+// Reaction to a non-finite step: train.on_divergence in a config.
 //
 // A step is bad when its loss or a value of its gradient is NaN or infinite, or when a weight or
 // optimizer state is after its update. The device itself keeps a bad step, and all steps queued
@@ -27,9 +27,9 @@
 
 namespace dpt {
 
-/// Where a run that begins at `start` goes back to as long as it has no later step to go back to:
-/// RunState::rollback_step, as the file of that step (one of StartingPoint::ancestors, or next to
-/// the one of `start`), or the fresh start; `start` itself where that file is gone (`warn` then
+/// Returns the state to which a run that begins at `start` goes back as long as it has no later
+/// one: RunState::rollback_step, as the file of that step (one of StartingPoint::ancestors, or next
+/// to the one of `start`), or the fresh start; `start` itself where that file is gone (`warn` then
 /// gets a line).
 StartingPoint rollback_origin(const Job& job, const StartingPoint& start,
                               const std::function<void(const std::string&)>& warn);

@@ -34,7 +34,7 @@ double target_spread(const Split& split, const std::vector<std::size_t>& positio
 
 /// Returns true if an evaluation of the split leaves out unreadable samples.
 bool leaves_out(const Job& job, const Split& split) {
-  return job.bad_samples && !split.source->resident() && split.source->targets().floats() == 0;
+  return job.data.bad_samples && !split.source->resident() && split.source->targets().floats() == 0;
 }
 
 /// Counts the samples that were left out, which keep the label that their data has.
@@ -58,13 +58,14 @@ struct OutputsOfSamples {
 OutputsOfSamples outputs_of(const Job& job, const Split& split, const SampleResults& samples,
                             const std::vector<std::size_t>& positions) {
   OutputsOfSamples of;
-  if (!job.metrics.needs_outputs()) return of;
+  if (!job.model.metrics.needs_outputs()) return of;
   of.outputs = samples.outputs;
   if (positions.size() < samples.loss.size()) {
-    of.chosen = rows_of(samples.outputs, positions, static_cast<std::size_t>(job.plan.classes));
+    of.chosen =
+        rows_of(samples.outputs, positions, static_cast<std::size_t>(job.model.plan.classes));
     of.outputs = of.chosen;
   }
-  if (job.loss.targets.kind == TargetKind::multi_hot) of.hot = hot_targets(split, positions);
+  if (job.model.loss.targets.kind == TargetKind::multi_hot) of.hot = hot_targets(split, positions);
   return of;
 }
 
@@ -73,8 +74,8 @@ void measure(const Job& job, const Split& split, EvalResult& result) {
   if (result.n == 0) return;
   const SampleResults& samples = result.samples;
   TargetRows rows(split);
-  const std::size_t sum_count = job.metrics.sums.size();
-  const auto outputs = static_cast<double>(job.plan.classes);
+  const std::size_t sum_count = job.model.metrics.sums.size();
+  const auto outputs = static_cast<double>(job.model.plan.classes);
   std::vector<double> sums(sum_count, 0.0);
   std::vector<std::int32_t> labels, predictions;
   std::vector<std::size_t> counting;
@@ -84,12 +85,12 @@ void measure(const Job& job, const Split& split, EvalResult& result) {
     const std::int32_t label = samples.label[i];
     const double own = rows.weight(i);
     loss += static_cast<double>(samples.loss[i]);
-    weight += job.loss.weight_of(label, own);
-    if (!job.loss.counts(label, own)) continue;
+    weight += job.model.loss.weight_of(label, own);
+    if (!job.model.loss.counts(label, own)) continue;
     counting.push_back(i);
     for (std::size_t k = 0; k < sum_count; ++k) {
       const auto value = static_cast<double>(samples.sums[i * sum_count + k]);
-      const bool is_share = job.metrics.sums[k].kind == SampleSum::matches;
+      const bool is_share = job.model.metrics.sums[k].kind == SampleSum::matches;
       // Devices give a rounded share of the outputs, and whole outputs are added up without error.
       sums[k] += is_share ? std::round(value * outputs) : value;
     }
@@ -106,21 +107,21 @@ void measure(const Job& job, const Split& split, EvalResult& result) {
   measured.labels = labels;
   measured.predictions = predictions;
   measured.class_names = split.source->classes();
-  measured.classes = job.plan.classes;
+  measured.classes = job.model.plan.classes;
   if (split.source->targets().values > 0) {
     measured.target_spread = [&] { return target_spread(split, counting); };
   }
   const OutputsOfSamples of_samples = outputs_of(job, split, samples, counting);
   measured.outputs = of_samples.outputs;
   measured.hot = of_samples.hot;
-  result.metrics = job.metrics.values(measured, true);
+  result.metrics = job.model.metrics.values(measured, true);
   result.accuracy = take_accuracy(result.metrics);
-  for (std::size_t i = 0; i < job.metrics.metrics.size(); ++i) {
-    const Metric& metric = job.metrics.metrics[i];
+  for (std::size_t i = 0; i < job.model.metrics.metrics.size(); ++i) {
+    const Metric& metric = job.model.metrics.metrics[i];
     const std::int64_t left_out = metric.left_out ? metric.left_out(measured) : 0;
     if (left_out > 0) result.left_out.emplace_back(metric.name, left_out);
     if (!metric.by_class) continue;
-    result.by_class.emplace_back(metric.name, metric.by_class(job.metrics.of(i, measured)));
+    result.by_class.emplace_back(metric.name, metric.by_class(job.model.metrics.of(i, measured)));
   }
 }
 
@@ -158,7 +159,7 @@ std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, 
   std::shared_ptr<LeftOutSamples> left_out;
   if (leaves_out(job, split)) {
     left_out = std::make_shared<LeftOutSamples>();
-    readable.source = with_substitutes(split.source, split.indices, job.bad_samples, left_out);
+    readable.source = with_substitutes(split.source, split.indices, job.data.bad_samples, left_out);
   }
   Loader loader(readable, options);
 
@@ -185,15 +186,15 @@ EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::stri
     Replica replica(backend, communicator, job);
     replica.set_params(params);
     EvalResult mine = evaluate_split(replica, job, split, name, progress);
-    if (communicator.rank() == job.first_rank()) result = std::move(mine);
+    if (communicator.rank() == job.placement.first_rank()) result = std::move(mine);
   });
   return result;
 }
 
 const Split& split_by_name(const Job& job, const std::string& name) {
-  const Split* split = name == "train"  ? &job.evaluated_train
-                       : name == "val"  ? &job.splits.val
-                       : name == "test" ? &job.splits.test
+  const Split* split = name == "train"  ? &job.data.evaluated_train
+                       : name == "val"  ? &job.data.splits.val
+                       : name == "test" ? &job.data.splits.test
                                         : nullptr;
   if (!split) {
     fail(ErrorKind::usage, "unknown split '{}': expected train, val or test", name);
@@ -204,7 +205,7 @@ const Split& split_by_name(const Job& job, const std::string& name) {
       why =
           "data.val_split is 0; set it to the number of samples to hold out, or give the data set "
           "a validation set";
-    } else if (job.splits.has_own_val && job.spec.data.dataset.type == "image_folder") {
+    } else if (job.data.splits.has_own_val && job.spec.data.dataset.type == "image_folder") {
       why +=
           "; its folder val, which was the test set in earlier releases, is the validation set: "
           "ask for val, or make it the test set with data.test=val";

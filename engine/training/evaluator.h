@@ -19,7 +19,7 @@ struct EvalResult {
   double loss = 0;              ///< mean, by the weights of the samples (Loss)
   std::optional<double>
       accuracy;         ///< accuracy of the samples that count; absent if targets have none
-  NamedValues metrics;  ///< the others, in the order of Job::metrics
+  NamedValues metrics;  ///< the others, in the order of JobModel::metrics
   /// For each metric that has parts for classes: its name, and these.
   std::vector<std::pair<std::string, NamedValues>> by_class;
   /// Name and number of classes for each metric that left out classes.

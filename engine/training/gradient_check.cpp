@@ -178,7 +178,7 @@ class TensorCheck {
 std::vector<float> moved_start(const Job& job) {
   std::vector<float> params = fresh_start(job).params;
   std::mt19937_64 random(static_cast<std::uint64_t>(job.spec.seed));
-  for (const Param& param : job.plan.params) {
+  for (const Param& param : job.model.plan.params) {
     if (!param.is_trained()) continue;
     const auto own = std::span(params).subspan(static_cast<std::size_t>(param.offset),
                                                static_cast<std::size_t>(param.count));
@@ -210,11 +210,11 @@ void check_statistics(const Plan& plan, std::int64_t samples) {
 class BatchLoss {
  public:
   BatchLoss(const Job& job, const DeviceName& device, std::int64_t samples)
-      : backend_(make_backend(device, job.backend_options)),
-        plan_(job.plan),
-        executor_(*backend_, job.plan, job.eval_input, job.loss, samples, true),
+      : backend_(make_backend(device, job.placement.backend_options)),
+        plan_(job.model.plan),
+        executor_(*backend_, job.model.plan, job.data.eval_input, job.model.loss, samples, true),
         losses_(static_cast<std::size_t>(samples)) {
-    const Split& split = job.evaluated_train;
+    const Split& split = job.data.evaluated_train;
     const DataSource& source = *split.source;
     const auto count = static_cast<std::size_t>(samples);
     const std::size_t bytes =
@@ -234,7 +234,7 @@ class BatchLoss {
     scalars.step = 1;
     scalars.inverse_count = 1.0F / static_cast<float>(samples);
     // A weighted loss has the gradient of the sum.
-    scale_ = job.loss.is_weighted() ? 1.0 : 1.0 / static_cast<double>(samples);
+    scale_ = job.model.loss.is_weighted() ? 1.0 : 1.0 / static_cast<double>(samples);
     batch_ = {filled<std::byte>(pixels), filled<std::int32_t>(labels), filled<std::int32_t>(slots),
               filled<std::int64_t>(ids), filled<StepScalars>({&scalars, 1})};
     if (width > 0) batch_.targets = filled<float>(targets);
@@ -317,7 +317,7 @@ CheckedTensor check_gradient(const CheckedFunction& function, std::int64_t offse
 std::vector<CheckedTensor> check_gradients(
     const Job& job, const DeviceName& device, std::int64_t samples,
     const std::function<void(const CheckedTensor&)>& on_tensor) {
-  check_statistics(job.plan, samples);
+  check_statistics(job.model.plan, samples);
   BatchLoss loss(job, device, samples);
   const CheckedFunction function = loss.function();
   const double value = function.value(0, std::span(function.at).first(0));
@@ -327,12 +327,12 @@ std::vector<CheckedTensor> check_gradients(
          samples, std::isnan(value) ? "nan" : fmt::format("{:g}", value));
   }
   std::vector<CheckedTensor> all;
-  for (const Param& param : job.plan.params) {
+  for (const Param& param : job.model.plan.params) {
     if (!param.is_trained() || param.is_frozen) continue;
     CheckedTensor checked =
         check_gradient(function, param.offset, param.count,
                        static_cast<std::uint64_t>(job.spec.seed) * 1000 + all.size());
-    checked.layer = job.plan.nodes[param.node].name;
+    checked.layer = job.model.plan.nodes[param.node].name;
     checked.parameter = param.name;
     if (on_tensor) on_tensor(checked);
     all.push_back(std::move(checked));

@@ -15,12 +15,12 @@ namespace {
 
 /// The least mean loss of the job's training samples. Of probabilities it is their entropy.
 double least_loss(const Job& job) {
-  if (!job.loss.least) return 0;
-  TargetRows targets(job.splits.train);
+  if (!job.model.loss.least) return 0;
+  TargetRows targets(job.data.splits.train);
   double loss = 0, weight = 0;
-  for (std::size_t i = 0; i < job.splits.train.indices.size(); ++i) {
+  for (std::size_t i = 0; i < job.data.splits.train.indices.size(); ++i) {
     const double own = targets.weight(i);
-    loss += own * job.loss.least(targets.values(i));
+    loss += own * job.model.loss.least(targets.values(i));
     weight += own;
   }
   return weight > 0 ? loss / weight : 0;
@@ -29,33 +29,34 @@ double least_loss(const Job& job) {
 /// Returns the value to which the loss must fall from the first loss.
 double target_of(const Job& job, double first_loss, double least) {
   const double above = std::max(first_loss - least, 0.0);
-  return least + (job.loss.near_zero ? job.loss.near_zero(above) : 0.02 * above);
+  return least + (job.model.loss.near_zero ? job.model.loss.near_zero(above) : 0.02 * above);
 }
 
 }  // namespace
 
 Job overfit_job(Job job, std::int64_t batches) {
-  if (batches > job.steps_per_epoch) {
+  if (batches > job.data.steps_per_epoch) {
     fail(
         ErrorKind::usage,
         "--overfit {}: an epoch has {} batches ({} samples in batches of {}). Give at most as many",
-        batches, job.steps_per_epoch, job.splits.train.size(), job.spec.data.batch_size);
+        batches, job.data.steps_per_epoch, job.data.splits.train.size(), job.spec.data.batch_size);
   }
   // In the order of the first epoch: a data set that is sorted by class would begin with one class.
-  Split& split = job.splits.train;
+  Split& split = job.data.splits.train;
   std::vector<std::int64_t> order = Sampling(split, sampling_of(job.spec)).epoch(0).indices;
   order.resize(static_cast<std::size_t>(job.batch_range(batches - 1).end));
   split.indices = std::move(order);
   job.spec.data.shuffle = false;
   job.spec.data.sampler = Sampler::uniform;
   // No loss with smoothed labels is near zero.
-  if (job.loss.compile_unsmoothed) job.loss.compile = job.loss.compile_unsmoothed;
-  split.source = job.evaluated_substitutes ? job.evaluated_substitutes : job.evaluated_train.source;
-  job.train_input = job.eval_input;
-  job.draws = {};
-  job.mixed_loss.reset();
-  job.steps_per_epoch = batches;
-  job.schedule = [lr = job.optimizer.lr](std::int64_t) { return lr; };
+  if (job.model.loss.compile_unsmoothed) job.model.loss.compile = job.model.loss.compile_unsmoothed;
+  split.source = job.data.evaluated_substitutes ? job.data.evaluated_substitutes
+                                                : job.data.evaluated_train.source;
+  job.data.train_input = job.data.eval_input;
+  job.data.draws = {};
+  job.model.mixed_loss.reset();
+  job.data.steps_per_epoch = batches;
+  job.update.schedule = [lr = job.update.optimizer.lr](std::int64_t) { return lr; };
   return job;
 }
 
@@ -82,7 +83,7 @@ OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t m
       const RunState& state = stepper.state();
       mine.steps = state.step;
       mine.loss = state.epoch_loss_sum / state.epoch_weight;
-      if (has_accuracy(job.loss.targets.kind)) {
+      if (has_accuracy(job.model.loss.targets.kind)) {
         mine.accuracy = state.epoch_correct / state.epoch_labelled;
       }
       if (is_first) mine.first_round = mine.loss;
@@ -92,14 +93,14 @@ OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t m
       stepper.finish_epoch();
     }
     if (stop_voted) mine.stop = agree_on_stop(communicator, stop_request());
-    if (communicator.rank() == job.first_rank()) result = mine;
+    if (communicator.rank() == job.placement.first_rank()) result = mine;
   };
   run_ranks(job, body);
   return result;
 }
 
 std::string overfit_advice(const Job& job, const OverfitResult& result) {
-  const double lr = job.optimizer.lr;
+  const double lr = job.update.optimizer.lr;
   if (result.loss > result.first_round) {
     return fmt::format("It has grown: try a lower optimizer.lr than {:g}", lr);
   }

@@ -25,11 +25,11 @@ void add_values(Json& line, const EvalResult& result) {
 }
 
 std::string evaluated_average(const Job& job, const RunState& state) {
-  return job.spec.train.ema || state.averaged > 0 ? job.average : std::string();
+  return job.spec.train.ema || state.averaged > 0 ? job.update.average : std::string();
 }
 
 const char* noun_of_samples(const Job& job) {
-  const SampleShape& shape = job.plan.input.shape;
+  const SampleShape& shape = job.model.plan.input.shape;
   return shape.h * shape.w > 1 ? "images" : "samples";
 }
 
@@ -85,11 +85,11 @@ void RunReport::begin_interval() {
 }
 
 bool RunReport::has_accuracy() const {
-  return dpt::has_accuracy(job_.loss.targets.kind);
+  return dpt::has_accuracy(job_.model.loss.targets.kind);
 }
 
 bool RunReport::is_logged(std::int64_t step) const {
-  return step == 1 || step % job_.spec.log.every == 0 || step == job_.total_steps;
+  return step == 1 || step % job_.spec.log.every == 0 || step == job_.update.total_steps;
 }
 
 void RunReport::step(const StepResult& result) {
@@ -105,7 +105,7 @@ void RunReport::step(const StepResult& result) {
   std::vector<double> sums;
   for (const SplitSum& sum : result.metrics.sums) sums.push_back(sum.value());
   Json line = {{"epoch", stepper_.state().epoch + 1}, {"step", result.step}, {"loss", loss}};
-  add_values(line, job_.metrics.values({sums, result.metrics.labelled.value()}, false));
+  add_values(line, job_.model.metrics.values({sums, result.metrics.labelled.value()}, false));
   line["lr"] = result.lr;
   line["grad_norm"] = result.grad_norm.value_or(0.0);
   replica_.measurements().log(line);
@@ -144,11 +144,11 @@ void RunReport::show_status(const StepResult& result, double loss) {
   const std::string epoch = fmt::format("epoch {}/{}", state.epoch + 1, job_.spec.train.epochs);
   // Results may come some steps after their epoch has ended.
   const std::int64_t in_epoch = std::clamp<std::int64_t>(
-      result.step - state.epoch * job_.steps_per_epoch, 0, job_.steps_per_epoch);
+      result.step - state.epoch * job_.data.steps_per_epoch, 0, job_.data.steps_per_epoch);
   const std::string left =
       format_duration(per_step * static_cast<double>(last_step_ - result.step));
   std::vector<StatusPart> parts = {
-      {{fmt::format("{} ({} %)", epoch, 100 * in_epoch / job_.steps_per_epoch), epoch}, 2},
+      {{fmt::format("{} ({} %)", epoch, 100 * in_epoch / job_.data.steps_per_epoch), epoch}, 2},
       {{fmt::format("step {}/{}", result.step, last_step_)}, 4},
       {{fmt::format("loss {:.4f}", loss)}, 5}};
   if (state.val_accuracy) {
@@ -213,7 +213,7 @@ void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool 
   const RunState& state = stepper_.state();
   Json line = {
       {"epoch", state.epoch}, {"step", state.step}, {"loss", state.train_loss.value_or(NAN)}};
-  // Of an epoch without a sample that counts, it is not a number.
+  // The accuracy of an epoch without a sample that counts is NaN.
   if (has_accuracy()) line["accuracy"] = state.train_accuracy.value_or(NAN);
   add_values(line, state.train_metrics);
   if (speed_) {
@@ -247,10 +247,10 @@ std::string RunReport::epoch_line(bool improved) const {
   if (state.val_loss) {
     line += fmt::format(", val loss {:.4f}{}{}", *state.val_loss,
                         measured(state.val_accuracy, state.val_metrics), improved ? " (best)" : "");
-    const std::int64_t unreadable = job_.splits.val.size() - state.val_n;
+    const std::int64_t unreadable = job_.data.splits.val.size() - state.val_n;
     if (unreadable > 0) line += fmt::format(" ({} unreadable)", unreadable);
   }
-  // Of the number in the log, which is whole: 25,649.6 is 25650 there and then 25.7k.
+  // Format the number in the log, which is whole: 25,649.6 is 25650 there and 25.7k here.
   if (speed_) {
     line += fmt::format(", {} {}/s ({})", format_rate(std::round(speed_->rate)),
                         noun_of_samples(job_), format_duration(speed_->seconds));

@@ -1,4 +1,4 @@
-// What a run tells while it trains: the lines of its log, its messages, and the progress bar.
+// Reports of a run while it trains: the lines of its log, its messages, and the progress bar.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@ const char* noun_of_samples(const Job& job);
 
 double seconds_since(std::chrono::steady_clock::time_point start);
 
-/// The average of the weights that evaluations look at, as Job::average; empty before the first
-/// epoch of train.swa, where it is the weights themselves, and where none is kept.
+/// The average of the weights that evaluations look at, as JobUpdate::average; empty before the
+/// first epoch of train.swa, where it is the weights themselves, and where none is kept.
 std::string evaluated_average(const Job& job, const RunState& state);
 
 /// Adds values under their names to a line of the log, or to results.
@@ -51,19 +51,19 @@ class RunReport {
   /// Nor do these seconds, of a save between two steps.
   void saved(double seconds);
 
-  /// Whether the log has a line for that step: the same on all ranks.
+  /// Returns true if the log has a line for this step: the same on all ranks.
   bool is_logged(std::int64_t step) const;
   /// One step's result: the bar, and a line of the log where `log.every` asks for it.
   void step(const StepResult& result);
-  /// What the first epoch has shown about how the device runs its steps: once.
+  /// Reports once, after the first epoch, how the device runs its steps.
   void replica();
   /// A finished epoch: RunState holds its results.
   void epoch(const std::optional<EvalResult>& val, bool improved, bool early_stopped);
-  /// `weights`: the average of them that was evaluated, as Job::average; empty = none.
+  /// `weights`: the average of them that was evaluated, as JobUpdate::average; empty = none.
   void eval(const EvalResult& result, const std::string& weights);
   /// Shows the progress of an evaluation of a split.
   void evaluating(const std::string& split, std::int64_t done, std::int64_t total);
-  /// Where the time since the last one went.
+  /// Reports the times since the last ledger.
   void ledger(const LedgerTotals& totals);
   /// The schedule has lowered the learning rate, from the next step on.
   void lr_reduced(const LrReduction& reduction);
@@ -71,7 +71,7 @@ class RunReport {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Of the training steps of an epoch that this process ran.
+  /// Speed of the training steps of an epoch that this process ran.
   struct Speed {
     double seconds, rate, wait;
   };

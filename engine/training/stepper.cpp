@@ -71,21 +71,21 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
     : job_(job),
       replica_(replica),
       communicator_(communicator),
-      loader_(job.splits.train, training_options(job)),
+      loader_(job.data.splits.train, training_options(job)),
       on_result_(std::move(on_result)),
       ledger_(ledger) {
   // Device weights that dpt 0.1 measured take the place of the job's.
   if (!start.device_weights.empty()) replica_.set_device_weights(start.device_weights);
   go_to(start);
-  // So many show what the ranks wait for; they travel once an epoch.
+  // This many show what the ranks wait for; they travel once an epoch.
   constexpr std::int64_t kMostWaits = 4096;
-  wait_stride_ = std::max<std::int64_t>(1, ceil_div(job.steps_per_epoch, kMostWaits));
-  waits_.resize(static_cast<std::size_t>(ceil_div(job.steps_per_epoch, wait_stride_)));
+  wait_stride_ = std::max<std::int64_t>(1, ceil_div(job.data.steps_per_epoch, kMostWaits));
+  waits_.resize(static_cast<std::size_t>(ceil_div(job.data.steps_per_epoch, wait_stride_)));
 }
 
 /// The state's sums of metrics, which are none where a run begins or an older release began it.
 void Stepper::adopt_sums() {
-  const std::size_t count = job_.metrics.sums.size() - 1;
+  const std::size_t count = job_.model.metrics.sums.size() - 1;
   if (state_.epoch_sums.empty()) state_.epoch_sums.assign(count, 0.0);
   if (state_.epoch_sums.size() == count) return;
   fail(ErrorKind::data,
@@ -101,13 +101,13 @@ std::int64_t Stepper::step_at(std::int64_t position) const {
 void Stepper::start_loader() {
   std::vector<Range> ranges;
   std::vector<std::int64_t> partners;
-  for (std::int64_t i = next_step_; i < job_.steps_per_epoch; ++i) {
+  for (std::int64_t i = next_step_; i < job_.data.steps_per_epoch; ++i) {
     const Range batch = job_.batch_range(i);
     const Range mine = replica_.rank_samples(batch.size());
     if (mine.size() == 0) continue;
     ranges.push_back({batch.begin + mine.begin, batch.begin + mine.end});
     // The sample before it in the batch of all ranks, around its end.
-    if (job_.draws.mixes()) {
+    if (job_.data.draws.mixes()) {
       partners.push_back((mine.begin > 0 ? batch.begin + mine.begin : batch.end) - 1);
     }
   }
@@ -125,7 +125,7 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   plan.skipped = state_.skipped_steps;
   plan.epoch = state_.epoch;
   plan.global_batch = batch.size();
-  plan.lr = job_.schedule(state_.step) * state_.plateau_scale * state_.lr_scale;
+  plan.lr = job_.update.schedule(state_.step) * state_.plateau_scale * state_.lr_scale;
   plan.vote_stop = vote_stop;
   if (gives_up_) plan.gives_up = &gives_up_;
   plan.want_grad_norm = want_grad_norm;
@@ -135,7 +135,7 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   if (replica_.rank_samples(batch.size()).size() > 0) {
     const Ledger::Scope scope(ledger_, LedgerPart::data);
     samples = loader_.next();
-    if (job_.draws.mixes()) samples.mix = job_.draws.mix(state_.epoch, next_step_);
+    if (job_.data.draws.mixes()) samples.mix = job_.data.draws.mix(state_.epoch, next_step_);
     wait_seconds_ += samples.wait_seconds;
     if (next_step_ % wait_stride_ == 0) {
       waits_[next_step_ / wait_stride_] += static_cast<float>(samples.wait_seconds);
@@ -145,7 +145,7 @@ void Stepper::step(bool vote_stop, bool want_grad_norm) {
   ++state_.step;
   ++next_step_;
   state_.position = batch.end;
-  if (replica_.results_pending() > job_.steps_ahead) take_one();
+  if (replica_.results_pending() > job_.placement.steps_ahead) take_one();
 }
 
 void Stepper::take_one() {

@@ -39,7 +39,7 @@ class BadStep : public Error {
 /// One rank's walk. Every rank makes the same calls. `step` and `drain` throw BadStep.
 class Stepper {
  public:
-  /// Called with every step's result, in order, Job::steps_ahead late; on every rank.
+  /// Called with every step's result, in order, Placement::steps_ahead late; on every rank.
   using OnResult = std::function<void(const StepResult&)>;
 
   /// `ledger`, if there is one, is told where this thread's time goes.
@@ -56,7 +56,7 @@ class Stepper {
   /// rank; no step may follow.
   bool has_given_up() const { return has_given_up_; }
   /// All steps of the current epoch are queued.
-  bool epoch_done() const { return next_step_ == job_.steps_per_epoch; }
+  bool epoch_done() const { return next_step_ == job_.data.steps_per_epoch; }
   /// Waits for all queued steps and passes on their results. Once steps were lost, throws
   /// ErrorKind::peer: sums that overlap were aborted, and the weights and the optimizer's state are
   /// not those of any step.
@@ -64,8 +64,8 @@ class Stepper {
   /// After epoch_done: closes the epoch, resets its sums.
   void finish_epoch();
 
-  /// After a BadStep that left the weights as they were: moves on without it. `is_counted`: it is
-  /// one of those of which train.on_divergence allows only so many in a row.
+  /// Continues after a BadStep that left the weights unchanged. `is_counted`: it counts towards
+  /// train.on_divergence's limit of steps in a row.
   void skip_step(bool is_counted);
   /// Goes on from `state`; the replica's weights are the caller's to set. REQUIRES: no result
   /// pending, so after drain() or a BadStep.
@@ -97,7 +97,7 @@ class Stepper {
   std::int64_t next_step_ = 0;  ///< index in the epoch
   bool started_ = false;        ///< the loader knows this epoch
   double wait_seconds_ = 0;
-  /// Of every wait_stride_-th step of the epoch, the same ones on every rank.
+  /// Waits of every wait_stride_-th step of the epoch, the same steps on every rank.
   std::vector<float> waits_;
   std::int64_t wait_stride_ = 1;
   StopQuestion gives_up_;

@@ -75,8 +75,8 @@ class RankTrainer {
         divergence_(job, start, last_good, backend, communicator, replica_, stepper_, folder, log,
                     progress),
         report_(job, start.state.step,
-                std::min(job.total_steps, limits.max_steps.value_or(job.total_steps)), backend,
-                replica_, stepper_, log, progress) {
+                std::min(job.update.total_steps, limits.max_steps.value_or(job.update.total_steps)),
+                backend, replica_, stepper_, log, progress) {
     stepper_.may_give_up([this] { return wants_stop() && reason_ != StopReason::time_is_up; });
     begin(start);
     if (start.state.rollback_candidate == start.state.step) divergence_.remember();
@@ -108,7 +108,7 @@ class RankTrainer {
     saved_ = start.is_saved ? moment() : Moment{-1, -1};
     outcome_.early_stopped = has_stopped_early(job_.spec, start.state);
   }
-  /// Of the rank that writes; the others keep none.
+  /// Returns the ledger of the rank that writes; the others keep none.
   Ledger* ledger() { return writes_ ? &ledger_ : nullptr; }
   Moment moment() { return {stepper_.state().step, stepper_.state().epoch}; }
 
@@ -136,11 +136,13 @@ class RankTrainer {
   /// are left out. Each process reads its part.
   void begin_ahead_check() {
     const bool is_first = stepper_.state().epoch == 0;
-    if (!is_first || job_.bad_samples || communicator_.rank() != job_.first_rank()) return;
+    if (!is_first || job_.data.bad_samples || communicator_.rank() != job_.placement.first_rank())
+      return;
     AheadCheck::Part part;
-    if (job_.processes) part = {job_.processes->world().rank, job_.processes->world().size};
-    ahead_check_ =
-        std::make_unique<AheadCheck>(job_.splits.test, job_.splits.val, part, job_.decoders);
+    if (job_.placement.processes)
+      part = {job_.placement.processes->world().rank, job_.placement.processes->world().size};
+    ahead_check_ = std::make_unique<AheadCheck>(job_.data.splits.test, job_.data.splits.val, part,
+                                                job_.placement.decoders);
   }
 
   /// Waits until all test samples are read, unless they are evaluated now.
@@ -152,12 +154,12 @@ class RankTrainer {
     ahead_check_.reset();
   }
 
-  /// Whether this rank still has the state of the last step that all completed: a sample could not
-  /// be read for the next one, or for an evaluation, or another rank is gone. Of GPUs in one
-  /// process it is not known what a rank that failed has left in the others' queues.
+  /// Returns true if this rank still has the state of the last step that all completed: a sample
+  /// could not be read for the next one or for an evaluation, or another rank is gone. With several
+  /// GPUs in one process, the work that a failed rank has left in the others' queues is unknown.
   bool leaves_whole_state(const Error& error) const {
     if (error.kind() == ErrorKind::data) return reading_;
-    return error.kind() == ErrorKind::peer && (job_.processes || !backend_.info().queues);
+    return error.kind() == ErrorKind::peer && (job_.placement.processes || !backend_.info().queues);
   }
 
   /// Before leaving after such a failure. Nothing was updated since that step, so no step is lost;
@@ -166,7 +168,7 @@ class RankTrainer {
   void save_what_is_left() noexcept {
     if (!writes_ || !got_on_) return;
     std::optional<ProcessGroup::Saving> saving;
-    if (job_.processes) saving.emplace(*job_.processes);
+    if (job_.placement.processes) saving.emplace(*job_.placement.processes);
     try {
       stepper_.drain();
       collect_save(saver_.wait());
@@ -263,16 +265,16 @@ class RankTrainer {
 
   void on_result(const StepResult& result) {
     if (result.metrics.stop_votes > 0) stop_voted_ = true;
-    if (job_.bad_samples) name_bad_samples();
+    if (job_.data.bad_samples) name_bad_samples();
     if (!writes_) return;
     const Ledger::Scope scope(&ledger_, LedgerPart::logging);
     report_.step(result);
   }
 
-  /// Of this process, each once.
+  /// Reports each bad sample of this process once.
   void name_bad_samples() {
-    if (communicator_.rank() != job_.first_rank()) return;
-    for (const std::string& problem : job_.bad_samples->take_new()) {
+    if (communicator_.rank() != job_.placement.first_rank()) return;
+    for (const std::string& problem : job_.data.bad_samples->take_new()) {
       progress_.warn_always(fmt::format("left out: {}", problem));
       if (writes_) log_.event("bad_sample", {{"problem", problem}});
     }
@@ -297,7 +299,7 @@ class RankTrainer {
     }
     auto result = evaluate_split_unless(wants_to_leave, replica_, job_, split, name, show);
     reading_ = false;
-    if (job_.bad_samples) name_bad_samples();
+    if (job_.data.bad_samples) name_bad_samples();
     if (!result) note_stopped();
     return result;
   }
@@ -312,7 +314,8 @@ class RankTrainer {
     settle_best();
     average_epoch();
     std::optional<EvalResult> val;
-    if (job_.splits.val.size() > 0 && !(val = evaluate(job_.splits.val, "val"))) return false;
+    if (job_.data.splits.val.size() > 0 && !(val = evaluate(job_.data.splits.val, "val")))
+      return false;
     note_results(val);
     stepper_.finish_epoch();
     got_on_ = true;
@@ -323,7 +326,8 @@ class RankTrainer {
     outcome_.early_stopped = has_stopped_early(job_.spec, state);
     std::optional<LrReduction> reduction;
     if (is_new) {
-      reduction = note_plateau(job_.spec, job_.optimizer.lr, job_.steps_per_epoch, state);
+      reduction =
+          note_plateau(job_.spec, job_.update.optimizer.lr, job_.data.steps_per_epoch, state);
     }
     if (writes_) {
       const Ledger::Scope scope(&ledger_, LedgerPart::logging);
@@ -348,8 +352,8 @@ class RankTrainer {
     if (writes_ && !backend_.info().queues) ledger_.waited_for_data_of_others(seconds);
   }
 
-  /// Of train.swa: the weights at the end of this epoch go into their average, once; the epoch may
-  /// be closed by another process.
+  /// Adds the weights at the end of this epoch to their average (train.swa), once; another process
+  /// may close the epoch.
   void average_epoch() {
     if (!job_.spec.train.swa) return;
     RunState& state = stepper_.state();
@@ -383,7 +387,7 @@ class RankTrainer {
     if (state.epoch_labelled > 0) {
       std::vector<double> sums = {state.epoch_correct};
       sums.insert(sums.end(), state.epoch_sums.begin(), state.epoch_sums.end());
-      state.train_metrics = job_.metrics.values({sums, state.epoch_labelled}, false);
+      state.train_metrics = job_.model.metrics.values({sums, state.epoch_labelled}, false);
       state.train_accuracy = take_accuracy(state.train_metrics);
     }
     state.val_n = val ? val->n : 0;
@@ -412,22 +416,22 @@ class RankTrainer {
     Checkpoint checkpoint;
     checkpoint.state = stepper_.state();
     // A rollback takes the state back, not the schedule.
-    checkpoint.state.schedule_segments = job_.schedule_segments;
+    checkpoint.state.schedule_segments = job_.update.schedule_segments;
     checkpoint.params = replica_.params();
     checkpoint.optimizer = replica_.optimizer_state();
     checkpoint.config = job_.resolved_config;
-    checkpoint.classes = job_.splits.train.source->classes();
-    checkpoint.targets = job_.loss.targets.kind;
-    checkpoint.features = job_.splits.train.source->features();
-    checkpoint.sample_type = job_.splits.train.source->type();
-    checkpoint.dataset_fingerprint = job_.splits.train.source->fingerprint();
-    checkpoint.train_samples = job_.splits.train.size();
-    if (job_.splits.test.size() > 0) {
-      checkpoint.test_fingerprint = job_.splits.test.source->fingerprint();
+    checkpoint.classes = job_.data.splits.train.source->classes();
+    checkpoint.targets = job_.model.loss.targets.kind;
+    checkpoint.features = job_.data.splits.train.source->features();
+    checkpoint.sample_type = job_.data.splits.train.source->type();
+    checkpoint.dataset_fingerprint = job_.data.splits.train.source->fingerprint();
+    checkpoint.train_samples = job_.data.splits.train.size();
+    if (job_.data.splits.test.size() > 0) {
+      checkpoint.test_fingerprint = job_.data.splits.test.source->fingerprint();
     }
-    checkpoint.val_fingerprint = validation_fingerprint(job_.splits);
+    checkpoint.val_fingerprint = validation_fingerprint(job_.data.splits);
     checkpoint.shards = job_.spec.train.shards;
-    checkpoint.devices = job_.device_names();
+    checkpoint.devices = job_.placement.device_names();
     checkpoint.made_by = made_by(job_);
     return checkpoint;
   }
@@ -462,7 +466,7 @@ class RankTrainer {
     settle_best();
   }
 
-  /// What could not be saved as the best is not the best: all ranks learn of it here.
+  /// Tells all ranks whether the best could be saved: a result that was not saved is not the best.
   void settle_best() {
     const Ledger::Scope scope(ledger(), LedgerPart::saving);
     if (writes_) collect_save(saver_.wait());
@@ -475,26 +479,26 @@ class RankTrainer {
   /// The test set, once, with the best weights where a best is kept, else the last ones. Comes
   /// after the last save; a stop request ends it, and the resumed run measures again.
   void test_best() {
-    if (job_.splits.test.size() == 0) return;
+    if (job_.data.splits.test.size() == 0) return;
     const RunState& state = stepper_.state();
     std::string evaluated = evaluated_average(job_, state);
     if (state.best && state.best_step != state.step) {
-      std::vector<float> weights(static_cast<std::size_t>(job_.plan.param_floats));
+      std::vector<float> weights(static_cast<std::size_t>(job_.model.plan.param_floats));
       if (writes_) {
         const auto notify = [this](const std::string& text) { progress_.info(text); };
-        const Checkpoint best = load_checkpoint(find_best(folder_, state, notify), job_.plan);
+        const Checkpoint best = load_checkpoint(find_best(folder_, state, notify), job_.model.plan);
         const auto* average = average_of(best);
         weights = average ? average->second : best.params;
-        evaluated = average ? job_.average : std::string();
+        evaluated = average ? job_.update.average : std::string();
       }
       communicator_.broadcast(std::as_writable_bytes(std::span<float>(weights)), 0);
       replica_.set_params(weights);
     }
-    outcome_.test = evaluate(job_.splits.test, "test");
+    outcome_.test = evaluate(job_.data.splits.test, "test");
     if (writes_ && outcome_.test) report_.eval(*outcome_.test, evaluated);
   }
 
-  /// What RunState says of the best.
+  /// The best according to RunState.
   struct BestSoFar {
     std::optional<double> value;
     std::int64_t step = 0;
@@ -534,8 +538,8 @@ class RankTrainer {
   bool stop_voted_ = false;
   bool reading_ = false;      ///< in a step or an evaluation, which read samples
   bool got_on_ = false;       ///< this process has trained a step or closed an epoch
-  Moment saved_{-1, -1};      ///< of the last save
-  BestSoFar best_before_;     ///< of the evaluation before the last
+  Moment saved_{-1, -1};      ///< moment of the last save
+  BestSoFar best_before_;     ///< the best before the last evaluation
   bool best_failed_ = false;  ///< the last best could not be saved; known to rank 0
 };
 
@@ -547,12 +551,12 @@ TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits
   const bool rolls_back = job.spec.train.on_divergence.rolls_back();
   const auto warn = [&](const std::string& text) { progress.warn(text); };
   StartingPoint last_good;
-  if (rolls_back && job.writes()) last_good = rollback_origin(job, start, warn);
-  RunSaver saver(folder, job.plan, job.spec.checkpoint.keep_last,
+  if (rolls_back && job.placement.writes()) last_good = rollback_origin(job, start, warn);
+  RunSaver saver(folder, job.model.plan, job.spec.checkpoint.keep_last,
                  start.keep_forever ? start.state.step : -1, rolls_back);
   saver.carry(start.ancestors);
   std::optional<StopWatch> watch;
-  if (job.writes()) {
+  if (job.placement.writes()) {
     watch.emplace(std::chrono::milliseconds(0),
                   [&](StopReason reason) { progress.info(acknowledgement_of(reason)); });
   }
@@ -562,10 +566,10 @@ TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits
       RankTrainer trainer(job, start, last_good, limits, backend, communicator, folder, saver, log,
                           progress);
       TrainOutcome mine = trainer.run();
-      if (communicator.rank() == job.first_rank()) outcome = std::move(mine);
+      if (communicator.rank() == job.placement.first_rank()) outcome = std::move(mine);
     });
   } catch (...) {
-    // What was being saved is a checkpoint of before the failure, and is good.
+    // The checkpoint being saved is from before the failure, and is good.
     if (const auto result = saver.wait()) report_save_quietly(*result, log, progress);
     throw;
   }

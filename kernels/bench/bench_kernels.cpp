@@ -58,7 +58,7 @@ double min_us(const std::function<void()>& run) {
 /// One layer under test: an Op of ours (null where none applies) and oneDNN's three passes.
 struct Layer {
   std::string name;
-  double mflop;  ///< of one pass
+  double mflop;  ///< work of one pass
   std::int64_t x, y, full_y, weights, outputs;
   std::unique_ptr<Op> op, no_dx;
   std::function<onednn::Primitive(onednn::Pass)> library;

@@ -20,7 +20,7 @@ DPT_HOST_DEVICE inline float sigmoid(float x) {
   return (x < 0.0F ? e : 1.0F) / (1.0F + e);
 }
 
-/// With a slope of at least 0, y has x's sign where that counts: kY.
+/// LeakyReLU. With a slope of at least 0, y has x's sign where it matters: kY.
 template <bool kY>
 struct LeakyRelu {
   static constexpr bool kOfY = kY;
@@ -155,7 +155,7 @@ auto with_formula(const ActivationDesc& desc, const Use& use) {
   return use(Hardsigmoid{});
 }
 
-/// Whether backward reads y, else x.
+/// Returns true if backward reads y, false if x.
 inline bool reads_y(const ActivationDesc& desc) {
   return with_formula(
       desc, [](const auto& formula) { return std::remove_reference_t<decltype(formula)>::kOfY; });

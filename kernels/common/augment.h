@@ -16,8 +16,8 @@
 
 namespace dpt::augment {
 
-/// What is random about one sample in one epoch. `top` and `left` are the crop's corner in the
-/// padded image.
+/// Random draws of one sample in one epoch. `top` and `left` are the crop's corner in the padded
+/// image.
 struct Draw {
   std::uint32_t top = 0;
   std::uint32_t left = 0;
@@ -48,7 +48,7 @@ DPT_HOST_DEVICE inline float normalise(float value, float mean, float stddev) {
   return (value - mean) / stddev;
 }
 
-/// Whether the pixel is inside the box.
+/// Returns true if the pixel is inside the box.
 DPT_HOST_DEVICE inline bool is_in(const InputBox& box, int row, int column) {
   return row >= box.top && row - box.top < box.height && column >= box.left &&
          column - box.left < box.width;

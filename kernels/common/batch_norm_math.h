@@ -17,7 +17,7 @@ DPT_HOST_DEVICE inline void merge_moment(const MomentMerge& merge, float& mean, 
   squares += other_squares + difference * difference * merge.cross;
 }
 
-/// The merge of sets of so many values, either of which may be 0.
+/// Returns the merge of two sets with these numbers of values, either of which may be 0.
 inline MomentMerge moment_merge(int left, int right, double left_values, double right_values) {
   MomentMerge merge{left, right, 0, 0};
   const double both = left_values + right_values;

@@ -17,9 +17,9 @@ inline constexpr std::int64_t kGroup = 4;
 /// Units of a sample have to stay below this, so that groups fit into 32 bits of the counter.
 inline constexpr std::int64_t kMaxUnits = std::int64_t{1} << 34;
 
-/// What the masks of one layer have in common.
+/// Parameters that the masks of one layer share.
 struct Masks {
-  std::uint64_t key = 0;  ///< of (seed, layer)
+  std::uint64_t key = 0;  ///< key of (seed, layer)
   float p = 0;            ///< probability of being dropped
   float scale = 1;        ///< 1 / (1 - p), of what is kept
 };

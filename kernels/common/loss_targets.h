@@ -1,4 +1,4 @@
-// What the backends check of the targets that a loss is to read, on the host.
+// Checks of a loss's targets on the host, shared by the backends.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-/// Of a loss on `device`.
+/// Checks the targets of a loss on `device`.
 inline void check_loss_targets(const std::string& device, const char* loss, const LossDesc& desc) {
   const TargetShape& targets = desc.targets;
   const std::int64_t expected = targets.kind == TargetKind::class_index ? 0 : desc.classes;
@@ -22,7 +22,7 @@ inline void check_loss_targets(const std::string& device, const char* loss, cons
   }
 }
 
-/// Of one that is made for labels.
+/// Checks the targets of a loss for labels.
 inline void check_label_loss(const std::string& device, const char* loss, const LossDesc& desc) {
   check_loss_targets(device, loss, desc);
   if (has_labels(desc.targets.kind)) return;

@@ -1,4 +1,4 @@
-// What a sample adds to the sums of metrics: decided once for every backend.
+// Contribution of a sample to the sums of metrics: decided once for every backend.
 #pragma once
 
 #include <algorithm>
@@ -18,13 +18,13 @@ struct SumList {
   bool errors = false;  ///< some need RowFacts::errors
 };
 
-/// How far the outputs of a sample are from their targets: means over them.
+/// Mean errors of a sample's outputs.
 struct RowErrors {
   float absolute = 0, squared = 0;
   float matches = 0;  ///< on the target's side of 0.5
 };
 
-/// What is known of a sample whose loss was computed.
+/// Facts about a sample whose loss was computed.
 struct RowFacts {
   bool is_right = false;  ///< the label's output is the largest
   std::int32_t rank = 0;  ///< outputs above the label's
@@ -56,14 +56,14 @@ DPT_HOST_DEVICE inline void add_to_sum(SplitSum& sum, const MetricSum& kind, dou
   }
 }
 
-/// Whether output c is above the label's.
+/// Returns true if output c is above the label's.
 DPT_HOST_DEVICE inline bool is_above(float value, std::int32_t c, float at_label,
                                      std::int32_t label) {
   // A label whose output is not a number is above none.
   return !(value < at_label || (value == at_label && c >= label));
 }
 
-/// Whether an output or a target stands for yes.
+/// Returns true if an output or a target means yes.
 DPT_HOST_DEVICE inline bool is_hot(float value) {
   return value > 0.5F;
 }

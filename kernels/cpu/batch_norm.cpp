@@ -146,7 +146,7 @@ class CpuBatchNorm final : public Op {
     float* of_x = host(args.scratch) + 2 * c;
     float* constant = of_x + c;
     if (!desc_.batch_statistics) {
-      // Where nobody asks for the parameters' gradients, they are frozen.
+      // The parameters are frozen if nobody asks for their gradients.
       if (args.params[desc_.kWeight].gradient || args.params[desc_.kBias].gradient) {
         add_up_gradients(args, forward, of_x, constant);
       }

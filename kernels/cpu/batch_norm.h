@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-// As FlatKernels.
+// Implementations of FlatKernels.
 void cpu_merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerge> merges,
                        std::span<const DevPtr> outs, std::int64_t channels);
 void cpu_check_running(std::span<const RunningRange> ranges, const RunningArgs& args);

@@ -12,7 +12,8 @@
 namespace dpt {
 namespace {
 
-/// With a pool, the convolution's own output z (batch, conv_out) is an intermediate:
+/// A convolution, perhaps with a fused pool. Then the convolution's own output z (batch, conv_out)
+/// is an intermediate:
 ///  - max pooling commutes with ReLU, so ReLU and its mask are taken on the small pooled y and z
 ///    lives in scratch only;
 ///  - average pooling needs z's signs in backward, so z stays in `saved`, after ReLU.

@@ -16,7 +16,7 @@ namespace {
 /// Elements that are summed in fp32 before they are added in double.
 constexpr std::int64_t kNormRun = 1024;
 
-/// What a set is normalised with.
+/// Statistics that normalise a set.
 struct Moments {
   float mean, inverse;
 };
@@ -148,7 +148,7 @@ class CpuGroupNorm final : public Op {
     const Moments* sets = saved + row / pixels_ * desc_.groups;
     std::int64_t group = first / width_;
     for (std::int64_t c = 0; c < count; ++group) {
-      // As far as the group goes.
+      // Stop at the end of the group.
       const std::int64_t end = std::min(count, (group + 1) * width_ - first);
       const Moments m = sets[group];
       for (; c < end; ++c) {
@@ -159,7 +159,7 @@ class CpuGroupNorm final : public Op {
     }
   }
 
-  /// Whether several groups fit among the columns that are summed side by side: then the sums of
+  /// Returns true if several groups fit into the columns that are summed together: then sums of
   /// whole pixels are faster than those of a group's few channels at each of them.
   bool is_narrow() const {
     return pixels_ > 1 && 2 * width_ <= kSumColumns;
@@ -176,7 +176,7 @@ class CpuGroupNorm final : public Op {
     });
   }
 
-  /// What each channel of a block is normalised with.
+  /// Statistics that normalise each channel of a block.
   struct Columns {
     float mean[kSumColumns] = {}, inverse[kSumColumns] = {};
   };

@@ -1,4 +1,4 @@
-// What all losses on the CPU share: the loop over samples, and the sums over them.
+// Parts that all losses on the CPU share: the loop over samples, and the sums over them.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,10 @@ namespace dpt {
 struct LossInput {
   const float* logits = nullptr;
   std::int32_t label = 0;          ///< -1 where there is none
-  const float* targets = nullptr;  ///< of each output; null: only the label
+  const float* targets = nullptr;  ///< target of each output; null: only the label
   float scale = 1;
   float* gradient = nullptr;  ///< gets that of the loss times `scale`, or null; may be the logits
-  float* outputs = nullptr;   ///< as LossArgs
+  float* outputs = nullptr;   ///< see LossArgs
   bool wants_errors = false;
 };
 
@@ -31,7 +31,7 @@ struct LossRow {
   std::int32_t prediction = 0;  ///< index of the largest output, the first of equal ones
   float weight = 1;
   bool counts = true;
-  RowErrors errors;  ///< where they are wanted
+  RowErrors errors;  ///< computed on request only
 };
 
 /// One thread for any team: a batch of outputs is small, and the loss is summed in sample order. A
@@ -113,7 +113,7 @@ class CpuLoss final : public LossOp {
       }
     }
     in.logits = logits;
-    // What does not count has no gradient, whatever its outputs are.
+    // A sample that does not count has no gradient, whatever its outputs are.
     in.gradient = own_weight == 0 ? nullptr : gradient;
     const LossRow row = rows_(in);
     if (gradient && own_weight == 0) std::fill_n(gradient, d_.classes, 0.0F);

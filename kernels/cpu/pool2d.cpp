@@ -57,7 +57,7 @@ Span clip(std::int64_t out, std::int64_t stride, std::int64_t padding, std::int6
   return {start + skip * dilation, end, skip};
 }
 
-/// Of an adaptive pooling, every element of a window lies on the input.
+/// Returns the window of an adaptive pooling, all of which lies on the input.
 Span even_window(std::int64_t out, std::int64_t outs, std::int64_t size) {
   return {out * size / outs, ceil_div((out + 1) * size, outs), 0};
 }
@@ -109,7 +109,7 @@ class Pool : public Op {
     });
   }
 
-  /// Where this thread makes the sums that go to `to`; at most one sample of x.
+  /// Returns the memory in which this thread makes the sums for `to`; at most one sample of x.
   static float* sums_of(float* to, const OpArgs&) { return to; }
   float* sums_of(Bf16*, const OpArgs& args) const {
     return host(args.scratch + static_cast<std::size_t>(omp_get_thread_num()) * sums_bytes());

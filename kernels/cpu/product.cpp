@@ -67,7 +67,7 @@ class CpuProduct final : public Op {
     });
   }
 
-  /// Of every sample and channel, the sum of a * b over its pixels.
+  /// Computes the sum of a * b over the pixels of every sample and channel.
   void sum_pixels(T* to, const T* a, const T* b) const {
     const std::int64_t blocks = ceil_div(channels_, kSumColumns);
     parallel_for(threads_, batch_ * blocks, [=, this](std::int64_t i) {

@@ -17,7 +17,7 @@ namespace {
 // A block has kSumColumns channels, and kSumLanes rows of its chunk at a time.
 constexpr std::int64_t kMinRows = 64, kMaxChunks = 256;
 
-/// How the rows are cut.
+/// Division of the rows into chunks.
 struct Chunks {
   std::int64_t rows, channels;
   std::int64_t per_chunk;
@@ -46,7 +46,7 @@ struct Channel {
   float mean, inverse, scale, shift;
 };
 
-/// Where the statistics and parameters of the channels lie. `values` is 1 for running variances.
+/// Addresses of the channels' statistics and parameters. `values` is 1 for running variances.
 struct Channels {
   const float *mean, *squares, *weight, *bias;
   float values, eps;
@@ -111,7 +111,7 @@ __device__ inline float masked(const Channel& channel, bool relu, float x, float
   return relu && fmaf(x, channel.scale, channel.shift) <= 0.0F ? 0.0F : dy;
 }
 
-/// Of every chunk the sums of dy and of dy * (x - mean): (chunk, 2, channels).
+/// Computes the sums of dy and of dy * (x - mean) of every chunk: (chunk, 2, channels).
 template <class T>
 __global__ void __launch_bounds__(kSumColumns* kSumLanes)
     gradient_sums_kernel(Chunks chunks, Channels channels, bool relu, const T* dy, const T* x,
@@ -284,7 +284,7 @@ class CudaBatchNorm final : public Op {
   }
 
   void backward(const OpArgs& args) override {
-    // Where nobody asks for the parameters' gradients, they are frozen.
+    // The parameters are frozen if nobody asks for their gradients.
     const bool asked = args.params[desc_.kWeight].gradient || args.params[desc_.kBias].gradient;
     if (!desc_.batch_statistics && asked) add_up_gradients(args, nullptr);
     if (!args.dx) return;
@@ -352,7 +352,7 @@ class CudaBatchNorm final : public Op {
   Chunks chunks_;
 };
 
-/// What one kernel merges.
+/// Work of one merging kernel.
 constexpr int kMaxMerged = 32;
 struct Merges {
   float* parts[kMaxMerged];  ///< in pairs: left, right
@@ -429,7 +429,7 @@ std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const BatchNormDesc
 void cuda_merge_moments(const CudaContext& context, std::span<const DevPtr> parts,
                         std::span<const MomentMerge> merges, std::span<const DevPtr> outs,
                         std::int64_t channels) {
-  // As many launches as it takes; each begins when the one before it is done.
+  // Launch until everything is merged; each launch begins when the one before it is done.
   std::size_t merged = 0, copied = 0;
   while (merged < merges.size() || copied < outs.size()) {
     Merges some = {};

@@ -14,7 +14,7 @@ namespace dpt {
 // A block has kSumColumns columns, and kSumLanes rows of its chunk at a time.
 inline constexpr int kSumColumns = 32, kSumLanes = 8;
 
-/// How the rows are cut.
+/// Division of the rows into chunks.
 struct RowChunks {
   std::int64_t rows = 0, columns = 0;
   std::int64_t per_chunk = 0;
@@ -49,7 +49,7 @@ __device__ inline float sum_of_lanes(float mine) {
   return total;
 }
 
-/// Of every chunk: (chunk, kSums, columns).
+/// Computes the sums of every chunk: (chunk, kSums, columns).
 template <int kSums, class Terms>
 __global__ void __launch_bounds__(kSumColumns* kSumLanes)
     chunk_sums_kernel(RowChunks chunks, Terms terms, float* partials) {

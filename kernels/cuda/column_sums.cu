@@ -13,11 +13,11 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// How a matrix is cut: tiles of columns, chunks of rows, a block for each pair. In a block every
+/// Division of a matrix: tiles of columns, chunks of rows, a block for each pair. In a block every
 /// thread has a pack of neighbouring columns and every `lanes`-th row of the chunk.
 struct Cut {
   int width;  ///< columns of a pack
-  int packs;  ///< of a tile
+  int packs;  ///< packs of a tile
   int lanes;  ///< rows at a time
   unsigned tiles, chunks;
   std::int64_t rows_per_chunk;

@@ -9,7 +9,7 @@
 namespace dpt {
 namespace {
 
-/// Copies `columns` units of every row, between matrices whose rows are so many units apart.
+/// Copies `columns` units of every row, between matrices with these distances of rows in units.
 template <class Unit>
 struct CopyColumns {
   Unit* to;

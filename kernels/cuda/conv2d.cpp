@@ -13,7 +13,7 @@
 namespace dpt {
 namespace {
 
-/// As cudaMalloc aligns.
+/// Alignment of cudaMalloc.
 constexpr std::size_t kGpuAlignment = 256;
 
 /// The plans of a description's passes; `pool` is made inside them.
@@ -190,7 +190,7 @@ class PooledConv2d final : public Op {
   std::size_t saved_bytes_;
 };
 
-/// Whether kernels of ours can make the pooling inside, and no other way is better.
+/// Returns true if our kernels can fuse the pooling and no other way is better.
 bool pools_inside(const CudaContext& context, const Conv2dDesc& desc) {
   ConvProblem problem = conv_problem(desc, ConvPass::forward);
   problem.pool = pool_inside(desc);

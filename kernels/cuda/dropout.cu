@@ -18,7 +18,7 @@ struct DropoutBody {
   const std::int64_t* ids;
   const std::int64_t* step;
   std::int64_t size;      ///< elements of a sample
-  std::int64_t channels;  ///< of which each is dropped as a whole; else 0
+  std::int64_t channels;  ///< number of channels if each is dropped as a whole; else 0
 
   template <int kCount>
   __device__ void at(std::int64_t i) const {

@@ -70,7 +70,7 @@ struct DivideBody {
 
 // ---- Sums over a tree --------------------------------------------------------------------------
 
-/// What one kernel of a tree sum can take.
+/// Limits of one kernel of a tree sum.
 constexpr int kMaxParts = 32, kMaxAdditions = 64;
 
 /// A tree sum as kernel parameters.

@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// What a set is normalised with.
+/// Statistics that normalise a set.
 struct Moments {
   float mean, inverse;
 };
@@ -26,13 +26,13 @@ struct Sets {
   __device__ std::int64_t channel(std::int64_t set, std::int64_t i) const {
     return set % groups * width + i % width;
   }
-  /// Where value `i` of a set lies.
+  /// Returns the index of value `i` of a set.
   __device__ std::int64_t at(std::int64_t set, std::int64_t i) const {
     return (set / groups * pixels + i / width) * channels + channel(set, i);
   }
 };
 
-/// As block_sum, valid in every thread.
+/// Returns block_sum in every thread.
 template <int kThreads>
 __device__ inline double sum_for_all(double value) {
   __shared__ double total;
@@ -177,7 +177,7 @@ class CudaGroupNorm final : public Op {
   const CudaContext& context_;
   GroupNormDesc desc_;
   Sets sets_;
-  std::int64_t count_;  ///< of sets
+  std::int64_t count_;  ///< number of sets
   RowChunks chunks_;
 };
 

@@ -20,9 +20,9 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 30;
 
 /// An input kernel's parameters but for the types.
 struct Shape {
-  int in_h, in_w;            ///< of a raw sample
-  std::int64_t in_elements;  ///< of a raw sample
-  unsigned out_elements;     ///< of an output sample
+  int in_h, in_w;            ///< size of a raw sample
+  std::int64_t in_elements;  ///< elements of a raw sample
+  unsigned out_elements;     ///< elements of an output sample
   unsigned chunks;           ///< blocks that share a sample
   Divider channels, out_w;
   bool random, flip, normalise, erase;
@@ -50,7 +50,7 @@ __device__ inline float scaled(float value) {
   return value;
 }
 
-/// What was drawn for a sample.
+/// Draws of a sample.
 struct Placed {
   int top, left;
   bool flip;
@@ -89,7 +89,7 @@ __device__ inline float element(const Shape& s, const Placed& at, const Raw* fro
 template <class Raw, class T, int kCount, bool kMix>
 __global__ void __launch_bounds__(kThreads) input_kernel(Shape s, Inputs<Raw> in, T* y) {
   const unsigned k = blockIdx.x / s.chunks, chunk = blockIdx.x % s.chunks;
-  // Of the sample and its partner, whose one is read from there: registers are few.
+  // Draws of the sample and its partner, kept in shared memory because registers are few.
   constexpr unsigned kSamples = kMix ? 2 : 1;
   __shared__ Placed placed[kSamples];
   Placed at = {};

@@ -27,8 +27,8 @@
 namespace dpt {
 namespace {
 
-/// What all addresses are a multiple of. Parameters start at multiples of 64 bytes, and their bf16
-/// copies at half of that; no kernel gains from more than one 16-byte load.
+/// Alignment of all addresses. Parameters start at multiples of 64 bytes, and their bf16 copies at
+/// half of that; no kernel gains from more than one 16-byte load.
 constexpr std::uint32_t kAlignment = 16;
 constexpr int kMaxTimed = 8;
 
@@ -92,7 +92,8 @@ class Matmul {
                      context_.workspace_bytes, context_.stream),
           "cublasLtMatmul");
   }
-  /// Of the algorithm, the same in every process; with a remark where there is one on its timing.
+  /// Returns the name of the algorithm, the same in every process, with a remark on its timing if
+  /// any.
   std::string name() const { return algorithm_name_ + uncaptured_; }
 
  private:
@@ -193,7 +194,8 @@ class Matmul {
   }
   static DevPtr address(const void* pointer) { return {reinterpret_cast<std::uintptr_t>(pointer)}; }
 
-  /// What cuBLASLt's heuristics name, best first: at least one, at most `most`, none twice.
+  /// Returns the algorithms that cuBLASLt's heuristics name, best first: at least one, at most
+  /// `most`, without repetition.
   std::vector<Algorithm> find_algorithms(const Product& p, int most) const {
     cublasLtMatmulPreference_t made = nullptr;
     check(lt_.preference_create(&made), "cublasLtMatmulPreferenceCreate");
@@ -327,8 +329,8 @@ class CudaLinear final : public Op {
 
  private:
   cudaDataType_t type() const { return d_.type == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
-  /// Whether cuBLASLt leaves fp32 sums in the scratch, and a kernel of ours does the rest: where it
-  /// cannot add the bias itself.
+  /// Returns true if cuBLASLt leaves fp32 sums in the scratch and a kernel of ours does the rest,
+  /// because it cannot add the bias itself.
   bool sums_apart() const { return !apart_why_.empty(); }
 
   void make_forward() {

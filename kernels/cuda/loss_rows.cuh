@@ -1,5 +1,5 @@
-// What all losses on a GPU share: teams of threads that have one row of outputs each, and the sums
-// over rows. Only the files of losses include this.
+// Parts that all losses on a GPU share: teams of threads that have one row of outputs each, and the
+// sums over rows. Only the files of losses include this.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace dpt::loss_rows {
 constexpr unsigned kFullMask = 0xffffffffU;
 constexpr std::int64_t kMaxBlocks = 512;
 
-/// What a block leaves for the last one.
+/// Sums that a block leaves for the last one.
 struct BlockSums {
   double loss, weight;
   double of[kMaxMetricSums];
@@ -37,7 +37,7 @@ struct Call {
   std::int32_t* prediction;  ///< or null
   float* outputs;            ///< (batch, classes) or null
   std::int32_t batch, classes;
-  TargetShape shape;  ///< of the targets
+  TargetShape shape;  ///< shape of the targets
   SumList sums;
   bool weighted;  ///< not every sample has the weight 1
   bool add;       ///< to the metrics
@@ -52,7 +52,7 @@ struct Row {
   const T* logits;
   T* gradient;  ///< or null; it may lie where the logits are
   std::int32_t classes, label;
-  const float* targets;  ///< of each output; null: only the label
+  const float* targets;  ///< target of each output; null: only the label
   float* outputs;        ///< or null
   float scale;
   bool label_exists;  ///< a class has that label
@@ -63,7 +63,7 @@ struct RowLoss {
   float loss = 0;
   float weight = 1;
   bool counts = true;
-  RowErrors errors;  ///< where SumList::errors
+  RowErrors errors;  ///< computed if SumList::errors is set
 };
 
 /// The largest logit so far, and where it is.
@@ -125,7 +125,7 @@ struct Team {
     return mine;
   }
 
-  /// What any of the threads read or wrote before this is done when others go on.
+  /// Completes all reads and writes of the threads before any of them continues.
   __device__ static void order() {
     if constexpr (kWarps > 1) {
       __syncthreads();
@@ -169,7 +169,7 @@ __device__ inline void run_row(const Call<T>& call, const Rows& rows, std::int32
     facts.rank = static_cast<std::int32_t>(Mine::sum(static_cast<double>(above)));
   }
   T* gradient = call.gradient ? call.gradient + at : nullptr;
-  // What does not count has no gradient, whatever its outputs are.
+  // A sample that does not count has no gradient, whatever its outputs are.
   const Row<T> row = {logits,
                       own_weight == 0 ? nullptr : gradient,
                       classes,

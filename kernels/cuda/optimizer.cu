@@ -40,13 +40,13 @@ struct TilesOfRange {
   int first, count;
 };
 
-/// What a launch works on: one range that the whole grid shares, or tiles of ranges, each of which
-/// is for one block at a time.
+/// Work of a launch: one range that the whole grid shares, or tiles of ranges, each of which is for
+/// one block at a time.
 struct Work {
-  UpdateRange range;         ///< where there are no tiles
+  UpdateRange range;         ///< used without tiles
   const UpdateRange* tiles;  ///< in device memory, or null
   int tile_count;
-  // Of layer-wise formulas, one for each tile.
+  // Used by layer-wise formulas, one for each tile.
   const TilesOfRange* siblings;
   LayerSums* sums;
   bool aligned;  ///< packs of kWidth may be loaded from wherever a range begins
@@ -94,7 +94,7 @@ struct Elements {
     }
   }
 
-  /// Whether all states are finite.
+  /// Writes the states; returns true if all are finite.
   __device__ bool store_states(const Buffers& buffers, std::int64_t i) const {
     bool finite = true;
 #pragma unroll
@@ -106,7 +106,7 @@ struct Elements {
   }
 };
 
-/// Whether all that it wrote is finite.
+/// Updates a pack; returns true if all written values are finite.
 template <class Formula, int kCount>
 __device__ inline bool update_pack(const Now<Formula>& now, const Buffers& buffers,
                                    std::int64_t i) {
@@ -167,7 +167,7 @@ __device__ inline bool update_range(const Now<Formula>& now, const Buffers& buff
       [&](std::int64_t i) { return update_pack<Formula, 1>(now, buffers, i); });
 }
 
-/// Whether the update is to be written.
+/// Returns true if the update is to be written.
 __device__ inline bool is_applied(const Buffers& buffers) {
   if (!buffers.guard) return true;
   const UpdateOutcome outcome = decide_update(*buffers.scalars, *buffers.metrics, *buffers.guard);

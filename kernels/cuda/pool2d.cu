@@ -80,7 +80,7 @@ class CudaPool : public Op {
   const CudaContext& context_;
   Pool2dDesc d_;
   bool behind_relu_;
-  std::int64_t samples_;  ///< of one launch
+  std::int64_t samples_;  ///< samples of one launch
 };
 
 template <class T, class Index>
@@ -210,7 +210,7 @@ std::unique_ptr<Op> make(const CudaContext& context, const Pool2dDesc& desc, boo
   if (desc.kind == PoolKind::average) {
     return std::make_unique<CudaAveragePool<T>>(context, desc, behind_relu);
   }
-  // As small as a window's positions and kNoPosition allow.
+  // Choose the smallest type for a window's positions and kNoPosition.
   const std::int64_t positions = desc.kernel.h * desc.kernel.w;
   if (positions <= 0xff) {
     return std::make_unique<CudaMaxPool<T, std::uint8_t>>(context, desc, behind_relu);
@@ -221,7 +221,7 @@ std::unique_ptr<Op> make(const CudaContext& context, const Pool2dDesc& desc, boo
   return std::make_unique<CudaMaxPool<T, std::uint32_t>>(context, desc, behind_relu);
 }
 
-/// Whether all numbers of an axis, and of the windows along it, fit into 32 bits.
+/// Returns true if all numbers of an axis, and of the windows along it, fit into 32 bits.
 bool fits(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
           std::int64_t padding, std::int64_t dilation) {
   constexpr std::int64_t kMax = std::int64_t{1} << 29;

@@ -1,4 +1,4 @@
-// Colours of pictures. Sources of the formulas: Pillow 13, src/libImaging/Blend.c, Convert.c (L and
+// Colours of images. Sources of the formulas: Pillow 13, src/libImaging/Blend.c, Convert.c (L and
 // HSV) and Filter.c, src/PIL/ImageEnhance.py, ImageStat.py and ImageOps.py; torchvision 0.29,
 // transforms/_functional_pil.py (adjust_hue).
 #include "kernels/image/colors.h"
@@ -59,7 +59,7 @@ std::array<Histogram, 3> histograms(const Image& image) {
   return result;
 }
 
-/// ImageStat's mean of the picture as mode L, rounded as ImageEnhance.Contrast does.
+/// ImageStat's mean of the image as mode L, rounded as ImageEnhance.Contrast does.
 int mean_luma(const Image& image) {
   std::uint64_t sum = 0;
   std::size_t count = image.pixels.size();

@@ -9,11 +9,11 @@ namespace dpt {
 
 void adjust_brightness(Image& image, double factor);
 void adjust_contrast(Image& image, double factor);
-/// A picture of one channel stays as it is.
+/// An image of one channel stays as it is.
 void adjust_saturation(Image& image, double factor);
-/// The borders of the picture stay as they are, and the whole of one below 3 x 3 pixels.
+/// The borders of the image stay as they are, and the whole of one below 3 x 3 pixels.
 void adjust_sharpness(Image& image, double factor);
-/// Turns the hue by `factor` of the circle, REQUIRES: -0.5 <= factor <= 0.5. A picture of one
+/// Turns the hue by `factor` of the circle, REQUIRES: -0.5 <= factor <= 0.5. An image of one
 /// channel stays as it is.
 void adjust_hue(Image& image, double factor);
 /// Luma in every channel.

@@ -1,4 +1,4 @@
-// Pictures in host memory, and how a part of one is chosen before it is decoded.
+// Images in host memory, and how a part of one is chosen before it is decoded.
 #pragma once
 
 #include <cstddef>
@@ -56,14 +56,14 @@ struct PicturePart {
   PixelBox box;
   std::int64_t height = 0, width = 0;
   PixelBox window;
-  /// The pixels are those of the picture decoded at its full size, as Pillow has them. Otherwise a
+  /// The pixels are those of the image decoded at its full size, as Pillow has them. Otherwise a
   /// JPEG may be decoded at the least of its reduced sizes at which `box` is not below
   /// `height` x `width`.
   bool exact = true;
   ResizeFilter filter = ResizeFilter::bilinear;
 };
 
-/// Called once with a picture's height and width.
+/// Called once with an image's height and width.
 using ChoosePart = std::function<PicturePart(std::int64_t height, std::int64_t width)>;
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// Geometry of pictures. Sources of the formulas: Pillow 13, src/libImaging/Geometry.c and
+// Geometry of images. Sources of the formulas: Pillow 13, src/libImaging/Geometry.c and
 // src/PIL/Image.py (rotate); numpy.pad; torchvision 0.29, transforms/v2/functional/_geometry.py and
 // _misc.py.
 #include "kernels/image/image_ops.h"
@@ -14,7 +14,7 @@
 namespace dpt {
 namespace {
 
-/// Pixels of this thread's last picture that was replaced. New memory for each picture takes longer
+/// Pixels of this thread's last image that was replaced. New memory for each image takes longer
 /// than most transforms: the system clears it page by page.
 thread_local std::vector<std::uint8_t> spare_pixels;
 

@@ -54,7 +54,7 @@ struct AffineParams {
   double shear_x = 0, shear_y = 0;
 };
 
-/// image = result, keeping the old pixels' memory for this thread's next picture.
+/// image = result, keeping the old pixels' memory for this thread's next image.
 void replace_image(Image& image, Image&& result);
 
 // Geometry.
@@ -68,11 +68,11 @@ Image padded(const Image& image, const Padding& padding, PaddingMode mode, FillC
 /// v2.functional.affine's matrix. REQUIRES: params.scale > 0.
 AffineMatrix affine_matrix(const AffineParams& params, Point center);
 
-/// Image.transform(AFFINE): pixels that come from outside the picture are `fill`.
+/// Image.transform(AFFINE): pixels that come from outside the image are `fill`.
 Image warped(const Image& image, const AffineMatrix& matrix, std::int64_t height,
              std::int64_t width, Interpolation interpolation, FillColour fill);
 
-/// v2.functional.rotate, anticlockwise. `center` null: the picture's. Multiples of 90 degrees are
+/// v2.functional.rotate, anticlockwise. `center` null: the image's. Multiples of 90 degrees are
 /// copies of pixels where the result's size allows it and no centre is given, as Pillow has it.
 Image rotated(const Image& image, double angle, Interpolation interpolation, bool expand,
               const Point* center, FillColour fill);

@@ -96,8 +96,8 @@ std::uint64_t hash_of(const GreyGrid& grid) {
   constexpr std::size_t kMiddle = 1 + (low.size() - 1) / 2;
   std::nth_element(sorted.begin() + 1, sorted.begin() + kMiddle, sorted.end());
   std::uint64_t hash = 0;
-  // Low frequencies are much the same in pictures of one kind, high ones are not: neighbouring bits
-  // are of frequencies far apart, so that each part of the hash tells pictures apart.
+  // Low frequencies are much the same in images of one kind, high ones are not: neighbouring bits
+  // are of frequencies far apart, so that each part of the hash tells images apart.
   constexpr std::size_t kStride = 19;
   for (std::size_t bit = 0; bit < low.size(); ++bit) {
     const std::size_t i = bit * kStride % low.size();

@@ -233,7 +233,7 @@ void RowResizer::pack_places() {
   for (std::int64_t block = 0; block < blocks_; ++block) {
     const std::int32_t* first = packed_first_.data() + block * kBlock;
     if (!resize_rows::fits_places(first)) {
-      // The picture becomes much narrower: each output's inputs are loaded by themselves.
+      // The image becomes much narrower: each output's inputs are loaded by themselves.
       row_vectors_ = Vectors::avx2;
       return;
     }

@@ -67,7 +67,7 @@ class ResizeTaps {
   std::vector<std::int32_t> weights_;  // (count, row_), row_ >= longest_, 0 behind length
 };
 
-/// Takes the rows of a picture from top to bottom and resizes them. One thread at a time.
+/// Takes the rows of an image from top to bottom and resizes them. One thread at a time.
 class RowResizer {
  public:
   using Vectors = resize_rows::Vectors;
@@ -108,7 +108,7 @@ class RowResizer {
   std::unique_ptr<std::uint8_t[]> kept_;  // (rows().size(), stride_)
 };
 
-/// The whole of a picture, resized.
+/// The whole of an image, resized.
 PicturePart whole_picture(std::int64_t picture_height, std::int64_t picture_width,
                           std::int64_t height, std::int64_t width);
 

@@ -25,7 +25,7 @@ Vectors best_vectors();
 // and c from -128 to 127, and one word has the same part of four weights, the first lowest.
 inline constexpr int kLowBits = 11, kDigitBits = 8;
 
-/// Outputs of a pass along rows are made in blocks of so many.
+/// Number of outputs of a pass along rows in a block.
 inline constexpr std::int64_t kBlock = 8;
 /// Bytes that a pass along columns handles at a time.
 inline constexpr std::int64_t kColumns = 64;

@@ -64,19 +64,21 @@ long allocations(const std::vector<std::string>& overrides, int steps) {
   const Job job = small_job(small_config(kSgdWithoutDecay), overrides);
   const StartingPoint start = fresh_start(job);
   g_allocations = 0;
-  run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
-    Replica replica(backend, communicator, job);
-    replica.set_params(start.params);
-    Stepper stepper(job, replica, communicator, start.state, [](const StepResult&) {});
-    while (!stepper.epoch_done()) stepper.step(false, true);
-    stepper.drain();
-    stepper.finish_epoch();
-    stepper.step(false, true);  // Announces the epoch's order to the loader, which allocates.
-    t_counts = true;
-    for (int i = 0; i < steps; ++i) stepper.step(false, true);
-    t_counts = false;
-    stepper.drain();
-  });
+  run_ranks(job.placement.devices, job.placement.backend_options,
+            [&](Backend& backend, Communicator& communicator) {
+              Replica replica(backend, communicator, job);
+              replica.set_params(start.params);
+              Stepper stepper(job, replica, communicator, start.state, [](const StepResult&) {});
+              while (!stepper.epoch_done()) stepper.step(false, true);
+              stepper.drain();
+              stepper.finish_epoch();
+              stepper.step(false,
+                           true);  // Announces the epoch's order to the loader, which allocates.
+              t_counts = true;
+              for (int i = 0; i < steps; ++i) stepper.step(false, true);
+              t_counts = false;
+              stepper.drain();
+            });
   return g_allocations;
 }
 

@@ -139,7 +139,7 @@ TEST_CASE("--rank-logs leaves a file of others alone") {
   }
 }
 
-TEST_CASE("a start that fails before the first step leaves no run folder that it created") {
+TEST_CASE("a start that fails before the run has a log leaves no run folder that it created") {
   const Tiny w;
   const Words train = {"train", "small.yaml"};
   w.run_well(train, {"--run-dir", "old"});
@@ -148,7 +148,7 @@ TEST_CASE("a start that fails before the first step leaves no run folder that it
     INFO(failed.err);
     CHECK(failed.exit_code == exit_code);
   };
-  // The weights do not fit; the first batch cannot be read.
+  // The weights do not fit the model.
   const Words misfit = {"--weights", "old/best.safetensors", "model.input=[1, 4, 5]"};
   fails(misfit, 3);
   CHECK_FALSE(fs::exists(w.dir.file("runs/tiny")));

@@ -176,7 +176,7 @@ TEST_CASE("results hold what was measured and nothing else") {
                              {"epochs", 2},
                              {"steps", 12},
                              {"seconds", 1.5},
-                             {"params", s.job.plan.param_count},
+                             {"params", s.job.model.plan.param_count},
                              {"devices", {"cpu"}}};
   CHECK(summary() == expected);
 

@@ -98,22 +98,6 @@ TEST_CASE("on_bad_sample: skip leaves out pictures of val/ and test/, the same o
   CHECK(evaluations(w, "halves") == found);
 }
 
-TEST_CASE("a first batch that cannot be read leaves no run folder that the start created") {
-  const Photos w({"train"});
-  for (int i = 0; i < 6; ++i) {
-    for (const std::string& name : kClasses) w.tear(fmt::format("train/{}/{}.png", name, i));
-  }
-  const Finished failed = w.train("new", {});
-  INFO(failed.err);
-  CHECK(failed.exit_code == 3);
-  CHECK_FALSE(std::filesystem::exists(w.dir.file("new")));
-  // What others have put there stays.
-  std::filesystem::create_directory(w.dir.file("own"));
-  write_file(w.dir.file("own/notes.txt"), "mine");
-  CHECK(w.train("own", {}).exit_code == 3);
-  CHECK(read_file(w.dir.file("own/notes.txt")) == "mine");
-}
-
 TEST_CASE("on_bad_sample: skip leaves out what val_split draws") {
   const Photos w({"train"});
   for (int i = 0; i < 6; ++i) w.tear(fmt::format("train/grey/{}.png", i));

@@ -169,35 +169,37 @@ struct Trajectory {
 /// Trains on the given samples, step by step, on as many replicas as the job has devices.
 Trajectory follow(const Job& job, const std::vector<float>& init, double lr,
                   const std::vector<std::int32_t>& indices) {
-  const auto samples = *job.splits.train.source->resident();
+  const auto samples = *job.data.splits.train.source->resident();
   const std::vector<std::int64_t> ids(indices.begin(), indices.end());
   const std::int64_t batch = job.spec.data.batch_size;
   const std::int64_t steps = static_cast<std::int64_t>(indices.size()) / batch;
   Trajectory result;
-  run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
-    Replica replica(backend, communicator, job);
-    replica.set_params(init);
-    const Range own = replica.rank_samples(batch);
-    for (std::int64_t k = 0; k < steps; ++k) {
-      const auto begin = static_cast<std::size_t>(k * batch + own.begin);
-      const auto count = static_cast<std::size_t>(own.size());
-      HostBatch part;
-      part.pixels = samples.pixels;
-      part.labels = samples.labels;
-      part.slots = std::span(indices).subspan(begin, count);
-      part.ids = std::span(ids).subspan(begin, count);
-      StepPlan plan;
-      plan.step = k + 1;
-      plan.global_batch = batch;
-      plan.lr = lr;
-      replica.train_step(plan, part);
-      const StepMetrics metrics = replica.take_result().metrics;
-      if (communicator.rank() == 0) {
-        result.losses.push_back(static_cast<double>(metrics.loss_sum) / metrics.count.value());
-      }
-    }
-    if (communicator.rank() == 0) result.params = replica.params();
-  });
+  run_ranks(
+      job.placement.devices, job.placement.backend_options,
+      [&](Backend& backend, Communicator& communicator) {
+        Replica replica(backend, communicator, job);
+        replica.set_params(init);
+        const Range own = replica.rank_samples(batch);
+        for (std::int64_t k = 0; k < steps; ++k) {
+          const auto begin = static_cast<std::size_t>(k * batch + own.begin);
+          const auto count = static_cast<std::size_t>(own.size());
+          HostBatch part;
+          part.pixels = samples.pixels;
+          part.labels = samples.labels;
+          part.slots = std::span(indices).subspan(begin, count);
+          part.ids = std::span(ids).subspan(begin, count);
+          StepPlan plan;
+          plan.step = k + 1;
+          plan.global_batch = batch;
+          plan.lr = lr;
+          replica.train_step(plan, part);
+          const StepMetrics metrics = replica.take_result().metrics;
+          if (communicator.rank() == 0) {
+            result.losses.push_back(static_cast<double>(metrics.loss_sum) / metrics.count.value());
+          }
+        }
+        if (communicator.rank() == 0) result.params = replica.params();
+      });
   return result;
 }
 
@@ -209,9 +211,9 @@ void check_golden(const Net& net, const std::string& name, const std::string& op
   const auto measured = [&](const std::string& what) {
     return std::stod(file.metadata().at(name + "." + what));
   };
-  Trajectory got = follow(job, flat_params(file, "init.", job.plan), lr,
+  Trajectory got = follow(job, flat_params(file, "init.", job.model.plan), lr,
                           read_as<std::int32_t>(file, "indices", "I32"));
-  for (const Param& param : job.plan.params) {
+  for (const Param& param : job.model.plan.params) {
     if (param.spec.role != ParamRole::counter) continue;
     float* values = got.params.data() + param.offset;
     std::transform(values, values + param.count, values,
@@ -226,7 +228,7 @@ void check_golden(const Net& net, const std::string& name, const std::string& op
   }
   CHECK(loss_error <= kSlack * measured("loss_error"));
 
-  const std::vector<float> want = flat_params(file, name + ".final.", job.plan);
+  const std::vector<float> want = flat_params(file, name + ".final.", job.model.plan);
   double weight_error = 0, square_sum = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
     const double error = std::abs(static_cast<double>(got.params[i]) - want[i]);
@@ -234,7 +236,7 @@ void check_golden(const Net& net, const std::string& name, const std::string& op
     square_sum += error * error;
   }
   CHECK(weight_error <= kSlack * measured("weight_error"));
-  CHECK(std::sqrt(square_sum / static_cast<double>(job.plan.param_count)) <=
+  CHECK(std::sqrt(square_sum / static_cast<double>(job.model.plan.param_count)) <=
         kSlack * measured("weight_error_rms"));
 }
 

@@ -42,7 +42,7 @@ set(allowed_engine/job engine/checkpoints engine/collectives engine/config engin
     kernels kernels/base)
 set(allowed_engine/layers engine/config kernels kernels/base kernels/common)
 set(allowed_engine/losses engine/config kernels)
-set(allowed_engine/measurements engine/graph engine/job engine/run kernels kernels/base)
+set(allowed_engine/measurements engine/config engine/graph engine/job engine/run kernels kernels/base)
 set(allowed_engine/metrics engine/config kernels kernels/base)
 set(allowed_engine/optimizers engine/config kernels kernels/base kernels/common)
 set(allowed_engine/processes engine/collectives engine/config kernels kernels/base)

@@ -1,5 +1,5 @@
-// What Adam and the optimizers derived from it share: weight decay, and the running averages of the
-// gradient and of its square.
+// Parts that Adam and the optimizers derived from it share: weight decay, and the running averages
+// of the gradient and of its square.
 #pragma once
 
 #include "kernels/common/optimizers/formula.h"

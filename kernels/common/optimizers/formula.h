@@ -1,5 +1,5 @@
-// What an optimizer's mathematics looks like, and what it may use. Each formula is one header of
-// this folder, written once for every backend: a struct with
+// Contract of an optimizer's formula, and the functions that it may use. Each formula is one header
+// of this folder, written once for every backend: a struct with
 //
 //   static constexpr int kStates;  // flat buffers of state, at most kMaxOptimizerStates
 //   struct Step { ... };           // constant over one update; computed by the host, in double
@@ -52,7 +52,7 @@ concept LayerwiseFormula = requires {
   Formula::kPreparesStates;
 };
 
-/// Whether the pass that writes the parameters writes the states too.
+/// Returns true if the pass that writes the parameters writes the states too.
 template <class Formula>
 constexpr bool updates_states() {
   if constexpr (LayerwiseFormula<Formula>) return !Formula::kPreparesStates;

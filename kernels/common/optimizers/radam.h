@@ -14,7 +14,7 @@ struct RAdamFormula {
     /// lr / (1 - beta1^t), and if the update is adaptive times the rectification and
     /// sqrt(1 - beta2^t).
     float step_size = 0;
-    /// Whether the variance of the adaptive learning rate is tractable: not in the first updates.
+    /// True if the variance of the adaptive learning rate is tractable: not in the first updates.
     bool is_adaptive = false;
   };
 

@@ -15,7 +15,7 @@ struct Conv {
   std::int64_t in_h = 0, in_w = 0, in_c = 0;
   std::int64_t kernel_h = 0, kernel_w = 0, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
   std::int64_t conv_h = 0, conv_w = 0;  ///< pixels that are computed: those that pooling reads
-  std::int64_t out_h = 0, out_w = 0;    ///< of y: after pooling
+  std::int64_t out_h = 0, out_w = 0;    ///< size of y: after pooling
   std::int64_t out_c = 0;
   bool bias = true, relu = false, input_gradient = true;
   FusedPool pool = FusedPool::none;

@@ -18,7 +18,7 @@ inline constexpr int kMaxOddChannels = 2;
 /// Places of the parts of scratch and saved memory, in floats (saved: in bytes).
 template <class V>
 struct ConvLayout {
-  std::int64_t vectors;                   ///< of output channels
+  std::int64_t vectors;                   ///< number of vectors of output channels
   std::int64_t channels;                  ///< output channels, rounded up to whole vectors
   std::int64_t packed;                    ///< vectors of the forward pass's panels
   std::int64_t odd;                       ///< channels after them, taken as dot products
@@ -26,7 +26,7 @@ struct ConvLayout {
   bool lanes_are_outputs;                 ///< weight gradient: lanes over oc, not over (kw, ic)
   std::int64_t image, weights, bias, partial, dy, columns, gradient, total;
   std::int64_t column_rows;  ///< rows of dx whose columns are computed at a time
-  std::int64_t mask_bytes;   ///< of saved, per sample
+  std::int64_t mask_bytes;   ///< bytes of saved, per sample
 
   explicit ConvLayout(const Conv& c) {
     constexpr std::int64_t kLanes = V::kLanes;

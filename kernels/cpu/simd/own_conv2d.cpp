@@ -4,7 +4,6 @@ namespace dpt {
 namespace {
 
 using direct::Conv;
-using direct::ConvArgs;
 using direct::ConvKernels;
 using direct::FusedPool;
 
@@ -46,7 +45,7 @@ class OwnConv2d final : public Op {
   std::string implementation() const override { return kernels_.name; }
 
  private:
-  ConvArgs unpack(const OpArgs& a) const {
+  direct::ConvArgs unpack(const OpArgs& a) const {
     const ParamArgs &weight = a.params[Conv2dDesc::kWeight], &bias = a.params[Conv2dDesc::kBias];
     return {host(a.x),
             host(weight.f32),

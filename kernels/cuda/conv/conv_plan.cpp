@@ -30,10 +30,10 @@ const char* pass_name(ConvPass pass) {
   return "?";
 }
 
-/// What makes a timed choice valid: the GPU, the driver, and cuDNN, which is opened for its
-/// version even where the choice was a kernel of ours: another cuDNN may be faster than that. It
-/// costs milliseconds, once for each GPU. What takes long, a handle and cuDNN's heuristics, is for
-/// candidates that are timed or taken.
+/// Returns the key under which a timed choice is valid: the GPU, the driver, and cuDNN, which is
+/// opened for its version even if the choice was a kernel of ours, because another cuDNN may be
+/// faster. This costs milliseconds, once per GPU. A handle and cuDNN's heuristics take long; only
+/// candidates that are timed or chosen need them.
 const std::string& conv_machine_key(const CudaContext& context) {
   static std::mutex mutex;
   static std::map<int, std::string> keys;
@@ -71,7 +71,7 @@ class Bench {
            args_.dbias && sums_scratch_;
   }
 
-  /// Of each plan, with what has to be done besides it.
+  /// Times each plan, including the work that it leaves to others.
   std::vector<float> times(const std::vector<ConvPlan*>& plans, std::string& failure,
                            std::string& uncaptured) {
     std::vector<float> times = timing_.times(

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kWarps = kImageThreads / 32;
 
-/// Whether a bf16 tensor has pixels that are no whole words: then each number gets a word.
+/// Returns true if pixels of a bf16 tensor are not whole words: then each number gets a word.
 bool has_odd_channels(const ConvProblem& p) {
   return p.type == DType::bf16 && (p.pass == ConvPass::forward ? p.in.c : p.out.c) % 2 != 0;
 }

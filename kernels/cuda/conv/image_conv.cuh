@@ -16,7 +16,7 @@ inline constexpr int kPerWord = std::is_same_v<Math, Bf16AsTf32Math>
                                     ? 1
                                     : 4 / static_cast<int>(sizeof(typename Math::Element));
 
-/// What word `i` of a tensor in memory holds, as a word of shared memory.
+/// Loads word `i` of a tensor in memory as a word of shared memory.
 template <class Math>
 __device__ inline std::uint32_t load_word(const void* tensor, std::int64_t i) {
   if constexpr (std::is_same_v<Math, Bf16AsTf32Math>) {
@@ -122,13 +122,13 @@ class CarriedImage {
 
  private:
   static constexpr int kElements = kPerWord<Math>;
-  /// What a word's elements are.
+  /// Type of a word's elements.
   using InWord = std::conditional_t<kElements == 1, float, typename Math::Element>;
   std::uint32_t words_[kImageCarried] = {};
   std::uint32_t open_[kPooled == Pooled::gathered ? kImageCarried : 1] = {};
 };
 
-/// What one warp makes at a time: 16 rows times kTiles column tiles.
+/// Sums that one warp computes at a time: 16 rows times kTiles column tiles.
 template <class Math, int kTiles>
 class TaskSums {
  public:
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(kImageThreads, 1)
     const int next = n + static_cast<int>(gridDim.x);
     if (next < s.images) carried.fetch(g, s, next);
 
-    // Where a row's window begins in the image.
+    // Returns the start of a row's window in the image.
     const auto window_of = [&](int row) -> const std::uint32_t* {
       if (row >= s.rows) return image;
       const OutPixel pixel = out_pixel<kPooled>(s, row);

@@ -28,20 +28,20 @@ constexpr int kTile = 16 * 8;
 
 struct WeightsShape {
   const void *x = nullptr, *dy = nullptr;
-  const std::uint8_t* open = nullptr;  ///< of a pooled dy
+  const std::uint8_t* open = nullptr;  ///< mask of a pooled dy
   float scale = 1.0F;
   float* parts = nullptr;  ///< (blocks, channels, columns)
   int images = 0, images_each = 0;
-  int x_elements = 0, dy_elements = 0;                      ///< of one image in memory
-  int in_channels = 0, channels = 0;                        ///< of x, of dy
+  int x_elements = 0, dy_elements = 0;                      ///< elements of one image in memory
+  int in_channels = 0, channels = 0;                        ///< channels of x, of dy
   int in_width = 0, border_h = 0, border_w = 0, width = 0;  ///< width: of x with its borders
-  int image_elements = 0;                                   ///< of x with its borders
+  int image_elements = 0;                                   ///< elements of x with its borders
   int pixels = 0;                                           ///< on the k side
-  int out_width = 0;                                        ///< of dy in memory
-  int pitch = 0;                                            ///< of dy's pixels in shared memory
-  int taps_h = 0, run = 0, run_tiles = 0;                   ///< columns of one r, in tiles of 8
-  int row_tiles = 0, column_tiles = 0;                      ///< the last one has the ones
-  int tiles_each = 0, slices = 0;                           ///< of a warp; warps of one group
+  int out_width = 0;                                        ///< width of dy in memory
+  int pitch = 0;                           ///< pitch of dy's pixels in shared memory
+  int taps_h = 0, run = 0, run_tiles = 0;  ///< columns of one r, in tiles of 8
+  int row_tiles = 0, column_tiles = 0;     ///< the last one has the ones
+  int tiles_each = 0, slices = 0;          ///< tiles of a warp; warps of one group
   Divider per_in_channel, per_in_row, per_channel, per_out_row, per_column;
 
   DPT_HOST_DEVICE int columns() const { return taps_h * run + 1; }
@@ -189,7 +189,7 @@ class WeightSums {
   }
 
   int lane_, warp_, first_tile_, tiles_;
-  int at_[kColumns];  ///< of this lane's columns in a window
+  int at_[kColumns];  ///< positions of this lane's columns in a window
   float sums_[kMaxRows][kColumns][4] = {};
 };
 

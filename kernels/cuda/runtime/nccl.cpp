@@ -29,12 +29,12 @@
 namespace dpt {
 namespace {
 
-// What a healthy NCCL does in a second or two; other ranks may still be busy elsewhere.
+// A healthy NCCL connects in a second or two, but other ranks may still be busy elsewhere.
 constexpr std::chrono::milliseconds kMaxToConnect{120'000};
 // NCCL connects some ranks only at their first sum. Other processes may come to it much later;
 // those that do not come at all are noticed by the control channel, which aborts.
 constexpr std::chrono::milliseconds kMaxToQueueBetweenProcesses{3'600'000};
-// What goes wrong between processes while the GPU works, NCCL tells only when it is asked.
+// NCCL reports failures between processes during the GPU's work only when it is asked.
 constexpr std::chrono::milliseconds kWatchEvery{500};
 
 /// The functions of NCCL that dpt calls.

@@ -12,7 +12,7 @@ namespace dpt {
 namespace {
 
 constexpr int kRounds = 5, kMaxRuns = 20;
-/// What is replayed at once takes about this long, or is one run: a launch takes 3 us of the host.
+/// Duration of one replay, unless it is a single run: a launch takes 3 us of the host.
 constexpr float kMilliseconds = 1.0F;
 constexpr float kNever = std::numeric_limits<float>::infinity();
 
@@ -79,7 +79,7 @@ std::vector<float> Timing::times(std::size_t count, const std::function<void(std
   for (std::size_t i = 0; i < count; ++i) {
     check_stop();
     try {
-      // What is loaded at the first run is loaded before the second one is timed.
+      // The first run loads the kernels, so that the timed second run does not.
       time([&] { run(i); });
       const float once = time([&] { run(i); });
       runs[i] = runs_at_once(once);

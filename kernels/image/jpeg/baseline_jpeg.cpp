@@ -118,7 +118,7 @@ bool BaselineJpeg::find_codes() {
   return true;
 }
 
-/// Takes out the stuffing: 0xff is followed by 0. The end of the picture must follow.
+/// Takes out the stuffing: 0xff is followed by 0. The end of the image must follow.
 bool BaselineJpeg::find_coded_bytes() {
   const JOCTET* from = info_.src->next_input_byte;
   const JOCTET* end = from + info_.src->bytes_in_buffer;
@@ -255,7 +255,7 @@ const std::uint8_t* BaselineJpeg::colour_row(int component, std::int64_t row) {
   } else {
     jpeg_loops::widened_row(plane_row(component, row), plane.stride, from);
   }
-  // Beside the picture its last samples go on; beside the part nobody looks.
+  // Beside the image its last samples go on; beside the part nobody looks.
   const std::int64_t first = mcu_columns_.begin * DCTSIZE;
   const std::int64_t count = std::min(plane.stride, plane.width - first);
   from[-1] = from[0];

@@ -18,7 +18,7 @@ namespace dpt {
 class BaselineJpeg {
  public:
   /// `info` has read the header of the file and nothing else. The rows and columns are those of the
-  /// picture at `eighths` (1, 2, 4 or 8) of its size. `grey`: only the luma is wanted.
+  /// image at `eighths` (1, 2, 4 or 8) of its size. `grey`: only the luma is wanted.
   BaselineJpeg(const jpeg_decompress_struct& info, int eighths, PixelRange rows, PixelRange columns,
                bool grey);
 

@@ -200,7 +200,7 @@ bool finish(JpegDecoder& decoder) {
   return true;
 }
 
-/// One axis of a part at `eighths` of the picture's size: what is decoded at all begins at
+/// One axis of a part at `eighths` of the image's size: what is decoded at all begins at
 /// `origin`.
 struct ScaledAxis {
   std::int64_t origin;

@@ -128,11 +128,12 @@ TEST_CASE("a config's device_weights: auto or a positive number per device") {
     }
     return std::string();
   };
-  CHECK(small_job(config, {"devices=[cpu,cpu:2]"}).device_weights == DeviceWeights{1, 2});
-  CHECK(small_job(config, {"devices=[cpu,cpu:2]", "device_weights=auto"}).device_weights ==
-        DeviceWeights{1, 2});
+  CHECK(small_job(config, {"devices=[cpu,cpu:2]"}).placement.device_weights == DeviceWeights{1, 2});
+  CHECK(
+      small_job(config, {"devices=[cpu,cpu:2]", "device_weights=auto"}).placement.device_weights ==
+      DeviceWeights{1, 2});
   const Job given = small_job(config, {"devices=[cpu,cpu:2]", "device_weights=[5,1]"});
-  CHECK(given.device_weights == DeviceWeights{5, 1});
+  CHECK(given.placement.device_weights == DeviceWeights{5, 1});
   CHECK(given.resolved_config.find("\ndevice_weights: [5, 1]\n") != std::string::npos);
   CHECK(small_job(config, {}).resolved_config.find("\ndevice_weights: auto\n") !=
         std::string::npos);
@@ -212,7 +213,7 @@ TEST_CASE("a GPU and a CPU core together get equal parts") {
   if (!have_gpu()) return;
   const TempDir folder;
   const Job job = small_job(small_config(kSgd), {"devices=[cuda:0,cpu]"});
-  CHECK(job.device_weights == DeviceWeights{1, 1});
+  CHECK(job.placement.device_weights == DeviceWeights{1, 1});
   train_small(job, folder.path());
   CHECK(start_at(job, folder, 20).state.device_weights.empty());
 }

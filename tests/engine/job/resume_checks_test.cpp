@@ -108,21 +108,22 @@ TEST_CASE("more epochs: refused where the rate would change and nothing is said 
       "(the learning rate of its last step, 0.000307791, is kept) or restart (after epoch 4 it "
       "begins again and spans the new epochs)");
   // What does not depend on the number of epochs goes on.
-  CHECK(more("{type: exponential, gamma: 0.5}", "").schedule_segments.empty());
-  CHECK(more(cosine, "", 4).schedule_segments.empty());
-  CHECK(more(cosine, "", 3).schedule_segments.empty());
+  CHECK(more("{type: exponential, gamma: 0.5}", "").update.schedule_segments.empty());
+  CHECK(more(cosine, "", 4).update.schedule_segments.empty());
+  CHECK(more(cosine, "", 3).update.schedule_segments.empty());
 
   const Job stretched = more(cosine, "stretch");
-  CHECK(stretched.schedule_segments.empty());
-  CHECK(stretched.schedule(20) == doctest::Approx(0.025).epsilon(1e-14));
+  CHECK(stretched.update.schedule_segments.empty());
+  CHECK(stretched.update.schedule(20) == doctest::Approx(0.025).epsilon(1e-14));
   const Job held = more(cosine, "hold");
-  CHECK(held.schedule_segments == ScheduleSegments{0, 4});
-  for (const std::int64_t step : {20, 39}) CHECK(held.schedule(step) == before.schedule(19));
+  CHECK(held.update.schedule_segments == ScheduleSegments{0, 4});
+  for (const std::int64_t step : {20, 39})
+    CHECK(held.update.schedule(step) == before.update.schedule(19));
   const Job again = more(cosine, "restart");
-  CHECK(again.schedule_segments == ScheduleSegments{0, 4, 4, 0});
-  CHECK(again.schedule(19) == before.schedule(19));
+  CHECK(again.update.schedule_segments == ScheduleSegments{0, 4, 4, 0});
+  CHECK(again.update.schedule(19) == before.update.schedule(19));
   for (const std::int64_t step : {20, 27, 39}) {
-    CHECK(again.schedule(step) == before.schedule(step - 20));
+    CHECK(again.update.schedule(step) == before.update.schedule(step - 20));
   }
 
   // Raised once more: a schedule that is held, or that began again, goes on in each way.
@@ -132,7 +133,7 @@ TEST_CASE("more epochs: refused where the rate would change and nothing is said 
     Job job = job_of(10, cosine);
     job.spec.train.on_more_epochs = enum_of<MoreEpochs>(choice);
     continue_schedule(job, job_of(8, cosine).spec, state);
-    return job.schedule_segments;
+    return job.update.schedule_segments;
   };
   CHECK(twice("stretch") == ScheduleSegments{0, 4, 4, 0});
   CHECK(twice("hold") == ScheduleSegments{0, 4, 4, 4});
@@ -176,7 +177,7 @@ TEST_CASE("a schedule that begins again does so in a run that is stopped anywher
 TEST_CASE("comparing the learning rates of a run of five million steps looks at some thousand") {
   Job job = job_of(1'000'000, "{type: cosine}");
   std::int64_t asked = 0;
-  job.schedule = [&asked, schedule = job.schedule](std::int64_t step) {
+  job.update.schedule = [&asked, schedule = job.update.schedule](std::int64_t step) {
     ++asked;
     return schedule(step);
   };
@@ -235,8 +236,8 @@ TEST_CASE("where runs start: at zero, or with what a checkpoint holds") {
   CHECK(next.state.best_checksum == start.checksum);
 
   const CheckpointHeader header = read_checkpoint_header(path);
-  CHECK(header.classes == job.splits.train.source->classes());
-  CHECK(header.dataset_fingerprint == job.splits.train.source->fingerprint());
+  CHECK(header.classes == job.data.splits.train.source->classes());
+  CHECK(header.dataset_fingerprint == job.data.splits.train.source->fingerprint());
   CHECK(header.shards == 0);
   CHECK(header.devices == std::vector<std::string>{"cpu"});
   CHECK(header.made_by == made_by(job));

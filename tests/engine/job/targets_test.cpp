@@ -70,7 +70,7 @@ TEST_CASE(
           start_from_checkpoint(two, folder.path() + "/checkpoints/" + checkpoint_name(3));
       CHECK((train_small(two, resumed.path(), &rest) == one));
 
-      for (Split* split : {&two.splits.train, &two.splits.val, &two.splits.test}) {
+      for (Split* split : {&two.data.splits.train, &two.data.splits.val, &two.data.splits.test}) {
         split->source = std::make_shared<Unresident>(split->source);
       }
       CHECK((train_small(two, staged.path()) == one));
@@ -88,7 +88,7 @@ TEST_CASE("targets of each kind are learned, with and without weights") {
       const TempDir folder;
       const Job job = targets.job(
           {cpus(2), "data.transforms.train=[{type: Normalize, mean: [0.4], std: [0.3]}]"});
-      CHECK(job.loss.is_weighted() == weighted);
+      CHECK(job.model.loss.is_weighted() == weighted);
       train_small(job, folder.path());
       const auto epochs = events(folder, "epoch"), evals = events(folder, "eval"),
                  steps = events(folder, "step");
@@ -145,7 +145,7 @@ TEST_CASE("gradient check: of targets of each kind, nothing is called wrong") {
       const Targets targets(kind);
       const Job job = targets.job({cpus(1), "seed=" + std::to_string(seed)});
       int agree = 0;
-      for (const CheckedTensor& checked : check_gradients(job, job.devices.front(), 6)) {
+      for (const CheckedTensor& checked : check_gradients(job, job.placement.devices.front(), 6)) {
         CAPTURE(checked.parameter);
         CHECK(checked.verdict != GradientVerdict::differs);
         agree += checked.verdict == GradientVerdict::agrees;
@@ -184,7 +184,7 @@ TEST_CASE("the best checkpoint of data without accuracy is that of the least los
   check_contains(job.resolved_config, "monitor: val/loss");
   const TempDir folder;
   train_small(job, folder.path());
-  const Checkpoint best = load_checkpoint(folder.file("best.safetensors"), job.plan);
+  const Checkpoint best = load_checkpoint(folder.file("best.safetensors"), job.model.plan);
   CHECK(best.state.best == best.state.val_loss);
   CHECK_FALSE(best.state.val_accuracy);
   // A resumed run has the same config.

@@ -306,9 +306,9 @@ TEST_CASE("the parameters of a layer have the names that its operation uses") {
     context.in = {&in, 1};
     context.out = infer(*each, in);
     const OpDesc desc = each->describe(context);
-    std::vector<std::string_view> names;
+    std::vector<std::string> names;
     for (const ParamSpec& param : each->params({&in, 1})) {
-      if (param.role != ParamRole::counter) names.push_back(param.name());
+      if (param.role != ParamRole::counter) names.emplace_back(param.name());
     }
     CHECK(std::ranges::equal(names, param_names(desc)));
   }

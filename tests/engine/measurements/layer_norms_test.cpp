@@ -61,7 +61,7 @@ TEST_CASE("log.layers: each logged step has the norms of what is updated, before
       CHECK(std::sqrt(squares) == doctest::Approx(whole).epsilon(1e-6));
       const double clip = std::min(1.0, 1.0 / (whole + 1e-6));  // grad_clip_norm
       std::vector<std::string> want;
-      for (const Param& param : job.plan.params) {
+      for (const Param& param : job.model.plan.params) {
         if (!param.is_trained() || param.is_frozen) continue;
         CAPTURE(param.name);
         want.push_back(param.name);

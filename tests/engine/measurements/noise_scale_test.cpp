@@ -213,10 +213,10 @@ TEST_CASE("log.noise_scale: buckets that are summed during backward are measured
   if (!have_gpu() || !is_emulated("cuda:0")) return;
   Job job = still_job({"devices=[cuda:0,cuda:0,cuda:1]", "log={every: 1, noise_scale: true}"});
   const auto want = noise_lines(job);
-  job.overlap_from_bytes = 0;
+  job.placement.overlap_from_bytes = 0;
   for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{1} << 20}) {
     CAPTURE(bytes);
-    job.bucket_bytes = bytes;
+    job.placement.bucket_bytes = bytes;
     const auto lines = noise_lines(job);
     REQUIRE(lines.size() == want.size());
     for (std::size_t i = 0; i < lines.size(); ++i) {

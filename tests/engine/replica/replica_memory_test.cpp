@@ -88,18 +88,18 @@ TEST_CASE("the memory that a replica says it holds is what it has allocated") {
       CAPTURE(is_staged);
       Job job = small_job(small_config(optimizer), {cpus(1), "train.shards=3"});
       if (is_staged) {
-        job.splits.train.source = std::make_shared<Unresident>(job.splits.train.source);
+        job.data.splits.train.source = std::make_shared<Unresident>(job.data.splits.train.source);
       }
       {
         Alone one(job);
-        const std::size_t flat = static_cast<std::size_t>(job.plan.param_floats) * 4;
+        const std::size_t flat = static_cast<std::size_t>(job.model.plan.param_floats) * 4;
         CHECK(one.replica->memory_bytes() == one.backend.live());
         CHECK(one.replica->memory_bytes() ==
-              flat * (1 + job.optimizer.states.size()) + sizeof(UpdateGuard));
+              flat * (1 + job.update.optimizer.states.size()) + sizeof(UpdateGuard));
         one.epoch();
         CHECK(one.replica->memory_bytes() == one.backend.live());
         CHECK(one.replica->data_placement() == (is_staged ? "staged" : "resident"));
-        evaluate_split(*one.replica, job, job.splits.test, "test");
+        evaluate_split(*one.replica, job, job.data.splits.test, "test");
         one.epoch();
         CHECK(one.replica->memory_bytes() == one.backend.live());
         // Three shards of exact mode, of which two wait for their sum.
@@ -118,7 +118,7 @@ TEST_CASE("a replica holds no gradients and no optimizer state of a frozen front
     Alone one(job);
     const std::size_t before = one.replica->memory_bytes();
     one.epoch();
-    return std::pair(before, gradient_begin(job.plan));
+    return std::pair(before, gradient_begin(job.model.plan));
   };
   const auto [all, none] = bytes_of({});
   const auto [some, begin] = bytes_of({"train.freeze=[conv*]"});
@@ -137,11 +137,13 @@ TEST_CASE("too large a batch for the memory: how much there is, and how many sam
   const Job job = small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1), "train.shards=1"});
   MeasuredBackend measure;
   const std::size_t training =
-      Executor(measure, job.plan, job.train_input, job.loss, 12, true).arena_bytes();
+      Executor(measure, job.model.plan, job.data.train_input, job.model.loss, 12, true)
+          .arena_bytes();
   const std::size_t evaluating =
-      Executor(measure, job.plan, job.eval_input, job.loss, 23, false).arena_bytes();
+      Executor(measure, job.model.plan, job.data.eval_input, job.model.loss, 23, false)
+          .arena_bytes();
   const auto largest = std::max_element(
-      job.plan.rows.begin(), job.plan.rows.end(),
+      job.model.plan.rows.begin(), job.model.plan.rows.end(),
       [](const LayerRow& a, const LayerRow& b) { return a.activation_bytes < b.activation_bytes; });
   {
     Alone one(job);
@@ -161,7 +163,7 @@ TEST_CASE("too large a batch for the memory: how much there is, and how many sam
       if (trains) {
         one.epoch();
       } else {
-        evaluate_split(*one.replica, job, job.splits.test, "test");
+        evaluate_split(*one.replica, job, job.data.splits.test, "test");
       }
     });
   };
@@ -175,7 +177,7 @@ TEST_CASE("too large a batch for the memory: how much there is, and how many sam
   // What it holds already counts as free for what takes its place.
   REQUIRE(training > evaluating);
   Alone one(job);
-  evaluate_split(*one.replica, job, job.splits.test, "test");
+  evaluate_split(*one.replica, job, job.data.splits.test, "test");
   one.backend.free = training - evaluating;
   CHECK(memory_error_of([&] { one.epoch(); }) == "no error");
 }
@@ -190,12 +192,14 @@ TEST_CASE("fast mode makes micro-batches that there is memory for") {
   const Job job = job_with({});
   MeasuredBackend measure;
   const std::size_t five =
-      Executor(measure, job.plan, job.train_input, job.loss, 5, true).arena_bytes();
+      Executor(measure, job.model.plan, job.data.train_input, job.model.loss, 5, true)
+          .arena_bytes();
   // What GradientPass leaves free: two buffers of samples, the gradients, and an eighth.
   const std::size_t sample =
-      static_cast<std::size_t>(job.splits.train.source->shape().elements()) + sizeof(std::int32_t);
+      static_cast<std::size_t>(job.data.splits.train.source->shape().elements()) +
+      sizeof(std::int32_t);
   const std::size_t beside =
-      2 * 12 * sample + static_cast<std::size_t>(job.plan.grad_floats()) * sizeof(float);
+      2 * 12 * sample + static_cast<std::size_t>(job.model.plan.grad_floats()) * sizeof(float);
   const std::size_t room = (five + beside) * 8 / 7 + 8;
   const auto micro_batch = [](const Job& a_job, std::size_t free, bool is_short) {
     Alone one(a_job);
@@ -215,7 +219,7 @@ TEST_CASE("fast mode makes micro-batches that there is memory for") {
 
 TEST_CASE("a data set goes to the device when it takes no more than half of what is free") {
   const Job job = small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1)});
-  const DataSource& source = *job.splits.train.source;
+  const DataSource& source = *job.data.splits.train.source;
   const std::size_t bytes = source.resident()->pixels.size_bytes();
   const auto placement = [&](std::uint64_t free) {
     MeasuredBackend backend;
@@ -232,7 +236,7 @@ TEST_CASE("a data set goes to the device when it takes no more than half of what
     staging.stage(0, StepScalars{}, StepMetrics{}, batch, source);
     CHECK(staging.memory_bytes() == backend.live());
     // The other source's place changes nothing.
-    const Unresident other(job.splits.train.source);
+    const Unresident other(job.data.splits.train.source);
     staging.stage(1, StepScalars{}, StepMetrics{}, batch, other);
     CHECK(staging.memory_bytes() == backend.live());
     CHECK(backend.resident.size() == (staging.placement() == "resident" ? 2 : 0));

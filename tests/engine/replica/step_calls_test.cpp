@@ -49,7 +49,7 @@ struct Backwards {
 
 TEST_CASE("a step uploads no more than its own samples' numbers, after an evaluation too") {
   const Job job = small_job(small_config("{type: SGD, lr: 0.05}"), {"data.size=2000", cpus(1)});
-  const DataSource& source = *job.splits.train.source;
+  const DataSource& source = *job.data.splits.train.source;
   CountingBackend backend;
   InputStaging staging(backend);
   StepScalars scalars;
@@ -105,13 +105,13 @@ TEST_CASE("a step is one copy to the device, one launch and one copy back") {
     epochs(3, false);  // the ragged last batch too is recorded in the second
     CHECK(replica.launches() == "graph");
     epochs(3, true);
-    evaluate_split(replica, job, job.splits.test, "test");
+    evaluate_split(replica, job, job.data.splits.test, "test");
     epochs(2, false);
     epochs(2, true);
     backend.take_calls();
-    const int steps = static_cast<int>(job.steps_per_epoch);
+    const int steps = static_cast<int>(job.data.steps_per_epoch);
     const std::size_t bytes = static_cast<std::size_t>(steps) * (192 + sizeof(UpdateStep)) +
-                              static_cast<std::size_t>(job.splits.train.size()) * 12;
+                              static_cast<std::size_t>(job.data.splits.train.size()) * 12;
     epochs(1, false);
     CHECK((backend.take_calls() == CountingBackend::Calls{steps, steps, steps, 0, bytes}));
     // Who asks for the norm gets it by one more.
@@ -167,13 +167,13 @@ TEST_CASE("captured graphs end when what they hold the addresses of moves") {
   CHECK(is_replayed());
   CHECK(is_replayed());
   // 60 samples at once need more memory for activations than 8, but no more for their numbers.
-  const EvalResult first = evaluate_split(replica, job, job.splits.test, "test");
+  const EvalResult first = evaluate_split(replica, job, job.data.splits.test, "test");
   CHECK_FALSE(first.samples.replayed);
   CHECK_FALSE(is_replayed());
   CHECK(is_replayed());
   CHECK(is_replayed());
-  evaluate_split(replica, job, job.splits.test, "test");
-  CHECK(evaluate_split(replica, job, job.splits.test, "test").samples.replayed);
+  evaluate_split(replica, job, job.data.splits.test, "test");
+  CHECK(evaluate_split(replica, job, job.data.splits.test, "test").samples.replayed);
   CHECK(is_replayed());
   replica.set_device_weights({2});
   CHECK_FALSE(is_replayed());

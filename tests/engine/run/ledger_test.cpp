@@ -134,7 +134,7 @@ TEST_CASE("a run whose other replica waits for data is bound by data, not by sum
   Job job = small_job(small_config(kSgd, 1),
                       {cpus(2), "data.val_split=0", "data.shuffle=false", "data.workers=1",
                        "data.prefetch=1", "checkpoint.every_steps=0"});
-  job.splits.train.source = std::make_shared<SlowForOne>(job.splits.train.source);
+  job.data.splits.train.source = std::make_shared<SlowForOne>(job.data.splits.train.source);
   const TempDir folder;
   RunFolder run(folder.path());
   RunLog log(run.file("metrics.jsonl"));

@@ -28,13 +28,13 @@ struct Branches {
   StartingPoint write(const std::string& path, RunState state, int seed = 0) {
     Checkpoint checkpoint;
     checkpoint.state = std::move(state);
-    checkpoint.params.assign(static_cast<std::size_t>(job.plan.param_floats),
+    checkpoint.params.assign(static_cast<std::size_t>(job.model.plan.param_floats),
                              static_cast<float>(checkpoint.state.step));
     checkpoint.config = seed == 0 ? "config" : "another config";
     checkpoint.made_by = std::to_string(seed);
     make_folders(folder_of(path));
     StartingPoint start;
-    start.checksum = save_checkpoint(path, job.plan, checkpoint);
+    start.checksum = save_checkpoint(path, job.model.plan, checkpoint);
     start.state = checkpoint.state;
     start.config = checkpoint.config;
     start.folder = folder_of(path);

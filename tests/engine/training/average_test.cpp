@@ -20,8 +20,8 @@ const std::vector<float>& average_in(const StartingPoint& point) {
 
 /// Whether two buffers are equal but for the counters, which are not averaged.
 bool same_average(const Job& job, std::vector<float> a, const std::vector<float>& b) {
-  const auto begin = static_cast<std::ptrdiff_t>(job.plan.counters.begin);
-  std::copy_n(b.begin() + begin, job.plan.counters.size(), a.begin() + begin);
+  const auto begin = static_cast<std::ptrdiff_t>(job.model.plan.counters.begin);
+  std::copy_n(b.begin() + begin, job.model.plan.counters.size(), a.begin() + begin);
   return a == b;
 }
 
@@ -47,7 +47,7 @@ TEST_CASE("the average is that of the weights and running statistics after every
     CAPTURE(device);
     const Job job =
         small_job(normed(), {replicas_on(device, 2), "train.shards=3", "train.ema.decay=0.3"});
-    CHECK(job.state_names() == std::vector<std::string>{"exp_avg", "exp_avg_sq", "ema"});
+    CHECK(job.update.state_names() == std::vector<std::string>{"exp_avg", "exp_avg_sq", "ema"});
     const TempDir folder;
     train_small(job, folder.path(), nullptr, 6);
     std::vector<float> want = fresh_start(job).params;
@@ -55,7 +55,7 @@ TEST_CASE("the average is that of the weights and running statistics after every
       CAPTURE(step);
       const StartingPoint point = checkpoint_of(job, folder, step);
       const auto part = static_cast<float>(1.0 - average_decay(0.3, step));
-      for (const Param& param : job.plan.params) {
+      for (const Param& param : job.model.plan.params) {
         CAPTURE(param.name);
         std::int64_t different = 0;
         for (std::int64_t i = param.offset; i < param.offset + param.count; ++i) {
@@ -97,13 +97,14 @@ TEST_CASE("validation and test look at the average, and the log says so") {
   // The same weights in a job that keeps no average.
   const StartingPoint end = checkpoint_of(job, folder, 10);
   const Job plain = small_job(normed(), {cpus(1)});
-  const auto backend = make_backend(plain.devices.front(), plain.backend_options);
+  const auto backend =
+      make_backend(plain.placement.devices.front(), plain.placement.backend_options);
   LocalGroup group(1);
   const auto communicator = group.join(0, *backend);
   Replica replica(*backend, *communicator, plain);
   const auto loss = [&](const std::vector<float>& params) {
     replica.set_params(params);
-    return evaluate_split(replica, plain, plain.splits.val, "val").loss;
+    return evaluate_split(replica, plain, plain.data.splits.val, "val").loss;
   };
   CHECK(evals[1]["loss"] == loss(average_in(end)));
   CHECK(evals[1]["loss"] != loss(end.params));
@@ -161,7 +162,7 @@ TEST_CASE("train.swa: the equal average of the weights and statistics after its 
     CAPTURE(device);
     const Job job = small_job(normed(kEpochs), {replicas_on(device, 2), "train.shards=3",
                                                 "train.swa={from_epoch: 2, every: 2}"});
-    CHECK(job.state_names() == std::vector<std::string>{"exp_avg", "exp_avg_sq", "swa"});
+    CHECK(job.update.state_names() == std::vector<std::string>{"exp_avg", "exp_avg_sq", "swa"});
     const TempDir folder;
     train_small(job, folder.path());
     const auto end_of = [&](int epoch) {
@@ -179,7 +180,7 @@ TEST_CASE("train.swa: the equal average of the weights and statistics after its 
     CHECK(same_average(job, average_in(third), second.params));
     CHECK(fourth.state.averaged == 2);
     CHECK(same_average(job, average_in(last), average_in(fourth)));
-    for (const Param& param : job.plan.params) {
+    for (const Param& param : job.model.plan.params) {
       CAPTURE(param.name);
       std::int64_t different = 0;
       for (std::int64_t i = param.offset; i < param.offset + param.count; ++i) {
@@ -235,8 +236,8 @@ TEST_CASE("train.swa: epochs without a new average are no lack of improvement") 
          fmt::format("train.early_stopping={{monitor: {}, patience: 1}}", monitor),
          fmt::format("lr_schedule={{type: plateau, monitor: {}, patience: 0}}", monitor)});
     const FinalState end = train_small(job, folder.path());
-    CHECK(end.step % (3 * job.steps_per_epoch) == job.steps_per_epoch);
-    CHECK(end.step >= 4 * job.steps_per_epoch);
+    CHECK(end.step % (3 * job.data.steps_per_epoch) == job.data.steps_per_epoch);
+    CHECK(end.step >= 4 * job.data.steps_per_epoch);
     for (const auto& event : events(folder, "lr_reduced")) {
       CHECK(event["epoch"].get<int>() % 3 == 1);
     }
@@ -270,7 +271,7 @@ TEST_CASE("train.swa: the same bits on any replicas, and over stops, also in an 
   const StartingPoint before = checkpoint_of(job(1), folder, 14);
   RunState state = before.state;
   state.step = rest.state.step;
-  state.position = job(1).splits.train.size();
+  state.position = job(1).data.splits.train.size();
   state.averaged = 2;
   rest.state = state;
   CHECK((train_small(job(1), folder.path(), &rest).optimizer.back() == one.optimizer.back()));

@@ -72,7 +72,7 @@ class BadCorner : public Constant {
 };
 
 void scale(const Job& job, std::vector<float>& params, const std::string& name, float factor) {
-  for (const Param& param : job.plan.params) {
+  for (const Param& param : job.model.plan.params) {
     if (param.name != name) continue;
     for (std::int64_t i = 0; i < param.count; ++i) {
       params[param.offset + i] *= factor;
@@ -89,7 +89,7 @@ Diagnosis look(const Job& job, const std::vector<float>& params,
   result.metrics.count.add_count(12);
   result.metrics.weight = 12;
   result.outcome = outcome;
-  const auto backend = make_backend(job.devices[0], {});
+  const auto backend = make_backend(job.placement.devices[0], {});
   return diagnose(*backend, job, BadStep(result, epoch, {0, 12}), params, optimizer);
 }
 
@@ -125,7 +125,7 @@ TEST_CASE("an output: the first layer in the order of forward") {
 TEST_CASE("a loss whose logits are finite") {
   const Job job = two_layers();
   std::vector<float> params = fresh_start(job).params;
-  for (const Param& param : job.plan.params) {
+  for (const Param& param : job.model.plan.params) {
     const auto at = static_cast<std::size_t>(param.offset);
     std::fill_n(params.begin() + param.offset, param.count, 0.0F);
     if (param.name == "b.bias") params[at] = 3e38F, params[at + 1] = params[at + 2] = -3e38F;
@@ -140,9 +140,9 @@ TEST_CASE("a loss whose logits are finite") {
 
 TEST_CASE("a gradient whose loss is finite: the last layer's parameter that has one") {
   Job job = two_layers();
-  const auto source = std::make_shared<Constant>(job.splits.train.source, 1e38F);
-  job.splits.train.source = source;
-  job.train_input.raw_type = DType::f32;
+  const auto source = std::make_shared<Constant>(job.data.splits.train.source, 1e38F);
+  job.data.splits.train.source = source;
+  job.data.train_input.raw_type = DType::f32;
   std::vector<float> params = fresh_start(job).params;
   // Activations of some units, whose gradients in the first layer are the input times a lot.
   scale(job, params, "a.weight", 1e-38F);
@@ -156,8 +156,8 @@ TEST_CASE("a gradient whose loss is finite: the last layer's parameter that has 
 
 TEST_CASE("the gradient of a sample is scaled as in the step, by the size of the batch") {
   Job job = two_layers();
-  job.splits.train.source = std::make_shared<Constant>(job.splits.train.source, 1e36F);
-  job.train_input.raw_type = DType::f32;
+  job.data.splits.train.source = std::make_shared<Constant>(job.data.splits.train.source, 1e36F);
+  job.data.train_input.raw_type = DType::f32;
   std::vector<float> params = fresh_start(job).params;
   scale(job, params, "a.weight", 1e-36F);
   // Up to 3e38 in the first layer: two twelfths of weights up to 0.45, the input, and this.
@@ -170,10 +170,10 @@ TEST_CASE("the gradient of a sample is scaled as in the step, by the size of the
 
 TEST_CASE("a sample is looked at as its epoch has drawn it") {
   Job job = two_layers();
-  job.splits.train.source = std::make_shared<BadCorner>(job.splits.train.source);
-  job.train_input.raw_type = DType::f32;
-  job.train_input.crop = true;
-  job.train_input.crop_padding = 2;
+  job.data.splits.train.source = std::make_shared<BadCorner>(job.data.splits.train.source);
+  job.data.train_input.raw_type = DType::f32;
+  job.data.train_input.crop = true;
+  job.data.train_input.crop_padding = 2;
   const std::vector<float> params = fresh_start(job).params;
   std::set<std::vector<std::int64_t>> different;
   for (const std::int64_t epoch : {0, 1, 2}) {
@@ -183,7 +183,7 @@ TEST_CASE("a sample is looked at as its epoch has drawn it") {
     // Those whose crop of 4 x 4 begins above and left of the corner, or at it.
     std::vector<std::int64_t> expected;
     for (const std::int64_t id : found.batch) {
-      const auto drawn = augment::draw(job.train_input.seed, epoch, id, 5, 5, 0);
+      const auto drawn = augment::draw(job.data.train_input.seed, epoch, id, 5, 5, 0);
       if (drawn.top <= 2 && drawn.left <= 2) expected.push_back(id);
     }
     CHECK(found.samples == expected);
@@ -199,8 +199,8 @@ TEST_CASE("after an update: the weights, else the optimizer's state") {
   const std::vector<float> zeros(params.size());
   std::vector<std::pair<std::string, std::vector<float>>> optimizer = {{"exp_avg", zeros},
                                                                        {"exp_avg_sq", zeros}};
-  const Param& first = job.plan.params.at(0);
-  const Param& third = job.plan.params.at(2);
+  const Param& first = job.model.plan.params.at(0);
+  const Param& third = job.model.plan.params.at(2);
   optimizer[1].second[third.offset] = INFINITY;
   Diagnosis found = look(job, params, UpdateOutcome::broken, optimizer);
   CHECK(found.place == Place::weights);
@@ -218,7 +218,7 @@ TEST_CASE("after an update: the weights, else the optimizer's state") {
 
 TEST_CASE("each place has a name for the log and a sentence for people") {
   const Job job = two_layers();
-  const DataSource& source = *job.splits.train.source;
+  const DataSource& source = *job.data.splits.train.source;
   Diagnosis d;
   d.layer = "conv";
   d.parameter = "conv.bias";

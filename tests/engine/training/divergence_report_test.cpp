@@ -67,7 +67,7 @@ Job improving_job() {
 /// The update after `step` steps overflows, the first time.
 void overflow_once(Job& job, std::int64_t step, const std::function<void()>& then = {}) {
   const auto is_done = std::make_shared<bool>(false);
-  job.schedule = [usual = job.schedule, step, then, is_done](std::int64_t now) {
+  job.update.schedule = [usual = job.update.schedule, step, then, is_done](std::int64_t now) {
     if (now != step || std::exchange(*is_done, true)) return usual(now);
     if (then) then();
     return 1e39;
@@ -88,7 +88,7 @@ TEST_CASE("the log of a bad step has what was measured, and no more") {
     CHECK_THROWS_AS(run.train(job), Error);
     const auto event = run.logged("diverged").at(0);
     CHECK(event.contains("grad_norm") == is_measured);
-    CHECK(event["lr"].get<double>() == job.schedule(2));
+    CHECK(event["lr"].get<double>() == job.update.schedule(2));
     CHECK(event["loss"].is_null());
     CHECK_FALSE(event.contains("layer"));
     CHECK_FALSE(event.contains("parameter"));
@@ -233,7 +233,7 @@ TEST_CASE("rollback: the best is again the one of the step gone back to, as is w
       run.messages(),
       "Going back to step 5, with the learning rate at 0.5 of the schedule's (rollback 1 of "
       "at most 5)");
-  CHECK(outcome.state.step == 6 + job.steps_ahead);
+  CHECK(outcome.state.step == 6 + job.placement.steps_ahead);
   CHECK(outcome.state.lr_scale == 0.5);
   CHECK(outcome.state.rollback_step == 5);
   CHECK(outcome.state.rollback_candidate == -1);
@@ -408,8 +408,8 @@ TEST_CASE("without shuffling the samples of a bad step are those of the file's o
   const auto event = run.logged("diverged").at(0);
   CHECK(event["step"] == 3);
   CHECK((event["samples"] == nlohmann::json{sample}));
-  CHECK(sample == job.splits.train.indices[30]);
-  const std::vector<std::int64_t> third(job.splits.train.indices.begin() + 24,
-                                        job.splits.train.indices.begin() + 36);
+  CHECK(sample == job.data.splits.train.indices[30]);
+  const std::vector<std::int64_t> third(job.data.splits.train.indices.begin() + 24,
+                                        job.data.splits.train.indices.begin() + 36);
   CHECK((event["batch_samples"] == nlohmann::json(third)));
 }

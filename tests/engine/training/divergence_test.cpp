@@ -37,7 +37,7 @@ TEST_CASE("halt: the report names step, layer and sample, and the last checkpoin
         StartingPoint fresh = fresh_start(job);
         if (c.place == "output") {
           // Weights with which the sample's large value, and no other, overflows.
-          for (const Param& param : job.plan.params) {
+          for (const Param& param : job.model.plan.params) {
             if (param.name != "conv2.weight") continue;
             for (std::int64_t i = 0; i < param.count; ++i) {
               fresh.params[param.offset + i] *= 1e20F;
@@ -47,7 +47,7 @@ TEST_CASE("halt: the report names step, layer and sample, and the last checkpoin
         const std::string text = diverged(job, folder, &fresh);
         check_contains(text, "training diverged at step 3 (epoch 1): the ");
         check_contains(text, fmt::format("1 of the batch's 12 samples show it: {} ({})", sample,
-                                         job.splits.train.source->describe(sample)));
+                                         job.data.splits.train.source->describe(sample)));
         check_contains(text, "train.on_divergence.policy=rollback");
         if (c.place == "output") {
           check_contains(text, "The first layer with an output that is not finite is 'conv2'");
@@ -126,7 +126,7 @@ Job overflowing_statistics(std::vector<std::string> overrides, int epochs) {
 /// Returns weights of the first convolution that cancel each other: the mean stays small.
 StartingPoint alternating_start(const Job& job) {
   StartingPoint start = fresh_start(job);
-  for (const Param& param : job.plan.params) {
+  for (const Param& param : job.model.plan.params) {
     if (param.name != "conv1.weight") continue;
     float* weights = start.params.data() + param.offset;
     for (std::int64_t i = 0; i < param.count; ++i) weights[i] = i % 9 % 2 == 0 ? 0.3F : -0.3F;

@@ -252,7 +252,7 @@ TEST_CASE("exact mode: dropout, equal bits on any replicas and micro-batches and
     // In fast mode another cut of the batch is another rounding, but of the same masks.
     CHECK(weight_distance(one, train_on(config, replicas_on(device, 2), "auto")) < 1e-4);
     Job pieces = small_job(config, {replicas_on(device, 1), "train.shards=auto"});
-    pieces.max_micro_batches.assign(1, 5);
+    pieces.placement.max_micro_batches.assign(1, 5);
     const TempDir in_pieces;
     CHECK(weight_distance(one, train_small(pieces, in_pieces.path())) < 1e-4);
 
@@ -411,7 +411,7 @@ TEST_CASE("balanced sampling: equal bits on any replicas, after a stop, staged o
         start_from_checkpoint(two, cut.path() + "/checkpoints/" + checkpoint_name(7));
     CHECK((train_small(two, cut.path(), &rest) == one));
     Job read = job_on(2);
-    read.splits.train.source = std::make_shared<Unresident>(read.splits.train.source);
+    read.data.splits.train.source = std::make_shared<Unresident>(read.data.splits.train.source);
     CHECK((train_small(read, staged.path()) == one));
   }
 }
@@ -421,8 +421,8 @@ TEST_CASE("data that is staged batch by batch gives the bits of data on the devi
     CAPTURE(device);
     const std::string config = small_config(kSgd), one = replicas_on(device, 1);
     Job staged = small_job(config, {one});
-    for (auto* source :
-         {&staged.splits.train.source, &staged.splits.val.source, &staged.splits.test.source}) {
+    for (auto* source : {&staged.data.splits.train.source, &staged.data.splits.val.source,
+                         &staged.data.splits.test.source}) {
       *source = std::make_shared<Unresident>(*source);
     }
     const TempDir folder;
@@ -437,11 +437,12 @@ TEST_CASE("evaluation gives the same results on any number of devices") {
     for (const int replicas : {1, 2, 3, 8}) {
       const Job job = small_job(config, {replicas_on(device, replicas)});
       const StartingPoint start = fresh_start(job);
-      run_ranks(job.devices, job.backend_options,
+      run_ranks(job.placement.devices, job.placement.backend_options,
                 [&](Backend& backend, Communicator& communicator) {
                   Replica replica(backend, communicator, job);
                   replica.set_params(start.params);
-                  const EvalResult result = evaluate_split(replica, job, job.splits.test, "test");
+                  const EvalResult result =
+                      evaluate_split(replica, job, job.data.splits.test, "test");
                   if (communicator.rank() != 0) return;
                   if (replicas == 1) one = result;
                   CHECK(result.n == 23);

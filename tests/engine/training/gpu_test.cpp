@@ -46,10 +46,10 @@ TEST_CASE("gradients summed overlapped with backward, in buckets, follow those s
   Job job = small_job(config, {devices});
   const TempDir plain, folder;
   const FinalState after = train_small(job, plain.path());
-  job.overlap_from_bytes = 0;
+  job.placement.overlap_from_bytes = 0;
   for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{1000}, std::int64_t{1} << 20}) {
     CAPTURE(bytes);
-    job.bucket_bytes = bytes;
+    job.placement.bucket_bytes = bytes;
     const TempDir each;
     const FinalState overlapped = train_small(job, each.path());
     double worst = 0;
@@ -66,9 +66,9 @@ TEST_CASE("buckets cover the gradients from their end, whatever their size") {
   const Job job = small_job(small_config(kSgdWithoutDecay), {cpus(1)});
   for (const std::int64_t bytes : {1, 100, 1000, 3000, 1 << 20}) {
     CAPTURE(bytes);
-    std::int64_t end = job.plan.grad_floats();
-    int node = static_cast<int>(job.plan.nodes.size());
-    const auto buckets = gradient_buckets(job.plan, bytes);
+    std::int64_t end = job.model.plan.grad_floats();
+    int node = static_cast<int>(job.model.plan.nodes.size());
+    const auto buckets = gradient_buckets(job.model.plan, bytes);
     for (const GradientBucket& bucket : buckets) {
       CHECK(bucket.end == end);
       CHECK(bucket.begin < bucket.end);
@@ -76,7 +76,7 @@ TEST_CASE("buckets cover the gradients from their end, whatever their size") {
       const bool last = &bucket == &buckets.back();
       CHECK((last || (bucket.end - bucket.begin) * 4 >= bytes));
       // All that stands in it belongs to this node or a later one.
-      for (const Param& param : job.plan.params) {
+      for (const Param& param : job.model.plan.params) {
         if (param.offset >= bucket.begin && param.offset < bucket.end) {
           CHECK(param.node >= bucket.node);
         }
@@ -93,15 +93,16 @@ TEST_CASE("a step on a GPU is one graph; with several replicas, two") {
   for (const int replicas : {1, 2}) {
     const Job job = small_job(small_config(kSgdWithoutDecay), {replicas_on("cuda:0", replicas)});
     const StartingPoint start = fresh_start(job);
-    run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
-      Replica replica(backend, communicator, job);
-      replica.set_params(start.params);
-      Stepper stepper(job, replica, communicator, start.state, [](const StepResult&) {});
-      while (!stepper.epoch_done()) stepper.step(false, false);
-      stepper.drain();
-      CHECK(replica.launches() == (replicas == 1 ? "graph" : "graphs"));
-      CHECK(replica.data_placement() == "resident");
-    });
+    run_ranks(job.placement.devices, job.placement.backend_options,
+              [&](Backend& backend, Communicator& communicator) {
+                Replica replica(backend, communicator, job);
+                replica.set_params(start.params);
+                Stepper stepper(job, replica, communicator, start.state, [](const StepResult&) {});
+                while (!stepper.epoch_done()) stepper.step(false, false);
+                stepper.drain();
+                CHECK(replica.launches() == (replicas == 1 ? "graph" : "graphs"));
+                CHECK(replica.data_placement() == "resident");
+              });
   }
 }
 
@@ -111,18 +112,19 @@ TEST_CASE("shards are worked on at the same time where there is memory, with the
   const auto train = [&](int replicas, int least, int most) {
     const Job job = small_job(config, {replicas_on("cuda:0", replicas), "train.shards=8"});
     const StartingPoint start = fresh_start(job);
-    run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
-      Replica replica(backend, communicator, job);
-      replica.set_params(start.params);
-      Stepper stepper(job, replica, communicator, start.state, [](const StepResult&) {});
-      for (int i = 0; i < 3; ++i) stepper.step(false, false);
-      stepper.drain();
-      communicator.barrier();
-      if (communicator.rank() != 0) return;
-      CHECK(replica.branches() >= least);
-      CHECK(replica.branches() <= most);
-      CHECK(replica.launches() == (replicas == 1 ? "graph" : "graphs"));
-    });
+    run_ranks(job.placement.devices, job.placement.backend_options,
+              [&](Backend& backend, Communicator& communicator) {
+                Replica replica(backend, communicator, job);
+                replica.set_params(start.params);
+                Stepper stepper(job, replica, communicator, start.state, [](const StepResult&) {});
+                for (int i = 0; i < 3; ++i) stepper.step(false, false);
+                stepper.drain();
+                communicator.barrier();
+                if (communicator.rank() != 0) return;
+                CHECK(replica.branches() >= least);
+                CHECK(replica.branches() <= most);
+                CHECK(replica.launches() == (replicas == 1 ? "graph" : "graphs"));
+              });
     const TempDir folder;
     return train_small(job, folder.path());
   };
@@ -150,11 +152,11 @@ TEST_CASE("evaluations on a GPU are graphs too, with the bits of single calls") 
       CAPTURE(replicas);
       Job job = small_job(small_config(kSgdWithoutDecay), {replicas_on("cuda:0", replicas)});
       if (staged) {
-        for (Split* split : {&job.splits.train, &job.splits.val, &job.splits.test}) {
+        for (Split* split : {&job.data.splits.train, &job.data.splits.val, &job.data.splits.test}) {
           split->source = std::make_shared<Unresident>(split->source);
         }
       }
-      job.max_micro_batch =
+      job.placement.max_micro_batch =
           4;  // 23 test samples: micro-batches of 4 and 3; 7 for validation: the same
       const StartingPoint start = fresh_start(job);
       std::vector<float> others = start.params;
@@ -166,45 +168,48 @@ TEST_CASE("evaluations on a GPU are graphs too, with the bits of single calls") 
         return a.loss == b.loss && a.prediction == b.prediction && a.label == b.label;
       };
       SampleResults fresh, fresh_val, other;
-      run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& comm) {
-        const auto first = [&](const std::vector<float>& params, const Split& split) {
-          Replica replica(backend, comm, job);
-          replica.set_params(params);
-          return evaluate(replica, split);
-        };
-        const auto keep = [&](SampleResults& where, SampleResults results) {
-          CHECK_FALSE(results.replayed);
-          if (comm.rank() == 0) where = std::move(results);
-        };
-        keep(fresh, first(start.params, job.splits.test));
-        keep(fresh_val, first(start.params, job.splits.val));
-        keep(other, first(others, job.splits.test));
-      });
+      run_ranks(job.placement.devices, job.placement.backend_options,
+                [&](Backend& backend, Communicator& comm) {
+                  const auto first = [&](const std::vector<float>& params, const Split& split) {
+                    Replica replica(backend, comm, job);
+                    replica.set_params(params);
+                    return evaluate(replica, split);
+                  };
+                  const auto keep = [&](SampleResults& where, SampleResults results) {
+                    CHECK_FALSE(results.replayed);
+                    if (comm.rank() == 0) where = std::move(results);
+                  };
+                  keep(fresh, first(start.params, job.data.splits.test));
+                  keep(fresh_val, first(start.params, job.data.splits.val));
+                  keep(other, first(others, job.data.splits.test));
+                });
       CHECK_FALSE(equal(fresh, other));
-      run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& comm) {
-        Replica replica(backend, comm, job);
-        Stepper stepper(job, replica, comm, start.state, [](const StepResult&) {});
-        const auto check = [&](const Split& split, const SampleResults& expected, bool replayed) {
-          const SampleResults results = evaluate(replica, split);
-          if (replayed) CHECK(results.replayed);
-          CHECK(equal(results, expected));
-        };
-        replica.set_params(start.params);
-        // Steps and other data in between: each micro-batch finds its own samples. The first step
-        // makes room for more samples, which ends all captured graphs; staged micro-batches lie in
-        // two places.
-        for (int round = 0; round < 6; ++round) {
-          CAPTURE(round);
-          check(job.splits.test, fresh, round > 3);
-          check(job.splits.val, fresh_val, round > 3);
-          stepper.step(false, false);
-          stepper.drain();
-          replica.set_params(start.params);
-          if (stepper.epoch_done()) stepper.finish_epoch();
-        }
-        replica.set_params(others);
-        check(job.splits.test, other, true);
-      });
+      run_ranks(job.placement.devices, job.placement.backend_options,
+                [&](Backend& backend, Communicator& comm) {
+                  Replica replica(backend, comm, job);
+                  Stepper stepper(job, replica, comm, start.state, [](const StepResult&) {});
+                  const auto check = [&](const Split& split, const SampleResults& expected,
+                                         bool replayed) {
+                    const SampleResults results = evaluate(replica, split);
+                    if (replayed) CHECK(results.replayed);
+                    CHECK(equal(results, expected));
+                  };
+                  replica.set_params(start.params);
+                  // Steps and other data in between: each micro-batch finds its own samples. The
+                  // first step makes room for more samples, which ends all captured graphs; staged
+                  // micro-batches lie in two places.
+                  for (int round = 0; round < 6; ++round) {
+                    CAPTURE(round);
+                    check(job.data.splits.test, fresh, round > 3);
+                    check(job.data.splits.val, fresh_val, round > 3);
+                    stepper.step(false, false);
+                    stepper.drain();
+                    replica.set_params(start.params);
+                    if (stepper.epoch_done()) stepper.finish_epoch();
+                  }
+                  replica.set_params(others);
+                  check(job.data.splits.test, other, true);
+                });
     }
   }
 }

@@ -120,8 +120,8 @@ TEST_CASE("gradient check: of nets with all kinds of layers, nothing is called w
       const Job job =
           small_job(config + "loss: " + loss + "\n", {cpus(1), "seed=" + std::to_string(seed)});
       int agree = 0, asked = 0;
-      const std::vector<CheckedTensor> all =
-          check_gradients(job, job.devices.front(), 6, [&](const CheckedTensor&) { ++asked; });
+      const std::vector<CheckedTensor> all = check_gradients(
+          job, job.placement.devices.front(), 6, [&](const CheckedTensor&) { ++asked; });
       for (const CheckedTensor& checked : all) {
         CAPTURE(checked.parameter);
         CHECK(checked.verdict != GradientVerdict::differs);
@@ -150,7 +150,7 @@ TEST_CASE("gradient check: weights that start on a kink are moved off it") {
   for (int seed = 1; seed <= 4; ++seed) {
     CAPTURE(seed);
     const Job job = small_job(config, {cpus(1), "seed=" + std::to_string(seed)});
-    for (const CheckedTensor& checked : check_gradients(job, job.devices.front(), 4)) {
+    for (const CheckedTensor& checked : check_gradients(job, job.placement.devices.front(), 4)) {
       CAPTURE(checked.parameter);
       CHECK(checked.verdict != GradientVerdict::differs);
       if (checked.parameter == "dead.weight") CHECK(checked.verdict == GradientVerdict::flat);

@@ -43,23 +43,24 @@ TEST_CASE("a step whose sums were aborted does not count, nor is anything whole 
   const StartingPoint start = fresh_start(job);
   for (const std::int64_t ahead : {0, 2}) {
     CAPTURE(ahead);
-    job.steps_ahead = ahead;
-    run_ranks(job.devices, job.backend_options, [&](Backend& backend, Communicator& communicator) {
-      AbortedSums aborted(communicator, 1);
-      Replica replica(backend, communicator, job);
-      replica.set_params(start.params);
-      std::int64_t counted = 0;
-      Stepper stepper(job, replica, aborted, start.state,
-                      [&](const StepResult& result) { counted = result.step; });
-      for (std::int64_t step = 0; step <= ahead; ++step) stepper.step(false, false);
-      CHECK_THROWS_WITH_AS(stepper.step(false, false), "the sums were aborted", Error);
-      CHECK(counted == 1);
-      CHECK(replica.results_pending() == ahead);
-      // Also where no result is left whose wait could say so.
-      for (int again = 0; again < 2; ++again) {
-        CHECK_THROWS_WITH_AS(stepper.drain(), "the sums were aborted", Error);
-      }
-      CHECK(counted == 1);
-    });
+    job.placement.steps_ahead = ahead;
+    run_ranks(job.placement.devices, job.placement.backend_options,
+              [&](Backend& backend, Communicator& communicator) {
+                AbortedSums aborted(communicator, 1);
+                Replica replica(backend, communicator, job);
+                replica.set_params(start.params);
+                std::int64_t counted = 0;
+                Stepper stepper(job, replica, aborted, start.state,
+                                [&](const StepResult& result) { counted = result.step; });
+                for (std::int64_t step = 0; step <= ahead; ++step) stepper.step(false, false);
+                CHECK_THROWS_WITH_AS(stepper.step(false, false), "the sums were aborted", Error);
+                CHECK(counted == 1);
+                CHECK(replica.results_pending() == ahead);
+                // Also where no result is left whose wait could say so.
+                for (int again = 0; again < 2; ++again) {
+                  CHECK_THROWS_WITH_AS(stepper.drain(), "the sums were aborted", Error);
+                }
+                CHECK(counted == 1);
+              });
   }
 }

@@ -83,7 +83,7 @@ TEST_CASE(
       const StartingPoint rest =
           start_from_checkpoint(two, folder.path() + "/checkpoints/" + checkpoint_name(3));
       CHECK((train_small(two, resumed.path(), &rest) == one));
-      for (Split* split : {&two.splits.train, &two.splits.val, &two.splits.test}) {
+      for (Split* split : {&two.data.splits.train, &two.data.splits.val, &two.data.splits.test}) {
         split->source = std::make_shared<Unresident>(split->source);
       }
       CHECK((train_small(two, staged.path()) == one));
@@ -116,13 +116,13 @@ TEST_CASE("mixed batches train as data that was erased and mixed before") {
   overrides.push_back(cpus(3));
   const Job job =
       small_job(arrays_config(files_of(plain.path(), "labels"), "cross_entropy", 1), overrides);
-  CHECK(job.train_loss().targets.kind == TargetKind::soft_labels);
-  CHECK(job.loss.targets.kind == TargetKind::class_index);
+  CHECK(job.model.train_loss().targets.kind == TargetKind::soft_labels);
+  CHECK(job.model.loss.targets.kind == TargetKind::class_index);
   int cut = 0;
   std::vector<float> rows, pixels;
   std::vector<float> erased = images;
   for (std::int64_t k = 0; k < kSamples; ++k) {
-    const InputBox box = job.draws.erased(0, k);
+    const InputBox box = job.data.draws.erased(0, k);
     for (int y = box.top; y < box.top + box.height; ++y) {
       for (int x = box.left; x < box.left + box.width; ++x) {
         erased[k * kPixels + y * 8 + x] = 0.25F;
@@ -132,7 +132,7 @@ TEST_CASE("mixed batches train as data that was erased and mixed before") {
   CHECK(erased != images);
   for (std::int64_t k = 0; k < kSamples; ++k) {
     const std::int64_t batch = k / kBatch;
-    const BatchMix mix = job.draws.mix(0, batch);
+    const BatchMix mix = job.data.draws.mix(0, batch);
     const InputBox& box = mix.input.box;
     const std::int64_t partner = k % kBatch == 0 ? k + kBatch - 1 : k - 1;
     cut += mix.input.own == 0 ? 1 : 0;
@@ -199,8 +199,8 @@ TEST_CASE("mixed batches: partners are those of the whole batch, however it is d
 TEST_CASE("mixed samples have the weights of classes, and not those of samples") {
   const std::string config = small_config(kSgd, 1);
   const Job job = small_job(config, {cpus(2), kMixed, "loss.class_weights=[1, 2, 0.5, 1]"});
-  CHECK(job.loss.is_weighted());
-  CHECK_FALSE(job.train_loss().is_weighted());
+  CHECK(job.model.loss.is_weighted());
+  CHECK_FALSE(job.model.train_loss().is_weighted());
   const TempDir folder;
   train_small(job, folder.path());
   CHECK(std::isfinite(events(folder, "epoch").back()["loss"].get<double>()));
@@ -227,16 +227,16 @@ TEST_CASE("what cannot be mixed is refused") {
 
 TEST_CASE("overfitting and evaluations neither mix nor erase") {
   const Job whole = small_job(small_config(kAdam), {cpus(1), kMixed, kErased});
-  CHECK(whole.draws.mixes());
-  CHECK(whole.draws.erases());
-  CHECK(whole.train_input.erase);
-  CHECK(whole.mixed_input().mix);
-  CHECK_FALSE(whole.eval_input.erase);
-  CHECK_FALSE(whole.eval_input.mix);
+  CHECK(whole.data.draws.mixes());
+  CHECK(whole.data.draws.erases());
+  CHECK(whole.data.train_input.erase);
+  CHECK(whole.data.mixed_input().mix);
+  CHECK_FALSE(whole.data.eval_input.erase);
+  CHECK_FALSE(whole.data.eval_input.mix);
   const Job job = overfit_job(whole, 1);
-  CHECK_FALSE(job.draws.mixes());
-  CHECK_FALSE(job.draws.erases());
-  CHECK_FALSE(job.mixed_input().mix);
-  CHECK_FALSE(job.mixed_input().erase);
-  CHECK(job.train_loss().targets.kind == TargetKind::class_index);
+  CHECK_FALSE(job.data.draws.mixes());
+  CHECK_FALSE(job.data.draws.erases());
+  CHECK_FALSE(job.data.mixed_input().mix);
+  CHECK_FALSE(job.data.mixed_input().erase);
+  CHECK(job.model.train_loss().targets.kind == TargetKind::class_index);
 }

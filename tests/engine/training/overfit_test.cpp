@@ -27,18 +27,18 @@ OverfitResult overfit_on(const Job& job, std::int64_t max_steps, int* rounds = n
 TEST_CASE("overfitting takes the first batches of the run's first epoch, as evaluation sees them") {
   const Job whole = small_job(small_config(kAdam), {cpus(1)});
   const Job job = overfit_job(whole, 2);
-  const std::vector<std::int64_t> order = epoch_order(whole.splits.train.size(), 7, 0, true);
-  REQUIRE(job.splits.train.size() == 24);
+  const std::vector<std::int64_t> order = epoch_order(whole.data.splits.train.size(), 7, 0, true);
+  REQUIRE(job.data.splits.train.size() == 24);
   for (std::size_t i = 0; i < 24; ++i) {
-    CHECK(job.splits.train.indices[i] == whole.splits.train.indices[order[i]]);
+    CHECK(job.data.splits.train.indices[i] == whole.data.splits.train.indices[order[i]]);
   }
   CHECK_FALSE(job.spec.data.shuffle);
-  CHECK(whole.train_input.crop);
-  CHECK_FALSE(job.train_input.crop);
-  CHECK_FALSE(job.train_input.flip);
-  for (const std::int64_t step : {0, 2, 500}) CHECK(job.schedule(step) == 0.01);
+  CHECK(whole.data.train_input.crop);
+  CHECK_FALSE(job.data.train_input.crop);
+  CHECK_FALSE(job.data.train_input.flip);
+  for (const std::int64_t step : {0, 2, 500}) CHECK(job.update.schedule(step) == 0.01);
   // The last batch of an epoch is a smaller one.
-  CHECK(overfit_job(whole, 5).splits.train.size() == 53);
+  CHECK(overfit_job(whole, 5).data.splits.train.size() == 53);
   CHECK_THROWS_WITH(
       overfit_job(whole, 6),
       "--overfit 6: an epoch has 5 batches (53 samples in batches of 12). Give at most as many");
@@ -73,7 +73,7 @@ TEST_CASE("what a loss must fall to is judged by the loss, from what it was befo
         overfit_on(job("{type: mse}", 1), 1).first_loss);
   const auto target = [&](const std::string& loss, double first) {
     const Job made = job(loss, 1);
-    return made.loss.near_zero ? made.loss.near_zero(first) : 0.02 * first;
+    return made.model.loss.near_zero ? made.model.loss.near_zero(first) : 0.02 * first;
   };
   CHECK(target("{type: mse}", 3) == doctest::Approx(0.06));
   CHECK(target("{type: cross_entropy}", 100) == doctest::Approx(0.02 * std::log(4.0)));

@@ -31,7 +31,7 @@ struct Trained {
   std::vector<float> start;
 
   std::vector<float> of(const std::string& param, const std::vector<float>& flat) const {
-    for (const Param& each : job.plan.params) {
+    for (const Param& each : job.model.plan.params) {
       if (each.name != param) continue;
       const auto begin = flat.begin() + each.offset;
       return {begin, begin + each.count};
@@ -60,7 +60,7 @@ TEST_CASE("frozen parameters and their state keep every bit; the others train") 
     // The front of the net, which needs no backward at all, and a layer in the middle.
     const Trained end =
         run(small_config(kSgd, 2), {replicas_on(device, 1), "train.freeze=[conv1.*, fc1.weight]"});
-    for (const Param& param : end.job.plan.params) {
+    for (const Param& param : end.job.model.plan.params) {
       CAPTURE(param.name);
       const bool frozen = param.name == "fc1.weight" || param.name.starts_with("conv1.");
       CHECK(param.is_frozen == frozen);
@@ -98,7 +98,7 @@ TEST_CASE("a frozen batch normalisation keeps its statistics, and uses them") {
     }
     CHECK(end.of("bn2.num_batches_tracked", end.state.params) ==
           std::vector<float>{UpdateCounter::bits(kSteps)});
-    for (const Node& node : end.job.plan.nodes) {
+    for (const Node& node : end.job.model.plan.nodes) {
       CHECK(node.coupling.has_value() == (node.name == "bn2"));
     }
   }
@@ -141,7 +141,7 @@ TEST_CASE("no backward pass runs where nothing before it is trained") {
   const auto calls_of = [](const char* freeze) {
     const Job job = small_job(small_config(kSgd), {cpus(1), freeze});
     const auto backend = make_backend(parse_device("cpu"));
-    Executor executor(*backend, job.plan, job.train_input, job.loss, 4, true);
+    Executor executor(*backend, job.model.plan, job.data.train_input, job.model.loss, 4, true);
     std::vector<std::string> names;
     for (const ExecutorCall& call : executor.train_calls({}, {})) {
       if (call.name.ends_with(" backward")) names.push_back(call.name);
@@ -179,7 +179,7 @@ TEST_CASE("a group's options are for its parameters only") {
         without_clip(std::string(options) + ", groups: [{match: ['*.bias', conv2.*], lr_scale: 2, "
                                             "weight_decay: 0}]}"),
         {one}, 1);
-    for (const Param& param : all.job.plan.params) {
+    for (const Param& param : all.job.model.plan.params) {
       CAPTURE(param.name);
       const bool grouped = param.name.ends_with(".bias") || param.name.starts_with("conv2.");
       CHECK(same_bits(all.of(param.name, all.state.params),

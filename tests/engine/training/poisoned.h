@@ -50,15 +50,15 @@ inline constexpr const char* kExploding = "{type: SGD, lr: 100, momentum: 0.5, w
 inline Job poisoned_job(const std::string& config, std::vector<std::string> overrides,
                         std::int64_t position, float value, std::int64_t* sample = nullptr) {
   Job job = small_job(config, std::move(overrides));
-  const auto order = epoch_order(job.splits.train.size(), 7, 0, job.spec.data.shuffle);
-  const std::int64_t id = job.splits.train.indices[order[position]];
-  const auto source = std::make_shared<Poisoned>(job.splits.train.source, id, value);
-  job.splits.train.source = source;
-  job.splits.val.source = source;
-  job.splits.test = {};
-  job.train_input.raw_type = job.eval_input.raw_type = DType::f32;
+  const auto order = epoch_order(job.data.splits.train.size(), 7, 0, job.spec.data.shuffle);
+  const std::int64_t id = job.data.splits.train.indices[order[position]];
+  const auto source = std::make_shared<Poisoned>(job.data.splits.train.source, id, value);
+  job.data.splits.train.source = source;
+  job.data.splits.val.source = source;
+  job.data.splits.test = {};
+  job.data.train_input.raw_type = job.data.eval_input.raw_type = DType::f32;
   // The value stays in the picture whatever the augmentation.
-  job.train_input.crop_padding = 0;
+  job.data.train_input.crop_padding = 0;
   if (sample) *sample = id;
   return job;
 }

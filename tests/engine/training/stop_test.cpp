@@ -65,7 +65,7 @@ Job long_evaluations(int replicas) {
   Job job = small_job(small_config(kSgdWithoutDecay),
                       {cpus(replicas), "train.shards=4", "data.size=117", "data.val_split=64",
                        "data.test_size=64", "checkpoint.every_steps=0", "data.workers=1"});
-  job.max_micro_batch = 8;
+  job.placement.max_micro_batch = 8;
   return job;
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("a stop request during a validation is answered at once, and changes n
 
     // The second validation is asked to stop when 70 of the two times 64 samples were read.
     std::atomic<int> reads{0};
-    job.splits.val.source = std::make_shared<Counted>(job.splits.val.source, reads);
+    job.data.splits.val.source = std::make_shared<Counted>(job.data.splits.val.source, reads);
     job.spec.data.prefetch = 1;
     TrainLimits limits;
     limits.stop_request = [&] { return reads >= 70 ? StopReason::terminate : StopReason::none; };
@@ -97,7 +97,7 @@ TEST_CASE("a stop request during a validation is answered at once, and changes n
     const StartingPoint there = cut.newest(job);
     CHECK(there.state.step == 10);
     CHECK(there.state.epoch == 1);
-    CHECK(there.state.position == job.splits.train.size());
+    CHECK(there.state.position == job.data.splits.train.size());
 
     const TrainOutcome rest = cut.train(job, there, {});
     CHECK(rest.end == RunEnd::complete);
@@ -115,7 +115,7 @@ TEST_CASE("a stop request during the test at the end: the last checkpoint keeps 
   const TempDir folder;
   Job job = long_evaluations(2);
   std::atomic<int> reads{0};
-  job.splits.test.source = std::make_shared<Counted>(job.splits.test.source, reads);
+  job.data.splits.test.source = std::make_shared<Counted>(job.data.splits.test.source, reads);
   TrainLimits limits;
   limits.stop_request = [&] { return reads >= 8 ? StopReason::user : StopReason::none; };
   Run run(folder.path());
@@ -163,8 +163,8 @@ TEST_CASE("data.workers auto: the cores that replicas leave free, at least one f
   CHECK(auto_workers(4, devices({"cpu:16"})) == 1);
   CHECK(auto_workers(64, devices({"cuda:0", "cuda:1"})) == 62);
   const std::string config = small_config("{type: SGD, lr: 0.05}");
-  CHECK(small_job(config, {cpus(2), "data.workers=5"}).decoders->threads() == 5);
-  CHECK(small_job(config, {cpus(1)}).decoders->threads() ==
+  CHECK(small_job(config, {cpus(2), "data.workers=5"}).placement.decoders->threads() == 5);
+  CHECK(small_job(config, {cpus(1)}).placement.decoders->threads() ==
         std::max(1, cpu_info().logical_allowed - 1));
 }
 
@@ -185,7 +185,8 @@ TEST_CASE("denormals: replicas and their decoders flush them") {
     const TempDir folder;
     Job job = long_evaluations(replicas);
     std::atomic<int> in_decoders{0}, in_replicas{0};
-    job.splits.train.source = std::make_shared<Multiplying>(job.splits.train.source, in_decoders);
+    job.data.splits.train.source =
+        std::make_shared<Multiplying>(job.data.splits.train.source, in_decoders);
     TrainLimits limits;
     limits.stop_request = [&] {
       const volatile float small = 1e-20F;

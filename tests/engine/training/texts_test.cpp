@@ -112,12 +112,12 @@ TEST_CASE("the cause is told, also where what follows from it ends first") {
 
 TEST_CASE("a split by its name, if it has samples") {
   const Job job = small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1)});
-  CHECK(&split_by_name(job, "train") == &job.evaluated_train);
-  CHECK(&split_by_name(job, "val") == &job.splits.val);
-  CHECK(&split_by_name(job, "test") == &job.splits.test);
-  CHECK(job.splits.train.size() == 53);
-  CHECK(job.splits.val.size() == 7);
-  CHECK(job.splits.test.size() == 23);
+  CHECK(&split_by_name(job, "train") == &job.data.evaluated_train);
+  CHECK(&split_by_name(job, "val") == &job.data.splits.val);
+  CHECK(&split_by_name(job, "test") == &job.data.splits.test);
+  CHECK(job.data.splits.train.size() == 53);
+  CHECK(job.data.splits.val.size() == 7);
+  CHECK(job.data.splits.test.size() == 23);
   CHECK_THROWS_WITH_AS(split_by_name(job, "tset"), doctest::Contains("'tset'"), Error);
   const Job without =
       small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1), "data.val_split=0"});
@@ -127,18 +127,18 @@ TEST_CASE("a split by its name, if it has samples") {
 TEST_CASE("a job's counts: steps, batches, and what exact mode needs") {
   const std::string config = small_config("{type: SGD, lr: 0.1}");
   const Job job = small_job(config, {cpus(2)});
-  CHECK(job.steps_per_epoch == 5);
-  CHECK(job.total_steps == 20);
-  CHECK(job.ranks() == 2);
+  CHECK(job.data.steps_per_epoch == 5);
+  CHECK(job.update.total_steps == 20);
+  CHECK(job.placement.ranks() == 2);
   CHECK(job.batch_range(0).begin == 0);
   CHECK(job.batch_range(0).end == 12);
   CHECK(job.batch_range(4).begin == 48);
   CHECK(job.batch_range(4).end == 53);
-  CHECK(small_job(config, {cpus(1), "data.batch_size=53"}).steps_per_epoch == 1);
-  CHECK(small_job(config, {cpus(1), "data.batch_size=52"}).steps_per_epoch == 2);
-  CHECK(small_job(config, {cpus(1), "data.batch_size=1000"}).steps_per_epoch == 1);
+  CHECK(small_job(config, {cpus(1), "data.batch_size=53"}).data.steps_per_epoch == 1);
+  CHECK(small_job(config, {cpus(1), "data.batch_size=52"}).data.steps_per_epoch == 2);
+  CHECK(small_job(config, {cpus(1), "data.batch_size=1000"}).data.steps_per_epoch == 1);
   // As many replicas as shards, and one too many.
-  CHECK(small_job(config, {cpus(3), "train.shards=3"}).ranks() == 3);
+  CHECK(small_job(config, {cpus(3), "train.shards=3"}).placement.ranks() == 3);
   CHECK_THROWS_WITH_AS(small_job(config, {cpus(4), "train.shards=3"}),
                        doctest::Contains("train.shards=4"), Error);
   CHECK_THROWS_AS(small_job(config, {cpus(2), "device_weights=[1,2,3]"}), Error);
@@ -146,9 +146,9 @@ TEST_CASE("a job's counts: steps, batches, and what exact mode needs") {
 
 TEST_CASE("auto: no more replicas than a batch has samples, nor than there are at all") {
   const std::string config = small_config("{type: SGD, lr: 0.1}");
-  CHECK(small_job(config, {"devices=auto", "data.batch_size=1"}).ranks() == 1);
+  CHECK(small_job(config, {"devices=auto", "data.batch_size=1"}).placement.ranks() == 1);
   // Of eight samples seven are held out.
-  CHECK(small_job(config, {"devices=auto", "data.size=8"}).ranks() == 1);
+  CHECK(small_job(config, {"devices=auto", "data.size=8"}).placement.ranks() == 1);
 }
 
 TEST_CASE("micro-batches: multiples of eight that fit a cache, or 32 that fit in memory") {
@@ -156,15 +156,16 @@ TEST_CASE("micro-batches: multiples of eight that fit a cache, or 32 that fit in
     const Job job =
         small_job(small_config("{type: SGD, lr: 0.1}"),
                   {cpus(1), "model.layers.conv1.out_channels=" + std::to_string(channels)});
-    const std::int64_t micro_batch = micro_batch_limit(job.plan, job.devices[0].traits());
-    const std::int64_t bytes = estimate_memory(job.plan, 1, 0).activations;
+    const std::int64_t micro_batch =
+        micro_batch_limit(job.model.plan, job.placement.devices[0].traits());
+    const std::int64_t bytes = estimate_memory(job.model.plan, 1, 0).activations;
     CHECK(micro_batch % 8 == 0);
     // The largest that fits into 1 MiB, but from 32 in 512 MiB, or 8, to 256.
     if (micro_batch > 32) CHECK(micro_batch * bytes <= 1 << 20);
     if (micro_batch >= 32 && micro_batch < 256) CHECK((micro_batch + 8) * bytes > 1 << 20);
     if (micro_batch > 8) CHECK(micro_batch * bytes <= 1 << 29);
     if (micro_batch < 32) CHECK((micro_batch + 8) * bytes > 1 << 29);
-    CHECK(job.max_micro_batch == micro_batch);
+    CHECK(job.placement.max_micro_batch == micro_batch);
     return micro_batch;
   };
   CHECK(limit(1) == 256);
@@ -226,13 +227,15 @@ TEST_CASE("what a config decides about the devices' libraries and patience") {
   set("HOME", "/home/x");
   set("XDG_CACHE_HOME", "/c");
   CHECK(plan_cache_path() == "/c/dpt/cuda-plans.json");
-  CHECK(small_job(config, {cpus(1)}).backend_options.plan_cache == "/c/dpt/cuda-plans.json");
-  CHECK_FALSE(small_job(config, {cpus(1)}).backend_options.exact);
+  CHECK(small_job(config, {cpus(1)}).placement.backend_options.plan_cache ==
+        "/c/dpt/cuda-plans.json");
+  CHECK_FALSE(small_job(config, {cpus(1)}).placement.backend_options.exact);
   // Exact mode does not depend on what was timed once.
   const Job exact = small_job(config, {cpus(1), "train.shards=2"});
-  CHECK(exact.backend_options.exact);
-  CHECK(exact.backend_options.plan_cache.empty());
-  CHECK(small_job(config, {cpus(1), "train.autotune=false"}).backend_options.plan_cache.empty());
+  CHECK(exact.placement.backend_options.exact);
+  CHECK(exact.placement.backend_options.plan_cache.empty());
+  CHECK(small_job(config, {cpus(1), "train.autotune=false"})
+            .placement.backend_options.plan_cache.empty());
   for (const std::optional<std::string>& none :
        {std::optional<std::string>(""), std::optional<std::string>()}) {
     set("XDG_CACHE_HOME", none);
@@ -243,15 +246,15 @@ TEST_CASE("what a config decides about the devices' libraries and patience") {
   set("XDG_CACHE_HOME", cache);
   set("HOME", home);
 
-  CHECK(stall_timeout(small_job(config, {cpus(1)})) == std::chrono::minutes(10));
-  CHECK(stall_timeout(small_job(config, {cpus(1), "train.stall_timeout=1.5"})) ==
+  CHECK(stall_timeout(small_job(config, {cpus(1)}).spec) == std::chrono::minutes(10));
+  CHECK(stall_timeout(small_job(config, {cpus(1), "train.stall_timeout=1.5"}).spec) ==
         std::chrono::milliseconds(1500));
   const Job job = small_job(config, {cpus(1), "data.prefetch=7", "data.workers=3"});
   CHECK(loader_options(job).prefetch == 7);
   CHECK(loader_options(job).decoders->threads() == 3);
   TrainSpec spec = job.spec;
   spec.model.input = {3, 8, 9};
-  const DataRequirements wanted = data_requirements(spec, job.plan);
+  const DataRequirements wanted = data_requirements(spec, job.model.plan);
   CHECK(wanted.input.c == 3);
   CHECK(wanted.input.h == 8);
   CHECK(wanted.input.w == 9);

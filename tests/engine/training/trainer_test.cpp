@@ -214,9 +214,9 @@ TEST_CASE("rates and waits follow from the time that passed") {
   const auto order = epoch_order(53, 7, 0, true);
   std::vector<std::int64_t> first;
   for (std::size_t i = 0; i < 12; ++i) {
-    first.push_back(job.splits.train.indices[order[i]]);
+    first.push_back(job.data.splits.train.indices[order[i]]);
   }
-  job.splits.train.source = std::make_shared<Slow>(job.splits.train.source, first);
+  job.data.splits.train.source = std::make_shared<Slow>(job.data.splits.train.source, first);
   const auto begun = std::chrono::steady_clock::now();
   run.train(job);
   const double whole =
@@ -326,7 +326,7 @@ TEST_CASE("a stalled replica ends the run after train.stall_timeout, and a faile
   Job job = small_job(small_config(kSgdWithoutDecay),
                       {cpus(2), "train.stall_timeout=1", "checkpoint.on_failure=continue"});
   // The second batch of twelve has the sample that takes long.
-  Split& split = job.splits.train;
+  Split& split = job.data.splits.train;
   const auto order = epoch_order(split.size(), job.spec.seed, 0, job.spec.data.shuffle);
   split.source = std::make_shared<Sleepy>(split.source, split.indices[order[13]]);
   std::atomic<bool> is_away = false;

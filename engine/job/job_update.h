@@ -1,0 +1,38 @@
+// The updates of a Job: the optimizer, its buffers, and the learning rate of each step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/config/train_spec.h"
+#include "engine/graph/plan.h"
+#include "engine/optimizers/optimizer.h"
+#include "engine/optimizers/param_groups.h"
+#include "engine/schedules/schedule.h"
+
+namespace dpt {
+
+struct JobUpdate {
+  OptimizerSpec optimizer;
+  UpdatePlan plan;
+  /// Flat buffers of training besides the parameters: the optimizer's, then the average of the
+  /// weights.
+  std::vector<OptimizerState> states;
+  std::string average;  ///< its name, kEma or kSwa; empty without one
+  LrSchedule schedule;
+  ScheduleSegments schedule_segments;  ///< segments of `schedule`
+  std::int64_t total_steps = 0;
+
+  std::vector<std::string> state_names() const;
+};
+
+JobUpdate make_job_update(const TrainSpec& spec, const Plan& plan, std::int64_t steps_per_epoch);
+
+/// Returns the parameters of a plan, for plan_update.
+std::vector<ParamPlace> param_places(const Plan& plan);
+
+/// Returns true if every update needs the norm of its gradient, not only those of logged steps.
+bool always_measures_norm(const TrainSpec& spec);
+
+}  // namespace dpt
