@@ -63,8 +63,8 @@ class ClassTable {
   bool is_of_checkpoint_, is_given_, is_closed_ = false, has_numbers_ = false;
   std::map<std::string, std::int32_t, std::less<>> numbers_;
   std::map<std::string, std::string> replaced_;  ///< names that were not UTF-8, by what they became
-  std::vector<std::int32_t>
-      places_;  ///< positions of the classes of data.classes in the table, or -1
+  /// Positions of the classes of data.classes in the table, or -1.
+  std::vector<std::int32_t> places_;
   std::int64_t largest_ = -1;
 };
 

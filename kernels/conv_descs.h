@@ -16,8 +16,8 @@ enum class PoolKind : std::uint8_t { max, average };
 struct Pool2dDesc {
   PoolKind kind = PoolKind::max;
   Size2 kernel{2, 2}, stride{2, 2}, padding{0, 0}, dilation{1, 1};
-  bool count_include_pad =
-      true;  ///< average only: the divisor counts padding (never ceil overhang)
+  /// Average only: the divisor counts padding (never ceil overhang).
+  bool count_include_pad = true;
   std::int64_t divisor_override = 0;  ///< average only: 0 = none
   /// Average only: instead of all that, windows that divide the input as evenly as can be, output o
   /// from floor(o * in / out) to ceil((o + 1) * in / out), as torch.nn.AdaptiveAvgPool2d.

@@ -27,6 +27,7 @@
 #include "engine/processes/stop.h"
 #include "kernels/base/error.h"
 #include "kernels/base/file_handle.h"
+#include "kernels/base/file_io.h"
 #include "kernels/base/secret.h"
 
 namespace dpt {
@@ -141,8 +142,13 @@ class Launcher {
     set_variable("DPT_RANK", std::to_string(rank));
     set_variable("DPT_LOCAL_RANK", std::to_string(rank));
     const std::string refused = fmt::format("dpt: --nproc: cannot run {}\n", program);
-    FileHandle out, err;
+    FileHandle in, out, err;
     if (rank != 0) {
+      in = open_file("/dev/null", O_RDONLY);
+      if (!in.is_open()) {
+        fail(ErrorKind::unexpected, "--nproc {}: rank {}: /dev/null: {}", count, rank,
+             std::strerror(errno));
+      }
       for (FileHandle* end : {&out, &err}) *end = output_.add_pipe(fmt::format("[rank {}] ", rank));
     }
     sigset_t mask = mask_before_;
@@ -166,7 +172,7 @@ class Launcher {
     prctl(PR_SET_PDEATHSIG, last_signal());
     if (getppid() != launcher) _exit(128 + SIGTERM);
     if (rank != 0) {
-      dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+      dup2(in.fd(), STDIN_FILENO);
       dup2(out.fd(), STDOUT_FILENO);
       dup2(err.fd(), STDERR_FILENO);
     }

@@ -36,8 +36,8 @@ struct TimeLedger {
   double seconds = 0;
   std::string bound_by, advice;
   double share = 0;
-  bool is_of_log =
-      false;  ///< added up from its lines: the run had several processes, or no summary
+  /// Added up from its lines: the run had several processes, or no summary.
+  bool is_of_log = false;
 };
 
 struct RunHistory {

@@ -26,8 +26,8 @@ struct Checkpoint {
   std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< state name -> flat
   std::string config;                                                 ///< resolved config, YAML
   std::vector<std::string> classes;
-  std::optional<TargetKind>
-      targets;  ///< kind of the data's targets; unset in files of older releases
+  /// Kind of the data's targets; unset in files of older releases.
+  std::optional<TargetKind> targets;
   std::vector<std::string> features;  ///< DataSource::features
   std::optional<DType> sample_type;   ///< DataSource::type; unset in files of older releases
   std::string dataset_fingerprint;    ///< fingerprint of the training data

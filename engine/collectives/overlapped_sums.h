@@ -40,8 +40,8 @@ class OverlappedSums {
  private:
   struct Bucket {
     std::int64_t count = 0;
-    std::vector<float*>
-        data;  ///< one per rank of this process, in rank order; null = not begun yet
+    /// One per rank of this process, in rank order; null = not begun yet.
+    std::vector<float*> data;
     int begun = 0;
   };
   void run();

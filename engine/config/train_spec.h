@@ -95,8 +95,8 @@ struct ModelSpec {
   std::vector<std::int64_t> input;  ///< [channels, height, width]
   Variant zoo;                      ///< the network that `written` was made by; no type = none
   std::vector<LayerSpec> written;   ///< layers of the config, with blocks
-  std::vector<LayerSpec>
-      layers;  ///< layers that run: the blocks expanded, each layer under its full name
+  /// Layers that run: the blocks expanded, each layer under its full name.
+  std::vector<LayerSpec> layers;
   Where where;
 };
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
@@ -174,7 +173,7 @@ class CacheLock {
       file_ = open_file(path_, O_RDWR | O_CREAT, 0666);
       if (!file_.is_open()) fail(ErrorKind::data, "{}: {}", path_, std::strerror(errno));
       wait(options);
-    } while (!is_in_place());
+    } while (!is_same_entry(path_, file_));
   }
   CacheLock(const CacheLock&) = delete;
   ~CacheLock() {
@@ -197,11 +196,6 @@ class CacheLock {
       told = true;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
-  }
-  bool is_in_place() const {
-    struct stat mine = {}, there = {};
-    return fstat(file_.fd(), &mine) == 0 && stat(path_.c_str(), &there) == 0 &&
-           mine.st_ino == there.st_ino && mine.st_dev == there.st_dev;
   }
 
   std::string path_;

@@ -17,8 +17,8 @@
 namespace dpt {
 namespace {
 
-/// Place of a parameter or running statistic in the flat buffers, and in OpArgs::params.
-struct ParamPlace {
+/// Slot of a parameter or running statistic in the flat buffers, and in OpArgs::params.
+struct ParamSlot {
   std::size_t at = 0;      // in OpArgs::params
   std::size_t offset = 0;  // floats
   bool folded = false;     // the values are among the folded parameters
@@ -28,8 +28,8 @@ struct ParamPlace {
   }
 };
 
-/// Returns the place of a layer's parameter. `names`: those of the layer's operation.
-ParamPlace place_of(const Param& param, std::span<const std::string_view> names) {
+/// Returns the slot of a layer's parameter. `names`: those of the layer's operation.
+ParamSlot slot_of(const Param& param, std::span<const std::string_view> names) {
   const auto found = std::find(names.begin(), names.end(), param.spec.name());
   assert(found != names.end() && "the layer's operation has no parameter of this name");
   return {static_cast<std::size_t>(found - names.begin()), static_cast<std::size_t>(param.offset),
@@ -68,7 +68,7 @@ struct Executor::Step {
   Place y, dy, saved, forward_scratch, backward_scratch;
   Place dy_from;             // copied to dy before backward, if given
   std::size_t dy_bytes = 0;  // size of that copy
-  std::vector<ParamPlace> params;
+  std::vector<ParamSlot> params;
   bool adds_gradients = false;          // to those of a later layer with the same parameters
   bool keeps_x = true, keeps_y = true;  // for backward
   bool runs_backward = false;
@@ -170,7 +170,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     for (const int index : plan.nodes[i].params) {
       const Param& param = plan.params[index];
       if (param.spec.role == ParamRole::counter) continue;
-      step.params.push_back(place_of(param, names[i]));
+      step.params.push_back(slot_of(param, names[i]));
       step.adds_gradients = param.last_node > step.node;
     }
     if (step.couples()) coupled_.push_back(steps_.size());
@@ -188,11 +188,11 @@ void Executor::set_inputs(const std::vector<Place>& x, const ExecutorBuffers& bu
 }
 
 void Executor::set_params(const Step& step, const ExecutorBuffers& buffers, OpArgs& args) {
-  for (const ParamPlace& place : step.params) {
-    ParamArgs& to = args.params[place.at];
-    to.f32 = place.in(place.folded ? buffers.folded : buffers.params);
-    to.bf16 = place.in(place.folded ? buffers.folded16 : buffers.params16, DType::bf16);
-    to.gradient = place.in(buffers.grads);
+  for (const ParamSlot& slot : step.params) {
+    ParamArgs& to = args.params[slot.at];
+    to.f32 = slot.in(slot.folded ? buffers.folded : buffers.params);
+    to.bf16 = slot.in(slot.folded ? buffers.folded16 : buffers.params16, DType::bf16);
+    to.gradient = slot.in(buffers.grads);
   }
 }
 

@@ -71,8 +71,8 @@ struct Plan {
   int logits = 0;             ///< index of the Value the loss reads
   std::int64_t classes = 0;   ///< width of the logits
   std::vector<Param> params;  ///< in the order of the nodes
-  std::int64_t trained_floats =
-      0;  ///< length of the flat buffer's start, which the optimizer updates
+  /// Length of the flat buffer's start, which the optimizer updates.
+  std::int64_t trained_floats = 0;
   std::int64_t param_floats = 0;  ///< flat buffer length, padding included; a multiple of 16
   std::int64_t param_count = 0;   ///< elements that the optimizer updates, without padding
   /// The running statistics that training updates, all behind what is trained, and their counters.

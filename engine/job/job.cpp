@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "engine/config/spec_tables.h"
 #include "engine/job/objective.h"
 #include "engine/metrics/metric.h"
 #include "kernels/base/divide.h"
@@ -41,8 +40,8 @@ std::chrono::milliseconds stall_timeout(const TrainSpec& spec) {
 }
 
 void measure_top5(Job& job) {
-  constexpr std::int64_t kMost = 5;
-  if (!has_labels(job.model.loss.targets.kind) || job.model.plan.classes <= kMost) return;
+  constexpr std::int64_t kTop = 5;
+  if (!has_labels(job.model.loss.targets.kind) || job.model.plan.classes <= kTop) return;
   if (job.model.metrics.sums.size() == kMaxMetricSums) return;
   // Its k is 5 unless a config says otherwise.
   job.spec.metrics.push_back(metric_kinds().with_defaults("top_k"));

@@ -42,12 +42,11 @@ std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device) {
   // For fewer than 32 samples, reading the weights again and starting the calls costs more than the
   // cache saves (docs/internals/performance.md, Micro-batches); that much memory is there on any
   // machine.
-  constexpr std::int64_t kEnough = 32, kMostBytes = std::int64_t{512} << 20, kFewest = 8;
+  constexpr std::int64_t kEnough = 32, kMaxBytes = std::int64_t{512} << 20, kFewest = 8;
   // Memory that micro-batches keep between the phases of a pass leaves the cache anyway.
   const std::int64_t per_sample =
       std::max<std::int64_t>(estimate_memory(plan, 1, 0, 0).activations, 1);
-  const std::int64_t bytes =
-      std::max(device.pass_bytes, std::min(kEnough * per_sample, kMostBytes));
+  const std::int64_t bytes = std::max(device.pass_bytes, std::min(kEnough * per_sample, kMaxBytes));
   return std::clamp(bytes / per_sample / kFewest * kFewest, kFewest, device.max_samples);
 }
 

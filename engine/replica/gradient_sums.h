@@ -46,8 +46,8 @@ class GradientSums {
   std::size_t next_ = 0;                 ///< next bucket in the current step
   std::function<void(int)> after_node_;
   std::string description_ = "tree";
-  std::vector<PartialSum>
-      parts_;  ///< parts of the current step; kept so that a step allocates nothing
+  /// Parts of the current step; kept so that a step allocates nothing.
+  std::vector<PartialSum> parts_;
 };
 
 }  // namespace dpt

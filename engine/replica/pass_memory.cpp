@@ -37,19 +37,19 @@ Executor& PassMemory::made(std::int64_t batch, bool training) {
   return *slot;
 }
 
-std::int64_t PassMemory::fitting_of(const Executor& executor, std::size_t beside) {
+std::int64_t PassMemory::fitting_of(const Executor& executor, std::size_t reserved) {
   const std::size_t bytes = executor.arena_bytes(), have = arenas_.front().bytes();
   if (bytes <= have) return executor.batch();
   std::uint64_t free = backend_.free_bytes() + have;
-  if (bytes + beside <= free) return executor.batch();
-  free -= std::min<std::uint64_t>(free, beside);
+  if (bytes + reserved <= free) return executor.batch();
+  free -= std::min<std::uint64_t>(free, reserved);
   // Activations grow with the batch in proportion.
   return static_cast<std::int64_t>(static_cast<double>(free) / static_cast<double>(bytes) *
                                    static_cast<double>(executor.batch()));
 }
 
-std::int64_t PassMemory::fitting(std::int64_t batch, std::size_t beside) {
-  const std::int64_t samples = fitting_of(made(batch, true), beside);
+std::int64_t PassMemory::fitting(std::int64_t batch, std::size_t reserved) {
+  const std::int64_t samples = fitting_of(made(batch, true), reserved);
   if (samples < batch) executors_.erase({batch, true});
   return samples;
 }

@@ -33,9 +33,9 @@ class PassMemory {
   /// Returns the executor for this many samples. The first call makes it, with room for its
   /// activations in branch 0; throws if the device lacks the memory.
   Executor& executor(std::int64_t batch, bool training);
-  /// Returns the number of samples of a training pass that fit, up to `batch`, with `beside` bytes
-  /// left free.
-  std::int64_t fitting(std::int64_t batch, std::size_t beside);
+  /// Returns the number of samples of a training pass that fit, up to `batch`, with `reserved`
+  /// bytes left free.
+  std::int64_t fitting(std::int64_t batch, std::size_t reserved);
   /// Returns the implementations of the training passes; empty before the first.
   std::vector<std::string> implementations() const;
 
@@ -74,7 +74,7 @@ class PassMemory {
 
  private:
   Executor& made(std::int64_t batch, bool training);
-  std::int64_t fitting_of(const Executor& executor, std::size_t beside = 0);
+  std::int64_t fitting_of(const Executor& executor, std::size_t reserved = 0);
   [[noreturn]] void fail_for_room(const Executor& executor, bool training);
 
   Backend& backend_;

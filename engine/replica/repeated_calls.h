@@ -20,8 +20,8 @@ class RepeatedCalls {
   /// Key that equal sequences of calls share.
   struct Key {
     Part part;
-    std::int64_t
-        samples;  ///< size of the whole batch in training, of the micro-batch in an evaluation
+    /// Size of the whole batch in training, of the micro-batch in an evaluation.
+    std::int64_t samples;
     std::uintptr_t pixels;  ///< address of the samples: a data set, or one of two buffers
     bool norm, measured, timed;
     auto operator<=>(const Key&) const = default;

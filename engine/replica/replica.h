@@ -118,8 +118,8 @@ class Replica {
   ResultsRing results_;
   RepeatedCalls repeated_;
   SampleEvaluation evaluation_;
-  std::vector<UpdateStep>
-      update_steps_;  ///< updates of the current step: one per group, and the average
+  /// Updates of the current step: one per group, and the average.
+  std::vector<UpdateStep> update_steps_;
 };
 
 }  // namespace dpt

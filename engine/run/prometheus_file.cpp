@@ -1,7 +1,6 @@
 #include "engine/run/prometheus_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -224,12 +223,7 @@ FileHandle lock_prometheus_file(const std::string& path) {
            path, labels.empty() ? labels : " (" + labels + ")");
     }
     // The other run may have replaced the file and ended in between.
-    struct stat locked {
-    }, there{};
-    if (::fstat(file.fd(), &locked) == 0 && ::stat(path.c_str(), &there) == 0 &&
-        locked.st_dev == there.st_dev && locked.st_ino == there.st_ino) {
-      return file;
-    }
+    if (is_same_entry(path, file)) return file;
   }
 }
 

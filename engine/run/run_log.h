@@ -53,13 +53,11 @@ class RunLog {
   /// Calls `follower` with each event after its line is written (or lost).
   using Follower = std::function<void(const char* name, const Json& fields)>;
   void follow(Follower follower) { followers_.push_back(std::move(follower)); }
-  /// Passes on the progress of the run to those who asked for it; writes no line.
+  /// Passes the progress of the run on to the one follower; writes no line.
   using ProgressFollower = std::function<void(const RunProgress&)>;
-  void follow_progress(ProgressFollower follower) {
-    progress_followers_.push_back(std::move(follower));
-  }
+  void follow_progress(ProgressFollower follower) { progress_follower_ = std::move(follower); }
   void progress(const RunProgress& progress) {
-    for (const ProgressFollower& follower : progress_followers_) follower(progress);
+    if (progress_follower_) progress_follower_(progress);
   }
   /// To be called when the file was replaced (abandon_log_lines): the next line goes to the new
   /// one.
@@ -73,7 +71,7 @@ class RunLog {
   std::optional<HeldPath> path_;
   Warn warn_;
   std::vector<Follower> followers_;
-  std::vector<ProgressFollower> progress_followers_;
+  ProgressFollower progress_follower_;
   FileHandle file_;
   std::int64_t whole_ = 0;  ///< bytes of the lines that are whole
   std::int64_t lost_ = 0;

@@ -55,6 +55,10 @@ bool read_status(const HeldPath& path, bool follow, struct stat& status) {
   return ::fstatat(path.at(), path.name(), &status, follow ? 0 : AT_SYMLINK_NOFOLLOW) == 0;
 }
 
+bool is_same(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
 void require_durable_folder(const HeldPath& folder, const HeldPath& entry, const char* done) {
   const int error = sync_folder(folder);
   if (error != 0) {
@@ -125,8 +129,13 @@ EntryType entry_type(const HeldPath& path, bool follow) {
 bool is_same_entry(const HeldPath& a, const HeldPath& b) {
   struct stat first {
   }, second{};
-  return read_status(a, true, first) && read_status(b, true, second) &&
-         first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+  return read_status(a, true, first) && read_status(b, true, second) && is_same(first, second);
+}
+
+bool is_same_entry(const HeldPath& path, const FileHandle& file) {
+  struct stat there {
+  }, open{};
+  return read_status(path, true, there) && ::fstat(file.fd(), &open) == 0 && is_same(there, open);
 }
 
 std::vector<std::string> list_names(const HeldPath& folder) {

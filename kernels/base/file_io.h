@@ -59,6 +59,8 @@ enum class EntryType : std::uint8_t { none, file, folder, link, other };
 EntryType entry_type(const HeldPath& path, bool follow = true);
 /// Returns true if two paths lead to the same existing file or folder.
 bool is_same_entry(const HeldPath& a, const HeldPath& b);
+/// Returns true if `path` still leads to the open `file`: nobody has removed or replaced it.
+bool is_same_entry(const HeldPath& path, const FileHandle& file);
 /// Returns the names in a folder, sorted; empty if it is missing. Throws ErrorKind::data.
 std::vector<std::string> list_names(const HeldPath& folder);
 

@@ -30,8 +30,8 @@ struct Timing {
 
 struct Bandwidth {
   std::string name;
-  Spread
-      gb_per_s;  ///< a copy on the device counts the bytes that it reads and those that it writes
+  /// A copy on the device counts the bytes that it reads and those that it writes.
+  Spread gb_per_s;
 };
 
 struct Results {

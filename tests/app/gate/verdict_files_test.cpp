@@ -13,15 +13,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// How often `part` occurs.
-int times_in(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++count;
-  }
-  return count;
-}
-
 /// What is wrong with the text as XML, for the little that a verdict has of it: elements that nest,
 /// attributes in double quotes, known entities.
 std::string xml_problem(const std::string& text) {
@@ -93,7 +84,7 @@ TEST_CASE("the verdict: a table in Markdown and test cases in JUnit XML") {
   xml = w.text("verdict.xml");
   CHECK(xml_problem(xml) == "");
   check_contains(xml, " tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"0\">");
-  CHECK(times_in(xml, "<failure message=\"not met: the value is " + loss +
+  CHECK(count_of(xml, "<failure message=\"not met: the value is " + loss +
                           "\">not met: the value is " + loss + "</failure>") == 1);
 
   // The run fails before anything is judged.

@@ -156,8 +156,8 @@ TEST_CASE("evaluations on a GPU are graphs too, with the bits of single calls") 
           split->source = std::make_shared<Unresident>(split->source);
         }
       }
-      job.placement.max_micro_batch =
-          4;  // 23 test samples: micro-batches of 4 and 3; 7 for validation: the same
+      // 23 test samples: micro-batches of 4 and 3; 7 for validation: the same.
+      job.placement.max_micro_batch = 4;
       const StartingPoint start = fresh_start(job);
       std::vector<float> others = start.params;
       for (float& value : others) value *= 1.5F;
