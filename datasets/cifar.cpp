@@ -5,9 +5,11 @@
 #include <system_error>
 
 #include "datasets/byte_stream.h"
+#include "datasets/dataset.h"
 #include "datasets/kinds.h"
 #include "datasets/requirements.h"
 #include "datasets/resident_source.h"
+#include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
 
 namespace dpt {

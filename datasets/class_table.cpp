@@ -9,6 +9,7 @@
 
 #include "datasets/requirements.h"
 #include "engine/config/suggest.h"
+#include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
 #include "kernels/base/json_text.h"
 

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/data/source.h"
+#include "engine/data/data_sets.h"
 
 namespace dpt {
 

@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "datasets/csv_table.h"
+#include "datasets/dataset.h"
 #include "datasets/fingerprint.h"
 #include "datasets/image_file.h"
 #include "datasets/kinds.h"
@@ -21,6 +22,7 @@
 #include "datasets/requirements.h"
 #include "datasets/shared_files.h"
 #include "datasets/split_files.h"
+#include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
 
 namespace dpt {

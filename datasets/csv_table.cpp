@@ -13,6 +13,7 @@
 #include "datasets/class_table.h"
 #include "datasets/csv_reader.h"
 #include "datasets/requirements.h"
+#include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
 
 namespace dpt {

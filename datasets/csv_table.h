@@ -9,6 +9,7 @@
 
 #include "datasets/class_table.h"
 #include "datasets/picture_source.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/unreadable_samples.h"
 
 namespace dpt {

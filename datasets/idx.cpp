@@ -9,6 +9,7 @@
 #include "datasets/requirements.h"
 #include "datasets/resident_source.h"
 #include "datasets/shared_files.h"
+#include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
 
 namespace dpt {

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "datasets/byte_stream.h"
+#include "datasets/dataset.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/source.h"
 
 namespace dpt {

@@ -6,12 +6,14 @@
 #include <system_error>
 
 #include "datasets/class_table.h"
+#include "datasets/dataset.h"
 #include "datasets/fingerprint.h"
 #include "datasets/folder_listing.h"
 #include "datasets/image_file.h"
 #include "datasets/kinds.h"
 #include "datasets/picture_source.h"
 #include "datasets/requirements.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/unreadable_samples.h"
 #include "kernels/base/error.h"
 

@@ -1,7 +1,7 @@
 // One function per kind of data set, and the list of them.
 #pragma once
 
-#include "engine/data/source.h"
+#include "datasets/dataset.h"
 
 namespace dpt {
 

@@ -7,6 +7,7 @@
 #include "datasets/fingerprint.h"
 #include "datasets/picture_source.h"
 #include "datasets/requirements.h"
+#include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
 #include "kernels/base/philox.h"
 #include "kernels/image/encode_png.h"

@@ -2,7 +2,7 @@
 // targets, read as its samples are. They carry nothing to learn; `synthetic` has what does.
 #pragma once
 
-#include "engine/data/source.h"
+#include "engine/data/data_sets.h"
 
 namespace dpt {
 

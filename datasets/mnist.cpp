@@ -2,10 +2,12 @@
 // digits that stand inside the program.
 #include <array>
 
+#include "datasets/dataset.h"
 #include "datasets/embedded_digits.h"
 #include "datasets/idx.h"
 #include "datasets/kinds.h"
 #include "datasets/requirements.h"
+#include "engine/data/data_sets.h"
 
 namespace dpt {
 namespace {

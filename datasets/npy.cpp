@@ -10,12 +10,14 @@
 #include <optional>
 
 #include "datasets/class_table.h"
+#include "datasets/dataset.h"
 #include "datasets/fingerprint.h"
 #include "datasets/kinds.h"
 #include "datasets/npy_array.h"
 #include "datasets/requirements.h"
 #include "datasets/shared_files.h"
 #include "datasets/split_files.h"
+#include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
 
 namespace dpt {

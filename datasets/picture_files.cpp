@@ -7,6 +7,7 @@
 #include <system_error>
 #include <utility>
 
+#include "datasets/dataset.h"
 #include "datasets/fingerprint.h"
 #include "datasets/folder_report.h"
 #include "datasets/image_file.h"
@@ -14,6 +15,7 @@
 #include "datasets/picture_walk.h"
 #include "datasets/requirements.h"
 #include "datasets/unlabelled.h"
+#include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
 #include "kernels/image/image_formats.h"
 

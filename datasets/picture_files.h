@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "datasets/dataset.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/source.h"
 #include "engine/data/unreadable_samples.h"
 

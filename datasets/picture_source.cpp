@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "datasets/resident_source.h"
+#include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
 #include "kernels/base/stage_clock.h"
 #include "kernels/image/decode.h"

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/data_sets.h"
 #include "engine/data/source.h"
 
 namespace dpt {

@@ -2,9 +2,11 @@
 #include <filesystem>
 
 #include "datasets/class_table.h"
+#include "datasets/dataset.h"
 #include "datasets/kinds.h"
 #include "datasets/unlabelled.h"
 #include "engine/config/stored_paths.h"
+#include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
 
 namespace dpt {

@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include "engine/config/paths.h"
+#include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
 #include "kernels/base/text.h"
 

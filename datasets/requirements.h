@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/data/source.h"
+#include "engine/data/data_sets.h"
 
 namespace dpt {
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "engine/config/fields.h"
-#include "engine/data/source.h"
+#include "engine/data/data_sets.h"
 
 namespace dpt {
 

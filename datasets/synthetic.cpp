@@ -6,10 +6,12 @@
 #include <cassert>
 #include <cmath>
 
+#include "datasets/dataset.h"
 #include "datasets/fingerprint.h"
 #include "datasets/kinds.h"
 #include "datasets/requirements.h"
 #include "datasets/resident_source.h"
+#include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
 #include "kernels/base/philox.h"
 

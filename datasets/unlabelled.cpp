@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "datasets/dataset.h"
 #include "engine/data/wrapped_source.h"
 #include "kernels/base/error.h"
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "datasets/dataset.h"
 #include "engine/data/source.h"
 #include "engine/data/unreadable_samples.h"
 

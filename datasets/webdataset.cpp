@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "datasets/class_table.h"
+#include "datasets/dataset.h"
 #include "datasets/fingerprint.h"
 #include "datasets/kinds.h"
 #include "datasets/picture_source.h"
@@ -20,6 +21,7 @@
 #include "datasets/shared_files.h"
 #include "datasets/split_files.h"
 #include "datasets/tar_reader.h"
+#include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
 #include "kernels/base/stage_clock.h"
 #include "kernels/base/utf8.h"

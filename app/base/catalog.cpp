@@ -1,8 +1,7 @@
 #include "app/base/catalog.h"
 
-#include "engine/data/input_draws.h"
+#include "datasets/dataset.h"
 #include "engine/data/loader.h"
-#include "engine/data/source.h"
 #include "engine/data/transform_kinds.h"
 #include "engine/layers/layer.h"
 #include "engine/losses/loss.h"
@@ -22,7 +21,7 @@ const Catalog& catalog() {
                            schedule_kinds().table(),
                            dataset_kinds().table(),
                            transform_kinds().table(),
-                           batch_transform_table(),
+                           batch_transform_kinds().table(),
                            zoo_nets().table(),
                            &zoo_layers,
                            &data_facts,

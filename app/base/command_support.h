@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/checkpoints/checkpoint.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/split.h"
 #include "engine/job/job.h"
 #include "kernels/base/text.h"

@@ -14,6 +14,7 @@
 #include "app/base/console.h"
 #include "app/base/progress_line.h"
 #include "engine/config/normalization.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/splits.h"
 #include "engine/processes/stop.h"
 #include "kernels/base/heartbeat.h"

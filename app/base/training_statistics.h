@@ -4,8 +4,8 @@
 
 #include <optional>
 
+#include "engine/data/data_sets.h"
 #include "engine/data/sample_survey.h"
-#include "engine/data/source.h"
 #include "engine/processes/process_group.h"
 
 namespace dpt {

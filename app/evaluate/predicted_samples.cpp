@@ -9,7 +9,9 @@
 
 #include "app/base/console.h"
 #include "app/evaluate/predict_options.h"
+#include "datasets/dataset.h"
 #include "datasets/picture_files.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/split.h"
 #include "engine/data/splits.h"
 #include "kernels/base/error.h"

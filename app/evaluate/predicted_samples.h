@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "app/evaluate/predict_options.h"
+#include "datasets/dataset.h"
 #include "engine/config/read_spec.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/unreadable_samples.h"
 #include "engine/job/job.h"
 

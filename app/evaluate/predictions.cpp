@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "app/base/csv_field.h"
+#include "datasets/dataset.h"
 #include "engine/config/secrets.h"
 #include "engine/data/split.h"
 #include "engine/data/target_rows.h"

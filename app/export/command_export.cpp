@@ -13,6 +13,7 @@
 #include "app/evaluate/checkpoint_choice.h"
 #include "app/evaluate/model_changes.h"
 #include "app/export/export_facts.h"
+#include "datasets/dataset.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/config/read_spec.h"
 #include "engine/export/onnx.h"

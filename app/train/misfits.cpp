@@ -1,7 +1,8 @@
 #include "app/train/misfits.h"
 
-#include "engine/data/input_draws.h"
-#include "engine/data/source.h"
+#include "datasets/dataset.h"
+#include "engine/data/normalize.h"
+#include "engine/data/transforms.h"
 #include "engine/job/statistics_checks.h"
 #include "engine/schedules/schedule.h"
 

@@ -8,11 +8,13 @@
 
 #include "app/base/catalog.h"
 #include "app/base/command_support.h"
+#include "datasets/dataset.h"
 #include "datasets/made_up.h"
 #include "datasets/requirements.h"
 #include "engine/config/flat_values.h"
 #include "engine/config/read_spec.h"
 #include "engine/config/show_spec.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/host_pipeline.h"
 #include "engine/graph/make_plan.h"
 

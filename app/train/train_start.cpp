@@ -23,7 +23,7 @@
 #include "engine/config/show_spec.h"
 #include "engine/config/sources.h"
 #include "engine/config/stored_spec.h"
-#include "engine/data/input_draws.h"
+#include "engine/data/transforms.h"
 #include "engine/job/best.h"
 #include "engine/job/starting_point.h"
 #include "engine/run/run_files.h"

@@ -125,11 +125,11 @@ std::unique_ptr<HostTransform> make_color(const Variant& transform) {
 }  // namespace
 
 TransformKind color_jitter_transform() {
-  return {&color_jitter_table(), make_color<ColorJitter>};
+  return {&color_jitter_table(), make_color<ColorJitter>, std::nullopt, true};
 }
 
 TransformKind random_grayscale_transform() {
-  return {&random_grayscale_table(), make_color<RandomGrayscale>};
+  return {&random_grayscale_table(), make_color<RandomGrayscale>, std::nullopt, true};
 }
 
 }  // namespace dpt

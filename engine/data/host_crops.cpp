@@ -8,7 +8,6 @@
 
 #include "engine/data/host_options.h"
 #include "engine/data/transform_kinds.h"
-#include "engine/data/transform_tables.h"
 #include "kernels/base/error.h"
 #include "kernels/image/resize.h"
 
@@ -109,6 +108,11 @@ class CenterCrop final : public HostTransform {
 
 // ---- RandomCrop --------------------------------------------------------------------------------
 
+struct RandomCropOptions {
+  Size2 size{0, 0};
+  std::int64_t padding = 0;
+};
+
 class RandomCrop final : public HostTransform {
  public:
   explicit RandomCrop(const RandomCropOptions& options, std::string place)
@@ -140,13 +144,41 @@ class RandomCrop final : public HostTransform {
   std::string place_;
 };
 
+void describe_crop(const Variant& transform, InputDesc& desc) {
+  const auto& options = transform.as<RandomCropOptions>();
+  if (desc.crop) fail(ErrorKind::usage, "{}: appears twice in the list", place_of(transform));
+  desc.crop = true;
+  if (options.size != Size2{desc.out.h, desc.out.w}) {
+    fail(ErrorKind::usage,
+         "{}: size {} is not the height and width of model.input, {}: write size: [{}, {}]",
+         place_of(transform), size_text(options.size), size_text({desc.out.h, desc.out.w}),
+         desc.out.h, desc.out.w);
+  }
+  const Size2 padded{desc.raw.h + 2 * options.padding, desc.raw.w + 2 * options.padding};
+  if (options.size.h > padded.h || options.size.w > padded.w) {
+    fail(ErrorKind::usage,
+         "{}: size {} is larger than the data set's {} images with padding {} ({})",
+         place_of(transform), size_text(options.size), size_text({desc.raw.h, desc.raw.w}),
+         options.padding, size_text(padded));
+  }
+  desc.crop_padding = options.padding;
+}
+
 // ---- RandomResizedCrop -------------------------------------------------------------------------
+
+struct RandomResizedCropOptions {
+  Size2 size{0, 0};
+  std::vector<double> scale{0.08, 1.0}, ratio{3.0 / 4.0, 4.0 / 3.0};
+  ResizeFilter interpolation = ResizeFilter::bilinear;
+  bool reduced_decoding = false;
+};
 
 class RandomResizedCrop final : public HostTransform {
  public:
-  bool gives_size() const override { return true; }
   explicit RandomResizedCrop(const RandomResizedCropOptions& options) : options_(options) {}
 
+  bool gives_size() const override { return true; }
+  bool reduces_decoding() const override { return options_.reduced_decoding; }
   std::optional<Size2> size_after(std::optional<Size2>) const override { return options_.size; }
   std::optional<PicturePart> choose(Size2 picture, DrawStream& draws) const override {
     PicturePart part = resized(box(picture, draws), options_.size, options_.interpolation);
@@ -236,9 +268,11 @@ TransformKind random_crop_transform() {
            .range(1, 16384),
        field("padding", &RandomCropOptions::padding, "Padding on each side, in pixels.")
            .range(0, 1024)});
-  return {&table, [](const Variant& options) -> std::unique_ptr<HostTransform> {
+  return {&table,
+          [](const Variant& options) -> std::unique_ptr<HostTransform> {
             return std::make_unique<RandomCrop>(options.as<RandomCropOptions>(), place_of(options));
-          }};
+          },
+          DevicePart{describe_crop, InputPosition::geometry, true}, true};
 }
 
 TransformKind random_resized_crop_transform() {
@@ -272,9 +306,11 @@ TransformKind random_resized_crop_transform() {
     };
     return made;
   }();
-  return {&table, [](const Variant& options) -> std::unique_ptr<HostTransform> {
+  return {&table,
+          [](const Variant& options) -> std::unique_ptr<HostTransform> {
             return std::make_unique<RandomResizedCrop>(options.as<RandomResizedCropOptions>());
-          }};
+          },
+          std::nullopt, true};
 }
 
 }  // namespace dpt

@@ -240,11 +240,11 @@ TransformKind pad_transform() {
 }
 
 TransformKind random_rotation_transform() {
-  return {&random_rotation_table(), make_geometry<RandomRotation>};
+  return {&random_rotation_table(), make_geometry<RandomRotation>, std::nullopt, true};
 }
 
 TransformKind random_affine_transform() {
-  return {&random_affine_table(), make_geometry<RandomAffine>};
+  return {&random_affine_table(), make_geometry<RandomAffine>, std::nullopt, true};
 }
 
 }  // namespace dpt

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cassert>
+#include <cmath>
 
 #include "kernels/base/error.h"
 
@@ -11,6 +12,30 @@ namespace dpt {
 
 std::string place_of(const Variant& transform) {
   return fmt::format("{}: {}", transform.where.text(), transform.type);
+}
+
+std::string size_text(Size2 size) {
+  return fmt::format("{}x{}", size.h, size.w);
+}
+
+std::vector<float> channel_values(const Variant& transform, const char* field,
+                                  const std::vector<double>& values, std::int64_t channels,
+                                  bool positive) {
+  if (static_cast<std::int64_t>(values.size()) != channels) {
+    fail(ErrorKind::usage, "{}: {} has {} value{}, but the images have {} channel{}",
+         place_of(transform), field, values.size(), values.size() == 1 ? "" : "s", channels,
+         channels == 1 ? "" : "s");
+  }
+  std::vector<float> result;
+  for (const double value : values) {
+    const auto as_float = static_cast<float>(value);
+    if (!std::isfinite(as_float) || (positive && as_float <= 0.0F)) {
+      fail(ErrorKind::usage, "{}: {} must hold {}, found {}", place_of(transform), field,
+           positive ? "numbers above 0" : "finite numbers", value);
+    }
+    result.push_back(as_float);
+  }
+  return result;
 }
 
 std::string numbers_text(const std::vector<double>& numbers) {

@@ -1,7 +1,8 @@
-// Options that several transforms on the host share: ranges of numbers, fill colours and error
-// texts. An error names the transform's place, what was expected and what was found.
+// Options that several transforms share: ranges of numbers, values per channel, fill colours and
+// error texts. An error names the transform's place, what was expected and what was found.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,15 @@ inline double draw_uniform(const Interval& range, DrawStream& draws) {
 
 /// The place and name of a transform, with which its messages begin.
 std::string place_of(const Variant& transform);
+
+/// "28x32", height first.
+std::string size_text(Size2 size);
+
+/// Returns one value per channel of the images. Throws ErrorKind::usage unless there are as many,
+/// all finite and, with `positive`, above 0.
+std::vector<float> channel_values(const Variant& transform, const char* field,
+                                  const std::vector<double>& values, std::int64_t channels,
+                                  bool positive = false);
 
 /// "[1, 2.5]"
 std::string numbers_text(const std::vector<double>& numbers);

@@ -18,9 +18,10 @@
 namespace dpt {
 namespace {
 
-bool device_can(const Variant& transform) {
-  return transform.type == "RandomCrop" || transform.type == "RandomHorizontalFlip" ||
-         transform.type == "Normalize" || transform.type == "RandomErasing";
+/// Returns the part of a transform that the input kernel applies; null if there is none.
+const DevicePart* device_part(const Variant& transform) {
+  const TransformKind& kind = transform_kinds().at(transform.type);
+  return kind.device ? &*kind.device : nullptr;
 }
 
 [[maybe_unused]] bool is_empty(const PixelBox& box) {
@@ -55,11 +56,12 @@ DividedTransforms divide_transforms(std::span<const Variant> transforms) {
     const auto last = std::find_if(transforms.rbegin(), transforms.rend(), is_wanted);
     return static_cast<std::size_t>(std::distance(last, transforms.rend()));
   };
-  std::size_t count = end_after([](const Variant& each) { return !device_can(each); });
-  // The device crops images of one size only, which is not known of what the host leaves.
+  std::size_t count = end_after([](const Variant& each) { return !device_part(each); });
+  // What the host leaves has no size that is known before it is read.
   if (count > 0) {
-    count = end_after(
-        [](const Variant& each) { return !device_can(each) || each.type == "RandomCrop"; });
+    count = end_after([](const Variant& each) {
+      return !device_part(each) || device_part(each)->needs_known_size;
+    });
   }
   return {transforms.first(count), transforms.subspan(count)};
 }

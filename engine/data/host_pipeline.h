@@ -15,8 +15,9 @@
 
 namespace dpt {
 
-/// A list of transforms, cut after the last one that only the host can apply, and after every
-/// RandomCrop where there is such a one: the rest runs in the input kernel of the device.
+/// A list of transforms, divided after the last one that only the host can apply and, if there is
+/// one, after the last that needs images of one known size (DevicePart): the rest runs in the input
+/// kernel of the device.
 struct DividedTransforms {
   std::span<const Variant> host, device;
 };

@@ -46,6 +46,8 @@ class HostTransform {
   /// Returns true if the transform brings images of any size to one size, or nearer to one. Without
   /// such a transform they are resized to the model's input first.
   virtual bool gives_size() const { return false; }
+  /// Returns true if images are decoded at a reduced size, where that is possible.
+  virtual bool reduces_decoding() const { return false; }
   virtual void apply(Image& image, DrawStream& draws) const = 0;
   /// For a transform that keeps and resizes a part of the image and may come first in a list:
   /// what apply would do, before the image is decoded. Nothing where it must see the whole

@@ -182,7 +182,7 @@ std::unique_ptr<HostTransform> make_trivial_augment(const Variant& transform) {
 }  // namespace
 
 TransformKind trivial_augment_wide_transform() {
-  return {&trivial_augment_wide_table(), make_trivial_augment};
+  return {&trivial_augment_wide_table(), make_trivial_augment, std::nullopt, true};
 }
 
 }  // namespace dpt

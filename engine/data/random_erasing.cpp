@@ -1,11 +1,15 @@
-// RandomErasing: its options. Rectangles are drawn on the host (input_draws.h), and filled by the
-// input kernel.
+// RandomErasing: the host draws rectangles (input_draws.h), and the input kernel fills them.
+#include "engine/data/host_choices.h"
 #include "engine/data/host_options.h"
 #include "engine/data/transform_kinds.h"
-#include "engine/data/transform_tables.h"
 
 namespace dpt {
 namespace {
+
+struct ErasingOptions {
+  double p = 0.5;
+  std::vector<double> scale{0.02, 0.33}, ratio{0.3, 3.3}, value{0.0};
+};
 
 std::string problem_of_erasing(const ErasingOptions& options) {
   if (!(options.scale[0] <= options.scale[1])) {
@@ -16,6 +20,24 @@ std::string problem_of_erasing(const ErasingOptions& options) {
                        numbers_text(options.ratio));
   }
   return {};
+}
+
+void describe_erasing(const Variant& transform, InputDesc& desc) {
+  std::vector<double> values = transform.as<ErasingOptions>().value;
+  if (values.size() == 1) values.resize(static_cast<std::size_t>(desc.raw.c), values[0]);
+  desc.erase = true;
+  desc.erase_value = channel_values(transform, "value", values, desc.raw.c);
+}
+
+InputBox draw_erased_box(const Variant& transform, Size2 size, DrawStream& draws) {
+  const auto& options = transform.as<ErasingOptions>();
+  if (!draws.happens(options.p)) return {};
+  const ErasingRanges ranges{{options.scale[0], options.scale[1]},
+                             {options.ratio[0], options.ratio[1]}};
+  const std::optional<PixelBox> box = draw_erasing(ranges, size, draws);
+  if (!box) return {};
+  return {static_cast<std::int32_t>(box->top), static_cast<std::int32_t>(box->left),
+          static_cast<std::int32_t>(box->height), static_cast<std::int32_t>(box->width)};
 }
 
 }  // namespace
@@ -41,7 +63,10 @@ TransformKind random_erasing_transform() {
            .items(1, 65536)
            .or_one()},
       &problem_of_erasing);
-  return {&table, nullptr};
+  TransformKind kind{&table};
+  kind.device = DevicePart{describe_erasing, InputPosition::erase, false, draw_erased_box};
+  kind.is_random = kind.trains_only = true;
+  return kind;
 }
 
 }  // namespace dpt

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "engine/config/target_kinds.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/sampling.h"
 #include "kernels/base/error.h"
 #include "kernels/base/xxhash.h"

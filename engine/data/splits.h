@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/config/train_spec.h"
-#include "engine/data/source.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/split.h"
 
 namespace dpt {

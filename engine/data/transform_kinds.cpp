@@ -24,4 +24,17 @@ const Registry<TransformKind>& transform_kinds() {
   return registry;
 }
 
+const Registry<BatchTransformKind>& batch_transform_kinds() {
+  static const Registry<BatchTransformKind> registry(
+      "batch transform", all_batch_transforms(),
+      {{"Mixup", "MixUp"},
+       {"mixup", "MixUp"},
+       {"Cutmix", "CutMix"},
+       {"cutmix", "CutMix"},
+       {"RandomChoice",
+        "the transforms themselves: one of the list is chosen for each "
+        "batch"}});
+  return registry;
+}
+
 }  // namespace dpt

@@ -1,18 +1,45 @@
-// One function per kind of transform, and the list of them.
+// The contract of transforms, and the list of them: one function per kind, in a source of its own.
+// A transform of samples states its part on the host, its part in the device's input kernel, or
+// both; a transform of batches mixes each sample with a partner.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "engine/config/registry.h"
+#include "engine/data/batch_mix.h"
 #include "engine/data/host_transform.h"
+#include "kernels/input_op.h"
 
 namespace dpt {
 
-/// One kind of transform. `make` throws ErrorKind::usage, the transform's place first, for options
-/// that do not fit together. It is null if only the device can do the transform.
+/// Position of a transform in the input kernel. A position above `geometry` admits one transform,
+/// and transforms of lower positions come before it.
+enum class InputPosition : std::uint8_t { geometry, normalise, erase };
+
+/// Part of a transform that the input kernel applies.
+struct DevicePart {
+  /// Adds the transform to `desc`, whose shapes and earlier transforms are set. Throws
+  /// ErrorKind::usage, the transform's place first, for options that do not fit the shapes.
+  void (*describe)(const Variant& options, InputDesc& desc);
+  InputPosition position = InputPosition::geometry;
+  /// True if all samples must have one size that is known before they are read.
+  bool needs_known_size = false;
+  /// Draws the rectangle of one sample of `size` that the kernel erases; null if the transform
+  /// erases nothing.
+  InputBox (*draw_box)(const Variant& options, Size2 size, DrawStream& draws) = nullptr;
+};
+
+/// One kind of transform of samples.
 struct TransformKind {
   const ObjectTable* table;
-  std::unique_ptr<HostTransform> (*make)(const Variant& options);
+  /// Makes the host's part. Throws ErrorKind::usage, the transform's place first, for options that
+  /// do not fit together. Null if only the device can do the transform.
+  std::unique_ptr<HostTransform> (*make)(const Variant& options) = nullptr;
+  std::optional<DevicePart> device = {};  ///< unset if only the host can do the transform
+  bool is_random = false;                 ///< depends on draws: would change evaluated samples
+  bool trains_only = false;               ///< refused in data.transforms.eval
 };
 
 TransformKind resize_transform();
@@ -50,6 +77,25 @@ inline std::vector<TransformKind> all_transforms() {
           random_erasing_transform()};
 }
 
+/// One kind of transform of whole batches, applied by the input kernel.
+struct BatchTransformKind {
+  const ObjectTable* table;
+  /// Draws how the samples of one batch, of `size`, are mixed with their partners.
+  BatchMix (*draw)(const Variant& options, Size2 size, DrawStream& draws);
+  /// True if a sample takes over a part of its partner's image: no part of a target that describes
+  /// the whole image (TargetKind::values) corresponds to it.
+  bool mixes_areas = false;
+};
+
+BatchTransformKind mix_up_transform();
+BatchTransformKind cut_mix_transform();
+
+/// Returns all of them, in the order of the reference.
+inline std::vector<BatchTransformKind> all_batch_transforms() {
+  return {mix_up_transform(), cut_mix_transform()};
+}
+
 const Registry<TransformKind>& transform_kinds();
+const Registry<BatchTransformKind>& batch_transform_kinds();
 
 }  // namespace dpt

@@ -1,130 +1,31 @@
 #include "engine/data/transforms.h"
 
-#include <algorithm>
-#include <cmath>
 #include <span>
 #include <utility>
 
-#include <fmt/ranges.h>
-
 #include "engine/data/host_options.h"
 #include "engine/data/host_pipeline.h"
-#include "engine/data/input_draws.h"
 #include "engine/data/transform_kinds.h"
-#include "engine/data/transform_tables.h"
 #include "kernels/base/error.h"
 
 namespace dpt {
 namespace {
 
-struct NormalizeOptions {
-  std::vector<double> mean, std;
-};
-
-std::string sizes(std::int64_t h, std::int64_t w) {
-  return fmt::format("{}x{}", h, w);
-}
-
-void apply_crop(const Variant& transform, SampleShape model, InputDesc& desc) {
-  const auto& options = transform.as<RandomCropOptions>();
-  if (options.size != Size2{model.h, model.w}) {
-    fail(ErrorKind::usage,
-         "{}: size {} is not the height and width of model.input, {}: write size: [{}, {}]",
-         place_of(transform), sizes(options.size.h, options.size.w), sizes(model.h, model.w),
-         model.h, model.w);
-  }
-  const std::int64_t h = desc.raw.h + 2 * options.padding, w = desc.raw.w + 2 * options.padding;
-  if (options.size.h > h || options.size.w > w) {
-    fail(ErrorKind::usage,
-         "{}: size {} is larger than the data set's {} images with padding {} ({})",
-         place_of(transform), sizes(options.size.h, options.size.w), sizes(desc.raw.h, desc.raw.w),
-         options.padding, sizes(h, w));
-  }
-  desc.crop_padding = options.padding;
-}
-
-/// One value per channel, finite and, where `positive`, above zero.
-std::vector<float> per_channel(const Variant& transform, const char* name,
-                               const std::vector<double>& values, std::int64_t channels,
-                               bool positive) {
-  if (static_cast<std::int64_t>(values.size()) != channels) {
-    fail(ErrorKind::usage, "{}: {} has {} value{}, but the images have {} channel{}",
-         place_of(transform), name, values.size(), values.size() == 1 ? "" : "s", channels,
-         channels == 1 ? "" : "s");
-  }
-  std::vector<float> result;
-  for (const double value : values) {
-    const auto as_float = static_cast<float>(value);
-    if (!std::isfinite(as_float) || (positive && as_float <= 0.0F)) {
-      fail(ErrorKind::usage, "{}: {} must hold {}, found {}", place_of(transform), name,
-           positive ? "numbers above 0" : "finite numbers", value);
-    }
-    result.push_back(as_float);
-  }
-  return result;
-}
-
-void apply_normalize(const Variant& transform, InputDesc& desc) {
-  const auto& options = transform.as<NormalizeOptions>();
-  desc.mean = per_channel(transform, "mean", options.mean, desc.raw.c, false);
-  desc.stddev = per_channel(transform, "std", options.std, desc.raw.c, true);
-}
-
-/// Returns "mean [0.5], std [0.25]" for each Normalize in a list; "nothing" if there is none.
-std::string normalisation_text(const std::vector<Variant>& transforms) {
-  std::vector<std::string> texts;
-  for (const Variant& transform : transforms) {
-    if (transform.type != "Normalize") continue;
-    const auto& options = transform.as<NormalizeOptions>();
-    texts.push_back(fmt::format("mean [{}], std [{}]", fmt::join(options.mean, ", "),
-                                fmt::join(options.std, ", ")));
-  }
-  return texts.empty() ? "nothing" : fmt::format("{}", fmt::join(texts, "; "));
-}
-
-void apply_erasing(const Variant& transform, InputDesc& desc) {
-  const auto& options = transform.as<ErasingOptions>();
-  std::vector<double> values = options.value;
-  if (values.size() == 1) values.resize(static_cast<std::size_t>(desc.raw.c), values[0]);
-  desc.erase = true;
-  desc.erase_value = per_channel(transform, "value", values, desc.raw.c, false);
-}
-
-/// `last`: the Normalize or RandomErasing before it, which it may not follow; null: none.
-void apply_one(const Variant& transform, const Variant* last, SampleShape model, InputDesc& desc) {
+/// Adds the device's part of a transform. `last`: the transform before it of the highest position,
+/// if that is above `geometry`; else null.
+void add_device_part(const Variant& transform, const Variant* last, InputDesc& desc) {
+  const DevicePart& part = *transform_kinds().at(transform.type).device;
   if (last && last->type == transform.type) {
     fail(ErrorKind::usage, "{}: appears twice in the list", place_of(transform));
   }
-  if (last && (last->type == "RandomErasing" || transform.type != "RandomErasing")) {
+  if (last && part.position <= transform_kinds().at(last->type).device->position) {
     fail(ErrorKind::usage, "{}: comes after {}, which must be last", place_of(transform),
          last->type);
   }
-  if (transform.type == "RandomErasing") {
-    apply_erasing(transform, desc);
-  } else if (transform.type == "Normalize") {
-    apply_normalize(transform, desc);
-  } else if (transform.type == "RandomCrop" ? desc.crop : desc.flip) {
-    fail(ErrorKind::usage, "{}: appears twice in the list", place_of(transform));
-  } else if (transform.type == "RandomCrop") {
-    desc.crop = true;
-    apply_crop(transform, model, desc);
-  } else {
-    desc.flip = true;
-    desc.flip_probability = static_cast<float>(transform.as<FlipOptions>().p);
-  }
+  part.describe(transform, desc);
 }
 
 }  // namespace
-
-TransformKind normalize_transform() {
-  static const ObjectTable table = object_table<NormalizeOptions>(
-      "Normalize",
-      "Subtracts the mean and divides by the standard deviation, after scaling to 0..1. Must be "
-      "last, but for RandomErasing.",
-      {field("mean", &NormalizeOptions::mean, "Mean of each channel.").required(),
-       field("std", &NormalizeOptions::std, "Standard deviation of each channel.").required()});
-  return {&table, nullptr};
-}
 
 InputDesc make_input_desc(const std::vector<Variant>& transforms, const DataSource& source,
                           SampleShape model_input, std::uint64_t seed) {
@@ -150,25 +51,28 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type
   const DividedTransforms divided = divide_transforms(transforms);
   for (const Variant& transform : divided.device) {
     try {
-      apply_one(transform, last, model_input, desc);
+      add_device_part(transform, last, desc);
     } catch (const Error& error) {
       problems += (problems.empty() ? "" : "\n") + std::string(error.what());
     }
-    if (transform.type == "Normalize" || transform.type == "RandomErasing") last = &transform;
+    if (transform_kinds().at(transform.type).device->position > InputPosition::geometry) {
+      last = &transform;
+    }
   }
   if (!problems.empty()) throw Error(ErrorKind::usage, problems);
   if (!desc.crop && (desc.raw.h != model_input.h || desc.raw.w != model_input.w)) {
     if (!divided.host.empty()) {
       const Variant& on_host = divided.host.back();
       fail(ErrorKind::usage, "{}: leaves images of {}, but model.input is {}: {} size: [{}, {}]",
-           place_of(on_host), sizes(desc.raw.h, desc.raw.w), sizes(model_input.h, model_input.w),
+           place_of(on_host), size_text({desc.raw.h, desc.raw.w}),
+           size_text({model_input.h, model_input.w}),
            on_host.type == "CenterCrop" ? "give it" : "add CenterCrop with", model_input.h,
            model_input.w);
     }
     fail(ErrorKind::usage,
          "model.input is {}, but the data set's images are {}: write model.input: [{}, {}, {}]",
-         sizes(model_input.h, model_input.w), sizes(desc.raw.h, desc.raw.w), desc.raw.c, desc.raw.h,
-         desc.raw.w);
+         size_text({model_input.h, model_input.w}), size_text({desc.raw.h, desc.raw.w}), desc.raw.c,
+         desc.raw.h, desc.raw.w);
   }
   return desc;
 }
@@ -186,31 +90,11 @@ void check_transforms(const std::vector<Variant>& transforms, SampleShape model_
   make_input_desc(transforms, DType::u8, raw, model_input, 0);
 }
 
-std::string large_mean(const DataSpec& data) {
-  const TransformsSpec& transforms = data.transforms;
-  for (const auto& [name, list] : {std::pair("data.transforms.train", &transforms.train),
-                                   std::pair("data.transforms.eval", &transforms.eval)}) {
-    for (const Variant& transform : *list) {
-      if (transform.type != "Normalize") continue;
-      const std::vector<double>& means = transform.as<NormalizeOptions>().mean;
-      const auto large =
-          std::find_if(means.begin(), means.end(), [](double mean) { return std::abs(mean) > 1; });
-      if (large == means.end()) continue;
-      return fmt::format("{} the mean {:g}, but its input is 0 to 1: divide mean and std by 255",
-                         data.normalize.has_numbers() ? "data.normalize has"
-                                                      : fmt::format("{}: Normalize has", name),
-                         *large);
-    }
-  }
-  return {};
-}
-
 std::string random_evaluation(const TransformsSpec& transforms) {
   for (const Variant& each : transforms.eval) {
-    const bool is_random = each.type.starts_with("Random") || each.type == "ColorJitter" ||
-                           each.type == "TrivialAugmentWide";
-    // That one has an error of its own (check_evaluation_transforms).
-    if (!is_random || each.type == "RandomErasing") continue;
+    const TransformKind& kind = transform_kinds().at(each.type);
+    // check_evaluation_transforms has an error for those of training.
+    if (!kind.is_random || kind.trains_only) continue;
     return fmt::format(
         "{}: {} is random: validation, test and predict would measure changed samples. Move it to "
         "data.transforms.train, or use Resize and CenterCrop",
@@ -219,14 +103,14 @@ std::string random_evaluation(const TransformsSpec& transforms) {
   return {};
 }
 
-std::string different_normalisation(const TransformsSpec& transforms) {
-  const std::string train = normalisation_text(transforms.train);
-  const std::string eval = normalisation_text(transforms.eval);
-  if (train == eval) return {};
-  return fmt::format(
-      "data.transforms: train has Normalize with {}, eval with {}: evaluations show the network "
-      "other values than it is trained on",
-      train, eval);
+void check_evaluation_transforms(const TransformsSpec& transforms) {
+  for (const Variant& each : transforms.eval) {
+    if (!transform_kinds().at(each.type).trains_only) continue;
+    fail(ErrorKind::usage,
+         "{}: is for training only: expected it in data.transforms.train, found it in "
+         "data.transforms.eval",
+         place_of(each));
+  }
 }
 
 }  // namespace dpt

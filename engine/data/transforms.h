@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "engine/config/train_spec.h"
@@ -23,5 +24,12 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type
 /// Checks all that needs no data: options, and sizes where they do not follow from the images'.
 /// Throws as make_input_desc.
 void check_transforms(const std::vector<Variant>& transforms, SampleShape model_input);
+
+/// Returns a message for random transforms of evaluations, which then depend on chance; empty if
+/// there are none. New runs are refused with it; stored ones may have them.
+std::string random_evaluation(const TransformsSpec& transforms);
+
+/// Throws ErrorKind::usage where the list of evaluation has a transform that only training has.
+void check_evaluation_transforms(const TransformsSpec& transforms);
 
 }  // namespace dpt

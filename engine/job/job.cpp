@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/data/data_sets.h"
 #include "engine/job/objective.h"
 #include "engine/metrics/metric.h"
 #include "kernels/base/divide.h"

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "engine/config/train_spec.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/loader.h"
 #include "engine/job/job_data.h"
 #include "engine/job/job_model.h"

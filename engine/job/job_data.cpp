@@ -1,8 +1,9 @@
 #include "engine/job/job_data.h"
 
+#include "engine/data/data_sets.h"
 #include "engine/data/host_pipeline.h"
 #include "engine/data/splits.h"
-#include "engine/data/transform_tables.h"
+#include "engine/data/transform_kinds.h"
 #include "engine/data/transforms.h"
 #include "engine/schedules/plateau.h"
 #include "kernels/base/divide.h"
@@ -14,12 +15,11 @@ namespace {
 /// Refuses reduced decoding with a cache, whose images are decoded already: the pixels would differ
 /// from those without it.
 void check_reduced_decoding(const DataSpec& data) {
+  if (data.cache.empty()) return;
   for (const std::vector<Variant>* list : {&data.transforms.train, &data.transforms.eval}) {
     for (const Variant& transform : *list) {
-      if (data.cache.empty() || transform.type != "RandomResizedCrop" ||
-          !transform.as<RandomResizedCropOptions>().reduced_decoding) {
-        continue;
-      }
+      const TransformKind& kind = transform_kinds().at(transform.type);
+      if (!kind.make || !kind.make(transform)->reduces_decoding()) continue;
       fail(ErrorKind::usage,
            "{}: {}: reduced_decoding has no effect on the images in data.cache: remove one of "
            "the two",

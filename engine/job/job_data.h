@@ -6,6 +6,7 @@
 
 #include "engine/config/train_spec.h"
 #include "engine/data/bad_samples.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/input_draws.h"
 #include "engine/data/sampling.h"
 #include "engine/data/source.h"

@@ -3,8 +3,10 @@
 #include <utility>
 
 #include "engine/data/host_options.h"
+#include "engine/data/mixing.h"
 #include "engine/data/split.h"
 #include "engine/data/splits.h"
+#include "engine/data/transform_kinds.h"
 #include "engine/schedules/plateau.h"
 
 namespace dpt {
@@ -67,7 +69,10 @@ std::optional<Loss> make_mixed_loss(const TrainSpec& spec, LossContext context, 
          place, *loss.ignore_index);
   }
   for (const Variant& each : mixings) {
-    if (each.type != "CutMix" || context.targets.kind != TargetKind::values) continue;
+    if (context.targets.kind != TargetKind::values ||
+        !batch_transform_kinds().at(each.type).mixes_areas) {
+      continue;
+    }
     fail(ErrorKind::usage,
          "{}: the data's targets are {}, which are not parts of an image: expected MixUp, which "
          "mixes them",

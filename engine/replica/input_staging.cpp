@@ -4,6 +4,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "engine/data/mixing.h"
+
 namespace dpt {
 namespace {
 

@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "engine/data/data_sets.h"
 #include "tests/engine/data/support.h"
 
 namespace dpt {

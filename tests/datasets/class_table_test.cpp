@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "engine/data/data_sets.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/npy.h"

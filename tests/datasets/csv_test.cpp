@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "datasets/csv_reader.h"
+#include "datasets/dataset.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/loader.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"

@@ -7,6 +7,7 @@
 #include "datasets/csv_reader.h"
 #include "datasets/idx.h"
 #include "datasets/npy_array.h"
+#include "engine/data/data_sets.h"
 #include "kernels/image/decode.h"
 #include "kernels/image/decode_options.h"
 #include "kernels/image/metadata_orientation.h"

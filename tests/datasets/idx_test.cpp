@@ -4,6 +4,7 @@
 
 #include "datasets/fingerprint.h"
 #include "datasets/idx.h"
+#include "engine/data/data_sets.h"
 #include "tests/engine/data/support.h"
 
 namespace dpt {

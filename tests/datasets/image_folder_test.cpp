@@ -7,6 +7,7 @@
 #include <memory>
 #include <thread>
 
+#include "engine/data/data_sets.h"
 #include "kernels/base/heartbeat.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "datasets/picture_files.h"
+#include "engine/data/data_sets.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/text.h"

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "datasets/npy_array.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/loader.h"
 #include "engine/data/splits.h"
 #include "tests/engine/data/support.h"

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "datasets/npy_array.h"
+#include "engine/data/data_sets.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/npy.h"
 #include "tests/support/text.h"

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "engine/data/data_sets.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/npy.h"

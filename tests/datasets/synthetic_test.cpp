@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "engine/data/data_sets.h"
 #include "kernels/base/philox.h"
 #include "tests/engine/data/support.h"
 

@@ -2,6 +2,8 @@
 // looks at.
 #include <filesystem>
 
+#include "datasets/dataset.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/unreadable_samples.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"

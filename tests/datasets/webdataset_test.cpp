@@ -5,6 +5,7 @@
 #include <fstream>
 #include <thread>
 
+#include "engine/data/data_sets.h"
 #include "engine/data/loader.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"

@@ -9,6 +9,7 @@
 
 #include "engine/data/input_draws.h"
 #include "engine/data/loader.h"
+#include "engine/data/mixing.h"
 #include "engine/data/transform_kinds.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/backends.h"
@@ -26,7 +27,7 @@ Variant erasing_with(const Fields& fields = {}) {
 }
 
 Variant mixing_with(const std::string& type, double alpha = 1) {
-  return variant(batch_transform_table(), type, {{"alpha", alpha}});
+  return variant(batch_transform_kinds().table(), type, {{"alpha", alpha}});
 }
 
 InputDraws draws_of(std::vector<Variant> train, std::vector<Variant> batch,

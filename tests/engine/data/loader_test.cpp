@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "engine/data/data_sets.h"
 #include "engine/data/loader.h"
 #include "engine/data/split.h"
 #include "tests/engine/data/support.h"

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <set>
 
+#include "engine/data/data_sets.h"
 #include "engine/data/loader.h"
 #include "engine/data/split.h"
 #include "engine/data/splits.h"

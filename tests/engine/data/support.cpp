@@ -6,6 +6,8 @@
 #include <cstring>
 #include <fstream>
 
+#include "datasets/dataset.h"
+#include "engine/data/data_sets.h"
 #include "engine/data/loader.h"
 #include "tests/support/skip.h"
 

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/data/data_sets.h"
 #include "engine/data/source.h"
 #include "kernels/base/error.h"
 #include "tests/support/places.h"

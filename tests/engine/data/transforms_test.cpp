@@ -1,5 +1,6 @@
 // The transforms of a config as a description of the input kernel.
 #include "engine/data/transforms.h"
+#include "datasets/dataset.h"
 #include "engine/data/host_pipeline.h"
 #include "engine/data/loader.h"
 #include "engine/data/transform_kinds.h"

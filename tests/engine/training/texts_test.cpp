@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "engine/config/read_spec.h"
+#include "engine/data/data_sets.h"
 #include "engine/graph/make_plan.h"
 #include "engine/graph/memory_schedule.h"
 #include "engine/run/progress.h"

@@ -1,0 +1,15 @@
+// Mixing of one batch: what a batch transform draws, and what the input kernel and the targets
+// need.
+#pragma once
+
+#include "kernels/input_op.h"
+
+namespace dpt {
+
+/// Mixing of a batch: each sample with the one before it in the batch, the first with the last.
+struct BatchMix {
+  InputMix input;
+  float own = 1, partner = 0;  ///< weights of the sample's targets and its partner's
+};
+
+}  // namespace dpt
