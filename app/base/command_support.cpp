@@ -94,7 +94,7 @@ std::string difference_of_validation(const std::string& expected, const Splits& 
       expected, splits.val.size(), found.empty() ? "none" : found,
       splits.has_own_val
           ? ""
-          : ": what data.val_split goes by, such as the column of group, has changed");
+          : ": the values that data.val_split depends on, such as the group column, have changed");
 }
 
 void check_outputs(const TrainSpec& spec, std::int64_t outputs) {
@@ -124,13 +124,12 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, Missin
     options.path = (std::filesystem::path(spec.cache) / name).string();
     std::error_code error;
     if (missing == MissingCache::leave && !std::filesystem::exists(options.path, error)) {
-      say(
-          fmt::format("note: {} (data.cache) is not made yet: the images are read from their "
-                      "files{}",
-                      options.path,
-                      spec.cache_shorter_side > 0
-                          ? ", and not resized to data.cache_shorter_side first, as training will"
-                          : ""));
+      say(fmt::format(
+          "note: {} (data.cache) does not exist yet: the images are read from their files{}",
+          options.path,
+          spec.cache_shorter_side > 0 ? ", and are not resized to data.cache_shorter_side first, "
+                                        "as they will be in training"
+                                      : ""));
       return source;
     }
     return with_packed_cache(source, options);
@@ -275,7 +274,7 @@ std::int64_t parse_duration(const std::string& text) {
   const auto bad = [&] {
     fail(ErrorKind::usage,
          "'{}' is not a duration: expected whole numbers with units such as 3h50m, 90s or 2d, "
-         "minutes:seconds (1:30), hours:minutes:seconds (3:50:00), or one number, of seconds",
+         "minutes:seconds (1:30), hours:minutes:seconds (3:50:00), or a number of seconds",
          text);
   };
   // Deadlines computed from it must not overflow; a longer one is a mistake.

@@ -53,7 +53,7 @@ std::vector<int> free_ports() {
     socklen_t size = sizeof address;
     auto* any = reinterpret_cast<sockaddr*>(&address);
     if (number < 0 || bind(number, any, size) != 0 || getsockname(number, any, &size) != 0) {
-      fail(ErrorKind::unexpected, "--nproc: finding a free port of 127.0.0.1 failed: {}",
+      fail(ErrorKind::unexpected, "--nproc: cannot find a free port on 127.0.0.1: {}",
            std::strerror(errno));
     }
     ports.push_back(ntohs(address.sin_port));
@@ -264,7 +264,7 @@ class Launcher {
     const bool are_suspended = std::all_of(waiting.begin(), waiting.end(),
                                            [&](int rank) { return ranks_[rank].is_suspended; });
     if (!are_suspended) return {};
-    if (waiting.size() < ranks_.size()) return "the end of all others";
+    if (waiting.size() < ranks_.size()) return "the end of all other ranks";
     return was_stopped_ ? "the signal" : "";
   }
 
@@ -282,7 +282,7 @@ class Launcher {
     if (!has_terminated_ && !ended_rank_) {
       state = late.size() == 1 ? " was suspended and" : " were suspended and";
     }
-    output_.add(fmt::format("dpt: {} {}{} did not end within {:g} s of {}: sends {}",
+    output_.add(fmt::format("dpt: {} {}{} did not end within {:g} s of {}: sending {}",
                             late.size() == 1 ? "rank" : "ranks", fmt::join(late, ", "), state,
                             static_cast<double>(waited.count()) / 1000, call_,
                             has_terminated_ ? "SIGKILL" : "SIGTERM"));

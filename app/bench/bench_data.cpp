@@ -93,7 +93,7 @@ int run_bench_data(const BenchOptions& options) {
   if (job.data.splits.train.source->resident()) {
     fail(ErrorKind::usage,
          "bench --data: expected samples that are decoded or transformed on the host, but those of "
-         "{} lie in memory as the devices take them: nothing is left to time",
+         "{} are in memory in the form that the devices use: there is nothing to time",
          job.spec.data.dataset.type);
   }
   BatchReader reader(job);

@@ -32,7 +32,7 @@ namespace {
 void add_completion_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<CompletionOptions>();
   CLI::App* completion = app.add_subcommand(
-      "completion", "Print a script with which a shell completes the commands and options of dpt");
+      "completion", "Print a script that completes the commands and options of dpt in a shell");
   completion->add_option("shell", options->shell, "The shell that runs the script")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
@@ -46,13 +46,15 @@ void add_man_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<ManOptions>();
   CLI::App* man = app.add_subcommand("man", "Write the manual pages of all commands into a folder");
   man->group("");
-  man->add_option("folder", options->folder, "The folder, which is made if it is not there")
+  man->add_option("folder", options->folder, "The folder, which is created if it does not exist")
       ->required()
       ->check(not_empty());
-  man->add_option("--prose", options->prose, "Folder of what the pages say beside the options")
+  man->add_option("--prose", options->prose,
+                  "Folder with the text of the pages in addition to the options")
       ->required()
       ->check(not_empty());
-  man->add_flag("--markdown", options->markdown, "Write pages of docs/reference instead");
+  man->add_flag("--markdown", options->markdown,
+                "Write the Markdown pages of docs/reference instead");
   man->callback([&app, &body, options] {
     body = [&app, options] { return run_man(*options, command_tree(app)); };
   });

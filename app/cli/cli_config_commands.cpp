@@ -17,20 +17,20 @@ namespace {
 void add_config_lr_command(CLI::App& config, CommandBody& body) {
   auto options = std::make_shared<LrOptions>();
   CLI::App* lr = config.add_subcommand(
-      "lr", "Print or draw the learning rate over the run of a config, without training");
+      "lr", "Print or plot the learning rate over the course of a run, without training");
   lr->add_option("config", options->config, kConfigHelp)->required();
   lr->add_option("overrides", options->overrides, kOverridesHelp);
-  lr->add_option(
-        "--samples", options->samples,
-        "Number of samples in the training files, those of data.val_split included; with it, "
-        "the data is not read")
+  lr->add_option("--samples", options->samples,
+                 "Number of samples in the training files, including those of data.val_split. The "
+                 "data is then not read")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000'000'000}));
-  CLI::Option* rows = lr->add_option("--rows", options->rows,
-                                     "Number of rows of the table; where the rate changes more "
-                                     "often, at evenly spread steps")
-                          ->check(CLI::Range(std::int64_t{2}, std::int64_t{10'000'000}));
-  CLI::Option* plot = lr->add_flag("--plot", options->plot,
-                                   "Draw a chart of plain characters instead of the table");
+  CLI::Option* rows =
+      lr->add_option("--rows", options->rows,
+                     "Show up to N rows of the table (plus the end of the warm-up). If the rate "
+                     "changes more often, the rows are evenly spaced steps")
+          ->check(CLI::Range(std::int64_t{2}, std::int64_t{10'000'000}));
+  CLI::Option* plot =
+      lr->add_flag("--plot", options->plot, "Draw a text chart instead of the table");
   refuse_removed(lr, "--png", "use --plot, or dpt report");
   CLI::Option* json = lr->add_flag("--json", options->json, kJsonHelp);
   plot->excludes(json)->excludes(rows);
@@ -77,7 +77,8 @@ void add_config_command(CLI::App& app, CommandBody& body) {
   CLI::App* show = with_file("show", "Print the resolved config, which is a valid config itself",
                              run_config_show);
   show->add_flag("--origins", options->origins, "Show where each value came from");
-  show->add_flag("--expand", options->expand, "Print the layers that blocks and the zoo stand for");
+  show->add_flag("--expand", options->expand,
+                 "Expand blocks and networks of the zoo into their layers");
   add_config_lr_command(*config, body);
   without_file("schema", "Print the JSON Schema (2020-12) of config files", run_config_schema);
   without_file("reference", "Print the reference of all config fields (Markdown)",
@@ -98,10 +99,12 @@ void add_data_check_command(CLI::App& data, CommandBody& body) {
   check
       ->add_option("--allow", options->allowed,
                    "Report findings of these kinds as warnings instead of errors, e.g. "
-                   "duplicate_across_splits of a published data set")
+                   "duplicate_across_splits for a published data set")
       ->delimiter(',')
       ->allow_extra_args(false);
-  check->add_option("--workers", options->workers, "Threads that read (default: one for each core)")
+  check
+      ->add_option("--workers", options->workers,
+                   "Number of threads that read samples (default: one per core)")
       ->check(CLI::Range(1, 1024));
   check->add_flag("--json", options->json, kJsonHelp);
   set_body(check, body, options, run_data_check);
@@ -111,16 +114,16 @@ void add_data_show_command(CLI::App& data, CommandBody& body) {
   auto options = std::make_shared<DataShowOptions>();
   CLI::App* show = data.add_subcommand(
       "show",
-      "Write a PNG file of samples under the transforms of training (or evaluation), before they "
-      "are normalised, and print which samples they are");
+      "Write a PNG image of samples after the transforms of training (or evaluation), but before "
+      "normalisation, and print which samples it shows");
   show->add_option("config", options->config, kConfigHelp)->required();
   show->add_option("overrides", options->overrides, kOverridesHelp);
   show->add_option("--out", options->out, "Write the image to this PNG file")
       ->required()
       ->check(not_empty());
   show->add_option("--split", options->split,
-                   "The split: of train (default), the first samples of the epoch are shown, of "
-                   "val and test evenly spread ones")
+                   "Split to show: train (default; the first samples of the epoch), val or test "
+                   "(evenly spaced samples)")
       ->check(CLI::IsMember({"train", "val", "test"}));
   const CLI::Range small(std::int64_t{1}, std::int64_t{10'000});
   show->add_option("--samples", options->samples,
@@ -129,7 +132,7 @@ void add_data_show_command(CLI::App& data, CommandBody& body) {
   show->add_option("--epoch", options->epoch, "The epoch whose random draws are shown (default: 1)")
       ->check(count());
   show->add_option("--versions", options->versions,
-                   "Show each sample in this many epochs side by side (default: 1)")
+                   "Show each sample as it is in N epochs, side by side (default: 1)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{64}));
   show->add_option("--columns", options->columns, "Images per row (default: 8)")->check(small);
   show->add_flag("--overwrite", options->overwrite, "Replace the file if it exists");
@@ -141,13 +144,14 @@ void add_data_command(CLI::App& app, CommandBody& body) {
   data->require_subcommand(1);
   add_data_check_command(*data, body);
   auto options = std::make_shared<DataOptions>();
-  CLI::App* stats = data->add_subcommand(
-      "stats",
-      "Print mean and standard deviation of each channel of the training samples, as a Normalize "
-      "transform");
+  CLI::App* stats = data->add_subcommand("stats",
+                                         "Print the mean and standard deviation of each channel of "
+                                         "the training samples, as a Normalize transform");
   stats->add_option("config", options->config, kConfigHelp)->required();
   stats->add_option("overrides", options->overrides, kOverridesHelp);
-  stats->add_option("--workers", options->workers, "Threads that read (default: one for each core)")
+  stats
+      ->add_option("--workers", options->workers,
+                   "Number of threads that read samples (default: one per core)")
       ->check(CLI::Range(1, 1024));
   stats->add_flag("--json", options->json, kJsonHelp);
   set_body(stats, body, options, run_data_stats);
@@ -167,19 +171,18 @@ void add_model_command(CLI::App& app, CommandBody& body) {
   set_body(summary, body, options, run_model_summary);
   auto check = std::make_shared<GradcheckOptions>();
   CLI::App* gradcheck = model->add_subcommand(
-      "gradcheck", "Check the gradient of every parameter against differences of the loss");
+      "gradcheck", "Check the gradient of every parameter against finite differences of the loss");
   gradcheck->add_option("config", check->config, kConfigHelp)->required();
   gradcheck->add_option("overrides", check->overrides, kOverridesHelp);
   gradcheck
-      ->add_option(
-          "--samples", check->samples,
-          "Number of training samples in the loss (default: 8, or all where there are fewer)")
+      ->add_option("--samples", check->samples,
+                   "Number of training samples in the loss (default: 8, or all if there are fewer)")
       ->check(CLI::Range(1, 1024));
   gradcheck
       ->add_option("--device", check->device,
-                   "The device whose kernels are checked, cpu (default) or e.g. cuda:0")
+                   "Device whose kernels are checked: cpu (default), or a GPU such as cuda:0")
       ->capture_default_str();
-  gradcheck->add_flag("--random", check->random, "Use random images in place of the data");
+  gradcheck->add_flag("--random", check->random, "Use random images instead of the data");
   gradcheck->add_flag("--json", check->json, kJsonHelp);
   set_body(gradcheck, body, check, run_model_gradcheck);
 }
@@ -197,8 +200,8 @@ void add_inspect_command(CLI::App& app, CommandBody& body) {
       "inspect", "Show the contents of a safetensors or PyTorch file and verify its checksum");
   inspect
       ->add_option("file", options->file,
-                   "A checkpoint, any safetensors file, a PyTorch file (.pth), a run folder: its "
-                   "best checkpoint, or a file to download (https://... or hf://OWNER/REPO)")
+                   "A checkpoint, any safetensors file, a PyTorch file (.pth), a run folder (its "
+                   "best checkpoint), or a file to download (https://... or hf://OWNER/REPO)")
       ->required();
   inspect->add_flag("--json", options->json, kJsonHelp);
   set_body(inspect, body, options, run_inspect);

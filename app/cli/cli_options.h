@@ -23,8 +23,8 @@ inline constexpr const char* kOverridesHelp =
 inline constexpr const char* kDevicesHelp =
     "Devices to use instead of the config's, e.g. cpu,cpu or auto";
 inline constexpr const char* kUseHelp =
-    "Which weights: ema or swa, the average that train.ema or train.swa keeps (the default where "
-    "the run has one), or raw, the weights themselves";
+    "Weights to use: ema or swa (the average that train.ema or train.swa keeps; the default if the "
+    "run has one), or raw (the weights themselves)";
 inline constexpr const char* kJsonHelp = "Print one JSON object on stdout";
 
 /// A number of steps or rounds.
@@ -35,7 +35,7 @@ inline CLI::Range count() {
 /// A value that is empty is that of a shell variable which is not set: not the same as no option.
 inline CLI::Validator not_empty() {
   return {[](std::string& text) -> std::string {
-            return text.empty() ? "expected a value, found an empty text" : "";
+            return text.empty() ? "expected a value, found an empty string" : "";
           },
           "", "not empty"};
 }
@@ -47,7 +47,7 @@ inline void refuse_removed(CLI::App* command, const std::string& name, const std
       ->add_option_function<std::string>(
           name,
           [name, instead](const std::string&) {
-            throw CLI::ValidationError(name, "there is no such option any more: " + instead);
+            throw CLI::ValidationError(name, "this option was removed: " + instead);
           },
           "Removed")
       ->group("");

@@ -21,18 +21,16 @@ namespace dpt {
 namespace {
 
 void add_process_options(CLI::App* command, ProcessOptions& options) {
-  CLI::Option* nproc =
-      command
-          ->add_option("--nproc", options.nproc,
-                       "Run the command as this many processes on this machine, which share the "
-                       "work; the exit code is the first that is not 0")
-          ->check(CLI::Range(1, 256));
-  CLI::Option* rank =
-      command
-          ->add_option("--rank", options.flags.rank,
-                       "Number of this process, from 0 to --world-size - 1, where no launcher "
-                       "(torchrun, mpirun, srun) sets it")
-          ->check(CLI::NonNegativeNumber);
+  CLI::Option* nproc = command
+                           ->add_option("--nproc", options.nproc,
+                                        "Run the command as N processes on this machine, which "
+                                        "share the work. The exit code is the first that is not 0")
+                           ->check(CLI::Range(1, 256));
+  CLI::Option* rank = command
+                          ->add_option("--rank", options.flags.rank,
+                                       "Number of this process, from 0 to --world-size - 1, if no "
+                                       "launcher (torchrun, mpirun, srun) sets it")
+                          ->check(CLI::NonNegativeNumber);
   CLI::Option* size = command
                           ->add_option("--world-size", options.flags.size,
                                        "Number of processes that share the work, on all machines")
@@ -40,14 +38,14 @@ void add_process_options(CLI::App* command, ProcessOptions& options) {
   CLI::Option* coordinator =
       command
           ->add_option("--coordinator", options.flags.coordinator,
-                       "Where rank 0 listens for the others: its machine, and a free port on it; "
-                       "the same for all processes")
+                       "Address at which rank 0 listens for the others: its machine and a free "
+                       "port on it. The same for all processes")
           ->check(not_empty());
   for (CLI::Option* other : {rank, size, coordinator}) nproc->excludes(other);
   command
       ->add_option("--join-timeout", options.join_timeout,
-                   "How long the processes wait for each other at the start, e.g. 90s, up to 365d "
-                   "(default: 5m); exit code 6")
+                   "Time to wait for all processes to join at the start, e.g. 90s, up to 365d "
+                   "(default: 5m). Exit code 6 if some do not")
       ->check(not_empty());
 }
 
@@ -92,19 +90,19 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
   CLI::Option* run_dir = train->get_option("--run-dir");
   CLI::Option* resume =
       train
-          ->add_option(
-              "--resume", options->resume,
-              "What to resume: auto (default), the run in the run folder if there is one; never, "
-              "nothing: start a new run in a new folder; must, the run in the run folder, or fail; "
-              "or a checkpoint: a file, a step of the run (28), best, or another run's folder "
-              "(later checkpoints are moved to checkpoints/abandoned-N)")
+          ->add_option("--resume", options->resume,
+                       "What to resume: auto (default), never, must, or a checkpoint. auto: the "
+                       "run in the run folder, if there is one. never: nothing; start a new run in "
+                       "a new folder. must: the run in the run folder, or fail. A checkpoint: a "
+                       "file, a step of the run (28), best, or another run's folder; later "
+                       "checkpoints are moved to checkpoints/abandoned-N")
           ->check(not_empty());
   train
-      ->add_option("--weights", options->weights,
-                   "Start from the weights of a safetensors file (torchvision names and layouts), "
-                   "of a file of PyTorch (.pth), of a run folder's best checkpoint, or of a file "
-                   "that is downloaded once (https://... or hf://OWNER/REPO), in place of the "
-                   "config's weights.file")
+      ->add_option(
+          "--weights", options->weights,
+          "Start from the weights of a safetensors file (torchvision names and layouts), a PyTorch "
+          "file (.pth), a run folder's best checkpoint, or a file that is downloaded once "
+          "(https://... or hf://OWNER/REPO), instead of the config's weights.file")
       ->check(not_empty());
   train
       ->add_option("--expect-missing", options->expect_missing,
@@ -117,18 +115,18 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
   train->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
   CLI::Option* dry_run = train->add_flag(
       "--dry-run", options->dry_run,
-      "Check the config, the data (of an image folder, decode some images of each class) and the "
+      "Check the config, the data (for an image folder, decode some images of each class) and the "
       "weights or checkpoint to start from, print the plan, and exit without training");
   train
       ->add_option("--max-steps", options->max_steps,
-                   "Stop when the run has completed this many steps in total; exit code 0")
+                   "Stop with exit code 0 when the run has completed N steps in total")
       ->check(count());
   CLI::Option* max_time =
       train
-          ->add_option("--max-time", options->max_time,
-                       "Stop after this time and save a checkpoint, e.g. 3h50m, 3:50:00 "
-                       "(hours:minutes:seconds), "
-                       "1:30 (minutes:seconds), or a number of seconds; up to 365d; exit code 75")
+          ->add_option(
+              "--max-time", options->max_time,
+              "Save a checkpoint and stop with exit code 75 after this time: 3h50m, 3:50:00 "
+              "(hours:minutes:seconds), 1:30 (minutes:seconds), or a number of seconds; up to 365d")
           ->check(not_empty());
   CLI::Option* require = add_gate_options(train, options->gate);
   CLI::Option* overwrite = train->add_flag(
@@ -137,28 +135,28 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       "saved a regular checkpoint, and dpt runs --restore brings it back until then");
   CLI::Option* overfit =
       train
-          ->add_option(
-              "--overfit", options->overfit,
-              "Only test whether the model can learn: train on this many batches, over and over "
-              "and without augmentation, until their loss is near zero; exit code 7 if it is not "
-              "after --max-steps steps (default: 1000). Nothing is saved")
+          ->add_option("--overfit", options->overfit,
+                       "Only test whether the model can learn: train on the same N batches "
+                       "repeatedly, without augmentation, until their loss is near zero. Exit code "
+                       "7 if it is not after --max-steps steps (default: 1000). Nothing is saved")
           ->check(count());
-  CLI::Option* other_data = train->add_flag(
-      "--allow-other-data", options->allow_other_data,
-      "Resume even if the training data differs from the run's, e.g. because a broken image was "
-      "replaced: with the same classes and as many samples; without this option: exit code 3");
+  CLI::Option* other_data =
+      train->add_flag("--allow-other-data", options->allow_other_data,
+                      "Resume even if the training data differs from the run's, e.g. because a "
+                      "broken image was replaced. The classes and the number of samples must be "
+                      "the same. Without this option: exit code 3");
   for (CLI::Option* other : {run_dir, resume, dry_run, max_time, require, overwrite, other_data}) {
     overfit->excludes(other);
   }
   add_process_options(train, options->processes);
   train->add_flag("--rank-logs", options->processes.rank_logs,
                   "Write the messages of ranks other than 0 to logs/rank-N.log in the run folder");
-  CLI::Option* smoke = train->add_flag(
-      "--smoke", options->smoke,
-      "Only test whether everything fits together, in seconds and without the data: a few steps on "
-      "made-up samples of the config's shapes, evaluation, saving, resuming (compared bit by bit), "
-      "export. Uses a temporary folder, which is kept if a stage fails. Of the other options, only "
-      "--devices may be given with it");
+  CLI::Option* smoke =
+      train->add_flag("--smoke", options->smoke,
+                      "Only test whether everything fits together, in seconds and without the "
+                      "data: a few steps on synthetic samples of the config's shapes, evaluation, "
+                      "saving, resuming (compared bit by bit), export. Uses a temporary folder, "
+                      "which is kept if a stage fails. The only other option allowed is --devices");
   // These two options take words until the next option, so also the overrides after them. No
   // parameter has a '=' in its name.
   train->parse_complete_callback([options, train, smoke] {
@@ -188,9 +186,9 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
       app.add_subcommand("eval", "Evaluate a run's best checkpoint, or a checkpoint file");
   eval->add_option("target", options->target, "Run folder or checkpoint file")->required();
   eval->add_option("overrides", options->overrides,
-                   "Replaces a value of the stored config that says where the data is or what "
-                   "evaluates it, e.g. data.root=/elsewhere; or a config (.yaml) whose data "
-                   "section names the samples to evaluate in place of the run's");
+                   "Replaces a value of the stored config that says where the data is or how it is "
+                   "evaluated, e.g. data.root=/elsewhere; or a config (.yaml) whose data section "
+                   "names the samples to evaluate instead of the run's");
   eval->add_option("--split", options->split,
                    "The split to evaluate (default: test if there is one, else val)")
       ->check(CLI::IsMember({"train", "val", "test"}));
@@ -199,7 +197,7 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
       ->check(not_empty());
   eval->add_flag("--probabilities", options->probabilities,
                  "Write the outputs of all classes to the --predictions file, not only that of the "
-                 "predicted one")
+                 "predicted class")
       ->needs(eval->get_option("--predictions"));
   eval->add_option("--use", options->use, kUseHelp)->check(CLI::IsMember({"ema", "swa", "raw"}));
   eval->add_option("--devices", options->devices, kDevicesHelp)->check(not_empty());
@@ -218,8 +216,8 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
                  "F1, confusions, calibration")
       ->excludes(json);
   eval->add_flag("--best-thresholds", options->best_thresholds,
-                 "Add to the table of labels the threshold of each label with the largest F1 on "
-                 "this split; for multi_hot targets");
+                 "For multi_hot targets: add the best threshold of each label (the one with the "
+                 "largest F1 on this split) to the table of labels");
   add_process_options(eval, options->processes);
   set_body_of_processes(eval, body, options, run_eval);
 }
@@ -234,17 +232,16 @@ void add_predict_command(CLI::App& app, CommandBody& body, std::vector<std::stri
       "sample, in the order given; exit code 3 if a sample could not be read");
   predict->add_option("target", options->target, "Run folder or checkpoint file")->required();
   predict
-      ->add_option(
-          "inputs", options->inputs,
-          "Image files and folders; of a folder, all images that are in or below it, sorted by "
-          "path; - reads paths from stdin, one per line. "
-          "Or a config (.yaml), whose data section names the samples; data.KEY=VALUE replaces a "
-          "value of it, or without a config of the run's own, e.g. data.test.images=new.npy")
+      ->add_option("inputs", options->inputs,
+                   "Image files, and folders (all images in or below them, sorted by path); - "
+                   "reads paths from stdin, one per line. Or a config (.yaml) whose data section "
+                   "names the samples. data.KEY=VALUE replaces a value of that config or, without "
+                   "one, of the run's own, e.g. data.test.images=new.npy")
       ->check(not_empty());
   predict
       ->add_option("--split", options->split,
-                   "train, val, test or all: which samples of the data set (default: test if there "
-                   "is one, otherwise all)")
+                   "Samples of the data set to predict: train, val, test or all (default: test if "
+                   "there is one, otherwise all)")
       ->check(CLI::IsMember({"train", "val", "test", "all"}));
   predict
       ->add_option("--top", options->top, "Write the K most probable classes, not only the first")
@@ -270,10 +267,9 @@ void add_export_command(CLI::App& app, CommandBody& body) {
                       "Replaces a value of the stored config that says where the data is, e.g. "
                       "data.root=/elsewhere");
   command
-      ->add_option(
-          "--torch", options->torch,
-          "Write a safetensors file with a state_dict of PyTorch: names, layouts and types "
-          "as torchvision has them, for load_state_dict(strict=True)")
+      ->add_option("--torch", options->torch,
+                   "Write a safetensors file with a PyTorch state_dict: torchvision's names, "
+                   "layouts and types, for load_state_dict(strict=True)")
       ->check(not_empty());
   CLI::Option* onnx =
       command
@@ -303,7 +299,7 @@ void add_export_command(CLI::App& app, CommandBody& body) {
                  "or the sigmoid of each (bce_with_logits)")
       ->needs(onnx);
   command->add_option("--use", options->use, kUseHelp)->check(CLI::IsMember({"ema", "swa", "raw"}));
-  command->add_flag("--overwrite", options->overwrite, "Replace a file that exists");
+  command->add_flag("--overwrite", options->overwrite, "Replace an existing file");
   command->add_flag("--allow-other-model", options->allow_other_model,
                     "Export even if overrides change the network, the loss or the transforms: the "
                     "weights were not trained for these. The files' metadata says so; without this "
@@ -319,8 +315,8 @@ void add_runs_command(CLI::App& app, CommandBody& body) {
       "List the runs in a folder: status, last change, best value, test result, learning rate, "
       "time, steps");
   runs->add_option("folder", options->folder,
-                   "Folder in which to look for runs, also in folders below it (default: runs); or "
-                   "the folder of one run")
+                   "Folder to search for runs, including its subfolders (default: runs); or the "
+                   "folder of one run")
       ->capture_default_str();
   runs->add_option(
       "--restore", options->restore,
@@ -332,18 +328,18 @@ void add_runs_command(CLI::App& app, CommandBody& body) {
       ->check(not_empty());
   CLI::Option* json = runs->add_flag("--json", options->json, kJsonHelp);
   runs->add_flag("--csv", options->csv,
-                 "Print a CSV file with a line per run and all results with all digits")
+                 "Print CSV: one line per run, with all results in full precision")
       ->excludes(json);
   set_body(runs, body, options, run_runs);
 }
 
 void add_compare_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<CompareOptions>();
-  CLI::App* compare = app.add_subcommand("compare",
-                                         "Compare runs: differences of their configs, results, and "
-                                         "mean and standard deviation over runs "
-                                         "that differ in the seed or fold only");
-  compare->add_option("runs", options->runs, "The folders of two runs or more")
+  CLI::App* compare =
+      app.add_subcommand("compare",
+                         "Compare runs: differences of their configs, results, and mean and "
+                         "standard deviation over runs that differ only in the seed or fold");
+  compare->add_option("runs", options->runs, "The folders of two or more runs")
       ->required()
       ->expected(2, -1);
   compare
@@ -354,10 +350,9 @@ void add_compare_command(CLI::App& app, CommandBody& body) {
       ->check(not_empty());
   CLI::Option* json = compare->add_flag("--json", options->json, kJsonHelp);
   compare
-      ->add_flag(
-          "--csv", options->csv,
-          "Print a CSV file with a line per run: differences of the configs, and all results "
-          "with all digits")
+      ->add_flag("--csv", options->csv,
+                 "Print CSV: one line per run, with the differences of the configs and all results "
+                 "in full precision")
       ->excludes(json);
   set_body(compare, body, options, run_compare);
 }
@@ -366,9 +361,9 @@ void add_report_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<ReportOptions>();
   CLI::App* report = app.add_subcommand(
       "report",
-      "Write one HTML file about runs, which needs no other file and no network: curves, confusion "
+      "Write a self-contained HTML report on runs, which needs no network: curves, confusion "
       "matrix, worst mistakes, differences of the configs, where the time went. Evaluates the best "
-      "checkpoint of each run for it, on the test split (else val)");
+      "checkpoint of each run on the test split (else val)");
   report
       ->add_option("runs", options->words,
                    "Run folders; and key=value, which replaces a value of their configs for the "

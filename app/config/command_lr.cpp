@@ -29,8 +29,8 @@ std::int64_t training_samples(const TrainSpec& spec, std::int64_t given) {
     const std::int64_t held_out = held_out_count(spec.data.val_split, given);
     if (given > held_out) return given - held_out;
     fail(ErrorKind::usage,
-         "--samples {}: expected more samples than data.val_split holds out ({}): the number of "
-         "all samples of the training files",
+         "--samples {}: expected more samples than data.val_split holds out ({}): give the number "
+         "of all samples in the training files",
          given, held_out);
   }
   try {
@@ -41,7 +41,7 @@ std::int64_t training_samples(const TrainSpec& spec, std::int64_t given) {
     if (error.kind() != ErrorKind::data) throw;
     throw Error(ErrorKind::data,
                 fmt::format("{}\nThe steps of an epoch follow from the number of training samples. "
-                            "Without the data, give it: --samples N",
+                            "If the data is not available, give that number: --samples N",
                             error.what()));
   }
 }
@@ -58,7 +58,7 @@ std::string heading(const LrOptions& options, const TrainSpec& spec, const LrCur
                       spec.data.batch_size);
   if (const PlateauOptions* plateau = plateau_of(spec)) {
     text += fmt::format(
-        "The highest rate there can be: plateau multiplies it by {:g} each time {} stops "
+        "These are the highest possible rates: plateau multiplies them by {:g} each time {} stops "
         "improving.\n",
         plateau->factor, plateau->monitor);
   }

@@ -316,7 +316,7 @@ std::string transforms_text(const StarterData& data, const InputPlan& input) {
   std::string train, eval;
   if (input.crops) {
     train += fmt::format(
-        "      - {{type: RandomResizedCrop, size: {}}}   # a random part of the image\n",
+        "      - {{type: RandomResizedCrop, size: {}}}   # a random crop of the image\n",
         input.height);
     eval += fmt::format("      - {{type: Resize, size: {}}}   # size of the shorter side\n",
                         input.height * 8 / 7);

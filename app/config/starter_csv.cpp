@@ -269,10 +269,10 @@ Choice choose_columns(const std::string& file, const std::vector<Column>& column
     const Column& column = columns[i];
     if (i == choice.target) continue;
     if (column.is_image() && !choice.path) choice.path = i;
-    const char* reason = is_counter(column)    ? "numbers the lines"
-                         : names_parts(column) ? "names the parts, which have a file each (train, "
-                                                 "val, test)"
-                         : column.empty > 0    ? "has empty fields"
+    const char* reason = is_counter(column) ? "numbers the lines"
+                         : names_parts(column)
+                             ? "names the splits, each of which has its own file (train, val, test)"
+                         : column.empty > 0            ? "has empty fields"
                          : column.has_decimal_commas() ? "has decimal commas instead of points"
                          : !column.is_number()         ? "is text"
                                                        : nullptr;

@@ -62,15 +62,15 @@ std::vector<std::string> names_in(const std::string& folder) {
   const auto is_class = [&](const std::string& each) { return is_folder(fs::path(folder) / each); };
   const bool has_folders = std::any_of(names.begin(), names.end(), is_class);
   if (has_folders && (name == "train" || name == "val" || name == "test")) {
-    fail(ErrorKind::usage, "--data {}: expected the folder that contains {}: give that", folder,
-         name);
+    fail(ErrorKind::usage,
+         "--data {}: expected the folder that contains {}: give the parent folder", folder, name);
   }
   for (const std::string& each : names) {
     if (!is_class(each)) continue;
     if (const std::string word = lower_case(each); word == "train" || word == "training") {
       fail(ErrorKind::data,
-           "--data {}: no folder train in it, but {}: rename it (mv {} {}), and those of the other "
-           "parts to val and test",
+           "--data {}: no folder train in it, but {}: rename it (mv {} {}), and rename those of "
+           "the other splits to val and test",
            folder, each, shell_quoted((fs::path(folder) / each).string()),
            shell_quoted((fs::path(folder) / "train").string()));
     }

@@ -28,7 +28,8 @@ bool is_best_of_run(const std::string& best, const std::string& config) {
 [[noreturn]] void refuse_best(const std::string& expected, const std::string& best,
                               const std::string& why_not, const CheckpointUse& use) {
   fail(ErrorKind::data,
-       "expected {}, but {}. Resume the run to restore its best, or name the file to {}: dpt {} {}",
+       "expected {}, but {}. Resume the run to restore its best checkpoint, or name the file to "
+       "{}: dpt {} {}",
        expected, why_not, use.verb, use.command, best);
 }
 
@@ -54,8 +55,8 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
     if (is_of_run && step > run.step) return best;
     const std::string another = best + " is of another run";
     if (!run.best) {
-      refuse_best(fmt::format("a run without a best so far (according to {})", newest), best,
-                  another, use);
+      refuse_best(fmt::format("a run without a best checkpoint so far (according to {})", newest),
+                  best, another, use);
     }
     // A crash, or a full disk, came between the checkpoint and its copy.
     if (!is_of_run || step > run.best_step || !has_kept) {

@@ -23,7 +23,7 @@ namespace {
        : status == "diverged" ? "diverged"
                               : "was interrupted",
        status == "running" ? "wait for its end"
-                           : "let it go on to its end (the same dpt train command again)");
+                           : "let it finish (run the same dpt train command again)");
 }
 
 /// Returns the summary.json of a run folder, which has one only while the run is not under way.
@@ -67,7 +67,7 @@ Baseline load_baseline(const std::string& path) {
        "--baseline {}: expected a run folder, its summary.json, or the output of dpt eval --json; "
        "found {}",
        path,
-       json.is_discarded() ? "no JSON"
+       json.is_discarded() ? "text that is not JSON"
        : !json.is_object() ? "JSON that is not an object"
                            : "an object without 'status' or 'split'");
 }

@@ -57,8 +57,8 @@ Gate::Gate(const GateOptions& options, const std::string& command, const std::st
   for (const Condition& condition : conditions()) {
     if (condition.of_baseline && options.baseline.empty()) {
       fail(ErrorKind::usage,
-           "--require {}: its bound is that of a baseline: name it with --baseline (a run folder, "
-           "its summary.json, or a file with the output of dpt eval --json)",
+           "--require {}: it compares with a baseline: name one with --baseline (a run folder, its "
+           "summary.json, or a file with the output of dpt eval --json)",
            condition.text);
     }
   }
@@ -99,7 +99,8 @@ void Gate::read_baseline() {
   std::vector<Condition> refused = conditions();
   for (Condition& condition : refused) {
     double reference = 0;
-    condition.message = "Nothing was run: the baseline does not have all that is asked for.";
+    condition.message =
+        "Nothing was run: the baseline lacks a result that --require compares with.";
     const std::string problem = find_value(condition, results, &baseline_, reference);
     if (!condition.of_baseline) continue;
     check_best_is_known(condition, baseline_.results, "--baseline " + baseline_.path);

@@ -73,7 +73,7 @@ function __dpt_files
     __fish_complete_path (__dpt_token) | string match -r -- ".*(?:/|$suffixes)(?:\t.*)?\$"
 end
 
-# Pictures and configs, or keys of `data`.
+# Images and configs, or keys of `data`.
 function __dpt_samples
     if string match -q -- 'data.*' (__dpt_token)
         __dpt_overrides

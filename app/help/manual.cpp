@@ -189,10 +189,9 @@ std::string manual_page(const Command& root, const Command& command, const std::
   page += section("ARGUMENTS", arguments);
   page += section("OPTIONS", options);
   page += rest;
-  page +=
-      section("EXIT STATUS",
-              is_root ? exit_status()
-                      : "0 when all went well; the other numbers are listed in\n.BR dpt (1).\n");
+  page += section(
+      "EXIT STATUS",
+      is_root ? exit_status() : "0 on success; the other codes are listed in\n.BR dpt (1).\n");
   return page + section("SEE ALSO", see_also(root, command));
 }
 

@@ -242,7 +242,7 @@ void print_report(const DataReport& report, const Verdict& verdict) {
     has_copies = true;
   }
   if (!report.looks_for_near && !has_rows(report)) {
-    fmt::print("\nnear duplicates were not looked for: images below 8x8 pixels\n");
+    fmt::print("\nnear duplicates were not searched for: the images are smaller than 8x8 pixels\n");
   } else if (report.looks_for_near && !report.near_is_complete) {
     fmt::print("\nthere may be more near duplicates: too many images look alike\n");
   }

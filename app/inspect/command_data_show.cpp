@@ -105,8 +105,8 @@ int run_data_show(const DataShowOptions& options) {
   const SampleShape out = input.out;
   if ((out.c != 1 && out.c != 3) || out.h * out.w < 2) {
     fail(ErrorKind::usage,
-         "dpt data show draws images of 1 or 3 channels; found samples of {}x{} with {} channels",
-         out.h, out.w, out.c);
+         "expected images of 1 or 3 channels, found samples of {}x{} with {} channels", out.h,
+         out.w, out.c);
   }
   const std::int64_t versions = options.versions;
   const std::int64_t wanted = options.samples > 0 ? options.samples : versions > 1 ? 8 : 32;

@@ -86,10 +86,10 @@ int run_model_gradcheck(const GradcheckOptions& options) {
     fmt::print("{}\n", json_text(nlohmann::ordered_json{{"tensors", tensors}}, 2));
   }
   if (wrong.empty()) return 0;
-  say(fmt::format(
-      "error: the gradient differs from the loss's slope in layer {}; this is a mistake "
-      "in dpt: please report it with the config",
-      fmt::join(wrong, ", ")));
+  say(
+      fmt::format("error: the gradient differs from the slope of the loss in layer {}. This is a "
+                  "bug in dpt: please report it with the config",
+                  fmt::join(wrong, ", ")));
   return 1;
 }
 

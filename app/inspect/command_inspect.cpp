@@ -104,7 +104,7 @@ std::string line_of(const TorchDictionary& dictionary, bool is_usual) {
       dictionary.key.empty() ? "the file's own dictionary" : printable(dictionary.key),
       dictionary.tensors.size(), dictionary.tensors.size() == 1 ? "" : "s",
       others.empty() ? "" : fmt::format("; no tensors: {}", fmt::join(others, ", ")),
-      is_usual ? " (taken unless weights.key says otherwise)" : "");
+      is_usual ? " (used unless weights.key names another)" : "");
 }
 
 int inspect_torch(const std::string& path, bool json) {

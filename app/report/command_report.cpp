@@ -61,7 +61,7 @@ void check_not_poorer(const std::string& path, const std::string& page,
   fail(ErrorKind::data,
        "{}: not replaced: the report there has an evaluation that a new one would lack. Restore "
        "the data or say where it is (data.root=DIR), give another name with -o, or replace the "
-       "report by one without an evaluation: --mistakes 0",
+       "report with one that has no evaluation: --mistakes 0",
        path);
 }
 
@@ -98,7 +98,7 @@ ReportedRun read_run(const std::string& folder, const std::string& label,
     run.evaluation_problem = error.what();
     say(
         fmt::format("warning: {}: not evaluated, so the report has no confusion matrix and no "
-                    "mistakes of it: {} (--mistakes 0 does not try)",
+                    "mistakes of it: {} (--mistakes 0 skips the evaluation)",
                     folder, error.what()));
   }
   return run;

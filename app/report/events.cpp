@@ -40,8 +40,7 @@ std::string cause(const EventJson& line) {
   if (first.empty()) return "the loss or the gradient is not finite";
   if (first == "no sample") return "none of its samples counts in the loss";
   if (first == "not found") return "not finite, for a reason that was not found";
-  return fmt::format("the first thing that is not finite: {}{}", first,
-                     of.empty() ? "" : " of " + of);
+  return fmt::format("the first non-finite value: {}{}", first, of.empty() ? "" : " of " + of);
 }
 
 std::string starting_words(const EventJson& line) {

@@ -56,7 +56,7 @@ std::string best_html(const RunHistory& history) {
   const RunFacts& facts = history.facts;
   if (facts.best_name.empty()) return kNone;
   return html_text(fmt::format("{} {} ({}step {})", facts.best_name,
-                               facts.best ? fmt::format("{:.6g}", *facts.best) : "not finite",
+                               facts.best ? fmt::format("{:.6g}", *facts.best) : "non-finite",
                                history.best ? fmt::format("epoch {}, ", history.best->epoch) : "",
                                facts.best_step));
 }
@@ -97,8 +97,8 @@ std::string log_notes(const std::vector<ReportedRun>& runs) {
   for (const ReportedRun& run : runs) {
     if (run.history.unreadable_lines > 0) {
       out += fmt::format(
-          "<p class=\"note\">{}: {} of metrics.jsonl {} no whole JSON object, and {} left out "
-          "(a process that is killed, or still writing, leaves such a line).</p>\n",
+          "<p class=\"note\">{}: {} of metrics.jsonl {} not a complete JSON object, and {} left "
+          "out (a process that is killed, or still writing, leaves such a line).</p>\n",
           html_text(run.label),
           run.history.unreadable_lines == 1 ? "1 line"
                                             : fmt::format("{} lines", run.history.unreadable_lines),
@@ -106,7 +106,7 @@ std::string log_notes(const std::vector<ReportedRun>& runs) {
           run.history.unreadable_lines == 1 ? "is" : "are");
     }
     if (run.history.starts == 0) {
-      out += fmt::format("<p class=\"note\">{}: the log has no beginning of a run.</p>\n",
+      out += fmt::format("<p class=\"note\">{}: the log does not contain the start of a run.</p>\n",
                          html_text(run.label));
     }
   }
@@ -269,8 +269,8 @@ std::string ledger_section(const std::vector<ReportedRun>& runs) {
   }
   if (bars.empty()) {
     return section("time", "Where the time went",
-                   "<p>The logs do not say: they do from the end of the first epoch on, and those "
-                   "of older releases never.</p>\n");
+                   "<p>The logs do not record it: they do from the end of the first epoch on, and "
+                   "those of older releases never do.</p>\n");
   }
   HtmlTable table{"Time by part", "time", run_headings(runs), {}};
   for (const std::string& part : parts_in(runs)) {

@@ -201,7 +201,7 @@ std::string text_of_group(const Comparison& of, const RunGroup& group) {
     spreads.push_back(
         {name, fmt::format("{:.6g}", spread.mean), fmt::format("{:.3g}", spread.deviation)});
   }
-  return fmt::format("\n{} runs that differ in {} only: {}\n{}", names.size(), over_text(group),
+  return fmt::format("\n{} runs that differ only in {}: {}\n{}", names.size(), over_text(group),
                      fmt::join(names, ", "), table_text(spreads, 1));
 }
 

@@ -94,7 +94,7 @@ class RunSearch {
 std::string best_text(const RunFacts& facts) {
   if (facts.best_name.empty()) return "-";
   return fmt::format("{} {}", facts.best_name,
-                     facts.best ? fmt::format("{:.6g}", *facts.best) : "not finite");
+                     facts.best ? fmt::format("{:.6g}", *facts.best) : "non-finite");
 }
 
 /// Undoes a `train --overwrite` that has not got far.

@@ -37,7 +37,7 @@ std::string find_best_val(const Json& best, const std::string& log, Json& found)
   if (!step.is_number_integer()) return "its summary does not say at which step it was best";
   found = validation_at(log, step.get<std::int64_t>());
   if (found.is_null()) {
-    return fmt::format("{} has no line eval of the split val at step {}", log, step.dump());
+    return fmt::format("{} has no 'eval' line of the split val at step {}", log, step.dump());
   }
   std::string metric;
   const Json value = best_value(best, metric);

@@ -53,7 +53,7 @@ std::string make_smoke_folder() {
   }
   std::string form = temporary + "/dpt-smoke-XXXXXX";
   if (!::mkdtemp(form.data())) {
-    fail(ErrorKind::data, "--smoke: cannot make a folder in {}: {}: set TMPDIR to another",
+    fail(ErrorKind::data, "--smoke: cannot create a folder in {}: {}: set TMPDIR to another",
          temporary, std::strerror(errno));
   }
   return form;

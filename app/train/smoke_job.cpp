@@ -113,7 +113,7 @@ std::vector<std::string> without_balance(const std::string& config,
     if (path != "loss.class_weights" || value != "balanced") continue;
     const std::vector<int> ones(static_cast<std::size_t>(make_plan(spec).classes), 1);
     overrides.push_back(fmt::format("loss.class_weights=[{}]", fmt::join(ones, ",")));
-    notes.emplace_back("loss.class_weights: balanced is not tried: the weights are 1");
+    notes.emplace_back("loss.class_weights: balanced is not tested: the weights are 1");
   }
   return overrides;
 }
@@ -131,7 +131,7 @@ SmokeJob make_smoke_job(const std::string& config, const std::vector<std::string
   const bool salvage = spec.data.on_bad_sample == OnBadSample::salvage;
   DataSets sets = make_up_samples(samples, salvage);
   made.samples = fmt::format(
-      "{} made-up training samples{}, and {} test samples: {}, {}", samples.train,
+      "{} synthetic training samples{}, and {} test samples: {}, {}", samples.train,
       spec.data.val_split.count > 0
           ? fmt::format(" ({} of them held out for validation)", spec.data.val_split.count)
           : std::string(),

@@ -108,7 +108,7 @@ class Expectation {
     for (const std::string& pattern : patterns_) {
       const auto matches = [&](const std::string& name) { return matches_pattern(pattern, name); };
       if (std::any_of(names_.begin(), names_.end(), matches)) continue;
-      text += fmt::format("\n  {}: '{}' matches nothing that is {}", field, pattern, what_);
+      text += fmt::format("\n  {}: '{}' matches no tensor that is {}", field, pattern, what_);
     }
     return text;
   }
@@ -141,8 +141,8 @@ std::string map_advice(const StartWeights& weights, const Expectation& missing,
 std::string pattern_advice(const StartWeights& weights, const WeightsReport& report,
                            const Expectation& missing, const Expectation& left_over) {
   if (!weights.is_strict) {
-    return "\nIf this is intended, name these tensors with --expect-missing and "
-           "--expect-left-over (patterns such as fc.*; a star is any number of characters)";
+    return "\nIf this is intended, name these tensors with --expect-missing and --expect-left-over "
+           "(patterns such as fc.*; a star matches any number of characters)";
   }
   std::string text = "\nIf this is intended, add to the config's `weights`:";
   if (!missing.surprises().empty()) {

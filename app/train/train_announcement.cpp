@@ -71,15 +71,15 @@ void warn_at_start(const Job& job, const TrainStart& start, Progress& progress) 
 /// Reports which weights and samples evaluations see.
 void announce_evaluation(const Job& job, Progress& progress) {
   if (job.spec.train.ema) {
-    progress.info(fmt::format(
-        "validation, keep_best, early stopping and the test look at the moving average of the "
-        "weights (train.ema, decay {:g})",
-        job.spec.train.ema->decay));
+    progress.info(
+        fmt::format("validation, keep_best, early stopping and the test use the moving average of "
+                    "the weights (train.ema, decay {:g})",
+                    job.spec.train.ema->decay));
   }
   if (const auto& swa = job.spec.train.swa) {
     progress.info(fmt::format(
-        "from epoch {} on, validation, keep_best, early stopping and the test look at the average "
-        "of the weights after {} (train.swa)",
+        "from epoch {} on, validation, keep_best, early stopping and the test use the average of "
+        "the weights after {} (train.swa)",
         swa->from_epoch,
         swa->every == 1 ? std::string("every epoch") : fmt::format("every {} epochs", swa->every)));
   }
@@ -109,8 +109,8 @@ void announce_processes(const Job& job, RunLog& log, Progress& progress) {
   const bool has_token = !job.placement.processes->world().token.empty();
   if (!has_token) {
     progress.info(
-        "DPT_TOKEN is not set: the connections prove a token that rank 0 has drawn, which keeps "
-        "out strangers that come by accident, but nobody who means to");
+        "DPT_TOKEN is not set: connections are authenticated with a random token from rank 0, "
+        "which keeps out accidental connections, but not an attacker");
   }
   log.event("processes", {{"launcher", job.placement.processes->world().launcher},
                           {"token", has_token ? "DPT_TOKEN" : "drawn by rank 0"},

@@ -50,7 +50,7 @@ int run_overfit(const TrainOptions& options, const Job& whole, StartPhase& phase
       "steps{}{}",
       job.data.splits.train.size(), result.first_loss, result.loss, result.steps,
       result.accuracy ? fmt::format(" (accuracy {:.4f})", *result.accuracy) : "",
-      result.least > 0 ? fmt::format("; the least that it can be is {:.6g}", result.least) : "");
+      result.least > 0 ? fmt::format("; the lowest possible loss is {:.6g}", result.least) : "");
   if (!result.has_fallen()) {
     fail(ErrorKind::requirement, "--overfit {}: {}; expected at most {:.6g}. {}", options.overfit,
          text, result.target, overfit_advice(job, result));

@@ -222,16 +222,16 @@ std::vector<std::string> values_of_resumed_run(const TrainOptions& options, cons
 void check_options(const TrainOptions& options) {
   if (options.overwrite && options.resume == "must") {
     fail(ErrorKind::usage,
-         "--overwrite and --resume must contradict each other: one starts a new run, the other "
-         "requires an existing one. Give only one of them; nothing was changed");
+         "--overwrite contradicts '--resume must': one starts a new run, the other requires an "
+         "existing one. Give only one of them; nothing was changed");
   }
 }
 
 void check_name(const TrainOptions& options, const TrainSpec& spec) {
   if (!is_stream(options.config) || spec.origins.contains("name")) return;
   fail(ErrorKind::usage,
-       "{}: expected a name of the run, which a config that is not a file does not have: give it "
-       "one with name: NAME, or with name=NAME on the command line",
+       "{}: expected a name for the run, since the config is not a file: write name: NAME in it, "
+       "or give name=NAME on the command line",
        options.config);
 }
 

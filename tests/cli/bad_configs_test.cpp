@@ -213,9 +213,9 @@ const std::vector<BadConfig> kOneError = {
       "match, "
       "weight_decay, lr_scale"}},
     {{{"momentum: 0.9}", "momentum: 0.9, groups: [{weight_decay: 0}]}"}},
-     {"18:58: missing key 'match' in optimizer.groups.0: Patterns over the names of parameters, "
-      "such as \"*.bias\". A star is any number of characters, a question mark one; the first "
-      "group that matches a parameter is its group."}},
+     {"18:58: missing key 'match' in optimizer.groups.0: Patterns for names of parameters, such as "
+      "\"*.bias\". A star matches any number of characters, a question mark one; the first group "
+      "that matches a parameter is its group."}},
     {{{"epochs: 5}", "epochs: 5, grad_clip_norm: 1, grad_clip_value: 1}"}},
      {"20:8: train: expected grad_clip_norm or grad_clip_value, found both"}},
     {{{"type: SGD", "type: Adafactor"}},

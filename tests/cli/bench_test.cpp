@@ -260,5 +260,5 @@ TEST_CASE("bench --data times what the host does to samples, by stage") {
   CHECK(reading({"data.cache_mib=64"}) == 0);
   const Finished resident = run_dpt({"bench", "small.yaml", "--data"}, dir.path());
   CHECK(resident.exit_code == 2);
-  CHECK(resident.err.find("nothing is left to time") != std::string::npos);
+  CHECK(resident.err.find("there is nothing to time") != std::string::npos);
 }

@@ -50,8 +50,9 @@ TEST_CASE("eval refuses a best.safetensors that is not the run's") {
   fs::copy_file(w.best("other"), w.best("early"));
   const Finished early = w.run({"eval", "early"});
   CHECK(early.exit_code == 3);
-  check_contains(early.err,
-                 "expected a run without a best so far (according to early/checkpoints/");
+  check_contains(
+      early.err,
+      "expected a run without a best checkpoint so far (according to early/checkpoints/");
   fs::remove(w.checkpoint(3, "early"));
   check_contains(w.run({"eval", "early"}).err,
                  "the best checkpoint of the run of early/config.yaml");
@@ -162,8 +163,8 @@ TEST_CASE("eval: a best of the newest checkpoint's own step is not one that came
   check_contains(eval.err,
                  "expected the run's best checkpoint, of step 12 (according to "
                  "r/checkpoints/step-00000024.safetensors), but r/best.safetensors: is another "
-                 "checkpoint, of step 24. Resume the run to restore its best, or name the file to "
-                 "evaluate: dpt eval r/best.safetensors\n");
+                 "checkpoint, of step 24. Resume the run to restore its best checkpoint, or name "
+                 "the file to evaluate: dpt eval r/best.safetensors\n");
 }
 
 TEST_CASE("the best: a foreign file in its place is found, and the true one is put back") {

@@ -226,7 +226,7 @@ TEST_CASE("config init: what it cannot read, and what to do") {
   for (const Case& each :
        {Case{"nowhere", 3, "--data nowhere: no such file or folder; expected a folder with"},
         Case{"classes", 3, "ln -s \"$(realpath 'classes')\" DATA/train"},
-        Case{"broken/train", 2, "expected the folder that contains train: give that"},
+        Case{"broken/train", 2, "expected the folder that contains train: give the parent folder"},
         Case{"empty", 3, "found an empty folder"}, Case{"tables", 2, "--data tables/t.csv"},
         Case{"tables/t.csv", 3, "expected a line for each sample after the header"},
         Case{"words.csv", 3, "expected columns of numbers as features besides the target 'b'"},
@@ -278,7 +278,7 @@ TEST_CASE("config init: several labels of an image, columns of 0 and 1, and part
   check_contains(columns, "  target: multi_hot\n");
   const std::string split = check_starter(w, "parts.csv");
   check_contains(split, "  label: kind");
-  check_contains(split, "  # left out: split names the parts, which have a file each");
+  check_contains(split, "  # left out: split names the splits, each of which has its own file");
 }
 
 TEST_CASE("config init: words such as None are classes, and gaps in a target are refused") {

@@ -91,7 +91,7 @@ TEST_CASE("config lr without the data: --samples says how many there are") {
   const Finished missing = w.run(kLr, elsewhere);
   CHECK(missing.exit_code == 3);
   check_contains(missing.err, "nowhere");
-  check_contains(missing.err, "Without the data, give it: --samples N");
+  check_contains(missing.err, "If the data is not available, give that number: --samples N");
   std::vector<std::string> words = elsewhere;
   words.insert(words.end(), {"data.val_split=10", "--samples", "51"});
   check_contains(w.run_well(kLr, words).out,
@@ -107,7 +107,7 @@ TEST_CASE("config lr says what follows from results") {
   const Tiny w;
   const std::string plateau = "lr_schedule={type: plateau, factor: 0.25}";
   check_contains(w.run_well(kLr, {plateau}).out,
-                 "plateau multiplies it by 0.25 each time val/loss stops improving");
+                 "plateau multiplies them by 0.25 each time val/loss stops improving");
   CHECK(rates_of(w, {plateau})["depends_on_results"] == true);
 }
 
@@ -136,7 +136,7 @@ TEST_CASE("config lr --png is gone, and its error names --plot") {
   const Tiny w;
   const Finished gone = w.run(kLr, {"--png", "lr.png"});
   CHECK(gone.exit_code == 2);
-  check_contains(gone.err, "--png: there is no such option any more: use --plot");
+  check_contains(gone.err, "--png: this option was removed: use --plot");
   CHECK_FALSE(std::filesystem::exists(w.dir.file("lr.png")));
 }
 

@@ -146,7 +146,7 @@ TEST_CASE("more epochs under a schedule over the whole run: the change of rate i
   CHECK(unsaid.exit_code == 2);
   check_contains(unsaid.err,
                  "the learning rate of step 25 is 0.025, where the run so far would have used 0. "
-                 "Say which it should be: train.on_more_epochs=stretch");
+                 "Choose one: train.on_more_epochs=stretch");
   CHECK(w.run({"train", "small.yaml", "train.epochs=4", "--dry-run"}, cosine).exit_code == 2);
   const Finished more =
       w.run({"train", "small.yaml", "train.epochs=4", "train.on_more_epochs=stretch"}, cosine);

@@ -482,7 +482,7 @@ TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and 
   one.push_back("data.max_bad_samples=1");
   const Finished many = train("many", one);
   CHECK(many.exit_code == 3);
-  check_contains(many.err, "It is sample number 2 that cannot be read");
+  check_contains(many.err, "The number of bad samples is now 2, and");
 }
 
 TEST_CASE("on_bad_sample: skip names what only the second of two processes meets") {
@@ -541,9 +541,10 @@ TEST_CASE("data show draws what data.cache holds, or says that it is not made ye
   };
   const std::vector<std::string> cache = {"data.cache=cache", "data.cache_shorter_side=2"};
   CHECK(show("files.png").err.empty());
-  check_contains(show("before.png", cache).err,
-                 "cache/train.pack (data.cache) is not made yet: the images are read from their "
-                 "files, and not resized to data.cache_shorter_side first, as training will");
+  check_contains(
+      show("before.png", cache).err,
+      "cache/train.pack (data.cache) does not exist yet: the images are read from their files, and "
+      "are not resized to data.cache_shorter_side first, as they will be in training");
   CHECK(!fs::exists(w.dir.file("cache")));
   CHECK(read_file(w.dir.file("before.png")) == read_file(w.dir.file("files.png")));
   w.run_well({"train", "small.yaml"}, cache);

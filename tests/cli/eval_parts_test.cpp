@@ -100,7 +100,7 @@ TEST_CASE("eval does not take the validation set for a test set that is gone") {
   fs::remove_all(w.dir.file("photos/test"));
   const Finished refused = w.run({"eval", "runs/small"});
   CHECK(refused.exit_code == 3);
-  check_contains(refused.err, "the run has a test set, which is not there now: restore it, ");
+  check_contains(refused.err, "the run has a test set, which is missing now: restore it, ");
   check_contains(w.run_well({"eval", "runs/small", "--split", "val"}).out, "val split, 18 samples");
   w.run_well({"eval", "runs/small", "--allow-other-data"});
 }

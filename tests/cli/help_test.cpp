@@ -46,12 +46,12 @@ TEST_CASE("descriptions hang below their first line") {
   const dpt::Command root = dpt::all_commands();
   const std::string help = dpt::help_text(command_named(root, "train"), 80);
   check_contains(help,
-                 "  --max-steps N             Stop when the run has completed this many steps in\n"
-                 "                            total; exit code 0\n");
+                 "  --max-steps N             Stop with exit code 0 when the run has completed N\n"
+                 "                            steps in total\n");
   const std::string narrow = dpt::help_text(command_named(root, "train"), 40);
   check_contains(narrow,
-                 "  --max-steps N\n      Stop when the run has completed\n"
-                 "      this many steps in total; exit\n      code 0\n");
+                 "  --max-steps N\n      Stop with exit code 0 when the run\n"
+                 "      has completed N steps in total\n");
 }
 
 TEST_CASE("options are grouped, and exit codes stand in the help text of dpt only") {
@@ -80,8 +80,8 @@ TEST_CASE("a help text is as wide as the terminal") {
   const std::string wide = on_terminal({"train", "--help"}, w.dir.path());
   CHECK(narrow == dpt::help_text(command_named(dpt::all_commands(), "train"), 80));
   check_contains(wide,
-                 "  --max-steps N             Stop when the run has completed this many steps in "
-                 "total; exit code 0\r\n");
+                 "  --max-steps N             Stop with exit code 0 when the run has completed N "
+                 "steps in total\r\n");
 }
 
 TEST_CASE("messages have colours on a terminal, unless NO_COLOR forbids them") {

@@ -272,15 +272,14 @@ TEST_CASE("--nproc: processes that do not end after a failure are ended, and nam
   Launch asked(3, others_go_on("exit 4"), {50ms, 1h});
   CHECK(asked.wait() == 3);
   const std::string text = asked.text("stderr");
-  check_contains(text,
-                 "dpt: ranks 0, 2 did not end within 0.05 s of the end of rank 1: sends "
-                 "SIGTERM\n");
+  check_contains(
+      text, "dpt: ranks 0, 2 did not end within 0.05 s of the end of rank 1: sending SIGTERM\n");
   CHECK_FALSE(contains(text, "SIGKILL"));
 
   Launch deaf(3, others_go_on(""), {0ms, 50ms});
   CHECK(deaf.wait() == 3);
   const std::string err = deaf.text("stderr");
-  check_contains(err, "dpt: ranks 0, 2 did not end within 0.05 s of SIGTERM: sends SIGKILL\n");
+  check_contains(err, "dpt: ranks 0, 2 did not end within 0.05 s of SIGTERM: sending SIGKILL\n");
   CHECK(count_of(err, ") was killed by signal 9 (Killed)\n") == 2);
 }
 
@@ -315,8 +314,8 @@ TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on
   launch.send(SIGTERM);
   CHECK(launch.wait() == 143);
   CHECK(launch.text("stderr") ==
-        "dpt: rank 0 was suspended and did not end within 0.05 s of the end of all others: sends "
-        "SIGTERM\n");
+        "dpt: rank 0 was suspended and did not end within 0.05 s of the end of all other ranks: "
+        "sending SIGTERM\n");
 
   // So are all of them, if the stop finds no other.
   Launch all(2, script, {50ms, 1h});
@@ -329,7 +328,7 @@ TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on
   all.send(SIGTERM);
   CHECK(all.wait() == 143);
   CHECK(all.text("stderr") ==
-        "dpt: ranks 0, 1 were suspended and did not end within 0.05 s of the signal: sends "
+        "dpt: ranks 0, 1 were suspended and did not end within 0.05 s of the signal: sending "
         "SIGTERM\n");
 
   // One that continues has the time it needs.

@@ -84,9 +84,10 @@ TEST_CASE("manual: prose is part of the description, and its sections follow the
   check_contains(
       page,
       "best value, test result, learning rate, time, steps.\n.PP\nIt is quick.\n.SH ARGUMENTS\n");
-  check_contains(page,
-                 "all results with all digits.\nNot with \\-\\-json.\n.SH EXAMPLES\ndpt runs\n.SH "
-                 "EXIT STATUS\n");
+  check_contains(
+      page,
+      "all results in full precision.\nNot with \\-\\-json.\n.SH EXAMPLES\ndpt runs\n.SH "
+      "EXIT STATUS\n");
   check_contains(page, "\\fBdpt runs\\fR [\\fIFOLDER\\fR] [\\fIOPTION\\fR ...]\n");
   const std::string only_sections = read_file(w.dir.file("pages/dpt-eval.1"));
   CHECK(count_of(only_sections, ".SH FILES\nresults\n") == 1);

@@ -64,7 +64,7 @@ TEST_CASE(
   const Tiny w;
   const std::vector<std::string> change = {"train.epochs=9", "lr_schedule={type: polynomial}"};
   const std::string text =
-      "dpt: warning: lr_schedule: polynomial: total_iters: 5 epochs is over before the run: the "
+      "dpt: warning: lr_schedule: polynomial: total_iters: 5 epochs is shorter than the run: the "
       "learning rate is 0 from epoch 6 to the last one, 9\n";
   CHECK(w.run_well({"config", "check", "small.yaml"}, change).err == text);
   check_contains(w.run_well({"train", "small.yaml", "--dry-run"}, change).err, text.substr(5));

@@ -38,9 +38,9 @@ TEST_CASE("config check refuses mixing and erasing that cannot be") {
   check_contains(error("data.transforms.train=[{type: RandomErasing, value: random}]"),
                  "value: expected a number");
   check_contains(error("data.transforms.train=[{type: RandomErasing, scale: [0.5, 0.1]}]"),
-                 "scale: expected [least, most], found [0.5, 0.1]");
+                 "scale: expected [minimum, maximum], found [0.5, 0.1]");
   check_contains(error("data.transforms.train=[{type: RandomErasing, ratio: [0, 1]}]"),
-                 "ratio: expected [least, most] above 0, found [0, 1]");
+                 "ratio: expected [minimum, maximum] above 0, found [0, 1]");
 }
 
 TEST_CASE("config check refuses to mix labels of which one is ignored") {

@@ -194,7 +194,7 @@ TEST_CASE("a file that cannot be written is an error with line and column, befor
   check("none/tiny.prom", "none: expected an existing folder, found none: create it first");
   check("prom/tiny.txt", "expected a file that ends in .prom, found '");
   write_file(w.folder + "/other.prom", "disk_errors 1\n");
-  check("prom/other.prom", "the file exists and is not an earlier one of dpt");
+  check("prom/other.prom", "the file exists and was not written by dpt");
   CHECK(read_file(w.folder + "/other.prom") == "disk_errors 1\n");
   // A config may be in a folder of any name, but the path is stored as text.
   check_contains(dpt::why_no_prometheus_file("\xff/tiny.prom"), "expected a path in UTF-8");

@@ -49,11 +49,10 @@ TEST_CASE("a report of a run whose data is gone, or other data, has all but the 
   fs::rename(moved, folder);
   const Finished poorer = w.run({"report", "runs/arrays", "-o", "page.html"});
   CHECK(poorer.exit_code == 3);
-  check_contains(
-      poorer.err,
-      "page.html: not replaced: the report there has an evaluation that a new one would "
-      "lack. Restore the data or say where it is (data.root=DIR), give another name with "
-      "-o, or replace the report by one without an evaluation: --mistakes 0");
+  check_contains(poorer.err,
+                 "page.html: not replaced: the report there has an evaluation that a new one would "
+                 "lack. Restore the data or say where it is (data.root=DIR), give another name "
+                 "with -o, or replace the report with one that has no evaluation: --mistakes 0");
   CHECK(read_file(w.dir.file("page.html")) == page);
   CHECK_FALSE(has_section(w.page({"runs/arrays", "--mistakes", "0"}), "evaluation"));
   page = w.page({"runs/arrays"}, &messages);
@@ -74,7 +73,7 @@ TEST_CASE("a report is made of logs in any state") {
                whole.substr(0, whole.find("{\"v\":1,\"event\":\"run_end\"")) + "{\"v\":1,\"ev");
     const std::string page = w.page({"runs/tiny"});
     check_contains(section(page, "runs"), "<span class=\"bad\">interrupted</span>");
-    check_contains(section(page, "runs"), "1 line of metrics.jsonl is no whole JSON object");
+    check_contains(section(page, "runs"), "1 line of metrics.jsonl is not a complete JSON object");
     check_contains(section(page, "time"), "Added up from the log: the run has no summary.");
     check_contains(section(page, "events"), "the log ends here: the process was killed");
     CHECK(points_of(page, "loss", 0, "train").size() == 3);
@@ -105,9 +104,10 @@ TEST_CASE("a report is made of logs in any state") {
     const std::string begun = w.page({"runs/tiny"}, &messages);
     check_contains(messages, "the run folder has no good checkpoint");
     check_contains(section(begun, "curves"), "The logs have no numbers yet.");
-    check_contains(section(begun, "time"), "The logs do not say");
+    check_contains(section(begun, "time"), "The logs do not record it");
     fs::remove(log);
-    check_contains(section(w.page({"runs/tiny"}), "runs"), "the log has no beginning of a run");
+    check_contains(section(w.page({"runs/tiny"}), "runs"),
+                   "the log does not contain the start of a run");
   }
   SUBCASE("an older log has no ledger") {
     std::string older;
@@ -120,7 +120,7 @@ TEST_CASE("a report is made of logs in any state") {
     summary.erase("ledger");
     write_file(w.dir.file("runs/tiny/summary.json"), summary.dump());
     const std::string page = w.page({"runs/tiny"});
-    check_contains(section(page, "time"), "The logs do not say");
+    check_contains(section(page, "time"), "The logs do not record it");
     CHECK(points_of(page, "loss", 0, "train").size() == 3);
   }
   SUBCASE("lines are of wrong types") {

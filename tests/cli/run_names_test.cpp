@@ -64,7 +64,7 @@ TEST_CASE("a config from a stream needs a name, and its paths are those of the w
     CAPTURE(stream);
     const Finished refused = from_stdin({"train", stream});
     CHECK(refused.exit_code == 2);
-    check_contains(refused.err, std::string(stream) + ": expected a name of the run");
+    check_contains(refused.err, std::string(stream) + ": expected a name for the run");
   }
   CHECK_FALSE(fs::exists(w.dir.file("runs")));
   CHECK(from_stdin({"train", "/dev/stdin", "name=given"}).exit_code == 0);

@@ -181,7 +181,7 @@ TEST_CASE("compare shows where configs differ, and the spread over seeds") {
 
   const std::string text = w.run_well({"compare", "s1", "s2", "other"}).out;
   check_contains(text, "  optimizer.lr  ");
-  check_contains(text, "\n2 runs that differ in the seed only: s1, s2\n");
+  check_contains(text, "\n2 runs that differ only in the seed: s1, s2\n");
   check_contains(text, "standard deviation\n");
   // A run that was stopped is no sample of the results, and a seed counts once.
   w.run_well({"train", "small.yaml", "--run-dir", "s4", "seed=4", "--max-steps", "2"});
@@ -341,7 +341,7 @@ TEST_CASE("compare gives the spread over folds") {
   CHECK(spread["mean"].get<double>() == doctest::Approx((loss(0) + loss(1)) / 2));
   CHECK(spread["std"].get<double>() == doctest::Approx(std::abs(loss(0) - loss(1)) / std::sqrt(2)));
   check_contains(w.run_well({"compare", "f1", "f2"}).out,
-                 "\n2 runs that differ in the fold (data.val_split.fold) only: f1, f2\n");
+                 "\n2 runs that differ only in the fold (data.val_split.fold): f1, f2\n");
 }
 
 TEST_CASE("compare: runs with data.normalize: auto are repetitions, whatever they measure") {
@@ -352,7 +352,7 @@ TEST_CASE("compare: runs with data.normalize: auto are repetitions, whatever the
   }
   CHECK(read_file(w.dir.file("seed1/config.yaml")) != read_file(w.dir.file("seed2/config.yaml")));
   check_contains(w.run_well({"compare", "seed1", "seed2"}).out,
-                 "2 runs that differ in the seed only");
+                 "2 runs that differ only in the seed");
 }
 
 TEST_CASE("runs that differ in seed or fold only are repetitions") {

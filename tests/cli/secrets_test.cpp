@@ -199,7 +199,7 @@ TEST_CASE("a tilde in an option's value is the home folder") {
   // Only configs read variables: no folder of that name is made.
   const Finished variable = run({"train", "small.yaml", "--run-dir", "${HOME}/b"});
   CHECK(variable.exit_code == 2);
-  check_contains(variable.err, "variables are not read in options");
+  check_contains(variable.err, "variables are not expanded in options");
   CHECK(!fs::exists(w.dir.file("${HOME}")));
   CHECK(
       run({"train", "~/runs/a/config.yaml", "--run-dir", "b", "--resume=~/runs/a/best.safetensors"})
@@ -207,8 +207,8 @@ TEST_CASE("a tilde in an option's value is the home folder") {
   const Finished other = run({"train", "small.yaml", "--run-dir=~root/runs"});
   CHECK(other.exit_code == 2);
   check_contains(other.err,
-                 "--run-dir: expected a path, found one that begins with '~root': only "
-                 "~/ is read, as the home folder of this user");
+                 "--run-dir: expected a path, found one that begins with '~root': only ~/ is "
+                 "expanded, to the home folder of this user");
   CHECK(!fs::exists(w.dir.file("~root")));
   const Finished none = run_dpt({"eval", "~/runs/a"}, w.dir.path(), [] { unsetenv("HOME"); });
   CHECK(none.exit_code == 2);

@@ -135,7 +135,7 @@ TEST_CASE("smoke: several replicas, exact mode, averages, and what the config re
   CHECK(finished.exit_code == 0);
   check_contains(finished.err,
                  "/nowhere.safetensors is not read: the weights are initial values\n");
-  check_contains(finished.err, "loss.class_weights: balanced is not tried: the weights are 1\n");
+  check_contains(finished.err, "loss.class_weights: balanced is not tested: the weights are 1\n");
   CHECK(finished.out.find("validation loss") == std::string::npos);
 }
 

@@ -30,8 +30,8 @@ TEST_CASE("suggestions: what is written in the place of another thing leads ther
       {check("devices='0'"), "write cuda:0 for the GPU of that number"},
       {{"train", "small.yaml", "--devices", "2"}, "write cuda:2 for the GPU of that number"},
       {check("data.val_split=0.1"),
-       "data.val_split: expected an integer of at least 0, or a mapping, found 0.1; for a part of "
-       "the samples write {fraction: 0.1}"},
+       "data.val_split: expected an integer of at least 0, or a mapping, found 0.1; for a fraction "
+       "of the samples write {fraction: 0.1}"},
       {check("data.val_split=10%"), "write {fraction: 0.1}"},
       {check("data.normalize=imagenet"),
        "expected one of none, auto, given, found 'imagenet'; write {mean: [0.485, "
@@ -65,11 +65,10 @@ TEST_CASE("suggestions: a column too many in a table is named, not taken for ima
              "train: {epochs: 1}\n");
   const Finished all = w.run({"config", "check", "small.yaml"});
   CHECK(all.exit_code == 3);
-  check_contains(
-      all.err,
-      "t.csv: 3 columns are taken as features (id, a, b), but model.input is [2, 1, 1]: "
-      "write model.input: [3, 1, 1], or name those that are features in data.features (a "
-      "column that numbers the lines is none)");
+  check_contains(all.err,
+                 "t.csv: 3 columns are taken as features (id, a, b), but model.input is [2, 1, 1]: "
+                 "write model.input: [3, 1, 1], or name those that are features in data.features "
+                 "(a column that numbers the lines is not a feature)");
   w.run_well({"config", "check", "small.yaml", "data.features=[a,b]"});
 }
 

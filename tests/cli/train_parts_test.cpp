@@ -230,7 +230,7 @@ TEST_CASE("the folder of a run: as told, or runs/NAME, or a new one") {
   CHECK(choose_folder(options, spec) == options.run_dir);
   CHECK_NOTHROW(check_options(options));
   options.resume = "must";
-  CHECK_THROWS_WITH_AS(check_options(options), doctest::Contains("contradict each other"), Error);
+  CHECK_THROWS_WITH_AS(check_options(options), doctest::Contains("--overwrite contradicts"), Error);
   options.overwrite = false;
   CHECK_NOTHROW(check_options(options));
   CHECK(choose_folder(options, spec) == options.run_dir);
@@ -310,9 +310,9 @@ TEST_CASE("weights: what the patterns of the config do not expect is refused, wi
   const std::string idle = s.refused(ErrorKind::data);
   check_contains(idle,
                  ": patterns without effect:\n"
-                 "  weights.expect_missing: 'fc2.bias' matches nothing that is missing from the "
+                 "  weights.expect_missing: 'fc2.bias' matches no tensor that is missing from the "
                  "file\n"
-                 "  weights.expect_left_over: 'net.*' matches nothing that is left over in the "
+                 "  weights.expect_left_over: 'net.*' matches no tensor that is left over in the "
                  "file\nCorrect");
   // --weights names another file for the same block.
   s.options = {};

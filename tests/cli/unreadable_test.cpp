@@ -115,7 +115,7 @@ TEST_CASE("on_bad_sample: skip leaves out what val_split draws") {
   // All unreadable samples count.
   const Finished many = w.train("many", joined(words, {"data.max_bad_samples=5"}));
   CHECK(many.exit_code == 3);
-  check_contains(many.err, "It is sample number 6 that cannot be read");
+  check_contains(many.err, "The number of bad samples is now 6, and");
 }
 
 TEST_CASE("on_bad_sample: skip in dpt eval, its table of predictions and the report") {

@@ -258,7 +258,7 @@ TEST_CASE("weights: a file of PyTorch starts a run, and inspect shows it") {
   CHECK(best.read_floats(*best.find("fc.bias")) == std::vector<float>{48, 49, 50});
 
   const std::string shown = w.run_well({"inspect", "w.pth"}).out;
-  check_contains(shown, "state_dict: 2 tensors (taken unless weights.key says otherwise)\n");
+  check_contains(shown, "state_dict: 2 tensors (used unless weights.key names another)\n");
   check_contains(shown, "ema: 2 tensors\n");
   check_contains(shown, "fc.weight                                F32    [3, 16]");
   check_contains(shown, "integrity: good: the values have the archive's checksums (CRC-32)\n");

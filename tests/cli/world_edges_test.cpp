@@ -141,7 +141,7 @@ TEST_CASE("without a token, a process with another config is of another run and 
     CHECK(finished[0].exit_code == (is_other ? 6 : 0));
     CHECK(finished[1].exit_code == (is_other ? 2 : 0));
     if (!is_other) continue;
-    check_contains(finished[0].err, "Refused as of another run: rank 1 (host ");
+    check_contains(finished[0].err, "Refused as members of another run: rank 1 (host ");
     check_contains(finished[1].err, "another run listens there (train ");
     check_contains(finished[1].err, "other.yaml with another config");
   }

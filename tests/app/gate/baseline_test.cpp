@@ -47,7 +47,8 @@ TEST_CASE("what cannot be a baseline is refused, and says what to do") {
   fs::create_directory(w.dir.file("empty"));
   check_contains(refusal("empty", 3),
                  "--baseline empty: expected the folder of a run, found no config.yaml in it");
-  check_contains(refusal("small.yaml", 3), "or the output of dpt eval --json; found no JSON");
+  check_contains(refusal("small.yaml", 3),
+                 "or the output of dpt eval --json; found text that is not JSON");
   write_file(w.dir.file("list.json"), "[1]");
   check_contains(refusal("list.json", 3), "found JSON that is not an object");
   write_file(w.dir.file("other.json"), "{\"loss\":1}");
@@ -55,7 +56,7 @@ TEST_CASE("what cannot be a baseline is refused, and says what to do") {
   // A run that was stopped has a summary, and one that was killed has none.
   CHECK(w.run({"train", "small.yaml", "--run-dir", "part", "--max-time", "0s"}).exit_code == 75);
   const std::string advice =
-      "let it go on to its end (the same dpt train command again), or name another run";
+      "let it finish (run the same dpt train command again), or name another run";
   check_contains(
       refusal("part", 3),
       "--baseline part: expected a run that has ended, found one that was stopped: " + advice);
@@ -86,7 +87,7 @@ TEST_CASE("what cannot be a baseline is refused, and says what to do") {
   check_contains(refusal("none.json", 7), "the baseline none.json has no test/loss");
   // A bound that is a number needs nothing of it.
   CHECK(w.train({"--baseline", "none.json", "--require", "test/loss<=100"}).exit_code == 0);
-  check_contains(w.train({"--require", "test/loss<=baseline"}).err, "name it with --baseline");
+  check_contains(w.train({"--require", "test/loss<=baseline"}).err, "name one with --baseline");
   CHECK(w.train({"--require", "test/loss<=baseline"}).exit_code == 2);
   CHECK(w.train({"--baseline", "runs/tiny"}).exit_code == 2);
 }
