@@ -123,8 +123,8 @@ std::int32_t ClassTable::label_of_name(std::string_view name, const Where& where
     const std::string& before = replaced_.emplace(text, name).first->second;
     if (before == name) return label_of_name(text, where);
     fail(ErrorKind::data,
-         "{}: expected names of classes that are UTF-8, or differ in characters that are, found "
-         "two that are kept as {}: rename one",
+         "{}: expected class names that are UTF-8, or that differ in their UTF-8 characters, found "
+         "two that are both stored as {}: rename one",
          where(), quoted_class(text));
   }
   if (is_given_ || is_closed_) refuse_name(name, where);
@@ -145,8 +145,8 @@ void ClassTable::choose_numbers(const Where& where) {
   if (given_.empty()) {
     if (are_numbers(of_checkpoint)) return;
     fail(ErrorKind::data,
-         "{}: classes by number, but those of the checkpoint have names ({}): name the data's in "
-         "data.classes, in the order of their numbers",
+         "{}: expected class names, as the checkpoint has ({}), found class numbers: name the "
+         "data's classes in data.classes, in the order of their numbers",
          where(), some_of(of_checkpoint));
   }
   if (are_numbers(of_checkpoint) && given_.size() == of_checkpoint.size()) {
@@ -251,7 +251,7 @@ void check_class_tables(DataSets& sets, const std::vector<std::string>& known) {
     fail(ErrorKind::data,
          "the data's classes are not those of the checkpoint: {}. Their labels would mean other "
          "outputs: name the classes of the data in data.classes as the checkpoint does, in the "
-         "data's order, or take data with the classes of the checkpoint",
+         "data's order, or use data with the classes of the checkpoint",
          difference_of_classes(known, classes));
   }
   if (first->targets().kind != TargetKind::class_index || are_numbers(classes)) return;

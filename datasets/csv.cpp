@@ -120,7 +120,7 @@ class CsvPictureSource final : public PictureSource {
   fail(ErrorKind::data,
        "{}: {} (paths are relative to the folder of the CSV file, or to data.root): restore {}, "
        "or leave {} out with data.on_bad_sample: skip{}{}",
-       path, is_one ? lines[0] : fmt::format("{} images are not there", missing.size()),
+       path, is_one ? lines[0] : fmt::format("{} images are missing", missing.size()),
        is_one ? "it" : "them", is_one ? "it" : "them", is_one ? "" : "\n  ",
        is_one ? "" : fmt::format("{}", fmt::join(lines, "\n  ")));
 }
@@ -269,7 +269,7 @@ std::string problem_of_separator(const CsvOptions& options) {
                        separator);
   }
   if (options.label.empty()) {
-    return "label_separator: expected with label, the column with the labels of each sample";
+    return "label_separator: expected label, the column with the labels of each sample, found none";
   }
   if (target_kind_of(options) != TargetKind::multi_hot) {
     return fmt::format("target: expected multi_hot with label_separator, found {}",
@@ -284,7 +284,7 @@ std::string check_csv(const CsvOptions& options) {
     return "path and features: expected one of them, found both: samples are images or features";
   }
   if (!options.root.empty() && options.path.empty()) {
-    return "root: expected with path, the column with the paths of images";
+    return "root: expected path, the column with the paths of images, found none";
   }
   if (!options.label.empty() && !options.targets.empty()) {
     return "expected label (the column of the classes) or targets (columns of numbers), found both";
@@ -357,23 +357,23 @@ DatasetKind csv_dataset() {
                   "Folder that the paths are relative to; empty: that of the CSV file."),
        field("features", &CsvOptions::features,
              "Names of the columns of features, numbers, which a model takes as input: [F, 1, 1]; "
-             "by default all but those of label and targets."),
+             "by default all except those of label and targets."),
        field("label", &CsvOptions::label, "Name of the column with the class."),
        field("label_type", &CsvOptions::label_type,
-             "Content of that column. name: the name of the class; classes are those of the "
-             "training file, sorted (numbers by value), or those of the field classes. number: "
-             "that of the class, from 0."),
+             "Content of the label column. name: the name of the class; the classes are those of "
+             "the training file, sorted (numbers by value), or those of the field classes. number: "
+             "the number of the class, from 0."),
        field("label_separator", &CsvOptions::label_separator,
-             "Separator of the labels of a sample in that column: one character, e.g. '|' in "
-             "cat|dog. Samples then have any number of labels, an empty field none, and targets "
+             "Separator of the labels of a sample in the label column: one character, e.g. '|' in "
+             "cat|dog. A sample then has any number of labels (an empty field: none), and targets "
              "are multi_hot, with an output for each label. Empty: one label for each sample."),
        field("targets", &CsvOptions::targets,
              "Names of the columns with numbers, one for each output of the model (see target)."),
        field("target", &CsvOptions::target,
-             "What the targets are. labels: the class (see label). soft_labels: a probability of "
-             "each class, adding up to 1. multi_hot: 0 to 1 for each output, whether it applies. "
-             "values: a number for each output. auto: labels, or multi_hot with label_separator; "
-             "not allowed with targets."),
+             "Kind of targets. labels: the class (see label). soft_labels: a probability of each "
+             "class, adding up to 1. multi_hot: a number from 0 to 1 for each output, which says "
+             "whether it applies. values: a number for each output. auto: labels, or multi_hot "
+             "with label_separator; not allowed with targets."),
        field("classes", &CsvOptions::classes,
              "Names of the classes in their order, or of the outputs; by default those of the "
              "training file, or of the columns."),

@@ -264,7 +264,7 @@ void check_features(const std::string& path, const std::vector<std::string>& nam
        names.size(),
        are_named ? ""
                  : ", or name those that are features in data.features (a column that numbers the "
-                   "lines is none)");
+                   "lines is not a feature)");
 }
 
 /// Makes room for all features by the lines read so far.

@@ -143,7 +143,7 @@ std::string note_of_other_folders(const std::string& root, const PartFolders& pa
   if (others.empty()) return {};
   std::sort(others.begin(), others.end());
   return fmt::format(
-      "image_folder: {}: not read: {}; its parts are train, val (or valid, validation) and test, "
+      "image_folder: {}: not read: {}; its splits are train, val (or valid, validation) and test, "
       "unless data.val and data.test name others",
       root, some_of(others));
 }

@@ -95,7 +95,7 @@ class MadeUpSource final : public DataSource {
     return ResidentSamples{pixels_, samples_.labels, samples_.rows};
   }
   std::string describe(std::int64_t index) const override {
-    return fmt::format("made-up sample {}", index);
+    return fmt::format("synthetic sample {}", index);
   }
   std::string fingerprint() const override { return fingerprint_; }
 
@@ -113,13 +113,13 @@ class MadeUpPictures final : public PictureSource {
   MadeUpPictures(const MadeUpSamples& asked, std::int64_t count, std::uint64_t offset,
                  const DataRequirements& requirements)
       : PictureSource(
-            "made-up images", targets_of(asked, count, offset), requirements, 0,
+            "synthetic images", targets_of(asked, count, offset), requirements, 0,
             fmt::format("made-up {} {} {}x{}", offset, count, asked.picture.h, asked.picture.w)),
         least_(asked.picture),
         offset_(offset) {}
 
   std::string describe(std::int64_t index) const override {
-    return fmt::format("made-up image {}", index);
+    return fmt::format("synthetic image {}", index);
   }
 
  private:
@@ -145,7 +145,7 @@ std::shared_ptr<const DataSource> make_up(const MadeUpSamples& asked, std::int64
                                           std::uint64_t offset, bool salvage) {
   if (!asked.pictures) return std::make_shared<MadeUpSource>(asked, count, offset);
   const DataRequirements requirements{asked.shape, asked.classes, salvage};
-  check_picture_channels("made-up images", requirements);
+  check_picture_channels("synthetic images", requirements);
   return std::make_shared<MadeUpPictures>(asked, count, offset, requirements);
 }
 

@@ -265,8 +265,8 @@ void read_weights(const NpyArray& array, const NpyArray& images, Targets& target
     const double found = array.number(i);
     if (found != 0 && !(found >= kLeastWeight && found <= 1 / kLeastWeight)) {
       fail(ErrorKind::data,
-           "{}: expected a weight of 0, or from {:g} to {:g}, found {:g} (the loss is the same "
-           "where all weights are multiplied by one number)",
+           "{}: expected a weight of 0, or from {:g} to {:g}, found {:g} (multiplying all weights "
+           "by one number does not change the loss)",
            sample_of(array, i), kLeastWeight, 1 / kLeastWeight, found);
     }
     any = any || weight > 0;
@@ -407,10 +407,10 @@ DatasetKind npy_dataset() {
        val_files_field(&NpyOptions::val, files_table()),
        test_files_field(&NpyOptions::test, files_table()),
        field("target", &NpyOptions::target,
-             "What the targets are. labels: the number of the class. soft_labels: a probability of "
-             "each class, adding up to 1. multi_hot: 0 to 1 for each output, whether it applies. "
-             "values: a number for each output. auto: labels if they are integers (N,), values if "
-             "they are floating (N,) or (N, 1); others must be named."),
+             "Kind of targets. labels: the number of the class. soft_labels: a probability of each "
+             "class, adding up to 1. multi_hot: a number from 0 to 1 for each output, which says "
+             "whether it applies. values: a number for each output. auto: labels if they are "
+             "integers (N,), values if they are floating (N,) or (N, 1); others must be named."),
        field("classes", &NpyOptions::classes,
              "Names of the classes, or of the outputs; numbers by default.")});
   DatasetKind kind = {&table, open_npy, open_npy_unlabelled, true};

@@ -140,7 +140,7 @@ TarReader::TarReader(const std::string& path) : file_(path) {
   if (!tool) return;
   fail(ErrorKind::data,
        "{}: expected a tar archive that is not compressed, whose samples can be read in any order, "
-       "found a compressed one: {} it (images hardly get smaller)",
+       "found a compressed one: {} it (compression hardly makes images smaller)",
        path, tool);
 }
 
@@ -219,7 +219,7 @@ bool TarReader::next(TarMember& member) {
              "not a tar archive, or a damaged one");
     }
     std::optional<std::uint64_t> size = number_field(header, 124, 12);
-    if (!size) refuse(begin, "the size in the header is no number: the archive is damaged");
+    if (!size) refuse(begin, "the size in the header is not a number: the archive is damaged");
     const char type = header[156];
     const bool is_about_next = type == 'x' || type == 'g' || type == 'L' || type == 'K';
     if (!is_about_next && extended.size) size = extended.size;
@@ -250,12 +250,12 @@ bool TarReader::next(TarMember& member) {
       continue;
     }
     if (type == '1' || type == '2') {
-      refuse(begin, fmt::format("{} is a link, which is not read: store the file itself (tar "
+      refuse(begin, fmt::format("{} is a link, which is not supported: store the file itself (tar "
                                 "--dereference --hard-dereference)",
                                 name));
     }
     if (type == 'S')
-      refuse(begin, fmt::format("{} is stored as a sparse file, which is not read", name));
+      refuse(begin, fmt::format("{} is stored as a sparse file, which is not supported", name));
     if (type == '0' || type == '\0' || type == '7') {
       member = {std::move(name), from, *size};
       return true;

@@ -239,8 +239,8 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
     if (!part) continue;
     if (*part) {
       fail(ErrorKind::data,
-           "{}, {}: expected one image and one label for each sample, found another one of {} (the "
-           "base name of a sample ends at the first dot)",
+           "{}, {}: expected one image and one label for each sample, found a second one for {} "
+           "(the base name of a sample ends at the first dot)",
            path, member.name, open->key);
     }
     *part = member;
@@ -429,9 +429,10 @@ DatasetKind webdataset_dataset() {
       {train_files_field(&WebDatasetOptions::train, shards_table()),
        val_files_field(&WebDatasetOptions::val, shards_table()),
        test_files_field(&WebDatasetOptions::test, shards_table()),
-       field("label_type", &WebDatasetOptions::label_type,
-             "What labels are. name: the name of the class. number: that of the class, from 0. "
-             "auto: numbers if the first label of the training samples is a number, else names."),
+       field(
+           "label_type", &WebDatasetOptions::label_type,
+           "Kind of labels. name: the name of the class. number: the number of the class, from 0. "
+           "auto: numbers if the first label of the training samples is a number, else names."),
        field("classes", &WebDatasetOptions::classes,
              "Names of the classes in their order; by default numbers or, where labels are names, "
              "those of the training samples, sorted (numbers by value)."),

@@ -182,7 +182,7 @@ TEST_CASE("classes: folders whose names are not UTF-8 have those that a checkpoi
     CHECK(data.read(2, classes).test->classes() == classes);
     CHECK(names_of_samples(*data.read(2, classes).test) == Names{kept});
     data.put("test", {"caf\xe8"});
-    check_contains(data.error(2), "found two that are kept as '" + kept + "': rename one");
+    check_contains(data.error(2), "found two that are both stored as '" + kept + "': rename one");
   });
 }
 
@@ -253,8 +253,8 @@ TEST_CASE("classes: numbers are places in data.classes, whose names a checkpoint
     return error_of([&] { read(of_checkpoint, given); }, dir);
   };
   CHECK(error(known, {}) ==
-        "$/s.tar, 0.cls: classes by number, but those of the checkpoint have names (cat, dog, "
-        "emu): name the data's in data.classes, in the order of their numbers");
+        "$/s.tar, 0.cls: expected class names, as the checkpoint has (cat, dog, emu), found class "
+        "numbers: name the data's classes in data.classes, in the order of their numbers");
   CHECK(error(known, {"emu", "cow", "dog"}) ==
         "$/s.tar, 2.cls: the class 'cow', which the checkpoint does not have; leave it out: the "
         "model has no output for it");

@@ -450,7 +450,7 @@ TEST_CASE("csv: pictures by path, with classes or targets") {
   CHECK(sample(*many.train, 0).first == Bytes(48, 2));
 
   CHECK(error_of([&] { open("csv", fields, small); }, dir) ==
-        "$/lists/train.csv: 2 images are not there (paths are relative to the folder of the CSV "
+        "$/lists/train.csv: 2 images are missing (paths are relative to the folder of the CSV "
         "file, or to data.root): restore them, or leave them out with data.on_bad_sample: skip\n"
         "  line 2: $/lists/img/two.jpg: No such file or directory\n"
         "  line 3: $/lists/img/one.png: No such file or directory");
@@ -516,7 +516,7 @@ TEST_CASE("csv: fields of the config that contradict each other") {
                  "target: expected labels with label, found values");
   check_contains(problem({{"label", text("y")}, {"path", text("p")}, {"features", Strings{"a"}}}),
                  "path and features: expected one of them, found both");
-  check_contains(problem({{"label", text("y")}, {"root", text("/x")}}), "root: expected with path");
+  check_contains(problem({{"label", text("y")}, {"root", text("/x")}}), "root: expected path");
   for (const char* delimiter : {"", ",,", "\"", "\n", "\xc3"}) {
     check_contains(problem({{"label", text("y")}, {"delimiter", text(delimiter)}}),
                    "delimiter: expected one character");

@@ -124,7 +124,7 @@ TEST_CASE("npz: archives that are damaged, truncated or of another kind") {
         "$/data.npz, member x.npy: expected a member that is stored or deflated, found the "
         "compression method 12: write it with numpy.savez or numpy.savez_compressed");
   CHECK(error(dir, zip(both(), {.flags = 1})) ==
-        "$/data.npz, member x.npy: encrypted, which is not read");
+        "$/data.npz, member x.npy: encrypted, which is not supported");
 }
 
 }  // namespace dpt::data_test

@@ -250,7 +250,7 @@ TEST_CASE(
   CHECK(shard_error(dir, "") == "$/s.tar: expected a tar archive, found an empty file");
   CHECK(shard_error(dir, "\x1f\x8b\x08") ==
         "$/s.tar: expected a tar archive that is not compressed, whose samples can be read in any "
-        "order, found a compressed one: gzip -d it (images hardly get smaller)");
+        "order, found a compressed one: gzip -d it (compression hardly makes images smaller)");
   check_contains(shard_error(dir, "\x28\xb5\x2f\xfd"), "found a compressed one: zstd -d it");
   CHECK(shard_error(dir, std::string(600, 'x')) ==
         "$/s.tar, offset 0: expected the header of a member, found other bytes (its checksum is "
@@ -276,7 +276,7 @@ TEST_CASE(
         "$/s.tar, offset 3072: bytes after the end of the archive, which is at 2048: archives that "
         "were joined (cat) are not read as one; make one with tar");
   CHECK(shard_error(dir, tar_member("a.cls", "1") + tar_member("a.png", "", '2') + kTarEnd) ==
-        "$/s.tar, offset 1024: a.png is a link, which is not read: store the file itself (tar "
+        "$/s.tar, offset 1024: a.png is a link, which is not supported: store the file itself (tar "
         "--dereference --hard-dereference)");
   check_contains(shard_error(dir, tar_member("a.png", "", 'S') + kTarEnd),
                  "stored as a sparse file");
@@ -329,9 +329,10 @@ TEST_CASE("webdataset: samples that are incomplete, twice there, or without a go
   // All pictures first.
   check_contains(shard_error(dir, tar({{"a.png", picture}, {"b.png", picture}, {"a.cls", "1"}})),
                  "sample a: expected a label");
-  CHECK(shard_error(dir, tar({{"a.cls", "1"}, {"a.png", picture}, {"a.jpg", picture}})) ==
-        "$/s.tar, a.jpg: expected one image and one label for each sample, found another one of a "
-        "(the base name of a sample ends at the first dot)");
+  CHECK(
+      shard_error(dir, tar({{"a.cls", "1"}, {"a.png", picture}, {"a.jpg", picture}})) ==
+      "$/s.tar, a.jpg: expected one image and one label for each sample, found a second one for a "
+      "(the base name of a sample ends at the first dot)");
   // Names with a dot before the number are one sample: not all of its members are listed.
   std::vector<std::pair<std::string, std::string>> dotted;
   for (int i = 0; i < 20; ++i) dotted.emplace_back(fmt::format("img.{:02}.jpg", i), picture);
