@@ -37,9 +37,9 @@ std::string conversion(const std::string& path, const std::string& body, const c
 /// Returns the text for a zip archive of PyTorch where only a file of dpt will do.
 std::string torch_archive(const std::string& path) {
   return fmt::format(
-      "a PyTorch file (torch.save), which may hold weights, but not what else a checkpoint of dpt "
-      "has. A new run can start from its weights: dpt train CONFIG --weights {0}. dpt inspect {0} "
-      "shows what it holds",
+      "a PyTorch file (torch.save), which may hold weights, but not the rest of a dpt checkpoint. "
+      "A new run can start from its weights: dpt train CONFIG --weights {0}. dpt inspect {0} shows "
+      "what it holds",
       path);
 }
 
@@ -153,7 +153,7 @@ std::string text_file(std::string_view head) {
     return "the index of weights that are in several files. dpt reads one file: merge them in "
            "Python with safetensors.torch.load_file and save_file";
   }
-  return fmt::format("a text that begins with {}", first_line(text));
+  return fmt::format("text that begins with {}", first_line(text));
 }
 
 }  // namespace

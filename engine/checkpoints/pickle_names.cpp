@@ -56,7 +56,7 @@ const char* kind_text(PickleKind kind) {
     case PickleKind::none:
       return "None";
     case PickleKind::boolean:
-      return "a truth value";
+      return "a boolean";
     case PickleKind::integer:
       return "an integer";
     case PickleKind::number:

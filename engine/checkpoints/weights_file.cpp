@@ -340,7 +340,7 @@ class WeightsLoader {
     }
     fail(ErrorKind::data,
          "{}: tensor '{}': expected {}, found {} at [{}] ({} of {} values): these are the weights "
-         "of a training that failed; start from earlier ones",
+         "of a failed training run; start from earlier ones",
          file_.path(), entry.name, is_variance ? "finite variances, not below 0" : "finite numbers",
          shown(*first), fmt::join(index, ", "), std::count_if(first, read.end(), is_bad),
          read.size());

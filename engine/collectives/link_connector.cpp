@@ -289,7 +289,7 @@ std::string LinkConnector::problem() const {
     }
     return fmt::format(
         "rank {}: rank {} ({}) did not connect to {}, port {}, within {:g} s ({} connections came "
-        "that do not know the token of this run)",
+        "without the token of this run)",
         options_.rank, p, peer.address, options_.address, port_, seconds, strangers_);
   }
   return {};

@@ -232,9 +232,10 @@ void Binder::read_plain(const Field& field, void* target, const YamlNode& node,
                         const std::string& path) {
   const bool takes_list = plain_field(field).type == FieldType::strings;
   if (const std::string fraction = fraction_of(field, node); !fraction.empty()) {
-    issue(node.where, fmt::format("{}: expected {}, found {}; for a part of the samples write "
-                                  "{{fraction: {}}}",
-                                  path, expected_text(field), found_text(node), fraction));
+    issue(node.where,
+          fmt::format(
+              "{}: expected {}, found {}; for a fraction of the samples write {{fraction: {}}}",
+              path, expected_text(field), found_text(node), fraction));
     return;
   }
   if (node.kind != YamlNode::Kind::scalar && !(takes_list && node.is_list())) {

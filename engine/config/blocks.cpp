@@ -21,9 +21,8 @@ constexpr int kImage = -1;  ///< in place of a layer's index: the model's input
 template <class S>
 Field repeat_field() {
   return field("repeat", &S::repeat,
-               "The block stands here that many times, each copy with weights of its own. Copies "
-               "are called NAME.0, NAME.1, ... or, of a block without a name, by their indices in "
-               "the list.")
+               "Number of copies of the block, each with its own weights. Copies are called "
+               "NAME.0, NAME.1, ... or, for a block without a name, by their indices in the list.")
       .range(1, static_cast<double>(kMaxLayers));
 }
 
@@ -468,8 +467,9 @@ ObjectTable sequential_table(const ObjectTable& layer) {
 
 ObjectTable residual_table(const ObjectTable& layer, const VariantTable& kinds) {
   using S = ResidualBlock;
-  Field activation = field("activation", &S::activation,
-                           "A layer after the sum, NAME.activation, with its type's defaults.");
+  Field activation = field(
+      "activation", &S::activation,
+      "Type of a layer after the sum, called NAME.activation, with the defaults of that type.");
   activation.type = FieldType::choice;
   for (const ObjectTable* kind : kinds.alternatives) {
     if (kind->is_activation) activation.choices.push_back(kind->name);
@@ -477,13 +477,14 @@ ObjectTable residual_table(const ObjectTable& layer, const VariantTable& kinds) 
   return block_table(object_table<S>(
       kResidual,
       "A block: the sum of its layers' output and of its shortcut's, which both read the block's "
-      "input. Children are named as those of a Sequential; unnamed ones of the shortcut count on "
-      "after the layers. The sum is the layer NAME.add.",
+      "input. Children are named as those of a Sequential; the indices of unnamed layers of the "
+      "shortcut follow those of `layers`. The sum is the layer NAME.add.",
       {objects_field("layers", &S::layers, layer, "The layers of the branch, in order.")
            .required()
            .items(1, kMaxLayers),
-       objects_field("shortcut", &S::shortcut, layer,
-                     "The layers of the shortcut, in order; the input itself if there are none."),
+       objects_field(
+           "shortcut", &S::shortcut, layer,
+           "The layers of the shortcut, in order; if empty, the shortcut is the input itself."),
        std::move(activation), repeat_field<S>()}));
 }
 

@@ -35,7 +35,8 @@ Field monitor_field() {
 /// `mode` of a struct with a `monitor`.
 template <class S>
 Field mode_field(BetterDirection better) {
-  Field made = field("mode", &S::mode, "Whether higher (max) or lower (min) values are better.");
+  Field made = field("mode", &S::mode,
+                     "Direction of improvement: higher (max) or lower (min) values are better.");
   made.leader = "monitor";
   made.follow = [better](const void* owner) -> PlainValue {
     return fields_detail::to_plain(
@@ -50,8 +51,8 @@ Field smoothing_field() {
   return field("smoothing", &S::smoothing,
                "Smooths the monitored value over the evaluations, against noise: smoothing * the "
                "average so far + (1 - smoothing) * the new value, corrected for the start, so that "
-               "the first average is the first value. 0: the value itself. Values that are not "
-               "finite are left out.")
+               "the first average is the first value. 0: the value itself. Non-finite values are "
+               "left out.")
       .range(0, 0.9999);
 }
 

@@ -18,11 +18,11 @@ namespace dpt {
 
 inline constexpr const char* kPatchKey = "patch";
 inline constexpr const char* kPatchDoc =
-    "Changes to layers that are called by their full names, in order: `{change: NAME, KEY: VALUE, "
-    "...}` replaces those fields (another `type` all but name and from), `{insert_before: NAME, "
+    "Changes to layers, given by their full names, in order: `{change: NAME, KEY: VALUE, ...}` "
+    "replaces those fields (a new `type` replaces all but name and from), `{insert_before: NAME, "
     "layers: [...]}` and `{insert_after: NAME, layers: [...]}` add layers next to it, `{delete: "
     "NAME}` removes it. The patches of a config are applied after those of the config that it "
-    "extends. A layer without a name is called by its index after the changes before.";
+    "extends. A layer without a name is given by its index after the preceding changes.";
 
 /// Place of a layer or block in the tree.
 struct LayerPlace {

@@ -148,8 +148,8 @@ std::string home_of(std::string& path) {
   if (path.size() > 1 && path[1] != '/') {
     const std::string name = path.substr(0, path.find('/'));
     return fmt::format(
-        "expected a path, found one that begins with '{}': only ~/ is read, as the home folder of "
-        "this user; write the folder out, or ./{} for a name that begins with '~'",
+        "expected a path, found one that begins with '{}': only ~/ is expanded, to the home folder "
+        "of this user; write the folder out, or ./{} for a name that begins with '~'",
         name, name);
   }
   const char* home = std::getenv("HOME");
@@ -216,7 +216,8 @@ ExpandedPath expand_home(const std::string& text, bool takes_url) {
   // Leaves KEY=VALUE alone: its value is read as that of a config.
   if (has_variable(text) && text.find('=') > text.find("${")) {
     result.problem = fmt::format(
-        "variables are not read in options: let the shell replace those of '{}' (no single quotes)",
+        "variables are not expanded in options: let the shell expand those of '{}' (no single "
+        "quotes)",
         text);
     return result;
   }

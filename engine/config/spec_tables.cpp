@@ -72,23 +72,23 @@ ObjectTable early_stopping_table(BetterDirection better) {
 ObjectTable freeze_table() {
   using S = FreezeSpec;
   return object_table<S>(
-      "freeze", "Parameters that stay as they are.",
+      "freeze", "Parameters that are not trained.",
       {field("params", &S::params,
-             "Patterns over the names of parameters, such as \"conv1.*\". A star is any number of "
-             "characters, a question mark one; a pattern that matches nothing is an error. A list "
-             "for freeze is this one. Empty, with except: all parameters."),
+             "Patterns for names of parameters, such as \"conv1.*\". A star matches any number of "
+             "characters, a question mark one; a pattern that matches nothing is an error. A plain "
+             "list for freeze sets this field. Empty, with except: all parameters."),
        field("except", &S::except,
-             "Patterns over the names of those that are trained nevertheless, such as \"fc.*\".")});
+             "Patterns for names of parameters that are trained nevertheless, such as \"fc.*\".")});
 }
 
 ObjectTable ema_table() {
   return object_table<EmaSpec>(
       "ema",
       "Keeps an exponential moving average of the weights and running statistics, which "
-      "validation, keep_best, early stopping and the test at the end then look at.",
+      "validation, keep_best, early stopping and the test at the end then use.",
       {field("decay", &EmaSpec::decay,
-             "What of the average remains after an update; after the first n updates at most "
-             "(1 + n) / (10 + n).")
+             "Fraction of the average that remains after an update; in update n, at most (1 + n) / "
+             "(10 + n).")
            .range(0, 1)});
 }
 
@@ -98,14 +98,14 @@ ObjectTable swa_table() {
       "swa",
       "Stochastic weight averaging: keeps the equal average of the weights and running statistics "
       "after some of the epochs, as torch.optim.swa_utils.AveragedModel does with use_buffers. "
-      "Validation, keep_best, early stopping, the schedule plateau and the test at the end look at "
-      "it from its first epoch on; epochs without a new average count in none of them.",
+      "Validation, keep_best, early stopping, the schedule plateau and the test at the end use it "
+      "from its first epoch on, and ignore epochs without a new average.",
       {field("from_epoch", &S::from_epoch,
              "The first epoch after which the weights are averaged, counted from 1; at most "
              "train.epochs.")
            .required()
            .range(1, 1'000'000),
-       field("every", &S::every, "Epochs from one that is averaged to the next.")
+       field("every", &S::every, "Number of epochs from one averaged epoch to the next.")
            .range(1, 1'000'000)});
 }
 
@@ -134,10 +134,10 @@ ObjectTable on_divergence_table() {
              "continues with the next one. rollback: the run goes back to its last regular "
              "checkpoint (or its start) and continues with a lower learning rate."),
        field("max_skips", &S::max_skips,
-             "skip: how many steps in a row may be skipped; one more halts the run.")
+             "skip: maximum number of steps skipped in a row; one more halts the run.")
            .at_least(1),
        field("max_rollbacks", &S::max_rollbacks,
-             "rollback: how many rollbacks the whole run may make; one more halts it.")
+             "rollback: maximum number of rollbacks in the whole run; one more halts it.")
            .at_least(1),
        field("lr_factor", &S::lr_factor,
              "rollback: factor by which each rollback multiplies the learning rate for the rest of "
@@ -185,10 +185,11 @@ ObjectTable val_split_table() {
       "val_split",
       "Training samples that are held out for validation: count, fraction or fold. The seed alone "
       "chooses them, so they are the same on any devices and after a resume.",
-      {field("count", &S::count, "Number of samples; a plain number for val_split is this one.")
+      {field("count", &S::count, "Number of samples; a plain number for val_split sets this field.")
            .at_least(0),
        field("fraction", &S::fraction,
-             "Part of all samples, from 0 to below 1, rounded to whole samples and at least one.")
+             "Fraction of all samples, from 0 to below 1; rounded to whole samples, with a minimum "
+             "of one.")
            .at_least(0),
        field("fold", &S::fold,
              "[k, K], for cross-validation: the samples are divided into K parts of equal size, "
@@ -197,7 +198,7 @@ ObjectTable val_split_table() {
            .items(2, 2)
            .at_least(1),
        field("stratify", &S::stratify,
-             "Hold out of each class by its share of the samples; needs class labels."),
+             "Hold out the same fraction of each class; needs class labels."),
        field("group", &S::group,
              "Name of a column of the training file (csv): lines with the same text in it, such as "
              "images of one patient, are all trained on or all held out. The number of samples is "
@@ -206,7 +207,7 @@ ObjectTable val_split_table() {
         const int given = (s.count > 0 ? 1 : 0) + (s.fraction > 0 ? 1 : 0) + (s.fold ? 1 : 0);
         if (given > 1)
           return "expected one of count, fraction and fold, found several (0, or null for fold, "
-                 "takes back what another config or the line before gave)";
+                 "unsets a value from another config or an earlier line)";
         if (given == 0 && (s.stratify || !s.group.empty())) {
           return "expected count, fraction or fold with stratify or group, found none";
         }
@@ -237,7 +238,7 @@ ObjectTable normalize_table() {
              "none: no normalisation. auto: the numbers that `dpt data stats` prints: those of the "
              "training samples, except the ones that val_split holds out. A new run measures them "
              "when it starts and keeps them: a resumed run, eval, predict and export use the run's "
-             "numbers. given: mean and std; may be omitted with these.")
+             "numbers. given: mean and std, whose presence makes it the default.")
            .follows(
                "mean",
                +[](const S& s) {
@@ -265,14 +266,14 @@ ObjectTable weights_table() {
   return object_table<S>(
       "weights",
       "The weights that a new run starts from (finetuning); a resumed run does not read them "
-      "again. A tensor that the file lacks and one that it has in addition to those of the model "
-      "are errors unless a pattern names them. In patterns, a star is any number of characters, a "
+      "again. A tensor that the file lacks, or that it has in addition to those of the model, is "
+      "an error unless a pattern names it. In patterns, a star matches any number of characters, a "
       "question mark one; a pattern that matches nothing is an error too.",
       {path_field(
            "file", &S::file,
-           "A safetensors file with torchvision's names and layouts, such as a checkpoint of "
-           "dpt, or a file of PyTorch's torch.save (.pth, .pt). A URL (https://...) or a file of "
-           "the Hugging Face hub (hf://OWNER/REPO[@REVISION][/FILE]; default: model.safetensors "
+           "A safetensors file with torchvision's names and layouts, such as a checkpoint of dpt, "
+           "or a file written by PyTorch's torch.save (.pth, .pt). A URL (https://...) or a file "
+           "of the Hugging Face hub (hf://OWNER/REPO[@REVISION][/FILE]; default: model.safetensors "
            "of main) is downloaded once. pretrained: the weights of the network of model.zoo. "
            "--weights replaces it.")
            .required()
@@ -282,20 +283,18 @@ ObjectTable weights_table() {
              "the hash of a downloaded file into the config of the run.")
            .changeable(),
        field("key", &S::key,
-             "Of a file of PyTorch with several dictionaries of tensors, the one to take, such as "
+             "Dictionary of tensors to load from a PyTorch file that has several, such as "
              "state_dict_ema or ema.module. Not set: the file's own tensors, else its only "
              "dictionary, else model or state_dict."),
        field("map", &S::map,
-             "Prefixes of the names in the file, and what the model has in their place, such as "
-             "{\"module.\": \"\", \"features.\": \"backbone.\"}. The longest prefix that fits is "
-             "replaced, once."),
-       field(
-           "expect_missing", &S::expect_missing,
-           "Patterns over the names of the model's tensors, such as \"fc.*\": those that the file "
-           "may lack, and that then keep their initial values. Where expect_left_over names the "
-           "tensor of the file too, it may also have another shape, and is not read."),
+             "Maps prefixes of the names in the file to those of the model, such as {\"module.\": "
+             "\"\", \"features.\": \"backbone.\"}. The longest matching prefix is replaced, once."),
+       field("expect_missing", &S::expect_missing,
+             "Patterns for names of the model's tensors, such as \"fc.*\", that the file may lack; "
+             "they then keep their initial values. If expect_left_over also names the file's "
+             "tensor, that may have another shape, and is not read."),
        field("expect_left_over", &S::expect_left_over,
-             "Patterns over the names in the file (before `map`): tensors that the model does not "
+             "Patterns for names in the file (before `map`) of tensors that the model does not "
              "have."),
        field("head", &S::head,
              "by_class_name: the rows of the last layer with parameters, a Linear or Conv2d with "
@@ -310,9 +309,9 @@ ObjectTable weights_table() {
                  return std::monostate{};
                }),
        field("use", &S::use,
-             "Of a checkpoint of dpt with an average of the weights. ema: the moving average "
-             "(train.ema). swa: the average of epochs (train.swa). raw: the weights themselves. "
-             "Not set: the average, if there is one.")},
+             "Weights to load from a checkpoint of dpt that has an average. ema: the moving "
+             "average (train.ema). swa: the average of epochs (train.swa). raw: the weights "
+             "themselves. Not set: the average, if there is one.")},
       [](const S& s) -> std::string {
         constexpr const char* kDigits = "0123456789abcdef";
         if (s.sha256 &&
@@ -334,7 +333,7 @@ ObjectTable checkpoint_table(const ObjectTable& keep_best) {
       {field("every", &S::every, "Epochs between checkpoints; 0: only at the end.").at_least(0),
        field("every_steps", &S::every_steps, "Steps between additional checkpoints; 0: none.")
            .at_least(0),
-       field("keep_last", &S::keep_last, "How many of the newest checkpoints are kept.")
+       field("keep_last", &S::keep_last, "Number of the newest checkpoints that are kept.")
            .range(1, 1'000'000),
        object_field("keep_best", &S::keep_best, keep_best, "Which checkpoint is kept as the best."),
        field("on_failure", &S::on_failure,
@@ -378,11 +377,10 @@ SpecTables::SpecTables(const Catalog& catalog)
            "samples. uniform: each sample once. balanced: each class equally often, however many "
            "samples it has; the samples of a class take turns, also from epoch to epoch, and a "
            "sample that is drawn more than once is augmented anew each time. Needs class labels."),
-       field(
-           "workers", &DataSpec::workers,
-           "Threads of a process that decode samples, for all of its replicas, where the format "
-           "needs decoding; auto: as many as the cores that the replicas leave free, and at least "
-           "one for each replica.")
+       field("workers", &DataSpec::workers,
+             "Number of threads in each process that decode samples for all of its replicas, if "
+             "the format needs decoding; auto: one for each core that the replicas leave free, "
+             "with a minimum of one per replica.")
            .range(1, 1024)
            .zero_as("auto")
            .changeable(),
@@ -411,8 +409,8 @@ SpecTables::SpecTables(const Catalog& catalog)
        path_field(
            "cache", &DataSpec::cache,
            "Folder for decoded images (train.pack, test.pack), which the first run creates and "
-           "later runs map into memory, with the same bits; \"\": none. They belong to the names "
-           "and sizes of the image files: remove them after a change that keeps both.")
+           "later runs map into memory, with the same bits; \"\": none. They are matched to the "
+           "image files only by name and size: remove them after a change that keeps both.")
            .changeable(),
        field("cache_shorter_side", &DataSpec::cache_shorter_side,
              "Images in the cache are resized to this shorter side if theirs is longer, which "
@@ -428,8 +426,7 @@ SpecTables::SpecTables(const Catalog& catalog)
   data.check = [](const void* object) {
     const auto& these = *static_cast<const DataSpec*>(object);
     return these.cache_shorter_side > 0 && these.cache.empty()
-               ? "cache_shorter_side is that of the images in data.cache, which is not set: set "
-                 "both, or none"
+               ? "cache_shorter_side applies to data.cache, which is not set: set both, or neither"
                : "";
   };
 
@@ -437,8 +434,8 @@ SpecTables::SpecTables(const Catalog& catalog)
       field("share_weights", &LayerSpec::share_weights,
             "Name of an earlier layer of the same type whose weights and bias this layer uses; "
             "their shapes must be the same. They are one parameter, under that layer's name: kept "
-            "and saved once, with the sum of both layers' gradients. In a block, the name is "
-            "looked for as those of from are.");
+            "and saved once, with the sum of both layers' gradients. In a block, the name is found "
+            "in the same way as those in `from`.");
   share_weights.not_of_blocks = true;
   layer = object_table<LayerSpec>(
       "layer", "One layer or block; the fields of its type are given at the same level.",
@@ -515,12 +512,12 @@ SpecTables::SpecTables(const Catalog& catalog)
            .range(1, 65536)
            .zero_as("auto"),
        field("accumulate", &TrainSection::accumulate,
-             "Gradient accumulation: each replica (in exact mode, each shard) works on its part of "
-             "the batch in at least this many parts, one after the other, and a step follows the "
-             "gradient of the whole batch. Activations need less memory. Parts are made smaller "
-             "anyway where caches or, in fast mode, the device's memory ask for it. Batch "
-             "normalisation still sees all parts together, and keeps its inputs until then: "
-             "shards cut these too.")
+             "Gradient accumulation: each replica (in exact mode, each shard) processes its part "
+             "of the batch in at least N micro-batches, one after the other, and a step uses the "
+             "gradient of the whole batch. Activations then need less memory. Micro-batches are "
+             "smaller still if caches or, in fast mode, the device's memory require it. Batch "
+             "normalisation still works on all micro-batches together and keeps its inputs until "
+             "then; shards reduce these too.")
            .range(1, 65536)
            .changeable(),
        field("grad_clip_norm", &TrainSection::grad_clip_norm,
@@ -532,10 +529,10 @@ SpecTables::SpecTables(const Catalog& catalog)
              "not together with grad_clip_norm.")
            .range(1e-30, 1e38),
        object_field("freeze", &TrainSection::freeze, freeze,
-                    "Parameters that stay as they are: a list of patterns, or {params: [...], "
+                    "Parameters that are not trained: a list of patterns, or {params: [...], "
                     "except: [...]}; {except: [\"fc.*\"]} freezes all but fc. No gradient is "
-                    "computed where none is needed. Where all tensors of a BatchNorm are named, it "
-                    "uses its running statistics and leaves them as they are.")
+                    "computed where none is needed. If all tensors of a BatchNorm match, it uses "
+                    "its running statistics and leaves them as they are.")
            .or_plain("params"),
        object_field("ema", &TrainSection::ema, ema, "A moving average of the weights."),
        object_field("swa", &TrainSection::swa, swa,
@@ -546,7 +543,7 @@ SpecTables::SpecTables(const Catalog& catalog)
                     "that has stopped early continues with a higher patience.")
            .changeable(),
        object_field("on_divergence", &TrainSection::on_divergence, on_divergence,
-                    "What to do after a step that is not finite.")
+                    "What to do after a step with a non-finite loss, gradient or update.")
            .changeable(),
        field("precision", &TrainSection::precision,
              "Arithmetic: fp32; tf32 (fp32 with the operands of matrix products rounded to a "
@@ -572,8 +569,8 @@ SpecTables::SpecTables(const Catalog& catalog)
       {field("every", &LogSpec::every, "Steps between log lines; the first step always has one.")
            .at_least(1),
        field("tensorboard", &LogSpec::tensorboard,
-             "Also write what the log has as event files for TensorBoard, into the run folder's "
-             "tensorboard/."),
+             "Also write the contents of the log as TensorBoard event files, to tensorboard/ in "
+             "the run folder."),
        path_field("prometheus", &LogSpec::prometheus,
                   "File NAME.prom that shows the state of the run to Prometheus, for the textfile "
                   "collector of node_exporter; replaced about every second. Each run needs a file "
@@ -592,14 +589,14 @@ SpecTables::SpecTables(const Catalog& catalog)
        object_field("model", &TrainSpec::model, model, "The network.").required(),
        same_object_field("loss", loss, "The value that is minimised."),
        variants_field("metrics", &TrainSpec::metrics, catalog.metrics,
-                      "What is measured besides the loss and the accuracy."),
+                      "Metrics in addition to the loss and the accuracy."),
        variant_field("optimizer", &TrainSpec::optimizer, catalog.optimizers,
                      "How the gradients update the weights.")
            .required(),
        same_object_field("lr_schedule", schedule, "The learning-rate schedule."),
        object_field("train", &TrainSpec::train, train, "The training loop.").required(),
        object_field("weights", &TrainSpec::weights, weights,
-                    "The weights that a new run starts from; a plain value is `file`.")
+                    "The weights that a new run starts from; a plain value sets `file`.")
            .or_plain("file"),
        object_field("checkpoint", &TrainSpec::checkpoint, checkpoint, "What is saved, and when.")
            .changeable(),

@@ -142,7 +142,7 @@ class Converter {
     } else if (!hint.empty()) {
       text += "; " + hint;
     } else if (node.kind == YamlNode::Kind::scalar && has_variable(node.text)) {
-      text += "; variables (${...}) are read in paths only";
+      text += "; variables (${...}) are expanded only in paths";
     }
     issues_.push_back({node.where, std::move(text)});
     return false;
@@ -193,10 +193,10 @@ class Converter {
       return refuse(node, is_device ? hint_of_device(node.text) : scalar.hint);
     }
     if (author_ == Author::user && has_variable(*scalar.value)) {
-      issues_.push_back({node.where, fmt::format("expected text without a variable, found {}: "
-                                                 "${{...}} is read in paths only; write $${{ for a "
-                                                 "literal ${{",
-                                                 in_quotes(*scalar.value))});
+      issues_.push_back(
+          {node.where, fmt::format("expected text without a variable, found {}: ${{...}} is "
+                                   "expanded only in paths; write $${{ for a literal ${{",
+                                   in_quotes(*scalar.value))});
       return false;
     }
     value = unescape_text(*scalar.value);

@@ -63,8 +63,8 @@ void BadSamples::add(const std::string& sample, const std::string& problem) {
   new_.push_back(problem);
   if (static_cast<std::int64_t>(met_.size()) <= most_) return;
   fail(ErrorKind::data,
-       "{}. It is sample number {} that cannot be read, and data.max_bad_samples is {}: "
-       "repair or remove the files (warnings name the others), or allow more",
+       "{}. The number of bad samples is now {}, and data.max_bad_samples is {}: repair or remove "
+       "the files (warnings name the others), or allow more",
        problem, met_.size(), most_);
 }
 

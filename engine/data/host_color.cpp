@@ -49,8 +49,8 @@ const ObjectTable& color_jitter_table() {
       "ColorJitter",
       "Changes brightness, contrast, saturation and hue by random amounts, in a random order.",
       {field("brightness", &ColorJitterOptions::brightness,
-             "The factor is uniform in [least, greatest]; one number stands for [1 - brightness, 1 "
-             "+ brightness], from 0 on. 0: no change.")
+             "The factor is uniform in [minimum, maximum]; one number stands for [1 - brightness, "
+             "1 + brightness], from 0 on. 0: no change.")
            .range(0, 1000)
            .items(1, 2)
            .or_one(),
@@ -63,8 +63,8 @@ const ObjectTable& color_jitter_table() {
            .items(1, 2)
            .or_one(),
        field("hue", &ColorJitterOptions::hue,
-             "Parts of the colour circle, uniform in [least, greatest]; one number stands for "
-             "[-hue, hue]. 0: no change.")
+             "Shift of the hue as a fraction of the colour circle, uniform in [minimum, maximum]; "
+             "one number stands for [-hue, hue]. 0: no change.")
            .range(-0.5, 0.5)
            .items(1, 2)
            .or_one()});

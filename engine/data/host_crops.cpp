@@ -217,7 +217,7 @@ class RandomResizedCrop final : public HostTransform {
 
 std::string range_problem(const char* name, const std::vector<double>& range) {
   if (range[0] > 0 && range[0] <= range[1]) return {};
-  return fmt::format("{}: expected [least, most] above 0, found [{:g}, {:g}]", name, range[0],
+  return fmt::format("{}: expected [minimum, maximum] above 0, found [{:g}, {:g}]", name, range[0],
                      range[1]);
 }
 
@@ -235,7 +235,7 @@ TransformKind resize_transform() {
   static const ObjectTable table = object_table<ResizeOptions>(
       "Resize", "Resizes the image, as Pillow does.",
       {field("size", &ResizeOptions::size,
-             "Of the shorter side, where the ratio of the sides is to be kept; or [height, width].")
+             "Size of the shorter side, which keeps the aspect ratio; or [height, width].")
            .required()
            .range(1, 16384)
            .items(1, 2)
@@ -249,7 +249,7 @@ TransformKind resize_transform() {
 TransformKind center_crop_transform() {
   static const ObjectTable table = object_table<CenterCropOptions>(
       "CenterCrop", "Keeps the centre of the image; a smaller image is padded with black first.",
-      {field("size", &CenterCropOptions::size, "Height and width of the middle part.")
+      {field("size", &CenterCropOptions::size, "Height and width of the crop.")
            .required()
            .range(1, 16384)});
   return {&table, [](const Variant& options) -> std::unique_ptr<HostTransform> {
@@ -278,27 +278,27 @@ TransformKind random_crop_transform() {
 TransformKind random_resized_crop_transform() {
   static const ObjectTable table = [] {
     ObjectTable made = object_table<RandomResizedCropOptions>(
-        "RandomResizedCrop", "Crops a part of random size and aspect ratio, and resizes it.",
+        "RandomResizedCrop", "Takes a crop of random size and aspect ratio, and resizes it.",
         {field("size", &RandomResizedCropOptions::size, "Height and width of the result.")
              .required()
              .range(1, 16384),
          field("scale", &RandomResizedCropOptions::scale,
-               "Minimum and maximum of the part's fraction of the image's area.")
+               "Minimum and maximum area of the crop, as fractions of the image's area.")
              .items(2, 2)
              .range(0, 1),
          field("ratio", &RandomResizedCropOptions::ratio,
-               "Least and most ratio of the part's width to its height.")
+               "Minimum and maximum ratio of the crop's width to its height.")
              .items(2, 2)
              .range(0, 1000),
          field("interpolation", &RandomResizedCropOptions::interpolation, kFilterDoc),
          field("reduced_decoding", &RandomResizedCropOptions::reduced_decoding,
-               "Decode a JPEG at a reduced size (1/2, 1/4, 1/8) where the part is at least as "
-               "large as the result even so: faster for large photos, but no longer Pillow's bits. "
-               "Not with data.cache, whose images are decoded already.")});
+               "Decode a JPEG at a reduced size (1/2, 1/4, 1/8) if the crop is then still at least "
+               "as large as the result: faster for large photos, but the pixels are no longer "
+               "exactly Pillow's. Not with data.cache, whose images are decoded already.")});
     made.check = [](const void* options) {
       const auto& these = *static_cast<const RandomResizedCropOptions*>(options);
       if (these.reduced_decoding && these.interpolation != ResizeFilter::bilinear) {
-        return fmt::format("reduced_decoding: expected with interpolation: bilinear, found {}",
+        return fmt::format("reduced_decoding: expected interpolation: bilinear, found {}",
                            name_of(these.interpolation));
       }
       std::string problem = range_problem("scale", these.scale);

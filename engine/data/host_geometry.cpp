@@ -56,7 +56,7 @@ constexpr const char* kFillDoc =
     "Value from 0 to 255 of the pixels outside the image: one for all channels, or [red, green, "
     "blue].";
 constexpr const char* kInterpolationDoc =
-    "How pixels between pixels are made: the nearest, or bilinear.";
+    "Interpolation between pixels: the nearest pixel, or bilinear.";
 constexpr const char* kCenterDoc =
     "The point [x, y] that stays in its place, in pixels from the upper left corner; null is the "
     "center of the image.";
@@ -82,7 +82,7 @@ const ObjectTable& random_rotation_table() {
   static const ObjectTable table = object_table<RandomRotationOptions>(
       "RandomRotation", "Turns the image by a random angle.",
       {field("degrees", &RandomRotationOptions::degrees,
-             "The angle is uniform in [least, greatest], anticlockwise; one number stands for "
+             "The angle is uniform in [minimum, maximum], anticlockwise; one number stands for "
              "[-degrees, degrees].")
            .required()
            .range(-360, 360)
@@ -90,8 +90,8 @@ const ObjectTable& random_rotation_table() {
            .or_one(),
        field("interpolation", &RandomRotationOptions::interpolation, kInterpolationDoc),
        field("expand", &RandomRotationOptions::expand,
-             "Make the image as large as the whole turned image is, which differs from image to "
-             "image; a Resize or a crop must follow."),
+             "Enlarge the image so that it holds the whole turned image. Sizes then differ from "
+             "image to image; a Resize or a crop must follow."),
        field("center", &RandomRotationOptions::center, kCenterDoc).range(-65536, 65536).items(2, 2),
        field("fill", &RandomRotationOptions::fill, kFillDoc).range(0, 255).items(1, 3).or_one()});
   return table;
@@ -101,7 +101,7 @@ const ObjectTable& random_affine_table() {
   static const ObjectTable table = object_table<RandomAffineOptions>(
       "RandomAffine", "Turns, moves, scales and shears the image at random.",
       {field("degrees", &RandomAffineOptions::degrees,
-             "The angle is uniform in [least, greatest], clockwise; one number stands for "
+             "The angle is uniform in [minimum, maximum], clockwise; one number stands for "
              "[-degrees, degrees]. 0: no rotation.")
            .required()
            .range(-360, 360)
@@ -113,13 +113,13 @@ const ObjectTable& random_affine_table() {
            .range(0, 1)
            .items(2, 2),
        field("scale", &RandomAffineOptions::scale,
-             "The factor is uniform in [least, greatest]; null: 1.")
+             "The factor is uniform in [minimum, maximum]; null: 1.")
            .range(0.001, 1000)
            .items(2, 2),
        field("shear", &RandomAffineOptions::shear,
-             "Degrees of shear along x, uniform in [least, greatest], one number standing for "
-             "[-shear, shear]; or along x and y, [least x, greatest x, least y, greatest y]; null: "
-             "none.")
+             "Degrees of shear along x, uniform in [minimum, maximum], one number standing for "
+             "[-shear, shear]; or along x and y, [minimum x, maximum x, minimum y, maximum y]; "
+             "null: none.")
            .range(-89, 89)
            .items(1, 4)
            .or_one(),

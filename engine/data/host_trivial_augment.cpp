@@ -142,14 +142,14 @@ struct TrivialAugmentWideOptions {
 const ObjectTable& trivial_augment_wide_table() {
   static const ObjectTable table = object_table<TrivialAugmentWideOptions>(
       "TrivialAugmentWide",
-      "Does one of 14 operations, chosen at random with a random strength: nothing, shear, "
+      "Applies one of 14 operations, chosen at random with a random strength: nothing, shear, "
       "translation, rotation, brightness, colour, contrast, sharpness, posterize, solarize, "
       "autocontrast, equalize.",
       {field("num_magnitude_bins", &TrivialAugmentWideOptions::num_magnitude_bins,
-             "How many strengths there are.")
+             "Number of different strengths.")
            .range(2, 1024),
        field("interpolation", &TrivialAugmentWideOptions::interpolation,
-             "How pixels between pixels are made: the nearest, or bilinear."),
+             "Interpolation between pixels: the nearest pixel, or bilinear."),
        field("fill", &TrivialAugmentWideOptions::fill,
              "Value from 0 to 255 of the pixels outside the image: one for all channels, or [red, "
              "green, blue].")

@@ -128,8 +128,8 @@ BatchTransformKind mix_up_transform() {
 BatchTransformKind cut_mix_transform() {
   static const ObjectTable table = object_table<MixOptions>(
       "CutMix",
-      "A rectangle of each sample, the same in a batch, is replaced by that of the sample before "
-      "it; targets are mixed in proportion to the area. Not of targets that are values.",
+      "A rectangle of each sample, the same for the whole batch, is replaced by that of the sample "
+      "before it; targets are mixed in proportion to the area. Not for targets that are values.",
       {field("alpha", &MixOptions::alpha, kAlpha).above(0)});
   return {&table, draw_cut_mix, true};
 }

@@ -40,7 +40,7 @@ TransformKind normalize_transform() {
   static const ObjectTable table = object_table<NormalizeOptions>(
       "Normalize",
       "Subtracts the mean and divides by the standard deviation, after scaling to 0..1. Must be "
-      "last, but for RandomErasing.",
+      "last, except for RandomErasing.",
       {field("mean", &NormalizeOptions::mean, "Mean of each channel.").required(),
        field("std", &NormalizeOptions::std, "Standard deviation of each channel.").required()});
   return {&table, nullptr, DevicePart{describe_normalize, InputPosition::normalise}};

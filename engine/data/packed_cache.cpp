@@ -191,7 +191,7 @@ class CacheLock {
       beat("waiting for the cache of decoded images");
       check_stop();
       if (!told && options.info) {
-        options.info(fmt::format("waiting for another process, which makes {}", options.path));
+        options.info(fmt::format("waiting for another process, which creates {}", options.path));
       }
       told = true;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -233,10 +233,10 @@ class PackedSource final : public WrappedSource {
     {
       const StageTimer timer(DataStage::read);
       if (low_hash(pixels) != entry.hash) {
-        throw DamagedCache(fmt::format(
-            "{}: damaged: the pixels of sample {} ({}) are not those that were written: remove the "
-            "file, and the next run makes it anew",
-            path_, index, describe(index)));
+        throw DamagedCache(
+            fmt::format("{}: damaged: the pixels of sample {} ({}) are not those that were "
+                        "written: remove the file, and the next run creates it again",
+                        path_, index, describe(index)));
       }
     }
     return part_of({h, w, c, {reinterpret_cast<const std::uint8_t*>(pixels.data()), pixels.size()}},
@@ -246,8 +246,8 @@ class PackedSource final : public WrappedSource {
  private:
   [[noreturn]] void refuse(const std::string& found) const {
     fail(ErrorKind::data,
-         "{}: expected a whole cache of decoded images, found {}: remove the file, and the next "
-         "run makes it anew",
+         "{}: expected a complete cache of decoded images, found {}: remove the file, and the next "
+         "run creates it again",
          path_, found);
   }
 
@@ -278,7 +278,7 @@ class PackedSource final : public WrappedSource {
       if (header.contains(name) && header[name] == value) continue;
       fail(ErrorKind::data,
            "{}: a cache of other data: expected {} {}, found {}: name another file in data.cache, "
-           "or remove this one, and the next run makes it anew",
+           "or remove this one, and the next run creates it again",
            path_, name, value.dump(),
            header.contains(name) ? header[name].dump() : std::string("none"));
     }

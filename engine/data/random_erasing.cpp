@@ -13,10 +13,10 @@ struct ErasingOptions {
 
 std::string problem_of_erasing(const ErasingOptions& options) {
   if (!(options.scale[0] <= options.scale[1])) {
-    return fmt::format("scale: expected [least, most], found {}", numbers_text(options.scale));
+    return fmt::format("scale: expected [minimum, maximum], found {}", numbers_text(options.scale));
   }
   if (!(0 < options.ratio[0] && options.ratio[0] <= options.ratio[1])) {
-    return fmt::format("ratio: expected [least, most] above 0, found {}",
+    return fmt::format("ratio: expected [minimum, maximum] above 0, found {}",
                        numbers_text(options.ratio));
   }
   return {};
@@ -49,17 +49,17 @@ TransformKind random_erasing_transform() {
       "one; only for training.",
       {field("p", &ErasingOptions::p, "Probability that a rectangle is filled.").range(0, 1),
        field("scale", &ErasingOptions::scale,
-             "Least and most of the image's area that the rectangle has.")
+             "Minimum and maximum area of the rectangle, as fractions of the image's area.")
            .items(2, 2)
            .range(0, 1),
        field("ratio", &ErasingOptions::ratio,
-             "Least and most ratio of the rectangle's height to its width.")
+             "Minimum and maximum ratio of the rectangle's height to its width.")
            .items(2, 2)
            .range(0, 1000),
        field("value", &ErasingOptions::value,
-             "What it is filled with: a number, or one for each channel, in units of the "
-             "normalised image, so that 0 is the mean of Normalize. Random numbers (torchvision's "
-             "\"random\") are not supported.")
+             "Fill value: a number, or one for each channel, in units of the normalised image, so "
+             "that 0 is the mean of Normalize. Random numbers (torchvision's \"random\") are not "
+             "supported.")
            .items(1, 65536)
            .or_one()},
       &problem_of_erasing);

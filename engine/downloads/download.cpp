@@ -268,7 +268,7 @@ class Download {
   void check_begin(const HttpAnswer& answer, const Announcement& said, PartFile& part) {
     if (part.size() == 0 && answer.status == 200) return;
     if (answer.status == 200) {
-      options_.note("the server begins at the first byte again");
+      options_.note("the server starts again at the first byte");
       part.clear();
       return;
     }

@@ -58,8 +58,8 @@ std::optional<Loss> make_mixed_loss(const TrainSpec& spec, LossContext context, 
   const std::string place = place_of(mixings.front());
   if (context.targets.weighted) {
     fail(ErrorKind::usage,
-         "{}: expected samples without weights of their own, found some with: a mixed sample would "
-         "have parts of two weights",
+         "{}: expected samples without weights of their own, found some with weights: a mixed "
+         "sample would have parts of two weights",
          place);
   }
   if (loss.ignore_index) {

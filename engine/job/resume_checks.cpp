@@ -102,15 +102,14 @@ std::string continue_schedule(Job& job, const TrainSpec& before, const RunState&
     const LrSchedule old = schedule_of(before, segments), fitted = schedule_of(job.spec, segments);
     const std::int64_t at = first_difference(old, fitted, state.step, job.update.total_steps);
     if (at < job.update.total_steps) {
-      fail(
-          ErrorKind::usage,
-          "train.epochs was {} and is {}, and the schedule {} spans all of the run's epochs: with "
-          "{} the learning rate of step {} is {:.6g}, where the run so far would have used {:.6g}. "
-          "Say which it should be: train.on_more_epochs=stretch (the schedule is fitted to all "
-          "epochs), hold (the learning rate of its last step, {:.6g}, is kept) or restart (after "
-          "epoch {} it begins again and spans the new epochs)",
-          then, now, job.spec.lr_schedule.type, now, at + 1, fitted(at), old(at),
-          old(then * job.data.steps_per_epoch - 1), then);
+      fail(ErrorKind::usage,
+           "train.epochs was {} and is {}, and the schedule {} spans all of the run's epochs: with "
+           "{} the learning rate of step {} is {:.6g}, where the run so far would have used "
+           "{:.6g}. Choose one: train.on_more_epochs=stretch (the schedule is fitted to all "
+           "epochs), hold (the learning rate of its last step, {:.6g}, is kept) or restart (after "
+           "epoch {} it begins again and spans the new epochs)",
+           then, now, job.spec.lr_schedule.type, now, at + 1, fitted(at), old(at),
+           old(then * job.data.steps_per_epoch - 1), then);
     }
   }
   if (chosen) {

@@ -67,13 +67,13 @@ std::string small_shards(const Job& job) {
   if (least >= kFewSamples) return {};
   if (least == batch) {
     return fmt::format(
-        "batch normalisation (layer '{}' and others like it) works on batches of {}, "
-        "which is few; use a larger data.batch_size",
+        "batch normalisation (layer '{}' and others like it) works on batches of only {}; use a "
+        "larger data.batch_size",
         local->name, counted(batch, "sample"));
   }
   return fmt::format(
-      "batch normalisation (layer '{}' and others like it) works on shards of {}, which "
-      "is few; with sync: true it works on the whole batch of {}",
+      "batch normalisation (layer '{}' and others like it) works on shards of only {}; with sync: "
+      "true it works on the whole batch of {}",
       local->name, counted(least, "sample"), batch);
 }
 

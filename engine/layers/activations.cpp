@@ -154,7 +154,9 @@ LayerKind leaky_relu_layer() {
 LayerKind gelu_layer() {
   using O = GeluOptions;
   static const ObjectTable table = activation_table(object_table<O>(
-      "GELU", "Gaussian error linear unit, x times the normal distribution's cumulative function.",
+      "GELU",
+      "Gaussian error linear unit, x times the cumulative distribution function of the normal "
+      "distribution.",
       {field("approximate", &O::approximate, "tanh: the approximation by a hyperbolic tangent.")}));
   return layer_kind<GELU>(table);
 }

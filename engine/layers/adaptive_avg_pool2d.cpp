@@ -30,7 +30,7 @@ LayerKind adaptive_avg_pool2d_layer() {
   static const ObjectTable table = object_table<O>(
       "AdaptiveAvgPool2d",
       "Average pooling to a given size, as torch.nn.AdaptiveAvgPool2d; the mean of each channel, "
-      "where no size is given.",
+      "if no size is given.",
       {field("output_size", &O::output_size, "Height and width of the output.").range(1, 1024)});
   return layer_kind<AdaptiveAvgPool2d>(table);
 }

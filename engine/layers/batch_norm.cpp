@@ -122,8 +122,8 @@ class BatchNorm : public Layer {
         name, doc,
         {field("eps", &O::eps, "Added to the variance for numerical stability.").above(0),
          field("momentum", &O::momentum,
-               "The part of a batch's statistics in the new running ones; null: the average over "
-               "all batches so far.")
+               "Weight of a batch's statistics in the new running statistics; null: the average "
+               "over all batches so far.")
              .range(0, 1),
          field("affine", &O::affine, "Add a learnable weight and bias per channel."),
          field("track_running_stats", &O::track_running_stats,

@@ -191,8 +191,8 @@ LayerKind conv2d_layer() {
            .range(1, 1024),
        field("stride", &O::stride, "Stride of the convolution.").range(1, 1024),
        field("padding", &O::padding,
-             "Zero padding on each side of the image; same: as much as keeps its size, with stride "
-             "1.")
+             "Zero padding on each side of the image; same: the padding that keeps the image's "
+             "size, with stride 1.")
            .range(0, 1024)
            .or_word("same"),
        field("dilation", &O::dilation, "Spacing between the elements of the kernel.")

@@ -132,7 +132,7 @@ LayerKind conv_transpose2d_layer() {
        field("kernel_size", &O::kernel_size, "Height and width of the kernel.")
            .required()
            .range(1, 1024),
-       field("stride", &O::stride, "Distance of neighbouring windows.").range(1, 1024),
+       field("stride", &O::stride, "Distance between neighbouring windows.").range(1, 1024),
        field("padding", &O::padding, "Pixels taken away from each side of the output.")
            .range(0, 1024),
        field("output_padding", &O::output_padding,

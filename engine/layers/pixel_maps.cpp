@@ -149,12 +149,12 @@ LayerKind zero_pad2d_layer() {
 
 LayerKind upsample_layer() {
   using O = UpsampleOptions;
-  static const ObjectTable table =
-      object_table<O>("Upsample", "A larger image, as torch.nn.Upsample: each pixel is repeated.",
-                      {field("scale_factor", &O::scale_factor, "How often, along height and width.")
-                           .required()
-                           .range(1, 1024),
-                       field("mode", &O::mode, "Which pixel of the input a pixel shows.")});
+  static const ObjectTable table = object_table<O>(
+      "Upsample", "Enlarges an image by repeating each pixel, as torch.nn.Upsample.",
+      {field("scale_factor", &O::scale_factor, "Number of repetitions along height and width.")
+           .required()
+           .range(1, 1024),
+       field("mode", &O::mode, "How an output pixel is computed from the input.")});
   return layer_kind<Upsample>(table);
 }
 

@@ -24,19 +24,18 @@ const ObjectTable& cross_entropy_table() {
       {field("label_smoothing", &S::label_smoothing,
              "Fraction of the target that is spread evenly over all classes.")
            .range(0, 1),
-       field(
-           "class_weights", &S::class_weights,
-           "The weight of each class, as CrossEntropyLoss's `weight`. balanced: n / (classes * "
-           "samples of the class), of the training samples. Validation and test weigh their "
-           "losses alike. Of soft labels, each class's part of the loss is multiplied by its "
-           "weight, and the mean is over the number of samples; balanced counts the most probable "
-           "classes.")
+       field("class_weights", &S::class_weights,
+             "The weight of each class, as CrossEntropyLoss's `weight`. balanced: n / (classes * "
+             "samples of the class), of the training samples. The losses of validation and test "
+             "are weighted in the same way. With soft labels, each class's part of the loss is "
+             "multiplied by its weight, and the mean is over the number of samples; balanced "
+             "counts the most probable classes.")
            .range(0, 1e9)
            .items(1, 1'000'000)
            .zero_as("balanced"),
        field("ignore_index", &S::ignore_index,
              "Samples with this label, counted from 0, count neither in the loss nor in the "
-             "metrics. Not of soft labels.")
+             "metrics. Not for soft labels.")
            .at_least(0)},
       [](const S& s) -> std::string {
         const auto& w = s.class_weights;

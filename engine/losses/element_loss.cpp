@@ -103,8 +103,8 @@ LossKind mse_loss() {
   static const ObjectTable table = object_table<MseOptions>(
       "mse",
       "Squared difference of each output from its target, averaged over samples and outputs, as "
-      "MSELoss. Targets are the data's: values, a number for each output. Where it has class "
-      "labels, they are one-hot: 1 for the output of the sample's class, 0 for the others.",
+      "MSELoss. The targets are those of the data: values, a number for each output. Class labels "
+      "become one-hot: 1 for the output of the sample's class, 0 for the others.",
       {});
   return {&table, all_targets(), &make_plain<ElementLossKind::mse>};
 }
@@ -120,7 +120,8 @@ LossKind smooth_l1_loss() {
       "smooth_l1",
       "As mse, but d^2 / (2 beta) of differences below beta, and |d| - beta / 2 of larger ones: "
       "SmoothL1Loss.",
-      {field("beta", &SmoothL1Options::beta, "Where the one becomes the other; 0 is l1.")
+      {field("beta", &SmoothL1Options::beta,
+             "Difference at which the first formula gives way to the second; 0 is l1.")
            .range(0, 1e9)});
   return {&table, all_targets(), &make_smooth_l1};
 }
@@ -129,8 +130,8 @@ LossKind bce_with_logits_loss() {
   static const ObjectTable table = object_table<BceOptions>(
       "bce_with_logits",
       "Binary cross-entropy of the sigmoid of each output, averaged over samples and outputs, as "
-      "BCEWithLogitsLoss. Targets from 0 to 1 are the data's: multi_hot, whether each output "
-      "applies. Where it has class labels, they are one-hot, as of mse.",
+      "BCEWithLogitsLoss. The targets are those of the data: multi_hot, a number from 0 to 1 which "
+      "says whether each output applies. Class labels become one-hot, as for mse.",
       {field("pos_weight", &BceOptions::pos_weight,
              "A factor for each output's loss where its target is 1.")
            .range(0, 1e9)

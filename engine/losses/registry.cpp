@@ -13,13 +13,13 @@ void check_targets(const LossKind& kind, const LossContext& context) {
       if (takes(each.targets, targets.kind)) names.push_back(each.table->name);
     }
     fail(ErrorKind::usage,
-         "loss: the data's targets are {}: expected one of {}, found {}, which is of {} "
+         "loss: the data's targets are {}: expected one of {}, found {}, which is for {} "
          "(data.target says what the targets are)",
          text_of(targets.kind), fmt::join(names, ", "), kind.table->name, text_of(kind.targets));
   }
   if (targets.kind != TargetKind::class_index && targets.values != context.classes) {
     fail(ErrorKind::usage,
-         "model: the data has {} target value{} a sample: expected as many outputs of the last "
+         "model: the data has {} target value{} per sample: expected as many outputs of the last "
          "layer, found {}",
          targets.values, targets.values == 1 ? "" : "s", context.classes);
   }

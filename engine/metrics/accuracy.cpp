@@ -60,7 +60,7 @@ MetricKind top_k_metric() {
       "top_k",
       "`accuracy_topK`, for k: 5 accuracy_top5: the fraction of samples whose label's output is "
       "one of the k largest.",
-      {field("k", &TopKOptions::k, "How many.").range(1, 1'000'000)});
+      {field("k", &TopKOptions::k, "Number of largest outputs that count.").range(1, 1'000'000)});
   return {&table,
           Direction::max,
           labelled_targets(),

@@ -42,7 +42,7 @@ void check_targets(const Variant& options, const MetricContext& context) {
     if (takes(each.targets, context.targets)) names.push_back(each.table->name);
   }
   fail(ErrorKind::usage,
-       "metrics: the data's targets are {}: expected one of {}, found {}, which is of {}",
+       "metrics: the data's targets are {}: expected one of {}, found {}, which is for {}",
        text_of(context.targets), fmt::join(names, ", "), options.type, text_of(kind.targets));
 }
 

@@ -35,7 +35,7 @@ OptimizerKind adagrad_optimizer() {
              "Update t (from 1) divides the learning rate by 1 + (t - 1) * lr_decay.")
            .at_least(0),
        field("initial_accumulator_value", &S::initial_accumulator_value,
-             "What the sum of the squared gradients starts with.")
+             "Starting value of the sum of the squared gradients.")
            .range(0, 1e30),
        eps_field<S>()});
   return {&table, &make_adagrad};

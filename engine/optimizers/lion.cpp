@@ -29,7 +29,8 @@ OptimizerKind lion_optimizer() {
   static const ObjectTable table = optimizer_table_of<S>(
       "Lion", "Lion: the sign of a running average of the gradient.", kDecoupledDecay,
       {field("betas", &S::betas,
-             "Decay rates of the running average: as it is used, and as it is kept.")
+             "Decay rates of the running average: the one used in the update, and the one stored "
+             "for the next.")
            .items(2, 2)},
       &check_betas_of<S>);
   return {&table, &make_lion};

@@ -21,14 +21,16 @@ const ObjectTable& param_group_table() {
   using S = ParamGroupSpec;
   static const ObjectTable table = [] {
     ObjectTable made = object_table<S>(
-        "groups", "Parameters that are updated in another way than the rest.",
+        "groups", "Parameters with a weight decay or learning rate of their own.",
         {field("match", &S::match,
-               "Patterns over the names of parameters, such as \"*.bias\". A star is any number of "
+               "Patterns for names of parameters, such as \"*.bias\". A star matches any number of "
                "characters, a question mark one; the first group that matches a parameter is its "
                "group.")
              .required()
              .items(1, 10'000),
-         field("weight_decay", &S::weight_decay, "Instead of the optimizer's.").at_least(0),
+         field("weight_decay", &S::weight_decay,
+               "Weight decay of the group, instead of the optimizer's.")
+             .at_least(0),
          field("lr_scale", &S::lr_scale, "Factor of the learning rate.").at_least(0)});
     made.set_where = [](void* object, const Where& at) { static_cast<S*>(object)->where = at; };
     return made;

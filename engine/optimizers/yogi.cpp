@@ -43,7 +43,7 @@ OptimizerKind yogi_optimizer() {
       kL2Penalty,
       {betas_field<S>(), eps_field<S>(),
        field("initial_accumulator_value", &S::initial_accumulator_value,
-             "What the second moment starts with.")
+             "Starting value of the second moment.")
            .range(0, 1e30)},
       &check_betas_of<S>);
   return {&table, &make_yogi};

@@ -281,13 +281,13 @@ bool ControlClient::gives_up_joining(Clock::duration span) {
   joining_ += span;
   const auto limit = std::min<Clock::duration>(kSilentRank0, options_.join_timeout / 8);
   if (joining_ < options_.join_timeout || rank_0_silent_ < limit) return false;
-  set_failure({0,
-               fmt::format("{} does not answer: it accepted {} and has said nothing for {}. The "
-                           "processes did not all join within {} (--join-timeout). Is it suspended "
-                           "or overloaded?",
-                           name_of_rank_0(), name_of(world_.rank, world_.host, ::getpid()),
-                           seconds_text(rank_0_silent_), seconds_text(options_.join_timeout)),
-               true, 0});
+  set_failure(
+      {0,
+       fmt::format("{} does not answer: it accepted {} and has sent nothing for {}. The processes "
+                   "did not all join within {} (--join-timeout). Is it suspended or overloaded?",
+                   name_of_rank_0(), name_of(world_.rank, world_.host, ::getpid()),
+                   seconds_text(rank_0_silent_), seconds_text(options_.join_timeout)),
+       true, 0});
   return true;
 }
 

@@ -189,19 +189,19 @@ void ControlServer::on_join_timeout() {
   }
   std::string others;
   for (const std::string& process : other_runs_) {
-    others += (others.empty() ? ". Refused as of another run: " : "; ") + process;
+    others += (others.empty() ? ". Refused as members of another run: " : "; ") + process;
   }
   fail_world(
       {missing.front(),
-       fmt::format("{} did not join within {}; {} of {} processes came: {}. Rank 0 listens "
-                   "on {}{}{}",
-                   ranks_text(missing), seconds_text(options_.join_timeout), came_, world_.size,
-                   those, text_of(endpoint_),
-                   refused_ == 0 ? std::string()
-                                 : fmt::format(", and has refused {} connection{}, most recently "
-                                               "from {}",
-                                               refused_, refused_ == 1 ? "" : "s", last_refused_),
-                   others),
+       fmt::format(
+           "{} did not join within {}; {} of {} processes joined: {}. Rank 0 listens on {}{}{}",
+           ranks_text(missing), seconds_text(options_.join_timeout), came_, world_.size, those,
+           text_of(endpoint_),
+           refused_ == 0 ? std::string()
+                         : fmt::format(", and has refused {} connection{}, most recently "
+                                       "from {}",
+                                       refused_, refused_ == 1 ? "" : "s", last_refused_),
+           others),
        true, 0});
 }
 
@@ -264,8 +264,9 @@ void ControlServer::watch_for_deadlock(Clock::duration span) {
     places += fmt::format("{}{} {}", places.empty() ? "" : "; ", ranks_text(ranks), place);
   }
   fail_world({-1,
-              fmt::format("all processes wait for each other for {} (train.stall_timeout): {}",
-                          seconds_text(stall_timeout_), places),
+              fmt::format(
+                  "all processes have been waiting for each other for {} (train.stall_timeout): {}",
+                  seconds_text(stall_timeout_), places),
               false, 0});
 }
 

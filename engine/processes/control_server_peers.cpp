@@ -56,7 +56,8 @@ void ControlServer::close_oldest_stranger() {
   for (const auto& [id, peer] : peers_) {
     if (!peer.is_stranger() && peer.state != Peer::State::refused) continue;
     if (peer.is_stranger()) {
-      warn_of_refused(peer.connection->address(), "it said nothing, and too many others came");
+      warn_of_refused(peer.connection->address(),
+                      "it did not identify itself, and too many others connected");
     }
     return remove(id);
   }
@@ -74,7 +75,7 @@ void ControlServer::add_peer(tcp::socket socket) {
     if (error || at == peers_.end()) return;
     if (at->second.is_stranger()) {
       warn_of_refused(at->second.connection->address(),
-                      fmt::format("it did not say who it is within {}", seconds_text(limit)));
+                      fmt::format("it did not identify itself within {}", seconds_text(limit)));
     }
     remove(id);
   });
@@ -206,7 +207,7 @@ void ControlServer::refuse_other_run(Peer& peer, const std::string& its_name,
                                      const std::string& why) {
   if (all_came()) {
     warn_of_refused(peer.connection->address(), fmt::format("{}: {}", its_name, why));
-    return refuse(peer, "stranger", "all processes of the job that listens there are present");
+    return refuse(peer, "stranger", "the job that listens there already has all of its processes");
   }
   const std::string named = fmt::format("{}, {}", its_name, why);
   const bool is_known = other_runs_.count(named) != 0;

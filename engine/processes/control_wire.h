@@ -35,7 +35,7 @@ inline constexpr std::size_t kMostGathered = std::size_t{16} << 20;
 inline constexpr std::size_t kMostKnown = kMostGathered + (std::size_t{1} << 20);
 
 /// Says why a connection ends whose other end does not speak this protocol.
-inline constexpr const char* kNoMessage = "what it sent is no message of dpt";
+inline constexpr const char* kNoMessage = "what it sent is not a message of dpt";
 
 struct Message {
   nlohmann::json head;

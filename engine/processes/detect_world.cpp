@@ -101,8 +101,8 @@ World detect_world(const Environment& environment, const WorldFlags& flags) {
     world.token = env_text(environment, "DPT_TOKEN");
     if (world.token.empty()) {
       fail(ErrorKind::usage,
-           "DPT_TOKEN is empty: expected a secret of the job's processes, the "
-           "same for all; without any, unset it");
+           "DPT_TOKEN is empty: expected a secret that is the same for all processes of the job; "
+           "to use none, unset it");
     }
   }
   return world;

@@ -103,7 +103,7 @@ void read_said(int rank, const char* what, const std::function<void()>& read) {
     read();
   } catch (const nlohmann::json::exception&) {
     fail(ErrorKind::peer,
-         "rank {} sent something other than what dpt says as '{}': expected the same version of "
+         "rank {} sent something other than the '{}' that dpt sends: expected the same version of "
          "dpt on every rank. If another program can listen on the port of rank 0, set DPT_TOKEN",
          rank, what);
   }
@@ -168,7 +168,7 @@ std::string ProcessGroup::text_of(const WorldFailure& failure) const {
       heartbeats_.empty() ? std::string()
                           : fmt::format(". This process was at {}", heartbeats_.front()->text());
   return fmt::format(
-      "{}{}. The same command, with any number of processes, goes on from the newest checkpoint",
+      "{}{}. The same command, with any number of processes, continues from the newest checkpoint",
       failure.text, here);
 }
 

@@ -160,7 +160,7 @@ void check_same_checkpoints(const HeldPath& run, const std::optional<LinkedCheck
   const std::string expected = held ? "leads to " + held->real_path : "is a folder";
   const std::string found = is_linked(now) ? "is a link to " + target_of_link(text)
                             : entry_type(now, false) == EntryType::none ? "is missing"
-                                                                        : "is another one";
+                                                                        : "is another folder";
   fail(ErrorKind::data,
        "expected that {} {} as before, found that {} {}, which may be another run's: nothing more "
        "is written or removed there. Restore it, and start the run again",

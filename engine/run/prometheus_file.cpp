@@ -142,7 +142,7 @@ std::string prometheus_text(const PrometheusState& state) {
   MetricLines lines(state.run, state.folder);
   lines.count("dpt_running", "1 while the run trains, 0 after its end.",
               state.status == "running" ? 1 : 0);
-  lines.describe("dpt_status", "1 for the present status of the run, 0 for the others.");
+  lines.describe("dpt_status", "1 for the current status of the run, 0 for the others.");
   for (const char* status : kStatuses) {
     lines.sample(state.status == status ? "1" : "0", {{"status", status}});
   }
@@ -206,8 +206,7 @@ std::string why_no_prometheus_file(const std::string& path) {
   in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
   begin.resize(static_cast<std::size_t>(in.gcount()));
   if (begin.empty() || begin == mark) return {};
-  return fmt::format("{}: the file exists and is not an earlier one of dpt: name another file",
-                     path);
+  return fmt::format("{}: the file exists and was not written by dpt: name another file", path);
 }
 
 FileHandle lock_prometheus_file(const std::string& path) {

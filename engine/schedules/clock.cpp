@@ -34,14 +34,15 @@ std::string misfit_of_length(const Clock& clock, Pace by, const char* field, std
                              const std::string& at_end, bool is_short_bad) {
   const std::string unit = name_of(by);
   if (length < clock.length && is_short_bad) {
-    return fmt::format("{}: {} is over before the run: {} from {} {} to the last one, {}", field,
+    return fmt::format("{}: {} is shorter than the run: {} from {} {} to the last one, {}", field,
                        count_text(length, by), at_end, unit, clock.begin + length + 1,
                        clock.begin + clock.length);
   }
   if (length > clock.length) {
-    return fmt::format("{}: {} is longer than the run, which has {}{}: it never comes to where {}",
-                       field, count_text(length, by), count_text(clock.length, by),
-                       clock.begin > 0 ? " after the warm-up" : "", at_end);
+    return fmt::format(
+        "{}: {} is longer than the run, which has {}{}: it never reaches the point where {}", field,
+        count_text(length, by), count_text(clock.length, by),
+        clock.begin > 0 ? " after the warm-up" : "", at_end);
   }
   return {};
 }

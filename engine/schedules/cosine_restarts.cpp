@@ -24,7 +24,7 @@ const ObjectTable& cosine_restarts_table() {
       {field("T_0", &S::first_length, "Epochs (or steps) until the first restart.")
            .required()
            .range(1, 1e12),
-       field("T_mult", &S::factor, "How many times longer each cycle is than the one before.")
+       field("T_mult", &S::factor, "Factor by which each cycle is longer than the previous one.")
            .range(1, 1e6),
        field("eta_min", &S::lowest, "The learning rate at the end of a cycle.").at_least(0),
        by_field<S>()});

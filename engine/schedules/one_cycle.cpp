@@ -42,7 +42,7 @@ const ObjectTable& one_cycle_table() {
       "resumed.",
       {field("max_lr", &S::max_lr, "The highest learning rate; the optimizer's lr if not given.")
            .above(0),
-       field("pct_start", &S::pct_start, "Share of the run in which the learning rate rises.")
+       field("pct_start", &S::pct_start, "Fraction of the run in which the learning rate rises.")
            .range(0, 1),
        field("anneal_strategy", &S::anneal_strategy, "Shape of the rise and of the fall."),
        field("div_factor", &S::div_factor, "max_lr divided by it is the first learning rate.")

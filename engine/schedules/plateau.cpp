@@ -21,7 +21,7 @@ const ObjectTable& plateau_table() {
   static const ObjectTable the_table = object_table<S>(
       "plateau",
       "Multiplies the learning rate by factor when a monitored value no longer improves, as "
-      "ReduceLROnPlateau. The value is looked at after each epoch; within the warm-up, an epoch "
+      "ReduceLROnPlateau. The value is checked after each epoch; within the warm-up, an epoch "
       "without improvement does not count.",
       {monitor_field<S>(), mode_field<S>(&better_direction),
        field("factor", &S::factor, "Factor of each reduction; above 0 and below 1.").above(0),
@@ -36,10 +36,11 @@ const ObjectTable& plateau_table() {
        field("cooldown", &S::cooldown,
              "Evaluations after a reduction that do not count as without improvement.")
            .at_least(0),
-       field("min_lr", &S::min_lr,
-             "The learning rate is not reduced below it (train.on_divergence may be).")
+       field(
+           "min_lr", &S::min_lr,
+           "The learning rate is not reduced below it (train.on_divergence may reduce it further).")
            .at_least(0),
-       field("eps", &S::eps, "A reduction by no more than this is not made.").at_least(0),
+       field("eps", &S::eps, "A reduction by this amount or less is skipped.").at_least(0),
        smoothing_field<S>()},
       &check_plateau);
   return the_table;

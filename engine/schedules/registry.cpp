@@ -120,7 +120,7 @@ std::vector<std::string> misfits_of_schedule(const TrainSpec& spec,
   if (has_known_warmup && run.warmup_steps > run.steps_per_epoch * run.epochs) {
     const bool in_steps = spec.warmup.steps > 0;
     return {fmt::format(
-        "lr_schedule.warmup: {} {} are more than the run has ({}): it never comes to the learning "
+        "lr_schedule.warmup: {} {} are more than the run has ({}): it never reaches the learning "
         "rate of the schedule",
         in_steps ? static_cast<double>(spec.warmup.steps) : spec.warmup.epochs,
         in_steps ? "steps" : "epochs", in_steps ? run.steps_per_epoch * run.epochs : run.epochs)};

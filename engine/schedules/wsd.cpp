@@ -32,8 +32,8 @@ const ObjectTable& wsd_table() {
       "train.epochs. Changing the number of epochs changes where the decay begins, also when a run "
       "is resumed; before it, one curve fits all numbers of epochs.",
       {field("decay", &WsdOptions::decay,
-             "Share of the steps (or epochs) after the warm-up that the decay takes, the last "
-             "ones.")
+             "Fraction of the steps (or epochs) after the warm-up that the decay takes, at the end "
+             "of the run.")
            .range(0, 1)
            .above(0),
        field("shape", &WsdOptions::shape,

@@ -298,15 +298,14 @@ std::string Diagnosis::text(const DataSource& source) const {
       where = "The model's input is not finite after the transforms";
       break;
     case Place::output:
-      where = fmt::format("The first layer with an output that is not finite is '{}'", layer);
+      where = fmt::format("The first layer with a non-finite output is '{}'", layer);
       break;
     case Place::loss:
       where = "The outputs of all layers are finite, but the loss of some samples is not";
       break;
     case Place::gradient:
       where = fmt::format(
-          "The first layer with a gradient that is not finite, in the order of backward, is '{}' "
-          "({})",
+          "The first layer with a non-finite gradient, in the order of backward, is '{}' ({})",
           layer, parameter);
       break;
   }

@@ -107,12 +107,12 @@ std::string overfit_advice(const Job& job, const OverfitResult& result) {
   if (result.loss > 0.9 * result.first_round) {
     return fmt::format(
         "It has hardly changed: the learning rate ({:g}) may be too low or too high, or the layers "
-        "that matter frozen or dead",
+        "that matter may be frozen or dead",
         lr);
   }
   return fmt::format(
       "It does fall: more steps (--max-steps), another optimizer.lr than {:g}, less dropout or "
-      "less weight decay may do; equal samples with different labels cannot be learned",
+      "less weight decay may help; equal samples with different labels cannot be learned",
       lr);
 }
 

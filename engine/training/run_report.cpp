@@ -186,8 +186,8 @@ void RunReport::replica() {
   if (replica_.is_short_of_memory()) {
     progress_.warn(
         fmt::format("{}: there is memory for {} samples at once, so each step accumulates the "
-                    "gradient over parts of at most that size. The rounding of sums depends on the "
-                    "parts; train.accumulate fixes their number",
+                    "gradient over micro-batches of up to that size. The rounding of sums depends "
+                    "on the micro-batches; train.accumulate fixes their number",
                     backend_.info().name, replica_.micro_batch()));
   }
   if (backend_.info().queues && launches == "calls" && stepper_.state().step > first_step_ + 1) {

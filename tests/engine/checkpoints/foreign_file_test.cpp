@@ -58,8 +58,8 @@ TEST_CASE("foreign files are named by their first bytes") {
       {"<?xml version=\"1.0\"?><Error><Code>AccessDenied", "found an XML text"},
       {"{\"metadata\": {\"total_size\": 1}, \"weight_map\": {\"a\": \"b\"}}",
        "found the index of weights that are in several files"},
-      {"Not Found: the page that you look for", "found a text that begins with 'Not Found: "},
-      {"No file.", "found a text that begins with 'No file.'"},
+      {"Not Found: the page that you look for", "found text that begins with 'Not Found: "},
+      {"No file.", "found text that begins with 'No file.'"},
   };
   for (const Case& one : cases) {
     CAPTURE(one.text);

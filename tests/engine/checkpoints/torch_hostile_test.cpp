@@ -263,11 +263,10 @@ TEST_CASE("a torch file where a checkpoint of dpt is needed, and an old one") {
   const std::string path = folder.file("w.pth");
   const auto error = [&] { return error_of([&] { SafetensorsFile::open(path); }, path); };
   write_all_text(path, torch_archive(testing::pickle(ordered({})), {}));
-  CHECK(
-      error() ==
-      "F: expected a safetensors file, found a PyTorch file (torch.save), which may hold weights, "
-      "but not what else a checkpoint of dpt has. A new run can start from its weights: dpt train "
-      "CONFIG --weights F. dpt inspect F shows what it holds");
+  CHECK(error() ==
+        "F: expected a safetensors file, found a PyTorch file (torch.save), which may hold "
+        "weights, but not the rest of a dpt checkpoint. A new run can start from its weights: dpt "
+        "train CONFIG --weights F. dpt inspect F shows what it holds");
   write_all_text(path, "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19."s);
   CHECK_FALSE(is_torch_file(path));
   check_contains(error(),

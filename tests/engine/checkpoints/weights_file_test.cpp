@@ -167,7 +167,7 @@ TEST_CASE("weights that are not finite, and variances below 0, are errors that s
   write();
   CHECK(l.error() ==
         "F: tensor 'conv1.weight': expected finite numbers, found nan at [1, 2, 0, 1] (2 of 24 "
-        "values): these are the weights of a training that failed; start from earlier ones");
+        "values): these are the weights of a failed training run; start from earlier ones");
   weight[12 + 2 * 4 + 1] = weight[23] = 0;
   bias[1] = -INFINITY;
   write();
@@ -189,7 +189,7 @@ TEST_CASE("weights that are not finite, and variances below 0, are errors that s
   l.spec.map = {{"conv1.bias", "bn.running_var"}};
   CHECK(l.error() ==
         "F: tensor 'conv1.bias': expected finite variances, not below 0, found -0.5 at [1] (1 of 2 "
-        "values): these are the weights of a training that failed; start from earlier ones");
+        "values): these are the weights of a failed training run; start from earlier ones");
   bias[1] = 0;
   write();
   l.load();

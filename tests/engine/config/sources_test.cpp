@@ -305,14 +305,14 @@ TEST_CASE("a variable in a value that is no path is an error, `$` alone is not")
     return issues_of(changed(from, to));
   };
   CHECK(issue("name: small", "name: run-${USER}") ==
-        Texts{"2:7: expected text without a variable, found 'run-${USER}': ${...} is read in paths "
-              "only; write $${ for a literal ${"});
+        Texts{"2:7: expected text without a variable, found 'run-${USER}': ${...} is expanded only "
+              "in paths; write $${ for a literal ${"});
   CHECK(issues_of(kGoodConfig, {"name=${USER"}) ==
         Texts{"command line: name: expected text without a variable, found '${USER': ${...} is "
-              "read in paths only; write $${ for a literal ${"});
+              "expanded only in paths; write $${ for a literal ${"});
   CHECK(issue("seed: 7", "seed: ${SEED}") ==
         Texts{"3:7: expected an integer of at least 0, found '${SEED}'; variables (${...}) are "
-              "read in paths only"});
+              "expanded only in paths"});
   CHECK(issues_of(kGoodConfig, {"devices=['${DEVICE}']"}).size() == 1);
   CHECK(issues_of(kGoodConfig, {"weights={file: x, map: {'${a}': '${b}'}}"}).size() == 1);
   for (const char* name : {"a$b", "$", "$$", "$HOME", "a$", "{$}"}) {
@@ -338,8 +338,8 @@ TEST_CASE("a leading ~/ is the home folder") {
   CHECK(root_of("a~/b") == here + "/a~/b");
   CHECK(issues_of(kGoodConfig, {"data.root=~me/x"}) ==
         Texts{"command line: data.root: expected a path, found one that begins with '~me': only ~/ "
-              "is read, as the home folder of this user; write the folder out, or ./~me for a name "
-              "that begins with '~'"});
+              "is expanded, to the home folder of this user; write the folder out, or ./~me for a "
+              "name that begins with '~'"});
   unsetenv("HOME");
   CHECK(issues_of(changed("root: images", "root: ~/data")) ==
         Texts{"6:9: the environment variable HOME is not set, which '~/' stands for: write the "

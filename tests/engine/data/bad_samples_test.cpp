@@ -131,7 +131,7 @@ TEST_CASE("too many samples that cannot be read end the run, and so does none th
   };
   read(*source, 3);
   CHECK(error_of([&] { read(*source, 1); }) ==
-        "file 2: bad. It is sample number 3 that cannot be read, and data.max_bad_samples "
+        "file 2: bad. The number of bad samples is now 3, and data.max_bad_samples "
         "is 2: repair or remove the files (warnings name the others), or allow more");
   const auto none = with_substitutes(std::make_shared<PartlyBad>(std::set<std::int64_t>{6, 7}),
                                      {6, 7}, std::make_shared<BadSamples>(9));

@@ -110,7 +110,7 @@ TEST_CASE("RandomResizedCrop: reduced decoding is for bilinear resizing") {
   CHECK(problem("bilinear", true).empty());
   CHECK(problem("bicubic", false).empty());
   CHECK(problem("bicubic", true) ==
-        "reduced_decoding: expected with interpolation: bilinear, found bicubic");
+        "reduced_decoding: expected interpolation: bilinear, found bicubic");
 }
 
 TEST_CASE("Letterbox: a picture keeps its ratio of sides and stands in the middle") {

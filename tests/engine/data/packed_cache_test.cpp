@@ -267,7 +267,7 @@ TEST_CASE("a cache of other data, or a damaged one, is refused") {
       data_error([&] { with_packed_cache(std::make_shared<Pictures>("others"), dir.options()); }) ==
       path +
           ": a cache of other data: expected fingerprint \"others\", found \"pictures\": name "
-          "another file in data.cache, or remove this one, and the next run makes it anew");
+          "another file in data.cache, or remove this one, and the next run creates it again");
   CHECK(testing::contains(data_error([&] { with_packed_cache(pictures, dir.options(9)); }),
                           "expected shorter_side 9, found 0"));
 
@@ -289,7 +289,7 @@ TEST_CASE("a cache of other data, or a damaged one, is refused") {
        {std::size_t{0}, std::size_t{7}, whole.size() / 2, whole.size() - 1}) {
     overwrite(path, whole.substr(0, length));
     CHECK(testing::contains(data_error([&] { with_packed_cache(pictures, dir.options()); }),
-                            "expected a whole cache of decoded images"));
+                            "expected a complete cache of decoded images"));
   }
 }
 

@@ -100,13 +100,12 @@ TEST_CASE("more epochs: refused where the rate would change and nothing is said 
     return job;
   };
   const Job before = job_of(4, cosine);
-  CHECK_THROWS_WITH(
-      more(cosine, ""),
-      "train.epochs was 4 and is 8, and the schedule cosine spans all of the run's epochs: with 8 "
-      "the learning rate of step 21 is 0.025, where the run so far would have used 0. Say which "
-      "it should be: train.on_more_epochs=stretch (the schedule is fitted to all epochs), hold "
-      "(the learning rate of its last step, 0.000307791, is kept) or restart (after epoch 4 it "
-      "begins again and spans the new epochs)");
+  CHECK_THROWS_WITH(more(cosine, ""),
+                    "train.epochs was 4 and is 8, and the schedule cosine spans all of the run's "
+                    "epochs: with 8 the learning rate of step 21 is 0.025, where the run so far "
+                    "would have used 0. Choose one: train.on_more_epochs=stretch (the schedule is "
+                    "fitted to all epochs), hold (the learning rate of its last step, 0.000307791, "
+                    "is kept) or restart (after epoch 4 it begins again and spans the new epochs)");
   // What does not depend on the number of epochs goes on.
   CHECK(more("{type: exponential, gamma: 0.5}", "").update.schedule_segments.empty());
   CHECK(more(cosine, "", 4).update.schedule_segments.empty());

@@ -271,15 +271,15 @@ TEST_CASE("the least loss of soft labels and of multi-hot targets") {
 TEST_CASE("targets that a loss is not of, or that do not fit the model") {
   CHECK(error_of({}, 4, {TargetKind::values, 4, false}) ==
         "loss: the data's targets are values (a number for each output): expected one of mse, l1, "
-        "smooth_l1, found cross_entropy, which is of class labels or soft labels (a probability of "
-        "each class) (data.target says what the targets are)");
+        "smooth_l1, found cross_entropy, which is for class labels or soft labels (a probability "
+        "of each class) (data.target says what the targets are)");
   check_contains(
       error_of({}, 4, {TargetKind::multi_hot, 4, false}),
       "loss: the data's targets are multi-hot targets (0 to 1 for each output): expected "
       "one of bce_with_logits, mse, l1, smooth_l1, found cross_entropy");
   CHECK(error_of({}, 4, {TargetKind::values, 3, false}, "mse") ==
-        "model: the data has 3 target values a sample: expected as many outputs of the last layer, "
-        "found 4");
+        "model: the data has 3 target values per sample: expected as many outputs of the last "
+        "layer, found 4");
   CHECK(error_of({{"ignore_index", 2}}, 4, {TargetKind::soft_labels, 4, false}) ==
         "loss.ignore_index: soft labels have no label to ignore: expected none, found 2; give such "
         "samples the weight 0");

@@ -130,13 +130,12 @@ TEST_CASE("metrics that do not fit the model or the loss") {
         "metrics: r2 is the distance of outputs from their targets: expected loss: mse, l1, "
         "smooth_l1 or bce_with_logits, found cross_entropy");
   CHECK(error_of({metric("top_k")}, kHot) ==
-        "metrics: the data's targets are multi-hot targets (0 to 1 for each output): expected "
-        "one of accuracy, mean_absolute_error, r2, f1, precision, recall, auroc, "
-        "average_precision, found top_k, which is of class labels or soft labels (a probability "
-        "of each class)");
+        "metrics: the data's targets are multi-hot targets (0 to 1 for each output): expected one "
+        "of accuracy, mean_absolute_error, r2, f1, precision, recall, auroc, average_precision, "
+        "found top_k, which is for class labels or soft labels (a probability of each class)");
   CHECK(error_of({metric("accuracy")}, kNumbers) ==
         "metrics: the data's targets are values (a number for each output): expected one of "
-        "mean_absolute_error, r2, found accuracy, which is of class labels or soft labels (a "
+        "mean_absolute_error, r2, found accuracy, which is for class labels or soft labels (a "
         "probability of each class) or multi-hot targets (0 to 1 for each output)");
   CHECK(error_of({metric("per_class_accuracy")}, kNumbers).find("found per_class_accuracy") !=
         std::string::npos);

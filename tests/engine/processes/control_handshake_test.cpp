@@ -302,7 +302,7 @@ TEST_CASE("refused processes of other runs are named when the run does not becom
   CHECK(outcomes[0].kind == kPeer);
   CHECK(contains(outcomes[0].text, "rank 1 did not join within 3.0 s"));
   CHECK(contains(outcomes[0].text,
-                 "Refused as of another run: rank 2 (host elsewhere\\x1b[2J, pid "));
+                 "Refused as members of another run: rank 2 (host elsewhere\\x1b[2J, pid "));
   CHECK(contains(outcomes[0].text, "it was started in a world of 4 processes, this run has 2"));
   CHECK(outcomes[0].text.find('\x1b') == std::string::npos);
 }
@@ -334,8 +334,8 @@ TEST_CASE("messages of rank 0 that are none end the run as a lost rank 0 does") 
     CAPTURE(head.dump());
     CAPTURE(outcome.text);
     CHECK(outcome.kind == kPeer);
-    CHECK(
-        contains(outcome.text, "rank 0 (host fake, pid 17) was lost: what it sent is no message"));
+    CHECK(contains(outcome.text,
+                   "rank 0 (host fake, pid 17) was lost: what it sent is not a message"));
   }
 }
 

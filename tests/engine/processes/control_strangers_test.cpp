@@ -131,7 +131,7 @@ TEST_CASE("those that did not join in time are named, with those that came") {
     CAPTURE(outcome.text);
     CHECK(outcome.kind == kPeer);
     CHECK(contains(outcome.text,
-                   "ranks 2 to 4 did not join within 0.7 s; 3 of 6 processes came: "
+                   "ranks 2 to 4 did not join within 0.7 s; 3 of 6 processes joined: "
                    "rank 0 (host host0), rank 1 (host host1), rank 5 (host host5)"));
   }
 }
@@ -356,7 +356,7 @@ TEST_CASE("a complete world without a name is not harmed by another on its ports
                                  }});
   CHECK(outcomes[0].text == "left");
   CHECK(outcomes[1].text == "left");
-  CHECK(contains(outcomes[2].text, "all processes of the job that listens there are present"));
+  CHECK(contains(outcomes[2].text, "the job that listens there already has all of its processes"));
 }
 
 TEST_CASE("rank 0 names what it refused when a process does not join") {
@@ -390,7 +390,7 @@ TEST_CASE("more silent strangers than are kept keep no process out") {
     CAPTURE(outcome.text);
     CHECK(outcome.text == "left");
   }
-  CHECK(warnings.count("it said nothing, and too many others came") > 0);
+  CHECK(warnings.count("it did not identify itself, and too many others connected") > 0);
 }
 
 TEST_CASE("strangers are refused and counted, and the run is unharmed") {

@@ -234,7 +234,7 @@ TEST_CASE("processes that all wait for each other are found, with what each wait
   });
   for (const Outcome& outcome : outcomes) {
     CAPTURE(outcome.text);
-    CHECK(contains(outcome.text, "all processes wait for each other for 1.0 s"));
+    CHECK(contains(outcome.text, "all processes have been waiting for each other for 1.0 s"));
     CHECK(contains(outcome.text,
                    "ranks 0 and 1 in the sum of the gradients before its first step, "
                    "waiting for other processes"));

@@ -84,7 +84,7 @@ TEST_CASE("the file has HELP and TYPE lines, escaped labels and non-finite value
       R"(# HELP dpt_running 1 while the run trains, 0 after its end.
 # TYPE dpt_running gauge
 dpt_running{L} 1
-# HELP dpt_status 1 for the present status of the run, 0 for the others.
+# HELP dpt_status 1 for the current status of the run, 0 for the others.
 # TYPE dpt_status gauge
 dpt_status{L,status="running"} 1
 dpt_status{L,status="ok"} 0
@@ -296,7 +296,7 @@ TEST_CASE("a file that cannot be written is known at the start") {
   write_file_atomically(dir.file("empty.prom"), "");
   CHECK(why_no_prometheus_file(dir.file("empty.prom")).empty());
   write_file_atomically(dir.file("other.prom"), "# HELP disk_errors By a cron job.\n");
-  check_contains(why_no_prometheus_file(dir.file("other.prom")), "not an earlier one of dpt");
+  check_contains(why_no_prometheus_file(dir.file("other.prom")), "was not written by dpt");
 }
 
 TEST_CASE("a file is locked from before its first write on, and again after each") {

@@ -13,7 +13,8 @@ Texts misfits(const char* type, std::int64_t epochs, OptionValues values = {},
 
 TEST_CASE("a decay to 0 that ends before the run") {
   const Texts text = {
-      "lr_schedule: polynomial: total_iters: 5 epochs is over before the run: the learning rate is "
+      "lr_schedule: polynomial: total_iters: 5 epochs is shorter than the run: the learning rate "
+      "is "
       "0 from epoch 6 to the last one, 25"};
   CHECK(misfits("polynomial", 25) == text);
   CHECK(misfits("polynomial", 25, {}, std::nullopt) == text);
@@ -36,7 +37,9 @@ TEST_CASE("a decay to 0 that ends before the run") {
         std::string::npos);
   CHECK(misfits("linear", 9, {{"start_factor", 1.0}, {"end_factor", 0.0}}).size() == 1);
   CHECK(misfits("linear", 9).empty());
-  CHECK(misfits("linear", 4).at(0).find("it never comes to where the learning rate is 1 * lr") !=
+  CHECK(misfits("linear", 4)
+            .at(0)
+            .find("it never reaches the point where the learning rate is 1 * lr") !=
         std::string::npos);
 }
 
@@ -64,7 +67,7 @@ TEST_CASE("a warm-up longer than the run") {
   TrainSpec spec = scheduled("cosine", 3);
   spec.warmup.epochs = 50;
   const Texts text = {
-      "lr_schedule.warmup: 50 epochs are more than the run has (3): it never comes to the learning "
+      "lr_schedule.warmup: 50 epochs are more than the run has (3): it never reaches the learning "
       "rate of the schedule"};
   CHECK(misfits_of_schedule(spec, 4) == text);
   CHECK(misfits_of_schedule(spec, std::nullopt) == text);

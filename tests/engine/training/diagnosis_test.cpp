@@ -252,12 +252,12 @@ TEST_CASE("each place has a name for the log and a sentence for people") {
   CHECK(told(Place::input) ==
         "input: The model's input is not finite after the transforms" + shown);
   CHECK(told(Place::output) ==
-        "output: The first layer with an output that is not finite is 'conv'" + shown);
+        "output: The first layer with a non-finite output is 'conv'" + shown);
   CHECK(told(Place::loss) ==
         "loss: The outputs of all layers are finite, but the loss of some samples is not" + shown);
   CHECK(told(Place::gradient) ==
-        "gradient: The first layer with a gradient that is not finite, in the order of backward, "
-        "is 'conv' (conv.bias)" +
+        "gradient: The first layer with a non-finite gradient, in the order of backward, is 'conv' "
+        "(conv.bias)" +
             shown);
   // Eight are named, the others counted.
   d.samples = {0, 1, 2, 3, 4, 5, 6, 7};

@@ -50,7 +50,7 @@ TEST_CASE("halt: the report names step, layer and sample, and the last checkpoin
                                          job.data.splits.train.source->describe(sample)));
         check_contains(text, "train.on_divergence.policy=rollback");
         if (c.place == "output") {
-          check_contains(text, "The first layer with an output that is not finite is 'conv2'");
+          check_contains(text, "The first layer with a non-finite output is 'conv2'");
         }
         const auto event = events(folder, "diverged").at(0);
         CHECK(event["step"] == 3);
