@@ -162,7 +162,7 @@ std::span<const std::byte> ZipArchive::content(const ZipMember& member,
                                                std::vector<std::byte>& inflated,
                                                ZipChecksum checksum) const {
   const std::string name = fmt::format("{}, member {}", path_, member.name);
-  if ((member.flags & 1) != 0) fail(ErrorKind::data, "{}: encrypted, which is not read", name);
+  if ((member.flags & 1) != 0) fail(ErrorKind::data, "{}: encrypted, which is not supported", name);
   if (member.method != kStored && member.method != kDeflated) {
     fail(ErrorKind::data,
          "{}: expected a member that is stored or deflated, found the compression method {}: "

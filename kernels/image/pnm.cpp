@@ -120,7 +120,7 @@ PnmHeader read_pnm_header(PnmFile& file, std::span<const std::byte> bytes,
   header.height = file.number();
   if (!header.is_bits) header.most = file.number();
   if (header.most < 1 || header.most > 65535) {
-    file.corrupt(fmt::format("expected a largest value of 1 to 65535, found {}", header.most));
+    file.corrupt(fmt::format("expected a maximum value from 1 to 65535, found {}", header.most));
   }
   check_image_size(name, header.width, header.height, 4, bytes.size(),
                    header.is_bits && !header.is_text ? 8 : 1);

@@ -95,7 +95,7 @@ TEST_CASE("why an image of another format is refused") {
   };
   named("P5 3 3 255\n1234", "corrupt PNM: the file ends too early");
   named("P2 2 1 9 3 12 ", "corrupt PNM: a value of 12 above 9");
-  named("P2 2 1 70000 3 1 ", "corrupt PNM: expected a largest value of 1 to 65535, found 70000");
+  named("P2 2 1 70000 3 1 ", "corrupt PNM: expected a maximum value from 1 to 65535, found 70000");
   named("P2 x", "corrupt PNM: expected a number");
   named("P1 2 1 0 2", "corrupt PNM: expected 0 or 1");
   named("P6 20000 1 255 ",
