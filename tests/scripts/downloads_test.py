@@ -221,7 +221,7 @@ class Downloads(HubCase):
 
     def test_a_server_without_ranges_begins_again(self):
         storage = self.hub.add(REPO, DATA, cuts=[1000], takes_ranges=False)
-        self.assertIn("the server begins at the first byte again", self.check())
+        self.assertIn("the server starts again at the first byte", self.check())
         self.assertEqual(storage.starts, [0, 0])
 
     def test_lies_about_length_and_hash_are_found(self):
