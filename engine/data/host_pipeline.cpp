@@ -57,7 +57,7 @@ DividedTransforms divide_transforms(std::span<const Variant> transforms) {
     return static_cast<std::size_t>(std::distance(last, transforms.rend()));
   };
   std::size_t count = end_after([](const Variant& each) { return !device_part(each); });
-  // What the host leaves has no size that is known before it is read.
+  // The size of images that the host leaves is unknown until they are read.
   if (count > 0) {
     count = end_after([](const Variant& each) {
       return !device_part(each) || device_part(each)->needs_known_size;
