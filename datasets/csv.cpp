@@ -29,7 +29,7 @@ namespace dpt {
 namespace {
 
 void add_targets_to(Fingerprint& hash, const CsvTable& table) {
-  const PictureSource::Samples& samples = table.samples;
+  const ImageSource::Samples& samples = table.samples;
   hash.add(fmt::format("{} {}", static_cast<int>(samples.targets.kind), samples.targets.values));
   if (table.by_name) {
     for (const std::string& name : samples.classes) hash.add(name);
@@ -81,17 +81,17 @@ class CsvFeatureSource final : public DataSource {
 };
 
 /// Images that lie where a column says.
-class CsvPictureSource final : public PictureSource {
+class CsvImageSource final : public ImageSource {
  public:
-  CsvPictureSource(const std::string& path, std::string root, std::vector<std::string> pictures,
-                   Samples samples, const DataRequirements& requirements, std::int64_t cache_bytes,
-                   std::string fingerprint)
-      : PictureSource(path, std::move(samples), requirements, cache_bytes, std::move(fingerprint)),
+  CsvImageSource(const std::string& path, std::string root, std::vector<std::string> images,
+                 Samples samples, const DataRequirements& requirements, std::int64_t cache_bytes,
+                 std::string fingerprint)
+      : ImageSource(path, std::move(samples), requirements, cache_bytes, std::move(fingerprint)),
         root_(std::move(root)),
-        pictures_(std::move(pictures)) {}
+        images_(std::move(images)) {}
 
   std::string describe(std::int64_t index) const override {
-    return (std::filesystem::path(root_) / pictures_[index]).string();
+    return (std::filesystem::path(root_) / images_[index]).string();
   }
 
  protected:
@@ -101,7 +101,7 @@ class CsvPictureSource final : public PictureSource {
 
  private:
   std::string root_;
-  std::vector<std::string> pictures_;
+  std::vector<std::string> images_;
 };
 
 /// Says what is wrong with the images that are not there: lines of the table by index.
@@ -127,24 +127,24 @@ class CsvPictureSource final : public PictureSource {
 
 /// Returns the sizes of the images' files. One that is not there is an error, or has the size 0 if
 /// it may be left out, which its read does.
-std::vector<std::uint64_t> sizes_of_pictures(const std::string& path, const std::string& root,
-                                             const CsvTable& table, bool leaves_out) {
+std::vector<std::uint64_t> sizes_of_images(const std::string& path, const std::string& root,
+                                           const CsvTable& table, bool leaves_out) {
   constexpr std::size_t kAtOnce = 1024;
-  const std::size_t n = table.pictures.size();
+  const std::size_t n = table.images.size();
   std::vector<std::uint64_t> sizes(n);
   std::mutex mutex;
   std::map<std::size_t, std::string> missing;
   for_each_part((n + kAtOnce - 1) / kAtOnce, "lister of " + path, [&](std::size_t part) {
     for (std::size_t i = part * kAtOnce; i < std::min((part + 1) * kAtOnce, n); ++i) {
-      const std::string picture = (std::filesystem::path(root) / table.pictures[i]).string();
+      const std::string image = (std::filesystem::path(root) / table.images[i]).string();
       struct stat status = {};
-      const int error = stat(picture.c_str(), &status) == 0 ? 0 : errno;
+      const int error = stat(image.c_str(), &status) == 0 ? 0 : errno;
       if (error == 0 && S_ISREG(status.st_mode)) {
         sizes[i] = static_cast<std::uint64_t>(status.st_size);
         continue;
       }
       const std::lock_guard lock(mutex);
-      missing[i] = fmt::format("line {}: {}: {}", table.lines[i], picture,
+      missing[i] = fmt::format("line {}: {}: {}", table.lines[i], image,
                                error != 0 ? std::generic_category().message(error) : "not a file");
     }
   });
@@ -153,7 +153,7 @@ std::vector<std::uint64_t> sizes_of_pictures(const std::string& path, const std:
 }
 
 /// Returns the folder to which paths are relative.
-std::string folder_of_pictures(const std::string& path, const CsvOptions& options) {
+std::string folder_of_images(const std::string& path, const CsvOptions& options) {
   return options.root.empty() ? std::filesystem::path(path).parent_path().string() : options.root;
 }
 
@@ -161,26 +161,26 @@ std::shared_ptr<const DataSource> make_source(const std::string& path, const Csv
                                               CsvTable table,
                                               const DataRequirements& requirements) {
   if (options.path.empty()) return std::make_shared<CsvFeatureSource>(path, std::move(table));
-  const std::string root = folder_of_pictures(path, options);
+  const std::string root = folder_of_images(path, options);
   Fingerprint hash;
   hash.add(fmt::format("csv pictures v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                        requirements.input.c));
   const std::vector<std::uint64_t> sizes =
-      sizes_of_pictures(path, root, table, requirements.leaves_out_files);
-  for (std::size_t i = 0; i < table.pictures.size(); ++i) {
-    hash.add(table.pictures[i]);
+      sizes_of_images(path, root, table, requirements.leaves_out_files);
+  for (std::size_t i = 0; i < table.images.size(); ++i) {
+    hash.add(table.images[i]);
     hash.add(std::to_string(sizes[i]));
   }
   add_targets_to(hash, table);
-  return std::make_shared<CsvPictureSource>(path, root, std::move(table.pictures),
-                                            std::move(table.samples), requirements,
-                                            options.cache_mib << 20, hash.text());
+  return std::make_shared<CsvImageSource>(path, root, std::move(table.images),
+                                          std::move(table.samples), requirements,
+                                          options.cache_mib << 20, hash.text());
 }
 
 DataSets open_csv(const Variant& variant, const DataRequirements& requirements) {
   const auto& options = variant.as<CsvOptions>();
   if (!options.path.empty()) {
-    check_picture_channels("csv: " + options.train.file, requirements);
+    check_image_channels("csv: " + options.train.file, requirements);
     if (!options.root.empty()) check_root("csv", options.root, "the images", "");
   }
   check_no_shared_files({{"data.train.file", {options.train.file}},
@@ -219,15 +219,15 @@ std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, Da
   const CsvFile* file = files_of(options, part);
   if (!file) return nullptr;
   const std::string& path = file->file;
-  const bool pictures = !options.path.empty();
-  if (pictures) {
-    check_picture_channels("csv: " + path, requirements);
+  const bool images = !options.path.empty();
+  if (images) {
+    check_image_channels("csv: " + path, requirements);
     if (!options.root.empty()) check_root("csv", options.root, "the images", "");
   }
   // The order of the columns is that of the run, whatever it is in this file.
   const bool of_run = !requirements.features.empty();
   const std::vector<std::string>& features = of_run ? requirements.features : options.features;
-  if (!pictures && features.empty()) {
+  if (!images && features.empty()) {
     fail(ErrorKind::data,
          "{}: expected the names of the features in the order of the model's input, which the "
          "checkpoint does not have (the run had other data, or is of an older dpt): name them in "
@@ -236,16 +236,16 @@ std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, Da
   }
   CsvTable table = read_csv_samples(path, options, features,
                                     of_run ? "the checkpoint" : "data.features", unreadable);
-  if (!pictures) {
+  if (!images) {
     check_shape(path, {1, 1, static_cast<std::int64_t>(features.size())}, requirements);
     return std::make_shared<CsvFeatureSource>(path, std::move(table));
   }
   // Files that are missing are found when they are read: each line keeps its place.
   Fingerprint hash;
-  for (const std::string& picture : table.pictures) hash.add(picture);
-  return std::make_shared<CsvPictureSource>(path, folder_of_pictures(path, options),
-                                            std::move(table.pictures), std::move(table.samples),
-                                            requirements, 0, hash.text());
+  for (const std::string& image : table.images) hash.add(image);
+  return std::make_shared<CsvImageSource>(path, folder_of_images(path, options),
+                                          std::move(table.images), std::move(table.samples),
+                                          requirements, 0, hash.text());
 }
 
 /// Returns the problem of the fields that locate the labels; empty if there is none.
@@ -389,11 +389,11 @@ DatasetKind csv_dataset() {
   kind.lists_only = true;
   kind.declares = [](const Variant& variant) {
     const auto& options = variant.as<CsvOptions>();
-    const bool pictures = !options.path.empty();
-    return DeclaredSamples{pictures,
+    const bool images = !options.path.empty();
+    return DeclaredSamples{images,
                            target_kind_of(options),
                            false,
-                           pictures ? DType::u8 : DType::f32,
+                           images ? DType::u8 : DType::f32,
                            options.val.has_value(),
                            options.label_separator.empty() ? '\0' : options.label_separator[0]};
   };

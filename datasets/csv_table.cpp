@@ -133,7 +133,7 @@ void add_labels(const CsvReader& reader, std::size_t column, const CsvOptions& o
 
 /// Converts the labels, which are final, to multi-hot targets.
 void make_hot_rows(const LabelLists& lists, std::size_t classes, const std::string& path,
-                   PictureSource::Samples& samples) {
+                   ImageSource::Samples& samples) {
   constexpr std::size_t kMostTargets = std::size_t{1} << 31;
   const std::size_t lines = lists.ends.size();
   if (classes > 0 && lines > kMostTargets / classes) {
@@ -157,7 +157,7 @@ void make_hot_rows(const LabelLists& lists, std::size_t classes, const std::stri
 
 /// Adds the targets of the line that was read last.
 void add_targets(const CsvReader& reader, const std::vector<std::size_t>& columns,
-                 PictureSource::Samples& samples) {
+                 ImageSource::Samples& samples) {
   const TargetKind kind = samples.targets.kind;
   const std::size_t begin = samples.rows.size();
   double sum = 0;
@@ -308,7 +308,7 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
   if (!columns.path) {
     check_features(path, table.feature_names, !options.features.empty(), requirements);
   }
-  PictureSource::Samples& samples = table.samples;
+  ImageSource::Samples& samples = table.samples;
   samples.targets.kind = target_kind_of(options);
   table.by_name = columns.label && options.label_type == CsvLabel::name;
   samples.targets.values = static_cast<std::int64_t>(columns.targets.size());
@@ -317,7 +317,7 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
   LabelLists lists;
   while (reader.next()) {
     table.lines.push_back(reader.line());
-    check_picture_count(path, table.lines.size());
+    check_image_count(path, table.lines.size());
     for (const std::size_t column : columns.features) {
       table.features.push_back(number_in(reader, column));
     }
@@ -326,7 +326,7 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
       if (reader.field(*columns.path).empty()) {
         refuse_field(reader, *columns.path, "the path of an image");
       }
-      table.pictures.emplace_back(reader.field(*columns.path));
+      table.images.emplace_back(reader.field(*columns.path));
     }
     if (columns.group) {
       const std::string_view text = trimmed(reader.field(*columns.group));
@@ -408,10 +408,10 @@ CsvTable read_csv_samples(const std::string& path, const CsvOptions& options,
   while (reader.next()) {
     const auto index = static_cast<std::int64_t>(table.lines.size());
     table.lines.push_back(reader.line());
-    check_picture_count(path, table.lines.size());
-    if (columns.path) table.pictures.emplace_back(reader.field(*columns.path));
+    check_image_count(path, table.lines.size());
+    if (columns.path) table.images.emplace_back(reader.field(*columns.path));
     try {
-      if (columns.path && table.pictures.back().empty()) {
+      if (columns.path && table.images.back().empty()) {
         refuse_field(reader, *columns.path, "the path of an image");
       }
       for (const std::size_t column : columns.features) {

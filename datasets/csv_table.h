@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "datasets/class_table.h"
-#include "datasets/picture_source.h"
+#include "datasets/image_source.h"
 #include "engine/data/data_sets.h"
 #include "engine/data/unreadable_samples.h"
 
@@ -58,8 +58,8 @@ TargetKind target_kind_of(const CsvOptions& options);
 struct CsvTable {
   std::vector<std::string> feature_names;
   std::vector<float> features;  ///< features of all lines, one line after another
-  std::vector<std::string> pictures;
-  PictureSource::Samples samples;
+  std::vector<std::string> images;
+  ImageSource::Samples samples;
   std::vector<std::int64_t> lines;  ///< the number of each sample's line
   bool by_name = false;             ///< classes
 };

@@ -15,7 +15,7 @@ namespace dpt {
 
 /// Properties of a data set's samples that follow from its options, before any file is opened.
 struct DeclaredSamples {
-  bool pictures = false;              ///< files of various sizes, which are decoded when read
+  bool images = false;                ///< files of various sizes, which are decoded when read
   std::optional<TargetKind> targets;  ///< unset = the files know
   bool weighted = false;              ///< samples have weights
   std::optional<DType> type;          ///< unset = the files know

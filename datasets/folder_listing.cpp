@@ -62,7 +62,7 @@ ListedPart list_part(const std::string& root, const std::string& part, FolderRep
   }
   for (WalkedFolder& walked : walk_folders(paths)) {
     report.add(walked);
-    listed.pictures.push_back(std::move(walked.pictures));
+    listed.images.push_back(std::move(walked.images));
   }
   return listed;
 }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "datasets/folder_report.h"
-#include "datasets/picture_walk.h"
+#include "datasets/image_walk.h"
 
 namespace dpt {
 
@@ -13,7 +13,7 @@ namespace dpt {
 struct ListedPart {
   std::string part;
   std::vector<std::string> classes;
-  std::vector<std::vector<ListedPicture>> pictures;  ///< one list per class
+  std::vector<std::vector<ListedImage>> images;  ///< one list per class
 };
 
 /// Returns the names of a part's class folders, sorted byte by byte. Throws ErrorKind::data.

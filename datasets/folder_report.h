@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "datasets/picture_walk.h"
+#include "datasets/image_walk.h"
 
 namespace dpt {
 

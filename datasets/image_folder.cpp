@@ -10,8 +10,8 @@
 #include "datasets/fingerprint.h"
 #include "datasets/folder_listing.h"
 #include "datasets/image_file.h"
+#include "datasets/image_source.h"
 #include "datasets/kinds.h"
-#include "datasets/picture_source.h"
 #include "datasets/requirements.h"
 #include "engine/data/data_sets.h"
 #include "engine/data/unreadable_samples.h"
@@ -32,12 +32,12 @@ struct ImageFolderOptions {
   std::int64_t cache_mib = 1024;
 };
 
-class ImageFolderSource final : public PictureSource {
+class ImageFolderSource final : public ImageSource {
  public:
   ImageFolderSource(const std::string& root, std::vector<std::string> files, Samples samples,
                     const DataRequirements& requirements, std::int64_t cache_bytes,
                     std::string fingerprint)
-      : PictureSource(root, std::move(samples), requirements, cache_bytes, std::move(fingerprint)),
+      : ImageSource(root, std::move(samples), requirements, cache_bytes, std::move(fingerprint)),
         root_(root),
         files_(std::move(files)) {}
 
@@ -180,7 +180,7 @@ void check_folder_of_images(const std::string& root) {
 
 void check_image_root(const std::string& root, const DataRequirements& requirements) {
   check_folder_of_images(root);
-  check_picture_channels("image_folder: " + root, requirements);
+  check_image_channels("image_folder: " + root, requirements);
 }
 
 void check_train_folder(const std::string& root) {
@@ -196,8 +196,8 @@ void check_images(const std::string& root, const ListedPart& listed, bool is_tra
   const std::string folder = (fs::path(root) / listed.part).string();
   bool has_images = false;
   for (std::size_t i = 0; i < listed.classes.size(); ++i) {
-    has_images = has_images || !listed.pictures[i].empty();
-    if (listed.pictures[i].empty() && is_training) {
+    has_images = has_images || !listed.images[i].empty();
+    if (listed.images[i].empty() && is_training) {
       report.add_empty_class(folder + "/" + listed.classes[i]);
     }
   }
@@ -210,7 +210,7 @@ void check_images(const std::string& root, const ListedPart& listed, bool is_tra
 /// classes and is given the labels.
 std::shared_ptr<const DataSource> open_folders(const std::string& root, const ListedPart& listed,
                                                const LabelledFolders& folders,
-                                               PictureSource::Samples samples,
+                                               ImageSource::Samples samples,
                                                const DataRequirements& requirements,
                                                std::int64_t cache_bytes) {
   Fingerprint hash;
@@ -219,14 +219,14 @@ std::shared_ptr<const DataSource> open_folders(const std::string& root, const Li
   std::vector<std::string> files;
   for (const auto& [label, place] : folders) {
     const std::string folder = listed.part + "/" + listed.classes[place];
-    for (const ListedPicture& picture : listed.pictures[place]) {
-      files.push_back(folder + "/" + picture.name);
+    for (const ListedImage& image : listed.images[place]) {
+      files.push_back(folder + "/" + image.name);
       hash.add(files.back());
-      hash.add(std::to_string(picture.bytes));
+      hash.add(std::to_string(image.bytes));
       samples.labels.push_back(label);
     }
   }
-  check_picture_count(root, files.size());
+  check_image_count(root, files.size());
   return std::make_shared<ImageFolderSource>(root, std::move(files), std::move(samples),
                                              requirements, cache_bytes, hash.text());
 }
@@ -260,7 +260,7 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
   }
   const auto open = [&](DataPart part) -> std::shared_ptr<const DataSource> {
     if (!listed.contains(part)) return nullptr;
-    PictureSource::Samples samples;
+    ImageSource::Samples samples;
     samples.classes = table.names();
     return open_folders(root, listed[part], folders[part], std::move(samples), requirements,
                         options.cache_mib << 20);

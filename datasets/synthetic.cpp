@@ -1,4 +1,4 @@
-// Made-up images that can be learnt: each class has a coarse random pattern, and a sample is its
+// Synthetic images that can be learnt: each class has a coarse random pattern, and a sample is its
 // class's pattern mixed with noise. Every byte is a pure function of (sample index, position), in
 // integers, so it is the same on every machine.
 #include <algorithm>

@@ -14,8 +14,8 @@
 #include "datasets/class_table.h"
 #include "datasets/dataset.h"
 #include "datasets/fingerprint.h"
+#include "datasets/image_source.h"
 #include "datasets/kinds.h"
-#include "datasets/picture_source.h"
 #include "datasets/requirements.h"
 #include "datasets/shard_names.h"
 #include "datasets/shared_files.h"
@@ -52,7 +52,7 @@ struct WebDatasetOptions {
 // ---- Samples -----------------------------------------------------------------------------------
 
 /// Place of a sample's image in its archive.
-struct ShardPicture {
+struct ShardImage {
   std::uint64_t offset = 0, size = 0;
   std::uint64_t name_end = 0;  ///< in the names of all images; it begins where the last one ends
   std::uint32_t shard = 0;
@@ -61,7 +61,7 @@ struct ShardPicture {
 /// All shards of a split.
 struct ShardIndex {
   std::vector<std::string> shards;
-  std::vector<ShardPicture> pictures;
+  std::vector<ShardImage> images;
   std::string names;
   std::vector<std::int32_t> labels;
 };
@@ -78,13 +78,11 @@ struct ShardMember {
     extension = name.substr(dot + 1);
     for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
-  bool is_picture() const {
-    return extension == "jpg" || extension == "jpeg" || extension == "png";
-  }
+  bool is_image() const { return extension == "jpg" || extension == "jpeg" || extension == "png"; }
   /// Returns whether it is an image that counts if the sample has no JPEG or PNG: earlier releases,
   /// which read only these, took it for a description.
-  bool is_other_picture() const {
-    return !is_picture() && extension.find('.') == std::string::npos &&
+  bool is_other_image() const {
+    return !is_image() && extension.find('.') == std::string::npos &&
            is_image_name("x." + extension);
   }
   std::string key, extension;
@@ -187,27 +185,27 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
   struct Open {
     std::string key;
     std::vector<std::string> extensions;
-    std::optional<TarMember> picture, cls, json;
-    std::vector<TarMember> other_pictures{};
+    std::optional<TarMember> image, cls, json;
+    std::vector<TarMember> other_images{};
   };
   std::optional<Open> open;
   const auto finish = [&] {
     if (!open) return;
-    if (!open->picture && open->other_pictures.size() == 1) {
-      open->picture = open->other_pictures[0];
+    if (!open->image && open->other_images.size() == 1) {
+      open->image = open->other_images[0];
     }
-    if (!open->picture || (labels && !open->cls && !open->json)) {
+    if (!open->image || (labels && !open->cls && !open->json)) {
       fail(ErrorKind::data,
            "{}, sample {}: expected {}, found {} (the members of a sample follow each other and "
            "have the same base name, which ends at the first dot)",
            path, open->key,
-           open->picture ? "a label (.cls or .json)"
-                         : fmt::format("one image ({})", fmt::join(readable_extensions(), ", ")),
+           open->image ? "a label (.cls or .json)"
+                       : fmt::format("one image ({})", fmt::join(readable_extensions(), ", ")),
            first_ten(open->extensions));
     }
-    index.names += open->picture->name;
-    index.pictures.push_back({open->picture->offset, open->picture->size, index.names.size(),
-                              static_cast<std::uint32_t>(number)});
+    index.names += open->image->name;
+    index.images.push_back({open->image->offset, open->image->size, index.names.size(),
+                            static_cast<std::uint32_t>(number)});
     if (labels) {
       // Beside a .cls, .json is any description.
       const TarMember& label = open->cls ? *open->cls : *open->json;
@@ -229,9 +227,9 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
       open.emplace();
       open->key = name.key;
     }
-    if (name.is_other_picture()) open->other_pictures.push_back(member);
+    if (name.is_other_image()) open->other_images.push_back(member);
     open->extensions.push_back(name.extension.empty() ? "no extension" : "." + name.extension);
-    std::optional<TarMember>* part = name.is_picture()          ? &open->picture
+    std::optional<TarMember>* part = name.is_image()            ? &open->image
                                      : !labels                  ? nullptr
                                      : name.extension == "cls"  ? &open->cls
                                      : name.extension == "json" ? &open->json
@@ -248,38 +246,38 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
   finish();
 }
 
-class WebDatasetSource final : public PictureSource {
+class WebDatasetSource final : public ImageSource {
  public:
   WebDatasetSource(const std::string& name, ShardIndex index, Samples samples,
                    const DataRequirements& requirements, std::int64_t cache_bytes,
                    std::string fingerprint)
-      : PictureSource(name, std::move(samples), requirements, cache_bytes, std::move(fingerprint)),
+      : ImageSource(name, std::move(samples), requirements, cache_bytes, std::move(fingerprint)),
         index_(std::move(index)) {}
 
   std::string describe(std::int64_t index) const override {
     const auto i = static_cast<std::size_t>(index);
-    const std::size_t begin = i == 0 ? 0 : index_.pictures[i - 1].name_end;
-    return fmt::format("{}, {}", index_.shards[index_.pictures[i].shard],
-                       index_.names.substr(begin, index_.pictures[i].name_end - begin));
+    const std::size_t begin = i == 0 ? 0 : index_.images[i - 1].name_end;
+    return fmt::format("{}, {}", index_.shards[index_.images[i].shard],
+                       index_.names.substr(begin, index_.images[i].name_end - begin));
   }
 
  protected:
   std::vector<std::byte> read_file(std::int64_t index) const override {
     const StageTimer timer(DataStage::read);
-    const ShardPicture& picture = index_.pictures[index];
-    if (picture.size > kMostPictureFileBytes) {
+    const ShardImage& image = index_.images[index];
+    if (image.size > kMaxImageFileBytes) {
       fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB",
-           describe(index), picture.size, kMostPictureFileBytes >> 20);
+           describe(index), image.size, kMaxImageFileBytes >> 20);
     }
     // There may be more shards than a process may have open.
-    const RandomAccessFile file(index_.shards[picture.shard]);
-    std::vector<std::byte> content(picture.size);
-    const std::size_t found = file.read(picture.offset, content.data(), content.size());
+    const RandomAccessFile file(index_.shards[image.shard]);
+    std::vector<std::byte> content(image.size);
+    const std::size_t found = file.read(image.offset, content.data(), content.size());
     if (found != content.size()) {
       fail(ErrorKind::data,
            "{}: only {} of {} bytes could be read at the offset {}: the shard was truncated after "
            "it had been opened",
-           describe(index), found, content.size(), picture.offset);
+           describe(index), found, content.size(), image.offset);
     }
     return content;
   }
@@ -294,9 +292,9 @@ ShardIndex read_shards(const ShardFiles& files, const char* field, ShardLabels* 
   index.shards = find_shards(files.shards, field);
   for (std::size_t i = 0; i < index.shards.size(); ++i) {
     read_shard(i, labels, index);
-    check_picture_count(files.shards, index.pictures.size());
+    check_image_count(files.shards, index.images.size());
   }
-  if (index.pictures.empty()) {
+  if (index.images.empty()) {
     fail(ErrorKind::data, "{}: expected samples, found none in {} shard{}", files.shards,
          index.shards.size(), index.shards.size() == 1 ? "" : "s");
   }
@@ -308,19 +306,19 @@ std::shared_ptr<const DataSource> make_source(const ShardFiles& files, ShardInde
                                               std::vector<std::string> classes, bool named_classes,
                                               const DataRequirements& requirements,
                                               std::int64_t cache_bytes) {
-  PictureSource::Samples samples;
+  ImageSource::Samples samples;
   samples.labels = std::move(index.labels);
   samples.classes = std::move(classes);
   Fingerprint hash;
   hash.add(fmt::format("webdataset v1 {}x{}x{}", requirements.input.h, requirements.input.w,
                        requirements.input.c));
   std::size_t begin = 0;
-  for (std::size_t i = 0; i < index.pictures.size(); ++i) {
-    const ShardPicture& picture = index.pictures[i];
-    const std::string name = index.names.substr(begin, picture.name_end - begin);
-    begin = picture.name_end;
+  for (std::size_t i = 0; i < index.images.size(); ++i) {
+    const ShardImage& image = index.images[i];
+    const std::string name = index.names.substr(begin, image.name_end - begin);
+    begin = image.name_end;
     hash.add(name);
-    hash.add(fmt::format("{} {}", picture.size, samples.labels[i]));
+    hash.add(fmt::format("{} {}", image.size, samples.labels[i]));
   }
   if (named_classes) {
     for (const std::string& name : samples.classes) hash.add(name);
@@ -368,7 +366,7 @@ void check_no_shared_shards(const WebDatasetOptions& options) {
 
 DataSets open_webdataset(const Variant& variant, const DataRequirements& requirements) {
   const auto& options = variant.as<WebDatasetOptions>();
-  check_picture_channels("webdataset: " + options.train.shards, requirements);
+  check_image_channels("webdataset: " + options.train.shards, requirements);
   check_no_shared_shards(options);
   ShardLabels labels(options, requirements);
   DataSets sets;
@@ -392,7 +390,7 @@ std::shared_ptr<const DataSource> open_webdataset_unlabelled(const Variant& vari
   const auto& options = variant.as<WebDatasetOptions>();
   const ShardFiles* files = files_of(options, part);
   if (!files) return nullptr;
-  check_picture_channels("webdataset: " + files->shards, requirements);
+  check_image_channels("webdataset: " + files->shards, requirements);
   return make_source(*files, read_shards(*files, field_of(part), nullptr), {}, false, requirements,
                      0);
 }

@@ -47,7 +47,7 @@ std::string sizes_in(const DataSource& source) {
     std::int32_t label = 0;
     const ChoosePart note_size = [&](std::int64_t height, std::int64_t width) {
       size = fmt::format("{}x{}", height, width);
-      return whole_picture(height, width, 1, 1);
+      return whole_image(height, width, 1, 1);
     };
     try {
       source.read_part(index, note_size, label);

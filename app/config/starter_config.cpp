@@ -134,7 +134,7 @@ Images look_at_images(const DataSource& source) {
     std::int32_t label = 0;
     const ChoosePart note_size = [&](std::int64_t height, std::int64_t width) {
       size = {height, width};
-      return whole_picture(height, width, 1, 1);
+      return whole_image(height, width, 1, 1);
     };
     try {
       source.read_part(i, note_size, label);

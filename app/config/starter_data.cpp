@@ -6,7 +6,7 @@
 
 #include <fmt/ranges.h>
 
-#include "datasets/picture_walk.h"
+#include "datasets/image_walk.h"
 #include "engine/config/paths.h"
 #include "engine/config/scalars.h"
 #include "kernels/base/error.h"

@@ -90,7 +90,7 @@ void check_top(const PredictOptions& options, const TrainSpec& spec, const Plan&
 void warn_of_arrays(const TrainSpec& spec, bool reports) {
   const DatasetKind& kind = dataset_kind(spec.data.dataset);
   if (!reports || !kind.any_type) return;
-  if (kind.declares && kind.declares(spec.data.dataset).pictures) return;
+  if (kind.declares && kind.declares(spec.data.dataset).images) return;
   say(fmt::format(
       "warning: the run was trained on a data set of the kind {}, not on image files: images are "
       "resized to the model's input and scaled to 0..1 before data.transforms.eval; if the run's "
@@ -170,7 +170,7 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
     parts = open_data(options, inputs, of_data, requirements, outputs, reads);
   } else {
     warn_of_arrays(spec, reads);
-    parts.push_back(open_pictures(inputs.pictures, requirements, outputs, reads));
+    parts.push_back(open_images(inputs.images, requirements, outputs, reads));
   }
   const auto source_of = [&](std::size_t i) {
     return i < parts.size() ? parts[i].source : nullptr;

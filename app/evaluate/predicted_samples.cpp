@@ -10,7 +10,7 @@
 #include "app/base/console.h"
 #include "app/evaluate/predict_options.h"
 #include "datasets/dataset.h"
-#include "datasets/picture_files.h"
+#include "datasets/image_files.h"
 #include "engine/data/data_sets.h"
 #include "engine/data/split.h"
 #include "engine/data/splits.h"
@@ -118,7 +118,7 @@ PredictInputs sort_inputs(const PredictOptions& options, bool is_alone) {
   PredictInputs inputs;
   for (const std::string& word : options.inputs) {
     if (word == "-") {
-      add_names_on_stdin(inputs.pictures, is_alone);
+      add_names_on_stdin(inputs.images, is_alone);
     } else if (word.ends_with(".yaml") || word.ends_with(".yml")) {
       if (!inputs.data.config.empty()) {
         fail(ErrorKind::usage, "expected one config, found {} and {}", inputs.data.config, word);
@@ -129,39 +129,39 @@ PredictInputs sort_inputs(const PredictOptions& options, bool is_alone) {
       inputs.data.overrides.push_back(word);
     } else {
       check_no_data_file(word);
-      inputs.pictures.push_back(word);
+      inputs.images.push_back(word);
     }
   }
   const bool has_data =
       !inputs.data.config.empty() || !inputs.data.overrides.empty() || !options.split.empty();
-  if (inputs.pictures.empty() && !has_data) {
+  if (inputs.images.empty() && !has_data) {
     fail(ErrorKind::usage,
          "expected images, a folder of them, a config (.yaml) whose data section names the "
          "samples, or data.KEY=VALUE or --split for the run's own samples; {} is read as the run",
          options.target);
   }
-  if (!inputs.pictures.empty() && has_data) {
+  if (!inputs.images.empty() && has_data) {
     fail(ErrorKind::usage,
          "{}: expected images or a data set, found both: a config (.yaml), data.KEY=VALUE and "
          "--split are for data sets",
-         inputs.pictures.front());
+         inputs.images.front());
   }
   return inputs;
 }
 
-PredictedPart open_pictures(const std::vector<std::string>& paths,
-                            const DataRequirements& requirements, const ModelOutputs& outputs,
-                            bool reports) {
-  PredictedPart pictures;
-  pictures.unreadable = std::make_shared<UnreadableSamples>();
-  ListedPictures listed = list_pictures(paths);
+PredictedPart open_images(const std::vector<std::string>& paths,
+                          const DataRequirements& requirements, const ModelOutputs& outputs,
+                          bool reports) {
+  PredictedPart images;
+  images.unreadable = std::make_shared<UnreadableSamples>();
+  ListedImages listed = list_images(paths);
   if (reports) {
     for (const std::string& note : listed.notes) say("note: " + note);
   }
-  pictures.source =
-      open_picture_files(std::move(listed.paths), requirements, outputs, pictures.unreadable);
-  pictures.indices = all_of(*pictures.source);
-  return pictures;
+  images.source =
+      open_image_files(std::move(listed.paths), requirements, outputs, images.unreadable);
+  images.indices = all_of(*images.source);
+  return images;
 }
 
 std::vector<PredictedPart> open_data(const PredictOptions& options, const PredictInputs& inputs,

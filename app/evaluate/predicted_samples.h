@@ -17,9 +17,9 @@ namespace dpt {
 
 /// The command line's samples.
 struct PredictInputs {
-  std::vector<std::string> pictures;  ///< files and folders; none: a data set is predicted
+  std::vector<std::string> images;  ///< files and folders; none: a data set is predicted
   DataToPredict data;
-  bool are_data() const { return pictures.empty(); }
+  bool are_data() const { return images.empty(); }
 };
 
 /// Classifies the words of the command line; "-" means the paths on stdin, which only a single
@@ -35,9 +35,9 @@ struct PredictedPart {
 };
 
 /// Opens the images. If `reports`, says which files of the folders are left out.
-PredictedPart open_pictures(const std::vector<std::string>& paths,
-                            const DataRequirements& requirements, const ModelOutputs& outputs,
-                            bool reports);
+PredictedPart open_images(const std::vector<std::string>& paths,
+                          const DataRequirements& requirements, const ModelOutputs& outputs,
+                          bool reports);
 
 /// The samples of a data set in its order: one part, or those of the training files and of the test
 /// files. `spec` is that of the data. With `reports`, a word on which they are where --split does

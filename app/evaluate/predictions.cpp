@@ -30,20 +30,20 @@ std::string last(TargetRows& targets, std::size_t position, float loss) {
 }
 
 /// True if the samples are images in files, which describe() names.
-bool are_pictures(const DataSource& source) {
+bool are_images(const DataSource& source) {
   const auto* wrapper = dynamic_cast<const WrappedSource*>(&source);
-  return source.resizes() || (wrapper && are_pictures(wrapper->wrapped()));
+  return source.resizes() || (wrapper && are_images(wrapper->wrapped()));
 }
 
 /// Returns the first columns of a table, by which a sample is found: its number, and the path of a
 /// image's file.
 std::string first_names(const Split& split) {
-  return are_pictures(*split.source) ? "index,path" : "index";
+  return are_images(*split.source) ? "index,path" : "index";
 }
 std::string first_fields(const Split& split, std::size_t position) {
   const std::int64_t index = split.indices[position];
   std::string text = std::to_string(index);
-  if (are_pictures(*split.source)) {
+  if (are_images(*split.source)) {
     text += "," + csv_field(hide_secrets(split.source->describe(index)));
   }
   return text;

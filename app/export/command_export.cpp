@@ -78,7 +78,7 @@ OnnxOptions onnx_options_of(const ExportOptions& options, const ExportFacts& fac
          "channels, found one of {} samples with {} channel{}: export it without",
          name_of(raw_type), channels, channels == 1 ? "" : "s");
   }
-  onnx.preprocessing = options.preprocessing == "nchw" ? PictureLayout::nchw : PictureLayout::nhwc;
+  onnx.preprocessing = options.preprocessing == "nchw" ? ImageLayout::nchw : ImageLayout::nhwc;
   return onnx;
 }
 

@@ -121,7 +121,7 @@ struct Verdict {
 
 // ---- Text --------------------------------------------------------------------------------------
 
-std::string sizes_text(const PictureSizes& sizes) {
+std::string sizes_text(const ImageSizes& sizes) {
   const auto text = [](Size2 size) { return fmt::format("{}x{}", size.h, size.w); };
   if (sizes.distinct == 0) return "-";
   if (sizes.distinct == 1) return text(sizes.commonest);
@@ -152,7 +152,7 @@ void print_splits(const DataReport& report) {
     fmt::print("{:<6} {:>10} {:>10}  {:<10}  {}\n", split.name, split.split.size(),
                split.unreadable.size(), labels_text(report.class_counts[s]),
                has_rows(report) ? std::to_string(split.split.source->features().size())
-                                : sizes_text(picture_sizes(split)));
+                                : sizes_text(image_sizes(split)));
   }
 }
 
@@ -272,7 +272,7 @@ Json json_of_split(const DataReport& report, std::size_t s) {
   Json out = {{"samples", split.split.size()}, {"unreadable", split.unreadable.size()}};
   out["class_counts"] = nullptr;
   if (!report.class_counts[s].empty()) out["class_counts"] = report.class_counts[s];
-  const PictureSizes sizes = picture_sizes(split);
+  const ImageSizes sizes = image_sizes(split);
   out["sizes"] = nullptr;
   if (sizes.distinct > 0) {
     out["sizes"] = {{"smallest", json_of(sizes.smallest)},

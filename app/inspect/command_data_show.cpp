@@ -52,15 +52,15 @@ std::string class_of(const DataSource& source, std::int32_t label) {
   return source.classes()[label];
 }
 
-void print_table(const DataSource& source, const std::vector<SheetPicture>& pictures,
+void print_table(const DataSource& source, const std::vector<SheetImage>& images,
                  std::int64_t columns, std::int64_t versions) {
   fmt::print("{:>4} {:>6} {:>10}  {:<20}  {}\n", "row", "column", "index", "class", "sample");
-  for (std::size_t i = 0; i < pictures.size(); i += static_cast<std::size_t>(versions)) {
-    const SheetPicture& picture = pictures[i];
+  for (std::size_t i = 0; i < images.size(); i += static_cast<std::size_t>(versions)) {
+    const SheetImage& image = images[i];
     const auto at = static_cast<std::int64_t>(i);
-    fmt::print("{:>4} {:>6} {:>10}  {:<20}  {}\n", at / columns + 1, at % columns + 1,
-               picture.index, printable(class_of(source, picture.label)),
-               printable(hide_secrets(source.describe(picture.index))));
+    fmt::print("{:>4} {:>6} {:>10}  {:<20}  {}\n", at / columns + 1, at % columns + 1, image.index,
+               printable(class_of(source, image.label)),
+               printable(hide_secrets(source.describe(image.index))));
   }
 }
 
@@ -115,30 +115,29 @@ int run_data_show(const DataShowOptions& options) {
       options.columns > 0 ? options.columns : std::max<std::int64_t>(8, versions);
   // The versions of a sample stay together.
   columns = std::clamp(columns / versions, std::int64_t{1}, count) * versions;
-  std::vector<SheetPicture> pictures;
+  std::vector<SheetImage> images;
   const EpochOrder chosen =
       chosen_samples(split, is_train ? &spec : nullptr, options.epoch - 1, count);
   for (std::size_t k = 0; k < chosen.indices.size(); ++k) {
     for (std::int64_t v = 0; v < versions; ++v) {
-      pictures.push_back({chosen.indices[k], options.epoch - 1 + v, chosen.keys[k], 0, {}});
+      images.push_back({chosen.indices[k], options.epoch - 1 + v, chosen.keys[k], 0, {}});
     }
   }
   double low = 0, high = 1;
   const InputDraws draws(is_train ? spec.data.transforms : TransformsSpec{}, out, seed);
-  draw_samples(*source, input, draws, pictures, low, high);
+  draw_samples(*source, input, draws, images, low, high);
   for (const std::string& problem : bad ? bad->take_new() : std::vector<std::string>()) {
     say(fmt::format("warning: left out: {} (the sample after it is shown in its place)", problem));
   }
   std::vector<std::vector<std::string>> captions;
-  for (const SheetPicture& picture : pictures) {
+  for (const SheetImage& image : images) {
     captions.push_back({});
-    const std::string label = class_of(*source, picture.label);
+    const std::string label = class_of(*source, image.label);
     if (!label.empty()) captions.back().push_back(label);
-    captions.back().push_back(versions > 1
-                                  ? fmt::format("{} ep {}", picture.index, picture.epoch + 1)
-                                  : fmt::format("{}", picture.index));
+    captions.back().push_back(versions > 1 ? fmt::format("{} ep {}", image.index, image.epoch + 1)
+                                           : fmt::format("{}", image.index));
   }
-  write_results(options.out, encode_png(contact_sheet(pictures, captions, columns)));
+  write_results(options.out, encode_png(contact_sheet(images, captions, columns)));
   fmt::print("{}: {} of {} {} samples, epoch {}{}\n", printable(options.out), count, split.size(),
              options.split, options.epoch,
              versions > 1 ? fmt::format(" to {}", options.epoch + versions - 1) : "");
@@ -146,7 +145,7 @@ int run_data_show(const DataShowOptions& options) {
     fmt::print("the samples are shown as they are before data.transforms.batch mixes them\n");
   }
   if (source->type() == DType::f32) fmt::print("black is {:.6g}, white is {:.6g}\n", low, high);
-  print_table(*source, pictures, columns, versions);
+  print_table(*source, images, columns, versions);
   return 0;
 }
 

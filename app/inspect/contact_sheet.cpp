@@ -47,7 +47,7 @@ std::vector<float> run_input(Backend& backend, InputDesc input, const InputDraws
 }  // namespace
 
 void draw_samples(const DataSource& source, InputDesc input, const InputDraws& draws,
-                  std::vector<SheetPicture>& pictures, double& low, double& high) {
+                  std::vector<SheetImage>& images, double& low, double& high) {
   // Fill erased areas with the pixel that Normalize would have turned into that value.
   for (std::size_t c = 0; c < input.erase_value.size(); ++c) {
     if (!input.stddev.empty()) input.erase_value[c] *= input.stddev[c];
@@ -60,18 +60,17 @@ void draw_samples(const DataSource& source, InputDesc input, const InputDraws& d
   std::vector<std::byte> raw(static_cast<std::size_t>(source.shape().elements()) *
                              size_of(source.type()));
   std::vector<std::vector<float>> values;
-  for (SheetPicture& picture : pictures) {
-    source.read_in_epoch({picture.epoch, picture.index, picture.key}, raw, picture.label);
-    values.push_back(
-        run_input(*backend, input, draws, picture.epoch, raw, std::span(&picture.key, 1)));
+  for (SheetImage& image : images) {
+    source.read_in_epoch({image.epoch, image.index, image.key}, raw, image.label);
+    values.push_back(run_input(*backend, input, draws, image.epoch, raw, std::span(&image.key, 1)));
   }
   low = 0;
   high = 1;
   if (source.type() == DType::f32) {
     low = INFINITY;
     high = -INFINITY;
-    for (const std::vector<float>& of_picture : values) {
-      for (const float value : of_picture) {
+    for (const std::vector<float>& of_image : values) {
+      for (const float value : of_image) {
         if (!std::isfinite(value)) continue;
         low = std::min(low, static_cast<double>(value));
         high = std::max(high, static_cast<double>(value));
@@ -79,8 +78,8 @@ void draw_samples(const DataSource& source, InputDesc input, const InputDraws& d
     }
     if (!(low < high)) high = low + 1;
   }
-  for (std::size_t i = 0; i < pictures.size(); ++i) {
-    Image& image = pictures[i].image;
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    Image& image = images[i].image;
     image = {input.out.h, input.out.w, input.out.c, {}};
     for (const float value : values[i]) {
       const double grey = (static_cast<double>(value) - low) / (high - low) * 255;
@@ -91,17 +90,17 @@ void draw_samples(const DataSource& source, InputDesc input, const InputDraws& d
   }
 }
 
-Image contact_sheet(const std::vector<SheetPicture>& pictures,
+Image contact_sheet(const std::vector<SheetImage>& images,
                     const std::vector<std::vector<std::string>>& captions, std::int64_t columns) {
   constexpr std::int64_t kWidth = 112, kGap = 8, kWideEnough = 160;
-  const std::int64_t h = pictures[0].image.height, w = pictures[0].image.width;
+  const std::int64_t h = images[0].image.height, w = images[0].image.width;
   const std::int64_t scale = std::max<std::int64_t>(1, kWidth / std::max(h, w));
   const std::int64_t width = std::max(w * scale, kWidth / 2), height = h * scale;
   const std::int64_t letters = width >= kWideEnough ? 2 : 1, line = 9 * letters;
   std::size_t lines = 0;
   for (const auto& caption : captions) lines = std::max(lines, caption.size());
   const std::int64_t cell_height = height + 3 + static_cast<std::int64_t>(lines) * line;
-  const auto count = static_cast<std::int64_t>(pictures.size());
+  const auto count = static_cast<std::int64_t>(images.size());
   const std::int64_t rows = (count + columns - 1) / columns;
   const std::int64_t sheet_width = kGap + columns * (width + kGap);
   const std::int64_t sheet_height = kGap + rows * (cell_height + kGap);
@@ -117,7 +116,7 @@ Image contact_sheet(const std::vector<SheetPicture>& pictures,
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t x = kGap + i % columns * (width + kGap);
     std::int64_t y = kGap + i / columns * (cell_height + kGap);
-    canvas.place(x, y, pictures[i].image, scale);
+    canvas.place(x, y, images[i].image, scale);
     y += height + 3;
     for (const std::string& text : captions[i]) {
       const auto fits = static_cast<std::size_t>(width / (6 * letters));

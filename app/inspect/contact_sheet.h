@@ -12,7 +12,7 @@
 
 namespace dpt {
 
-struct SheetPicture {
+struct SheetImage {
   std::int64_t index = 0;  ///< in the source
   std::int64_t epoch = 0;  ///< from 0
   std::int64_t key = 0;    ///< Occurrence::key
@@ -25,11 +25,11 @@ struct SheetPicture {
 /// image. Floats from `low` to `high`, which it sets, are drawn as black to white; bytes are drawn
 /// unchanged. REQUIRES: 1 or 3 channels.
 void draw_samples(const DataSource& source, InputDesc input, const InputDraws& draws,
-                  std::vector<SheetPicture>& pictures, double& low, double& high);
+                  std::vector<SheetImage>& images, double& low, double& high);
 
 /// The images in rows of `columns`, each enlarged by a whole factor if it is small, over the
 /// lines of its caption. Throws ErrorKind::usage for a sheet that is too large for a PNG file.
-Image contact_sheet(const std::vector<SheetPicture>& pictures,
+Image contact_sheet(const std::vector<SheetImage>& images,
                     const std::vector<std::vector<std::string>>& captions, std::int64_t columns);
 
 }  // namespace dpt

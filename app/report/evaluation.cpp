@@ -115,20 +115,20 @@ class SampleChoice {
             values_text(std::span(samples_.outputs).subspan(position * width, width));
       }
     }
-    add_pictures(chosen);
+    add_images(chosen);
     return chosen;
   }
 
-  void add_pictures(std::vector<ReportedSample>& chosen) const {
+  void add_images(std::vector<ReportedSample>& chosen) const {
     const SampleShape shape = job_.data.eval_input.out;
     if ((shape.c != 1 && shape.c != 3) || shape.h * shape.w < 2) return;
-    std::vector<SheetPicture> pictures;
+    std::vector<SheetImage> images;
     for (const ReportedSample& sample : chosen)
-      pictures.push_back({sample.index, 0, sample.index, 0, {}});
+      images.push_back({sample.index, 0, sample.index, 0, {}});
     double low = 0, high = 1;
-    draw_samples(*split_.source, job_.data.eval_input, {}, pictures, low, high);
+    draw_samples(*split_.source, job_.data.eval_input, {}, images, low, high);
     for (std::size_t i = 0; i < chosen.size(); ++i) {
-      chosen[i].png = encode_png(pictures[i].image);
+      chosen[i].png = encode_png(images[i].image);
       chosen[i].side = std::max(shape.h, shape.w);
     }
   }

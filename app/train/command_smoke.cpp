@@ -1,4 +1,4 @@
-// dpt train --smoke CONFIG: the whole way of a run on a few made-up samples, in a folder that is
+// dpt train --smoke CONFIG: the whole way of a run on a few synthetic samples, in a folder that is
 // removed. It asks whether everything of the config fits together, not whether it learns.
 #include "app/train/command_smoke.h"
 

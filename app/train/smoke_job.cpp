@@ -9,8 +9,8 @@
 #include "app/base/catalog.h"
 #include "app/base/command_support.h"
 #include "datasets/dataset.h"
-#include "datasets/made_up.h"
 #include "datasets/requirements.h"
+#include "datasets/smoke_samples.h"
 #include "engine/config/flat_values.h"
 #include "engine/config/read_spec.h"
 #include "engine/config/show_spec.h"
@@ -42,7 +42,7 @@ TrainSpec shortened_spec(TrainSpec spec, const std::string& folder,
   if (!spec.data.cache.empty()) spec.data.cache = folder + "/cache";
   spec.data.batch_size = smoke_batch(spec);
   if (ValSplitSpec& split = spec.data.val_split; spec.data.may_validate()) {
-    // Made-up samples have no columns, and too few of each class to be stratified.
+    // Synthetic samples have no columns, and too few of each class to be stratified.
     split = {.count = split.count > 0 ? std::min(split.count, kFewSamples) : kFewSamples};
   }
   spec.train.epochs = std::max<std::int64_t>(spec.train.epochs, 2);
@@ -54,11 +54,11 @@ TrainSpec shortened_spec(TrainSpec spec, const std::string& folder,
 }
 
 /// Returns true if the transforms of both lists turn images of this size into the model's input.
-bool take_to_input(const TransformsSpec& transforms, Size2 picture, SampleShape input) {
+bool take_to_input(const TransformsSpec& transforms, Size2 image, SampleShape input) {
   const auto fits = [&](const std::vector<Variant>& list) {
     const auto host = divide_transforms(list).host;
     if (host.empty()) return false;
-    const HostPipeline pipeline(host, picture, {input.h, input.w}, 0);
+    const HostPipeline pipeline(host, image, {input.h, input.w}, 0);
     return pipeline.size() == Size2{input.h, input.w};
   };
   return fits(transforms.train) && fits(transforms.eval);
@@ -80,7 +80,7 @@ TargetKind kind_of_targets(const DeclaredSamples& declared, std::int64_t outputs
   return declared.targets.value_or(outputs == 1 ? TargetKind::values : TargetKind::class_index);
 }
 
-MadeUpSamples samples_for(const TrainSpec& spec, const Plan& plan) {
+SmokeSamples samples_for(const TrainSpec& spec, const Plan& plan) {
   constexpr std::int64_t kTestSamples = 5;
   const SampleShape input = data_requirements(spec, plan).input;
   const DatasetKind& kind = dataset_kind(spec.data.dataset);
@@ -89,10 +89,10 @@ MadeUpSamples samples_for(const TrainSpec& spec, const Plan& plan) {
   declared.type = DType::u8;
   if (kind.declares) declared = kind.declares(spec.data.dataset);
 
-  MadeUpSamples samples;
-  samples.pictures = declared.pictures;
-  samples.shape = declared.pictures ? input : raw_shape(spec, input);
-  samples.picture = {2 * input.h, 2 * input.w};
+  SmokeSamples samples;
+  samples.images = declared.images;
+  samples.shape = declared.images ? input : raw_shape(spec, input);
+  samples.image = {2 * input.h, 2 * input.w};
   // An array of rows is one of numbers.
   samples.type = declared.type.value_or(input.h * input.w == 1 ? DType::f32 : DType::u8);
   samples.classes = plan.classes;
@@ -127,7 +127,7 @@ SmokeJob make_smoke_job(const std::string& config, const std::vector<std::string
   TrainSpec spec = shortened_spec(load_spec(catalog(), config, words), folder, made.notes);
   Plan plan = make_plan(spec);
   check_outputs(spec, plan.classes);
-  const MadeUpSamples samples = samples_for(spec, plan);
+  const SmokeSamples samples = samples_for(spec, plan);
   const bool salvage = spec.data.on_bad_sample == OnBadSample::salvage;
   DataSets sets = make_up_samples(samples, salvage);
   made.samples = fmt::format(
@@ -136,8 +136,8 @@ SmokeJob make_smoke_job(const std::string& config, const std::vector<std::string
           ? fmt::format(" ({} of them held out for validation)", spec.data.val_split.count)
           : std::string(),
       samples.test,
-      samples.pictures
-          ? fmt::format("PNG images of {}x{} and larger", samples.picture.h, samples.picture.w)
+      samples.images
+          ? fmt::format("PNG images of {}x{} and larger", samples.image.h, samples.image.w)
           : fmt::format("{} of {}", shape_text(samples.shape), name_of(samples.type)),
       text_of(samples.targets.kind));
   made.job = job_of(std::move(spec), std::move(plan), std::move(sets));

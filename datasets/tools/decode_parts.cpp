@@ -33,7 +33,7 @@ void answer(const char* verdict, const void* bytes, std::size_t count) {
 void decode_line(const std::string& line) {
   std::istringstream words(line);
   std::int64_t channels = 0;
-  PicturePart part;
+  ImagePart part;
   DecodeOptions options;
   std::string path;
   words >> channels >> part.exact >> options.salvage >> options.applies_orientation >> part.box >>
@@ -45,7 +45,7 @@ void decode_line(const std::string& line) {
     const Image image = decode_part(
         std::as_bytes(std::span(file)), path, channels,
         [&](std::int64_t height, std::int64_t width) {
-          return part.box.height == 0 ? whole_picture(height, width, height, width) : part;
+          return part.box.height == 0 ? whole_image(height, width, height, width) : part;
         },
         options);
     answer("ok", image.pixels.data(), image.pixels.size());

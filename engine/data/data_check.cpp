@@ -286,8 +286,8 @@ std::optional<std::vector<NearPair>> compare_pixels(const DataReport& report,
   return pairs;
 }
 
-void find_similar_pictures(DataReport& report, std::vector<SampleRef> samples,
-                           const DataCheckOptions& options) {
+void find_similar_images(DataReport& report, std::vector<SampleRef> samples,
+                         const DataCheckOptions& options) {
   report.looks_for_near = options.near_duplicates && !report.splits.empty() &&
                           has_perceptual_hash(report.splits[0].split.source->shape());
   if (!report.looks_for_near) return;
@@ -329,12 +329,12 @@ void find_similar_pictures(DataReport& report, std::vector<SampleRef> samples,
 
 }  // namespace
 
-PictureSizes picture_sizes(const SurveyedSplit& split) {
+ImageSizes image_sizes(const SurveyedSplit& split) {
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> counts;
   for (const SampleRecord& record : split.records) {
     if (record.is_read) ++counts[{record.height, record.width}];
   }
-  PictureSizes sizes;
+  ImageSizes sizes;
   sizes.distinct = static_cast<std::int64_t>(counts.size());
   for (const auto& [size, count] : counts) {
     const Size2 here{size.first, size.second};
@@ -374,7 +374,7 @@ DataReport check_data(const Splits& splits, const DataCheckOptions& options) {
   find_file_problems(report);
   find_class_gaps(report);
   find_constant_channels(report);
-  find_similar_pictures(report, find_equal_samples(report), options);
+  find_similar_images(report, find_equal_samples(report), options);
   std::stable_sort(report.findings.begin(), report.findings.end(),
                    [](const Finding& a, const Finding& b) { return a.kind < b.kind; });
   return report;

@@ -33,10 +33,10 @@ DataReport check_data(const Splits& splits, const DataCheckOptions& options);
 
 /// Smallest, largest (by the number of pixels) and commonest size of the images of a split that
 /// were read, and how many sizes there are.
-struct PictureSizes {
+struct ImageSizes {
   Size2 smallest{0, 0}, largest{0, 0}, commonest{0, 0};
   std::int64_t of_commonest = 0, distinct = 0;
 };
-PictureSizes picture_sizes(const SurveyedSplit& split);
+ImageSizes image_sizes(const SurveyedSplit& split);
 
 }  // namespace dpt

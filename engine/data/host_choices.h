@@ -20,7 +20,7 @@ struct AffineRanges {
   std::optional<Point> translate;  ///< the greatest, as fractions of width and height
   std::optional<Interval> scale, shear_x, shear_y;
 };
-AffineParams draw_affine(const AffineRanges& ranges, Size2 picture, DrawStream& draws);
+AffineParams draw_affine(const AffineRanges& ranges, Size2 image, DrawStream& draws);
 
 /// ColorJitter. What is not set is neither drawn nor done.
 struct JitterRanges {
@@ -69,6 +69,6 @@ struct ErasingRanges {
   Interval ratio{0.3, 3.3};    ///< height over width
 };
 /// Nothing where ten rectangles did not fit.
-std::optional<PixelBox> draw_erasing(const ErasingRanges& ranges, Size2 picture, DrawStream& draws);
+std::optional<PixelBox> draw_erasing(const ErasingRanges& ranges, Size2 image, DrawStream& draws);
 
 }  // namespace dpt

@@ -39,8 +39,8 @@ constexpr const char* kFilterDoc =
     "Filter. nearest: the nearest pixel, for images whose values are not brightness, such as "
     "masks; bilinear or bicubic: both antialiased.";
 
-PicturePart resized(PixelBox box, Size2 size, ResizeFilter filter) {
-  PicturePart part{box, size.h, size.w, {0, 0, size.h, size.w}};
+ImagePart resized(PixelBox box, Size2 size, ResizeFilter filter) {
+  ImagePart part{box, size.h, size.w, {0, 0, size.h, size.w}};
   part.filter = filter;
   return part;
 }
@@ -63,8 +63,8 @@ class Resize final : public HostTransform {
     if (!before) return std::nullopt;
     return with_shorter_side(*before, size_[0]);
   }
-  std::optional<PicturePart> choose(Size2 picture, DrawStream&) const override {
-    return resized({0, 0, picture.h, picture.w}, *size_after(picture), filter_);
+  std::optional<ImagePart> choose(Size2 image, DrawStream&) const override {
+    return resized({0, 0, image.h, image.w}, *size_after(image), filter_);
   }
   void apply(Image& image, DrawStream& draws) const override {
     image = part_of(image, *choose({image.height, image.width}, draws));
@@ -87,11 +87,10 @@ class CenterCrop final : public HostTransform {
   explicit CenterCrop(const CenterCropOptions& options) : size_(options.size) {}
 
   std::optional<Size2> size_after(std::optional<Size2>) const override { return size_; }
-  std::optional<PixelBox> keeps(Size2 picture, DrawStream&) const override {
-    if (picture.h < size_.h || picture.w < size_.w) return std::nullopt;
-    return PixelBox{rounded_to_even(static_cast<double>(picture.h - size_.h) / 2),
-                    rounded_to_even(static_cast<double>(picture.w - size_.w) / 2), size_.h,
-                    size_.w};
+  std::optional<PixelBox> keeps(Size2 image, DrawStream&) const override {
+    if (image.h < size_.h || image.w < size_.w) return std::nullopt;
+    return PixelBox{rounded_to_even(static_cast<double>(image.h - size_.h) / 2),
+                    rounded_to_even(static_cast<double>(image.w - size_.w) / 2), size_.h, size_.w};
   }
   void apply(Image& image, DrawStream&) const override {
     // A smaller image is padded first: the smaller half before it, and then cut.
@@ -131,12 +130,12 @@ class RandomCrop final : public HostTransform {
   }
 
  private:
-  void check(Size2 picture, ErrorKind kind) const {
-    if (picture.h + 2 * padding_ >= size_.h && picture.w + 2 * padding_ >= size_.w) return;
+  void check(Size2 image, ErrorKind kind) const {
+    if (image.h + 2 * padding_ >= size_.h && image.w + 2 * padding_ >= size_.w) return;
     fail(kind,
          "{}: expected images of at least {}x{} (height x width) with padding {}, found {}x{}: "
          "put a Resize before it",
-         place_, size_.h, size_.w, padding_, picture.h, picture.w);
+         place_, size_.h, size_.w, padding_, image.h, image.w);
   }
 
   Size2 size_;
@@ -180,8 +179,8 @@ class RandomResizedCrop final : public HostTransform {
   bool gives_size() const override { return true; }
   bool reduces_decoding() const override { return options_.reduced_decoding; }
   std::optional<Size2> size_after(std::optional<Size2>) const override { return options_.size; }
-  std::optional<PicturePart> choose(Size2 picture, DrawStream& draws) const override {
-    PicturePart part = resized(box(picture, draws), options_.size, options_.interpolation);
+  std::optional<ImagePart> choose(Size2 image, DrawStream& draws) const override {
+    ImagePart part = resized(box(image, draws), options_.size, options_.interpolation);
     part.exact = !options_.reduced_decoding;
     return part;
   }
@@ -190,26 +189,26 @@ class RandomResizedCrop final : public HostTransform {
   }
 
  private:
-  PixelBox box(Size2 picture, DrawStream& draws) const {
-    const auto h = static_cast<double>(picture.h), w = static_cast<double>(picture.w);
+  PixelBox box(Size2 image, DrawStream& draws) const {
+    const auto h = static_cast<double>(image.h), w = static_cast<double>(image.w);
     const std::vector<double>&scale = options_.scale, &ratio = options_.ratio;
     for (int i = 0; i < 10; ++i) {
       const double area = h * w * draws.uniform(scale[0], scale[1]);
       const double aspect = std::exp(draws.uniform(std::log(ratio[0]), std::log(ratio[1])));
       const std::int64_t width = rounded_to_even(std::sqrt(area * aspect));
       const std::int64_t height = rounded_to_even(std::sqrt(area / aspect));
-      if (width < 1 || width > picture.w || height < 1 || height > picture.h) continue;
-      const std::int64_t top = draws.below(picture.h - height + 1);
-      return {top, draws.below(picture.w - width + 1), height, width};
+      if (width < 1 || width > image.w || height < 1 || height > image.h) continue;
+      const std::int64_t top = draws.below(image.h - height + 1);
+      return {top, draws.below(image.w - width + 1), height, width};
     }
     // No try fitted into so narrow an image: its largest middle part of an allowed ratio.
-    std::int64_t height = picture.h, width = picture.w;
+    std::int64_t height = image.h, width = image.w;
     if (w / h < ratio[0]) {
       height = std::max<std::int64_t>(rounded_to_even(w / ratio[0]), 1);
     } else if (w / h > ratio[1]) {
       width = std::max<std::int64_t>(rounded_to_even(h * ratio[1]), 1);
     }
-    return {(picture.h - height) / 2, (picture.w - width) / 2, height, width};
+    return {(image.h - height) / 2, (image.w - width) / 2, height, width};
   }
 
   RandomResizedCropOptions options_;
@@ -223,12 +222,12 @@ std::string range_problem(const char* name, const std::vector<double>& range) {
 
 }  // namespace
 
-Size2 with_shorter_side(Size2 picture, std::int64_t side) {
-  const std::int64_t shorter = std::min(picture.h, picture.w);
-  const std::int64_t longer = std::max(picture.h, picture.w);
+Size2 with_shorter_side(Size2 image, std::int64_t side) {
+  const std::int64_t shorter = std::min(image.h, image.w);
+  const std::int64_t longer = std::max(image.h, image.w);
   const auto other =
       static_cast<std::int64_t>(static_cast<double>(side * longer) / static_cast<double>(shorter));
-  return picture.h <= picture.w ? Size2{side, other} : Size2{other, side};
+  return image.h <= image.w ? Size2{side, other} : Size2{other, side};
 }
 
 TransformKind resize_transform() {

@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-AffineParams draw_affine(const AffineRanges& ranges, Size2 picture, DrawStream& draws) {
+AffineParams draw_affine(const AffineRanges& ranges, Size2 image, DrawStream& draws) {
   AffineParams params;
   params.angle = draw_uniform(ranges.degrees, draws);
   if (ranges.translate) {
@@ -17,8 +17,8 @@ AffineParams draw_affine(const AffineRanges& ranges, Size2 picture, DrawStream& 
       const double most = fraction * static_cast<double>(size);
       return static_cast<std::int64_t>(std::nearbyint(draws.uniform(-most, most)));
     };
-    params.translate_x = shift(ranges.translate->x, picture.w);
-    params.translate_y = shift(ranges.translate->y, picture.h);
+    params.translate_x = shift(ranges.translate->x, image.w);
+    params.translate_y = shift(ranges.translate->y, image.h);
   }
   if (ranges.scale) params.scale = draw_uniform(*ranges.scale, draws);
   if (ranges.shear_x) params.shear_x = draw_uniform(*ranges.shear_x, draws);

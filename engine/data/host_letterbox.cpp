@@ -24,16 +24,16 @@ class Letterbox final : public HostTransform {
 
   std::optional<Size2> size_after(std::optional<Size2>) const override { return size_; }
   bool gives_size() const override { return true; }
-  std::optional<PicturePart> choose(Size2 picture, DrawStream&) const override {
-    const Size2 size = fitted(picture);
-    return whole_picture(picture.h, picture.w, size.h, size.w);
+  std::optional<ImagePart> choose(Size2 image, DrawStream&) const override {
+    const Size2 size = fitted(image);
+    return whole_image(image.h, image.w, size.h, size.w);
   }
   /// An image that `choose` has resized keeps its size here.
   bool applies_after_choose() const override { return true; }
   void apply(Image& image, DrawStream&) const override {
     const Size2 size = fitted({image.height, image.width});
     if (size != Size2{image.height, image.width}) {
-      image = part_of(image, whole_picture(image.height, image.width, size.h, size.w));
+      image = part_of(image, whole_image(image.height, image.width, size.h, size.w));
     }
     if (size == size_) return;
     const std::int64_t top = (size_.h - size.h) / 2, left = (size_.w - size.w) / 2;
@@ -43,8 +43,8 @@ class Letterbox final : public HostTransform {
 
  private:
   /// Returns the size of the image after it is scaled to fit.
-  Size2 fitted(Size2 picture) const {
-    const auto h = static_cast<double>(picture.h), w = static_cast<double>(picture.w);
+  Size2 fitted(Size2 image) const {
+    const auto h = static_cast<double>(image.h), w = static_cast<double>(image.w);
     const double scale =
         std::min(static_cast<double>(size_.h) / h, static_cast<double>(size_.w) / w);
     // Python's round(): halves go to the even number.

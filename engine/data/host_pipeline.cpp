@@ -73,7 +73,7 @@ bool gives_size(std::span<const Variant> transforms) {
   });
 }
 
-HostPipeline::HostPipeline(std::span<const Variant> transforms, std::optional<Size2> picture,
+HostPipeline::HostPipeline(std::span<const Variant> transforms, std::optional<Size2> image,
                            Size2 resize_to, std::uint64_t seed)
     : seed_(seed) {
   std::string problems;
@@ -99,8 +99,8 @@ HostPipeline::HostPipeline(std::span<const Variant> transforms, std::optional<Si
   const bool gives_size = std::any_of(stages_.begin(), stages_.end(), [](const Stage& stage) {
     return stage.transform->gives_size();
   });
-  if (!picture && !gives_size) resize_first_ = resize_to;
-  const std::optional<Size2> size = size_after(resize_first_ ? resize_first_ : picture);
+  if (!image && !gives_size) resize_first_ = resize_to;
+  const std::optional<Size2> size = size_after(resize_first_ ? resize_first_ : image);
   if (!size) {
     throw SizesDiffer(fmt::format(
         "{}: images have different sizes after it, but a batch needs one: add Resize or "
@@ -118,10 +118,10 @@ void HostPipeline::read(const DataSource& source, const Occurrence& sample,
   // Pixels that are cropped away before the first transform that needs pixels are not decoded.
   std::size_t done = 0;
   const ChoosePart choose = [&](std::int64_t height, std::int64_t width) {
-    PicturePart part = whole_picture(height, width, height, width);
+    ImagePart part = whole_image(height, width, height, width);
     bool is_resized = false;
     if (resize_first_) {
-      part = whole_picture(height, width, resize_first_->h, resize_first_->w);
+      part = whole_image(height, width, resize_first_->h, resize_first_->w);
       is_resized = true;
     }
     for (; done < stages_.size(); ++done) {
@@ -129,7 +129,7 @@ void HostPipeline::read(const DataSource& source, const Occurrence& sample,
       const Size2 now{part.window.height, part.window.width};
       DrawStream draws = draws_of(stage);
       if (!is_resized && done == 0) {
-        if (const std::optional<PicturePart> chosen = stage.transform->choose(now, draws)) {
+        if (const std::optional<ImagePart> chosen = stage.transform->choose(now, draws)) {
           part = *chosen;
           is_resized = true;
           if (stage.transform->applies_after_choose()) break;
@@ -174,9 +174,9 @@ std::shared_ptr<const DataSource> with_host_transforms(std::shared_ptr<const Dat
          "are {} with {} channel{}",
          place_of(last), name_of(source->type()), shape.c, shape.c == 1 ? "" : "s");
   }
-  std::optional<Size2> picture;
-  if (!source->resizes()) picture = Size2{shape.h, shape.w};
-  HostPipeline pipeline(host, picture, {input.h, input.w}, seed);
+  std::optional<Size2> image;
+  if (!source->resizes()) image = Size2{shape.h, shape.w};
+  HostPipeline pipeline(host, image, {input.h, input.w}, seed);
   return std::make_shared<TransformedSource>(std::move(source), std::move(pipeline));
 }
 

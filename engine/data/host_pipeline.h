@@ -39,7 +39,7 @@ class HostPipeline {
   /// `image`: the size of the images; nothing where they have sizes of their own. Such are
   /// resized to `resize_to` first, unless the transforms give them a size. Throws ErrorKind::usage
   /// for options that do not fit, SizesDiffer where images would keep sizes of their own.
-  HostPipeline(std::span<const Variant> transforms, std::optional<Size2> picture, Size2 resize_to,
+  HostPipeline(std::span<const Variant> transforms, std::optional<Size2> image, Size2 resize_to,
                std::uint64_t seed);
 
   Size2 size() const { return size_; }  ///< size of all results

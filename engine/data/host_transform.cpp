@@ -31,7 +31,7 @@ std::int64_t DrawStream::below(std::int64_t n) {
       (static_cast<std::uint64_t>(next()) * static_cast<std::uint64_t>(n)) >> 32);
 }
 
-std::optional<PicturePart> HostTransform::choose(Size2, DrawStream&) const {
+std::optional<ImagePart> HostTransform::choose(Size2, DrawStream&) const {
   return std::nullopt;
 }
 

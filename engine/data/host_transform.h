@@ -52,16 +52,16 @@ class HostTransform {
   /// For a transform that keeps and resizes a part of the image and may come first in a list:
   /// what apply would do, before the image is decoded. Nothing where it must see the whole
   /// image.
-  virtual std::optional<PicturePart> choose(Size2 picture, DrawStream& draws) const;
+  virtual std::optional<ImagePart> choose(Size2 image, DrawStream& draws) const;
   /// True if apply must also be called on the part that `choose` returned, to complete the
   /// transform.
   virtual bool applies_after_choose() const { return false; }
   /// For a transform that only keeps a part of the image, that part. It draws what apply would.
-  virtual std::optional<PixelBox> keeps(Size2 picture, DrawStream& draws) const;
+  virtual std::optional<PixelBox> keeps(Size2 image, DrawStream& draws) const;
 };
 
 /// The size of an image whose shorter side is resized to `side`, as v2.Resize(side) has it: the
 /// longer side is cut, not rounded.
-Size2 with_shorter_side(Size2 picture, std::int64_t side);
+Size2 with_shorter_side(Size2 image, std::int64_t side);
 
 }  // namespace dpt

@@ -72,12 +72,12 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 // ---- Making it ---------------------------------------------------------------------------------
 
 /// An image as the cache keeps it.
-PicturePart kept_part(std::int64_t height, std::int64_t width, std::int64_t shorter_side) {
+ImagePart kept_part(std::int64_t height, std::int64_t width, std::int64_t shorter_side) {
   if (shorter_side == 0 || std::min(height, width) <= shorter_side) {
-    return whole_picture(height, width, height, width);
+    return whole_image(height, width, height, width);
   }
   const Size2 size = with_shorter_side({height, width}, shorter_side);
-  return whole_picture(height, width, size.h, size.w);
+  return whole_image(height, width, size.h, size.w);
 }
 
 /// Decodes all samples on several threads into one file; the first failure ends all of them.
@@ -216,7 +216,7 @@ class PackedSource final : public WrappedSource {
     const Image image = read_part(
         index,
         [&](std::int64_t height, std::int64_t width) {
-          return whole_picture(height, width, shape().h, shape().w);
+          return whole_image(height, width, shape().h, shape().w);
         },
         label);
     std::memcpy(pixels.data(), image.pixels.data(), pixels.size());

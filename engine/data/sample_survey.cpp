@@ -306,7 +306,7 @@ void read_sample(const Split& split, std::int64_t position, std::vector<std::byt
   const auto whole = [&](std::int64_t height, std::int64_t width) {
     record.height = static_cast<std::int32_t>(height);
     record.width = static_cast<std::int32_t>(width);
-    return whole_picture(height, width, shape.h, shape.w);
+    return whole_image(height, width, shape.h, shape.w);
   };
   const Image image = source.read_part(index, whole, record.label);
   std::memcpy(pixels.data(), image.pixels.data(), pixels.size());

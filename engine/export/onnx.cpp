@@ -197,8 +197,8 @@ void describe_input(onnx::ValueInfo& value, const ExportFacts& facts, const Onnx
   const bool reads_bytes =
       options.preprocessing || (options.include_normalisation && options.raw_type == DType::u8);
   std::vector<Dimension> sample{facts.input[0], facts.input[1], facts.input[2]};
-  if (options.preprocessing == PictureLayout::nchw) sample = {facts.input[0], "height", "width"};
-  if (options.preprocessing == PictureLayout::nhwc) sample = {"height", "width", facts.input[0]};
+  if (options.preprocessing == ImageLayout::nchw) sample = {facts.input[0], "height", "width"};
+  if (options.preprocessing == ImageLayout::nhwc) sample = {"height", "width", facts.input[0]};
   const char* doc = options.preprocessing           ? "upright images of any size"
                     : options.include_normalisation ? "raw samples"
                                                     : "normalised samples";
@@ -206,11 +206,10 @@ void describe_input(onnx::ValueInfo& value, const ExportFacts& facts, const Onnx
 }
 
 /// Writes the operations that turn an image of any size into the network's input size.
-std::string write_pictures(OnnxWriter& writer, const ExportFacts& facts,
-                           const OnnxOptions& options) {
+std::string write_images(OnnxWriter& writer, const ExportFacts& facts, const OnnxOptions& options) {
   writer.begin("preprocess", "");
   std::string x = kInput;
-  if (options.preprocessing == PictureLayout::nhwc) {
+  if (options.preprocessing == ImageLayout::nhwc) {
     x = writer.op("Transpose", {x}, {{"perm", std::vector<std::int64_t>{0, 3, 1, 2}}});
   }
   x = writer.op("Cast", {x}, {{"to", kOpFloat}});
@@ -220,7 +219,7 @@ std::string write_pictures(OnnxWriter& writer, const ExportFacts& facts,
 /// Writes the operations of the input kernel and returns the network's input.
 std::string write_normalisation(OnnxWriter& writer, const ExportFacts& facts,
                                 const OnnxOptions& options) {
-  std::string x = options.preprocessing ? write_pictures(writer, facts, options) : kInput;
+  std::string x = options.preprocessing ? write_images(writer, facts, options) : kInput;
   writer.begin("normalise", "");
   if (!options.preprocessing && options.raw_type == DType::u8) {
     x = writer.op("Cast", {x}, {{"to", kOpFloat}});
@@ -313,9 +312,9 @@ std::string onnx_model(const TrainSpec& spec, const Plan& plan, const std::vecto
 
   std::map<std::string, std::string> metadata = metadata_of(facts);
   metadata["normalisation_included"] = normalises ? "true" : "false";
-  metadata["preprocessing_included"] = !options.preprocessing                         ? "false"
-                                       : options.preprocessing == PictureLayout::nhwc ? "nhwc"
-                                                                                      : "nchw";
+  metadata["preprocessing_included"] = !options.preprocessing                       ? "false"
+                                       : options.preprocessing == ImageLayout::nhwc ? "nhwc"
+                                                                                    : "nchw";
   metadata["softmax_included"] = options.include_softmax ? "true" : "false";
   for (const auto& [key, value] : metadata) {
     onnx::Entry& entry = *model.add_metadata_props();

@@ -17,7 +17,7 @@ namespace dpt {
 inline constexpr std::int64_t kOnnxOpset = 17;
 
 /// Order of the dimensions of images: (N,C,H,W), or (N,H,W,C), the order of decoders.
-enum class PictureLayout : std::uint8_t { nchw, nhwc };
+enum class ImageLayout : std::uint8_t { nchw, nhwc };
 
 struct OnnxOptions {
   /// The graph begins with what turns raw samples into the network's input: division by
@@ -26,7 +26,7 @@ struct OnnxOptions {
   DType raw_type = DType::u8;
   /// The graph begins with ExportFacts::transforms, then the normalisation: it takes the bytes of
   /// images of any size in this layout. REQUIRES: raw_type u8.
-  std::optional<PictureLayout> preprocessing = {};
+  std::optional<ImageLayout> preprocessing = {};
   /// The graph ends with the function that turns outputs into probabilities: softmax for
   /// cross_entropy, the sigmoid for bce_with_logits. Throws ErrorKind::usage for other losses.
   bool include_softmax = false;

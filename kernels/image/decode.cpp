@@ -16,7 +16,7 @@ namespace dpt {
 Image decode_image(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
                    const DecodeOptions& options) {
   const auto all = [](std::int64_t height, std::int64_t width) {
-    return whole_picture(height, width, height, width);
+    return whole_image(height, width, height, width);
   };
   return decode_part(file, name, channels, all, options);
 }

@@ -24,7 +24,7 @@ void check_image_size(const std::string& name, std::int64_t width, std::int64_t 
 }
 
 Image part_of_whole(Image image, const ChoosePart& choose, int orientation) {
-  const PicturePart part = choose(image.height, image.width);
+  const ImagePart part = choose(image.height, image.width);
   const PixelBox all{0, 0, image.height, image.width};
   const bool is_whole = part.box == all && part.window == all && part.height == image.height &&
                         part.width == image.width;

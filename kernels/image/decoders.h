@@ -37,6 +37,6 @@ int tiff_used_bits(std::span<const std::byte> file, const std::string& name);
 int pnm_used_bits(std::span<const std::byte> file, const std::string& name);
 
 /// The least M of the sizes M/8 that a JPEG is decoded at for the part, 8 if it is exact.
-int jpeg_eighths(const PicturePart& part);
+int jpeg_eighths(const ImagePart& part);
 
 }  // namespace dpt

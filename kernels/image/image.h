@@ -52,7 +52,7 @@ constexpr auto enum_names(ResizeFilter) {
 
 /// Part of an image: `box` is resized to `height` x `width`, and `window` of the result is kept.
 /// REQUIRES: `box` lies in the image, `window` in the result.
-struct PicturePart {
+struct ImagePart {
   PixelBox box;
   std::int64_t height = 0, width = 0;
   PixelBox window;
@@ -64,6 +64,6 @@ struct PicturePart {
 };
 
 /// Called once with an image's height and width.
-using ChoosePart = std::function<PicturePart(std::int64_t height, std::int64_t width)>;
+using ChoosePart = std::function<ImagePart(std::int64_t height, std::int64_t width)>;
 
 }  // namespace dpt

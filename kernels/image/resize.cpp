@@ -348,16 +348,16 @@ void resize_bilinear(const Image& image, std::int64_t height, std::int64_t width
   resize_rows_of(image, 0, 0, resizer, to);
 }
 
-PicturePart whole_picture(std::int64_t picture_height, std::int64_t picture_width,
-                          std::int64_t height, std::int64_t width) {
-  return {{0, 0, picture_height, picture_width}, height, width, {0, 0, height, width}};
+ImagePart whole_image(std::int64_t image_height, std::int64_t image_width, std::int64_t height,
+                      std::int64_t width) {
+  return {{0, 0, image_height, image_width}, height, width, {0, 0, height, width}};
 }
 
-Image part_of(const ImageView& image, const PicturePart& part) {
+Image part_of(const ImageView& image, const ImagePart& part) {
   return part_of_stored(image, part, {});
 }
 
-Image part_of_stored(const ImageView& image, const PicturePart& part, const StoredTurn& turn) {
+Image part_of_stored(const ImageView& image, const ImagePart& part, const StoredTurn& turn) {
   const PixelBox &box = part.box, &window = part.window;
   RowResizer resizer(whole_axis(box.height, part.height, window.top, window.height, part.filter),
                      whole_axis(box.width, part.width, window.left, window.width, part.filter),

@@ -109,8 +109,8 @@ class RowResizer {
 };
 
 /// The whole of an image, resized.
-PicturePart whole_picture(std::int64_t picture_height, std::int64_t picture_width,
-                          std::int64_t height, std::int64_t width);
+ImagePart whole_image(std::int64_t image_height, std::int64_t image_width, std::int64_t height,
+                      std::int64_t width);
 
 /// Resizes to (height, width) as Pillow's BILINEAR does (torchvision's antialias=True): a triangle
 /// filter as wide as the reduction along rows and along columns, each rounded to 8 bits; columns
@@ -122,9 +122,9 @@ void resize_bilinear(const Image& image, std::int64_t height, std::int64_t width
 
 /// The part of an image; the bits of a crop to `box`, a resize, and a crop to `window`. `exact` is
 /// not read.
-Image part_of(const ImageView& image, const PicturePart& part);
+Image part_of(const ImageView& image, const ImagePart& part);
 
 /// Does the same as part_of, for an image that is turned afterwards.
-Image part_of_stored(const ImageView& image, const PicturePart& part, const StoredTurn& turn);
+Image part_of_stored(const ImageView& image, const ImagePart& part, const StoredTurn& turn);
 
 }  // namespace dpt

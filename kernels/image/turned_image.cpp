@@ -79,9 +79,9 @@ StoredTurn stored_turn(int orientation) {
   return {down, across, false};
 }
 
-PicturePart stored_part(const PicturePart& part, int orientation, std::int64_t height,
-                        std::int64_t width) {
-  PicturePart stored = part;
+ImagePart stored_part(const ImagePart& part, int orientation, std::int64_t height,
+                      std::int64_t width) {
+  ImagePart stored = part;
   stored.box = stored_box(part.box, orientation, height, width);
   stored.window = stored_box(part.window, orientation, part.height, part.width);
   if (exchanges_sides(orientation)) {

@@ -26,7 +26,7 @@ StoredTurn stored_turn(int orientation);
 
 /// Returns the part of a stored image that, turned upright, is `part` of the upright image of size
 /// `height` x `width`.
-PicturePart stored_part(const PicturePart& part, int orientation, std::int64_t height,
-                        std::int64_t width);
+ImagePart stored_part(const ImagePart& part, int orientation, std::int64_t height,
+                      std::int64_t width);
 
 }  // namespace dpt

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "tests/cli/picture_folders.h"
+#include "tests/cli/image_folders.h"
 #include "tests/support/npy.h"
 #include "tests/support/tar.h"
 
@@ -100,7 +100,7 @@ TEST_CASE("classes of a network: those of arrays and of shards") {
 
   std::vector<std::pair<std::string, std::string>> members;
   for (int i = 0; i < 6; ++i) {
-    members.emplace_back(fmt::format("{}.png", i), picture_of("dark", i));
+    members.emplace_back(fmt::format("{}.png", i), image_of("dark", i));
     members.emplace_back(fmt::format("{}.cls", i), i % 2 == 0 ? "left" : "right");
   }
   write_file(w.dir.file("a.tar"), tar(members));

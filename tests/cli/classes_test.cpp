@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/checkpoints/safetensors.h"
-#include "tests/cli/picture_folders.h"
+#include "tests/cli/image_folders.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/support/tar.h"
 
@@ -82,7 +82,7 @@ TEST_CASE("classes: tar shards with labels as text are trained, resumed and meas
     for (int i = 0; i < 6; ++i) {
       for (const std::string& name : classes) {
         const std::string key = fmt::format("{}{}", name, i);
-        text += tar_member(key + ".cls", name) + tar_member(key + ".png", picture_of(name, i));
+        text += tar_member(key + ".cls", name) + tar_member(key + ".png", image_of(name, i));
       }
     }
     return text + kTarEnd;

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "tests/cli/picture_folders.h"
+#include "tests/cli/image_folders.h"
 
 using namespace dpt::testing;
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "tests/cli/picture_folders.h"
+#include "tests/cli/image_folders.h"
 #include "tests/support/npy_data.h"
 #include "tests/support/tar.h"
 
@@ -29,7 +29,7 @@ void write_shard(const Workplace& w, const std::string& file, int begin, int end
   std::vector<std::pair<std::string, std::string>> members;
   for (int i = begin; i < end; ++i) {
     const std::string name = i % 2 == 0 ? "dark" : "light";
-    members.emplace_back(fmt::format("{}.png", i), picture_of(name, i % 20));
+    members.emplace_back(fmt::format("{}.png", i), image_of(name, i % 20));
     members.emplace_back(fmt::format("{}.cls", i), name);
   }
   write_file(w.dir.file(file), tar(members));
@@ -59,7 +59,7 @@ TEST_CASE("config init: a class of one image stays among the training samples") 
   const FolderWorkplace w;
   w.put("photos/train", {"dark", "light"});
   std::filesystem::create_directory(w.dir.file("photos/train/lone"));
-  write_file(w.dir.file("photos/train/lone/0.png"), picture_of("grey", 0));
+  write_file(w.dir.file("photos/train/lone/0.png"), image_of("grey", 0));
   check_contains(check_starter(w, "photos"), "  val_split: {fraction: 0.1, stratify: true}");
 }
 
@@ -128,8 +128,7 @@ TEST_CASE("config init: tables for classes, for numbers, and of images") {
   for (int i = 0; i < 24; ++i) {
     iris += fmt::format("{};{};{};text {};{}\n", i, i % 5 + 0.5, i % 3, i, i % 2 ? "a" : "b");
     prices += fmt::format("{},{},{}\n", 10 + i, i % 4, 1000.5 + 3 * i);
-    write_file(w.dir.file(fmt::format("img/{}.png", i)),
-               picture_of(i % 2 ? "dark" : "light", i % 9));
+    write_file(w.dir.file(fmt::format("img/{}.png", i)), image_of(i % 2 ? "dark" : "light", i % 9));
     files += fmt::format("img/{}.png,{}\n", i, i % 2 ? "dark" : "light");
   }
   write_file(w.dir.file("iris-train.csv"), iris);
@@ -259,7 +258,7 @@ TEST_CASE("config init: several labels of an image, columns of 0 and 1, and part
   std::string tags = "file,tags\n", hot = "file,dark,light,big\n", parts = "file,kind,split\n";
   for (int i = 0; i < 24; ++i) {
     const std::string file = fmt::format("img/{}.png", i);
-    write_file(w.dir.file(file), picture_of(i % 2 ? "dark" : "light", i % 9));
+    write_file(w.dir.file(file), image_of(i % 2 ? "dark" : "light", i % 9));
     const char* const names[] = {"dark|big", "light", "", "big|light", "dark"};
     tags += fmt::format("{},{}\n", file, names[i % 5]);
     hot += fmt::format("{},{},{},{}\n", file, i % 2, 1 - i % 2, i % 3 == 0 ? 1 : 0);

@@ -50,7 +50,7 @@ Bytes png_of(unsigned seed) {
   return dpt::data_test::png(kSide, kSide, 3, picture(seed));
 }
 
-constexpr const char* kPicturesConfig = R"(version: 1
+constexpr const char* kImagesConfig = R"(version: 1
 name: pictures
 data:
   dataset: image_folder
@@ -66,8 +66,8 @@ devices: [cpu]
 )";
 
 /// Three classes with 12 training and 4 test pictures each, all different.
-struct Pictures : Workplace {
-  Pictures() : Workplace(kPicturesConfig) {
+struct Images : Workplace {
+  Images() : Workplace(kImagesConfig) {
     unsigned seed = 0;
     for (const std::string part : {"train", "test"}) {
       for (const std::string name : {"ant", "bee", "cow"}) {
@@ -147,7 +147,7 @@ std::string config_of(const std::string& data, int classes,
 }  // namespace
 
 TEST_CASE("data check: a good data set has no findings, and the numbers are right") {
-  const Pictures w;
+  const Images w;
   const json report = w.check(0);
   CHECK(report["errors"] == 0);
   CHECK(report["warnings"] == 0);
@@ -200,7 +200,7 @@ TEST_CASE("data check: a good data set has no findings, and the numbers are righ
 }
 
 TEST_CASE("data check: every unreadable file is named, with the reason") {
-  const Pictures w;
+  const Images w;
   Bytes whole = dpt::data_test::jpeg(kSide, kSide, 3, picture(500));
   w.put("train/ant/truncated.jpg", Bytes(whole.begin(), whole.begin() + 400));
   Bytes corrupt = png_of(501);
@@ -238,7 +238,7 @@ TEST_CASE("data check: every unreadable file is named, with the reason") {
 }
 
 TEST_CASE("data check: 16-bit images whose values need fewer bits") {
-  const Pictures w;
+  const Images w;
   // Write a big-endian PGM with `largest` as its largest value.
   const auto put = [&](const std::string& name, int largest) {
     std::string file = "P5\n32 32\n65535\n";
@@ -271,7 +271,7 @@ TEST_CASE("data check: 16-bit images whose values need fewer bits") {
 }
 
 TEST_CASE("data check: copies in a split, across splits, with another label, and nearly the same") {
-  const Pictures w;
+  const Images w;
   w.put("train/cow/black.png", dpt::data_test::png(40, 20, 3, Bytes(2400, 7)));
   w.put("train/ant/copy.png", w.get("train/ant/100.png"));
   w.put("test/bee/copy.png", w.get("train/bee/101.png"));
@@ -305,7 +305,7 @@ TEST_CASE("data check: copies in a split, across splits, with another label, and
 }
 
 TEST_CASE("data check: what opening refuses is a finding too") {
-  const Pictures w;
+  const Images w;
   w.put("test/dog/1.png", png_of(600));
   const json report = w.check(3);
   CHECK(report["errors"] == 1);
@@ -437,7 +437,7 @@ TEST_CASE("data check: a signal ends it, with the project's exit code") {
 }
 
 TEST_CASE("data show writes a picture, and never over a file unless told to") {
-  const Pictures w;
+  const Images w;
   const std::vector<std::string> show = {"data", "show", "small.yaml", "--out", "sheet.png"};
   const Finished first = w.run_well(show, {"--samples", "6", "--columns", "3"});
   check_contains(first.out, "sheet.png: 6 of 36 train samples, epoch 1");

@@ -76,7 +76,7 @@ struct IdxWorkplace : Workplace {
 };
 
 /// A grey picture of 2 x 2, PNG.
-const std::string kPicture(
+const std::string kImage(
     "\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x02"
     "\x00\x00\x00\x02\x08\x00\x00\x00\x00\x57\xdd\x52\xf8\x00\x00\x00\x0e\x49\x44\x41"
     "\x54\x78\x9c\x63\x88\x8a\x62\x88\x8a\x02\x00\x04\x3e\x01\x69\xa4\x07\xf3\xe4\x00"
@@ -311,14 +311,14 @@ TEST_CASE("pictures that cannot be read are named before a run") {
   for (const char* part : {"train", "test"}) {
     for (const char* label : {"ant", "bee", "cow"}) {
       for (const char* name : {"1.png", "2.png", "3.png"}) {
-        put(std::string(part) + "/" + label + "/" + name, kPicture);
+        put(std::string(part) + "/" + label + "/" + name, kImage);
       }
     }
   }
   const std::vector<std::vector<std::string>> checks = {{"config", "check", "small.yaml"},
                                                         {"train", "small.yaml", "--dry-run"}};
   for (const auto& check : checks) CHECK(w.run(check).exit_code == 0);
-  put("train/bee/2.png", kPicture.substr(0, 40));
+  put("train/bee/2.png", kImage.substr(0, 40));
   put("train/cow/3.png", "");
   for (const auto& check : checks) {
     CAPTURE(check[0]);
@@ -327,8 +327,8 @@ TEST_CASE("pictures that cannot be read are named before a run") {
     check_contains(bad.err, "pictures/train/bee/2.png");
     check_contains(bad.err, "pictures/train/cow/3.png: the file is empty");
   }
-  put("train/bee/2.png", kPicture);
-  put("train/cow/3.png", kPicture);
+  put("train/bee/2.png", kImage);
+  put("train/cow/3.png", kImage);
   put("test/ant/1.png", "no picture");
   for (const auto& check : checks) {
     const Finished bad = w.run(check);
@@ -348,13 +348,13 @@ TEST_CASE("a picture that cannot be read ends a run, which has saved its last st
         const std::string file =
             w.dir.file(std::string("pictures/") + part + "/" + label + "/" + name);
         fs::create_directories(fs::path(file).parent_path());
-        write_file(file, kPicture);
+        write_file(file, kImage);
         if (part == std::string("train")) pictures.push_back(file);
       }
     }
   }
   // Of the same size, so that the data is the run's as far as names and sizes tell.
-  std::string torn = kPicture;
+  std::string torn = kImage;
   torn.replace(40, 20, 20, '\0');
   const auto train = [&](const std::string& folder, std::vector<std::string> more) {
     more.insert(more.end(), {"data.batch_size=2", "train.shards=2", "log.every=1", "train.epochs=2",
@@ -378,16 +378,16 @@ TEST_CASE("a picture that cannot be read ends a run, which has saved its last st
     CHECK(ended.exit_code == 3);
     check_contains(ended.err, "pictures/train/bee/2.png");
     check_contains(ended.err, "saved step 1 before leaving");
-    write_file(pictures[3], kPicture);
+    write_file(pictures[3], kImage);
     const Finished resumed = train(devices, words);
     CHECK(resumed.exit_code == 0);
     check_contains(resumed.err, "step 1");
     CHECK((losses(devices) == losses("whole")));
   }
   // Repaired to another size, the picture makes the data other data. The run goes on if asked to.
-  write_file(pictures[3], kPicture.substr(0, 50));
+  write_file(pictures[3], kImage.substr(0, 50));
   CHECK(train("repaired", {"data.shuffle=false"}).exit_code == 3);
-  write_file(pictures[3], kPicture);
+  write_file(pictures[3], kImage);
   const Finished refused = train("repaired", {"data.shuffle=false"});
   CHECK(refused.exit_code == 3);
   check_contains(refused.err, "resume on this data with --allow-other-data (after a file was");
@@ -410,7 +410,7 @@ TEST_CASE("a picture that cannot be read ends a run, which has saved its last st
     write_file(pictures[i], torn);
     const std::string folder = "without-" + std::to_string(i);
     const Finished ended = train(folder, {"data.val_split=2", "data.on_bad_sample=skip"});
-    write_file(pictures[i], kPicture);
+    write_file(pictures[i], kImage);
     CHECK(ended.exit_code == 0);
     check_contains(ended.err, "left out: ");
     CHECK(losses(folder).size() == 4);
@@ -427,11 +427,11 @@ TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and 
     for (const char* part : {"train", "test"}) {
       const std::string folder = w.dir.file(std::string("pictures/") + part + "/" + label);
       fs::create_directories(folder);
-      for (const char* name : {"1.png", "2.png"}) write_file(folder + "/" + name, kPicture);
+      for (const char* name : {"1.png", "2.png"}) write_file(folder + "/" + name, kImage);
     }
   }
   const std::string torn = w.dir.file("pictures/train/bee/2.png");
-  write_file(torn, kPicture.substr(0, 50));
+  write_file(torn, kImage.substr(0, 50));
   const std::vector<std::string> skip = {"data.on_bad_sample=skip", "train.epochs=3"};
   const auto train = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(), {"--run-dir", name});
@@ -490,7 +490,7 @@ TEST_CASE("on_bad_sample: skip names what only the second of two processes meets
   for (const char* label : {"ant", "bee", "cow"}) {
     const std::string folder = w.dir.file(std::string("pictures/train/") + label);
     fs::create_directories(folder);
-    write_file(folder + "/1.png", kPicture);
+    write_file(folder + "/1.png", kImage);
   }
   write_file(w.dir.file("pictures/train/cow/2.png"), "");
   const Finished done = w.run(
@@ -549,7 +549,7 @@ TEST_CASE("data show draws what data.cache holds, or says that it is not made ye
   CHECK(read_file(w.dir.file("before.png")) == read_file(w.dir.file("files.png")));
   w.run_well({"train", "small.yaml"}, cache);
   CHECK(show("after.png", cache).err.empty());
-  // Pictures that went through 2x2 pixels.
+  // Images that went through 2x2 pixels.
   CHECK(read_file(w.dir.file("after.png")) != read_file(w.dir.file("files.png")));
   w.run_well({"train", "small.yaml", "--run-dir", "two", "data.cache=whole"});
   CHECK(show("whole.png", {"data.cache=whole"}).err.empty());
@@ -581,7 +581,7 @@ TEST_CASE("config check tells how many pictures it found, and how many it read")
       const std::string folder = w.dir.file("pictures/" + part + "/" + label);
       fs::create_directories(folder);
       for (int i = 0; i < each; ++i) {
-        write_file(folder + "/" + std::to_string(i) + ".png", kPicture);
+        write_file(folder + "/" + std::to_string(i) + ".png", kImage);
       }
     }
   };
@@ -616,7 +616,7 @@ TEST_CASE("samples take the memory of the batches there are, not of data.batch_s
   for (const char* label : {"ant", "bee", "cow"}) {
     const std::string folder = w.dir.file(std::string("pictures/train/") + label);
     fs::create_directories(folder);
-    for (const char* name : {"1.png", "2.png"}) write_file(folder + "/" + name, kPicture);
+    for (const char* name : {"1.png", "2.png"}) write_file(folder + "/" + name, kImage);
   }
   const auto with_2_gib = [] {
     const rlimit limit{rlim_t{2} << 30, rlim_t{2} << 30};

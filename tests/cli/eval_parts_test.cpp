@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/picture_folders.h"
+#include "tests/cli/image_folders.h"
 #include "tests/cli/workplace.h"
 #include "tests/support/npy_data.h"
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "tests/cli/picture_folders.h"
+#include "tests/cli/image_folders.h"
 #include "tests/support/npy.h"
 #include "tests/support/places.h"
 #include "tests/support/tar.h"
@@ -73,7 +73,7 @@ TEST_CASE("example configs: a table, arrays, tar shards") {
     std::string shard;
     for (int i = 0; i < 4; ++i) {
       const std::string& name = kTwo[i % 2];
-      shard += tar_member(fmt::format("{}.png", i), picture_of(name, i)) +
+      shard += tar_member(fmt::format("{}.png", i), image_of(name, i)) +
                tar_member(fmt::format("{}.cls", i), name);
     }
     write_file(w.dir.file(fmt::format("shards/{}-000000.tar", part)), shard + kTarEnd);

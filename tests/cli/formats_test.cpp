@@ -41,7 +41,7 @@ std::string picture(int index) {
   return {bytes.begin(), bytes.end()};
 }
 
-constexpr const char* kPictureModel =
+constexpr const char* kImageModel =
     "  input: [1, 8, 8]\n"
     "  layers: [{type: Flatten}, {type: Linear, name: fc, out_features: 2}]\n";
 
@@ -103,7 +103,7 @@ TEST_CASE("formats: a CSV file of pictures is trained and resumed, and one that 
   const Workplace w(
       config_of("  dataset: csv\n  train: {file: lists/train.csv}\n  root: pictures\n  path: file\n"
                 "  label: kind\n  val_split: 8\n",
-                kPictureModel));
+                kImageModel));
   std::string text = "kind,file\n";
   std::filesystem::create_directory(w.dir.file("lists"));
   std::filesystem::create_directory(w.dir.file("pictures"));
@@ -141,7 +141,7 @@ TEST_CASE("formats: tar shards are checked, trained, resumed and measured") {
   const Workplace w(
       config_of("  dataset: webdataset\n  train: {shards: \"shards/train-{00..02}.tar\"}\n"
                 "  test: {shards: shards/test-*.tar}\n  val_split: 8\n",
-                kPictureModel));
+                kImageModel));
   std::filesystem::create_directory(w.dir.file("shards"));
   const auto shard = [](int begin, int end) {
     std::vector<std::pair<std::string, std::string>> members;

@@ -6,7 +6,7 @@
 
 #include "app/base/training_statistics.h"
 #include "engine/checkpoints/checkpoint.h"
-#include "tests/cli/picture_folders.h"
+#include "tests/cli/image_folders.h"
 #include "tests/cli/tiny.h"
 
 using namespace dpt::testing;
@@ -96,7 +96,7 @@ TEST_CASE("normalize: auto takes what data stats prints, and the run keeps it") 
   const Finished resumed = w.run_well({"train", "small.yaml", "--run-dir", "auto"}, words);
   CHECK(!contains(resumed.err, "data.normalize: auto"));
   CHECK(losses(w, "auto") == written);
-  write_file(w.dir.file("photos/train/dark/0.png"), picture_of("white", 0));
+  write_file(w.dir.file("photos/train/dark/0.png"), image_of("white", 0));
   w.run_well({"train", "small.yaml", "--run-dir", "changed", "--allow-other-data"}, words);
   CHECK(read_file(w.dir.file("changed/config.yaml")) == stored);
   // So does a run that resumes from its checkpoint file, away from its folder.
@@ -147,8 +147,7 @@ TEST_CASE("normalize: commands that read a run use its numbers") {
   const json summary = json::parse(read_file(w.dir.file("runs/small/summary.json")));
   // A new measurement would give other numbers.
   for (const char* name : {"0", "1", "2"}) {
-    write_file(w.dir.file(std::string("photos/train/dark/") + name + ".png"),
-               picture_of("white", 0));
+    write_file(w.dir.file(std::string("photos/train/dark/") + name + ".png"), image_of("white", 0));
   }
   const json eval =
       json::parse(w.run_well({"eval", "runs/small", "--json", "--allow-other-data"}).out);

@@ -50,7 +50,7 @@ std::vector<TableRow> eval_rows(const Workplace& w, const std::vector<std::strin
 }
 
 /// A grey picture of 8x8 pixels.
-std::string grey_picture(int value) {
+std::string grey_image(int value) {
   const auto bytes =
       dpt::data_test::png(8, 8, 1, dpt::data_test::Bytes(64, static_cast<std::uint8_t>(value)));
   return {bytes.begin(), bytes.end()};
@@ -308,7 +308,7 @@ TEST_CASE("predict: shards and tables of pictures without labels, bad ones where
   std::string table = "file\n";
   fs::create_directory(w.dir.file("pictures"));
   for (int i = 0; i < 20; ++i) {
-    const std::string bytes = grey_picture(i % 2 == 0 ? 10 + i : 200 - i);
+    const std::string bytes = grey_image(i % 2 == 0 ? 10 + i : 200 - i);
     const std::string name = fmt::format("{:02}", i);
     labelled.emplace_back(name + ".cls", i % 2 == 0 ? "0" : "1");
     labelled.emplace_back(name + ".png", bytes);
@@ -366,7 +366,7 @@ TEST_CASE("predict: IDX images without labels, and folders of classes that the r
 
   for (const char* name : {"pictures/test/unknown", "pictures/test/3"}) {
     fs::create_directories(w.dir.file(name));
-    write_file(w.dir.file(std::string(name) + "/a.png"), grey_picture(90));
+    write_file(w.dir.file(std::string(name) + "/a.png"), grey_image(90));
   }
   write_file(w.dir.file("folders.yaml"), "data: {dataset: image_folder, root: pictures}\n");
   const std::vector<TableRow> rows =

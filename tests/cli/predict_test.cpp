@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kPictureRun = R"(version: 1
+constexpr const char* kImageRun = R"(version: 1
 name: pictures
 data:
   dataset: image_folder
@@ -44,8 +44,8 @@ devices: [cpu]
 )";
 
 /// A run on pictures of many sizes, in three classes.
-struct PictureRun : Workplace {
-  explicit PictureRun(const std::vector<std::string>& more = {}) : Workplace(kPictureRun) {
+struct ImageRun : Workplace {
+  explicit ImageRun(const std::vector<std::string>& more = {}) : Workplace(kImageRun) {
     std::uint32_t seed = 1;
     for (const std::string part : {"train", "test"}) {
       for (const std::string name : {"ant", "bee", "cow"}) {
@@ -73,7 +73,7 @@ struct PictureRun : Workplace {
 }  // namespace
 
 TEST_CASE("eval: results of classes follow from the predictions, on any devices") {
-  const PictureRun w;
+  const ImageRun w;
   const std::vector<std::string> eval = {"eval",          "runs/pictures", "--json",
                                          "--predictions", "p.csv",         "--probabilities"};
   const Finished one = w.run_well(eval);
@@ -181,7 +181,7 @@ devices: [cpu]
 }
 
 TEST_CASE("eval: outputs that are no probabilities have no calibration error") {
-  const PictureRun w({"loss.type=mse"});
+  const ImageRun w({"loss.type=mse"});
   const json result =
       json::parse(w.run_well({"eval", "runs/pictures", "--json", "--predictions", "p.csv"}).out);
   CHECK_FALSE(result.contains("calibration_error"));
@@ -192,8 +192,8 @@ TEST_CASE("eval: outputs that are no probabilities have no calibration error") {
 }
 
 TEST_CASE("predict gives what eval gives, without the training data, on any devices") {
-  const PictureRun w({"loss.class_weights=balanced", "lr_schedule.type=plateau", "data.val_split=5",
-                      "train.ema={decay: 0.9}"});
+  const ImageRun w({"loss.class_weights=balanced", "lr_schedule.type=plateau", "data.val_split=5",
+                    "train.ema={decay: 0.9}"});
   w.run_well({"eval", "runs/pictures", "--predictions", "p.csv", "--probabilities"});
   const std::vector<TableRow> eval = table_rows(read_file(w.dir.file("p.csv")));
   fs::rename(w.dir.file("pictures/test"), w.dir.file("new"));
@@ -245,7 +245,7 @@ TEST_CASE("predict gives what eval gives, without the training data, on any devi
 }
 
 TEST_CASE("predict names pictures that cannot be read and predicts the others") {
-  const PictureRun w;
+  const ImageRun w;
   const std::string good = w.run_well({"predict", "runs/pictures", "pictures/test/bee"}).out;
   const std::string whole = read_file(w.dir.file("pictures/test/bee/10.jpg"));
   write_file(w.dir.file("torn.jpg"), whole.substr(0, whole.size() / 2));
@@ -277,7 +277,7 @@ TEST_CASE("predict names pictures that cannot be read and predicts the others") 
 }
 
 TEST_CASE("predict over processes gives the lines of one, bad pictures where they were") {
-  const PictureRun w;
+  const ImageRun w;
   const std::string whole = read_file(w.dir.file("pictures/test/bee/10.jpg"));
   write_file(w.dir.file("pictures/test/ant/torn.jpg"), whole.substr(0, whole.size() / 2));
   write_file(w.dir.file("pictures/test/cow/99.png"), "no picture");
@@ -305,7 +305,7 @@ TEST_CASE("predict over processes gives the lines of one, bad pictures where the
 }
 
 TEST_CASE("predict writes many pictures in parts, bad ones where they were") {
-  const PictureRun w;
+  const ImageRun w;
   const std::string one = w.run_well({"predict", "runs/pictures", "pictures/test/bee/11.png"}).out;
   const std::size_t first = one.find('\n') + 1;
   // Parts are of 8192.
@@ -323,7 +323,7 @@ TEST_CASE("predict writes many pictures in parts, bad ones where they were") {
 }
 
 TEST_CASE("predict says what it cannot do") {
-  const PictureRun w;
+  const ImageRun w;
   const auto refused = [&](const std::vector<std::string>& more, int code,
                            const std::string& message) {
     const Finished finished = w.run({"predict", "runs/pictures"}, more);

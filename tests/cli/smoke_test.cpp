@@ -108,7 +108,7 @@ TEST_CASE("smoke: each kind of data and of targets, with no file there") {
              "  input: [5, 1, 1]\n  layers: [{type: Flatten}, {type: Linear, out_features: 1}]\n",
              "loss: {type: l1}\nmetrics: [{type: r2}]\n"),
       ", r2 ");
-  // Pictures of one size, larger than the model's input: CIFAR's own.
+  // Images of one size, larger than the model's input: CIFAR's own.
   check_contains(passes("  dataset: cifar10\n  root: nowhere\n" + transforms,
                         std::string(kSmokeInput) +
                             "  layers: [{type: Flatten}, {type: Linear, out_features: 10}]\n"),

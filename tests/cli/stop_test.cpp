@@ -235,7 +235,7 @@ TEST_CASE("a stop before the first step keeps the run that --overwrite was to re
 namespace {
 
 /// Returns a grey PNG of 2x2 pixels.
-std::string grey_picture() {
+std::string grey_image() {
   const std::string hex =
       "89504e470d0a1a0a0000000d494844520000000200000002080000000057dd52f80000000e49444154789c631050"
       "6030700000017600a1ec308af40000000049454e44ae426082";
@@ -263,7 +263,7 @@ devices: [cpu]
 )");
     for (const char* folder : {"data/train/a", "data/train/b"}) {
       fs::create_directories(dir.file(folder));
-      write_file(dir.file(std::string(folder) + "/1.png"), grey_picture());
+      write_file(dir.file(std::string(folder) + "/1.png"), grey_image());
     }
     fs::create_directories(dir.file("cache"));
     lock = open(dir.file("cache/train.pack.lock").c_str(), O_RDWR | O_CREAT, 0600);

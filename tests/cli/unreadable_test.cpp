@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tests/cli/picture_folders.h"
+#include "tests/cli/image_folders.h"
 #include "tests/support/tar.h"
 
 using namespace dpt::testing;

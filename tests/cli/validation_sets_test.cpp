@@ -6,7 +6,7 @@
 
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/run/run_files.h"
-#include "tests/cli/picture_folders.h"
+#include "tests/cli/image_folders.h"
 #include "tests/support/rewrite.h"
 
 using namespace dpt::testing;
@@ -89,11 +89,11 @@ TEST_CASE("validation set: val/ is measured each epoch, chooses the best, and is
   const Finished test = w.run_well({"predict", "runs/small", "--split", "test"});
   CHECK(count(test.out, "\n") == 1 + 17);
   CHECK(without_index(tail(parts.out, 17)) == without_index(tail(test.out, 17)));
-  write_file(w.dir.file("photos/test/dark/0.png"), picture_of("dark", 0));
+  write_file(w.dir.file("photos/test/dark/0.png"), image_of("dark", 0));
   const Finished check = w.run_well({"config", "check", "small.yaml"});
   check_contains(check.out, "18 training samples, 18 validation samples, 18 test samples");
   // Other pictures are another validation set.
-  write_file(w.dir.file("photos/val/grey/0.png"), picture_of("grey", 0) + "more bytes");
+  write_file(w.dir.file("photos/val/grey/0.png"), image_of("grey", 0) + "more bytes");
   const Finished other = w.run({"eval", "runs/small", "--split", "val"});
   CHECK(other.exit_code == 3);
   check_contains(other.err, "expected the run's validation samples");

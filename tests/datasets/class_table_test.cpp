@@ -21,7 +21,7 @@ using testing::check_contains;
 using Names = std::vector<std::string>;
 using Labels = std::vector<std::int32_t>;
 
-std::string picture_file() {
+std::string image_file() {
   const Bytes bytes = png(2, 2, 1, Bytes(4, 9));
   return {bytes.begin(), bytes.end()};
 }
@@ -47,11 +47,11 @@ struct NamedData : TempDir {
         text += fmt::format("{},{}\n", number++, name);
       } else if (number++ % 2 == 0) {
         text += testing::tar_member(fmt::format("{}.cls", number), name + "\n") +
-                testing::tar_member(fmt::format("{}.png", number), picture_file());
+                testing::tar_member(fmt::format("{}.png", number), image_file());
       } else {
         text += testing::tar_member(fmt::format("{}.json", number),
                                     fmt::format("{{\"label\": \"{}\"}}", name)) +
-                testing::tar_member(fmt::format("{}.png", number), picture_file());
+                testing::tar_member(fmt::format("{}.png", number), image_file());
       }
     }
     if (format == "webdataset") text += testing::kTarEnd;
@@ -230,7 +230,7 @@ TEST_CASE("classes: numbers are places in data.classes, whose names a checkpoint
     std::string text;
     for (std::size_t i = 0; i < texts.size(); ++i) {
       text += testing::tar_member(fmt::format("{}.cls", i), texts[i]) +
-              testing::tar_member(fmt::format("{}.png", i), picture_file());
+              testing::tar_member(fmt::format("{}.png", i), image_file());
     }
     return text + testing::kTarEnd;
   };

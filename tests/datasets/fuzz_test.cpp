@@ -47,7 +47,7 @@ void decode_some(const Bytes& bytes, const std::string& name) {
     const std::int64_t h = up_to(height), w = up_to(width);
     return PixelBox{up_to(height - h + 1) - 1, up_to(width - w + 1) - 1, h, w};
   };
-  PicturePart part;
+  ImagePart part;
   const Image image = decode_part(
       std::as_bytes(std::span(bytes)), name, channels,
       [&](std::int64_t height, std::int64_t width) {

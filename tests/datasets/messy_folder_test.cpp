@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "datasets/picture_files.h"
+#include "datasets/image_files.h"
 #include "engine/data/data_sets.h"
 #include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"
@@ -206,7 +206,7 @@ TEST_CASE("messy folders: predict lists what it leaves out") {
   dir.write("all/.hidden.png", {1});
   fs::create_directory_symlink(outside / "in", dir / "all/linked");
   fs::create_symlink("nothing", dir / "all/dead.png");
-  const ListedPictures listed = list_pictures({dir / "all", "x/any.name"});
+  const ListedImages listed = list_images({dir / "all", "x/any.name"});
   CHECK(listed.paths == Texts{dir / "all/a/1.tiff", dir / "all/b.webp", dir / "all/dead.png",
                               dir / "all/linked/1.gif", "x/any.name"});
   CHECK(listed.notes == Texts{dir / "all: 1 file that is not an image is left out: .txt 1",

@@ -223,7 +223,7 @@ enum class Pixels { as_they_are, rgb_to_grey, cmyk_to_rgb, cmyk_to_grey };
 
 }  // namespace
 
-int jpeg_eighths(const PicturePart& part) {
+int jpeg_eighths(const ImagePart& part) {
   // libjpeg-turbo has vector instructions for these and for full size; the sizes between take
   // longer than full size (docs/internals/performance.md).
   if (part.exact) return 8;
@@ -251,7 +251,7 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std:
   check_image_size(name, info.image_width, info.image_height,
                    std::max<std::int64_t>(info.num_components, channels), file.size(),
                    info.arith_code ? kMaxArithmeticPixelsPerByte : kMaxJpegPixelsPerByte);
-  const PicturePart part = choose(info.image_height, info.image_width);
+  const ImagePart part = choose(info.image_height, info.image_width);
   const PixelBox &box = part.box, &window = part.window;
 
   const int eighths = jpeg_eighths(part);

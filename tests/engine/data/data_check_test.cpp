@@ -50,7 +50,7 @@ struct MadeSource final : DataSource {
 };
 
 /// A smooth picture, another one for each seed.
-Bytes smooth_picture(SampleShape shape, std::uint64_t seed, double gain = 1, double offset = 0) {
+Bytes smooth_image(SampleShape shape, std::uint64_t seed, double gain = 1, double offset = 0) {
   const auto random = [&](std::uint64_t i) {
     return philox::uniform(philox::block(seed, philox::Use::synthesis, i, 0).v[0]);
   };
@@ -95,11 +95,11 @@ TEST_CASE("perceptual hash: nearly the same for a brighter and flatter picture")
   const SampleShape shape{32, 32, 3};
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     CAPTURE(seed);
-    const std::uint64_t hash = perceptual_hash(smooth_picture(shape, seed), shape);
-    CHECK(std::popcount(hash ^ perceptual_hash(smooth_picture(shape, seed, 0.8, 10), shape)) <= 3);
-    CHECK(std::popcount(hash ^ perceptual_hash(smooth_picture(shape, seed + 100), shape)) > 8);
+    const std::uint64_t hash = perceptual_hash(smooth_image(shape, seed), shape);
+    CHECK(std::popcount(hash ^ perceptual_hash(smooth_image(shape, seed, 0.8, 10), shape)) <= 3);
+    CHECK(std::popcount(hash ^ perceptual_hash(smooth_image(shape, seed + 100), shape)) > 8);
     // Bytes and the same numbers as floats look alike.
-    const Bytes bytes = smooth_picture(shape, seed);
+    const Bytes bytes = smooth_image(shape, seed);
     const std::vector<float> floats(bytes.begin(), bytes.end());
     CHECK(perceptual_hash(floats, shape) == hash);
   }

@@ -47,10 +47,10 @@ Variant normalize_all() {
                                     {"std", std::vector<double>{0.5, 0.5, 0.5}}});
 }
 
-/// Pictures of three sizes, which an image folder resizes unless a pipeline asks for a part.
-struct PictureDir : TempDir {
+/// Images of three sizes, which an image folder resizes unless a pipeline asks for a part.
+struct ImageDir : TempDir {
   static constexpr Size2 kSizes[] = {{31, 47}, {40, 40}, {55, 21}};
-  PictureDir() {
+  ImageDir() {
     for (std::uint32_t i = 0; i < 3; ++i) {
       const auto h = static_cast<std::uint32_t>(kSizes[i].h);
       const auto w = static_cast<std::uint32_t>(kSizes[i].w);
@@ -64,7 +64,7 @@ struct PictureDir : TempDir {
   Image picture(std::int64_t index) const {
     std::int32_t label = 0;
     return source({8, 8, 3})->read_part(
-        index, [](std::int64_t h, std::int64_t w) { return whole_picture(h, w, h, w); }, label);
+        index, [](std::int64_t h, std::int64_t w) { return whole_image(h, w, h, w); }, label);
   }
 };
 
@@ -134,7 +134,7 @@ TEST_CASE("Letterbox: a picture keeps its ratio of sides and stands in the middl
 }
 
 TEST_CASE("what is cut off before decoding changes no pixel") {
-  const PictureDir dir;
+  const ImageDir dir;
   const auto source = dir.source({8, 8, 3});
   const std::vector<std::vector<Variant>> lists = {
       {random_resized_crop(9, 14)},
@@ -157,7 +157,7 @@ TEST_CASE("what is cut off before decoding changes no pixel") {
         CAPTURE(list.front().type);
         CAPTURE(index);
         CHECK((result(pipeline, *source, epoch, index) ==
-               applied(list, dir.picture(index), epoch, index)));
+               applied(list, dir.image(index), epoch, index)));
       }
     }
   }
@@ -241,7 +241,7 @@ TEST_CASE("draws depend on seed, epoch, sample and place alone") {
 }
 
 TEST_CASE("a loader's batches under transforms, with any number of decoders") {
-  const PictureDir dir;
+  const ImageDir dir;
   const std::vector<Variant> list = {random_resized_crop(8, 8), host_flip(), normalize_all()};
   const auto source = with_host_transforms(dir.source({8, 8, 3}), list, {8, 8, 3}, 5);
   CHECK((source->shape() == SampleShape{8, 8, 3}));

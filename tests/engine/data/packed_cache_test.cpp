@@ -25,10 +25,10 @@
 namespace dpt {
 namespace {
 
-/// Pictures of 3 channels and sizes of their own, one of which cannot be read.
-class Pictures final : public DataSource {
+/// Images of 3 channels and sizes of their own, one of which cannot be read.
+class Images final : public DataSource {
  public:
-  explicit Pictures(std::string fingerprint = "pictures", std::int64_t bad = 4)
+  explicit Images(std::string fingerprint = "pictures", std::int64_t bad = 4)
       : fingerprint_(std::move(fingerprint)), bad_(bad) {}
   std::int64_t size() const override { return 9; }
   SampleShape shape() const override { return {6, 6, 3}; }
@@ -40,7 +40,7 @@ class Pictures final : public DataSource {
   }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     const Image image = read_part(
-        index, [](std::int64_t h, std::int64_t w) { return whole_picture(h, w, 6, 6); }, label);
+        index, [](std::int64_t h, std::int64_t w) { return whole_image(h, w, 6, 6); }, label);
     std::memcpy(pixels.data(), image.pixels.data(), pixels.size());
   }
   Image read_part(std::int64_t index, const ChoosePart& choose,
@@ -70,7 +70,7 @@ class Pictures final : public DataSource {
   std::vector<std::string> classes_ = {"a", "b", "c"};
 };
 
-PicturePart middle(std::int64_t height, std::int64_t width) {
+ImagePart middle(std::int64_t height, std::int64_t width) {
   return {{2, 3, height - 5, width - 4}, 9, 8, {1, 2, 7, 5}};
 }
 
@@ -116,7 +116,7 @@ TEST_CASE("a cache of turned pictures is not taken for one of stored pictures") 
     const CacheDir dir;
     PackedCacheOptions options = dir.options();
     options.applies_orientation = applies;
-    const auto pictures = std::make_shared<Pictures>();
+    const auto pictures = std::make_shared<Images>();
     with_packed_cache(pictures, options);
     with_packed_cache(pictures, options);
     options.applies_orientation = !applies;
@@ -129,7 +129,7 @@ TEST_CASE("a cache of turned pictures is not taken for one of stored pictures") 
 
 TEST_CASE("a cache that does not name exif_orientation is one of stored pictures") {
   const CacheDir dir;
-  const auto pictures = std::make_shared<Pictures>();
+  const auto pictures = std::make_shared<Images>();
   with_packed_cache(pictures, dir.options());
   const std::string path = dir.options().path;
   std::string bytes = read_all(path);
@@ -157,7 +157,7 @@ TEST_CASE("a cache that does not name exif_orientation is one of stored pictures
 
 TEST_CASE("a cache of decoded images has their pixels, labels and errors") {
   const CacheDir dir;
-  const auto pictures = std::make_shared<Pictures>();
+  const auto pictures = std::make_shared<Images>();
   for (int run = 0; run < 2; ++run) {
     const auto cached = with_packed_cache(pictures, dir.options());
     CHECK(pictures->decoded == 9);  // the second run finds the file
@@ -181,9 +181,9 @@ TEST_CASE("a cache of decoded images has their pixels, labels and errors") {
 
 TEST_CASE("a cache of a shorter side has the pictures resized to it, smaller ones as they are") {
   const CacheDir dir;
-  const auto pictures = std::make_shared<Pictures>();
+  const auto pictures = std::make_shared<Images>();
   const auto cached = with_packed_cache(pictures, dir.options(23));
-  const auto whole = [](std::int64_t h, std::int64_t w) { return whole_picture(h, w, h, w); };
+  const auto whole = [](std::int64_t h, std::int64_t w) { return whole_image(h, w, h, w); };
   const Image small = part(*cached, 1, whole);  // 21 x 30
   CHECK(small.height == 21);
   CHECK((small.pixels == part(*pictures, 1, whole).pixels));
@@ -191,13 +191,13 @@ TEST_CASE("a cache of a shorter side has the pictures resized to it, smaller one
   CHECK(large.height == 23);
   CHECK(large.width == 23);
   CHECK((large.pixels == part(*pictures, 5, [](std::int64_t h, std::int64_t w) {
-                           return whole_picture(h, w, 23, 23);
+                           return whole_image(h, w, 23, 23);
                          }).pixels));
 }
 
 TEST_CASE("processes that want the same cache make it once") {
   const CacheDir dir;
-  const auto pictures = std::make_shared<Pictures>();
+  const auto pictures = std::make_shared<Images>();
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] { with_packed_cache(pictures, dir.options(0, 1)); });
@@ -211,7 +211,7 @@ TEST_CASE("a cache whose maker was killed is made by the next run, and nothing i
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    const auto slow = std::make_shared<Pictures>();
+    const auto slow = std::make_shared<Images>();
     slow->on_read = [](std::int64_t index) {
       if (index == 5) kill(getpid(), SIGKILL);
     };
@@ -224,7 +224,7 @@ TEST_CASE("a cache whose maker was killed is made by the next run, and nothing i
   const std::string path = dir.options().path;
   CHECK(std::filesystem::exists(path + ".tmp"));
   CHECK(std::filesystem::exists(path + ".lock"));
-  const auto pictures = std::make_shared<Pictures>();
+  const auto pictures = std::make_shared<Images>();
   const auto cached = with_packed_cache(pictures, dir.options());
   CHECK(pictures->decoded == 9);
   CHECK((part(*cached, 8).pixels == part(*pictures, 8).pixels));
@@ -235,7 +235,7 @@ TEST_CASE("a cache whose maker was killed is made by the next run, and nothing i
 TEST_CASE("who makes a cache beats for each picture, and who waits for it beats, too") {
   const CacheDir dir;
   const auto maker = std::make_shared<Heartbeat>(), waiter = std::make_shared<Heartbeat>();
-  const auto slow = std::make_shared<Pictures>();
+  const auto slow = std::make_shared<Images>();
   std::atomic<bool> has_begun{false};
   std::vector<std::uint64_t> beats;
   slow->on_read = [&](std::int64_t index) {
@@ -248,7 +248,7 @@ TEST_CASE("who makes a cache beats for each picture, and who waits for it beats,
   std::thread other([&] {
     set_heartbeat_of_thread(waiter);
     while (!has_begun) std::this_thread::yield();
-    with_packed_cache(std::make_shared<Pictures>(), dir.options());
+    with_packed_cache(std::make_shared<Images>(), dir.options());
   });
   set_heartbeat_of_thread(maker);
   with_packed_cache(slow, dir.options(0, 1));
@@ -261,13 +261,12 @@ TEST_CASE("who makes a cache beats for each picture, and who waits for it beats,
 TEST_CASE("a cache of other data, or a damaged one, is refused") {
   const CacheDir dir;
   const std::string path = dir.options().path;
-  const auto pictures = std::make_shared<Pictures>();
+  const auto pictures = std::make_shared<Images>();
   with_packed_cache(pictures, dir.options());
-  CHECK(
-      data_error([&] { with_packed_cache(std::make_shared<Pictures>("others"), dir.options()); }) ==
-      path +
-          ": a cache of other data: expected fingerprint \"others\", found \"pictures\": name "
-          "another file in data.cache, or remove this one, and the next run creates it again");
+  CHECK(data_error([&] { with_packed_cache(std::make_shared<Images>("others"), dir.options()); }) ==
+        path +
+            ": a cache of other data: expected fingerprint \"others\", found \"pictures\": name "
+            "another file in data.cache, or remove this one, and the next run creates it again");
   CHECK(testing::contains(data_error([&] { with_packed_cache(pictures, dir.options(9)); }),
                           "expected shorter_side 9, found 0"));
 

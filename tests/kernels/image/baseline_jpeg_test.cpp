@@ -38,7 +38,7 @@ std::string outcome(const Bytes& file, std::int64_t channels, const ChoosePart& 
 
 ChoosePart whole() {
   return [](std::int64_t height, std::int64_t width) {
-    return whole_picture(height, width, height, width);
+    return whole_image(height, width, height, width);
   };
 }
 
@@ -57,7 +57,7 @@ bool is_taken(const Bytes& file) {
 }
 
 /// Noise in which there are areas of one colour too, so that blocks of all kinds occur.
-Bytes mixed_picture(std::mt19937& random, int width, int height, int channels) {
+Bytes mixed_image(std::mt19937& random, int width, int height, int channels) {
   Bytes pixels(static_cast<std::size_t>(width * height * channels));
   const unsigned int strength = random() % 256;
   for (std::size_t i = 0; i < pixels.size(); ++i) {
@@ -69,11 +69,11 @@ Bytes mixed_picture(std::mt19937& random, int width, int height, int channels) {
 }
 
 /// A part of any kind, also one for which the picture may be decoded at a reduced size.
-PicturePart any_part(std::mt19937& random, std::int64_t height, std::int64_t width) {
+ImagePart any_part(std::mt19937& random, std::int64_t height, std::int64_t width) {
   const auto up_to = [&](std::int64_t most) {
     return 1 + static_cast<std::int64_t>(random()) % most;
   };
-  PicturePart part;
+  ImagePart part;
   part.box.height = up_to(height);
   part.box.width = up_to(width);
   part.box.top = up_to(height - part.box.height + 1) - 1;
@@ -100,13 +100,13 @@ TEST_CASE("baseline JPEGs decoded without libjpeg have its bits") {
     JpegStyle style{across, down, false, false, 0, 1 + static_cast<int>(random() % 100)};
     if (channels == 1) style.across = style.down = 2;
     const Bytes file =
-        jpeg(width, height, channels, mixed_picture(random, width, height, channels), style);
+        jpeg(width, height, channels, mixed_image(random, width, height, channels), style);
     CAPTURE(fmt::format("{}x{}, {} channels, sampled {}x{}, quality {}", width, height, channels,
                         across, down, style.quality));
     not_taken += !is_taken(file);
     for (const std::int64_t wanted : {1, 3}) {
       unequal += outcome(file, wanted, whole(), false) != outcome(file, wanted, whole(), true);
-      const PicturePart part = any_part(random, height, width);
+      const ImagePart part = any_part(random, height, width);
       const ChoosePart choose = [&](std::int64_t, std::int64_t) { return part; };
       unequal += outcome(file, wanted, choose, false) != outcome(file, wanted, choose, true);
     }
@@ -127,12 +127,12 @@ TEST_CASE("baseline JPEGs at reduced sizes have libjpeg's bits") {
     const int width = 16 + static_cast<int>(random() % 200);
     const int height = 16 + static_cast<int>(random() % 200);
     const Bytes file =
-        jpeg(width, height, channels, mixed_picture(random, width, height, channels),
+        jpeg(width, height, channels, mixed_image(random, width, height, channels),
              {factors[0], factors[1], false, false, 0, 1 + static_cast<int>(random() % 100)});
     CAPTURE(fmt::format("{}x{}, {} channels, sampled {}x{}", width, height, channels, factors[0],
                         factors[1]));
     for (const std::int64_t wanted : {1, 3}) {
-      PicturePart part;
+      ImagePart part;
       part.box.height =
           std::max<std::int64_t>(8, height - static_cast<std::int64_t>(random() % 40));
       part.box.width = std::max<std::int64_t>(8, width - static_cast<std::int64_t>(random() % 40));
@@ -156,7 +156,7 @@ TEST_CASE("kinds of JPEG that are left to libjpeg") {
   if (!jpeg_loops::are_available()) return testing::skip_test("this processor has no AVX2");
   std::mt19937 random(2);
   const auto taken = [&](const JpegStyle& style, int width = 70) {
-    return is_taken(jpeg(width, 50, 3, mixed_picture(random, width, 50, 3), style));
+    return is_taken(jpeg(width, 50, 3, mixed_image(random, width, 50, 3), style));
   };
   CHECK(taken({}));
   JpegStyle style;
@@ -187,7 +187,7 @@ TEST_CASE("faulty baseline JPEGs end as they do with libjpeg") {
     const int width = 20 + static_cast<int>(random() % 60);
     const int height = 20 + static_cast<int>(random() % 60);
     const int channels = i % 5 == 0 ? 1 : 3;
-    const Bytes good = jpeg(width, height, channels, mixed_picture(random, width, height, channels),
+    const Bytes good = jpeg(width, height, channels, mixed_image(random, width, height, channels),
                             {across, down, false, false, 0, 30 + 10 * (i % 7)});
     const std::string expected = outcome(good, 3, whole(), true);
     for (int fault = 0; fault < 80; ++fault) {
@@ -217,7 +217,7 @@ TEST_CASE("faulty baseline JPEGs end as they do with libjpeg") {
       unequal += found != of_libjpeg;
       refused += of_libjpeg.starts_with("x.jpg: ");
       other_pixels += !of_libjpeg.starts_with("x.jpg: ") && of_libjpeg != expected;
-      const PicturePart part = any_part(random, height, width);
+      const ImagePart part = any_part(random, height, width);
       const ChoosePart choose = [&](std::int64_t, std::int64_t) { return part; };
       const std::int64_t wanted = random() % 3 == 0 ? 1 : 3;
       // The size may be another one now, so that the box is outside.
@@ -319,7 +319,7 @@ TEST_CASE("JPEGs whose numbers no picture has") {
                        : "10"
                          "0";
   const ChoosePart below = [](std::int64_t, std::int64_t) {
-    return PicturePart{{200, 0, 100, 8}, 100, 8, {0, 0, 100, 8}};
+    return ImagePart{{200, 0, 100, 8}, 100, 8, {0, 0, 100, 8}};
   };
   check_equal(grey_file(320, tables, bits), below);
 }

@@ -59,7 +59,7 @@ TEST_CASE("a part of an image of another format is that of the whole") {
   for (const GoldenImage& each : golden_images()) {
     if (each.height < 4 || each.width < 4) continue;
     CAPTURE(each.name);
-    const PicturePart part{{1, 1, 3, 2}, 6, 8, {1, 2, 4, 5}};
+    const ImagePart part{{1, 1, 3, 2}, 6, 8, {1, 2, 4, 5}};
     const Image found = decode_part(
         std::as_bytes(std::span(each.file)), "x", 3,
         [&](std::int64_t, std::int64_t) { return part; }, DecodeOptions{});

@@ -68,7 +68,7 @@ TEST_CASE("a part of an image that is stored turned is that of the upright one")
   for (const GoldenImage& each : golden_orientations()) {
     CAPTURE(each.name);
     for (int times = 0; times < 4; ++times) {
-      PicturePart part{box_in(each.height, each.width), up_to(9), up_to(9), {}};
+      ImagePart part{box_in(each.height, each.width), up_to(9), up_to(9), {}};
       part.window = box_in(part.height, part.width);
       part.filter = static_cast<ResizeFilter>(times % 3);
       int calls = 0;
@@ -92,12 +92,12 @@ TEST_CASE("a turned JPEG is decoded at a reduced size where that is allowed") {
   Bytes turned = stored;
   set_orientation(turned, 6);
   // The upright image is 64 x 48. Compare one of its parts with the same part of the stored image.
-  PicturePart part{{8, 4, 40, 40}, 8, 10, {1, 2, 6, 5}};
+  ImagePart part{{8, 4, 40, 40}, 8, 10, {1, 2, 6, 5}};
   part.exact = false;
-  const PicturePart same = stored_part(part, 6, 64, 48);
+  const ImagePart same = stored_part(part, 6, 64, 48);
   CHECK(same.height == 10);
   CHECK(jpeg_eighths(same) == 2);
-  const auto decode = [&](const Bytes& file, const PicturePart& wanted) {
+  const auto decode = [&](const Bytes& file, const ImagePart& wanted) {
     DecodeOptions options;
     options.applies_orientation = true;
     return decode_part(

@@ -40,8 +40,8 @@ PixelBox random_box(std::mt19937& random, std::int64_t height, std::int64_t widt
 }
 
 /// A part of any kind: cropped, resized or both, the window all of it or less.
-PicturePart random_part(std::mt19937& random, std::int64_t height, std::int64_t width) {
-  PicturePart part;
+ImagePart random_part(std::mt19937& random, std::int64_t height, std::int64_t width) {
+  ImagePart part;
   part.box = random_box(random, height, width);
   const bool resizes = random() % 4 != 0;
   part.height = resizes ? between(random, 1, 60) : part.box.height;
@@ -61,7 +61,7 @@ Bytes picture(int width, int height, int channels) {
   return pixels;
 }
 
-std::string text_of(const PicturePart& part) {
+std::string text_of(const ImagePart& part) {
   const auto box = [](const PixelBox& b) {
     return fmt::format("({}, {}) {}x{}", b.top, b.left, b.height, b.width);
   };
@@ -75,7 +75,7 @@ int unequal_parts(const Bytes& file, std::int64_t channels, const std::string& n
   const Image whole = decode_image(file_bytes(file), "x.jpg", channels, options);
   int unequal = 0;
   for (int i = 0; i < 25; ++i) {
-    const PicturePart part = random_part(random, whole.height, whole.width);
+    const ImagePart part = random_part(random, whole.height, whole.width);
     const Image found = decode_part(
         file_bytes(file), "x.jpg", channels, [&](std::int64_t, std::int64_t) { return part; },
         options);
@@ -139,7 +139,7 @@ TEST_CASE("the size that a JPEG is decoded at") {
 
 TEST_CASE("a part that need not be exact is, unless its JPEG was decoded at a reduced size") {
   const Bytes file = jpeg(97, 131, 3, picture(97, 131, 3), {});
-  PicturePart part{{10, 20, 90, 70}, 46, 36, {0, 0, 46, 36}, false};
+  ImagePart part{{10, 20, 90, 70}, 46, 36, {0, 0, 46, 36}, false};
   const ChoosePart choose = [&](std::int64_t, std::int64_t) { return part; };
   const Image loose = decode_part(file_bytes(file), "x.jpg", 3, choose);
   // Grey is then the JPEG's own luma.
@@ -218,7 +218,7 @@ TEST_CASE("a window of a resized picture") {
   for (int i = 0; i < 300; ++i) {
     const std::int64_t height = between(random, 1, 60), width = between(random, 1, 60);
     const Image image{height, width, 3, noise(static_cast<std::size_t>(height * width * 3))};
-    PicturePart part = random_part(random, height, width);
+    ImagePart part = random_part(random, height, width);
     const PixelBox window = part.window;
     part.window = {0, 0, part.height, part.width};
     const Image all = part_of(image, part);
@@ -265,7 +265,7 @@ TEST_CASE("a truncated JPEG is refused whatever part of it is asked for, or salv
   const Bytes good = jpeg(96, 128, 3, picture(96, 128, 3), {});
   const Bytes cut(good.begin(), good.begin() + static_cast<long>(good.size() / 2));
   Bytes without_end(good.begin(), good.end() - 2);
-  PicturePart top{{0, 0, 16, 40}, 16, 40, {0, 0, 16, 40}};
+  ImagePart top{{0, 0, 16, 40}, 16, 40, {0, 0, 16, 40}};
   const ChoosePart choose = [&](std::int64_t, std::int64_t) { return top; };
   const auto decode = [&](const Bytes& file, bool salvage) {
     return decode_part(file_bytes(file), "x.jpg", 3, choose, {salvage});
@@ -330,7 +330,7 @@ std::uint32_t crc_of(const Image& image) {
 }
 
 TEST_CASE("unusual pictures, and parts of pictures, are read as Pillow reads them") {
-  // Made by tests/golden/make_pictures.py.
+  // Made by tests/golden/make_images.py.
   std::ifstream file(testing::source_dir() + "/tests/golden/pictures.json");
   REQUIRE(file);
   const nlohmann::json cases = nlohmann::json::parse(file);
@@ -338,16 +338,16 @@ TEST_CASE("unusual pictures, and parts of pictures, are read as Pillow reads the
   for (const nlohmann::json& each : cases) {
     const std::string name = each.at("name");
     CAPTURE(name);
-    const Bytes picture_file = from_base64(each.at("file"));
+    const Bytes image_file = from_base64(each.at("file"));
     const DecodeOptions options{each.value("salvage", false)};
     if (options.salvage) {
       CHECK(error_of([&] {
-              decode_image(file_bytes(picture_file), name, 3);
+              decode_image(file_bytes(image_file), name, 3);
             }).find("corrupt JPEG: ") != std::string::npos);
     }
     if (!each.contains("parts")) {
-      CHECK(crc_of(decode_image(file_bytes(picture_file), name, 3, options)) == each.at("rgb"));
-      CHECK(crc_of(decode_image(file_bytes(picture_file), name, 1, options)) == each.at("grey"));
+      CHECK(crc_of(decode_image(file_bytes(image_file), name, 3, options)) == each.at("rgb"));
+      CHECK(crc_of(decode_image(file_bytes(image_file), name, 1, options)) == each.at("grey"));
       continue;
     }
     for (const nlohmann::json& wanted : each.at("parts")) {
@@ -356,10 +356,10 @@ TEST_CASE("unusual pictures, and parts of pictures, are read as Pillow reads the
         return PixelBox{v[0], v[1], v[2], v[3]};
       };
       const std::vector<std::int64_t> size = wanted.at("size");
-      const PicturePart part{box("box"), size[0], size[1], box("window"), wanted.at("exact")};
+      const ImagePart part{box("box"), size[0], size[1], box("window"), wanted.at("exact")};
       CAPTURE(text_of(part));
       CHECK(jpeg_eighths(part) == wanted.at("eighths"));
-      const Image found = decode_part(file_bytes(picture_file), name, 3,
+      const Image found = decode_part(file_bytes(image_file), name, 3,
                                       [&](std::int64_t, std::int64_t) { return part; });
       CHECK(crc_of(found) == wanted.at("crc"));
     }

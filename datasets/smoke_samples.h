@@ -1,17 +1,17 @@
-// Made-up samples in the place of a data set that need not be there: of its shape, type and kind of
-// targets, read as its samples are. They carry nothing to learn; `synthetic` has what does.
+// Synthetic samples in the place of a data set that need not be there: of its shape, type and kind
+// of targets, read as its samples are. They carry nothing to learn; `synthetic` has what does.
 #pragma once
 
 #include "engine/data/data_sets.h"
 
 namespace dpt {
 
-struct MadeUpSamples {
+struct SmokeSamples {
   SampleShape shape;  ///< shape of the samples; images are resized to it
   /// PNG files that are decoded when they are read, of unlike sizes from `image` on, up to a
   /// quarter more.
-  bool pictures = false;
-  Size2 picture{};
+  bool images = false;
+  Size2 image{};
   DType type = DType::u8;    ///< u8, or f32 from -1 to 1
   TargetShape targets;       ///< `values` is that of the model's outputs, where targets are rows
   std::int64_t classes = 0;  ///< or outputs
@@ -20,6 +20,6 @@ struct MadeUpSamples {
 
 /// Every value is a pure function of (sample, position). Images have 1 or 3 channels, else throws
 /// ErrorKind::data; `salvage` as in DataRequirements.
-DataSets make_up_samples(const MadeUpSamples& asked, bool salvage);
+DataSets make_up_samples(const SmokeSamples& asked, bool salvage);
 
 }  // namespace dpt

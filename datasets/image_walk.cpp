@@ -1,4 +1,4 @@
-#include "datasets/picture_walk.h"
+#include "datasets/image_walk.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -119,7 +119,7 @@ void add_entry(const FolderEntry& entry, const OpenFolder& open_folder, Chunk& c
   } else if (!format->decode) {
     bad(BadFileKind::unread_format);
   } else {
-    chunk.found.pictures.push_back(
+    chunk.found.images.push_back(
         {chunk.folder->below + entry.name, static_cast<std::uint64_t>(status->st_size)});
   }
 }
@@ -141,15 +141,15 @@ void append(WalkedFolder& to, WalkedFolder&& from) {
     all.insert(all.end(), std::make_move_iterator(more.begin()),
                std::make_move_iterator(more.end()));
   };
-  move_all(to.pictures, from.pictures);
+  move_all(to.images, from.images);
   move_all(to.bad, from.bad);
   move_all(to.loops, from.loops);
   for (const auto& [group, count] : from.others) to.others[group] += count;
 }
 
 void sort_found(WalkedFolder& walked) {
-  std::sort(walked.pictures.begin(), walked.pictures.end(),
-            [](const ListedPicture& a, const ListedPicture& b) { return a.name < b.name; });
+  std::sort(walked.images.begin(), walked.images.end(),
+            [](const ListedImage& a, const ListedImage& b) { return a.name < b.name; });
   std::sort(walked.bad.begin(), walked.bad.end(),
             [](const BadFile& a, const BadFile& b) { return a.path < b.path; });
   std::sort(walked.loops.begin(), walked.loops.end());

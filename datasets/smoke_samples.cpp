@@ -1,11 +1,11 @@
-#include "datasets/made_up.h"
+#include "datasets/smoke_samples.h"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "datasets/fingerprint.h"
-#include "datasets/picture_source.h"
+#include "datasets/image_source.h"
 #include "datasets/requirements.h"
 #include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
@@ -28,9 +28,9 @@ std::uint8_t random_byte(std::uint64_t stream, std::uint64_t sample, std::uint64
 }
 
 /// Labels and rows of `count` samples.
-PictureSource::Samples targets_of(const MadeUpSamples& asked, std::int64_t count,
-                                  std::uint64_t offset) {
-  PictureSource::Samples samples;
+ImageSource::Samples targets_of(const SmokeSamples& asked, std::int64_t count,
+                                std::uint64_t offset) {
+  ImageSource::Samples samples;
   samples.targets = asked.targets;
   samples.classes = numbered_classes(asked.classes);
   const auto n = static_cast<std::size_t>(count);
@@ -59,9 +59,9 @@ PictureSource::Samples targets_of(const MadeUpSamples& asked, std::int64_t count
 }
 
 /// Samples of one size, in memory.
-class MadeUpSource final : public DataSource {
+class SmokeSource final : public DataSource {
  public:
-  MadeUpSource(const MadeUpSamples& asked, std::int64_t count, std::uint64_t offset)
+  SmokeSource(const SmokeSamples& asked, std::int64_t count, std::uint64_t offset)
       : shape_(asked.shape), type_(asked.type), samples_(targets_of(asked, count, offset)) {
     const auto elements = static_cast<std::size_t>(shape_.elements());
     pixels_.resize(static_cast<std::size_t>(count) * elements * size_of(type_));
@@ -102,20 +102,20 @@ class MadeUpSource final : public DataSource {
  private:
   SampleShape shape_;
   DType type_;
-  PictureSource::Samples samples_;
+  ImageSource::Samples samples_;
   std::vector<std::byte> pixels_;
   std::string fingerprint_;
 };
 
 /// PNG files that are made when they are read.
-class MadeUpPictures final : public PictureSource {
+class SmokeImages final : public ImageSource {
  public:
-  MadeUpPictures(const MadeUpSamples& asked, std::int64_t count, std::uint64_t offset,
-                 const DataRequirements& requirements)
-      : PictureSource(
+  SmokeImages(const SmokeSamples& asked, std::int64_t count, std::uint64_t offset,
+              const DataRequirements& requirements)
+      : ImageSource(
             "synthetic images", targets_of(asked, count, offset), requirements, 0,
-            fmt::format("made-up {} {} {}x{}", offset, count, asked.picture.h, asked.picture.w)),
-        least_(asked.picture),
+            fmt::format("made-up {} {} {}x{}", offset, count, asked.image.h, asked.image.w)),
+        least_(asked.image),
         offset_(offset) {}
 
   std::string describe(std::int64_t index) const override {
@@ -141,17 +141,17 @@ class MadeUpPictures final : public PictureSource {
   std::uint64_t offset_;
 };
 
-std::shared_ptr<const DataSource> make_up(const MadeUpSamples& asked, std::int64_t count,
+std::shared_ptr<const DataSource> make_up(const SmokeSamples& asked, std::int64_t count,
                                           std::uint64_t offset, bool salvage) {
-  if (!asked.pictures) return std::make_shared<MadeUpSource>(asked, count, offset);
+  if (!asked.images) return std::make_shared<SmokeSource>(asked, count, offset);
   const DataRequirements requirements{asked.shape, asked.classes, salvage};
-  check_picture_channels("synthetic images", requirements);
-  return std::make_shared<MadeUpPictures>(asked, count, offset, requirements);
+  check_image_channels("synthetic images", requirements);
+  return std::make_shared<SmokeImages>(asked, count, offset, requirements);
 }
 
 }  // namespace
 
-DataSets make_up_samples(const MadeUpSamples& asked, bool salvage) {
+DataSets make_up_samples(const SmokeSamples& asked, bool salvage) {
   return {make_up(asked, asked.train, 0, salvage),
           make_up(asked, asked.test, kTestOffset, salvage)};
 }

@@ -13,17 +13,17 @@
 namespace dpt {
 
 /// A file of more bytes is no image of an allowed size.
-inline constexpr std::uint64_t kMostPictureFileBytes = std::uint64_t{256} << 20;
+inline constexpr std::uint64_t kMaxImageFileBytes = std::uint64_t{256} << 20;
 
 /// Fails unless images can be read as `requirements` asks for: as 1 channel (grey) or 3 (RGB).
 /// `name` says what the images are.
-void check_picture_channels(const std::string& name, const DataRequirements& requirements);
+void check_image_channels(const std::string& name, const DataRequirements& requirements);
 
 /// Fails for more samples than labels and slots can number.
-void check_picture_count(const std::string& name, std::size_t pictures);
+void check_image_count(const std::string& name, std::size_t images);
 
 /// Numbered images with their labels or targets; where an image's file is, a derived class says.
-class PictureSource : public DataSource {
+class ImageSource : public DataSource {
  public:
   struct Samples {
     std::vector<std::int32_t> labels;  ///< labels of all samples; 0 if targets have none
@@ -51,8 +51,8 @@ class PictureSource : public DataSource {
 
  protected:
   /// `name` is used in messages.
-  PictureSource(const std::string& name, Samples samples, const DataRequirements& requirements,
-                std::int64_t cache_bytes, std::string fingerprint);
+  ImageSource(const std::string& name, Samples samples, const DataRequirements& requirements,
+              std::int64_t cache_bytes, std::string fingerprint);
   /// The bytes of the image's file. Const and thread-safe.
   virtual std::vector<std::byte> read_file(std::int64_t index) const = 0;
 

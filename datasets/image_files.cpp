@@ -1,4 +1,4 @@
-#include "datasets/picture_files.h"
+#include "datasets/image_files.h"
 
 #include <fmt/ranges.h>
 
@@ -11,8 +11,8 @@
 #include "datasets/fingerprint.h"
 #include "datasets/folder_report.h"
 #include "datasets/image_file.h"
-#include "datasets/picture_source.h"
-#include "datasets/picture_walk.h"
+#include "datasets/image_source.h"
+#include "datasets/image_walk.h"
 #include "datasets/requirements.h"
 #include "datasets/unlabelled.h"
 #include "engine/data/data_sets.h"
@@ -24,11 +24,11 @@ namespace fs = std::filesystem;
 namespace {
 
 /// Adds the images below a folder, sorted by path, and notes of what is left out.
-void add_pictures_below(const std::string& folder, ListedPictures& listed) {
+void add_images_below(const std::string& folder, ListedImages& listed) {
   WalkedFolder walked = std::move(walk_folders({folder})[0]);
   std::vector<std::string> found;
-  for (const ListedPicture& picture : walked.pictures) {
-    found.push_back((fs::path(folder) / picture.name).string());
+  for (const ListedImage& image : walked.images) {
+    found.push_back((fs::path(folder) / image.name).string());
   }
   // A file that is named as an image and cannot be opened is a sample that cannot be read.
   std::erase_if(walked.bad, [&](const BadFile& bad) {
@@ -49,11 +49,11 @@ void add_pictures_below(const std::string& folder, ListedPictures& listed) {
   listed.notes.insert(listed.notes.end(), notes.begin(), notes.end());
 }
 
-class PictureFilesSource final : public PictureSource {
+class ImageFilesSource final : public ImageSource {
  public:
-  PictureFilesSource(std::vector<std::string> paths, Samples samples,
-                     const DataRequirements& requirements, std::string fingerprint)
-      : PictureSource("the images", std::move(samples), requirements, 0, std::move(fingerprint)),
+  ImageFilesSource(std::vector<std::string> paths, Samples samples,
+                   const DataRequirements& requirements, std::string fingerprint)
+      : ImageSource("the images", std::move(samples), requirements, 0, std::move(fingerprint)),
         paths_(std::move(paths)) {}
 
   std::string describe(std::int64_t index) const override { return paths_[index]; }
@@ -69,12 +69,12 @@ class PictureFilesSource final : public PictureSource {
 
 }  // namespace
 
-ListedPictures list_pictures(const std::vector<std::string>& paths) {
-  ListedPictures listed;
+ListedImages list_images(const std::vector<std::string>& paths) {
+  ListedImages listed;
   for (const std::string& path : paths) {
     std::error_code error;  // Reading a path that cannot be examined reports it.
     if (fs::is_directory(path, error)) {
-      add_pictures_below(path, listed);
+      add_images_below(path, listed);
     } else {
       listed.paths.push_back(path);
     }
@@ -82,23 +82,24 @@ ListedPictures list_pictures(const std::vector<std::string>& paths) {
   return listed;
 }
 
-std::shared_ptr<const DataSource> open_picture_files(
-    std::vector<std::string> paths, const DataRequirements& requirements,
-    const ModelOutputs& outputs, std::shared_ptr<UnreadableSamples> unreadable) {
+std::shared_ptr<const DataSource> open_image_files(std::vector<std::string> paths,
+                                                   const DataRequirements& requirements,
+                                                   const ModelOutputs& outputs,
+                                                   std::shared_ptr<UnreadableSamples> unreadable) {
   const SampleShape input = requirements.input;
   if (input.c != 1 && input.c != 3) {
     fail(ErrorKind::data,
          "images are read as 1 channel (grey) or 3 (RGB), but the model's input is {}",
          shape_text(input));
   }
-  check_picture_count("the images", paths.size());
-  PictureSource::Samples samples;
+  check_image_count("the images", paths.size());
+  ImageSource::Samples samples;
   samples.labels.resize(paths.size());
   // Hash the names: processes that share the work compare the hash.
   Fingerprint names;
   for (const std::string& path : paths) names.add(path);
-  return without_labels(std::make_shared<PictureFilesSource>(std::move(paths), std::move(samples),
-                                                             requirements, names.text()),
+  return without_labels(std::make_shared<ImageFilesSource>(std::move(paths), std::move(samples),
+                                                           requirements, names.text()),
                         outputs, std::move(unreadable));
 }
 

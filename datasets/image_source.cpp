@@ -1,4 +1,4 @@
-#include "datasets/picture_source.h"
+#include "datasets/image_source.h"
 
 #include <algorithm>
 #include <cassert>
@@ -15,24 +15,24 @@
 
 namespace dpt {
 
-static_assert(kMostPictureFileBytes == static_cast<std::uint64_t>(kMaxImageBytes));
+static_assert(kMaxImageFileBytes == static_cast<std::uint64_t>(kMaxImageBytes));
 
-void check_picture_channels(const std::string& name, const DataRequirements& requirements) {
+void check_image_channels(const std::string& name, const DataRequirements& requirements) {
   if (requirements.input.c == 1 || requirements.input.c == 3) return;
   fail(ErrorKind::data,
        "{}: images are read as 1 channel (grey) or 3 (RGB), but model.input has {}", name,
        requirements.input.c);
 }
 
-void check_picture_count(const std::string& name, std::size_t pictures) {
+void check_image_count(const std::string& name, std::size_t images) {
   constexpr auto kMost = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
-  if (pictures <= kMost) return;
-  fail(ErrorKind::data, "{}: {} images; more than {} are not supported", name, pictures, kMost);
+  if (images <= kMost) return;
+  fail(ErrorKind::data, "{}: {} images; more than {} are not supported", name, images, kMost);
 }
 
-PictureSource::PictureSource(const std::string& name, Samples samples,
-                             const DataRequirements& requirements, std::int64_t cache_bytes,
-                             std::string fingerprint)
+ImageSource::ImageSource(const std::string& name, Samples samples,
+                         const DataRequirements& requirements, std::int64_t cache_bytes,
+                         std::string fingerprint)
     : samples_(std::move(samples)),
       shape_(requirements.input),
       salvage_(requirements.salvage),
@@ -46,12 +46,12 @@ PictureSource::PictureSource(const std::string& name, Samples samples,
   }
 }
 
-void PictureSource::read_targets(std::int64_t index, std::span<float> row) const {
+void ImageSource::read_targets(std::int64_t index, std::span<float> row) const {
   const auto from = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(index) * row.size());
   std::copy_n(samples_.rows.begin() + from, row.size(), row.begin());
 }
 
-std::vector<std::int64_t> PictureSource::samples_to_try() const {
+std::vector<std::int64_t> ImageSource::samples_to_try() const {
   constexpr std::size_t kTries = 512;
   const std::size_t each = std::max<std::size_t>(kTries / samples_.classes.size(), 2);
   std::vector<std::size_t> counts(samples_.classes.size());
@@ -70,8 +70,8 @@ std::vector<std::int64_t> PictureSource::samples_to_try() const {
   return chosen;
 }
 
-Image PictureSource::read_part(std::int64_t index, const ChoosePart& choose,
-                               std::int32_t& label) const {
+Image ImageSource::read_part(std::int64_t index, const ChoosePart& choose,
+                             std::int32_t& label) const {
   label = this->label(index);
   const std::vector<std::byte> file = read_file(index);
   const StageTimer timer(DataStage::decode);
@@ -81,12 +81,11 @@ Image PictureSource::read_part(std::int64_t index, const ChoosePart& choose,
   return decode_part(file, describe(index), shape_.c, choose, options);
 }
 
-FileFacts PictureSource::file_facts(std::int64_t index) const {
+FileFacts ImageSource::file_facts(std::int64_t index) const {
   return facts_of_file(read_file(index), describe(index), applies_orientation_);
 }
 
-void PictureSource::read(std::int64_t index, std::span<std::byte> pixels,
-                         std::int32_t& label) const {
+void ImageSource::read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const {
   assert(0 <= index && index < size() && pixels.size() == sample_bytes_);
   const auto i = static_cast<std::size_t>(index);
   label = samples_.labels[i];
@@ -99,7 +98,7 @@ void PictureSource::read(std::int64_t index, std::span<std::byte> pixels,
   const Image image = read_part(
       index,
       [&](std::int64_t height, std::int64_t width) {
-        return whole_picture(height, width, shape_.h, shape_.w);
+        return whole_image(height, width, shape_.h, shape_.w);
       },
       same);
   std::memcpy(pixels.data(), image.pixels.data(), sample_bytes_);

@@ -9,7 +9,7 @@
 namespace dpt {
 
 /// An image file below a folder.
-struct ListedPicture {
+struct ListedImage {
   std::string name;         ///< relative to the folder
   std::uint64_t bytes = 0;  ///< size of the file
 };
@@ -24,7 +24,7 @@ struct BadFile {
 
 /// Everything below a folder except hidden entries (.git, ._photo.jpg).
 struct WalkedFolder {
-  std::vector<ListedPicture> pictures;         ///< sorted by name, byte by byte
+  std::vector<ListedImage> images;             ///< sorted by name, byte by byte
   std::vector<BadFile> bad;                    ///< in the order of their paths
   std::map<std::string, std::int64_t> others;  ///< files that are no images, by group_of_file
   std::vector<std::string> loops;              ///< paths of links to a folder above them

@@ -13,7 +13,7 @@
 namespace dpt {
 
 /// Files that dpt predict was asked for.
-struct ListedPictures {
+struct ListedImages {
   std::vector<std::string> paths;
   std::vector<std::string> notes;  ///< files in the folders that were left out
 };
@@ -22,13 +22,13 @@ struct ListedPictures {
 /// path. Links are followed; hidden files and folders are ignored. Other paths are taken as they
 /// are, whether or not they can be read. Throws ErrorKind::data for a folder that cannot be listed
 /// or has no images.
-ListedPictures list_pictures(const std::vector<std::string>& paths);
+ListedImages list_images(const std::vector<std::string>& paths);
 
 /// One sample for each file, as open_unlabelled. Throws ErrorKind::data for a model whose input is
 /// no image.
-std::shared_ptr<const DataSource> open_picture_files(std::vector<std::string> paths,
-                                                     const DataRequirements& requirements,
-                                                     const ModelOutputs& outputs,
-                                                     std::shared_ptr<UnreadableSamples> unreadable);
+std::shared_ptr<const DataSource> open_image_files(std::vector<std::string> paths,
+                                                   const DataRequirements& requirements,
+                                                   const ModelOutputs& outputs,
+                                                   std::shared_ptr<UnreadableSamples> unreadable);
 
 }  // namespace dpt

@@ -10,8 +10,8 @@
 
 namespace dpt::testing {
 
-/// Pictures of three classes that are told apart by their brightness alone.
-inline std::string picture_of(const std::string& name, int number) {
+/// Images of three classes that are told apart by their brightness alone.
+inline std::string image_of(const std::string& name, int number) {
   const int base = name == "dark" ? 10 : name == "grey" ? 120 : 230;
   const dpt::data_test::Bytes bytes = dpt::data_test::png(
       2, 2, 1, dpt::data_test::Bytes(4, static_cast<std::uint8_t>(base + number)));
@@ -34,7 +34,7 @@ struct FolderWorkplace : Workplace {
     for (const std::string& name : classes) {
       std::filesystem::create_directories(dir.file(folder + "/" + name));
       for (int i = 0; i < 6; ++i) {
-        write_file(dir.file(fmt::format("{}/{}/{}.png", folder, name, i)), picture_of(name, i));
+        write_file(dir.file(fmt::format("{}/{}/{}.png", folder, name, i)), image_of(name, i));
       }
     }
   }
