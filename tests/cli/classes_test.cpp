@@ -7,7 +7,7 @@
 
 #include "engine/checkpoints/safetensors.h"
 #include "tests/cli/image_folders.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/support/tar.h"
 
 using namespace dpt::testing;

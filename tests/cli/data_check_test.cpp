@@ -6,7 +6,7 @@
 
 #include "kernels/image/decode.h"
 #include "tests/cli/workplace.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/support/npy.h"
 
 using namespace dpt::testing;
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kSide = 32;
 
-/// A smooth RGB picture, another one for each seed; `brighter` is added.
+/// A smooth RGB image, another one for each seed; `brighter` is added.
 Bytes picture(unsigned seed, int brighter = 0) {
   unsigned state = seed * 2654435761U + 1;
   const auto random = [&] {
@@ -65,7 +65,7 @@ train: {epochs: 1}
 devices: [cpu]
 )";
 
-/// Three classes with 12 training and 4 test pictures each, all different.
+/// Three classes with 12 training and 4 test images each, all different.
 struct Images : Workplace {
   Images() : Workplace(kImagesConfig) {
     unsigned seed = 0;
@@ -158,7 +158,7 @@ TEST_CASE("data check: a good data set has no findings, and the numbers are righ
   CHECK(report["splits"]["test"]["class_counts"] == json({4, 4, 4}));
   CHECK(report["splits"]["train"]["sizes"]["commonest"] == json({{"height", 32}, {"width", 32}}));
   CHECK(report["near_duplicates"]["looked_for"] == true);
-  // Mean and deviation over all pictures of train.
+  // Mean and deviation over all images of train.
   double sum[3] = {}, squares[3] = {};
   for (unsigned seed = 0; seed < 36; ++seed) {
     const Bytes pixels = picture(seed);
@@ -436,7 +436,7 @@ TEST_CASE("data check: a signal ends it, with the project's exit code") {
   }
 }
 
-TEST_CASE("data show writes a picture, and never over a file unless told to") {
+TEST_CASE("data show writes a image, and never over a file unless told to") {
   const Images w;
   const std::vector<std::string> show = {"data", "show", "small.yaml", "--out", "sheet.png"};
   const Finished first = w.run_well(show, {"--samples", "6", "--columns", "3"});
@@ -445,7 +445,7 @@ TEST_CASE("data show writes a picture, and never over a file unless told to") {
   const auto decode = [&](const std::string& file) {
     return dpt::decode_image(std::as_bytes(std::span(file)), "sheet.png", 3);
   };
-  // Three pictures of 32, enlarged 3 times, 8 apart; under each two lines of text.
+  // Three images of 32, enlarged 3 times, 8 apart; under each two lines of text.
   const dpt::Image sheet = decode(bytes);
   CHECK(sheet.width == 8 + 3 * (96 + 8));
   CHECK(sheet.height == 8 + 2 * (96 + 3 + 18 + 8));

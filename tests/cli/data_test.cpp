@@ -1,12 +1,12 @@
 // What a run does with its data, as its user sees it: whose data is measured, what the seed, the
-// epoch and the transforms change, and pictures that cannot be read.
+// epoch and the transforms change, and images that cannot be read.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
 #include <filesystem>
 
 #include "tests/cli/workplace.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 
 using namespace dpt::testing;
 using nlohmann::json;
@@ -20,7 +20,7 @@ std::string idx_header(char dimensions, std::initializer_list<int> sizes) {
   return bytes;
 }
 
-/// `count` pictures of 8x8 noise, with their labels 0, 1, 2, 3, 0, ...
+/// `count` images of 8x8 noise, with their labels 0, 1, 2, 3, 0, ...
 void write_idx(const std::string& folder, const std::string& part, int count) {
   std::string images = idx_header(3, {count, 8, 8}), labels = idx_header(1, {count});
   unsigned state = 12345U + static_cast<unsigned>(count);
@@ -75,7 +75,7 @@ struct IdxWorkplace : Workplace {
   }
 };
 
-/// A grey picture of 2 x 2, PNG.
+/// A grey image of 2 x 2, PNG.
 const std::string kImage(
     "\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x02"
     "\x00\x00\x00\x02\x08\x00\x00\x00\x00\x57\xdd\x52\xf8\x00\x00\x00\x0e\x49\x44\x41"
@@ -301,7 +301,7 @@ TEST_CASE("evaluation uses the transforms of eval, not those of training") {
   CHECK(result({}) != result({eval}));
 }
 
-TEST_CASE("pictures that cannot be read are named before a run") {
+TEST_CASE("images that cannot be read are named before a run") {
   const Workplace w(kFolderConfig);
   const auto put = [&](const std::string& name, const std::string& bytes) {
     const std::string file = w.dir.file("pictures/" + name);
@@ -339,7 +339,7 @@ TEST_CASE("pictures that cannot be read are named before a run") {
   for (const auto& check : checks) CHECK(w.run(check).exit_code == 3);
 }
 
-TEST_CASE("a picture that cannot be read ends a run, which has saved its last step") {
+TEST_CASE("a image that cannot be read ends a run, which has saved its last step") {
   const Workplace w(kFolderConfig);
   std::vector<std::string> pictures;
   for (const char* part : {"train", "test"}) {
@@ -384,7 +384,7 @@ TEST_CASE("a picture that cannot be read ends a run, which has saved its last st
     check_contains(resumed.err, "step 1");
     CHECK((losses(devices) == losses("whole")));
   }
-  // Repaired to another size, the picture makes the data other data. The run goes on if asked to.
+  // Repaired to another size, the image makes the data other data. The run goes on if asked to.
   write_file(pictures[3], kImage.substr(0, 50));
   CHECK(train("repaired", {"data.shuffle=false"}).exit_code == 3);
   write_file(pictures[3], kImage);
@@ -421,7 +421,7 @@ TEST_CASE("a picture that cannot be read ends a run, which has saved its last st
   CHECK(held_out == 2);
 }
 
-TEST_CASE("on_bad_sample: skip names training pictures that cannot be read, and goes on") {
+TEST_CASE("on_bad_sample: skip names training images that cannot be read, and goes on") {
   const Workplace w(kFolderConfig);
   for (const char* label : {"ant", "bee", "cow"}) {
     for (const char* part : {"train", "test"}) {
@@ -501,7 +501,7 @@ TEST_CASE("on_bad_sample: skip names what only the second of two processes meets
   check_contains(done.err, "pictures/train/cow/2.png");
 }
 
-TEST_CASE("config check refuses transforms that leave pictures their own sizes, and tells these") {
+TEST_CASE("config check refuses transforms that leave images their own sizes, and tells these") {
   const Workplace w(kFolderConfig);
   const std::vector<std::pair<std::uint32_t, std::uint32_t>> sizes = {{8, 6}, {5, 9}, {8, 6}};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -556,7 +556,7 @@ TEST_CASE("data show draws what data.cache holds, or says that it is not made ye
   CHECK(read_file(w.dir.file("whole.png")) == read_file(w.dir.file("files.png")));
 }
 
-TEST_CASE("eval makes a cache of the pictures that it reads, and of no others") {
+TEST_CASE("eval makes a cache of the images that it reads, and of no others") {
   const Workplace w(kFolderConfig);
   for (const char* part : {"train", "test"}) {
     for (const char* label : {"ant", "bee", "cow"}) {
@@ -574,7 +574,7 @@ TEST_CASE("eval makes a cache of the pictures that it reads, and of no others") 
   }
 }
 
-TEST_CASE("config check tells how many pictures it found, and how many it read") {
+TEST_CASE("config check tells how many images it found, and how many it read") {
   const Workplace w(kFolderConfig);
   const auto put = [&](const std::string& part, int each) {
     for (const char* label : {"ant", "bee", "cow"}) {

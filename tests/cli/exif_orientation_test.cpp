@@ -6,7 +6,7 @@
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/run/run_files.h"
 #include "tests/cli/workplace.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/support/rewrite.h"
 
 using namespace dpt::testing;

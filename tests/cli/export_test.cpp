@@ -128,7 +128,7 @@ TEST_CASE("export takes the weights that eval takes, or those it is asked for") 
   CHECK(raw.second == weight_of(w.dir.file("runs/tiny/best.safetensors")));
 }
 
-TEST_CASE("export writes a model that takes pictures of any size and gives probabilities") {
+TEST_CASE("export writes a model that takes images of any size and gives probabilities") {
   const Tiny w;
   w.run_well({"train", "small.yaml"});
   const auto exported = [&](const std::vector<std::string>& more) {

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/workplace.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/support/tar.h"
 
 using namespace dpt::testing;
@@ -33,7 +33,7 @@ void check_resume(const Workplace& w) {
   CHECK(last("parts")["loss"] == last("whole")["loss"]);
 }
 
-/// A grey picture of 8x8 pixels as bright as its class says.
+/// A grey image of 8x8 pixels as bright as its class says.
 std::string picture(int index) {
   const auto value = static_cast<std::uint8_t>(index % 2 == 0 ? 10 + index / 2 : 200 - index / 2);
   const dpt::data_test::Bytes bytes =
@@ -99,7 +99,7 @@ TEST_CASE("formats: a CSV file of features is checked, trained, resumed, measure
   check_contains(other.err, "expected the run's training data (fingerprint ");
 }
 
-TEST_CASE("formats: a CSV file of pictures is trained and resumed, and one that is bad is named") {
+TEST_CASE("formats: a CSV file of images is trained and resumed, and one that is bad is named") {
   const Workplace w(
       config_of("  dataset: csv\n  train: {file: lists/train.csv}\n  root: pictures\n  path: file\n"
                 "  label: kind\n  val_split: 8\n",

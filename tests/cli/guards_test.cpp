@@ -27,7 +27,7 @@ void put_be32(std::string& bytes, std::uint32_t value) {
   for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
 }
 
-/// 24 pictures of 4x4 pixels of three classes as IDX files; `first` is the first pixel of all.
+/// 24 images of 4x4 pixels of three classes as IDX files; `first` is the first pixel of all.
 void write_idx(const TempDir& dir, int first) {
   std::string images("\0\0\x08\x03", 4), labels("\0\0\x08\x01", 4);
   for (const std::uint32_t size : {24, 4, 4}) put_be32(images, size);

@@ -1,4 +1,4 @@
-// Folders of small pictures, one folder for each class.
+// Folders of small images, one folder for each class.
 #pragma once
 
 #include <filesystem>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/cli/workplace.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 
 namespace dpt::testing {
 
@@ -26,7 +26,7 @@ inline std::string config_of(const std::string& data) {
          "optimizer: {type: Adam, lr: 0.05}\ntrain: {epochs: 40}\ndevices: [cpu]\n";
 }
 
-/// A workplace for folders of such pictures.
+/// A workplace for folders of such images.
 struct FolderWorkplace : Workplace {
   FolderWorkplace() : Workplace(config_of("  dataset: image_folder\n  root: photos\n")) {}
   void put(const std::string& folder, const std::vector<std::string>& classes) const {

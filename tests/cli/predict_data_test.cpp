@@ -9,7 +9,7 @@
 #include "engine/checkpoints/tensor_view.h"
 #include "tests/cli/table_rows.h"
 #include "tests/cli/workplace.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/support/npy_data.h"
 #include "tests/support/rewrite.h"
 #include "tests/support/tar.h"
@@ -49,7 +49,7 @@ std::vector<TableRow> eval_rows(const Workplace& w, const std::vector<std::strin
   return table_rows(read_file(w.dir.file("eval.csv")));
 }
 
-/// A grey picture of 8x8 pixels.
+/// A grey image of 8x8 pixels.
 std::string grey_image(int value) {
   const auto bytes =
       dpt::data_test::png(8, 8, 1, dpt::data_test::Bytes(64, static_cast<std::uint8_t>(value)));
@@ -299,7 +299,7 @@ TEST_CASE("predict: a table without a label, whose columns are those of the run 
              eval);
 }
 
-TEST_CASE("predict: shards and tables of pictures without labels, bad ones where they were") {
+TEST_CASE("predict: shards and tables of images without labels, bad ones where they were") {
   const Workplace w(
       data_config("  dataset: webdataset\n  train: {shards: train.tar}\n"
                   "  test: {shards: test.tar}\n",

@@ -1,4 +1,4 @@
-// dpt eval's results of classes, and dpt predict: against each other, and against the pictures.
+// dpt eval's results of classes, and dpt predict: against each other, and against the images.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 #include "tests/cli/table_rows.h"
 #include "tests/cli/terminal.h"
 #include "tests/cli/workplace.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/support/npy_data.h"
 #include "tests/support/pseudo_terminal.h"
 #include "tests/support/rewrite.h"
@@ -43,7 +43,7 @@ train: {epochs: 2}
 devices: [cpu]
 )";
 
-/// A run on pictures of many sizes, in three classes.
+/// A run on images of many sizes, in three classes.
 struct ImageRun : Workplace {
   explicit ImageRun(const std::vector<std::string>& more = {}) : Workplace(kImageRun) {
     std::uint32_t seed = 1;
@@ -244,7 +244,7 @@ TEST_CASE("predict gives what eval gives, without the training data, on any devi
   }
 }
 
-TEST_CASE("predict names pictures that cannot be read and predicts the others") {
+TEST_CASE("predict names images that cannot be read and predicts the others") {
   const ImageRun w;
   const std::string good = w.run_well({"predict", "runs/pictures", "pictures/test/bee"}).out;
   const std::string whole = read_file(w.dir.file("pictures/test/bee/10.jpg"));
@@ -276,7 +276,7 @@ TEST_CASE("predict names pictures that cannot be read and predicts the others") 
   CHECK(json::parse(line).contains("prediction"));
 }
 
-TEST_CASE("predict over processes gives the lines of one, bad pictures where they were") {
+TEST_CASE("predict over processes gives the lines of one, bad images where they were") {
   const ImageRun w;
   const std::string whole = read_file(w.dir.file("pictures/test/bee/10.jpg"));
   write_file(w.dir.file("pictures/test/ant/torn.jpg"), whole.substr(0, whole.size() / 2));
@@ -304,7 +304,7 @@ TEST_CASE("predict over processes gives the lines of one, bad pictures where the
   check_contains(refused.err, "runs/missing");
 }
 
-TEST_CASE("predict writes many pictures in parts, bad ones where they were") {
+TEST_CASE("predict writes many images in parts, bad ones where they were") {
   const ImageRun w;
   const std::string one = w.run_well({"predict", "runs/pictures", "pictures/test/bee/11.png"}).out;
   const std::size_t first = one.find('\n') + 1;

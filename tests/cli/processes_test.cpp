@@ -312,7 +312,7 @@ TEST_CASE_FIXTURE(InWorld, "A world that is suspended as a whole goes on when it
   }
 }
 
-/// A grey picture of 2 x 2, PNG.
+/// A grey image of 2 x 2, PNG.
 const std::string kGrey(
     "\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x02"
     "\x00\x00\x00\x02\x08\x00\x00\x00\x00\x57\xdd\x52\xf8\x00\x00\x00\x0e\x49\x44\x41"
@@ -332,7 +332,7 @@ train: {epochs: 2}
 devices: [cpu]
 )");
   // Each process has a folder of its own, in which the samples of the other cannot be read. Two of
-  // every four are rank 0's. (Of a folder of pictures, names and sizes are compared.)
+  // every four are rank 0's. (Of a folder of images, names and sizes are compared.)
   for (const int rank : {0, 1}) {
     for (int i = 0; i < 16; ++i) {
       const std::string folder =
@@ -352,7 +352,7 @@ devices: [cpu]
     CAPTURE(each.err);
     CHECK(each.exit_code == 0);
   }
-  // The other way round every process finds a picture that it cannot read.
+  // The other way round every process finds a image that it cannot read.
   std::swap(arguments[0].back(), arguments[1].back());
   arguments[0][3] = arguments[1][3] = "other";
   Processes others(arguments, w.dir.path());

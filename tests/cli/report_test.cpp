@@ -116,7 +116,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   CHECK_FALSE(fs::exists(w.dir.file("runs/digits/report.html")));
 }
 
-TEST_CASE("mistakes in a report are the samples that the predictions say, with their pictures") {
+TEST_CASE("mistakes in a report are the samples that the predictions say, with their images") {
   if (lacks_charts()) return;
   const Reports w;
   w.run_well({"train", "small.yaml", "train.epochs=1"});
@@ -169,7 +169,7 @@ TEST_CASE("mistakes in a report are the samples that the predictions say, with t
   CHECK(has_section(without, "curves"));
 }
 
-TEST_CASE("pictures in a report are what the samples are") {
+TEST_CASE("images in a report are what the samples are") {
   if (lacks_charts()) return;
   const Reports w{""};
   write_file(w.dir.file("small.yaml"), arrays_config(w.dir.path(), "labels", false));

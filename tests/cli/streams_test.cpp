@@ -189,7 +189,7 @@ TEST_CASE("a run folder whose name is not UTF-8") {
   CHECK(json::parse(inspect.out)["file"] == "run-\ufffd\ufffd/best.safetensors");
 }
 
-TEST_CASE("a broken picture whose name is not UTF-8 keeps its message") {
+TEST_CASE("a broken image whose name is not UTF-8 keeps its message") {
   ShortRuns w;
   for (const char* label : {"a", "b"})
     fs::create_directories(w.dir.file(std::string("train/") + label));

@@ -56,7 +56,7 @@ std::vector<std::string> joined(std::vector<std::string> words,
 
 }  // namespace
 
-TEST_CASE("on_bad_sample: skip leaves out pictures of val/ and test/, the same on any replicas") {
+TEST_CASE("on_bad_sample: skip leaves out images of val/ and test/, the same on any replicas") {
   const Photos w({"train", "val", "test"});
   w.tear("val/grey/3.png");
   w.tear("test/dark/1.png");
@@ -165,8 +165,7 @@ TEST_CASE("on_bad_sample: skip in dpt eval, its table of predictions and the rep
   }
 }
 
-TEST_CASE(
-    "on_bad_sample: skip makes unreadable pictures warnings of config check and the dry run") {
+TEST_CASE("on_bad_sample: skip makes unreadable images warnings of config check and the dry run") {
   const Photos w({"train", "val", "test"});
   w.tear("val/grey/3.png");
   w.tear("test/dark/1.png");
@@ -184,7 +183,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("on_bad_sample: stop finds an unreadable test picture before the second epoch") {
+TEST_CASE("on_bad_sample: stop finds an unreadable test image before the second epoch") {
   const Photos w({"train", "test"});
   w.tear("test/white/5.png");
   for (const std::vector<std::string>& more :

@@ -92,7 +92,7 @@ TEST_CASE("validation set: val/ is measured each epoch, chooses the best, and is
   write_file(w.dir.file("photos/test/dark/0.png"), image_of("dark", 0));
   const Finished check = w.run_well({"config", "check", "small.yaml"});
   check_contains(check.out, "18 training samples, 18 validation samples, 18 test samples");
-  // Other pictures are another validation set.
+  // Other images are another validation set.
   write_file(w.dir.file("photos/val/grey/0.png"), image_of("grey", 0) + "more bytes");
   const Finished other = w.run({"eval", "runs/small", "--split", "val"});
   CHECK(other.exit_code == 3);

@@ -1,4 +1,4 @@
-// CSV files: features and pictures, labels and targets, and each way in which a file can be wrong.
+// CSV files: features and images, labels and targets, and each way in which a file can be wrong.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include "datasets/dataset.h"
 #include "engine/data/data_sets.h"
 #include "engine/data/loader.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/text.h"
 
@@ -407,7 +407,7 @@ TEST_CASE(
   CHECK(hash("a,kind,b\n1,y,2\n1,x,2\n") != before);
 }
 
-TEST_CASE("csv: pictures by path, with classes or targets") {
+TEST_CASE("csv: images by path, with classes or targets") {
   const CsvDir dir;
   dir.write("img/one.png", png(8, 8, 1, Bytes(64, 1)));
   dir.write("img/two.jpg", jpeg(4, 4, 3, Bytes(48, 2)));
@@ -480,7 +480,7 @@ TEST_CASE("csv: pictures by path, with classes or targets") {
                  "csv: $/lists/train.csv: images are read as 1 channel (grey) or 3 (RGB)");
 }
 
-TEST_CASE("csv: a few pictures of each class are tried, in whatever order they are listed") {
+TEST_CASE("csv: a few images of each class are tried, in whatever order they are listed") {
   const CsvDir dir;
   dir.write("x.png", png(8, 8, 1, Bytes(64, 1)));
   std::string text = "file,kind\n";

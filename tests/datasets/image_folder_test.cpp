@@ -9,7 +9,7 @@
 
 #include "engine/data/data_sets.h"
 #include "kernels/base/heartbeat.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/skip.h"
 
@@ -25,7 +25,7 @@ Bytes grey_png(std::uint8_t value, std::uint32_t size = 8) {
   return png(size, size, 1, Bytes(size * size, value));
 }
 
-/// Two classes, cat with three pictures and dog with two; a test set with one of each.
+/// Two classes, cat with three images and dog with two; a test set with one of each.
 struct FolderDir : TempDir {
   FolderDir() {
     write("train/dog/b.png", grey_png(4));
@@ -73,7 +73,7 @@ TEST_CASE("image_folder: files in byte order, labels by class") {
   CHECK(sample(*dir.read({{4, 4, 1}, 2}).test, 1).first == Bytes(16, 6));
 }
 
-TEST_CASE("image_folder: a picture is decoded once when the cache takes the set") {
+TEST_CASE("image_folder: a image is decoded once when the cache takes the set") {
   const FolderDir dir;
   const DataSets kept = dir.read(), fresh = dir.read(kFolderRequirements, 0);
   const auto before = sample(*kept.train, 1);
@@ -84,7 +84,7 @@ TEST_CASE("image_folder: a picture is decoded once when the cache takes the set"
         "$/train/cat/2.png: cannot be opened: No such file or directory");
 }
 
-TEST_CASE("image_folder: why a picture cannot be read is said") {
+TEST_CASE("image_folder: why a image cannot be read is said") {
   const FolderDir dir;
   const DataSets sets = dir.read(kFolderRequirements, 0);
   const auto reason = [&](std::int64_t index) {
@@ -107,7 +107,7 @@ TEST_CASE("image_folder: why a picture cannot be read is said") {
   CHECK(found == "$/train/cat/2.png: cannot be opened: Permission denied");
 }
 
-TEST_CASE("image_folder: many threads read the same pictures") {
+TEST_CASE("image_folder: many threads read the same images") {
   const FolderDir dir;
   const DataSets sets = dir.read();
   std::vector<std::thread> threads;
@@ -142,7 +142,7 @@ TEST_CASE("image_folder: the fingerprint follows sizes, and the cache its budget
   const std::string before = dir.read().train->fingerprint();
   dir.write("train/cat/2.png", grey_png(1, 40));
   CHECK(dir.read().train->fingerprint() != before);
-  // Five pictures of a MiB each.
+  // Five images of a MiB each.
   const DataRequirements large{{1024, 1024, 1}, 2};
   const DataSets kept = dir.read(large, 5), fresh = dir.read(large, 4);
   sample(*kept.train, 1);
@@ -152,7 +152,7 @@ TEST_CASE("image_folder: the fingerprint follows sizes, and the cache its budget
   CHECK(error_of([&] { sample(*fresh.train, 1); }, dir).ends_with("No such file or directory"));
 }
 
-TEST_CASE("image_folder: some pictures of each class are tried, all of a few") {
+TEST_CASE("image_folder: some images of each class are tried, all of a few") {
   const FolderDir dir;
   CHECK(dir.read().train->samples_to_try() == std::vector<std::int64_t>{0, 1, 2, 3, 4});
   // More than half of 512 in one of two classes: every one of that half, spread over the class.
@@ -168,10 +168,10 @@ TEST_CASE("image_folder: some pictures of each class are tried, all of a few") {
   for (std::size_t i = 1; i < tried.size(); ++i) CHECK(tried[i - 1] < tried[i]);
 }
 
-TEST_CASE("image_folder: of very many classes the first and the last picture is tried") {
+TEST_CASE("image_folder: of very many classes the first and the last image is tried") {
   const TempDir dir;
   for (int label = 0; label < 300; ++label) {
-    // The first class has one picture, the others three.
+    // The first class has one image, the others three.
     for (const char* name : {"a", "b", "c"}) {
       dir.write(fmt::format("train/{:03}/{}.png", label, name), {1});
       if (label == 0) break;
@@ -425,14 +425,14 @@ TEST_CASE("image_folder: links within the root, and to nowhere") {
   }
 }
 
-TEST_CASE("image_folder: a bad picture is named when it is read") {
+TEST_CASE("image_folder: a bad image is named when it is read") {
   const FolderDir dir;
   dir.write("train/cat/2.png", {});
   CHECK(dir.read_error(1) == "$/train/cat/2.png: the file is empty");
   const Bytes good = jpeg(32, 32, 3, noise(3072));
   dir.write("train/cat/2.png", Bytes(good.begin(), good.begin() + 700));
   CHECK(dir.read_error(1) == "$/train/cat/2.png: corrupt JPEG: Premature end of JPEG file");
-  // Far beyond any real picture, and sparse on the disk.
+  // Far beyond any real image, and sparse on the disk.
   fs::resize_file(dir / "train/cat/2.png", (std::uintmax_t{256} << 20) + 1);
   CHECK(dir.read_error(1) ==
         "$/train/cat/2.png: a file of 268435457 bytes; an image file may have at most 256 MiB");

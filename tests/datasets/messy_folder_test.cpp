@@ -5,7 +5,7 @@
 
 #include "datasets/image_files.h"
 #include "engine/data/data_sets.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/text.h"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "engine/data/data_sets.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/npy.h"
 #include "tests/support/tar.h"

@@ -5,7 +5,7 @@
 #include "datasets/dataset.h"
 #include "engine/data/data_sets.h"
 #include "engine/data/unreadable_samples.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/npy.h"
 #include "tests/support/tar.h"
@@ -175,7 +175,7 @@ TEST_CASE("unlabelled: features of a table are those of the run, by name and in 
   check_contains(error_of([&] { open({"width", "height"}); }, dir), "expected a line for each");
 }
 
-TEST_CASE("unlabelled: pictures of a table, of which some are missing") {
+TEST_CASE("unlabelled: images of a table, of which some are missing") {
   const TempDir dir;
   dir.write("pictures/a.png", grey(7));
   dir.write("pictures/bad.png", {1, 2, 3});
@@ -198,7 +198,7 @@ TEST_CASE("unlabelled: pictures of a table, of which some are missing") {
   check_contains(problems.at(3), "x.csv, line 5, column 1 (file): expected the path of an image");
 }
 
-TEST_CASE("unlabelled: shards of pictures alone, or with labels of any kind") {
+TEST_CASE("unlabelled: shards of images alone, or with labels of any kind") {
   const TempDir dir;
   const auto put = [&](const std::string& name,
                        const std::vector<std::pair<std::string, std::string>>& members) {

@@ -7,7 +7,7 @@
 
 #include "engine/data/data_sets.h"
 #include "engine/data/loader.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/npy.h"
 #include "tests/support/skip.h"
@@ -326,7 +326,7 @@ TEST_CASE("webdataset: samples that are incomplete, twice there, or without a go
                  "sample a: expected one image (");
   check_contains(shard_error(dir, tar({{"a.png", picture}, {"a", "1"}})),
                  "found .png, no extension (the");
-  // All pictures first.
+  // All images first.
   check_contains(shard_error(dir, tar({{"a.png", picture}, {"b.png", picture}, {"a.cls", "1"}})),
                  "sample a: expected a label");
   CHECK(

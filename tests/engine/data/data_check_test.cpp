@@ -49,7 +49,7 @@ struct MadeSource final : DataSource {
   std::vector<std::string> classes_ = {"even", "odd"};
 };
 
-/// A smooth picture, another one for each seed.
+/// A smooth image, another one for each seed.
 Bytes smooth_image(SampleShape shape, std::uint64_t seed, double gain = 1, double offset = 0) {
   const auto random = [&](std::uint64_t i) {
     return philox::uniform(philox::block(seed, philox::Use::synthesis, i, 0).v[0]);
@@ -91,7 +91,7 @@ ChannelStatistics statistics_of(const std::shared_ptr<const DataSource>& source,
 
 }  // namespace
 
-TEST_CASE("perceptual hash: nearly the same for a brighter and flatter picture") {
+TEST_CASE("perceptual hash: nearly the same for a brighter and flatter image") {
   const SampleShape shape{32, 32, 3};
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     CAPTURE(seed);
@@ -250,7 +250,7 @@ TEST_CASE("a survey and a search end soon when they are asked to") {
   CHECK(find_similar_hashes(equal, 5, 2, [] { return true; }).interrupted);
 }
 
-TEST_CASE("a comparison of similar pictures ends soon when it is asked to") {
+TEST_CASE("a comparison of similar images ends soon when it is asked to") {
   // The third read, the first of the comparison, lasts until it was asked to stop.
   std::mutex mutex;
   std::condition_variable changed;

@@ -1,4 +1,4 @@
-// Transforms on the host: what a pipeline makes of pictures, whatever was decoded of them, and that
+// Transforms on the host: what a pipeline makes of images, whatever was decoded of them, and that
 // it depends on nothing but seed, epoch and sample.
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@
 #include "engine/data/transform_kinds.h"
 #include "engine/data/transforms.h"
 #include "kernels/image/resize.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/engine/data/support.h"
 
 namespace dpt {
@@ -61,7 +61,7 @@ struct ImageDir : TempDir {
   std::shared_ptr<const DataSource> source(SampleShape shape) const {
     return open("image_folder", {{"root", path()}}, {shape, 1}).train;
   }
-  Image picture(std::int64_t index) const {
+  Image image(std::int64_t index) const {
     std::int32_t label = 0;
     return source({8, 8, 3})->read_part(
         index, [](std::int64_t h, std::int64_t w) { return whole_image(h, w, h, w); }, label);
@@ -69,8 +69,8 @@ struct ImageDir : TempDir {
 };
 
 HostPipeline pipeline_of(const std::vector<Variant>& transforms,
-                         std::optional<Size2> picture = std::nullopt, Size2 input = {8, 8}) {
-  return {transforms, picture, input, 5};
+                         std::optional<Size2> image = std::nullopt, Size2 input = {8, 8}) {
+  return {transforms, image, input, 5};
 }
 
 Bytes result(const HostPipeline& pipeline, const DataSource& source, std::int64_t epoch,
@@ -82,7 +82,7 @@ Bytes result(const HostPipeline& pipeline, const DataSource& source, std::int64_
   return pixels;
 }
 
-/// What the transforms' own `apply` makes of the whole picture.
+/// What the transforms' own `apply` makes of the whole image.
 Bytes applied(const std::vector<Variant>& transforms, Image image, std::int64_t epoch,
               std::int64_t index) {
   for (std::size_t place = 0; place < transforms.size(); ++place) {
@@ -96,8 +96,8 @@ Bytes applied(const std::vector<Variant>& transforms, Image image, std::int64_t 
 }
 
 std::string pipeline_error(const std::vector<Variant>& transforms,
-                           std::optional<Size2> picture = std::nullopt) {
-  return error_of([&] { pipeline_of(transforms, picture); }, ErrorKind::usage);
+                           std::optional<Size2> image = std::nullopt) {
+  return error_of([&] { pipeline_of(transforms, image); }, ErrorKind::usage);
 }
 
 TEST_CASE("RandomResizedCrop: reduced decoding is for bilinear resizing") {
@@ -113,7 +113,7 @@ TEST_CASE("RandomResizedCrop: reduced decoding is for bilinear resizing") {
         "reduced_decoding: expected interpolation: bilinear, found bicubic");
 }
 
-TEST_CASE("Letterbox: a picture keeps its ratio of sides and stands in the middle") {
+TEST_CASE("Letterbox: a image keeps its ratio of sides and stands in the middle") {
   const auto boxed = [](Image image, Size2 size) {
     DrawStream draws(0, 0, 0, 0);
     letterbox_transform().make(host_variant("Letterbox", {{"size", size}}))->apply(image, draws);
@@ -163,7 +163,7 @@ TEST_CASE("what is cut off before decoding changes no pixel") {
   }
 }
 
-TEST_CASE("pictures are resized to the model's input unless the transforms give them a size") {
+TEST_CASE("images are resized to the model's input unless the transforms give them a size") {
   CHECK((pipeline_of({random_resized_crop(6, 7)}).size() == Size2{6, 7}));
   CHECK((pipeline_of({resize({6, 7})}).size() == Size2{6, 7}));
   CHECK((pipeline_of({resize({12}), center_crop(6, 7)}).size() == Size2{6, 7}));
@@ -196,7 +196,7 @@ TEST_CASE("CenterCrop keeps torchvision's middle, and pads what is smaller") {
   CHECK(padded[6 * 7 + 4] == 35);
 }
 
-TEST_CASE("RandomResizedCrop: parts within the picture, of the area and ratio asked for") {
+TEST_CASE("RandomResizedCrop: parts within the image, of the area and ratio asked for") {
   const auto transform = random_resized_crop_transform().make(random_resized_crop(8, 8));
   double least = 1, most = 0;
   for (std::int64_t sample = 0; sample < 2000; ++sample) {
@@ -292,7 +292,7 @@ TEST_CASE("transforms are checked without data, as far as they can be") {
         "CenterCrop with size: [8, 8]");
 }
 
-TEST_CASE("samples that are no pictures are refused") {
+TEST_CASE("samples that are no images are refused") {
   const auto source = open("synthetic", {{"size", std::int64_t{4}}}, {{8, 8, 2}, 2}).train;
   CHECK(error_of(
             [&] {

@@ -338,7 +338,7 @@ TEST_CASE("trivial augmentation draws each operation, magnitude and sign") {
   CHECK(trivial_magnitude(Operation::posterize, 30, 31) == 2);
 }
 
-TEST_CASE("the rectangle that is erased lies in the picture and has its share of the area") {
+TEST_CASE("the rectangle that is erased lies in the image and has its share of the area") {
   const ErasingRanges ranges;
   int missing = 0;
   const auto area = [&](DrawStream& draws) {
@@ -358,12 +358,12 @@ TEST_CASE("the rectangle that is erased lies in the picture and has its share of
   CHECK(mean > 0.15);
   CHECK(mean < 0.18);
   CHECK(missing == 0);
-  // A rectangle as high as the picture is refused each time.
+  // A rectangle as high as the image is refused each time.
   DrawStream draws = stream(1);
   CHECK(!draw_erasing({{0.9, 1}, {1, 1}}, {4, 60}, draws));
 }
 
-TEST_CASE("transforms say what size a picture has after them") {
+TEST_CASE("transforms say what size a image has after them") {
   const Size2 size{20, 30};
   const auto after = [&](TransformKind (*kind)(), const Fields& fields) {
     const auto transform = make(kind, fields);
@@ -444,7 +444,7 @@ TEST_CASE("options that do not fit are refused with place, expected and found") 
             .starts_with("config.yaml:3:5: ColorJitter: hue: expected a number of at least 0"));
   CHECK(error(trivial_augment_wide_transform, {{"fill", Values{}}})
             .starts_with("config.yaml:3:5: TrivialAugmentWide: fill: expected 1 or 3 numbers"));
-  // How many channels there are shows with the first picture.
+  // How many channels there are shows with the first image.
   const auto pad = make(pad_transform, {{"padding", Whole{1}}, {"fill", Values{1, 2, 3}}});
   CHECK(error_of(
             [&] {

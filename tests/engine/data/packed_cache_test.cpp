@@ -1,4 +1,4 @@
-// The cache of decoded images: it reads as the pictures it was made of, and what is wrong with
+// The cache of decoded images: it reads as the images it was made of, and what is wrong with
 // its file is found.
 #include "engine/data/packed_cache.h"
 
@@ -110,7 +110,7 @@ struct CacheDir : testing::TempDir {
   }
 };
 
-TEST_CASE("a cache of turned pictures is not taken for one of stored pictures") {
+TEST_CASE("a cache of turned images is not taken for one of stored images") {
   for (const bool applies : {false, true}) {
     CAPTURE(applies);
     const CacheDir dir;
@@ -127,7 +127,7 @@ TEST_CASE("a cache of turned pictures is not taken for one of stored pictures") 
   }
 }
 
-TEST_CASE("a cache that does not name exif_orientation is one of stored pictures") {
+TEST_CASE("a cache that does not name exif_orientation is one of stored images") {
   const CacheDir dir;
   const auto pictures = std::make_shared<Images>();
   with_packed_cache(pictures, dir.options());
@@ -179,7 +179,7 @@ TEST_CASE("a cache of decoded images has their pixels, labels and errors") {
   CHECK(!std::filesystem::exists(dir.file("folder/train.pack.tmp")));
 }
 
-TEST_CASE("a cache of a shorter side has the pictures resized to it, smaller ones as they are") {
+TEST_CASE("a cache of a shorter side has the images resized to it, smaller ones as they are") {
   const CacheDir dir;
   const auto pictures = std::make_shared<Images>();
   const auto cached = with_packed_cache(pictures, dir.options(23));
@@ -232,7 +232,7 @@ TEST_CASE("a cache whose maker was killed is made by the next run, and nothing i
   CHECK(!std::filesystem::exists(path + ".lock"));
 }
 
-TEST_CASE("who makes a cache beats for each picture, and who waits for it beats, too") {
+TEST_CASE("who makes a cache beats for each image, and who waits for it beats, too") {
   const CacheDir dir;
   const auto maker = std::make_shared<Heartbeat>(), waiter = std::make_shared<Heartbeat>();
   const auto slow = std::make_shared<Images>();
@@ -271,7 +271,7 @@ TEST_CASE("a cache of other data, or a damaged one, is refused") {
                           "expected shorter_side 9, found 0"));
 
   const std::string whole = read_whole_file(path);
-  // Every byte counts: those of a picture when it is read, the others at once.
+  // Every byte counts: those of a image when it is read, the others at once.
   for (std::size_t at = 0; at < whole.size(); at += at < 9000 ? 997 : 1) {
     CAPTURE(at);
     std::string bad = whole;

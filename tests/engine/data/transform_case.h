@@ -1,4 +1,4 @@
-// Cases of tests/golden/make_golden_transforms.py: a picture, an operation and its parameters, and
+// Cases of tests/golden/make_golden_transforms.py: a image, an operation and its parameters, and
 // what torchvision makes of it.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace dpt::data_test {
 Image image_of(const nlohmann::json& value);
 nlohmann::json json_of(const Image& image);
 
-/// What our functions make of the picture.
+/// What our functions make of the image.
 Image run_case(const nlohmann::json& test_case, const Image& picture);
 
 }  // namespace dpt::data_test

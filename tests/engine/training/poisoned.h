@@ -57,7 +57,7 @@ inline Job poisoned_job(const std::string& config, std::vector<std::string> over
   job.data.splits.val.source = source;
   job.data.splits.test = {};
   job.data.train_input.raw_type = job.data.eval_input.raw_type = DType::f32;
-  // The value stays in the picture whatever the augmentation.
+  // The value stays in the image whatever the augmentation.
   job.data.train_input.crop_padding = 0;
   if (sample) *sample = id;
   return job;

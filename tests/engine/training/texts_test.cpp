@@ -172,7 +172,7 @@ TEST_CASE("micro-batches: multiples of eight that fit a cache, or 32 that fit in
   CHECK(limit(1) == 256);
   CHECK(limit(64) < 256);
   CHECK(limit(1024) == 32);
-  // Of pictures as large as ImageNet's, 512 MiB hold fewer than 32.
+  // Of images as large as ImageNet's, 512 MiB hold fewer than 32.
   const Plan large =
       make_plan(load_spec_text(catalog(),
                                "data: {dataset: synthetic, size: 8, classes: 4, batch_size: 4}\n"

@@ -12,7 +12,7 @@
 #include "kernels/image/decode_options.h"
 #include "kernels/image/decoders.h"
 #include "kernels/image/resize.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/skip.h"
 #include "tests/support/text.h"
@@ -68,7 +68,7 @@ Bytes mixed_image(std::mt19937& random, int width, int height, int channels) {
   return pixels;
 }
 
-/// A part of any kind, also one for which the picture may be decoded at a reduced size.
+/// A part of any kind, also one for which the image may be decoded at a reduced size.
 ImagePart any_part(std::mt19937& random, std::int64_t height, std::int64_t width) {
   const auto up_to = [&](std::int64_t most) {
     return 1 + static_cast<std::int64_t>(random()) % most;
@@ -278,7 +278,7 @@ Bytes grey_file(int height, const Tables& tables, const std::string& bits) {
   return file;
 }
 
-TEST_CASE("JPEGs whose numbers no picture has") {
+TEST_CASE("JPEGs whose numbers no image has") {
   if (!jpeg_loops::are_available()) return testing::skip_test("this processor has no AVX2");
   const auto check_equal = [](const Bytes& file, const ChoosePart& choose) {
     const std::string expected = outcome(file, 1, choose, true);

@@ -1,4 +1,4 @@
-// Decoding JPEG and PNG, resizing, and pictures that are refused.
+// Decoding JPEG and PNG, resizing, and images that are refused.
 #include <zlib.h>
 
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "kernels/image/decoders.h"
 #include "kernels/image/encode_png.h"
 #include "kernels/image/resize.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/text.h"
 
@@ -134,7 +134,7 @@ TEST_CASE("JPEG: grey and RGB, to grey and to RGB") {
   CHECK(from_grey.pixels == Bytes(18, 10));
 }
 
-TEST_CASE("pictures that are none are refused") {
+TEST_CASE("images that are none are refused") {
   CHECK(decode_error({}) == "x.img: the file is empty");
   CHECK(decode_error({1}) ==
         "x.img: expected an image (JPEG, PNG, WebP, BMP, GIF, TIFF or PNM), found a file of an "
@@ -194,7 +194,7 @@ TEST_CASE("what cameras write between a JPEG's markers is no damage, endless sca
   CHECK(decode_error(jpeg_of_scans(257, pixels)) == "x.img: corrupt JPEG: more than 256 scans");
 }
 
-TEST_CASE("sizes of pictures at the borders of what is read") {
+TEST_CASE("sizes of images at the borders of what is read") {
   const auto verdict = [](std::int64_t width, std::int64_t height, std::int64_t channels,
                           std::size_t file_bytes, std::int64_t ratio) -> std::string {
     try {

@@ -9,8 +9,8 @@
 #include "kernels/image/metadata_orientation.h"
 #include "kernels/image/resize.h"
 #include "kernels/image/turned_image.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/engine/data/golden_images.h"
-#include "tests/engine/data/pictures.h"
 #include "tests/engine/data/support.h"
 
 namespace dpt {

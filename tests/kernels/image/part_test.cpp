@@ -1,5 +1,5 @@
-// Parts of pictures: what is decoded of a JPEG, and the loops that resize, against the whole
-// picture and plain loops.
+// Parts of images: what is decoded of a JPEG, and the loops that resize, against the whole
+// image and plain loops.
 #include <zlib.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 #include "kernels/image/decode_options.h"
 #include "kernels/image/decoders.h"
 #include "kernels/image/resize.h"
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 #include "tests/engine/data/support.h"
 #include "tests/support/places.h"
 #include "tests/support/skip.h"
@@ -51,7 +51,7 @@ ImagePart random_part(std::mt19937& random, std::int64_t height, std::int64_t wi
   return part;
 }
 
-/// Noise that is smooth enough to be a picture.
+/// Noise that is smooth enough to be a image.
 Bytes picture(int width, int height, int channels) {
   Bytes pixels = noise(static_cast<std::size_t>(width * height * channels));
   for (std::size_t i = 0; i < pixels.size(); ++i) {
@@ -69,7 +69,7 @@ std::string text_of(const ImagePart& part) {
                      box(part.window));
 }
 
-/// How many of 25 random parts differ from those of the whole picture.
+/// How many of 25 random parts differ from those of the whole image.
 int unequal_parts(const Bytes& file, std::int64_t channels, const std::string& name,
                   std::mt19937& random, const DecodeOptions& options = {}) {
   const Image whole = decode_image(file_bytes(file), "x.jpg", channels, options);
@@ -86,7 +86,7 @@ int unequal_parts(const Bytes& file, std::int64_t channels, const std::string& n
   return unequal;
 }
 
-TEST_CASE("parts of a JPEG have the bits of the whole picture's") {
+TEST_CASE("parts of a JPEG have the bits of the whole image's") {
   std::mt19937 random(1);
   int unequal = 0;
   const int sampling[][2] = {{1, 1}, {2, 1}, {2, 2}, {1, 2}, {4, 1}, {4, 2}};
@@ -111,7 +111,7 @@ TEST_CASE("parts of a JPEG have the bits of the whole picture's") {
 }
 
 TEST_CASE("parts of a progressive JPEG without its last scans") {
-  // libjpeg smooths such a picture: a block depends on others.
+  // libjpeg smooths such a image: a block depends on others.
   std::mt19937 random(4);
   JpegStyle style;
   style.progressive = true;
@@ -213,7 +213,7 @@ TEST_CASE("resizing in vectors gives the bits of plain loops") {
   CHECK(all == 0);
 }
 
-TEST_CASE("a window of a resized picture") {
+TEST_CASE("a window of a resized image") {
   std::mt19937 random(3);
   for (int i = 0; i < 300; ++i) {
     const std::int64_t height = between(random, 1, 60), width = between(random, 1, 60);
@@ -329,8 +329,8 @@ std::uint32_t crc_of(const Image& image) {
       crc32(0, image.pixels.data(), static_cast<unsigned int>(image.pixels.size())));
 }
 
-TEST_CASE("unusual pictures, and parts of pictures, are read as Pillow reads them") {
-  // Made by tests/golden/make_images.py.
+TEST_CASE("unusual images, and parts of images, are read as Pillow reads them") {
+  // Made by tests/golden/make_pictures.py.
   std::ifstream file(testing::source_dir() + "/tests/golden/pictures.json");
   REQUIRE(file);
   const nlohmann::json cases = nlohmann::json::parse(file);

@@ -8,7 +8,7 @@ namespace dpt::data_test {
 /// `channels` 1 (grey) or 3 (RGB).
 Bytes png(std::uint32_t width, std::uint32_t height, int channels, const Bytes& pixels);
 
-/// Unusual ways to write the same 8x8 picture.
+/// Unusual ways to write the same 8x8 image.
 enum class PngKind { palette, deep, bits, interlaced, alpha, transparent_palette };
 Bytes odd_png(PngKind kind);
 /// Its pixels, RGB: white where (x + y) is even, black elsewhere.

@@ -1,4 +1,4 @@
-#include "tests/engine/data/pictures.h"
+#include "tests/engine/data/encoded_images.h"
 
 #include <cstdio>
 
