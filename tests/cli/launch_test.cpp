@@ -90,13 +90,13 @@ std::vector<std::string> split_lines(const std::string& text) {
 }
 
 /// The state of a process in /proc: 'Z' has ended, and so has one that is not there (0).
-char state_of(const std::string& pid) {
+char process_state_of(const std::string& pid) {
   const std::string text = read_file("/proc/" + pid + "/stat");
   const std::size_t name = text.rfind(')');
   return name == std::string::npos ? '\0' : text[name + 2];
 }
 bool has_ended(const std::string& pid) {
-  const char state = state_of(pid);
+  const char state = process_state_of(pid);
   return state == '\0' || state == 'Z';
 }
 
@@ -294,7 +294,7 @@ TEST_CASE("--nproc: after a stop on request, the others have all the time they n
     REQUIRE(launch.wait_for({"pid.0", "pid.1"}));
     // Not even a zombie: the launcher knows that it has ended.
     const std::string pid = split_lines(launch.text("pid.1"))[0];
-    REQUIRE(wait_until([&] { return state_of(pid) == '\0'; }));
+    REQUIRE(wait_until([&] { return process_state_of(pid) == '\0'; }));
     launch.send(SIGUSR1);
     CHECK(launch.wait() == code);
     CHECK(access(launch.dir.file("term").c_str(), F_OK) != 0);
@@ -310,7 +310,7 @@ TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on
   REQUIRE(launch.wait_for({"pid.0", "pid.1", "pid.2"}));
   const std::string pid = split_lines(launch.text("pid.0"))[0];
   kill(static_cast<pid_t>(std::stol(pid)), SIGSTOP);
-  REQUIRE(wait_until([&] { return state_of(pid) == 'T'; }));
+  REQUIRE(wait_until([&] { return process_state_of(pid) == 'T'; }));
   launch.send(SIGTERM);
   CHECK(launch.wait() == 143);
   CHECK(launch.text("stderr") ==
@@ -323,7 +323,7 @@ TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on
   for (const char* file : {"pid.0", "pid.1"}) {
     const std::string number = split_lines(all.text(file))[0];
     kill(static_cast<pid_t>(std::stol(number)), SIGSTOP);
-    REQUIRE(wait_until([&] { return state_of(number) == 'T'; }));
+    REQUIRE(wait_until([&] { return process_state_of(number) == 'T'; }));
   }
   all.send(SIGTERM);
   CHECK(all.wait() == 143);
@@ -337,10 +337,10 @@ TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on
   const std::string its = split_lines(awake.text("pid.0"))[0];
   const auto its_pid = static_cast<pid_t>(std::stol(its));
   kill(its_pid, SIGSTOP);
-  REQUIRE(wait_until([&] { return state_of(its) == 'T'; }));
+  REQUIRE(wait_until([&] { return process_state_of(its) == 'T'; }));
   awake.send(SIGUSR1);
   const std::string other = split_lines(awake.text("pid.1"))[0];
-  REQUIRE(wait_until([&] { return state_of(other) == '\0'; }));
+  REQUIRE(wait_until([&] { return process_state_of(other) == '\0'; }));
   kill(its_pid, SIGCONT);
   CHECK(awake.wait() == 75);
   CHECK(awake.text("stderr").empty());

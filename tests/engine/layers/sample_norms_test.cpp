@@ -60,13 +60,13 @@ TEST_CASE("GroupNorm, LayerNorm: shapes and parameters, as PyTorch's") {
 }
 
 TEST_CASE("GroupNorm, LayerNorm: PyTorch's numbers") {
-  struct Case {
+  struct NormCase {
     std::unique_ptr<Layer> made;
     Values y, dx, dweight, dbias;
   };
   // One image of 4x1x2, in the order of the activations.
   const std::vector<float> x = {1, 2, -3, 4, 0.5, -1, 2, 8}, dy = {1, -1, 0.5, 2, 0.25, 3, -2, 1};
-  std::vector<Case> cases;
+  std::vector<NormCase> cases;
   cases.push_back({group_norm(2),
                    {-0.826795658, 0.93683184, -1.84428666, 1.6311942, -1.05773478, -1.83443763,
                     0.0492959425, 3.65101565},
@@ -89,7 +89,7 @@ TEST_CASE("GroupNorm, LayerNorm: PyTorch's numbers") {
                    {-0.22236963, -0.101077105, -0.758078284, 1.49594115, -0.0960232493, -2.6077893,
                     -0.202154209, 2.04175751},
                    {1, -1, 0.5, 2, 0.25, 3, -2, 1}});
-  for (const Case& c : cases) {
+  for (const NormCase& c : cases) {
     CAPTURE(c.dweight.size());
     // weight = linspace(0.5, 2), bias = linspace(-1, 1) over PyTorch's parameters, in (C, H, W).
     const std::size_t count = c.dweight.size();
