@@ -1,4 +1,4 @@
-// Checkpoints: tensors in files' layouts on one side, flat buffers on the other.
+// Checkpoints: converts between tensors in the file's layouts and flat buffers.
 #include "engine/checkpoints/checkpoint.h"
 
 #include <algorithm>
@@ -34,12 +34,13 @@ bool is_kept(const std::string& state, const Param& param) {
   return param.is_trained() || (is_average(state) && param.spec.role != ParamRole::counter);
 }
 
-/// Counters are integers in files, as PyTorch writes num_batches_tracked.
+/// Returns the dtype of a parameter in files. Counters are integers, as in PyTorch's
+/// num_batches_tracked.
 const char* dtype_of(const Param& param) {
   return param.spec.role == ParamRole::counter ? "I64" : "F32";
 }
 
-/// Returns the place of the first non-finite value of a parameter; its count if all are finite.
+/// Returns the index of the first non-finite value of a parameter, or its count if all are finite.
 std::int64_t find_nonfinite(const Param& param, const float* values) {
   if (param.spec.role == ParamRole::counter) return param.count;
   const auto is_bad = [](float value) { return !std::isfinite(value); };
@@ -56,7 +57,7 @@ void check_may_save(const std::string& path, const std::string& name, const Para
        path, name, values[i], i);
 }
 
-/// Refuses values that dpt does not save: another program has changed the file.
+/// Refuses values that dpt never saves: another program has changed the file.
 void check_loaded(const std::string& path, const std::string& name, const Param& param,
                   const float* values) {
   const std::int64_t i = find_nonfinite(param, values);
@@ -67,7 +68,7 @@ void check_loaded(const std::string& path, const std::string& name, const Param&
        path, name, std::isnan(values[i]) ? "nan" : fmt::format("{}", values[i]));
 }
 
-/// The tensors of a file, with where their values lie in buffer layout.
+/// Tensors of a file, with the position of their values in buffer layout.
 struct FileTensors {
   std::vector<TensorView> views;
   std::vector<std::pair<const Param*, const float*>> sources;
@@ -81,7 +82,7 @@ struct FileTensors {
 };
 
 /// Takes the tensors of a plan, and the states of its parameters, while their file is verified.
-/// Leaves what does not fit to VerifiedCheckpoint::take, which reports it.
+/// Leaves errors about other tensors to VerifiedCheckpoint::take.
 class PlanReceiver : public TensorReceiver {
  public:
   PlanReceiver(const Plan& plan, std::vector<float>& params,
@@ -121,7 +122,7 @@ class PlanReceiver : public TensorReceiver {
   }
 
  private:
-  /// Finds a state "STATE.PARAM"; names of states have no dots.
+  /// Finds the parameter of a state "STATE.PARAM"; names of states have no dots.
   void find_state(std::string_view name) {
     const std::size_t dot = name.find('.');
     if (dot == std::string_view::npos) return;
@@ -148,7 +149,7 @@ std::string file_name(const std::string& path) {
 
 void check_undamaged(const SafetensorsFile& file, Integrity integrity) {
   if (integrity == Integrity::good) return;
-  // A file that is not of dpt, or of a later one, is called that.
+  // If the file is not dpt's, or from a later version, the error says so.
   const bool says_version = file.metadata().contains("dpt.version");
   if (integrity == Integrity::absent || says_version) read_version(file.path(), file.metadata());
   const std::string folder = folder_of(file.path());
@@ -188,7 +189,7 @@ std::string save_checkpoint(const HeldPath& place, const Plan& plan, const Check
   const std::string& path = place.text();
   const auto floats = static_cast<std::size_t>(plan.param_floats);
   assert(checkpoint.params.size() == floats);
-  // A checkpoint that could not be read back must not replace one that can.
+  // Check that the checkpoint can be read back, before it replaces one that can.
   CheckpointHeader header;
   header.state = checkpoint.state;
   header.shards = checkpoint.shards;
@@ -196,7 +197,7 @@ std::string save_checkpoint(const HeldPath& place, const Plan& plan, const Check
   check_state(path, header);
   FileTensors tensors;
   // Wide elements first, so that each tensor begins at a multiple of its element's size, as
-  // PyTorch's reader of safetensors asks for.
+  // PyTorch's reader of safetensors requires.
   for (const bool counters : {true, false}) {
     for (const Param& param : plan.params) {
       if ((param.spec.role == ParamRole::counter) != counters) continue;
@@ -212,7 +213,7 @@ std::string save_checkpoint(const HeldPath& place, const Plan& plan, const Check
     }
   }
   (void)floats;
-  // One tensor at a time goes to the file's layout, so that no second copy of all is made.
+  // Convert one tensor at a time to the file's layout, which avoids a second copy of all tensors.
   std::vector<float> file;
   std::vector<std::int64_t> integers;
   return write_safetensors(place, to_metadata(checkpoint), tensors.views,
@@ -237,7 +238,7 @@ VerifiedCheckpoint::VerifiedCheckpoint(SafetensorsFile file, const Plan& plan)
 VerifiedCheckpoint::VerifiedCheckpoint(const HeldPath& path, const Plan& plan)
     : VerifiedCheckpoint(SafetensorsFile::open(path), plan) {
   check_undamaged(file_,
-                  integrity_);  // before a changed bit in the header passes for another config
+                  integrity_);  // a changed bit must not pass for another config
   read_header();
 }
 
@@ -267,7 +268,7 @@ std::optional<VerifiedCheckpoint> VerifiedCheckpoint::newest_good(
   return std::nullopt;
 }
 
-/// Checks that a tensor fits; `seen` collects the names that the plan asked for.
+/// Checks that a tensor fits; `seen` collects the names that the plan uses.
 void VerifiedCheckpoint::check_param(const std::string& name, const Param& param,
                                      std::set<std::string>& seen) const {
   const TensorEntry* entry = file_.find(name);
@@ -326,7 +327,7 @@ Checkpoint VerifiedCheckpoint::take() {
   }
   const SchemaVersion version = read_version(path(), file_.metadata());
   for (const TensorEntry& entry : file_.tensors()) {
-    // A newer minor version may have added something that can be left out.
+    // A newer minor version may have added tensors that can be ignored.
     if (version.minor > kSchemaMinor || seen.count(entry.name) > 0) continue;
     fail(ErrorKind::data, "{}: tensor '{}' is not in the config's model", path(), entry.name);
   }
@@ -340,7 +341,7 @@ Checkpoint load_checkpoint(const HeldPath& path, const Plan& plan) {
 CheckpointHeader read_checkpoint_header(const HeldPath& place) {
   const std::string& path = place.text();
   const SafetensorsFile file = SafetensorsFile::open(place);
-  check_undamaged(file, file.check_integrity());  // before a changed bit passes for another config
+  check_undamaged(file, file.check_integrity());  // a changed bit must not pass for another config
   CheckpointHeader header = from_metadata(path, file.metadata());
   header.checksum = file.stored_checksum();
   return header;

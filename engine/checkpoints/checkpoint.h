@@ -18,30 +18,30 @@
 
 namespace dpt {
 
-/// Writes it under torchvision's names and layouts; optimizer state as "optim.STATE.PARAM".
-/// Refuses non-finite weights with ErrorKind::diverged, and counters that load_checkpoint would
-/// refuse with ErrorKind::data. Returns the new file's checksum.
+/// Writes a checkpoint with torchvision's names and layouts, and optimizer state as
+/// "optim.STATE.PARAM". Refuses non-finite weights with ErrorKind::diverged, and counters that
+/// load_checkpoint would refuse with ErrorKind::data. Returns the new file's checksum.
 std::string save_checkpoint(const HeldPath& path, const Plan& plan, const Checkpoint& checkpoint);
 
-/// Reads the header of a checkpoint, without a plan. Verified as by load_checkpoint.
+/// Reads the header of a checkpoint, without a plan. Verifies the file as load_checkpoint does.
 CheckpointHeader read_checkpoint_header(const HeldPath& path);
 
-/// Checkpoint whose file was read completely, once, and verified on the way.
+/// Checkpoint whose file was read completely, once, and verified during the read.
 class VerifiedCheckpoint {
  public:
   /// Keeps the tensors that fit `plan`, which must outlive this object. Throws ErrorKind::data for
   /// a damaged file, naming the newest good one next to it.
   VerifiedCheckpoint(const HeldPath& path, const Plan& plan);
-  /// Returns the newest checkpoint of a folder that verifies; `warn` gets a line for each that does
-  /// not.
+  /// Returns the newest checkpoint of a folder that verifies. `warn` receives a line for each one
+  /// that does not.
   static std::optional<VerifiedCheckpoint> newest_good(
       const std::string& folder, const Plan& plan,
       const std::function<void(const std::string&)>& warn);
 
   const std::string& path() const { return file_.path(); }
   const CheckpointHeader& header() const { return header_; }
-  /// Returns the checkpoint. Throws ErrorKind::data naming what does not fit the plan. REQUIRES:
-  /// called once.
+  /// Returns the checkpoint. Throws ErrorKind::data naming the tensor that does not fit the plan.
+  /// REQUIRES: called once.
   Checkpoint take();
 
  private:
@@ -60,15 +60,17 @@ class VerifiedCheckpoint {
 /// Reads and verifies a checkpoint as VerifiedCheckpoint does.
 Checkpoint load_checkpoint(const HeldPath& path, const Plan& plan);
 
-/// "step-00001234.safetensors"
+/// Returns the name of a step's checkpoint: "step-00001234.safetensors".
 std::string checkpoint_name(std::int64_t step);
 
-/// Paths of the checkpoints of a folder, newest step first, by name only. None if it is missing.
+/// Returns the paths of the checkpoints of a folder, newest step first, recognised by their names
+/// only. Empty if the folder is missing.
 std::vector<std::string> list_checkpoints(const std::string& folder);
-/// Returns the same as steps.
+/// Returns the steps of these checkpoints, newest first.
 std::vector<std::int64_t> list_steps(const HeldPath& folder);
 
-/// The newest one that verifies; empty if there is none. `warn` gets a line for each that does not.
+/// Returns the path of the newest checkpoint that verifies; empty if there is none. `warn` receives
+/// a line for each one that does not.
 std::string newest_good_checkpoint(const std::string& folder,
                                    const std::function<void(const std::string&)>& warn);
 
@@ -78,11 +80,11 @@ std::string defect_of(const HeldPath& path);
 /// Returns the same for a file whose integrity is already known.
 std::string defect_of(const HeldPath& path, Integrity integrity);
 
-/// The step of "step-00001234.safetensors", or -1 for another name.
+/// Returns the step of "step-00001234.safetensors", or -1 for another name.
 std::int64_t step_of_checkpoint(std::string_view name);
 
-/// Removes what is older than the newest `keep_last` (at least 1) good ones, and temporary files
-/// that a crash left. Reads what stays; Retention (retention.h) remembers.
+/// Removes checkpoints older than the newest `keep_last` (at least 1) good ones, and temporary
+/// files that a crash left. Reads all files that it keeps; Retention (retention.h) avoids that.
 void apply_retention(const std::string& folder, std::int64_t keep_last);
 
 }  // namespace dpt

@@ -13,8 +13,8 @@
 
 namespace dpt {
 
-/// The names of the states that are averages of the weights (train.ema, train.swa). Unlike the
-/// optimizer's, they have running statistics too.
+/// Names of the states that are averages of the weights (train.ema, train.swa). Unlike the
+/// optimizer's states, they also contain running statistics.
 inline constexpr const char* kEma = "ema";
 inline constexpr const char* kSwa = "swa";
 bool is_average(const std::string& state);
@@ -40,18 +40,18 @@ struct Checkpoint {
   std::string checksum;  ///< checksum of the file from which it was loaded
 };
 
-/// The average of the weights, by its name, a buffer like `params`; null where none was kept, or
-/// none of an epoch yet.
+/// Returns the average of the weights with its name, a buffer like `params`. Null if no average is
+/// kept, or if it contains no epoch yet.
 const std::pair<std::string, std::vector<float>>* average_of(const Checkpoint& checkpoint);
 
-/// Content of a checkpoint besides its tensors.
+/// Content of a checkpoint other than its tensors.
 struct CheckpointHeader {
   std::string config;
   std::vector<std::string> classes;
-  std::optional<TargetKind> targets;  ///< unset in files of before 1.6
-  std::vector<std::string> features;  ///< names of the columns, of a table; none before 1.7
-  std::optional<DType> sample_type;   ///< unset in files of before 1.7
-  std::int64_t train_samples = 0;     ///< 0 in files of before 1.8
+  std::optional<TargetKind> targets;  ///< unset in files from before 1.6
+  std::vector<std::string> features;  ///< a table's column names; none in files before 1.7
+  std::optional<DType> sample_type;   ///< unset in files from before 1.7
+  std::int64_t train_samples = 0;     ///< 0 in files from before 1.8
   RunState state;
   std::int64_t shards = 0;
   std::vector<std::string> devices;

@@ -25,8 +25,8 @@ std::string converted_name(const std::string& path) {
   return std::filesystem::path(path).replace_extension(".safetensors").string();
 }
 
-/// Returns lines of Python that convert `path`, and what to do with the result. `body` has {0} for
-/// the file and {1} for the new one. `remark` may follow "in Python".
+/// Returns lines of Python that convert `path`, and the use of the result. `body` has {0} for the
+/// file and {1} for the new one. `remark` is appended to "in Python".
 std::string conversion(const std::string& path, const std::string& body, const char* remark = "") {
   const std::string to = converted_name(path);
   return fmt::format(
@@ -34,7 +34,7 @@ std::string conversion(const std::string& path, const std::string& body, const c
       remark, fmt::format(fmt::runtime(body), literal(path), literal(to)), to);
 }
 
-/// Returns the text for a zip archive of PyTorch where only a file of dpt will do.
+/// Returns the text for a PyTorch zip archive that is given instead of a file of dpt.
 std::string torch_archive(const std::string& path) {
   return fmt::format(
       "a PyTorch file (torch.save), which may hold weights, but not the rest of a dpt checkpoint. "
@@ -78,9 +78,9 @@ std::string_view first_member(std::string_view zip) {
   return zip.substr(kNameAt, length);
 }
 
-/// Returns true for the first member of an archive of PyTorch.
+/// Returns true if this is the first member of a PyTorch archive.
 bool is_torch_member(std::string_view member) {
-  // The folder has the name of the file or "archive".
+  // The folder is named after the file, or "archive".
   const std::size_t slash = member.find('/');
   const std::string_view inside = slash == std::string_view::npos ? ""sv : member.substr(slash);
   for (const char* name : {"/data.pkl", "/version", "/.format_version", "/byteorder",
@@ -100,7 +100,8 @@ std::string zip_file(const std::string& path, std::string_view head) {
   return "a zip archive. Unpack it, and give the safetensors file that is in it";
 }
 
-/// Recognises a ModelProto of ONNX: field 1 is its version, a small number; other fields follow.
+/// Returns true for an ONNX ModelProto: field 1 is its version, a small number; other fields
+/// follow.
 bool is_onnx(std::string_view head) {
   constexpr std::string_view kNextFields = "\x12\x1a\x22\x28\x32\x3a\x42"sv;
   return head.size() > 2 && head[0] == 8 && head[1] > 0 && head[1] < 64 &&
@@ -132,7 +133,7 @@ std::string first_line(std::string_view text) {
   return fmt::format("'{}'{}", line.substr(0, kMax), line.size() > kMax ? "..." : "");
 }
 
-/// Describes a file of printable characters.
+/// Describes a text file by its first characters.
 std::string text_file(std::string_view head) {
   constexpr const char* kAgain = ". The download failed: download the file itself";
   std::string_view text = without_mark(head);

@@ -1,4 +1,5 @@
-// A parameter as a tensor of a file: what checkpoints and files of weights have in common.
+// Conversion of a parameter to and from a tensor of a file, shared by checkpoints and weights
+// files.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +11,17 @@
 
 namespace dpt {
 
-/// Throws ErrorKind::data, naming both, unless the shapes agree.
+/// Throws ErrorKind::data, naming both shapes, unless they agree.
 void check_shape(const TensorFile& file, const TensorEntry& entry, const Param& param);
 
-/// Returns the counts of a parameter that is a counter; `values` is its place in the flat buffer.
+/// Returns the counts of a counter parameter; `values` is its place in the flat buffer.
 std::vector<std::int64_t> counts_of(const Param& param, const float* values);
 
-/// Writes the counts of a file to their place in the flat buffer: the inverse of counts_of.
+/// Writes the counts of a file to their place in the flat buffer. Inverse of counts_of.
 void put_counts(const Param& param, std::span<const std::int64_t> counts, float* values);
 
-/// A tensor of a file into its place in the flat buffer. Throws ErrorKind::data for a dtype that it
-/// cannot have.
+/// Reads a tensor of a file into its place in the flat buffer. Throws ErrorKind::data for a dtype
+/// that the parameter cannot have.
 void read_into(const TensorFile& file, const TensorEntry& entry, const Param& param, float* flat);
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// Names of what a pickle consists of, for messages.
+// Names of the opcodes and values of a pickle, for messages.
 // Source: CPython's Lib/pickletools.py
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-/// Returns the name of an opcode of protocol 0 to 5; empty for another byte.
+/// Returns the name of an opcode of protocols 0 to 5; empty for another byte.
 std::string_view pickle_opcode_name(unsigned char opcode);
 
 /// Describes a kind of value: "a list".

@@ -1,4 +1,4 @@
-// The values in a pickle of torch.save.
+// Values in a pickle of torch.save.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ enum class PickleKind : std::uint8_t {
   tensor
 };
 
-/// Index of a value in PickleTree::values. Values may contain each other, and themselves.
+/// Index of a value in PickleTree::values. Values may contain each other, or themselves.
 using PickleRef = std::uint32_t;
 
 struct PickleValue {
   PickleKind kind = PickleKind::none;
-  std::int64_t integer = 0;      ///< boolean, integer; storage, tensor: index in the list of these
+  std::int64_t integer = 0;      ///< boolean, integer: value; storage, tensor: index in its list
   std::string_view text;         ///< text; object: its name
   std::vector<PickleRef> items;  ///< list, tuple; dictionary: each key, followed by its value
 };
@@ -41,12 +41,12 @@ struct TorchStorage {
 /// A view of a storage. Its shape and strides have been checked: every element is in the storage.
 struct TorchTensor {
   TorchStorage storage;
-  std::uint64_t offset = 0;  ///< elements
+  std::uint64_t offset = 0;  ///< offset in elements
   std::vector<std::int64_t> shape, strides;
   std::uint64_t bytes = 0;
 };
 
-/// Content of a pickle. The texts are in its bytes, which must outlive the tree.
+/// Content of a pickle. Its texts are views of the pickle's bytes, which must outlive the tree.
 struct PickleTree {
   std::vector<PickleValue> values;
   std::vector<TorchTensor> tensors;

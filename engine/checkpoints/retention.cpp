@@ -1,4 +1,4 @@
-// Which checkpoints a folder has, which is the newest good one, and which may go.
+// Lists the checkpoints of a folder, finds the newest good one, and removes old ones.
 #include "engine/checkpoints/retention.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ namespace {
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kSuffix = ".safetensors";
 
-/// Returns true for a temporary name that a crash left while a checkpoint was written.
+/// Returns true for the name of a temporary file that a crash left while a checkpoint was written.
 bool is_temporary(std::string_view name) {
   if (!name.ends_with(kTemporarySuffix)) return false;
   name.remove_suffix(std::string_view(kTemporarySuffix).size());
@@ -38,7 +38,7 @@ std::int64_t step_of_checkpoint(std::string_view name) {
   std::int64_t step = -1;
   const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), step);
   const bool whole = result.ec == std::errc() && result.ptr == digits.data() + digits.size();
-  // Only the one way in which a step is written, so that no two files have the same step.
+  // Accept only the exact name that a step is given, so that no two files have the same step.
   return whole && step >= 0 && checkpoint_name(step) == name ? step : -1;
 }
 
@@ -116,7 +116,7 @@ void Retention::apply(std::int64_t newest, const std::function<bool(std::int64_t
   std::vector<std::int64_t> steps = list_steps(folder_);
   std::erase_if(steps, [&](std::int64_t step) { return step > newest; });
   const std::int64_t kept = std::max<std::int64_t>(1, keep_last_);
-  // If no checkpoint has to go, it does not matter which of them are good.
+  // If there is no checkpoint to remove, it does not matter which ones are good.
   if (static_cast<std::int64_t>(steps.size()) <= kept) steps.clear();
   std::int64_t good = 0;
   for (const std::int64_t step : steps) {

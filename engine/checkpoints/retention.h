@@ -1,4 +1,4 @@
-// Which checkpoints of a folder may be removed.
+// Decides which checkpoints of a folder may be removed.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@
 
 namespace dpt {
 
-/// Removes old checkpoints. Reads no file that this process has written (note_good) or verified
-/// before (verified_files.h). Used by one thread at a time.
+/// Removes old checkpoints. Does not read files that this process has written (note_good) or
+/// verified (verified_files.h). Used by one thread at a time.
 class Retention {
  public:
-  /// Keeps the newest `keep_last` (at least 1) good files of `folder`. A damaged file never counts:
-  /// it cannot push out a good one.
+  /// Keeps the newest `keep_last` (at least 1) good files of `folder`. A damaged file does not
+  /// count, so it cannot displace a good one.
   Retention(HeldPath folder, std::int64_t keep_last)
       : folder_(std::move(folder)), keep_last_(keep_last) {}
 
-  /// Records that the file is good, which this process has just written.
+  /// Records that a file that this process has just written is good.
   void note_good(const HeldPath& path);
-  /// This step's file is never removed: the run was resumed from it by name.
+  /// Keeps this step's file forever, because the run was resumed from it by name.
   void pin(std::int64_t step) { pinned_.insert(step); }
 
-  /// Removes what may go, and temporary files that a crash left. Files of later steps than
-  /// `newest`, the last one that was written, are of another branch: they stay and do not count.
-  /// `is_needed` is asked before a file is removed; `warn` gets a line for each that cannot be
-  /// removed, which then stays.
+  /// Removes files that need not be kept, and temporary files that a crash left. Files of steps
+  /// after `newest`, the last one that was written, belong to another branch: they stay and do not
+  /// count. `is_needed` is asked before a file is removed. `warn` receives a line for each file
+  /// that cannot be removed, and stays.
   void apply(std::int64_t newest, const std::function<bool(std::int64_t step)>& is_needed,
              const std::function<void(const std::string&)>& warn);
 

@@ -19,8 +19,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// One field of RunState: its key is "dpt.NAME". The one place that lists them. A later field names
-/// the minor version that brought it; older files leave it at its default.
+/// One field of RunState, with the key "dpt.NAME". Only kStateFields lists them. A later field has
+/// the minor version that added it; files of older versions leave it at its default.
 struct StateField {
   const char* name;
   std::variant<std::int64_t RunState::*, double RunState::*, std::optional<double> RunState::*,
@@ -75,7 +75,7 @@ const StateField kStateFields[] = {
     {"averaged", &RunState::averaged, 5},
 };
 
-// Does not compile when RunState has another number of fields: then give the new one its row above
+// Does not compile if RunState has another number of fields: then add the new one to kStateFields
 // and its name here.
 [[maybe_unused]] void check_that_all_are_listed(const RunState& state) {
   [[maybe_unused]] const auto& [step, epoch, position, best, best_step, best_monitor, best_checksum,
@@ -90,9 +90,9 @@ const StateField kStateFields[] = {
                                 averaged] = state;
 }
 
-constexpr const char* kNone = "none";  // an optional that is not set, a list without elements
+constexpr const char* kNone = "none";  // an unset optional, an empty list
 
-/// The shortest decimal text that reads back to the same bits, whatever the locale.
+/// Returns the shortest decimal text that reads back to the same bits, independent of the locale.
 template <class T>
 std::string number_text(T value) {
   char buffer[64];
@@ -112,7 +112,7 @@ T parse_number(const std::string& path, const std::string& key, const std::strin
   return value;
 }
 
-/// "9,1" -> {9, 1}.
+/// Parses a list: "9,1" -> {9, 1}.
 template <class T>
 std::vector<T> parse_numbers(const std::string& path, const std::string& key,
                              const std::string& text) {
@@ -125,7 +125,7 @@ std::vector<T> parse_numbers(const std::string& path, const std::string& key,
   return numbers;
 }
 
-/// Keys that older files have under another name.
+/// Keys that have another name in older files.
 const std::map<std::string, std::string> kFormerKeys = {{"dpt.device_weights", "dpt.shares"}};
 
 const std::string& at(const std::string& path, const Metadata& metadata, const std::string& key) {
@@ -141,7 +141,7 @@ const std::string& at(const std::string& path, const Metadata& metadata, const s
 }
 
 std::string list_text(const std::vector<std::string>& list) {
-  // Class names may come from folder names, which need not be UTF-8.
+  // Class names may come from folder names, which may not be UTF-8.
   return json_text(Json(list));
 }
 
@@ -164,7 +164,7 @@ std::vector<std::string> parse_list(const std::string& path, const Metadata& met
   return list;
 }
 
-/// [["accuracy_top5", 0.9], ...]; what is not finite is null.
+/// Returns values as [["accuracy_top5", 0.9], ...]; non-finite ones become null.
 std::string values_text(const NamedValues& values) {
   Json list = Json::array();
   for (const auto& [name, value] : values) {
@@ -299,7 +299,7 @@ std::optional<DType> sample_type_of(const std::string& name) {
 
 Metadata to_metadata(const Checkpoint& checkpoint) {
   Metadata metadata;
-  metadata["format"] = "pt";  // Python loaders look for it
+  metadata["format"] = "pt";  // read by Python loaders
   metadata["dpt.version"] = fmt::format("{}.{}", kSchemaMajor, kSchemaMinor);
   put_state(checkpoint.state, metadata);
   metadata["dpt.config"] = checkpoint.config;
@@ -329,11 +329,11 @@ CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata
   CheckpointHeader header;
   header.state = parse_state(path, metadata, version.minor);
   if (version.minor < 4) {
-    // Every sample counted, with the weight 1.
+    // In older files every sample counts with the weight 1.
     header.state.epoch_weight = header.state.epoch_labelled =
         static_cast<double>(header.state.position - header.state.epoch_skipped);
   }
-  // A best that is no number, as older releases could keep one, would never be improved on.
+  // Older releases could keep a NaN as the best, on which no value would ever improve.
   for (auto* best : {&header.state.best, &header.state.early_best, &header.state.plateau_best}) {
     if (*best && std::isnan(**best)) best->reset();
   }
@@ -341,7 +341,7 @@ CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata
   header.classes = parse_list(path, metadata, "dpt.classes");
   if (const auto it = metadata.find("dpt.targets"); it != metadata.end()) {
     header.targets = enum_of<TargetKind>(it->second);
-    // A later minor version may know others.
+    // A later minor version may have other kinds of targets.
     if (!header.targets && version.minor <= kSchemaMinor) {
       fail(ErrorKind::data, "{}: metadata 'dpt.targets': expected one of {}, found '{}'", path,
            fmt::join(all_names<TargetKind>(), ", "), it->second);

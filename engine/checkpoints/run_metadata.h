@@ -1,4 +1,4 @@
-// The part of a checkpoint that is not tensors: counters and texts as safetensors metadata.
+// The part of a checkpoint other than tensors: counters and texts as safetensors metadata.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// Version of what dpt writes. A file with the same major and any minor can be read; a minor adds
-/// things that an older reader may leave out.
+/// Version of the format that dpt writes. Files with the same major and any minor version can be
+/// read; a minor version adds entries that an older reader may ignore.
 inline constexpr int kSchemaMajor = 1;
 inline constexpr int kSchemaMinor = 8;
 
@@ -19,23 +19,25 @@ struct SchemaVersion {
   int major = 0, minor = 0;
 };
 
-/// Throws ErrorKind::data when there is none (not a checkpoint of dpt) or it is too new.
+/// Reads the version. Throws ErrorKind::data if it is absent (not a checkpoint of dpt) or too new.
 SchemaVersion read_version(const std::string& path, const Metadata& metadata);
 
 Metadata to_metadata(const Checkpoint& checkpoint);
-/// The counters alone, for a process that has no file: what one writes the other reads.
+/// Returns only the counters, for a process without a file: one process writes them, another reads
+/// them.
 Metadata state_metadata(const RunState& state);
 RunState parse_state_metadata(const Metadata& metadata);
-/// Throws ErrorKind::data naming the key that is missing or malformed.
+/// Parses the metadata of a checkpoint. Throws ErrorKind::data naming a key that is missing or
+/// malformed.
 CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata);
 
-/// u8 or f32 by its name, as headers have it.
+/// Returns u8 or f32 by its name in headers.
 std::optional<DType> sample_type_of(const std::string& name);
 
-/// The names of the classes of the data that the file's weights were trained on.
+/// Returns the class names of the data on which the file's weights were trained.
 std::vector<std::string> stored_classes(const std::string& path, const Metadata& metadata);
 
-/// Names of the optimizer's states, in the order in which they were saved.
+/// Returns the names of the optimizer's states, in the order in which they were saved.
 std::vector<std::string> optimizer_states(const std::string& path, const Metadata& metadata);
 
 }  // namespace dpt

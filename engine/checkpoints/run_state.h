@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// The counters of a run. With weights and optimizer state, everything that the next step depends
-/// on: random draws are functions of these.
+/// The counters of a run. Together with weights and optimizer state, they determine the next step
+/// completely: random draws are functions of them.
 struct RunState {
   std::int64_t step = 0;       ///< steps done: updates, and skipped ones
   std::int64_t epoch = 0;      ///< epochs completed
@@ -19,23 +19,24 @@ struct RunState {
   std::optional<double> best;  ///< best monitored value so far
   std::int64_t best_step = 0;
   std::string best_monitor;  ///< the monitor of `best`: "val/accuracy max"
-  /// Checksum of the best checkpoint's file; empty where that is the file which holds this state.
+  /// Checksum of the best checkpoint's file; empty if that file holds this state itself.
   std::string best_checksum;
   std::optional<double> early_best;  ///< early stopping: the value to improve on
   std::int64_t bad_evaluations = 0;  ///< early stopping: evaluations since an improvement
   std::string early_monitor;         ///< the monitor of `early_best`
-  /// ScheduleSegments of the learning rate, after a change of train.epochs; empty = one.
+  /// ScheduleSegments of the learning rate after a change of train.epochs; empty = a single one.
   std::vector<std::int64_t> schedule_segments;
-  // Exponential averages of monitored values (`smoothing`), corrected by their weight; 0 without.
+  // Exponential averages of monitored values (`smoothing`), corrected by their weight; 0 without
+  // smoothing.
   std::string best_average_of;  ///< result to which keep_best's average belongs: "val/accuracy 0.6"
   double best_sum = 0, best_weight = 0;
   double early_sum = 0, early_weight = 0;
   double plateau_sum = 0, plateau_weight = 0;
-  // The schedule `plateau`.
-  double plateau_scale = 1;            ///< the optimizer's learning rate is multiplied by it
+  // State of the schedule `plateau`.
+  double plateau_scale = 1;            ///< factor on the optimizer's learning rate
   std::optional<double> plateau_best;  ///< the value to improve on
   std::int64_t plateau_bad = 0;        ///< evaluations since an improvement
-  std::int64_t plateau_cooldown = 0;   ///< evaluations to come that do not count
+  std::int64_t plateau_cooldown = 0;   ///< remaining evaluations that do not count
   double epoch_loss_sum = 0;           ///< running sums of the current epoch, for its log line
   double epoch_correct = 0;
   double epoch_weight = 0;         ///< divisor of epoch_loss_sum
@@ -43,20 +44,20 @@ struct RunState {
   std::vector<double> epoch_sums;  ///< sums of the other metrics: StepMetrics::sums from 1 on
   /// Device weights that dpt 0.1 measured, one per device; empty for any other run.
   std::vector<std::int64_t> device_weights;
-  // Results of the last complete epoch, where they were measured.
+  // Results of the last complete epoch, if measured.
   std::optional<double> train_loss, train_accuracy, val_loss, val_accuracy;
-  NamedValues train_metrics, val_metrics;  ///< besides loss and accuracy
+  NamedValues train_metrics, val_metrics;  ///< metrics other than loss and accuracy
   std::int64_t val_n = 0;
   // Effects of train.on_divergence so far.
-  double lr_scale = 1;         ///< the schedule's learning rate is multiplied by it
+  double lr_scale = 1;         ///< factor on the schedule's learning rate
   std::int64_t rollbacks = 0;  ///< number of rollbacks that led to lr_scale
-  /// A rollback goes back to this step; -1: to where the process began.
+  /// Step to which a rollback returns; -1: the start of the process.
   std::int64_t rollback_step = -1;
-  /// A later regular checkpoint, which takes the place of rollback_step once a step after it was
-  /// good; -1: there is none.
+  /// A later regular checkpoint, which replaces rollback_step once a step after it was good; -1:
+  /// none.
   std::int64_t rollback_candidate = -1;
   std::int64_t skipped_steps = 0;   ///< steps among `step` that updated nothing
-  std::int64_t skipped_in_row = 0;  ///< the newest of them, without an update in between
+  std::int64_t skipped_in_row = 0;  ///< steps skipped since the last update
   std::int64_t epoch_skipped = 0;   ///< samples of the current epoch that are in no running sum
   std::int64_t averaged = 0;        ///< epochs whose weights are in the average of train.swa
 };

@@ -27,7 +27,7 @@ constexpr std::uint64_t kLengthBytes = 8;
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 using Digest = std::array<std::byte, 16>;
 
-/// XXH3-128 of a stream of bytes, in its canonical (big-endian) form.
+/// Computes the XXH3-128 of a stream of bytes, in its canonical (big-endian) form.
 class Hasher {
  public:
   Hasher() : state_(XXH3_createState(), &XXH3_freeState) {
@@ -56,22 +56,22 @@ std::string text_of(const Digest& digest) {
   return text;
 }
 
-/// Receiver that wants nothing.
+/// Receiver that wants no tensors.
 class NoReceiver : public TensorReceiver {
  public:
   std::span<std::byte> place_for(const TensorEntry&) override { return {}; }
   void received(const TensorEntry&) override {}
 };
 
-/// Hashes a file from its beginning, in the order in which it is read.
+/// Reads a file sequentially from its beginning and hashes its bytes.
 class HashingReader {
  public:
   HashingReader(const FileHandle& file, const std::string& path) : file_(file), path_(path) {}
 
-  /// Reads the next bytes, as many as `place` has.
+  /// Reads the next bytes until `place` is full.
   void read(std::span<std::byte> place) {
     while (!place.empty()) {
-      // Reads in blocks, which the hash then finds in the processor's cache.
+      // Read in blocks, which are still in the processor's cache when they are hashed.
       const std::span<std::byte> part = place.first(std::min(place.size(), kBlockBytes));
       read_exactly(file_, path_, at_, part);
       hasher_.add(part);
@@ -95,8 +95,8 @@ class HashingReader {
   std::uint64_t at_ = 0;
 };
 
-/// Checks what must hold before any memory is allocated: that this is a safetensors file, whose
-/// header fits into it. `head` holds its first bytes. Returns the length of the header.
+/// Checks, before any memory is allocated, that this is a safetensors file whose header fits into
+/// it. `head` holds its first bytes. Returns the length of the header.
 std::uint64_t check_head(const std::string& path, const std::string& head, std::uint64_t size) {
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, head.data(), sizeof header_bytes);

@@ -1,5 +1,5 @@
-// The safetensors file format, treated as hostile until verified, with dpt's integrity tensor. See
-// docs/guide/checkpoints.md.
+// The safetensors file format with dpt's integrity tensor. Files are treated as hostile until
+// verified. See docs/guide/checkpoints.md.
 #pragma once
 
 #include <cstddef>
@@ -24,25 +24,25 @@ class FileHandle;
 class TensorReceiver {
  public:
   virtual ~TensorReceiver() = default;
-  /// Returns TensorEntry::bytes() bytes for the values as stored, valid until received(); empty if
-  /// the tensor is not wanted.
+  /// Returns the destination of the values as stored, TensorEntry::bytes() bytes, valid until
+  /// received(). Returns an empty span if the tensor is not wanted.
   virtual std::span<std::byte> place_for(const TensorEntry& entry) = 0;
-  /// Called when these bytes are filled.
+  /// Called when the destination is filled.
   virtual void received(const TensorEntry& entry) = 0;
 };
 
-/// A safetensors file, its header checked entirely: lengths, dtypes, shapes, offsets, duplicates.
+/// A safetensors file whose header has been checked completely: lengths, dtypes, shapes, offsets,
+/// duplicates.
 class SafetensorsFile : public TensorFile {
  public:
-  /// Throws ErrorKind::data with file, byte offset, what was expected and found.
+  /// Opens a file. Throws ErrorKind::data with file, byte offset, expected and found content.
   static SafetensorsFile open(const HeldPath& place);
 
   /// Checks that dpt.integrity matches the bytes before it. Reads the whole file unless this
-  /// process has found these bytes good before (VerifiedFiles).
+  /// process has already verified the same bytes (VerifiedFiles).
   Integrity check_integrity() const override;
-  /// Does the same, but always reads, and reads each tensor that `receiver` wants to its place on
-  /// the way, so that the file is read once. Received tensors count only if the result is
-  /// Integrity::good.
+  /// Does the same, but always reads the file, once, and stores each tensor that `receiver` wants
+  /// at its destination. Received tensors are valid only if the result is Integrity::good.
   Integrity check_integrity(TensorReceiver& receiver) const;
   /// Returns the value of dpt.integrity, 32 hexadecimal digits, without comparing it; empty if
   /// absent. Two files with the same value hold the same bytes.
@@ -52,20 +52,20 @@ class SafetensorsFile : public TensorFile {
   explicit SafetensorsFile(const std::string& path) : TensorFile(path) {}
   void read_to(const TensorEntry& entry, std::span<std::byte> to) const override;
 
-  // Held open, so that a file which is replaced or removed meanwhile is still read as one.
+  // Held open, so that a file that is replaced or removed meanwhile can still be read consistently.
   std::shared_ptr<const FileHandle> file_;
   std::uint64_t data_start_ = 0, file_size_ = 0;
 };
 
-/// Gives the values of the tensor with this index, valid until the next call.
+/// Function that returns the values of the tensor with this index, valid until the next call.
 using TensorValues = std::function<const void*(std::size_t)>;
 
-/// Writes `path` so that a crash leaves the old file or the new one: temporary file in the same
-/// folder, fsync, rename, fsync of the folder. dpt.integrity (XXH3-128 of every byte before it) is
-/// appended, and returned as stored_checksum() of the new file. Throws ErrorKind::data naming the
-/// file and the system's reason; the temporary file is gone then. With `values`, TensorView::data
-/// is not used: the values are asked for one tensor after the other. For readers that refuse
-/// tensors they do not know, Checksum::none leaves dpt.integrity out; the result is then empty.
+/// Writes a file so that a crash leaves the old file or the new one: temporary file in the same
+/// folder, fsync, rename, fsync of the folder. Appends dpt.integrity (XXH3-128 of all bytes before
+/// it), and returns it as stored_checksum() of the new file. Throws ErrorKind::data naming the file
+/// and the system's reason, after removing the temporary file. If `values` is given,
+/// TensorView::data is not used: `values` is called for one tensor after the other. For readers
+/// that refuse unknown tensors, Checksum::none leaves dpt.integrity out; the result is then empty.
 enum class Checksum : std::uint8_t { append, none };
 std::string write_safetensors(const HeldPath& place, const Metadata& metadata,
                               const std::vector<TensorView>& tensors,

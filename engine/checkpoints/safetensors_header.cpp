@@ -44,7 +44,7 @@ std::string dtype_list() {
   return list;
 }
 
-/// A name for messages: what a terminal would act on is not repeated.
+/// Returns a name for messages, without characters on which a terminal would act.
 std::string shown(std::string name) {
   for (char& c : name) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
@@ -56,11 +56,12 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-/// Receives the parser's events and admits only what the format knows: the depth is fixed, so a
-/// hostile nesting ends at its first bracket. Event functions return false never: they throw.
+/// Receives the parser's events and accepts only those of the format. The depth is fixed, so a
+/// hostile nesting ends at its first bracket. Event functions never return false; they throw
+/// instead.
 class HeaderReader {
  public:
-  // The parser's callbacks; the names are nlohmann's.
+  // The parser's callbacks; nlohmann prescribes the names.
   using number_integer_t = nlohmann::json::number_integer_t;
   using number_unsigned_t = nlohmann::json::number_unsigned_t;
   using number_float_t = nlohmann::json::number_float_t;
@@ -168,7 +169,7 @@ class HeaderReader {
   }
 
   bool parse_error(std::size_t position, const string_t&, const nlohmann::detail::exception&) {
-    // The header comes after the 8 bytes of its length; positions count from 1.
+    // The header comes after the 8 bytes of its length, and positions count from 1.
     fail(ErrorKind::data, "{}: byte {}: the header is not valid JSON here", path_,
          8 + (position > 0 ? position - 1 : 0));
   }
@@ -181,7 +182,7 @@ class HeaderReader {
     fail(ErrorKind::data, "{}: tensor '{}': {}", path_, shown(name_), what);
   }
 
-  /// A value that may not stand here.
+  /// Throws for a value that is not allowed here.
   [[noreturn]] bool other(const std::string& found) const {
     switch (place_) {
       case Place::outside:
@@ -261,8 +262,8 @@ void check_layout(const std::string& path, const std::vector<TensorEntry>& tenso
   }
 }
 
-/// A file that says it is dpt's has its checksum, or it is damaged: one changed bit in the name of
-/// the checksum must not make it a file of someone else, which has none.
+/// Refuses a file with dpt's metadata but without its checksum as damaged. Otherwise one changed
+/// bit in the name of the checksum would turn it into a foreign file, which has none.
 void check_integrity_is_there(const std::string& path, const SafetensorsHeader& header) {
   const auto ours = header.metadata.lower_bound("dpt.");
   if (ours == header.metadata.end() || !ours->first.starts_with("dpt.")) return;
@@ -342,7 +343,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
     fail(ErrorKind::data, "{}: byte 8: expected a header that begins with '{{', found 0x{:02x}",
          path, json.empty() ? 0U : static_cast<unsigned>(static_cast<unsigned char>(json.front())));
   }
-  // The parser takes a zero byte for the end of its input, and would not look past it.
+  // The parser takes a zero byte for the end of its input and would ignore the rest.
   const std::size_t zero = json.find('\0');
   if (zero != std::string_view::npos) {
     fail(ErrorKind::data, "{}: byte {}: expected JSON, found a zero byte", path, 8 + zero);
@@ -350,7 +351,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
   HeaderReader reader(path);
   nlohmann::json::sax_parse(json.begin(), json.end(), &reader);
   SafetensorsHeader header = reader.take();
-  // Empty tensors share their place with others, so they stay in the order of the header.
+  // Empty tensors share their position with others, so they stay in the order of the header.
   std::stable_sort(header.tensors.begin(), header.tensors.end(),
                    [](const TensorEntry& a, const TensorEntry& b) {
                      return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

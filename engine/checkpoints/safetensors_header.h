@@ -1,4 +1,4 @@
-// The JSON header of a safetensors file: its strict reader, and its writer.
+// Strict reader and writer of the JSON header of a safetensors file.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// The format's own limit.
+/// Limit of the format.
 inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
 inline constexpr const char* kIntegrityName = "dpt.integrity";
 
@@ -20,25 +20,25 @@ struct SafetensorsHeader {
   std::vector<TensorEntry> tensors;  ///< in the order of the data section
 };
 
-/// Checks everything: syntax, duplicate keys, names, dtypes, shapes, and that the tensors fill the
-/// `data_bytes` after the header without holes or overlaps. Throws ErrorKind::data; `path` is for
-/// the message.
+/// Parses a header and checks it completely: syntax, duplicate keys, names, dtypes, shapes, and
+/// that the tensors fill the `data_bytes` after the header without holes or overlaps. Throws
+/// ErrorKind::data; `path` is for the message.
 SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_view json,
                                            std::uint64_t data_bytes);
 
-/// The header of `tensors`, which follow each other in the order given; padded with spaces so that
-/// the data begins at a multiple of 8. Throws ErrorKind::data for names or metadata that are not
-/// UTF-8, and for an unknown dtype or a bad name.
+/// Returns the header of `tensors`, which follow each other in the given order; padded with spaces
+/// so that the data begins at a multiple of 8. Throws ErrorKind::data for names or metadata that
+/// are not UTF-8, and for an unknown dtype or a bad name.
 std::string format_safetensors_header(const std::string& path, const Metadata& metadata,
                                       const std::vector<TensorView>& tensors);
 
 /// Returns the defect of a tensor's name, or an empty text.
 std::string name_defect(const std::string& name);
 
-/// Bytes of one element, or 0 for an unknown dtype.
+/// Returns the bytes of one element, or 0 for an unknown dtype.
 std::uint64_t dtype_bytes(std::string_view dtype);
 
-/// Bytes of a tensor. False when the number does not fit.
+/// Computes the bytes of a tensor. Returns false if the number overflows.
 bool tensor_bytes(std::string_view dtype, const std::vector<std::int64_t>& shape,
                   std::uint64_t& bytes);
 

@@ -10,7 +10,7 @@
 namespace dpt {
 namespace {
 
-// No run gets near these: they keep every sum and product of counters far from 64 bits.
+// Limits far above those of any run, which keep every sum and product of counters far from 64 bits.
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
 constexpr std::int64_t kMostEpochs = 1'000'000;
 constexpr std::int64_t kMostShards = 65536;
@@ -29,7 +29,7 @@ struct Checker {
     if (std::isfinite(found) && 0 <= found && found <= high) return;
     fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected {}, found {}", path, key, why, found);
   }
-  /// Checks a sum, which may exceed fp32, in which a step adds up, and is then non-finite.
+  /// Checks a sum, which is non-finite if it exceeded fp32, in which a step adds.
   void sum(const char* key, double found) const {
     if (std::isnan(found) || 0 <= found) return;
     fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected sums of at least 0, found {}", path, key,
@@ -40,7 +40,8 @@ struct Checker {
     fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected a finite number, found {}", path, key,
          found);
   }
-  /// ScheduleSegments: the first begins at 0, each ends where the next one begins or before.
+  /// Checks ScheduleSegments: the first begins at 0, and each ends at or before the beginning of
+  /// the next.
   void segments(const std::vector<std::int64_t>& found) const {
     bool good = found.size() % 2 == 0 && (found.empty() || found[0] == 0);
     for (std::size_t i = 0; good && i < found.size(); i += 2) {
@@ -56,14 +57,14 @@ struct Checker {
          "that follow one another from 0, found {}",
          path, fmt::join(found, ","));
   }
-  /// A factor on the learning rate.
+  /// Checks a factor on the learning rate.
   void scale(const char* key, double found) const {
     if (0 < found && found <= 1) return;
     fail(ErrorKind::data,
          "{}: metadata 'dpt.{}': expected a number above 0 and at most 1, found {}", path, key,
          found);
   }
-  /// A result may be missing, and a loss of a diverged net not finite.
+  /// Checks a result, which may be missing; the loss of a diverged network may be non-finite.
   void result(const char* key, const std::optional<double>& found, double high,
               const char* what) const {
     if (!found || std::isnan(*found) || (0 <= *found && *found <= high)) return;
@@ -93,7 +94,7 @@ void check_state(const std::string& path, const CheckpointHeader& header) {
   check.whole("skipped_steps", state.skipped_steps, 0, state.step, " ('dpt.step')");
   check.whole("skipped_in_row", state.skipped_in_row, 0, state.skipped_steps,
               " ('dpt.skipped_steps')");
-  // An epoch may be averaged and not yet closed.
+  // An epoch may be averaged before it is closed.
   check.whole("averaged", state.averaged, 0, state.epoch + 1, " ('dpt.epoch' + 1)");
   check.whole("rollbacks", state.rollbacks, 0, kMostSteps);
   check.whole("rollback_step", state.rollback_step, -1, state.step, " ('dpt.step')");

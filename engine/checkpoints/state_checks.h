@@ -10,13 +10,14 @@
 
 namespace dpt {
 
-/// Throws ErrorKind::data naming file, key, what was expected and found. Checks what follows from
-/// the file alone; what depends on the run (its samples, its steps an epoch) is checked where the
-/// run is resumed.
+/// Throws ErrorKind::data naming file, key, expected and found value. Checks only what follows from
+/// the file alone. Checks that depend on the run (its samples, its steps per epoch) are made when
+/// the run is resumed.
 void check_state(const std::string& path, const CheckpointHeader& header);
 
 /// Throws ErrorKind::usage if save_checkpoint would refuse the name of a tensor of the plan, or of
-/// one of the optimizer's `states` for it. Call this before a run has anything to lose.
+/// one of the optimizer's `states` for it. Call this at the start of a run, before there is work to
+/// lose.
 void check_tensor_names(const Plan& plan, const std::vector<std::string>& states);
 
 }  // namespace dpt

@@ -20,8 +20,8 @@ float from_f16(std::uint16_t bits) {
   if (magnitude >= 0x7C00U) {  // infinity or NaN
     return std::bit_cast<float>(sign | 0x7F800000U | (magnitude & 0x3FFU) << 13);
   }
-  // The bits, read as a float, are 2^-112 times the value; the product is exact, subnormals
-  // included.
+  // The bits, read as a float, are 2^-112 times the value. The product is exact, including for
+  // subnormals.
   const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
 }
@@ -78,7 +78,7 @@ std::vector<float> TensorFile::read_floats(const TensorEntry& entry) const {
 
 std::vector<std::int64_t> TensorFile::read_integers(const TensorEntry& entry) const {
   if (entry.dtype == "F16" || entry.dtype == "BF16" || entry.dtype == "F32") {
-    // A program that casts a whole state_dict casts the counters too.
+    // Accept floats, because a program that casts a whole state_dict casts the counters too.
     std::vector<std::int64_t> counts;
     for (const float value : read_floats(entry)) {
       if (!(value >= 0 && value < 1e15F)) {

@@ -1,4 +1,4 @@
-// A file of named tensors, in any format that weights are read from.
+// A file of named tensors, in any format from which weights are read.
 #pragma once
 
 #include <cstddef>
@@ -18,30 +18,31 @@ struct TensorEntry {
   std::string name;
   std::string dtype;  ///< name in safetensors: "F32", "I64", "U8", ...
   std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0, end = 0;  ///< safetensors: in the data section
+  std::uint64_t begin = 0, end = 0;  ///< position in the data section of a safetensors file
   std::uint64_t bytes() const { return end - begin; }
 };
 
 enum class Integrity : std::uint8_t { good, mismatch, absent };
 
-/// An open file, whose list of tensors has been checked entirely.
+/// An open file whose list of tensors has been checked completely.
 class TensorFile {
  public:
   virtual ~TensorFile() = default;
 
   const std::string& path() const { return path_; }
   const Metadata& metadata() const { return metadata_; }
-  /// In the order of the file.
+  /// Returns the tensors in the order of the file.
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
-  /// Returns the tensor of that name, or null. Takes logarithmic time.
+  /// Returns the tensor with that name, or null. Takes logarithmic time.
   const TensorEntry* find(std::string_view name) const;
-  /// Compares the values with the checksums of the file; reads all that these cover.
+  /// Compares the values with the checksums of the file. Reads all bytes that the checksums cover.
   virtual Integrity check_integrity() const = 0;
-  /// Bytes of one tensor: little-endian, row-major.
+  /// Returns the bytes of one tensor: little-endian, row-major.
   std::vector<std::byte> read(const TensorEntry& entry) const;
-  /// A tensor of dtype F32 (F16, BF16 and F64 are converted). Throws on others, by name.
+  /// Returns a tensor of dtype F32; converts F16, BF16 and F64. Throws on other dtypes, naming
+  /// them.
   std::vector<float> read_floats(const TensorEntry& entry) const;
-  /// A tensor of dtype I64. Throws on others, by name.
+  /// Returns a tensor of dtype I64. Throws on other dtypes, naming them.
   std::vector<std::int64_t> read_integers(const TensorEntry& entry) const;
 
  protected:
@@ -52,7 +53,7 @@ class TensorFile {
   TensorFile& operator=(const TensorFile&) = default;
 
   void set_contents(Metadata metadata, std::vector<TensorEntry> tensors);
-  /// Reads all bytes of a tensor of this file to `to`, which has as many.
+  /// Reads all bytes of a tensor of this file to `to`, which has the same size.
   virtual void read_to(const TensorEntry& entry, std::span<std::byte> to) const = 0;
 
  private:

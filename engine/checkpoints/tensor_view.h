@@ -6,7 +6,7 @@
 
 namespace dpt {
 
-/// A tensor to write: `data` is borrowed.
+/// A tensor to write; `data` is borrowed.
 struct TensorView {
   std::string name;
   std::string dtype;  ///< "F32", "I64", "U8", ...

@@ -23,7 +23,7 @@
 namespace dpt {
 namespace {
 
-// Dictionaries may contain each other, or one the same many times: these end what lies.
+// Limits for hostile files: dictionaries may contain each other, or the same one many times.
 constexpr int kMaxDepth = 3;
 constexpr std::size_t kMaxVisited = 8'000'000;  ///< items of dictionaries
 constexpr std::size_t kMaxListed = 400'000;     ///< tensors
@@ -31,7 +31,7 @@ constexpr std::size_t kMaxOthers = 20;          ///< keys of a dictionary
 // Weights hardly shrink when they are deflated.
 constexpr std::uint64_t kMaxRatio = 100;
 
-/// A dictionary of tensors, and for each of its entries the index of PickleTree::tensors.
+/// A dictionary of tensors with the index in PickleTree::tensors of each entry.
 struct ListedDictionary {
   TorchDictionary dictionary;
   std::map<std::string, std::size_t, std::less<>> index;
@@ -126,8 +126,8 @@ class DictionaryFinder {
   std::size_t visited_ = 0, listed_ = 0;
 };
 
-/// Calls `copy(from, to)` with the offsets, in elements, of each element of a view and of its place
-/// in row-major order.
+/// Calls `copy(from, to)` for each element of a view, with its offset in the storage and its
+/// position in row-major order, both in elements.
 template <class Copy>
 void for_each_element(const TorchTensor& tensor, Copy copy) {
   std::vector<std::int64_t> at(tensor.shape.size());
@@ -189,7 +189,7 @@ struct TorchFile::Contents {
   PickleTree tree;
   std::vector<ListedDictionary> listed;
   std::vector<TorchDictionary> dictionaries;
-  /// Members whose checksum was compared. A deque keeps what was inflated in its place.
+  /// Members whose checksum was verified, with their bytes.
   std::map<const ZipMember*, std::span<const std::byte>> read;
   std::deque<std::vector<std::byte>> inflated;
   std::uint64_t inflated_bytes = 0;
@@ -199,7 +199,7 @@ void TorchFile::Contents::read_members() {
   constexpr std::string_view kPickle = "/data.pkl";
   for (const ZipMember& member : archive.members()) {
     members.emplace(member.name, &member);
-    // torch.serialization.set_crc32_options(False) writes 0 for all of them.
+    // torch.serialization.set_crc32_options(False) writes 0 for all members.
     has_checksums = has_checksums || (member.size > 0 && member.crc != 0);
     if (member.name.ends_with(kPickle) &&
         member.name.find('/') + kPickle.size() == member.name.size()) {
@@ -235,7 +235,7 @@ void TorchFile::Contents::read_pickle() {
   check_storages();
 }
 
-/// Checks that every tensor has its bytes, before any are asked for.
+/// Checks that the bytes of every tensor are present, before any are read.
 void TorchFile::Contents::check_storages() const {
   for (const ListedDictionary& each : listed) {
     for (const auto& [name, index] : each.index) storage_of(tree.tensors[index], name);
@@ -298,7 +298,7 @@ const TorchDictionary* TorchFile::usual() const {
   const auto most = std::max_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return a.tensors.size() < b.tensors.size();
   });
-  // A file may hold a tensor, such as a best accuracy, besides a state_dict.
+  // A file may hold a tensor, such as a best accuracy, next to a state_dict.
   const bool is_whole = all[0].key.empty();
   if (is_whole && all[0].tensors.size() == most->tensors.size()) return all.data();
   if (all.size() == (is_whole ? 2U : 1U)) return &all.back();

@@ -1,4 +1,4 @@
-// A file that torch.save wrote (.pth, .pt): a zip archive of a pickle and the bytes of the tensors.
+// A file written by torch.save (.pth, .pt): a zip archive of a pickle and the bytes of the tensors.
 // Nothing in it is executed (torch_pickle.h).
 #pragma once
 
@@ -12,32 +12,33 @@
 
 namespace dpt {
 
-/// Returns true for a regular file that begins as a zip archive of PyTorch does.
+/// Returns true for a regular file that begins like a PyTorch zip archive.
 bool is_torch_file(const std::string& path);
 
 /// Tensors under one key of the file, such as "state_dict".
 struct TorchDictionary {
   std::string key;  ///< keys that lead to it, joined by dots; empty: the file is this dictionary
   std::vector<TensorEntry> tensors;
-  std::vector<std::string> others;  ///< up to 20 keys of values that are no tensors
+  std::vector<std::string> others;  ///< up to 20 keys of values that are not tensors
 };
 
-/// The dictionaries of tensors in a file of torch.save; as a TensorFile, the one that was chosen.
+/// The dictionaries of tensors in a file of torch.save. As a TensorFile, it is the chosen
+/// dictionary.
 class TorchFile : public TensorFile {
  public:
-  /// Reads and checks all but the tensors' values. Throws ErrorKind::data with what was found, and
-  /// for files of another kind of PyTorch's how to convert them.
+  /// Reads and checks everything except the tensors' values. Throws ErrorKind::data with the
+  /// content found and, for other kinds of PyTorch files, instructions for converting them.
   static TorchFile open(const std::string& path);
 
-  /// In the order of the file; at least one.
+  /// Returns the dictionaries in the order of the file; there is at least one.
   const std::vector<TorchDictionary>& dictionaries() const;
-  /// Returns the dictionary that is meant where nothing is said: the file itself if it holds
-  /// tensors, else the only one, else "model" or "state_dict". Null if that does not decide.
+  /// Returns the default dictionary: the file itself if it holds tensors, else the only dictionary,
+  /// else "model" or "state_dict". Null if none of these applies.
   const TorchDictionary* usual() const;
-  /// The dictionary of tensors().
+  /// Returns the dictionary whose tensors tensors() returns.
   const TorchDictionary& chosen() const { return dictionaries()[chosen_]; }
-  /// Chooses the dictionary of tensors() by its key; without one, the usual one. Throws
-  /// ErrorKind::data, which lists the dictionaries.
+  /// Chooses the dictionary of tensors() by its key, or the default one without a key. Throws
+  /// ErrorKind::data that lists the dictionaries.
   void choose(const std::optional<std::string>& key);
 
   /// Compares the values of all dictionaries with the archive's checksums; throws ErrorKind::data

@@ -13,7 +13,7 @@
 namespace dpt {
 namespace {
 
-// A pickle of a thousand layers has 150 KB, so that these only stop files that lie.
+// Limits for hostile files: the pickle of a thousand layers has 150 KB.
 constexpr std::size_t kMaxPickleBytes = std::size_t{64} << 20;
 constexpr std::size_t kMaxPickleValues = 2'000'000;
 constexpr std::size_t kMaxTensors = 200'000;
@@ -44,7 +44,7 @@ constexpr std::array<KnownObject, 14> kKnownObjects = {{{kOrderedDict, ""},
                                                         {"torch.BoolStorage", "BOOL"},
                                                         {"torch.ComplexFloatStorage", "C64"}}};
 
-/// Returns text that may hold any bytes as printable ASCII, shortened.
+/// Returns text that may contain any bytes as printable ASCII, shortened.
 std::string shown_name(std::string_view text) {
   constexpr std::size_t kMax = 200;
   std::string shown(text.substr(0, kMax));
@@ -54,7 +54,7 @@ std::string shown_name(std::string_view text) {
   return text.size() > kMax ? shown + "..." : shown;
 }
 
-/// The stack machine of a pickle.
+/// Stack machine that executes a pickle.
 class PickleMachine {
  public:
   PickleMachine(std::span<const std::byte> bytes, const std::string& path)
@@ -149,7 +149,7 @@ class PickleMachine {
     stack_.pop_back();
     return ref;
   }
-  /// Returns the size of the stack at the latest mark, below which nothing is taken.
+  /// Returns the size of the stack at the latest mark, below which no values may be popped.
   std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
   std::vector<PickleRef> pop_to_mark() {
     if (marks_.empty()) refuse("a mark on the stack", "none");
@@ -165,7 +165,7 @@ class PickleMachine {
     return items;
   }
   const PickleValue& value(PickleRef ref) const { return tree_.values[ref]; }
-  /// Returns the value on top of the stack, which must be of that kind.
+  /// Returns the value on top of the stack, which must be of the given kind.
   PickleValue& top_of(PickleKind kind) {
     PickleValue& found = tree_.values[top()];
     if (found.kind != kind) refuse(kind_text(kind), kind_text(found.kind));
@@ -270,7 +270,7 @@ class PickleMachine {
     if (kind == PickleKind::dictionary && items.size() % 2 != 0) {
       refuse("a value for each key", "a key without one");
     }
-    // Items of containers are counted as values are: the memo may repeat one value for two bytes.
+    // Count items of containers like values, because the memo can repeat one value in two bytes.
     held_ += items.size();
     if (held_ > kMaxPickleValues) refuse(fmt::format("at most {} items", kMaxPickleValues), "more");
     to.insert(to.end(), items.begin(), items.end());
@@ -315,7 +315,7 @@ class PickleMachine {
         }
         return true;
       case 0x95:
-        number(8);  // The length of a frame, which only helps readers of streams.
+        number(8);  // length of a frame, needed only by readers of streams
         return true;
       case 'c': {
         const std::string_view module = line();
@@ -332,7 +332,7 @@ class PickleMachine {
         call();
         return true;
       case 'b':
-        // The attributes of a dictionary: state_dict has `_metadata`, the versions of its layers.
+        // Attributes of a dictionary: a state_dict has `_metadata`, the versions of its layers.
         need(pop(), PickleKind::dictionary);
         top_of(PickleKind::dictionary);
         return true;
@@ -380,7 +380,7 @@ class PickleMachine {
     return sizes;
   }
 
-  /// ("storage", class, key, device, elements)
+  /// Pushes the storage of a tuple ("storage", class, key, device, elements).
   void push_storage() {
     const std::vector<PickleRef> id = tuple_of(pop(), 5);
     need(id[0], PickleKind::text);
@@ -399,7 +399,7 @@ class PickleMachine {
     push_integer(static_cast<std::int64_t>(storages_.size() - 1), PickleKind::storage);
   }
 
-  /// Makes what a call of a known function returns.
+  /// Pushes the result of a call of a known function.
   void call() {
     const PickleRef args = pop();
     const PickleRef callee = pop();
@@ -418,10 +418,10 @@ class PickleMachine {
     }
   }
 
-  /// (storage, offset, shape, strides, requires_grad, hooks[, metadata])
+  /// Pushes the tensor of (storage, offset, shape, strides, requires_grad, hooks[, metadata]).
   void push_tensor(const std::vector<PickleRef>& args) {
     need(args[0], PickleKind::storage);
-    // Bits of a lazy negation or conjugation, which the storage does not show.
+    // Flags of a lazy negation or conjugation, which the bytes of the storage do not include.
     if (args.size() > 6 && value(args[6]).kind != PickleKind::none &&
         !value(args[6]).items.empty()) {
       refuse_object("torch tensor with metadata");

@@ -15,7 +15,7 @@ std::int64_t nanoseconds(const struct timespec& time) {
 }
 
 /// Returns true if a change after the newest one in `stamp` would get a different time. Local file
-/// systems count in ticks of up to 10 ms, others in steps of one or two seconds.
+/// systems use ticks of up to 10 ms, others ticks of one or two seconds.
 bool is_settled(const FileStamp& stamp) {
   const std::int64_t last = std::max(stamp.modified, stamp.changed);
   const std::int64_t tick = last % kSecond == 0 ? 3 * kSecond : kSecond / 20;
@@ -25,7 +25,7 @@ bool is_settled(const FileStamp& stamp) {
   return last + tick < now;
 }
 
-/// Returns a stamp that no file has on failure.
+/// Returns the stamp of a file; on failure, a stamp that no file has.
 FileStamp stamp_of(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return {};

@@ -9,17 +9,17 @@
 
 namespace dpt {
 
-/// Size and times of the last changes, in nanoseconds, which show without reading that a file has
-/// the same bytes as before.
+/// Size and times of the last changes, in nanoseconds. Equal stamps show, without reading, that a
+/// file has the same bytes as before.
 struct FileStamp {
   std::int64_t size = -1, modified = 0, changed = 0;
   std::uint64_t device = 0, inode = 0;
   bool operator==(const FileStamp&) const = default;
 };
 
-/// Remembers verified files by their stamps, whatever their names. Thread-safe.
+/// Remembers verified files by their stamps, under any name. Thread-safe.
 ///
-/// Does not remember a file that was changed just before it is read: a second change in the same
+/// Does not remember a file that was changed just before it was read: a second change in the same
 /// tick of the file system's clock would leave its stamp unchanged.
 class VerifiedFiles {
  public:
@@ -31,8 +31,8 @@ class VerifiedFiles {
   /// Records that the file was read completely and found good. Does nothing if it has changed since
   /// `before`.
   void add(int fd, const FileStamp& before);
-  /// Records that the file is good, because this process has just written it. REQUIRES: nothing
-  /// else could write into it meanwhile.
+  /// Records that a file that this process has just written is good. REQUIRES: no other process
+  /// could write to it meanwhile.
   void add_written(int fd);
 
  private:

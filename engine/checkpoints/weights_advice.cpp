@@ -13,12 +13,12 @@ namespace {
 
 constexpr std::string_view kCounter = ".num_batches_tracked";
 
-/// Returns the beginning of a tensor's name, up to its last dot; empty if it has none.
+/// Returns the prefix of a tensor's name up to its last dot; empty if it has no dot.
 std::string_view layer_of(std::string_view name) {
   return name.substr(0, name.rfind('.') + 1);
 }
 
-/// All beginnings of names that end with a dot.
+/// Returns all prefixes of names that end with a dot.
 std::set<std::string_view> layers_of(const std::vector<std::string>& names) {
   std::set<std::string_view> layers;
   for (const std::string& name : names) {
@@ -34,7 +34,7 @@ std::set<std::string_view> layers_of(const std::vector<std::string>& names) {
 
 std::string patterns_for(const std::vector<std::string>& names,
                          const std::vector<std::string>& others) {
-  constexpr std::size_t kMax = 10;  // more belong to another file, not into a config
+  constexpr std::size_t kMax = 10;  // more suggest a file of another model
   const std::set<std::string_view> taken = layers_of(others);
   const bool counters_are_free =
       std::none_of(others.begin(), others.end(),
@@ -49,7 +49,7 @@ std::string patterns_for(const std::vector<std::string>& names,
     } else if (counters_are_free && name.ends_with(kCounter)) {
       pattern = fmt::format("*{}", kCounter);
     }
-    // Quotes, because a star begins an alias in YAML.
+    // Quote it, because a star begins an alias in YAML.
     pattern = fmt::format("\"{}\"", pattern);
     if (known.insert(pattern).second && known.size() <= kMax) {
       patterns.push_back(std::move(pattern));
@@ -66,7 +66,7 @@ std::string pattern_for_layer(const std::string& name) {
 std::string map_entry_for(const std::vector<std::string>& missing,
                           const std::vector<std::string>& left_over) {
   std::map<std::pair<std::string, std::string>, int> entries;
-  // Prefix of one name before the whole other one, or before the end, after a dot, that both share.
+  // For pairs in which one name is a prefix followed by the other name, counts the prefixes.
   const auto count = [&](const std::vector<std::string>& longer,
                          const std::vector<std::string>& shorter, bool is_file) {
     const std::set<std::string> known(shorter.begin(), shorter.end());

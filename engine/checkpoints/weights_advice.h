@@ -1,4 +1,4 @@
-// Advice on what to write into `weights` of a config for a file that does not fit the model.
+// Suggests entries of `weights` in a config for a file that does not fit the model.
 #pragma once
 
 #include <string>
@@ -6,16 +6,16 @@
 
 namespace dpt {
 
-/// Returns patterns that match all of `names`, as a YAML list: one for each layer, up to 200 of
-/// them. None of them matches one of `others`, the names that are loaded.
+/// Returns patterns that match all of `names`, as a YAML list: one for each layer, up to 200. None
+/// of them matches any of `others`, the names that are loaded.
 std::string patterns_for(const std::vector<std::string>& names,
                          const std::vector<std::string>& others);
 
-/// Returns a list of one pattern: for the layer of this tensor.
+/// Returns a list with one pattern, for the layer of this tensor.
 std::string pattern_for_layer(const std::string& name);
 
-/// Returns an entry of WeightsSpec::map that would give missing tensors the names of left-over
-/// ones, as YAML; empty if there is none.
+/// Returns an entry of WeightsSpec::map, as YAML, that would map left-over names to missing ones;
+/// empty if there is none.
 std::string map_entry_for(const std::vector<std::string>& missing,
                           const std::vector<std::string>& left_over);
 

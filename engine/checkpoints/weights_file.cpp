@@ -25,7 +25,7 @@
 namespace dpt {
 namespace {
 
-/// The names of dpt's own tensors, which are no weights.
+/// Returns true for the names of dpt's own tensors, which are not weights.
 bool is_ours(const std::string& name) {
   return name.starts_with("optim.") || name.starts_with("dpt.");
 }
@@ -35,7 +35,7 @@ std::string average_prefix(WeightsUse use) {
   return fmt::format("optim.{}.", name_of(use));
 }
 
-/// Maps names of tensors in the file to the names that the model has for them.
+/// Maps names of tensors in the file to names in the model.
 class Renaming {
  public:
   explicit Renaming(const TextPairs& map) {
@@ -44,7 +44,7 @@ class Renaming {
       longest_ = std::max(longest_, from.size());
     }
   }
-  /// Replaces the longest prefix that is in the map.
+  /// Replaces the longest prefix of the name that is in the map.
   std::string renamed(const std::string& name) const {
     const std::string_view text = name;
     for (std::size_t size = std::min(longest_, text.size()) + 1; size-- > 0;) {
@@ -59,7 +59,7 @@ class Renaming {
   std::size_t longest_ = 0;
 };
 
-/// Lists up to ten of the names.
+/// Returns a list of up to ten of the names.
 std::string some(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 10;
   const std::vector<std::string> shown(
@@ -67,7 +67,8 @@ std::string some(const std::vector<std::string>& names) {
   return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMost ? ", ..." : "");
 }
 
-/// Returns the layer that holds the parameters of the last one with any; empty if none has.
+/// Returns the last layer with parameters, or the layer whose parameters it shares; empty if no
+/// layer has any.
 std::string last_layer(const Plan& plan) {
   std::string last;
   for (const LayerRow& row : plan.rows) {
@@ -77,8 +78,8 @@ std::string last_layer(const Plan& plan) {
   return last;
 }
 
-/// Returns that layer if its parameters have a row for each class: of a Linear or Conv2d with as
-/// many outputs. Else empty.
+/// Returns that layer if its parameters have a row for each class, as those of a Linear or Conv2d
+/// with this many outputs do. Otherwise empty.
 std::string head_of(const Plan& plan) {
   std::string head;
   for (const LayerRow& row : plan.rows) {
@@ -92,7 +93,7 @@ std::string head_of(const Plan& plan) {
   return head;
 }
 
-/// Opens the file, of either format, and notes in the report which of its dictionaries is taken.
+/// Opens the file, in either format, and records the chosen dictionary in the report.
 std::unique_ptr<const TensorFile> open_weights(const WeightsSpec& spec, WeightsReport& report) {
   if (!is_torch_file(spec.file)) {
     auto file = std::make_unique<SafetensorsFile>(SafetensorsFile::open(spec.file));
@@ -180,7 +181,7 @@ class WeightsLoader {
     }
   }
 
-  /// An entry of the map that fits no name of the file.
+  /// Throws for an entry of the map that matches no name of the file.
   [[noreturn]] void refuse_entry(const std::pair<std::string, std::string>& entry) const {
     std::vector<std::string> names, wanted;
     for (const TensorEntry& tensor : file_.tensors()) {
@@ -213,7 +214,7 @@ class WeightsLoader {
     if (!is_new) compare_classes();
   }
 
-  /// Finds the rows of the data's classes in the file.
+  /// Finds the rows in the file that belong to the data's classes.
   void compare_classes() {
     if (!file_.metadata().contains("dpt.classes")) {
       fail(
@@ -268,7 +269,7 @@ class WeightsLoader {
     return entry.shape[0] == wanted[0] && count(entry.shape) == count(wanted);
   }
 
-  /// A shape that differs where both patterns name the tensor: it is left where it is.
+  /// Returns true if the shape differs and both patterns name the tensor, which is then not loaded.
   bool is_set_aside(const TensorEntry& entry, const Param& param) const {
     return !fits(entry, param) && matches_any(spec_.expect_missing, param.name) &&
            matches_any(spec_.expect_left_over, entry.name);
@@ -302,14 +303,14 @@ class WeightsLoader {
     check_values(values, param, read);
   }
 
-  /// Notes a tensor of the last layer that the file has, and that is not read.
+  /// Records a tensor of the last layer that the file has but that is not read.
   void skip(const TensorEntry& entry) {
     used_.insert(&entry);
     report_.head->skipped.push_back(entry.name);
   }
 
-  /// Notes a parameter that the file lacks. A counter is 0 then, as in PyTorch, whose older files
-  /// have none; a pattern may name it all the same.
+  /// Records a parameter that the file lacks. A counter is then 0, as in PyTorch, whose older files
+  /// have no counters; a pattern may name it nevertheless.
   void load_without(const Param& param) {
     const bool is_counter = param.spec.role == ParamRole::counter;
     if (!is_counter || matches_any(spec_.expect_missing, param.name)) {
@@ -321,8 +322,8 @@ class WeightsLoader {
     report_.zeroed.push_back(param.name);
   }
 
-  /// `read` holds the tensor's values. A NaN or an infinity would be in the first loss, and a
-  /// variance below 0 in its square root.
+  /// Checks the values of a tensor, in `read`. A NaN or an infinity would show in the first loss,
+  /// and a negative variance in its square root.
   void check_values(const TensorEntry& entry, const Param& param,
                     const std::vector<float>& read) const {
     const bool is_variance =
@@ -346,7 +347,7 @@ class WeightsLoader {
          read.size());
   }
 
-  /// A NaN has a sign, which says nothing.
+  /// Formats a value. Omits the sign of a NaN, which is meaningless.
   static std::string shown(float value) {
     return std::isnan(value) ? "nan" : fmt::format("{:g}", value);
   }
@@ -379,7 +380,7 @@ class WeightsLoader {
     throw Error(ErrorKind::data, text);
   }
 
-  /// The rows of the classes that the file has, each to its place.
+  /// Copies the rows of the classes that the file has to their places.
   void load_rows(const TensorEntry& entry, const Param& param) {
     const auto rows = static_cast<std::size_t>(param.spec.file_shape[0]);
     std::vector<std::int64_t> expected = param.spec.file_shape;

@@ -1,5 +1,5 @@
-// A file of weights as the start of a run (`weights`, --weights): names are mapped, the rest of the
-// file is accounted for.
+// A weights file as the start of a run (`weights`, --weights): its names are mapped, and tensors
+// that are not used are reported.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 
 namespace dpt {
 
-/// WeightsSpec::head: which rows of the last layer came from the file.
+/// Origin of the rows of the last layer, for WeightsSpec::head.
 struct HeadReport {
   std::string layer;
-  bool is_new = false;               ///< the layer keeps its initial values
-  std::vector<std::string> skipped;  ///< names in the file of its tensors, which were not read
+  bool is_new = false;                     ///< the layer keeps its initial values
+  std::vector<std::string> skipped;        ///< the layer's tensors in the file that were not read
   std::vector<std::string> copied, fresh;  ///< names of classes
 };
 
@@ -23,21 +23,21 @@ struct WeightsReport {
   std::vector<std::string> loaded, missing;  ///< names of the model's tensors
   std::vector<std::string> used, left_over;  ///< names in the file
   std::vector<std::string> zeroed;           ///< counters that the file lacks
-  /// The weights that were taken from a file that has averages; unset for a file without.
+  /// The weights taken from a file that has averages; unset for a file without averages.
   std::optional<WeightsUse> use;
   std::optional<HeadReport> head;
-  /// Keys of the dictionary that was taken and of the others, where a file of PyTorch has several.
+  /// Keys of the chosen dictionary and of the others if a PyTorch file has several.
   std::string key;
   std::vector<std::string> other_keys;
 };
 
-/// Copies every parameter that the file has into `flat`, in buffer layout, with the initial values.
-/// `optim.` and `dpt.` tensors are not left-overs. `classes` are the names of the data's classes,
-/// for WeightsSpec::head; null where they are not known: then its rows are not copied, and not
-/// reported. Whether what is missing or left over was expected is the caller's to judge, but for a
-/// tensor whose shape differs: it is both where both lists name it, else this throws
-/// ErrorKind::data, naming both shapes; as for a map that does not fit the file, and for a file
-/// that is damaged or does not hold what the spec asks for.
+/// Copies every parameter that the file has into `flat`, which is in buffer layout and holds the
+/// initial values. Tensors of dpt itself (`optim.`, `dpt.`) do not count as left over. `classes`
+/// are the class names of the data, for WeightsSpec::head; if null, they are unknown, and its rows
+/// are neither copied nor reported. The caller decides whether missing and left-over tensors were
+/// expected. A tensor whose shape differs is both missing and left over if both lists of the spec
+/// name it. Otherwise throws ErrorKind::data, naming both shapes. Also throws ErrorKind::data for a
+/// map that does not fit the file, and for a file that is damaged or lacks what the spec requests.
 WeightsReport load_weights(const WeightsSpec& spec, const Plan& plan,
                            const std::vector<std::string>* classes, float* flat);
 

@@ -11,12 +11,12 @@
 namespace dpt {
 namespace {
 
-// Long enough that ranks with a core each nearly never sleep in a step, short enough that a core is
-// given up soon when one of them is late.
+// Long enough that ranks with separate cores almost never sleep in a step, and short enough that a
+// core is released soon if one of them is late.
 constexpr std::chrono::microseconds kSpin{200};
 
-// A waiting rank looks at the others' heartbeats this often in the time of a stall, but at least
-// once a second.
+// Number of times that a waiting rank checks the others' heartbeats within a stall timeout; it
+// checks at least once a second.
 constexpr int kLooks = 16;
 constexpr std::chrono::milliseconds kLongestLook{1000};
 
@@ -39,7 +39,8 @@ std::uint64_t AbortableBarrier::meet(int rank, const char* operation) {
   for (;;) {
     if (word & kAborted) throw_aborted(rank, operation);
     const bool last = (word & kArrivedMask) + 1 == static_cast<std::uint64_t>(size_);
-    // Nobody reads the counter before the meeting is complete: all ranks left the last work.
+    // No rank reads the counter before the meeting is complete, because all ranks left the last
+    // work.
     if (last) working_.store(size_);
     const std::uint64_t next = last ? (meeting + 1) * kOneMeeting : word + 1;
     if (!word_.compare_exchange_weak(word, next)) continue;
@@ -50,7 +51,7 @@ std::uint64_t AbortableBarrier::meet(int rank, const char* operation) {
     break;
   }
   wait_for_ranks(rank, operation, meeting);
-  // A meeting that took place counts, even if the group was aborted right after.
+  // A completed meeting counts, even if the group was aborted right after it.
   if (meetings(word_.load()) == meeting) throw_aborted(rank, operation);
   return meeting;
 }
@@ -64,7 +65,7 @@ void AbortableBarrier::wait_for_ranks(int rank, const char* operation, std::uint
       stall_timeout_ / kLooks, std::chrono::milliseconds(1), kLongestLook);
   Clock::time_point from = Clock::now();
   if (wait(over, from + look)) return;
-  // A long wait: from here on the time in which each missing rank was quiet is added up.
+  // A long wait: from here on, add up the time in which each missing rank was quiet.
   std::vector<Quiet> quiet(static_cast<std::size_t>(size_));
   for (int other = 0; other < size_; ++other) {
     quiet[other].beats = ranks_[other].heartbeat->beats();
@@ -120,13 +121,13 @@ bool AbortableBarrier::wait(Condition condition, Clock::time_point until) {
       std::this_thread::yield();
     } while (Clock::now() < spin_until);
   }
-  // Whoever makes the condition true looks at sleepers_ after it; we look at the condition after
-  // counting ourselves. So at least one of the two sees the other.
+  // The thread that makes the condition true checks sleepers_ afterwards; this thread checks the
+  // condition after incrementing sleepers_. At least one of the two therefore sees the other.
   std::unique_lock lock(mutex_);
   ++sleepers_;
   bool holds = condition();
   while (!holds && Clock::now() < until) {
-    // Waiting for time_point::max() overflows in some libraries; an hour serves as well.
+    // Some libraries overflow when waiting for time_point::max(), so wait for an hour at a time.
     wakeup_.wait_until(lock, std::min(until, Clock::now() + std::chrono::hours(1)));
     holds = condition();
   }
@@ -136,7 +137,7 @@ bool AbortableBarrier::wait(Condition condition, Clock::time_point until) {
 
 void AbortableBarrier::wake() {
   if (sleepers_.load() == 0) return;
-  // The lock makes sure that a sleeper is either before its check or in its wait.
+  // The lock ensures that a sleeper is either before its check or in its wait.
   { const std::lock_guard lock(mutex_); }
   wakeup_.notify_all();
 }
@@ -147,7 +148,7 @@ void AbortableBarrier::set_cause(int rank, const std::string& cause) noexcept {
   try {
     cause_ = cause;
   } catch (const std::bad_alloc&) {
-    cause_.clear();  // the abort itself must still come through
+    cause_.clear();  // without memory for the text, still abort
   }
 }
 
@@ -156,7 +157,7 @@ bool AbortableBarrier::abort_meeting(std::uint64_t meeting, int rank, const std:
     const std::lock_guard lock(mutex_);
     std::uint64_t word = word_.load();
     do {
-      // It took place in the meantime, or somebody else was first.
+      // The meeting took place in the meantime, or another thread aborted first.
       if (meetings(word) != meeting || (word & kAborted)) return false;
     } while (!word_.compare_exchange_weak(word, word | kAborted));
     set_cause(rank, cause);
@@ -167,7 +168,7 @@ bool AbortableBarrier::abort_meeting(std::uint64_t meeting, int rank, const std:
 
 void AbortableBarrier::abort(int rank, const std::string& cause) noexcept {
   {
-    // Whoever sees the bit takes the lock to read the cause, so it finds it there.
+    // A thread that sees the bit takes the lock to read the cause, so it finds the cause there.
     const std::lock_guard lock(mutex_);
     set_cause(rank, cause);
     word_.fetch_or(kAborted);

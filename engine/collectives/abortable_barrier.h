@@ -4,13 +4,13 @@
 // A waiting rank watches the heartbeats of the missing ones. A rank without a heartbeat for the
 // stall timeout has stalled, which aborts the group; a rank with a heartbeat is waited for, however
 // long it takes (a slow save, images from a slow disk). Time is counted in short spans, each as at
-// most twice its planned length: so time in which the process is suspended (Ctrl-Z, a frozen
+// most twice its planned length, so time in which the process is suspended (Ctrl-Z, a frozen
 // container, a suspended job) does not count.
 //
 // Meeting number g either happens for all ranks or for none: completion and abort are transitions
-// of one atomic word, so no rank can pass a meeting that another was thrown out of. After a meeting
-// the ranks may read and write each other's memory ("the work"), and none leaves before all are
-// done, even after an abort: a rank that unwinds frees memory that others may still use.
+// of one atomic word, so no rank can pass a meeting from which another was thrown out. After a
+// meeting the ranks may read and write each other's memory ("the work"), and none leaves before all
+// are done, even after an abort: a rank that unwinds frees memory that others may still use.
 #pragma once
 
 #include <atomic>
@@ -28,65 +28,65 @@ namespace dpt {
 
 class AbortableBarrier {
  public:
-  /// `spin`: waiting ranks poll for a moment before they sleep. `first`: what rank 0 here is called
-  /// in messages, where these are some of a world's ranks. REQUIRES: 1 <= size < 65536.
+  /// `spin`: waiting ranks poll for a moment before they sleep. `first`: number of rank 0 of this
+  /// process in messages, if these ranks are part of a world. REQUIRES: 1 <= size < 65536.
   AbortableBarrier(int size, std::chrono::milliseconds stall_timeout, bool spin, int first = 0);
 
-  /// Returns the number of the meeting (from 0) when all ranks have come. Throws ErrorKind::peer
-  /// with the first cause when the group was aborted, or when a missing rank has stalled (which
-  /// aborts it, naming that rank and what it did last). What a rank wrote before is visible to all
-  /// afterwards.
-  /// Each rank calls it from one thread.
+  /// Waits until all ranks have come and returns the number of the meeting (from 0). Throws
+  /// ErrorKind::peer with the first cause if the group was aborted, or if a missing rank has
+  /// stalled (which aborts the group, naming that rank and its last activity). Everything that a
+  /// rank wrote before is visible to all afterwards. Each rank calls it from one thread.
   std::uint64_t meet(int rank, const char* operation);
 
-  /// After a meeting with work, each rank calls one of these when its part is done; both return
-  /// when the parts of all ranks are done. There is no deadline: a part is computation and copies
-  /// that wait for nobody, and leaving early would free memory that another rank uses. An abort
-  /// meanwhile does not matter: what is complete is returned. Throws ErrorKind::peer if another
-  /// rank's part failed.
+  /// Mark this rank's part of the work after a meeting as done (finish_work) or failed (fail_work).
+  /// Each rank calls one of them; both return when the parts of all ranks are done. There is no
+  /// deadline: a part is computation and copies that wait for no other rank, and leaving early
+  /// would free memory that another rank uses. An abort meanwhile has no effect: the complete
+  /// result is returned. finish_work throws ErrorKind::peer if another rank's part failed.
   void finish_work(int rank, const char* operation);
-  /// This rank's part failed: aborts, and makes the others' finish_work throw.
+  /// Marks this rank's part as failed: aborts, and makes the others' finish_work throw.
   void fail_work(int rank, const std::string& cause) noexcept;
 
-  /// The first cause wins. Wakes everybody. Any thread, any number of times.
+  /// Aborts the group and wakes all ranks. The first cause wins. Any thread, any number of times.
   void abort(int rank, const std::string& cause) noexcept;
-  /// The first cause, or empty.
+  /// Returns the first cause, or an empty text.
   std::string abort_cause() const;
 
   void set_joined(int rank) { ranks_[rank].joined = true; }
   bool joined(int rank) const { return ranks_[rank].joined; }
-  /// The heartbeat of the rank's threads.
+  /// Returns the heartbeat of the rank's threads.
   const std::shared_ptr<Heartbeat>& heartbeat(int rank) const { return ranks_[rank].heartbeat; }
 
  private:
-  // The word: bit 63 is the abort, bits 16 to 62 the number of meetings that took place, bits 0 to
-  // 15 the ranks that have come to the next one.
+  // The atomic word: bit 63 is the abort, bits 16 to 62 the number of completed meetings, bits 0 to
+  // 15 the number of ranks that have come to the next one.
   static constexpr std::uint64_t kAborted = std::uint64_t{1} << 63;
   static constexpr std::uint64_t kOneMeeting = std::uint64_t{1} << 16;
   static constexpr std::uint64_t kArrivedMask = kOneMeeting - 1;
   static std::uint64_t meetings(std::uint64_t word) { return (word & ~kAborted) / kOneMeeting; }
 
   struct alignas(64) Rank {
-    std::atomic<std::uint64_t> arrivals{0};  ///< meetings it has come to
+    std::atomic<std::uint64_t> arrivals{0};  ///< number of meetings to which it has come
     std::atomic<bool> joined{false};
     std::shared_ptr<Heartbeat> heartbeat = std::make_shared<Heartbeat>();
   };
   using Clock = std::chrono::steady_clock;
 
   [[noreturn]] void throw_aborted(int rank, const char* operation) const;
-  /// Waits until the condition holds or `until`; whether it holds.
+  /// Waits until the condition holds or `until`. Returns true if the condition holds.
   template <class Condition>
   bool wait(Condition condition, Clock::time_point until);
-  /// Waits until all ranks have come to the meeting or the group was aborted. Throws when a rank
-  /// has stalled.
+  /// Waits until all ranks have come to the meeting or the group was aborted. Throws if a rank has
+  /// stalled.
   void wait_for_ranks(int rank, const char* operation, std::uint64_t meeting);
   void wake();
   /// REQUIRES: mutex_ is held.
   void set_cause(int rank, const std::string& cause) noexcept;
-  /// Aborts unless the meeting took place or the group was aborted before; true if it did.
+  /// Aborts unless the meeting took place or the group was already aborted. Returns true if it
+  /// aborted.
   bool abort_meeting(std::uint64_t meeting, int rank, const std::string& cause);
   void wait_for_work();
-  /// Progress of one rank, to measure how long it has been quiet.
+  /// Progress of one rank, used to measure how long it has been quiet.
   struct Quiet {
     std::uint64_t beats = 0;
     Clock::duration time{0};

@@ -103,7 +103,7 @@ std::string LinkConnector::connect(const std::vector<std::string>& invitations) 
     start_attempts();
     const Clock::time_point before = Clock::now();
     wait();
-    // A process that was suspended itself does not take the others for slow.
+    // Time in which this process was suspended does not count.
     idle_ += std::min<Clock::duration>(Clock::now() - before, 2 * kPause);
     if (missing_ < missing) idle_ = Clock::duration{0};
     if (idle_ >= options_.patience) return problem();
@@ -221,7 +221,7 @@ bool LinkConnector::finish_connecting(Candidate& candidate) {
   if (error != 0) return give_up(candidate, std::strerror(error));
   candidate.is_connecting = false;
   std::string& problem = peers_[candidate.rank].problem;
-  if (problem.empty()) problem = "it does not answer";  // until it does
+  if (problem.empty()) problem = "it does not answer";  // problem reported until the peer answers
   return true;
 }
 

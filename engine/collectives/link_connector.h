@@ -1,7 +1,7 @@
 // Connects each pair of processes of a world by TCP. Each process listens on one port; in a pair,
-// the one of the higher rank connects to the other. Both then prove to each other that they know
-// the secret, without revealing it. A connection that does not is a stranger: it is closed, and
-// takes nobody's place.
+// the process of the higher rank connects to the other. Both then prove to each other that they
+// know the secret, without revealing it. A connection that does not is a stranger: it is closed,
+// and does not affect the others.
 #pragma once
 
 #include <chrono>
@@ -37,15 +37,15 @@ class LinkConnector {
 
   struct Peer {
     std::string address, port, nonce;
-    Clock::time_point next_attempt;  ///< earliest time to connect to it
+    Clock::time_point next_attempt;  ///< earliest time for the next attempt
     bool is_being_tried = false;
     std::string problem;  ///< failure of the last attempt
   };
   /// Connection that has not proven anything yet.
   struct Candidate {
     FileHandle socket;
-    int rank = -1;               ///< process that it was made to; -1 = incoming
-    bool is_connecting = false;  ///< the other end is not reached yet
+    int rank = -1;               ///< process to which it connects; -1 = incoming
+    bool is_connecting = false;  ///< true until the other end is reached
     std::string received;
   };
   using Candidates = std::list<Candidate>;
@@ -53,7 +53,7 @@ class LinkConnector {
   void read(const std::vector<std::string>& invitations);
   void start_attempts();
   void attempt(int rank);
-  /// Waits once, for the candidates and for new ones.
+  /// Waits once for events of the candidates or new ones.
   void wait();
   void accept_one();
   /// Handles an event of the candidate's socket. Returns false if the candidate is to be dropped.
@@ -68,7 +68,7 @@ class LinkConnector {
   std::string greeting(int to) const;
   std::string proof(ProofRole role, int from, int to) const;
   std::string problem() const;
-  /// Returns the number of processes that have yet to connect to this one.
+  /// Returns the number of processes that still have to connect to this one.
   std::size_t expected() const;
 
   const LinkOptions options_;

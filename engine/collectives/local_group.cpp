@@ -1,11 +1,11 @@
-// Ranks as threads of one process. Every call is one meeting: each rank publishes what it wants and
-// where its memory is; then all check that they want the same, work on each other's memory, and
-// leave together.
+// Ranks as threads of one process. Every call is one meeting: each rank publishes its request and
+// the addresses of its memory; then all check that the requests agree, work on each other's memory,
+// and leave together.
 //
-// Devices that only queue never stop for this: the threads meet, and each tells its device's queue
-// to wait for the others' events. An event is waited for only after the meeting that follows its
-// `record`, so no device ever waits for something that is not queued yet, and an aborted rank hangs
-// nobody.
+// Devices with a queue never stop for this: the threads meet, and each tells its device's queue to
+// wait for the others' events. An event is waited for only after the meeting that follows its
+// `record`, so no device ever waits for an event that is not queued yet, and an aborted rank blocks
+// no other.
 #include "engine/collectives/local_group.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace dpt {
 namespace {
 
-// Floats in a cache line: each rank writes to whole lines of its own.
+// Floats in a cache line: each rank writes only whole lines.
 constexpr std::int64_t kLine = 16;
 
 enum class Operation : std::uint8_t { all_reduce, broadcast, all_gather, barrier };
@@ -41,8 +41,8 @@ struct Request {
   // Memory that the others may read, and memory to which they may write.
   std::span<const PartialSum> parts;
   DevPtr out;
-  const Event* ready = nullptr;  ///< the parts are there, and `out` is free
-  const Event* done = nullptr;   ///< this rank is through with the others' memory
+  const Event* ready = nullptr;  ///< the parts are complete, and `out` is free
+  const Event* done = nullptr;   ///< this rank no longer uses the others' memory
   bool reaches_all = false;      ///< its backend can use every other's memory
   const std::byte* source = nullptr;
 
@@ -84,14 +84,15 @@ struct Board {
   };
   AbortableBarrier meeting;
   std::vector<Backend*> backends;  ///< by rank; complete after the first meeting
-  // They live as long as the group: a rank may have left while another still waits for its event.
+  // Events live as long as the group: a rank may have left while another still waits for its event.
   struct Events {
     std::unique_ptr<Event> ready, done;
   };
   std::vector<Events> events;  ///< by rank
   SharedPeerSums sums;
-  std::string no_sums;  ///< why there are none
-  // Two sets in turn: a rank may publish its next request while another still reads this one.
+  std::string no_sums;  ///< the reason why there are no sums over GPUs
+  // Two sets, used alternately: a rank may publish its next request while another still reads this
+  // one.
   std::vector<Slot> slots[2];
 };
 
@@ -122,7 +123,7 @@ class LocalCommunicator : public Communicator {
 
   bool set_up_overlapped_sums(std::string& why_not) override {
     barrier();
-    // One rank makes what all share, while the others wait.
+    // One rank creates the shared object while the others wait.
     work([&] {
       if (rank_ == 0)
         board_.no_sums = board_.sums.set_up(board_.backends, {&size_, 1}, nullptr, {});
@@ -182,8 +183,8 @@ class LocalCommunicator : public Communicator {
   void abort(const std::string& cause) noexcept override { board_.abort(rank_, cause); }
 
  private:
-  /// All ranks find out together whether each can use the memory of all others. The first meeting
-  /// tells a rank that is here for something else, and all backends are known by then.
+  /// Determines, with all ranks, whether each can use the memory of all others. The first meeting
+  /// detects a rank with a different request; after it, all backends are known.
   void choose_path(std::int64_t shards, std::int64_t count) {
     Request request;
     request.operation = Operation::all_reduce;
@@ -205,7 +206,7 @@ class LocalCommunicator : public Communicator {
                        std::int64_t count) {
     backend_.record(*events_.ready);
     add_up(backend_, shards, parts, out, count);
-    // The others' parts are free to be written again only when their readers are through.
+    // This rank's parts may be written again only when all readers have finished.
     for (int r = 0; r < size_; ++r) {
       if (r != rank_) backend_.wait_for(*of(r).done);
     }
@@ -229,12 +230,13 @@ class LocalCommunicator : public Communicator {
     }
     backend_.synchronize();
     add_up(*host_, shards, host_parts_, buffer(0), count);
-    // Nobody writes to the buffer again before the next meeting, which comes after the next
+    // The buffer is written again only after the next meeting, which comes after the next
     // `synchronize`.
     backend_.upload(out, host_buffers_[0].get(), bytes);
   }
 
-  /// One meeting: every rank adds its lines of all parts on `adder` and writes them to all outputs.
+  /// Adds this rank's lines of all parts on `adder` and writes them to all outputs. Takes one
+  /// meeting.
   void add_up(Backend& adder, std::int64_t shards, std::span<const PartialSum> parts, DevPtr out,
               std::int64_t count) {
     Request request;
@@ -265,8 +267,8 @@ class LocalCommunicator : public Communicator {
 
   const Request& of(int rank) const { return (*slots_)[rank].request; }
 
-  /// Publishes the request and waits for the others'. All ranks see the same requests, so all
-  /// refuse them or none.
+  /// Publishes the request and waits for the others. All ranks see the same requests, so all refuse
+  /// them or none does.
   void meet(const Request& request) {
     if (!stopped_) {
       next_ = 1 - next_;
@@ -283,13 +285,13 @@ class LocalCommunicator : public Communicator {
     stopped_ = false;
   }
 
-  /// Stops the group for a reason that every rank finds by itself.
+  /// Stops the group for a reason that every rank detects by itself.
   [[noreturn]] void refuse(const std::string& why) {
     board_.meeting.abort(rank_, why);
     fail(ErrorKind::peer, "rank {}: {}", rank_, why);
   }
 
-  /// Runs this rank's share of what follows a meeting, and waits for the others'. If one of them
+  /// Runs this rank's share of the work after a meeting, and waits for the others. If one of them
   /// fails, all throw.
   template <class Work>
   void work(Work part) {
@@ -307,20 +309,20 @@ class LocalCommunicator : public Communicator {
   Backend& backend_;
   Board::Events& events_;
   bool path_known_ = false, through_host_ = false;
-  // For sums in host memory: the first buffer is the sum, the others are this rank's parts.
+  // For sums in host memory: the first buffer holds the sum, the others this rank's parts.
   std::unique_ptr<Backend> host_;
   std::vector<HostMemory> host_buffers_;
   std::size_t host_bytes_ = 0;
   std::vector<PartialSum> host_parts_;
   int next_ = 0;
-  // Once a call was refused, nothing is published any more: others may still be reading.
+  // After a refused call nothing is published any more, because others may still be reading.
   bool stopped_ = false;
   const std::vector<Board::Slot>* slots_ = nullptr;
   TreeSum sum_;
   std::vector<DevPtr> outs_;
 };
 
-/// A world of one: the additions of its own parts, nothing to wait for and nothing to lock.
+/// Communicator of a world of one: adds its own parts, without waits and locks.
 class SoloCommunicator : public Communicator {
  public:
   SoloCommunicator(Board& board, Backend& backend) : board_(board), backend_(backend) {}

@@ -8,10 +8,11 @@
 
 namespace dpt {
 
-/// Ranks as threads of this process. Make it once, then each rank's thread takes its own
-/// communicator with its backend. A world of one costs nothing. Where the devices can use each
+/// Ranks as threads of this process. Construct it once; each rank's thread then takes its
+/// communicator with its backend. A world of one has no overhead. If the devices can use each
 /// other's memory (CPU cores; one GPU, or GPUs with peer access), each rank sums a part in place
-/// and hands it to all, and the host waits for no device; otherwise sums are made in host memory.
+/// and copies it to all, and the host waits for no device; otherwise sums are computed in host
+/// memory.
 class LocalGroup : public RankGroup {
  public:
   explicit LocalGroup(int size, std::chrono::milliseconds stall_timeout = std::chrono::minutes(10));

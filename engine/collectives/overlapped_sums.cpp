@@ -71,7 +71,7 @@ void OverlappedSums::begin(int local, float* data, std::int64_t count) {
 void OverlappedSums::finish(int local) {
   std::unique_lock lock(mutex_);
   const std::int64_t mine = begun_counts_[local];
-  // While a rank of this process is behind, it is not other processes that are waited for.
+  // While a rank of this process is late, this process does not wait for other processes.
   done_.wait(lock, [&] {
     return failure_ || *std::min_element(begun_counts_.begin(), begun_counts_.end()) >= mine;
   });
@@ -92,7 +92,7 @@ void OverlappedSums::abort(const std::string& cause) noexcept {
           Error(ErrorKind::peer, fmt::format("the sums over processes were stopped: {}", cause)));
     }
   } catch (const std::exception&) {
-    // Without memory for the text: the links are broken, which ends the sums too.
+    // Without memory for the text, the links are broken, which ends the sums too.
   }
   done_.notify_all();
 }
@@ -105,7 +105,7 @@ void OverlappedSums::run() {
     });
     if (stops_ || failure_) return;
     is_summing_ = true;
-    // Ranks only append, which leaves the others where they are.
+    // Ranks only append, which does not move other elements.
     Bucket& bucket = buckets_.front();
     lock.unlock();
     std::exception_ptr failure;

@@ -1,5 +1,5 @@
-// Sums over processes that overlap with the computation: a thread of its own exchanges one bucket
-// of the gradients, while the ranks of the process compute the next. For host memory.
+// Sums over processes that overlap with the computation: a separate thread exchanges one bucket of
+// the gradients while the ranks of the process compute the next. For host memory.
 #pragma once
 
 #include <condition_variable>
@@ -17,24 +17,25 @@
 
 namespace dpt {
 
-/// One for the ranks of a process; each calls begin and finish from its own thread, all the same
-/// ones in the same order.
+/// One object for the ranks of a process. Each rank calls begin and finish from its own thread; all
+/// make the same calls in the same order.
 class OverlappedSums {
  public:
-  /// `ranks_of`: how many ranks each process has. `links` are this object's alone. `waiting` as for
-  /// WorldGroup.
+  /// `ranks_of`: number of ranks of each process. `links` are used by this object only. `waiting`
+  /// as for WorldGroup.
   OverlappedSums(std::vector<int> ranks_of, ProcessLinks& links, TellWaiting waiting);
-  /// Breaks the links where a sum is under way.
+  /// Breaks the links if a sum is in progress.
   ~OverlappedSums();
   OverlappedSums(const OverlappedSums&) = delete;
 
-  /// data[i] = sum over all ranks of data[i]; `data` must not be touched before finish.
+  /// Begins data[i] = sum over all ranks of data[i]. `data` must not be touched before finish.
   void begin(int local, float* data, std::int64_t count);
-  /// Waits for all sums that this rank has begun. Throws ErrorKind::peer when one failed.
+  /// Waits for all sums that this rank has begun. Throws ErrorKind::peer if one failed.
   void finish(int local);
-  /// Makes present and later calls throw. Any thread.
+  /// Makes current and later calls throw. Any thread.
   void abort(const std::string& cause) noexcept;
-  /// When this returns, no sum is under way, nor will be where some were: a rank's memory may go.
+  /// Ends all sums. When this returns, none is in progress and none will begin, so the memory of a
+  /// rank may be freed.
   void stop() noexcept;
 
  private:

@@ -5,7 +5,7 @@
 namespace dpt {
 namespace {
 
-/// The shards of each process.
+/// Returns the shards of each process.
 std::vector<Range> shards_of_processes(std::span<const Range> shards_of_ranks,
                                        std::span<const int> ranks_of) {
   std::vector<Range> result;
@@ -21,7 +21,7 @@ std::vector<Range> shards_of_processes(std::span<const Range> shards_of_ranks,
   return result;
 }
 
-/// The node of the tree as one of the tree over its own shards.
+/// Returns the node of the tree as a node of the tree over the shards of `part`.
 TreeNode within(const TreeNode& part, const TreeNode& node) {
   return {part.first - node.first, part.level};
 }

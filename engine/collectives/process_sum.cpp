@@ -10,7 +10,8 @@ namespace {
 
 // Floats in a cache line: ranks and processes own whole lines.
 constexpr std::int64_t kOwnedLine = 16;
-// On a network an exchange costs as much as the transfer of some ten thousand bytes.
+// Limit for one exchange: on a network an exchange takes as long as the transfer of about ten
+// thousand bytes.
 constexpr std::int64_t kFewBytes = 32 << 10;
 
 Range part_in_lines(std::int64_t count, std::int64_t parts, std::int64_t i) {
@@ -52,8 +53,8 @@ ProcessSum::Plan& ProcessSum::plan_for(std::int64_t shards, const SumTerms& term
       return plan;
     }
   }
-  // Whole batches, the ragged one at an epoch's end, statistics: more kinds come only when the work
-  // is divided anew.
+  // Plans for whole batches, the ragged one at an epoch's end, and statistics. More kinds appear
+  // only if the work is divided anew.
   constexpr std::size_t kMostPlans = 8;
   if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
   Plan& plan = plans_.emplace_back();
@@ -80,13 +81,13 @@ void ProcessSum::begin(std::int64_t shards, const SumTerms& terms,
   count_ = count;
   parts_.clear();
   for (const PartialSum& part : parts) parts_.push_back(part.data);
-  // Two processes send as much either way.
+  // Two processes send the same number of bytes either way.
   const bool at_once =
       (links_.size() == 2 && plan_->most_nodes == 1) ||
       count * plan_->most_nodes * static_cast<std::int64_t>(sizeof(float)) <= kFewBytes;
   slices_ = at_once ? 1 : links_.size();
   const std::int64_t nodes = nodes_of(links_.rank());
-  // One node of one rank is sent from where it is.
+  // The only node of an only rank is sent in place.
   stage_ = out && nodes == 1 ? reinterpret_cast<float*>(parts_[0].address)
                              : need(stage_memory_, nodes * count);
   result_ = out ? out : need(sum_memory_, count);

@@ -1,8 +1,9 @@
-// One sum over the processes of a world, as this process takes part in it: the parts of its ranks
-// are added to the nodes that it contributes (process_nodes.h), and each process adds the nodes of
-// all for the elements that it owns. Then every process gets every element.
+// One process's part in a sum over the processes of a world. The parts of its ranks are added to
+// the nodes that it contributes (process_nodes.h), and each process adds the nodes of all processes
+// for the elements that it owns. Then every process gets every element.
 //
-// Few elements are owned by all: they travel once, in one exchange, and every process adds them up.
+// A small number of elements is owned by all processes: they are sent once, in one exchange, and
+// every process adds them.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +18,27 @@
 
 namespace dpt {
 
-/// The leader is the rank of this process that makes its exchanges. What one rank calls is visible
-/// to the others after a meeting, which is the caller's business.
+/// The leader is the rank of this process that makes its exchanges. The caller must separate calls
+/// of different ranks by a meeting, which makes their effects visible.
 class ProcessSum {
  public:
-  /// `ranks_of`: how many ranks each process has.
+  /// `ranks_of`: number of ranks of each process.
   ProcessSum(std::vector<int> ranks_of, ProcessLinks& links)
       : ranks_of_(std::move(ranks_of)), links_(links) {}
 
-  /// The leader's: of `count` floats. `parts`: of all ranks of this process, in rank order, in host
-  /// memory, clobbered. `out`: where the only rank of this process wants the result, or null.
-  /// Throws ErrorKind::peer when the parts are not those of the process' shards.
+  /// Begins a sum of `count` floats. Called by the leader. `parts`: those of all ranks of this
+  /// process, in rank order, in host memory, overwritten. `out`: destination of the result if this
+  /// process has only one rank, or null. Throws ErrorKind::peer if the parts are not those of the
+  /// process's shards.
   void begin(std::int64_t shards, const SumTerms& terms, std::span<const PartialSum> parts,
              std::int64_t count, float* out);
-  /// Part `index` of `count` of the additions in this process, by different ranks.
+  /// Performs part `index` of `count` of the additions in this process. Each part is called by a
+  /// different rank.
   void add_own(Backend& adder, int index, int count);
-  /// The leader's, after all of these: the exchanges, and the additions over processes.
+  /// Performs the exchanges, and the additions over processes. Called by the leader after all
+  /// parts.
   void exchange(Backend& adder);
-  /// On every process the same.
+  /// Returns the result, which is the same on every process.
   const float* result() const { return result_; }
 
  private:
@@ -54,7 +58,7 @@ class ProcessSum {
   }
   Range slice(std::int64_t q) const;
   Range own_slice() const { return slice(slices_ == 1 ? 0 : links_.rank()); }
-  /// Node `k` of this process, elements of slice `q`.
+  /// Returns the elements of slice `q` of this process's node `k`.
   float* staged(std::int64_t q, std::int64_t k);
   void add_slice(Backend& adder);
 

@@ -1,6 +1,7 @@
-// The tree over S shards: node (level L, first) stands for the shards [first, first + 2^L) that
-// exist, and its sum is sum(left half) + sum(right half), or sum(left half) alone when no shard of
-// the right half exists. Any evaluation that keeps to these additions gives the same bits.
+// The tree over S shards: node (level L, first) stands for the existing ones among the shards
+// [first, first + 2^L). Its sum is sum(left half) + sum(right half), or sum(left half) alone if no
+// shard of the right half exists. Any evaluation that performs exactly these additions gives the
+// same bits.
 #include "engine/collectives/shard_tree.h"
 
 #include <fmt/format.h>
@@ -82,7 +83,7 @@ std::vector<TreeAdd> tree_additions(std::int64_t shards, const std::vector<TreeN
     Waiting top{nodes[i], static_cast<int>(i)};
     while (shards_of(top.node, shards).size() < shards) {
       const TreeNode parent = parent_of(top.node);
-      if (shards_of(parent, shards).end > covered) break;  // its right half is still to come
+      if (shards_of(parent, shards).end > covered) break;  // its right half follows later
       if (parent.first != top.node.first) {
         additions.push_back({stack.back().slot, top.slot});
         top.slot = stack.back().slot;

@@ -10,28 +10,29 @@
 
 namespace dpt {
 
-/// Part `i` of `n` items divided into `parts` contiguous parts, as equal as possible: the first n
-/// mod parts have one more. May be empty if there are fewer items than parts.
+/// Returns part `i` of `n` items divided into `parts` contiguous parts, as equal as possible: the
+/// first n mod parts have one more. May be empty if there are fewer items than parts.
 Range even_part(std::int64_t n, std::int64_t parts, std::int64_t i);
 
-/// A node of the tree over shards 0..shards-1: the shards [first, first + 2^level) that exist.
-/// first is a multiple of 2^level.
+/// Node of the tree over shards 0..shards-1: it stands for the existing ones among the shards
+/// [first, first + 2^level). first is a multiple of 2^level.
 struct TreeNode {
   std::int64_t first = 0;
   int level = 0;
   bool operator==(const TreeNode&) const = default;
 };
 
-/// The maximal nodes whose shards all lie in `range`, left to right. A node is complete when all of
-/// its *existing* shards are in it, so the range [0, shards) is always one node, the root.
+/// Returns the maximal nodes whose shards all lie in `range`, left to right. A node is complete
+/// when all of its *existing* shards are in it, so the range [0, shards) is always one node, the
+/// root.
 std::vector<TreeNode> maximal_nodes(std::int64_t shards, Range range);
 
-/// Returns why `nodes` do not cover the shards in `range`, each once, from left to right; empty if
-/// they do.
+/// Returns the reason why `nodes` do not cover the shards in `range`, each once, from left to
+/// right; empty if they do.
 std::string problem_of_cover(std::int64_t shards, Range range, const std::vector<TreeNode>& nodes);
 
-/// The additions that sum `nodes` (which together cover all shards once, left to right) into slot
-/// 0, in the order of the tree: the result depends on the shards alone.
+/// Returns the additions that sum `nodes` (which together cover all shards once, left to right)
+/// into slot 0, in the order of the tree: the result depends only on the shards.
 std::vector<TreeAdd> tree_additions(std::int64_t shards, const std::vector<TreeNode>& nodes);
 
 }  // namespace dpt

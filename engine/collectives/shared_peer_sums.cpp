@@ -37,7 +37,7 @@ std::vector<std::string> gather_over(ProcessLinks* links, const std::string& min
   return texts;
 }
 
-/// A line for each fact.
+/// Returns the facts as text, one per line.
 std::string text_of_readiness(const PeerReadiness& readiness) {
   std::string why_not = readiness.why_not;
   std::replace(why_not.begin(), why_not.end(), '\n', ' ');
@@ -65,7 +65,7 @@ bool are_one_gpu(const PeerReadiness::Gpu& a, const PeerReadiness::Gpu& b) {
   return a.uuid == b.uuid || a.place == b.place;
 }
 
-/// The first text that is not empty, and whose it is.
+/// Returns the first text that is not empty, and names its process.
 std::string first_of(const std::vector<std::string>& texts) {
   for (std::size_t p = 0; p < texts.size(); ++p) {
     if (!texts[p].empty()) return fmt::format("rank {}: {}", p, texts[p]);
@@ -119,7 +119,7 @@ std::string SharedPeerSums::set_up(std::span<Backend* const> backends,
   const std::string problem = problem_of_peers(all);
   if (!problem.empty()) return problem;
 
-  // From here on all take the same way, which the first process may still find closed.
+  // From here on all processes take the same steps, which may still fail on some of them.
   PeerWorld world;
   world.total = std::accumulate(ranks_of.begin(), ranks_of.end(), 0);
   world.first = std::accumulate(ranks_of.begin(), ranks_of.begin() + process, 0);

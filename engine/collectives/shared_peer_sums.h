@@ -1,6 +1,6 @@
-// Sums over GPUs by the vendor's library (kernels/peer_sums.h), as the ranks of a process share
-// them. All processes of a world agree on them, step by step: none connects its GPUs while another
-// does not, and one that cannot is named on all of them.
+// Sums over GPUs by the vendor's library (kernels/peer_sums.h), shared by the ranks of a process.
+// All processes of a world agree on each step: none connects its GPUs if another does not, and all
+// of them report a process that cannot.
 #pragma once
 
 #include <memory>
@@ -15,28 +15,28 @@
 
 namespace dpt {
 
-/// Why the GPUs of processes that say this of themselves cannot be connected: who is the first that
-/// cannot, and why. Empty: they can. Of one process alone it says no process.
+/// Returns an error that names the first process whose GPUs cannot be connected, and the reason;
+/// empty if all can. Omits the process if there is only one.
 std::string problem_of_peers(const std::vector<PeerReadiness>& processes);
 
 class SharedPeerSums {
  public:
-  /// By one rank of each process, while the other ranks of its process wait; collective. `links` is
-  /// null where there is one process. Why there are no sums, the same text in all processes; empty:
-  /// get() has them from now on. Throws where another process fails meanwhile, and, in a world of
-  /// one process, what the library says.
+  /// Sets up the sums. Called by one rank of each process while the other ranks of its process
+  /// wait; collective. `links` is null if there is one process. Returns the reason why there are no
+  /// sums, the same text in all processes; empty if get() has them from now on. Throws if another
+  /// process fails meanwhile and, in a world of one process, if the library reports an error.
   std::string set_up(std::span<Backend* const> backends, std::span<const int> ranks_of,
                      ProcessLinks* links, const TellWaiting& waiting);
-  /// For ranks, after they have met the one that set them up; null: there are none.
+  /// Returns the sums; null if there are none. For ranks that have met the one that set them up.
   PeerSums* get() const { return sums_.get(); }
-  /// Any thread, any number of times, before, while and after they are set up.
+  /// Aborts the sums. Any thread, any number of times, before, during and after set_up.
   void abort() noexcept;
 
  private:
   void replace(std::unique_ptr<PeerSums> sums);
 
   std::mutex mutex_;                ///< between the rank that sets up and one that aborts
-  std::unique_ptr<PeerSums> sums_;  // written by the former, guarded by mutex_
+  std::unique_ptr<PeerSums> sums_;  // written by the rank in set_up, guarded by mutex_
   bool was_aborted_ = false;        // guarded by mutex_
 };
 

@@ -1,6 +1,6 @@
 // Links between processes over TCP. They only move bytes: dpt does all additions itself, so that
-// the bits depend on nothing else. The thread that exchanges does all the work: it writes what the
-// connections accept and reads what has arrived, until all is done.
+// the bits depend on nothing else. The thread that calls exchange does all the work: it writes as
+// much as the connections accept and reads the bytes that have arrived, until all is done.
 //
 // Every message begins with its place in the sequence of exchanges and its size, so that ends that
 // disagree notice it.
@@ -38,7 +38,7 @@ struct Message {
 
   std::size_t size() const { return sizeof header + header.bytes; }
   bool is_done() const { return done == size(); }
-  /// Returns what is left of the header and of the data.
+  /// Returns the rest of the header and of the data.
   std::array<iovec, 2> rest() {
     const std::size_t head = std::min(done, sizeof header), body = done - head;
     return {iovec{reinterpret_cast<std::byte*>(&header) + head, sizeof header - head},
@@ -72,7 +72,7 @@ class TcpLinks : public ProcessLinks {
       out_[p] = in_[p] = {};
       out_[p].done = in_[p].done = sizeof(Header);
       if (!sockets_[p].is_open()) continue;
-      // Sent data is never written to.
+      // The cast is safe: data to send is never written to.
       begin(out_[p], const_cast<std::byte*>(send[p].data()), send[p].size());
       begin(in_[p], receive[p].data(), receive[p].size());
     }
@@ -118,7 +118,7 @@ class TcpLinks : public ProcessLinks {
       ready_.push_back({sockets_[at].fd(), static_cast<short>(events), 0});
       waited_.push_back(p);
     }
-    // This does not decide that a process is too slow: the control channel does, and aborts.
+    // Wait without a limit: the control channel detects slow processes and aborts.
     if (poll(ready_.data(), ready_.size(), -1) < 0) {
       if (errno == EINTR) return;
       fail(ErrorKind::unexpected, "rank {}: {}: poll failed: {}", rank_, operation_,
@@ -129,13 +129,13 @@ class TcpLinks : public ProcessLinks {
       const int p = waited_[i];
       const int events = ready_[i + 1].revents;
       const auto at = static_cast<std::size_t>(p);
-      // An error is found by the call that meets it; data that arrived before it is read first.
+      // The call that encounters an error reports it; data that arrived before it is read first.
       if ((events & (POLLIN | POLLERR | POLLHUP)) != 0 && !in_[at].is_done()) read(p);
       if ((events & (POLLOUT | POLLERR | POLLHUP)) != 0 && !out_[at].is_done()) write(p);
     }
   }
 
-  /// Returns the number of bytes moved; 0 if none can be now.
+  /// Returns the number of bytes moved; 0 if none can be moved now.
   std::size_t moved(int peer, ssize_t count) {
     if (count > 0) return static_cast<std::size_t>(count);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
@@ -163,7 +163,7 @@ class TcpLinks : public ProcessLinks {
     call.msg_iov = rest.data();
     call.msg_iovlen = rest.size();
     message.done += moved(peer, recvmsg(sockets_[peer].fd(), &call, 0));
-    // Header bytes that have not arrived are set to the expected ones.
+    // Header bytes that have not arrived yet have their expected values.
     if (came.sequence != expected.sequence || came.bytes != expected.bytes) {
       throw_broken(peer, fmt::format("the processes disagree: expected exchange {} of {} bytes, "
                                      "found exchange {} of {} bytes",
@@ -189,7 +189,7 @@ class TcpLinks : public ProcessLinks {
   const int rank_, size_;
   const std::vector<FileHandle> sockets_;  ///< by rank
   const FileHandle wake_;                  ///< readable once aborted
-  // State of the present exchange.
+  // State of the current exchange.
   const char* operation_ = "";
   std::uint64_t sequence_ = 0;
   std::vector<Message> out_, in_;
@@ -208,7 +208,8 @@ std::unique_ptr<ProcessLinks> make_tcp_links(const LinkOptions& options,
                                              const GatherTexts& gather) {
   LinkConnector connector(options);
   const std::string problem = connector.connect(gather(connector.invitation()));
-  // A process that others cannot reach has a problem to report, too: the first one speaks for all.
+  // A process that others cannot reach also has a problem to report: the first problem is thrown by
+  // all.
   for (const std::string& text : gather(problem)) {
     if (!text.empty()) throw Error(ErrorKind::peer, "cannot connect the processes: " + text);
   }

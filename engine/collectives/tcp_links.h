@@ -11,9 +11,9 @@
 
 namespace dpt {
 
-/// Makes links over TCP: one connection for each pair of processes. Anything else that connects
-/// meanwhile to the port on which this process listens is closed, and does no harm. Collective.
-/// Throws ErrorKind::peer if the links cannot be made, naming the pair.
+/// Makes links over TCP: one connection for each pair of processes. Other connections to the port
+/// on which this process listens are closed, and do no harm. Collective. Throws ErrorKind::peer if
+/// the links cannot be made, naming the pair.
 std::unique_ptr<ProcessLinks> make_tcp_links(const LinkOptions& options, const GatherTexts& gather);
 
 }  // namespace dpt

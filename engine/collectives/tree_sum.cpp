@@ -30,7 +30,7 @@ std::string TreeSum::ready() {
   if (wrong.empty()) {
     additions_ = tree_additions(shards_, nodes_);
   } else {
-    shards_ = -1;  // so that the next list is not taken for this one
+    shards_ = -1;  // the next list must not be taken for this one
   }
   return wrong;
 }

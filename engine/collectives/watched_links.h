@@ -1,4 +1,4 @@
-// Links that say when their process waits for others.
+// Links that report when their process waits for others.
 #pragma once
 
 #include <functional>
@@ -10,11 +10,11 @@
 
 namespace dpt {
 
-/// Gets the operation in which this process waits for others (a literal), and null when it no
-/// longer does; may be empty. One wait at a time.
+/// Receives the operation in which this process waits for others (a literal), and null when the
+/// wait ends; may be empty. One wait at a time.
 using TellWaiting = std::function<void(const char* operation)>;
 
-/// From here to the end of the scope this process waits for others.
+/// Reports that this process waits for others until the end of the scope.
 class WaitsFor {
  public:
   WaitsFor(const TellWaiting& tell, const char* operation) : tell_(tell) {
@@ -29,7 +29,8 @@ class WaitsFor {
   const TellWaiting& tell_;
 };
 
-/// Not for links whose exchanges overlap with the computation: there the process does not wait.
+/// Reports the waits of exchanges. Not for links whose exchanges overlap with the computation,
+/// during which the process does not wait.
 class WatchedLinks : public ProcessLinks {
  public:
   WatchedLinks(std::unique_ptr<ProcessLinks> links, TellWaiting waiting)

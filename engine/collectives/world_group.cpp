@@ -26,14 +26,14 @@ int sum_of_first(const std::vector<int>& ranks_of, int processes) {
 /// Request that a rank publishes before a meeting.
 struct WorldRequest {
   const char* operation = "";
-  std::int64_t count = 0;             ///< floats or bytes, which must agree
+  std::int64_t count = 0;             ///< floats or bytes; must agree
   std::span<const PartialSum> parts;  ///< all_reduce: in host memory
   std::span<std::byte> data;          ///< broadcast
   std::span<const std::byte> mine;    ///< all_gather
 };
 
-/// State that the ranks of this process share. The first rank leads: it makes the exchanges while
-/// the others wait at a meeting, after which they read its results.
+/// State that the ranks of this process share. The first rank is the leader: it makes the exchanges
+/// while the others wait at a meeting, after which they read its results.
 struct WorldBoard {
   WorldBoard(const std::vector<int>& ranks, ProcessLinks& its_links, ProcessLinks* its_links_beside,
              std::chrono::milliseconds stall_timeout, const TellWaiting& its_waiting)
@@ -64,7 +64,8 @@ struct WorldBoard {
   const int process, local_size, first, total;
   AbortableBarrier meeting;
   std::vector<Backend*> backends;  ///< by rank here; complete after the first meeting
-  // Two sets in turn: a rank may publish its next request while another still reads this one.
+  // Two sets, used alternately: a rank may publish its next request while another still reads this
+  // one.
   std::vector<WorldRequest> slots[2];
   ProcessSum sum;
   std::vector<PartialSum> parts;    ///< parts of all ranks of this process
@@ -72,7 +73,7 @@ struct WorldBoard {
   std::unique_ptr<OverlappedSums> overlapped;
   std::atomic<OverlappedSums*> overlapped_made{nullptr};  ///< the same, for the thread that aborts
   SharedPeerSums peer_sums;                               ///< sums between GPUs
-  std::string no_peer_sums;                               ///< why there are none
+  std::string no_peer_sums;                               ///< the reason why there are none
 
   void abort(int local, const std::string& cause) noexcept {
     meeting.abort(local, cause);
@@ -81,8 +82,8 @@ struct WorldBoard {
     peer_sums.abort();
   }
 
-  /// While all ranks here wait for their GPUs, these wait for other processes, if for anything:
-  /// one rank that is behind is not what other processes are to blame for.
+  /// Reports a wait for other processes while all ranks of this process wait for their GPUs. If one
+  /// rank is late, the wait is not the fault of other processes.
   class GpuWait {
    public:
     explicit GpuWait(WorldBoard& board) : board_(board) { change(+1); }
@@ -139,11 +140,11 @@ class WorldCommunicator : public Communicator {
     board_.meeting.meet(local_, request.operation);
     if (to_out) return;
     backend_.upload(out, board_.sum.result(), static_cast<std::size_t>(count) * sizeof(float));
-    // The next sum overwrites what is uploaded.
+    // The next sum overwrites the memory of this upload.
     wait_for_sums([&] { backend_.synchronize(); });
   }
 
-  /// Every rank of every process has the same kind of memory: only then is this called.
+  /// Called only if every rank of every process has the same kind of memory.
   bool set_up_overlapped_sums(std::string& why_not) override {
     WorldRequest request;
     request.operation = "set_up_overlapped_sums";
@@ -171,7 +172,7 @@ class WorldCommunicator : public Communicator {
   }
   void sum_overlapped(DevPtr data, std::int64_t count) override {
     if (PeerSums* sums = board_.peer_sums.get()) {
-      const WorldBoard::GpuWait wait(board_);  // The first one connects GPUs to each other.
+      const WorldBoard::GpuWait wait(board_);  // the first rank connects GPUs to each other
       sums->begin(local_, data, count);
     } else {
       board_.overlapped->begin(local_, reinterpret_cast<float*>(data.address), count);
@@ -221,7 +222,7 @@ class WorldCommunicator : public Communicator {
       board_.links.exchange(send_, receive_, request.operation);
     }
     board_.meeting.meet(local_, request.operation);
-    // Nobody leaves, and frees what the others read, before all have it.
+    // No rank leaves, and frees memory that the others read, before all have read it.
     work([&] {
       if (local_ != source && !data.empty()) {
         std::memcpy(data.data(), of(source).data.data(), data.size());
@@ -268,7 +269,7 @@ class WorldCommunicator : public Communicator {
   bool leads() const { return local_ == 0; }
   const WorldRequest& of(int local) const { return (*slots_)[local]; }
 
-  /// Publishes the request and waits for the others' of this process.
+  /// Publishes the request and waits for the others of this process.
   void meet(const WorldRequest& request) {
     next_ = 1 - next_;
     slots_ = &board_.slots[next_];
@@ -284,7 +285,7 @@ class WorldCommunicator : public Communicator {
     }
   }
 
-  /// Stops this process' ranks for a reason that each of them finds by itself.
+  /// Stops this process's ranks for a reason that each of them detects by itself.
   [[noreturn]] void refuse(const std::string& why) {
     board_.meeting.abort(local_, why);
     fail(ErrorKind::peer, "rank {}: {}", rank(), why);
@@ -352,7 +353,7 @@ class WorldCommunicator : public Communicator {
   const std::vector<WorldRequest>* slots_ = nullptr;
   std::vector<std::span<const std::byte>> send_;
   std::vector<std::span<std::byte>> receive_;
-  // Used for a device with memory of its own.
+  // For a device whose memory is separate from the host's.
   std::vector<HostMemory> host_buffers_;
   std::size_t host_bytes_ = 0;
   std::vector<PartialSum> host_parts_;

@@ -1,10 +1,11 @@
-// Ranks as threads of several processes: sums are made of what the threads of a process add up in
-// its memory and what process links carry between the processes.
+// Ranks as threads of several processes: the threads of a process add up their parts in its memory,
+// and process links carry the sums between the processes.
 //
 // Each process owns a range of the elements. It gets the others' sums of these elements, adds them
-// in the order of the shard tree, and sends the result to all: two exchanges, as many bytes as a
-// ring. Few elements travel whole, in one exchange. Either way the links only move bytes, and every
-// process adds the same numbers in the same order, so that the bits are those of one process.
+// in the order of the shard tree, and sends the result to all: two exchanges, with as many bytes as
+// a ring. A small number of elements is sent whole, in one exchange. Either way the links only move
+// bytes, and every process adds the same numbers in the same order, so the bits are those of one
+// process.
 #pragma once
 
 #include <chrono>
@@ -21,16 +22,17 @@ namespace dpt {
 
 class WorldGroup : public RankGroup {
  public:
-  /// `ranks`: how many each process has, in the order of the processes. `links_beside`, which may
-  /// be null, carry sums of host memory that overlap with the computation. `waiting` is told of
-  /// waits that are no exchange of `links`, which tell theirs themselves (WatchedLinks); the thread
-  /// that waits does not beat meanwhile.
+  /// `ranks`: number of ranks of each process, in the order of the processes. `links_beside`, which
+  /// may be null, carry sums of host memory that overlap with the computation. `waiting` receives
+  /// waits other than exchanges of `links`, which report their own (WatchedLinks); the thread that
+  /// waits does not beat meanwhile.
   WorldGroup(const std::vector<int>& ranks, ProcessLinks& links, ProcessLinks* links_beside,
              std::chrono::milliseconds stall_timeout, const TellWaiting& waiting = {});
   ~WorldGroup() override;
-  /// The communicator's ranks count over all processes.
+  /// Creates the communicator of rank `local` of this process. The communicator's ranks are
+  /// numbered over all processes.
   std::unique_ptr<Communicator> join(int local, Backend& backend) override;
-  /// Breaks this process' links, but tells the other processes nothing.
+  /// Breaks this process's links. Does not notify the other processes.
   void abort(int local, const std::string& cause) noexcept override;
   std::string abort_cause() const override;
   /// Returns the heartbeats of this process' ranks.

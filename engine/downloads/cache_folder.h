@@ -19,7 +19,7 @@ struct FileRecord {
 
 /// Reads a record; nothing if it is missing or damaged.
 std::optional<FileRecord> read_record(const std::string& path);
-/// Writes a record in one step. Throws ErrorKind::data.
+/// Writes a record atomically. Throws ErrorKind::data.
 void write_record(const std::string& path, const FileRecord& record);
 
 /// Creates a folder and its parents. Throws ErrorKind::data.

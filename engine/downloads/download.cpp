@@ -62,7 +62,7 @@ bool is_sha256(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// Description of a file that a server gives before the file.
+/// Description of a file that a server sends before the file.
 struct Announcement {
   std::string url;     ///< address to request
   std::string etag;    ///< without quotes; empty = unknown or weak
@@ -84,7 +84,7 @@ Announcement announcement_of(const RemoteFile& file, const HttpAnswer& answer) {
   said.url = url_at_commit(file, answer.first_header("x-repo-commit"));
   const std::string linked = answer.first_header("x-linked-etag");
   said.etag = plain_etag(linked.empty() ? answer.header("etag") : linked);
-  // Another server's ETag may look like a SHA-256 and be none.
+  // An ETag of another server may look like a SHA-256 without being one.
   if (file.is_of_hub && is_sha256(said.etag)) said.sha256 = said.etag;
   const std::string size = answer.first_header("x-linked-size");
   said.size = number_in(size.empty() ? answer.header("content-length") : size);

@@ -15,7 +15,7 @@ namespace dpt {
 struct DownloadOptions {
   std::string folder;
   std::string sha256;      ///< required hash, in hexadecimal; empty = any
-  int stall_seconds = 60;  ///< time without a byte that is an error
+  int stall_seconds = 60;  ///< time without a received byte after which a download fails
   /// Receives lines for the user. Never empty.
   std::function<void(const std::string&)> note;
   /// Receives the number of bytes so far and in total (0 = unknown). Never empty.
@@ -29,8 +29,8 @@ struct DownloadedFile {
   std::string sha256;  ///< in hexadecimal
 };
 
-/// Returns $XDG_CACHE_HOME/dpt/weights, or the same in ~/.cache. Throws ErrorKind::data if neither
-/// variable is set.
+/// Returns $XDG_CACHE_HOME/dpt/weights, or ~/.cache/dpt/weights. Throws ErrorKind::data if neither
+/// XDG_CACHE_HOME nor HOME is set.
 std::string weights_folder();
 
 /// Returns the file with a name that remote_file_of reads, and downloads it if necessary. Other

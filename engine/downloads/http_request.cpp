@@ -30,7 +30,8 @@ void add_header(HeaderList& list, const std::string& line) {
   list.reset(longer);
 }
 
-/// Returns the file of certificates that libcurl uses by default; empty if it does not say.
+/// Returns the file of certificates that libcurl uses by default; empty if libcurl does not report
+/// it.
 std::string built_in_certificate_file() {
 #if LIBCURL_VERSION_NUM >= 0x074600
   const curl_version_info_data* info = curl_version_info(CURLVERSION_NOW);

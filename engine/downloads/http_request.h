@@ -25,7 +25,7 @@ struct HttpRequest {
   std::string token;       ///< sent to the server of `url` only, never after a redirect to another
   std::uint64_t offset = 0;  ///< first byte
   std::string if_range;      ///< strong ETag of the file that `offset` refers to; empty = none
-  int stall_seconds = 60;    ///< time without a byte that is a timeout
+  int stall_seconds = 60;    ///< time without a received byte after which the request times out
 };
 
 /// The answer to a request.

@@ -15,13 +15,13 @@ struct ExportFacts {
   std::string run;         ///< the config's name
   std::string checkpoint;  ///< checksum of the file
   std::int64_t step = 0, epoch = 0;
-  std::string weights;               ///< "raw", "ema" or "swa"
-  std::string loss;                  ///< its type: what the outputs mean
-  std::vector<std::string> classes;  ///< or names of the outputs
+  std::string weights;               ///< weights that were exported: "raw", "ema" or "swa"
+  std::string loss;                  ///< type of the loss, which defines the meaning of the outputs
+  std::vector<std::string> classes;  ///< names of the classes or of the outputs
   std::vector<std::int64_t> input;   ///< [channels, height, width]
-  /// Raw samples are divided by it first: 255 for bytes. Unset where that was not looked up.
+  /// Divisor that is applied to raw samples first: 255 for bytes. Unset if it was not determined.
   std::optional<float> scale;
-  std::vector<float> mean, stddev;  ///< by channel; then (x - mean) / std; empty: not done
+  std::vector<float> mean, stddev;  ///< by channel, applied after `scale`; empty: not applied
   /// Evaluation transforms as JSON, a list of `{"type": "Resize", "size": [256]}`, including the
   /// Resize that dpt adds if they do not give images a size.
   nlohmann::ordered_json transforms = nlohmann::ordered_json::array();
@@ -29,8 +29,9 @@ struct ExportFacts {
   std::string other_model;    ///< difference from the checkpoint's model; empty if none
 };
 
-/// The facts as texts, lists as JSON (docs/guide/export.md). No key begins with "dpt.": in a
-/// safetensors file that is the mark of one with a checksum, which a state_dict has no place for.
+/// Returns the facts as texts, lists as JSON (docs/guide/export.md). No key begins with "dpt.",
+/// because in a safetensors file such a key marks a file with a checksum, which a state_dict cannot
+/// contain.
 std::map<std::string, std::string> metadata_of(const ExportFacts& facts);
 
 }  // namespace dpt

@@ -1,5 +1,5 @@
-// The layers as the config has them, not the plan's nodes, in which some are fused: what is fused
-// is a matter of the runtime that reads the model.
+// Writes the layers of the config rather than the plan's nodes, in which some layers are fused:
+// fusion is up to the runtime that reads the model.
 #include "engine/export/onnx.h"
 
 #include <onnx.pb.h>
@@ -56,7 +56,7 @@ class OnnxWriter final : public OpWriter {
     const std::string name = suffix.empty() ? owner_ : owner_ + "." + suffix;
     const auto found = params_.find(name);
     assert(found != params_.end() && "a layer asks for its own parameters");
-    // Layers that share weights share the tensor.
+    // Layers that share weights also share the tensor.
     if (written_.insert(name).second) {
       const Param& each = *found->second;
       std::vector<float> values(static_cast<std::size_t>(each.count));
@@ -97,8 +97,8 @@ class OnnxWriter final : public OpWriter {
     return (*graph_->add_node() = std::move(node)).name();
   }
 
-  /// Gives a value that an operation outside of all branches computes another name. REQUIRES: no
-  /// branch reads it.
+  /// Renames a value that is computed by an operation outside of all branches. REQUIRES: no branch
+  /// reads it.
   void rename(const std::string& from, const std::string& to) {
     for (onnx::Node& node : *graph_->mutable_node()) {
       for (std::string& each : *node.mutable_input()) each = each == from ? to : each;
@@ -159,7 +159,7 @@ class OnnxWriter final : public OpWriter {
   std::string layer_, owner_;
 };
 
-/// Throws unless the weights leave room for the rest in one message of the format.
+/// Throws unless the weights leave room for the rest of the model in one message of the format.
 void check_bytes(const Plan& plan) {
   std::int64_t bytes = std::int64_t{16} << 20;
   for (const Param& param : plan.params) {
@@ -192,7 +192,7 @@ void describe_value(onnx::ValueInfo& value, const char* name, onnx::ElementType 
   }
 }
 
-/// Input of the model that the user sees.
+/// Describes the input of the model for its user.
 void describe_input(onnx::ValueInfo& value, const ExportFacts& facts, const OnnxOptions& options) {
   const bool reads_bytes =
       options.preprocessing || (options.include_normalisation && options.raw_type == DType::u8);
@@ -232,13 +232,14 @@ std::string write_normalisation(OnnxWriter& writer, const ExportFacts& facts,
   return writer.op("Div", {x, writer.floats(channels, facts.stddev)}, {});
 }
 
-/// A layer that is written: its output.
+/// Output of a layer that was written.
 struct Written {
   std::string value;
   ActivationShape shape;
 };
 
-/// Writes all layers and gives the output of the last; throws for all that cannot be written.
+/// Writes all layers and returns the output of the last. Throws an error that lists all layers that
+/// cannot be written.
 std::string write_layers(OnnxWriter& writer, const TrainSpec& spec, const Plan& plan,
                          const std::string& input) {
   std::map<std::string, Written> known{{"input", {input, plan.input}}};

@@ -12,30 +12,32 @@
 
 namespace dpt {
 
-/// The first opset with LayerNormalization, and so the oldest that says all layers: what reads it
-/// is every runtime since 2022. Its IR version is 8.
+/// First opset with LayerNormalization, and therefore the oldest one that can express all layers.
+/// Every runtime since 2022 reads it. Its IR version is 8.
 inline constexpr std::int64_t kOnnxOpset = 17;
 
 /// Order of the dimensions of images: (N,C,H,W), or (N,H,W,C), the order of decoders.
 enum class ImageLayout : std::uint8_t { nchw, nhwc };
 
 struct OnnxOptions {
-  /// The graph begins with what turns raw samples into the network's input: division by
-  /// ExportFacts::scale, which must be set, mean and std. Bytes (u8) are then read as such.
+  /// True if the graph begins with the operations that turn raw samples into the network's input:
+  /// division by ExportFacts::scale, which must be set, mean and std. It then takes bytes (u8)
+  /// directly.
   bool include_normalisation = false;
   DType raw_type = DType::u8;
-  /// The graph begins with ExportFacts::transforms, then the normalisation: it takes the bytes of
-  /// images of any size in this layout. REQUIRES: raw_type u8.
+  /// If set, the graph begins with ExportFacts::transforms, followed by the normalisation: it takes
+  /// the bytes of images of any size in this layout. REQUIRES: raw_type u8.
   std::optional<ImageLayout> preprocessing = {};
-  /// The graph ends with the function that turns outputs into probabilities: softmax for
+  /// True if the graph ends with the function that turns outputs into probabilities: softmax for
   /// cross_entropy, the sigmoid for bce_with_logits. Throws ErrorKind::usage for other losses.
   bool include_softmax = false;
 };
 
-/// The bytes of the model, which computes what an evaluation does, in fp32: "input" (N,C,H,W) to
-/// "output" (N, outputs), any N. `plan` is that of `spec`, `params` are in buffer layout. Throws
-/// ErrorKind::usage with a line for each layer that cannot be written ("file:line:col: layer ..."),
-/// for a transform that ONNX cannot express, or for a model of 2 GiB and more, the format's limit.
+/// Returns the bytes of a model that computes the same as an evaluation, in fp32: "input" (N,C,H,W)
+/// to "output" (N, outputs), any N. `plan` is that of `spec`, `params` are in buffer layout. Throws
+/// ErrorKind::usage with a line for each layer that cannot be expressed ("file:line:col: layer
+/// ..."), for a transform that ONNX cannot express, or for a model of 2 GiB or more, the format's
+/// limit.
 std::string onnx_model(const TrainSpec& spec, const Plan& plan, const std::vector<float>& params,
                        const ExportFacts& facts, const OnnxOptions& options = {});
 

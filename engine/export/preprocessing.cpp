@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Height or width: a number if it is known, else a value of the graph, int64 (1).
+/// Height or width: a number if it is known, otherwise a value of the graph, int64 (1).
 struct Extent {
   std::optional<std::int64_t> known;
   std::string value;
@@ -45,7 +45,7 @@ class PreprocessingWriter {
   const std::string& pixels() const { return pixels_; }
 
  private:
-  /// Returns `[height, width]` of 224 or [200, 300].
+  /// Returns `[height, width]` of a size such as 224 or [200, 300].
   static std::pair<std::int64_t, std::int64_t> size_of(const Json& size) {
     if (!size.is_array()) return {size, size};
     return {size.at(0), size.at(size.size() - 1)};
@@ -57,7 +57,7 @@ class PreprocessingWriter {
     return extent.known ? writer_.integers({*extent.known}) : extent.value;
   }
 
-  /// Adds a list of integers, int64.
+  /// Adds a list of integers as an int64 value.
   std::string list_of_extents(const std::vector<Extent>& extents) {
     std::vector<std::int64_t> numbers;
     std::vector<std::string> values;
@@ -69,7 +69,7 @@ class PreprocessingWriter {
     return writer_.op("Concat", values, {{"axis", std::int64_t{0}}});
   }
 
-  /// Adds an operation on integers, or computes it here if both are known.
+  /// Adds an operation on integers, or computes its result here if both operands are known.
   template <class Known>
   Extent op(const char* type, const Extent& a, const Extent& b, Known known) {
     if (a.known && b.known) return constant(known(*a.known, *b.known));
@@ -84,7 +84,7 @@ class PreprocessingWriter {
   Extent multiply(const Extent& a, const Extent& b) {
     return op("Mul", a, b, [](std::int64_t x, std::int64_t y) { return x * y; });
   }
-  /// Rounds down: `a` is not negative.
+  /// Divides and rounds down. REQUIRES: `a` is not negative.
   Extent divide(const Extent& a, const Extent& b) {
     return op("Div", a, b, [](std::int64_t x, std::int64_t y) { return x / y; });
   }
@@ -104,7 +104,8 @@ class PreprocessingWriter {
     if (size.is_array() && size.size() == 2) {
       return resize_to(constant(size.at(0)), constant(size.at(1)), interpolation);
     }
-    // The shorter side becomes `side`, the longer one keeps the ratio and is cut to an integer.
+    // The shorter side becomes `side`; the longer one keeps the ratio and is truncated to an
+    // integer.
     const Extent side = constant(size.is_array() ? size.at(0) : size);
     const Extent shorter = least(height_, width_);
     resize_to(divide(multiply(side, height_), shorter), divide(multiply(side, width_), shorter),
@@ -118,8 +119,8 @@ class PreprocessingWriter {
     width_ = width;
   }
 
-  /// Returns the start of a crop of `most`: Python's round((size - crop) / 2), which rounds halves
-  /// to even numbers. 3 / 2 becomes 2, 5 / 2 becomes 2.
+  /// Returns the start of a crop: Python's round((size - crop) / 2), which rounds halves to even
+  /// numbers. 3 / 2 becomes 2, 5 / 2 becomes 2.
   Extent crop_start(const Extent& size, const Extent& crop) {
     const Extent over = subtract(size, crop), half = divide(over, constant(2));
     return add(half, multiply(remainder(over, constant(2)), remainder(half, constant(2))));
@@ -128,7 +129,7 @@ class PreprocessingWriter {
   void center_crop(std::pair<std::int64_t, std::int64_t> size) {
     const Extent height = constant(size.first), width = constant(size.second);
     if (height_.known == height.known && width_.known == width.known) return;
-    // A smaller image is padded first, with the smaller half before it.
+    // A smaller image is padded first; the smaller half of the padding is in front.
     const Extent more_h = greatest(subtract(height, height_), constant(0));
     const Extent more_w = greatest(subtract(width, width_), constant(0));
     const Extent top = divide(more_h, constant(2)), left = divide(more_w, constant(2));
@@ -159,7 +160,7 @@ class PreprocessingWriter {
     pad_sides(top, left, bottom, right, mode, 0.0F);
   }
 
-  /// Resizes the image to fit, in double, and pads both sides of it.
+  /// Resizes the image to fit, with sizes computed in double, and pads both sides of it.
   void letterbox(const Json& transform) {
     const auto [height, width] = size_of(transform.at("size"));
     const auto real = [&](const Extent& extent) {
@@ -182,7 +183,7 @@ class PreprocessingWriter {
     width_ = constant(width);
   }
 
-  /// Pads with `fill`: one value for all channels, or one for each.
+  /// Pads with `fill`: one value for all channels, or one per channel.
   void pad_filled(const Json& transform, const Extent& top, const Extent& left,
                   const Extent& bottom, const Extent& right) {
     const std::vector<float> fill = list_of<float>(transform.at("fill"));

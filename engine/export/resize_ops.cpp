@@ -15,14 +15,14 @@
 namespace dpt {
 namespace {
 
-/// More blocks skip more zeros, but make small matrices. 16 to 64 take the same time in
-/// onnxruntime.
+/// Number of blocks of output rows. More blocks skip more zeros, but make small matrices. 16 to 64
+/// take the same time in onnxruntime.
 constexpr std::int64_t kBlocks = 32;
 
-/// Half of the bits of a weight.
+/// Factor between the two halves of a weight's bits.
 constexpr double kHalf = 1 << 11;
 
-/// Weights of one axis.
+/// Weights of one axis, as values of the graph.
 struct AxisWeights {
   std::string inputs;   ///< int64 (kBlocks, range): input rows that a block reads
   std::string weights;  ///< float32 (kBlocks, 2 * rows, range): upper halves, then lower halves
@@ -42,7 +42,8 @@ class ResizeWriter {
     const std::string rows =
         op("Div", op("Add", out, integer(kBlocks - 1)), integer(kBlocks));  // rounded up
 
-    // (kBlocks, rows, 1): where the inputs of an output are. Rows after the last one repeat it.
+    // Positions of the inputs of each output, (kBlocks, rows, 1). Rows after the last one repeat
+    // it.
     const std::string all = writer_.op(
         "Range", {number(0), real(scalar_of(op("Mul", rows, integer(kBlocks)))), number(1)});
     const std::string row = writer_.op("Reshape", {op("Min", all, op("Sub", outs, number(1))),
@@ -53,7 +54,7 @@ class ResizeWriter {
     const std::string end =
         writer_.op("Floor", {op("Min", op("Add", op("Add", center, support), number(0.5)), ins)});
 
-    // (kBlocks, 1, range): the inputs of a block, from its first output's first one on.
+    // Inputs of a block, starting with the first of its first output, (kBlocks, 1, range).
     const std::string first = writer_.op("ReduceMin", {begin}, {{"axes", ints({1})}});
     const std::string range =
         writer_.op("ReduceMax", {op("Sub", end, first)}, {{"keepdims", std::int64_t{0}}});
@@ -81,7 +82,7 @@ class ResizeWriter {
   }
 
   std::string weigh_rows(const std::string& pixels, const AxisWeights& axis) {
-    // (N, channels, kBlocks, range, width), then (N, channels, kBlocks, 2 * rows, width).
+    // Shapes: (N, channels, kBlocks, range, width), then (N, channels, kBlocks, 2 * rows, width).
     const std::string inputs =
         writer_.op("Gather", {pixels, axis.inputs}, {{"axis", std::int64_t{2}}});
     const std::string sums = op("MatMul", axis.weights, inputs);
@@ -118,8 +119,8 @@ class ResizeWriter {
                       {{"axis", axis}});
   }
 
-  /// Writes the condition that Pillow shortens the columns first, to leave less for the second
-  /// pass.
+  /// Writes the condition under which Pillow shortens the columns first, to leave less work for the
+  /// second pass.
   std::string is_height_first(const GraphSize& from, const GraphSize& to) {
     const std::string fewer_rows = op("Sub", from.height, to.height);
     const std::string fewer_columns = op("Sub", from.width, to.width);
@@ -142,12 +143,12 @@ class ResizeWriter {
     return writer_.op("Transpose", {pixels}, {{"perm", ints({0, 1, 3, 2})}});
   }
 
-  /// max(0, 1 - |x|)
+  /// Writes max(0, 1 - |x|).
   std::string linear(const std::string& x) {
     return op("Max", op("Sub", number(1), writer_.op("Abs", {x})), number(0));
   }
 
-  /// Pillow's bicubic_filter, with a = -0.5: ((a + 2) x - (a + 3)) x x + 1 for |x| < 1, and
+  /// Writes Pillow's bicubic_filter, with a = -0.5: ((a + 2) x - (a + 3)) x x + 1 for |x| < 1, and
   /// (((x - 5) x + 8) x - 4) a for |x| < 2.
   std::string cubic(const std::string& signed_x) {
     const std::string x = writer_.op("Abs", {signed_x});
@@ -175,7 +176,7 @@ std::string write_resize(OpWriter& writer, const std::string& pixels, const Grap
   const bool is_bicubic = interpolation == "bicubic";
   const AxisWeights rows = resize.axis_weights(from.height, to.height, is_bicubic);
   const AxisWeights columns = resize.axis_weights(from.width, to.width, is_bicubic);
-  // Each pass rounds to integers, so their order shows.
+  // Each pass rounds to integers, so the order of the passes affects the result.
   return writer.either(
       resize.is_height_first(from, to),
       [&] { return resize.weigh_columns(resize.weigh_rows(pixels, rows), columns); },

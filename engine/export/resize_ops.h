@@ -1,6 +1,6 @@
-// Resizing with Pillow's pixels, bit for bit, in operations of ONNX: the counterpart of
-// kernels/image/resize.cpp. The standard's own Resize computes its weights in float32, and so
-// rounds one pixel in two hundred the other way.
+// Resizing with ONNX operations that gives Pillow's pixels, bit for bit: the counterpart of
+// kernels/image/resize.cpp. The Resize operation of ONNX computes its weights in float32, and
+// therefore rounds one pixel in two hundred differently.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct GraphSize {
 /// Writes the resize of `pixels` from the size `from` to the size `to` and returns its result.
 /// - `pixels`: float32 (N, channels, height, width) of integers from 0 to 255.
 /// - `interpolation`: "nearest", "bilinear" or "bicubic", the latter two antialiased.
-/// - Result: float32 (N, channels, height, width) of such integers.
+/// - Result: float32 (N, channels, height, width) of integers from 0 to 255.
 std::string write_resize(OpWriter& writer, const std::string& pixels, const GraphSize& from,
                          const GraphSize& to, const std::string& interpolation);
 

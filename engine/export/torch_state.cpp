@@ -16,7 +16,7 @@ void write_torch_state(const std::string& path, const Plan& plan, const std::vec
   std::vector<const Param*> all;
   for (const Param& param : plan.params) all.push_back(&param);
   // Wide elements first, so that each tensor begins at a multiple of its element's size, as
-  // PyTorch's reader of safetensors asks for.
+  // PyTorch's reader of safetensors requires.
   std::stable_partition(all.begin(), all.end(), is_counter);
   std::vector<TensorView> views;
   for (const Param* param : all) {
@@ -36,7 +36,7 @@ void write_torch_state(const std::string& path, const Plan& plan, const std::vec
     return file.data();
   };
   Metadata metadata = metadata_of(facts);
-  metadata["format"] = "pt";  // readers of the Hugging Face libraries ask for it
+  metadata["format"] = "pt";  // required by readers of the Hugging Face libraries
   write_safetensors(path, metadata, views, values_of, Checksum::none);
 }
 

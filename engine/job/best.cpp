@@ -11,23 +11,23 @@
 namespace dpt {
 namespace {
 
-/// By how much `value` is better than `than`; negative when it is worse.
+/// Returns the amount by which `value` is better than `than`; negative if it is worse.
 double gain(Direction mode, double value, double than) {
   return mode == Direction::max ? value - than : than - value;
 }
 
-/// "val/accuracy max", and with smoothing "val/accuracy max (smoothing 0.6)".
+/// Returns "val/accuracy max", or with smoothing "val/accuracy max (smoothing 0.6)".
 std::string monitor_text(const std::string& monitor, Direction mode, double smoothing) {
   return fmt::format("{} {}{}", monitor, name_of(mode),
                      smoothing > 0 ? fmt::format(" (smoothing {})", smoothing) : "");
 }
 
-/// RunState::best_average_of; empty without smoothing.
+/// Returns the value for RunState::best_average_of; empty without smoothing.
 std::string average_of(const KeepBestSpec& keep) {
   return keep.smoothing > 0 ? fmt::format("{} {}", keep.monitor, keep.smoothing) : std::string();
 }
 
-/// The value of an evaluation as keep_best compares it.
+/// Adds the value of an evaluation to the average and returns what keep_best compares.
 double note_average(const KeepBestSpec& keep, double value, RunState& state) {
   const std::string now = average_of(keep);
   if (state.best_average_of != now) {
@@ -73,7 +73,7 @@ bool is_better(const KeepBestSpec& keep, double value, std::optional<double> tha
 std::optional<double> monitored_value(const KeepBestSpec& keep, const RunState& state) {
   if (state.position != 0 || state.epoch == 0) return std::nullopt;
   const auto value = last_value(keep.monitor, state);
-  // The average of a run with other smoothing is no use: then this value is the first.
+  // An average with other smoothing cannot be continued: this value is then the first.
   const bool has_average = state.best_weight > 0 && state.best_average_of == average_of(keep);
   if (!value || !std::isfinite(*value) || !has_average) return value;
   return state.best_sum / state.best_weight;
@@ -97,7 +97,7 @@ bool note_epoch(const TrainSpec& spec, RunState& state) {
       const double value = early->smoothing > 0 ? smoothed(early->smoothing, *last, state.early_sum,
                                                            state.early_weight)
                                                 : *last;
-      // A value that is not finite never is an improvement, not even on nothing.
+      // A non-finite value is never an improvement, even if there is no earlier value.
       if (std::isfinite(value) &&
           (!state.early_best || gain(early->mode, value, *state.early_best) > early->min_delta)) {
         state.early_best = value;
@@ -136,7 +136,7 @@ std::string why_not_best(const HeldPath& path, const RunState& state) {
   if (entry_type(path) == EntryType::none) return path.text() + ": no such file";
   try {
     const CheckpointHeader header = read_checkpoint_header(path);
-    // Files from before 1.2 do not tell the checksum of their best.
+    // Files written before 1.2 do not record the checksum of their best checkpoint.
     const bool same = state.best_checksum.empty()
                           ? header.state.step == state.best_step && header.state.best == state.best
                           : header.checksum == state.best_checksum;

@@ -24,7 +24,8 @@ std::int64_t Job::eval_batch() const {
   if (couples) return spec.data.batch_size;
   const std::int64_t limit = placement.max_micro_batch;
   if (spec.train.accumulate <= 1) return limit;
-  // A larger batch would not fit if gradients are accumulated.
+  // Evaluate no more samples at once than training does with gradient accumulation: a larger batch
+  // would not fit.
   return std::min(limit, ceil_div(spec.data.batch_size, spec.train.accumulate));
 }
 
@@ -44,7 +45,7 @@ void measure_top5(Job& job) {
   constexpr std::int64_t kTop = 5;
   if (!has_labels(job.model.loss.targets.kind) || job.model.plan.classes <= kTop) return;
   if (job.model.metrics.sums.size() == kMaxMetricSums) return;
-  // Its k is 5 unless a config says otherwise.
+  // The k of top_k is 5 by default.
   job.spec.metrics.push_back(metric_kinds().with_defaults("top_k"));
   job.model.metrics =
       make_metrics(job.spec.metrics, {job.model.plan.classes, job.spec.loss.type,

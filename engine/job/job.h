@@ -1,6 +1,6 @@
 // A Job: everything that follows from a config before any device is touched, as five values. Ranks
-// share it and never change it. A class or function takes the value that it needs, or the whole Job
-// if it needs most of them.
+// share it and never change it. A class or function takes the one value that it needs, or the whole
+// Job if it needs most of them.
 #pragma once
 
 #include <chrono>
@@ -25,16 +25,16 @@ struct Job {
   Placement placement;
   std::string resolved_config;  ///< YAML of `spec` as written to the run folder and checkpoints
 
-  /// Returns the maximum number of samples of an evaluation's micro-batch. It follows from the
-  /// config alone if an evaluation normalises with the statistics of its micro-batches.
+  /// Returns the maximum number of samples of an evaluation's micro-batch. It depends on the config
+  /// alone if an evaluation normalises with the statistics of its micro-batches.
   std::int64_t eval_batch() const;
   /// Returns the samples of step `index` of an epoch, as positions in the epoch's order.
   Range batch_range(std::int64_t index) const;
 };
 
-/// `plan` is that of `spec`. The devices are those of `processes`, if not null. Throws
-/// ErrorKind::usage for everything in the spec that does not fit together: classes, more replicas
-/// than shards.
+/// Makes a job from `spec` and its `plan`. The devices are those of `processes`, if not null.
+/// Throws ErrorKind::usage if parts of the spec do not fit together, such as the number of classes,
+/// or more replicas than shards.
 Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolved_config,
              ProcessGroup* processes = nullptr);
 
@@ -42,7 +42,8 @@ Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolv
 /// 5 outputs, unless the config measures it already or has no room for another metric.
 void measure_top5(Job& job);
 
-/// Returns how a job reads its data, except order and batch size: decoder threads and prefetch.
+/// Returns the options for reading a job's data (decoder threads and prefetch), except order and
+/// batch size.
 Loader::Options loader_options(const Job& job);
 
 /// Returns `train.stall_timeout`.

@@ -12,8 +12,8 @@
 namespace dpt {
 namespace {
 
-/// Refuses reduced decoding with a cache, whose images are decoded already: the pixels would differ
-/// from those without it.
+/// Refuses reduced decoding with a cache. Cached images are already decoded, so their pixels would
+/// differ from those read without a cache.
 void check_reduced_decoding(const DataSpec& data) {
   if (data.cache.empty()) return;
   for (const std::vector<Variant>* list : {&data.transforms.train, &data.transforms.eval}) {

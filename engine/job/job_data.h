@@ -1,4 +1,4 @@
-// The samples of a Job, and what the input kernel does with them.
+// The samples of a Job, and how the input kernel prepares them.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,14 @@ namespace dpt {
 struct JobData {
   Splits splits;          ///< training as steps see it, validation and test as evaluations do
   Split evaluated_train;  ///< the training samples as an evaluation sees them
-  /// Source of these samples with substitutes for those that cannot be read, as training has them;
-  /// null if such a sample ends the run.
+  /// Source of the same samples with substitutes for unreadable ones, as in training; null if an
+  /// unreadable sample ends the run.
   std::shared_ptr<const DataSource> evaluated_substitutes;
-  InputDesc train_input, eval_input;        ///< input kernel of each list; without mixing
-  InputDraws draws;                         ///< for train_input, and for mixing batches
-  std::shared_ptr<BadSamples> bad_samples;  ///< left out by this process; null if they end it
+  InputDesc train_input,
+      eval_input;    ///< kernels for training and evaluation transforms, without mixing
+  InputDraws draws;  ///< random draws of train_input and of mixed batches
+  std::shared_ptr<BadSamples> bad_samples;  ///< samples left out by this process; null if an
+                                            ///< unreadable sample ends the run
   std::int64_t steps_per_epoch = 0;
 
   /// Returns the input kernel of training steps: train_input with the mixing of batches.
@@ -35,22 +37,22 @@ struct JobData {
   }
 };
 
-/// Makes the data of a job. make_job fills in `draws`, which depend on the loss. Throws
+/// Makes the data of a job. make_job sets `draws`, which depend on the loss. Throws
 /// ErrorKind::usage if parts of the spec and the data do not fit together.
 JobData make_job_data(const TrainSpec& spec, const Plan& plan, const DataSets& sets);
 
 /// Returns the requirements of this model on its data (the plan decides the range of labels).
 DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan);
 
-/// Refuses data.on_bad_sample: skip for samples with targets of floats, which it cannot replace.
-/// Throws ErrorKind::usage.
+/// Throws ErrorKind::usage if data.on_bad_sample is skip and the targets are floats, because such a
+/// sample cannot be replaced.
 void check_can_skip(const DataSpec& data, const DataSource& train);
 
-/// Refuses to monitor validation samples (early stopping, plateau) that the data set turns out not
-/// to have. Throws ErrorKind::usage.
+/// Throws ErrorKind::usage if early stopping or plateau monitors validation samples that the data
+/// set turns out not to have.
 void check_monitored(const TrainSpec& spec, std::int64_t val_samples);
 
-/// Returns the order of training samples that a spec asks for.
+/// Returns the order of training samples that a spec requests.
 SamplingOptions sampling_of(const TrainSpec& spec);
 
 }  // namespace dpt

@@ -37,7 +37,7 @@ Facts facts_of(const Job& job, const Facts& options) {
       {"the validation samples", validation_fingerprint(job.data.splits)},
       {"the classes", fmt::format("{}", fmt::join(train.classes(), ", "))},
   };
-  // In exact mode the bits are promised for one kind of device and instruction set.
+  // Exact mode promises equal bits for one kind of device and one instruction set.
   if (spec.train.shards > 0) {
     std::vector<std::string> kinds;
     for (const DeviceName& device : job.placement.own_devices())

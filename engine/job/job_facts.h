@@ -1,5 +1,5 @@
-// Facts that must be the same on all processes of a job, compared before the first sum: a
-// difference would show as sums of unlike sizes, or as a wrong result that looks like a right one.
+// Facts that must be the same on all processes of a job. They are compared before the first sum,
+// because a difference would otherwise cause sums of unequal sizes or a silently wrong result.
 #pragma once
 
 #include <string>
@@ -11,11 +11,12 @@ namespace dpt {
 
 struct Job;
 
-/// `options`: what the command line adds to the config.
+/// Returns the facts of a job. `options`: what the command line adds to the config.
 Facts facts_of(const Job& job, const Facts& options = {});
 
-/// Collective over the processes of a job, before its first sum: compares their facts and connects
-/// them. Nothing to do for one process alone. Throws as ProcessGroup::compare and connect.
+/// Compares the facts of a job's processes and connects the processes. Collective; call it before
+/// the first sum. Does nothing for a single process. Throws as ProcessGroup::compare and connect
+/// do.
 void compare_and_connect(const Job& job, const Facts& options);
 
 }  // namespace dpt

@@ -16,10 +16,10 @@ namespace dpt {
 struct JobUpdate {
   OptimizerSpec optimizer;
   UpdatePlan plan;
-  /// Flat buffers of training besides the parameters: the optimizer's, then the average of the
+  /// Flat training buffers in addition to the parameters: the optimizer's, then the average of the
   /// weights.
   std::vector<OptimizerState> states;
-  std::string average;  ///< its name, kEma or kSwa; empty without one
+  std::string average;  ///< name of the average, kEma or kSwa; empty without one
   LrSchedule schedule;
   ScheduleSegments schedule_segments;  ///< segments of `schedule`
   std::int64_t total_steps = 0;
@@ -29,10 +29,11 @@ struct JobUpdate {
 
 JobUpdate make_job_update(const TrainSpec& spec, const Plan& plan, std::int64_t steps_per_epoch);
 
-/// Returns the parameters of a plan, for plan_update.
+/// Returns the parameters of a plan in the form that plan_update takes.
 std::vector<ParamPlace> param_places(const Plan& plan);
 
-/// Returns true if every update needs the norm of its gradient, not only those of logged steps.
+/// Returns true if every update needs the norm of its gradient, rather than only those of logged
+/// steps.
 bool always_measures_norm(const TrainSpec& spec);
 
 }  // namespace dpt

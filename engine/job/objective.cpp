@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// The two sets of a data set have the same targets.
+/// Checks that the two sets of a data set have the same kind of targets.
 void check_test_targets(const Splits& splits) {
   if (!splits.test.source) return;
   const TargetShape train = splits.train.source->targets(), test = splits.test.source->targets();
@@ -104,7 +104,7 @@ void adopt_targets(TrainSpec& spec, const DataSource& source) {
   };
   adopt("checkpoint.keep_best", spec.checkpoint.keep_best);
   if (spec.train.early_stopping) adopt("train.early_stopping", *spec.train.early_stopping);
-  // Its own default is val/loss.
+  // The plateau monitors val/loss by default, so only an explicit accuracy is wrong.
   const PlateauOptions* plateau = plateau_of(spec);
   if (plateau && plateau->monitor == "val/accuracy") {
     fail(ErrorKind::usage,

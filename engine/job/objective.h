@@ -12,22 +12,23 @@
 
 namespace dpt {
 
-/// The loss and the metrics of a spec for a model with `outputs`, and this data. Throws
-/// ErrorKind::usage where they do not fit together.
+/// The loss and the metrics of a spec.
 struct Objective {
   Loss loss;
   std::optional<Loss> mixed_loss;  ///< loss of mixed batches, if data.transforms.batch has any
   MetricSet metrics;
 };
+/// Makes the objective for a model with `outputs` and this data. Throws ErrorKind::usage if they do
+/// not fit together.
 Objective make_objective(const TrainSpec& spec, std::int64_t outputs, const Splits& splits);
 
-/// The loss of mixed batches; nothing where data.transforms.batch is empty. `loss` and `context`
-/// are those of the data. Throws ErrorKind::usage where such targets cannot be mixed.
+/// Returns the loss of mixed batches, or nothing if data.transforms.batch is empty. `loss` and
+/// `context` are those of the data. Throws ErrorKind::usage if its targets cannot be mixed.
 std::optional<Loss> make_mixed_loss(const TrainSpec& spec, LossContext context, const Loss& loss);
 
 /// Changes the default monitor to val/loss if the data's targets have no accuracy. Throws
-/// ErrorKind::usage if accuracy is written as a monitor. Call it before anything is made from the
-/// spec.
+/// ErrorKind::usage if the config names accuracy as a monitor. Call it before using the spec for
+/// anything else.
 void adopt_targets(TrainSpec& spec, const DataSource& source);
 
 }  // namespace dpt

@@ -11,7 +11,7 @@
 namespace dpt {
 namespace {
 
-/// The devices of all processes, in the order of the processes, which have been introduced.
+/// Gathers the devices of all processes, in process order. REQUIRES: the processes are introduced.
 void gather_devices(const ProcessGroup& processes, Placement& placement) {
   int rank = 0;
   for (const ProcessGroup::Member& member : processes.members()) {
@@ -39,11 +39,10 @@ int auto_workers(int cores, const std::vector<DeviceName>& devices) {
 }
 
 std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device) {
-  // For fewer than 32 samples, reading the weights again and starting the calls costs more than the
-  // cache saves (docs/internals/performance.md, Micro-batches); that much memory is there on any
-  // machine.
+  // Below 32 samples, reading the weights again and starting the calls costs more than the cache
+  // saves (docs/internals/performance.md, Micro-batches). Any machine has kMaxBytes of memory.
   constexpr std::int64_t kEnough = 32, kMaxBytes = std::int64_t{512} << 20, kFewest = 8;
-  // Memory that micro-batches keep between the phases of a pass leaves the cache anyway.
+  // Memory that micro-batches keep between the phases of a pass leaves the cache in any case.
   const std::int64_t per_sample =
       std::max<std::int64_t>(estimate_memory(plan, 1, 0, 0).activations, 1);
   const std::int64_t bytes = std::max(device.pass_bytes, std::min(kEnough * per_sample, kMaxBytes));
@@ -97,9 +96,10 @@ Placement make_placement(const TrainSpec& spec, const Plan& plan, std::int64_t t
   placement.max_micro_batch =
       *std::min_element(placement.max_micro_batches.begin(), placement.max_micro_batches.end());
   if (processes && placement.devices.front().kind == DeviceName::Kind::cpu) {
-    // Between processes a network, or the kernel's copies, take a good part of a step
-    // (docs/internals/performance.md, Processes): small gradients are worth it, and buckets that
-    // end soon; but no more of them than a slow network can bear.
+    // Between processes, a network or the kernel's copies take a large part of a step
+    // (docs/internals/performance.md, Processes). Overlap therefore pays off for small gradients
+    // too, with buckets that complete early, but not with more buckets than a slow network can
+    // handle.
     constexpr std::int64_t kFrom = 256 << 10, kBucket = 1 << 20, kMaxBuckets = 16;
     const auto bytes = plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
     placement.overlap_from_bytes = kFrom;

@@ -21,16 +21,16 @@ struct Placement {
   Range own_ranks;                    ///< ranks of this process
   DeviceWeights device_weights;       ///< one per rank
   BackendOptions backend_options;
-  /// By rank: the maximum number of samples that a replica runs at once.
+  /// Maximum number of samples that a replica runs at once, by rank.
   std::vector<std::int64_t> max_micro_batches;
-  std::int64_t max_micro_batch = 0;  ///< minimum of them
+  std::int64_t max_micro_batch = 0;  ///< the minimum of max_micro_batches
 
-  // Fast mode on several GPUs or in several processes: gradients of this size and more are summed
-  // in buckets, overlapped with backward.
+  // Size in bytes from which gradients are summed in buckets, overlapped with backward, in fast
+  // mode on several GPUs or in several processes.
   std::int64_t overlap_from_bytes = 2 << 20;
   std::int64_t bucket_bytes = 25 << 20;
   /// Number of steps whose results may still be pending when the next is queued, equal on all
-  /// ranks: none on the CPU, several if launching ahead keeps a GPU busy.
+  /// ranks: 0 on the CPU, several if launching ahead keeps a GPU busy.
   std::int64_t steps_ahead = 0;
   std::shared_ptr<DecoderPool> decoders;  ///< decoder threads of this process
 
@@ -42,7 +42,7 @@ struct Placement {
   int first_rank() const { return static_cast<int>(own_ranks.begin); }
   /// Returns true if this process writes the run folder, the log and results.
   bool writes() const { return own_ranks.begin == 0; }
-  /// Returns the devices by rank, by their names in configs: "cpu", "cpu:4", "cuda:0".
+  /// Returns the devices' names in configs, by rank: "cpu", "cpu:4", "cuda:0".
   std::vector<std::string> device_names() const;
 };
 
@@ -52,8 +52,9 @@ struct Placement {
 Placement make_placement(const TrainSpec& spec, const Plan& plan, std::int64_t train_samples,
                          ProcessGroup* processes);
 
-/// Returns the file of timed choices of CUDA kernels: $XDG_CACHE_HOME/dpt/cuda-plans.json, or the
-/// same below ~/.cache; empty if neither variable is set.
+/// Returns the path of the cache of timed choices of CUDA kernels:
+/// $XDG_CACHE_HOME/dpt/cuda-plans.json, or the same below ~/.cache; empty if neither XDG_CACHE_HOME
+/// nor HOME is set.
 std::string plan_cache_path();
 
 /// Returns the number of decoder threads of a process for `data.workers: auto`: the cores that its
@@ -61,9 +62,10 @@ std::string plan_cache_path();
 /// and a GPU keeps one core busy launching its work.
 int auto_workers(int cores, const std::vector<DeviceName>& devices);
 
-/// Returns the maximum number of samples to run at once: on a CPU so that their activations stay in
-/// a core's cache if at least 32 do, on a GPU so that they leave room for other things. A function
-/// of the plan and the kind of device alone, because exact mode's bits depend on it.
+/// Returns the maximum number of samples to run at once. On a CPU, their activations stay in a
+/// core's cache if at least 32 samples fit in it; on a GPU, they leave room for other uses of
+/// memory. The result depends only on the plan and the kind of device, because exact mode's bits
+/// depend on it.
 std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device);
 
 }  // namespace dpt

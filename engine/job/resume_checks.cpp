@@ -12,12 +12,12 @@
 namespace dpt {
 namespace {
 
-/// Numbers of steps to compare: a run may have more steps than can be compared in reasonable time.
+/// Maximum numbers of steps to compare: comparing all steps of a long run would take too long.
 constexpr std::int64_t kNextSteps = 4096, kSpreadSteps = 4096;
 
-/// The first step from `begin` on at which two schedules are seen to differ, or `end`. Looks at all
-/// of the next steps, and at evenly spread ones of the rest: schedules that part (after a warm-up)
-/// stay apart.
+/// Returns the first compared step from `begin` on at which two schedules differ, or `end`.
+/// Compares all of the next steps, and evenly spread ones of the rest: schedules that diverge
+/// (after a warm-up) stay different.
 std::int64_t first_difference(const LrSchedule& a, const LrSchedule& b, std::int64_t begin,
                               std::int64_t end) {
   const std::int64_t next = std::min(end, begin + kNextSteps);
@@ -40,7 +40,7 @@ std::set<std::string> kinds_of(const std::vector<std::string>& devices) {
 }
 
 /// Parts of a made_by text that decide the bits of CPU replicas or of GPUs; empty if absent:
-/// "oneDNN 3.4.0, CUDA 12.4; avx512_core (AMD); 2 x cpu". Older texts have no maker.
+/// "oneDNN 3.4.0, CUDA 12.4; avx512_core (AMD); 2 x cpu". Older texts lack the maker.
 struct Makers {
   std::string cpu_library, cuda, instruction_set, processor_maker;
 
@@ -79,7 +79,7 @@ void check_fits(const std::string& path, const RunState& state, const Job& job) 
     refuse("position", fmt::format("a multiple of data.batch_size ({}), or {}", batch, samples),
            state.position);
   }
-  // Not exactly as many: a step whose update was skipped need not count.
+  // An upper bound, because a step whose update was skipped need not be counted.
   const std::int64_t most =
       state.epoch * job.data.steps_per_epoch + ceil_div(state.position, batch);
   if (state.step < 0 || state.step > most) {
@@ -138,7 +138,7 @@ std::string learning_rate_change(const Job& job, const TrainSpec& before, const 
   const LrSchedule old = make_lr_schedule(before, job.update.optimizer.lr, job.data.steps_per_epoch,
                                           state.schedule_segments);
   const std::int64_t old_total = before.train.epochs * job.data.steps_per_epoch;
-  // A complete run is followed at its last rate, where its schedule had arrived.
+  // If the run was complete, the last rate of its schedule is compared.
   const std::int64_t last = std::max(std::min(old_total, job.update.total_steps), step + 1);
   const std::int64_t at = first_difference(old, job.update.schedule, step, last);
   if (at >= last || step >= job.update.total_steps) return {};

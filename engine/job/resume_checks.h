@@ -9,30 +9,30 @@
 
 namespace dpt {
 
-/// Throws ErrorKind::data, naming file, key, what was expected and found, when the counters of the
-/// checkpoint `path` cannot be those of a run with this job's samples and batches.
+/// Throws ErrorKind::data if the counters of the checkpoint `path` are impossible for a run with
+/// this job's samples and batches. The error states file, key, expected and found value.
 void check_fits(const std::string& path, const RunState& state, const Job& job);
 
-/// Sets the schedule of a resumed run whose train.epochs was raised to the one that
-/// train.on_more_epochs requests, continued from `before` and the checkpoint's `state`. Throws
-/// ErrorKind::usage if nothing is requested and the learning rate would change. Returns a sentence
-/// about the effect of the request; empty without one.
+/// Sets the schedule of a resumed run whose train.epochs was raised, as train.on_more_epochs
+/// requests, continuing from `before` and the checkpoint's `state`. Throws ErrorKind::usage if
+/// nothing is requested and the learning rate would change. Returns a sentence about the effect of
+/// the request, or an empty text without one.
 std::string continue_schedule(Job& job, const TrainSpec& before, const RunState& state);
 
 /// Returns a sentence with both learning rates if, from `step` on, they differ from those of
-/// `before`, the config when the checkpoint was made. Empty if they are the same, if `before` had
-/// no further step, or if continue_schedule has reported it (more epochs). Compares a few thousand
-/// steps, however long the run is.
+/// `before`, the config at the time of the checkpoint. Empty if they are equal, if `before` had no
+/// further step, or if continue_schedule has already reported the difference. Compares at most a
+/// few thousand steps.
 std::string learning_rate_change(const Job& job, const TrainSpec& before, const RunState& state);
 
-/// In exact mode, a sentence where bits that are meant to be equal are not: because the replicas
-/// are of several kinds (CPU replicas of one thread, of two, ..., GPUs), or because the checkpoint
-/// was made on another kind, `before` (device names; empty for a fresh run). Empty elsewhere.
+/// Returns a warning, in exact mode, if the devices cannot give equal bits: the replicas are of
+/// several kinds (CPU replicas of one thread, of two, ..., GPUs), or the checkpoint was made on
+/// another kind, `before` (device names; empty for a fresh run). Empty otherwise.
 std::string inexact_devices(const Job& job, const std::vector<std::string>& before);
 
-/// In exact mode, a sentence where libraries or processors are not those of the checkpoint:
-/// `before` and `now` are what made_by says, of which only the part counts that computes on the
-/// job's kind of device. Empty elsewhere, and where `before` does not say.
+/// Returns a warning, in exact mode, if libraries or processors differ from those of the
+/// checkpoint. `before` and `now` are made_by() texts, of which only the part for the job's kind of
+/// device is compared. Empty otherwise, and if `before` is empty.
 std::string inexact_makers(const Job& job, const std::string& before, const std::string& now);
 
 }  // namespace dpt

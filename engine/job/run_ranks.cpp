@@ -14,19 +14,20 @@ namespace dpt {
 
 namespace {
 
-/// `first`: the number of the first rank here, of `total` in the world. `report` gets each failure.
+/// Runs the ranks of this process, from `first` on, of `total` ranks in the world. Calls `report`
+/// for each failure.
 void run_threads(RankGroup& group, const std::vector<DeviceName>& devices,
                  const BackendOptions& options, int first_rank, int total, const RankBody& body,
                  const std::function<void(const std::exception&)>& report) {
   const int size = static_cast<int>(devices.size());
   std::mutex mutex;
-  // The first failure. What it causes on other ranks comes later, or earlier where the rank that
-  // failed takes its time to free what it has.
+  // The root failure. The failures that it causes on other ranks usually come later, but may come
+  // first if the failed rank takes time to free its resources.
   std::exception_ptr first;
   bool first_follows = false;
 
-  // If there are several ranks, name the rank in a device's error. (Errors of other ranks name it
-  // already.)
+  // Names the rank in a device's error if there are several ranks. (Errors of other kinds already
+  // name it.)
   const auto named = [&](int rank, const Error& error) {
     if (total == 1 || error.kind() != ErrorKind::device) return std::current_exception();
     return std::make_exception_ptr(
@@ -71,7 +72,7 @@ void run_threads(RankGroup& group, const std::vector<DeviceName>& devices,
         threads.push_back(start_thread(fmt::format("replica {} of {}", first_rank + rank, total),
                                        [&run, rank] { run(rank); }));
       } catch (const Error& error) {
-        // Those that run already wait for this rank.
+        // Ranks that are already running wait for this one.
         failed(rank, error, std::current_exception());
         break;
       }

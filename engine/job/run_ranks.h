@@ -15,14 +15,14 @@ struct Job;
 /// Work of one rank.
 using RankBody = std::function<void(Backend&, Communicator&)>;
 
-/// Runs body(backend, communicator) once per device, with backends made so, each in its own thread
-/// (in the caller's for a world of one). When a rank throws, stalls or cannot be started, the
-/// others are woken and stop; the first cause is rethrown here after all threads have ended.
+/// Runs body(backend, communicator) once per device, each in its own thread (in the caller's for a
+/// world of one), with backends made with `options`. If a rank throws, stalls or cannot be started,
+/// the others are woken and stop; the first cause is rethrown here after all threads have ended.
 void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& options,
                const RankBody& body,
                std::chrono::milliseconds stall_timeout = std::chrono::minutes(10));
 
-/// The same for this process' devices of a job, whose ranks count over all its processes.
+/// Runs the body on this process's devices of a job; the ranks are those of the whole job.
 void run_ranks(const Job& job, const RankBody& body);
 
 }  // namespace dpt

@@ -7,7 +7,8 @@
 namespace dpt {
 namespace {
 
-/// Wu and He (2018, "Group Normalization") show what the error of a ResNet-50 does below this.
+/// Number of samples below which the error of a ResNet-50 rises, as Wu and He (2018, "Group
+/// Normalization") show.
 constexpr std::int64_t kFewSamples = 16;
 
 std::vector<Range> shards_of(const Job& job, std::int64_t batch) {
@@ -16,7 +17,7 @@ std::vector<Range> shards_of(const Job& job, std::int64_t batch) {
                     : proportional_parts(batch, job.placement.device_weights);
 }
 
-/// Returns the first layer whose statistics are those of a shard; null if there is none.
+/// Returns the first layer that computes its statistics per shard; null if none does.
 const Node* local_statistics(const Plan& plan) {
   const auto local = std::find_if(plan.nodes.begin(), plan.nodes.end(), [](const Node& node) {
     return node.coupling && !node.coupling->sync;

@@ -1,5 +1,4 @@
-// Checks that layers with batch statistics get enough samples for them, which a job knows before it
-// runs.
+// Checks, made before a job runs, that layers with batch statistics get enough samples.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +9,19 @@
 
 namespace dpt {
 
-/// Names the layer for which some batch leaves one value per channel, in a shard or, with `sync`,
-/// altogether: that is no sample of a distribution (PyTorch refuses it too). Empty where there is
-/// none.
+/// Returns an error that names the layer for which some batch leaves one value per channel, in a
+/// shard or, with `sync`, in total: one value has no variance (PyTorch refuses it too). Empty if
+/// there is no such layer.
 std::string problem_of_statistics(const Job& job);
 
-/// A sentence where shards of whole batches are so small that their statistics are mostly noise.
-/// Empty elsewhere.
+/// Returns a warning if shards of full batches are so small that their statistics are mostly noise.
+/// Empty otherwise.
 std::string small_shards(const Job& job);
 
-/// Returns a sentence if each replica normalises by the statistics of its own part of the batch, so
-/// that the result depends on the number of replicas: for a new run with several, and for one that
-/// is resumed on a number other than the `before` of its checkpoint. Empty otherwise, and in exact
-/// mode.
+/// Returns a warning if each replica normalises by the statistics of its own part of the batch, so
+/// that the result depends on the number of replicas. Applies to a new run with several replicas,
+/// and to one resumed on a number other than the `before` of its checkpoint. Empty otherwise, and
+/// in exact mode.
 std::string replica_statistics(const TrainSpec& spec, const Plan& plan, std::size_t replicas,
                                std::optional<std::size_t> before);
 

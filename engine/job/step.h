@@ -13,12 +13,11 @@
 
 namespace dpt {
 
-/// Question asked between micro-batches, on every rank: true to leave an evaluation, or to give up
-/// a step.
+/// Question asked on every rank between micro-batches. True ends an evaluation, or gives up a step.
 using StopQuestion = std::function<bool()>;
 
-/// Receiver of the number of evaluated samples, an estimate if several ranks share them. Called by
-/// the first rank of a process after each of its micro-batches.
+/// Receiver of the number of evaluated samples, which is an estimate if several ranks share them.
+/// The first rank of a process calls it after each of its micro-batches.
 using EvaluationProgress = std::function<void(std::int64_t done)>;
 
 /// The inputs of a step.
@@ -30,19 +29,20 @@ struct StepPlan {
   double lr = 0;
   bool vote_stop = false;
   /// Null if the step is never given up. Asked after each micro-batch but the last, by devices
-  /// whose calls have completed when they return.
+  /// whose calls are synchronous.
   const StopQuestion* gives_up = nullptr;
   bool want_grad_norm = false;
-  /// Tell where the device's time goes: in each step of a device whose calls have run when they
-  /// return; of one that queues, where it costs launches, in those with want_grad_norm.
+  /// True to time the phases of the step on the device. Set for every step of a device whose calls
+  /// are synchronous; for a device with a queue, where timing costs launches, only with
+  /// want_grad_norm.
   bool time_phases = false;
 };
 
-/// By StepPhase.
+/// Seconds by StepPhase.
 using PhaseSeconds = std::array<double, kStepPhases>;
 
-/// Returns what a rank that gives up a step leaves in place of its sums: no update is written, and
-/// every rank sees why.
+/// Returns the metrics that a rank contributes instead of its sums when it gives up a step. They
+/// prevent the update and tell every rank the reason.
 inline StepMetrics given_up_metrics() {
   StepMetrics metrics;
   metrics.loss_sum = std::numeric_limits<float>::quiet_NaN();
@@ -50,18 +50,18 @@ inline StepMetrics given_up_metrics() {
   return metrics;
 }
 
-/// The numbers of one step, of the whole batch: equal on every rank.
+/// Results of one step for the whole batch, equal on every rank.
 struct StepResult {
   std::int64_t step = 0;  ///< counted from 1 over the whole run
   StepMetrics metrics;
   double lr = 0;
-  std::optional<double> grad_norm;  ///< before clipping; when it was asked for
-  /// Floats of the measurements, where results are logged, for Measurements::take.
+  std::optional<double> grad_norm;  ///< norm before clipping, if it was requested
+  /// Floats for Measurements::take, on the replica whose results are logged.
   std::vector<float> measured;
   std::optional<PhaseSeconds> phases;  ///< phases of this rank's device, if they were timed
   UpdateOutcome outcome = UpdateOutcome::applied;
 
-  /// Returns true if a rank was asked to stop during the step: nothing was updated.
+  /// Returns true if a rank gave up the step because it was asked to stop. Nothing was updated.
   bool is_given_up() const { return metrics.stop_votes == std::numeric_limits<float>::infinity(); }
 };
 

@@ -1,6 +1,7 @@
-// The contract of a measurement: numbers of a training step besides its loss and metrics, which the
-// step's line of the log has if the measurement's switch in `log` is on. The device computes
-// floats, from which the host makes the values. Each measurement is one source of this folder.
+// The contract of a measurement: numbers of a training step in addition to its loss and metrics,
+// which are in the step's line of the log if the measurement's switch in `log` is on. The device
+// computes floats, from which the host computes the values. Each measurement is one source file of
+// this folder.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,8 @@
 
 namespace dpt {
 
-/// The gradient of a part of the batch, in a gradient buffer to which no other part was added.
+/// The gradient of one part of the batch, before the gradient of another part is added to its
+/// buffer.
 struct PartGradient {
   std::int64_t part;  ///< number of a shard; in fast mode, of a rank
   DevPtr gradients;   ///< gradients of Plan::updated, at the offsets of the parameters
@@ -29,13 +31,13 @@ class Measurement {
  public:
   virtual ~Measurement() = default;
 
-  /// Number of floats per step: the same in every step and on every rank.
+  /// Returns the number of floats per step, the same in every step and on every rank.
   virtual std::int64_t floats() const = 0;
 
   /// Queues the work that writes the floats of one part, which no other part writes. Called if
-  /// MeasurementKind::of_parts is set, for each bucket of gradient_buckets() in their order; of
-  /// `gradients`, only the bucket is valid. The floats are zero at the beginning of a step. The sum
-  /// over ranks adds them.
+  /// MeasurementKind::of_parts is set, for each bucket of gradient_buckets() in order; only the
+  /// bucket is valid in `gradients`. The floats are zero at the beginning of a step. The sum over
+  /// ranks adds them.
   virtual void measure_part(const PartGradient& /*part*/, std::size_t /*bucket*/) {}
   /// Queues the work that writes all floats. Called if MeasurementKind::of_parts is not set.
   /// `params` are the weights before the update and `gradients` those of Plan::updated over the
@@ -44,19 +46,19 @@ class Measurement {
 
   /// Takes the floats of a step, which are valid during the call.
   virtual void take(const StepResult& result, std::span<const float> floats) = 0;
-  /// Adds the values to the line of the step that was taken last.
+  /// Adds the values to the log line of the last step passed to take().
   virtual void log(Json& line) const = 0;
 };
 
 struct MeasurementKind {
   const char* name;  ///< its switch, a field of `log`
   const char* doc;   ///< one line for the reference
-  /// True: measures the gradients of parts of the batch, in every step and on every rank, with the
-  /// floats after the metrics of the gradient buffers; StepResult::grad_norm is then set in every
-  /// step. False: measures the whole batch, in logged steps of the replica whose results are
-  /// logged.
+  /// True if it measures the gradients of parts of the batch, in every step and on every rank, with
+  /// the floats after the metrics of the gradient buffers; StepResult::grad_norm is then set in
+  /// every step. False if it measures the whole batch, in logged steps of the replica whose results
+  /// are logged.
   bool of_parts;
-  /// Creates one for the replica of `backend`. `job` outlives it.
+  /// Creates the measurement for the replica of `backend`. `job` must outlive it.
   std::unique_ptr<Measurement> (*make)(Backend& backend, const Job& job);
 };
 

@@ -10,14 +10,14 @@
 namespace dpt {
 namespace {
 
-/// Decay of an average per step: it looks back over about 100 steps.
+/// Decay of an average per step: the average covers about 100 steps.
 constexpr double kDecay = 0.99;
 
 DevPtr at(DevPtr floats, std::int64_t index) {
   return floats + static_cast<std::size_t>(index) * sizeof(float);
 }
 
-/// [begin, end) without the ranges of `holes`, which are in order.
+/// Returns [begin, end) without the ranges of `holes`, which are in ascending order.
 std::vector<Range> without(Range whole, std::span<const UpdateRange> holes) {
   std::vector<Range> rest;
   for (const UpdateRange& hole : holes) {
@@ -56,7 +56,8 @@ PartLayout::PartLayout(const Job& job)
 std::optional<GradientNoise> noise_of(const StepResult& result, std::span<const float> floats,
                                       const PartLayout& layout, bool is_weighted) {
   if (!result.grad_norm) return std::nullopt;
-  // The gradients are those of the sum of the losses, or of that sum over the samples of the batch.
+  // The gradients are those of the sum of the losses (weighted), or of that sum divided by the
+  // number of samples of the batch.
   const double scale = is_weighted ? 1.0 : result.metrics.count.value();
   double parts = 0, samples = 0, squares = 0;
   const auto stride = static_cast<std::size_t>(layout.begin(1));
@@ -79,7 +80,7 @@ std::optional<GradientNoise> noise_of(const StepResult& result, std::span<const 
   return noise;
 }
 
-/// The two averages over steps, each by itself.
+/// Averages the two estimates over steps separately.
 class NoiseScale final : public Measurement {
  public:
   NoiseScale(Backend& backend, const Job& job)
@@ -115,7 +116,7 @@ class NoiseScale final : public Measurement {
 
   void log(Json& line) const override {
     if (weight_ == 0) return;
-    // The sums begin at zero: what they lack is what the weights of the steps lack to 1.
+    // The sums begin at zero, so they are biased by the factor weight_: divide by it.
     const GradientNoise average = {sums_.grad_sq / weight_, sums_.variance / weight_};
     line["grad_sq"] = average.grad_sq;
     line["grad_variance"] = average.variance;

@@ -1,6 +1,6 @@
 // log.noise_scale, the gradient noise scale: McCandlish et al. 2018, "An Empirical Model of
-// Large-Batch Training", appendix A. It compares the norm of a batch's gradient with those of the
-// gradients of parts of it, each of which has floats of its own.
+// Large-Batch Training", appendix A. It compares the norm of a batch's gradient with the norms of
+// the gradients of its parts. Each part has separate floats.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,24 @@ namespace dpt {
 struct GradientNoise {
   double grad_sq = 0;   ///< |G|^2, of the gradient over the data distribution
   double variance = 0;  ///< tr(Sigma), of the gradients of single samples
-  /// tr(Sigma) / |G|^2, in samples; nothing where noise hides either of the two: |G|^2 is not above
-  /// 0, or the variance is below 0.
+  /// Returns tr(Sigma) / |G|^2, in samples. Returns nothing if noise hides either of the two: |G|^2
+  /// is not above 0, or the variance is below 0.
   std::optional<double> scale() const;
 };
 
-/// Returns the noise from the squared norms of mean gradients: of parts of `small` samples on
-/// average, weighted by their samples, and of all `big` samples. REQUIRES: 0 < small < big.
+/// Returns the noise from the squared norms of two mean gradients: `small_sq` of parts of `small`
+/// samples on average, weighted by their samples, and `big_sq` of all `big` samples. REQUIRES: 0 <
+/// small < big.
 GradientNoise noise_of(double small_sq, double small, double big_sq, double big);
 
-/// The floats of each part.
+/// Layout of the floats of each part.
 struct PartLayout {
   explicit PartLayout(const Job& job);
 
-  /// StepMetrics::weight and the two floats of StepMetrics::labelled come first; the norms follow,
-  /// in the order of `buckets`.
+  /// Number of floats before the norms: StepMetrics::weight and the two floats of
+  /// StepMetrics::labelled. The norms follow in the order of `buckets`.
   static constexpr std::int64_t kCounts = 3;
-  /// Index of the first float of a part.
+  /// Returns the index of the first float of a part.
   std::int64_t begin(std::int64_t part) const { return part * (kCounts + norms); }
   std::int64_t floats() const { return begin(parts); }
 

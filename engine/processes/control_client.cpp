@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kLookForStop{50};
 // Minimum silence of rank 0 at the end of join_timeout (or an eighth of the timeout) before it
 // counts as lost: a rank 0 that answers reports the missing processes itself.
 constexpr std::chrono::milliseconds kSilentRank0{2000};
-// fail() returns after so long at the latest.
+// fail() returns after this time at the latest.
 constexpr std::chrono::seconds kTimeToFail{1};
 constexpr std::size_t kMostFailureText = 32768;
 
@@ -79,7 +79,7 @@ void ControlClient::wait_for_all() {
     fail(StopRequested().what(), code);
     lock.lock();
   }
-  // A failure of one that has joined shows in its next call.
+  // If this process has joined, its next call reports the failure.
   if (has_joined_ && !is_stopped) return;
   const std::optional<WorldFailure> failure = failure_;
   lock.unlock();
@@ -126,7 +126,7 @@ void ControlClient::meet(std::unique_lock<std::mutex>& lock, const std::string& 
     changed_.wait(lock, [&] { return (leaves ? has_left_ : gathered_.has_value()) || failure_; });
     meets_in_.clear();
     ++waits_;
-    // A call that took place counts, even if the world failed right after.
+    // A completed call counts, even if the world failed right after it.
     if (leaves ? has_left_ : gathered_.has_value()) return;
   }
   dpt::fail(ErrorKind::peer, "{}", failure_->text);
@@ -182,8 +182,8 @@ void ControlClient::fail(const std::string& text, int exit_code) {
   {
     const std::lock_guard lock(mutex_);
     if (failure_ || has_left_) return;
-    // All processes end with these codes alike: they are a result of the run, not a failure of this
-    // one.
+    // All processes end with these codes: they are a result of the run, not a failure of this
+    // process.
     const bool is_result = exit_code == static_cast<int>(ErrorKind::diverged) ||
                            exit_code == static_cast<int>(ErrorKind::requirement);
     failure.text = text.substr(0, kMostFailureText);
@@ -196,14 +196,14 @@ void ControlClient::fail(const std::string& text, int exit_code) {
   head["type"] = "fail";
   const Frame frame = make_frame(head);
   asio::post(io_, [this, frame] { connection_->send(frame); });
-  // Rank 0 then announces the first cause, which is this one or another.
+  // Rank 0 then announces the first cause, which may be this one.
   if (!wait_for_failure(kTimeToFail)) set_failure(std::move(failure));
 }
 
 std::string ControlClient::place() const {
   const Heartbeat* last = nullptr;
   for (const auto& heartbeat : watched_) {
-    // The one that the others of this process wait for.
+    // Find the thread for which the others of this process wait: the one with the fewest beats.
     if (!last || heartbeat->beats() < last->beats()) last = heartbeat.get();
   }
   return last ? last->text() : "before its first step";
@@ -215,8 +215,8 @@ ControlClient::Beat ControlClient::next_beat(Clock::duration span) {
   const bool waits = waits_in_ || !meets_in_.empty();
   if (waits) {
     beat.waits_in = waits_in_ ? waits_in_ : meets_in_;
-    // A literal, because the heartbeat keeps it. It keeps the threads of this process, which wait
-    // for the one that waits, from taking it for stalled.
+    // Beat for the threads of this process that wait for the one in the collective call, so that
+    // they do not consider it stalled. A literal, because the heartbeat keeps the pointer.
     for (const auto& heartbeat : watched_) heartbeat->beat("waiting for other processes");
     beats_of_ours_ += watched_.size();
   }
@@ -245,8 +245,8 @@ void ControlClient::tick() {
   rank_0_silent_ += span;
   since_beat_ += span;
   const Beat beat = next_beat(span);
-  // Send beats to a silent peer rarely, as the server does: its buffer must not fill while it reads
-  // nothing.
+  // Send beats to a silent peer rarely, as the server does, so that its buffer does not fill while
+  // it reads nothing.
   if (rank_0_silent_ <= options_.network_timeout || since_beat_ >= options_.network_timeout) {
     since_beat_ = Clock::duration{0};
     connection_->send(make_frame({{"type", "beat"},
@@ -263,7 +263,7 @@ void ControlClient::tick() {
                     name_of_rank_0(), seconds_text(silence_limit.time), silence_limit.option,
                     place_text(place_of_rank_0_)),
         true, 0};
-    // Should it wake, it learns why the others are gone.
+    // If a suspended process wakes up, this tells it why the others are gone.
     nlohmann::json head = json_of(failure);
     head["type"] = "fail";
     connection_->send(make_frame(head));

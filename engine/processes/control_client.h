@@ -1,5 +1,5 @@
-// A process' side of the control channel: its connection to rank 0, and what the ControlChannel
-// does with it. It has a thread of its own, which sends beats and receives.
+// A process's side of the control channel: its connection to rank 0, and the implementation of
+// ControlChannel on top of it. A separate thread sends beats and receives messages.
 #pragma once
 
 #include <asio/executor_work_guard.hpp>
@@ -24,10 +24,10 @@
 
 namespace dpt::control {
 
-/// The functions that ControlChannel has too are as documented there.
+/// Implements ControlChannel. Functions that ControlChannel has too are documented there.
 class ControlClient {
  public:
-  /// `known`: as for reach_rank_0. Connects; returns when all processes are there.
+  /// Connects, and returns when all processes are connected. `known`: as for reach_rank_0.
   ControlClient(const World& world, const ControlOptions& options, const tcp::endpoint* known);
   ~ControlClient();
   ControlClient(const ControlClient&) = delete;
@@ -52,12 +52,13 @@ class ControlClient {
     std::chrono::milliseconds quiet{0};
   };
 
-  /// Returns when all processes are there.
+  /// Returns when all processes are connected.
   void wait_for_all();
 
-  // On the thread.
+  // Functions that run on the channel's thread.
   void tick();
-  /// Returns true if the time to join is over and rank 0 does not answer: that is the failure.
+  /// Returns true if the time to join is over and rank 0 does not answer. It then sets that
+  /// failure.
   bool gives_up_joining(Clock::duration span);
   void on_message(Message&& message);
   void on_gathered(const Message& message);
@@ -67,9 +68,9 @@ class ControlClient {
   Beat next_beat(Clock::duration span);
   std::string name_of_rank_0() const;
 
-  // `mutex_` is held.
+  // Functions that require mutex_ to be held.
   std::string place() const;
-  /// Takes part in the collective call; returns when all have.
+  /// Takes part in a collective call and returns when all processes have.
   void meet(std::unique_lock<std::mutex>& lock, const std::string& what, const std::string& mine,
             bool leaves);
 
@@ -82,7 +83,7 @@ class ControlClient {
   std::string host_of_rank_0_;
   std::int64_t pid_of_rank_0_ = 0;
 
-  // Used by the thread only.
+  // Members that only the channel's thread uses.
   RunningTime time_;
   std::string place_of_rank_0_ = "before its first step";
   Clock::duration joining_{0};
@@ -96,15 +97,15 @@ class ControlClient {
   Clock::duration stall_timeout_;
   SilenceLimit silence_limit_;
   std::vector<std::shared_ptr<Heartbeat>> watched_;
-  std::uint64_t beats_of_ours_ = 0;  // among those of the watched
-  std::int64_t waits_ = 0;           // begun and ended
+  std::uint64_t beats_of_ours_ = 0;  // beats by this channel, included in those of watched_
+  std::int64_t waits_ = 0;           // number of waits begun and ended
   const char* waits_in_ = nullptr;
-  std::string meets_in_;  // a collective call of the channel itself; empty = none
+  std::string meets_in_;  // the channel's own collective call in progress; empty = none
   bool has_joined_ = false, has_left_ = false;
   std::optional<std::vector<std::string>> gathered_;
   std::optional<WorldFailure> failure_;
 
-  // Held while the callback runs, so that nobody who takes it away finds it running.
+  // Held while the callback runs, so that a caller that removes it never finds it running.
   std::mutex callback_mutex_;
   std::function<void(const WorldFailure&)> callback_;
 

@@ -1,15 +1,15 @@
-// Proof of the two ends of a connection of the control channel to each other that they know the
-// token of the run, which itself is never sent:
+// Handshake in which the two ends of a connection of the control channel prove to each other that
+// they know the token of the run, which itself is never sent:
 //
 //     process -> rank 0   greeting   a random number
-//     rank 0 -> process   challenge  another one
-//     process -> rank 0   hello      who it is, and its proof
-//     rank 0 -> process   welcome    or why not, and rank 0's proof
+//     rank 0 -> process   challenge  another random number
+//     process -> rank 0   hello      its identity, and its proof
+//     rank 0 -> process   welcome    or a refusal with a reason, and rank 0's proof
 //
-// Rank 0 judges nothing in a hello before its proof. A process believes an answer only with rank
-// 0's proof; without one, it may belong to anything that listens there. Both numbers are part of
-// both proofs, so that neither can be used again. Without a token (World::token) the proofs keep
-// out nobody who speaks dpt's protocol on purpose.
+// Rank 0 evaluates nothing in a hello before its proof. A process trusts an answer only with rank
+// 0's proof; without one, the answer may come from any program that listens there. Both numbers are
+// part of both proofs, so that neither proof can be replayed. Without a token (World::token) the
+// proofs do not exclude anyone who speaks dpt's protocol deliberately.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,11 @@ namespace dpt::control {
 /// Returns a new random number for a connection.
 std::string new_nonce();
 
-/// Returns true if the text can be the number of an end: nothing else may be part of a proof.
+/// Returns true if the text is a valid random number of an end: nothing else may be part of a
+/// proof.
 bool is_nonce(const std::string& text);
 
-/// Handshake of one connection, as each of its ends sees it once it has both numbers.
+/// Handshake of one connection, as each end sees it once it has both numbers.
 struct Handshake {
   std::string token;
   std::string nonce_of_process, nonce_of_rank_0;

@@ -37,7 +37,8 @@ constexpr const char* kRefused = "refused: ";
 // Maximum length of the reason for which a listener refuses this process.
 constexpr std::size_t kLongestReason = 1000;
 
-/// Returns the addresses of rank 0's machine; none, and the reason, if its name is not known (yet).
+/// Returns the addresses of rank 0's machine; empty, with the reason, if its name is not known
+/// (yet).
 std::vector<asio::ip::address> addresses_of_rank_0(const World& world, asio::io_context& io,
                                                    std::string& why) {
   if (world.local_size == world.size) return {asio::ip::address_v4::loopback()};
@@ -48,7 +49,8 @@ std::vector<asio::ip::address> addresses_of_rank_0(const World& world, asio::io_
   const auto found = resolver.resolve(world.coordinator, "", failure);
   std::vector<asio::ip::address> addresses;
   if (failure) {
-    // Containers and minimal systems may lack /etc/hosts. RFC 6761, 6.3: always the loopback.
+    // Containers and minimal systems may lack /etc/hosts. RFC 6761, 6.3: localhost is always the
+    // loopback.
     if (world.coordinator == "localhost") return {asio::ip::address_v4::loopback()};
     why =
         fmt::format("the name '{}' of rank 0's machine: {}", world.coordinator, failure.message());
@@ -60,7 +62,7 @@ std::vector<asio::ip::address> addresses_of_rank_0(const World& world, asio::io_
       addresses.push_back(address);
     }
   }
-  // Debian gives a machine's own name an address of the loopback, where no other machine finds it.
+  // Debian maps a machine's own name to a loopback address, at which no other machine can reach it.
   std::stable_partition(addresses.begin(), addresses.end(),
                         [](const asio::ip::address& address) { return !address.is_loopback(); });
   return addresses;
@@ -70,7 +72,7 @@ std::vector<asio::ip::address> addresses_of_rank_0(const World& world, asio::io_
 std::error_code listen_on(const tcp::endpoint& endpoint, tcp::acceptor& acceptor) {
   std::error_code error;
   acceptor.open(endpoint.protocol(), error);
-  // A program that this process starts must not keep the port after it.
+  // Programs started by this process must not keep the port open after it ends.
   if (!error) ::fcntl(acceptor.native_handle(), F_SETFD, FD_CLOEXEC);
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor.bind(endpoint, error);
@@ -82,16 +84,16 @@ std::error_code listen_on(const tcp::endpoint& endpoint, tcp::acceptor& acceptor
   return error;
 }
 
-/// Why an attempt to reach rank 0 failed, or the connection.
+/// Result of an attempt to reach rank 0: the connection, or the reason of the failure.
 struct Attempt {
   std::shared_ptr<Connection> connection;
   std::string why;
   nlohmann::json answer;
-  bool is_proven = false;  // by rank 0's proof in the answer
+  bool is_proven = false;  // true if rank 0's proof was in the answer
 };
 
-/// Time for which a process looks for rank 0. A requested stop leaves it only as long as it takes
-/// to tell a rank 0 that listens.
+/// Time limit for reaching rank 0. After a requested stop, only the time remains that is needed to
+/// tell a rank 0 that listens.
 class JoinTime {
  public:
   explicit JoinTime(const ControlOptions& options)
@@ -108,7 +110,7 @@ class JoinTime {
     is_stopped();
     return Clock::now() >= until_;
   }
-  /// Returns the end of a pause of this length, which a stop may shorten by kPause at most.
+  /// Returns the end of a pause of this length, which a stop ends within kPause.
   Clock::time_point after(Clock::duration time) const {
     return std::min<Clock::time_point>(until_, Clock::now() + time);
   }
@@ -137,7 +139,7 @@ class Introduction {
                {"pid", ::getpid()}},
         token_(world.token),
         rank_(world.rank) {
-    // A token or a name decides alone: nobody needs to know more.
+    // A token or a name identifies the run by itself, so its identity is not sent.
     const bool is_nameless = token_.empty() && world.job.empty();
     const RunIdentity shown = is_nameless ? run : RunIdentity();
     hello_["title"] = shown.title;
@@ -163,14 +165,15 @@ class Introduction {
   int rank_;
 };
 
-/// Conversation with what listens at an endpoint. It outlives an attempt whose time is over.
+/// Conversation with the program that listens at an endpoint. It outlives an attempt that timed
+/// out.
 struct Conversation {
   Handshake handshake;
   bool is_over = false;
   std::string why;
   nlohmann::json answer;
 
-  /// Returns the next message to send, or null if this is the answer.
+  /// Returns the next message to send, or null if the received message is the answer.
   Frame reply_to(nlohmann::json&& head, const Introduction& mine) {
     if (handshake.nonce_of_rank_0.empty() && text_in(head, "type") == "challenge") {
       handshake.nonce_of_rank_0 = text_in(head, "nonce");
@@ -182,10 +185,10 @@ struct Conversation {
   }
 };
 
-/// Connects; null, with the reason, if there is no connection by `limit`.
+/// Connects. Returns null, with the reason, if there is no connection by `limit`.
 std::shared_ptr<tcp::socket> connect(asio::io_context& io, const tcp::endpoint& endpoint,
                                      JoinTime& time, Clock::time_point limit, std::string& why) {
-  // The handlers outlive this call where the time is over.
+  // The handlers outlive this call if it times out.
   auto socket = std::make_shared<tcp::socket>(io);
   auto error = std::make_shared<std::optional<std::error_code>>();
   socket->async_connect(endpoint,
@@ -198,13 +201,13 @@ std::shared_ptr<tcp::socket> connect(asio::io_context& io, const tcp::endpoint& 
   } else if (error->value()) {
     why = error->value().message();
   } else if (socket->local_endpoint(ignored) == socket->remote_endpoint(ignored)) {
-    // A socket may be connected to itself if nobody listens.
+    // If no program listens, a socket may be connected to itself.
     why = "Connection refused";
   }
   return why.empty() ? socket : nullptr;
 }
 
-/// Asks what listens at `endpoint`, until `limit`, whether it is rank 0.
+/// Asks the program that listens at `endpoint` whether it is rank 0, until `limit`.
 Attempt attempt(asio::io_context& io, const tcp::endpoint& endpoint,
                 const std::shared_ptr<const Introduction>& mine,
                 std::chrono::milliseconds network_timeout, JoinTime& time,
@@ -215,7 +218,7 @@ Attempt attempt(asio::io_context& io, const tcp::endpoint& endpoint,
   const auto talk = std::make_shared<Conversation>();
   talk->handshake = mine->begin();
   result.connection = std::make_shared<Connection>(std::move(*socket), network_timeout);
-  Connection* const connection = result.connection.get();  // it owns its handlers
+  Connection* const connection = result.connection.get();  // the connection owns its handlers
   connection->start({[talk, mine, connection](Message&& message) {
                        if (talk->is_over) return;
                        if (const Frame next = talk->reply_to(std::move(message.head), *mine)) {
@@ -242,8 +245,8 @@ Attempt attempt(asio::io_context& io, const tcp::endpoint& endpoint,
   return result;
 }
 
-/// Returns the connection if this process is accepted; otherwise `why` has the reason. Throws if
-/// another attempt is useless, which only an authenticated rank 0 of this run can tell.
+/// Returns the connection if this process is accepted; otherwise sets `why`. Throws if another
+/// attempt would be useless, which only an authenticated rank 0 of this run can tell.
 std::optional<Reached> judge(Attempt& made, bool& was_refused) {
   if (!made.why.empty()) return std::nullopt;
   const std::string type = text_in(made.answer, "type");
@@ -291,7 +294,7 @@ tcp::endpoint listen(const World& world, tcp::acceptor& acceptor, const ControlO
     addresses = addresses_of_rank_0(world, io, tried);
     if (!addresses.empty() || Clock::now() >= until) break;
     if (options.requested_stop && options.requested_stop() != 0) throw StopRequested();
-    std::this_thread::sleep_for(kPause);  // names of new machines take a while to spread
+    std::this_thread::sleep_for(kPause);  // names of new machines take a while to propagate
   }
   for (const int port : world.ports) {
     for (const asio::ip::address& address : addresses) {
@@ -332,7 +335,7 @@ Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoi
   }
   JoinTime time(options);
   const auto limit = std::min<std::chrono::milliseconds>(kLongestAttempt, options.join_timeout / 8);
-  // By address, the last attempt's, or the last refusal: rank 0 may be gone since.
+  // The outcome of the last attempt by address, or the last refusal: rank 0 may have ended since.
   std::map<std::string, std::string> outcomes;
   bool was_refused = false;
   do {

@@ -1,5 +1,5 @@
-// Rendezvous of rank 0 and the others: choosing the address at which rank 0 listens, and reaching
-// it past whatever else listens there.
+// Rendezvous of rank 0 and the others: chooses the address at which rank 0 listens, and reaches it
+// even if other programs listen there too.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -16,27 +16,27 @@
 
 namespace dpt::control {
 
-/// Makes `acceptor` listen on the first free port of world.ports: on the loopback where all
-/// processes are on one machine, else on the address of world.coordinator. Throws
-/// ErrorKind::usage with what was tried.
+/// Makes `acceptor` listen on the first free port of world.ports: on the loopback if all processes
+/// are on one machine, otherwise on the address of world.coordinator. Throws ErrorKind::usage that
+/// lists the attempts.
 tcp::endpoint listen(const World& world, tcp::acceptor& acceptor, const ControlOptions& options);
 
 struct Reached {
-  std::shared_ptr<Connection> connection;  ///< welcome, and not yet present
+  std::shared_ptr<Connection> connection;  ///< welcomed, but not yet confirmed
   std::string host;                        ///< address of rank 0
   std::int64_t pid = 0;
 };
 
-/// Connects to rank 0, trying again until join_timeout. `known`: where it listens, if this is rank
-/// 0 itself; else a null pointer. REQUIRES: nobody runs `io`. Throws ErrorKind::peer with what was
-/// tried, and ErrorKind::usage where this process does not fit into the world.
+/// Connects to rank 0, and retries until join_timeout. `known`: the address at which it listens if
+/// this is rank 0 itself, otherwise null. REQUIRES: no thread runs `io`. Throws ErrorKind::peer
+/// that lists the attempts, and ErrorKind::usage if this process does not fit into the world.
 Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoint* known,
                      const ControlOptions& options);
 
-/// Throws the failure with its kind, so that join() fails with it.
+/// Throws the failure as an error of its kind, so that join() fails with it.
 [[noreturn]] void throw_failure(const WorldFailure& failure);
 
-/// A thread on which no signal is handled: those are for the threads that wait for them.
+/// Starts a thread that handles no signals, which are for the threads that wait for them.
 std::thread start_channel_thread(const std::string& what, std::function<void()> body);
 
 }  // namespace dpt::control

@@ -36,7 +36,8 @@ ControlServer::ControlServer(const World& world, const ControlOptions& options)
     try {
       io_.run();
     } catch (const std::exception& error) {
-      // Without its server the world cannot go on: the connections end, and the processes see that.
+      // The world cannot continue without its server: the connections end, which the processes
+      // notice.
       warn(fmt::format("the control channel of rank 0 failed: {}", error.what()));
       for (auto& [id, peer] : peers_) peer.connection->close();
     }
@@ -150,7 +151,7 @@ void ControlServer::on_gather(int rank, Message&& message) {
   }
 }
 
-/// Rank 0 is told last: its process may end at once, and what was not sent by then would be lost.
+/// Notifies rank 0 last: its process may end immediately, and unsent messages would be lost.
 void ControlServer::send_left() {
   const Frame frame = make_frame({{"type", "left"}});
   const auto connection_of = [this](std::size_t rank) -> Connection* {
@@ -219,7 +220,7 @@ void ControlServer::tick() {
     send_beats(span);
   }
   accepted_ = 0;
-  accept();  // an attempt may have failed for want of descriptors
+  accept();  // retry an attempt that failed for lack of descriptors
   timer_.expires_after(period);
   timer_.async_wait([this](const std::error_code&) {
     if (!is_closing_) tick();
@@ -275,7 +276,7 @@ void ControlServer::send_beats(Clock::duration span) {
   for (Member& member : members_) {
     if (member.peer == 0) continue;
     member.since_beat += span;
-    // A process that is stopped reads nothing: the few beats that it gets do not fill its buffer,
+    // A stopped process reads nothing. It is sent few beats, so that they do not fill its buffer,
     // which would end the connection after the network's timeout.
     const bool reads = member.silent <= options_.network_timeout;
     if (!reads && member.since_beat < options_.network_timeout) continue;

@@ -1,8 +1,8 @@
 // Rank 0's side of the control channel: accepts the processes of the world, and no others, watches
-// them, and tells all of them what one must know.
+// them, and distributes failures and results to all of them.
 //
-// It has a thread of its own, which everything but the public functions runs on. The process of
-// rank 0 connects to it like any other.
+// A separate thread runs everything except the public functions. The process of rank 0 connects to
+// it like any other.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -27,9 +27,9 @@ namespace dpt::control {
 
 class ControlServer {
  public:
-  /// Listens at once. Throws ErrorKind::usage where it cannot, with what was tried.
+  /// Listens at once. Throws ErrorKind::usage that lists the attempts if it cannot.
   ControlServer(const World& world, const ControlOptions& options);
-  /// Sends what is to be sent, for at most a second.
+  /// Sends pending messages, for at most a second.
   ~ControlServer();
   ControlServer(const ControlServer&) = delete;
 
@@ -37,23 +37,23 @@ class ControlServer {
   void set_stall_timeout(std::chrono::milliseconds timeout);
 
  private:
-  /// A connection, first of an unknown process.
+  /// A connection, at first of an unknown process.
   struct Peer {
     enum class State {
       unknown,     ///< has said nothing yet
-      challenged,  ///< has said that it speaks this protocol, and has proven nothing yet
-      welcome,     ///< belongs here, and has not yet answered that it still wants to
-      refused,     ///< has been told why it cannot join
-      is_member    ///< is `rank` of the world
+      challenged,  ///< said that it speaks this protocol, but has proven nothing yet
+      welcome,     ///< belongs here, but has yet to confirm that it still wants to join
+      refused,     ///< was told why it cannot join
+      is_member    ///< is process `rank` of the world
     };
     bool has_proven() const { return !proof.empty(); }
-    /// Returns true if it has yet to say who it is.
+    /// Returns true if the connection has not identified itself yet.
     bool is_stranger() const { return state == State::unknown || state == State::challenged; }
     State state = State::unknown;
     std::shared_ptr<Connection> connection;
     std::unique_ptr<asio::steady_timer> deadline;  // until it is a member
     std::string its_nonce, nonce;                  // exchanged in the handshake
-    std::string proof;  // rank 0's, for answers; empty until it has proven itself
+    std::string proof;  // rank 0's proof, for answers; empty until the process has proven itself
     int rank = -1;
     std::string host;
     std::int64_t pid = 0;
@@ -61,17 +61,17 @@ class ControlServer {
 
   /// State of one process of the world.
   struct Member {
-    std::uint64_t peer = 0;  // 0 = not there
+    std::uint64_t peer = 0;  // 0 = not connected
     std::string host;
     std::int64_t pid = 0;
     std::string place = "before its first step";  // the text of its heartbeat
-    std::string waits_in;                         // empty = it waits for nobody
+    std::string waits_in;                         // empty = it does not wait for others
     std::int64_t progress = 0;
-    std::chrono::milliseconds quiet{0};  // it made no progress for so long, as it says
-    Clock::duration silent{0};           // nothing was received for so long
+    std::chrono::milliseconds quiet{0};  // time without progress, as reported by the process
+    Clock::duration silent{0};           // time since the last message from it
     Clock::duration since_beat{0};       // since our last beat to it
-    bool has_said = false;               // its part of the all_gather that is under way
-    bool leaves = false;                 // that is its last
+    bool has_said = false;               // true once it has contributed to the current all_gather
+    bool leaves = false;                 // true if that all_gather is its last call, leave()
     std::string what, said;
   };
 
@@ -87,24 +87,26 @@ class ControlServer {
   void on_hello(std::uint64_t id, const nlohmann::json& hello);
   /// Returns true if the process knows the token; if not, it is refused.
   bool has_token(Peer& peer, const nlohmann::json& hello);
-  /// Judges a hello that is proven.
+  /// Evaluates a hello whose proof is valid.
   void admit(Peer& peer, const nlohmann::json& hello);
   /// Returns true if a process that does not fit may belong to another run: this one has neither a
   /// token nor a name. Such a process is refused alone.
   bool is_nameless() const { return world_.token.empty() && world_.job.empty(); }
-  /// Returns why the process belongs to another run than this nameless one, or an empty text.
+  /// Returns the reason why the process belongs to another run than this nameless one, or an empty
+  /// text.
   std::string difference_of_runs(const nlohmann::json& hello) const;
   void refuse_other_run(Peer& peer, const std::string& its_name, const std::string& why);
   void on_present(std::uint64_t id);
-  /// Returns why the process, whose hello is proven, does not fit into this world; or an empty
-  /// text.
+  /// Returns the reason why the process, whose hello has a valid proof, does not fit into this
+  /// world, or an empty text.
   std::string misfit(const Peer& peer, const nlohmann::json& hello) const;
   std::string duplicate_text(const Peer& peer) const;
-  /// `kind`: "usage" = it cannot be of use anywhere; "stranger" = it may belong to another world.
+  /// Refuses the process. `kind`: "usage" = it fits no world; "stranger" = it may belong to another
+  /// world.
   void refuse(Peer& peer, const char* kind, const std::string& why);
-  /// The answer is the last that it gets.
+  /// Sends the process its last answer.
   void dismiss(Peer& peer, const nlohmann::json& answer);
-  /// Returns the answer with rank 0's proof, if the process has given its own.
+  /// Returns the answer with rank 0's proof, if the process has proven itself.
   Frame answer_to(const Peer& peer, nlohmann::json answer) const;
   void warn_of_refused(const std::string& address, const std::string& why);
   void warn(const std::string& text) noexcept;
@@ -125,7 +127,7 @@ class ControlServer {
   void stop_if_done();
   bool all_came() const { return came_ == world_.size; }
   std::string name(int rank) const;
-  /// "...; it was last at step 17, training".
+  /// Returns "...; it was last at step 17, training".
   std::string last_seen(int rank) const;
 
   const World world_;
@@ -143,12 +145,12 @@ class ControlServer {
 
   std::map<std::uint64_t, Peer> peers_;
   std::uint64_t next_id_ = 1;
-  int strangers_ = 0;     // peers that are no members
-  bool accepts_ = false;  // a call of async_accept is under way
-  int accepted_ = 0;      // since the last tick
+  int strangers_ = 0;     // peers that are not members
+  bool accepts_ = false;  // true while an async_accept is pending
+  int accepted_ = 0;      // connections accepted since the last tick
   std::int64_t refused_ = 0;
   std::string last_refused_;
-  std::set<std::string> other_runs_;  // processes of other runs, and why; a few
+  std::set<std::string> other_runs_;  // processes of other runs, and the reasons; up to kMaxNamed
   std::vector<Member> members_;
   int came_ = 0, said_ = 0;
   std::optional<WorldFailure> failure_;

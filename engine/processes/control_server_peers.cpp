@@ -14,17 +14,17 @@
 namespace dpt::control {
 namespace {
 
-// Limit of connections that have not shown that they belong here, beyond those of the expected
-// processes. If more come, the oldest of them are closed; a process among those tries again.
+// Limit of connections that have not proven that they belong here, beyond those of the expected
+// processes. If there are more, the oldest of them are closed; a process among those tries again.
 constexpr int kMaxStrangers = 64;
 // Limit of connections that are accepted between two beats once the world is complete: a flood of
 // strangers then fills the system's queue, and takes no time from the run.
 constexpr int kMaxAccepted = 32;
-// Or join_timeout, if that is shorter.
+// Time limit for a hello; join_timeout if that is shorter.
 constexpr std::chrono::milliseconds kTimeToSayHello{5000};
 // Number of refused connections that are reported one by one.
 constexpr std::int64_t kMostReported = 20;
-// Processes of other runs that are named if this one does not become complete.
+// Maximum number of processes of other runs that are listed if this run does not become complete.
 constexpr std::size_t kMaxNamed = 8;
 
 bool is_power_of_ten(std::int64_t number) {
@@ -40,7 +40,7 @@ void ControlServer::accept() {
   acceptor_.async_accept([this](const std::error_code& error, tcp::socket socket) {
     accepts_ = false;
     if (is_closing_) return;
-    // The next tick tries again: it may be for want of descriptors, which will not be better now.
+    // The next tick tries again: the cause may be a lack of descriptors, which lasts for a while.
     if (error) {
       warn_of_refused("an unknown address", error.message());
       return close_oldest_stranger();
@@ -213,7 +213,7 @@ void ControlServer::refuse_other_run(Peer& peer, const std::string& its_name,
   const bool is_known = other_runs_.count(named) != 0;
   if (other_runs_.size() < kMaxNamed) other_runs_.insert(named);
   const std::string text = fmt::format("{} belongs to another run: {}", its_name, why);
-  // It tries again and again; once is enough.
+  // The process tries again and again, so report it once.
   if (is_known) {
     ++refused_;
     last_refused_ = fmt::format("{}: {}", peer.connection->address(), text);
@@ -262,7 +262,7 @@ void ControlServer::on_present(std::uint64_t id) {
   Peer& peer = peers_.at(id);
   Member& member = members_[peer.rank];
   if (member.peer != 0) {
-    // Both were welcome, and the other one was first.
+    // Both were welcome, and the other one confirmed first.
     fail_world({peer.rank, duplicate_text(peer), false, static_cast<int>(ErrorKind::usage)});
   }
   if (failure_) return dismiss(peer, json_of(*failure_));
@@ -304,7 +304,7 @@ void ControlServer::warn_of_refused(const std::string& address, const std::strin
 void ControlServer::warn(const std::string& text) noexcept {
   try {
     if (options_.warn) options_.warn(text);
-  } catch (...) {  // a log that cannot be written to is not this thread's to report
+  } catch (...) {  // this thread does not report failures of the log
   }
 }
 

@@ -19,7 +19,7 @@ std::string ranks_text(const std::vector<int>& ranks) {
   for (std::size_t i = 0; i < ranks.size();) {
     std::size_t end = i + 1;
     while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    // Two in a row are shorter as two.
+    // List two consecutive ranks without "to".
     if (end - i == 2) end = i + 1;
     runs.push_back(end - i == 1 ? fmt::format("{}", ranks[i])
                                 : fmt::format("{} to {}", ranks[i], ranks[end - 1]));

@@ -1,4 +1,4 @@
-// The words of the control channel's messages about processes.
+// Wording of the control channel's messages about processes.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace dpt::control {
 
-/// "rank 2 (host b, pid 77)".
+/// Returns "rank 2 (host b, pid 77)".
 std::string name_of(int rank, const std::string& host, std::int64_t pid);
-/// "at step 17, training" or "before its first step, reading": the text of a heartbeat as the end
-/// of a sentence.
+/// Returns the text of a heartbeat as the end of a sentence: "at step 17, training" or "before its
+/// first step, reading".
 std::string place_text(const std::string& heartbeat);
-/// "rank 3", "ranks 0 to 3 and 7": `ranks` ascend.
+/// Returns "rank 3" or "ranks 0 to 3 and 7". REQUIRES: `ranks` ascend.
 std::string ranks_text(const std::vector<int>& ranks);
 
 }  // namespace dpt::control

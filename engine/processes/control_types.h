@@ -14,7 +14,7 @@ namespace dpt {
 struct WorldFailure {
   int rank = -1;     ///< the process that was lost, stalled or failed
   std::string text;  ///< names rank, host, step and operation, and the cause
-  /// True if the process is gone or does not answer, so that others report it.
+  /// True if the process is gone or does not answer, so that others have to report it.
   bool is_lost = false;
   /// Exit code that the process announced (an ErrorKind), or 0.
   int exit_code = 0;
@@ -24,17 +24,17 @@ struct WorldFailure {
   ErrorKind kind() const;
 };
 
-/// Identity of a run without a name (World::job) and without a token, which a process shows before
-/// it joins: nothing else distinguishes two runs on the same port. Empty texts: unknown.
+/// Identity of a run without a name (World::job) and without a token. A process shows it before it
+/// joins, because nothing else distinguishes two runs on the same port. Empty texts: unknown.
 struct RunIdentity {
   std::string title;    ///< for messages: command and config
   std::string options;  ///< digest of the command and its overrides
   std::string config;   ///< digest of the config's path
   std::string content;  ///< digest of the config file
 
-  /// Returns true if the two can be of one run: the same options, and the same config by its path
-  /// (a copy may be out of date: the run must hear of it) or by its content (the paths of machines
-  /// may differ).
+  /// Returns true if the two may be of one run: they have the same options, and the same config by
+  /// its path (a copy may be out of date, which the run must report) or by its content (the paths
+  /// of machines may differ).
   bool may_be_same(const RunIdentity& other) const {
     return options == other.options &&
            (config == other.config || (!content.empty() && content == other.content));
@@ -44,13 +44,13 @@ struct RunIdentity {
 /// Options of ControlChannel::join.
 struct ControlOptions {
   RunIdentity run;
-  /// Returns the exit code of a stop that this process was asked for, or 0. A stop ends join with
-  /// StopRequested, after the other processes were told, if rank 0 can be reached within half a
+  /// Returns the exit code of a stop that was requested of this process, or 0. A stop ends join
+  /// with StopRequested. The other processes are told first if rank 0 can be reached within half a
   /// second.
   std::function<int()> requested_stop;
   std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
-  /// Time without progress after which a process has stalled (train.stall_timeout); the default
-  /// until it is known (set_stall_timeout). A process that is silent for join_timeout is lost.
+  /// Time without progress after which a process has stalled (train.stall_timeout); this default
+  /// applies until set_stall_timeout. A process that is silent for join_timeout is lost.
   std::chrono::milliseconds stall_timeout = std::chrono::minutes(10);
   /// Time between two heartbeats. Tests shorten it.
   std::chrono::milliseconds beat_every = std::chrono::milliseconds(250);

@@ -65,7 +65,7 @@ std::string printable_in(const nlohmann::json& head, const char* key) {
 
 std::int64_t integer_in(const nlohmann::json& head, const char* key) {
   const nlohmann::json& value = head.at(key);
-  // Numbers with a fraction may be too large for any integer; an object as an integer throws.
+  // Numbers with a fraction may exceed any integer; an object as an integer throws.
   return value.is_number_integer() ? value.get<std::int64_t>()
                                    : nlohmann::json::object().get<std::int64_t>();
 }
@@ -79,7 +79,7 @@ nlohmann::json json_of(const WorldFailure& failure) {
 }
 
 WorldFailure failure_in(const nlohmann::json& head) {
-  // A message of several lines may be that of a config.
+  // Keep newlines, because the text may be a config's message of several lines.
   return {static_cast<int>(integer_in(head, "rank")), printable(text_in(head, "text"), "\n"),
           head.at("is_lost").get<bool>(), static_cast<int>(integer_in(head, "exit_code"))};
 }
@@ -107,12 +107,12 @@ Connection::Connection(tcp::socket socket, std::chrono::milliseconds network_tim
   std::error_code unknown;
   const tcp::endpoint own = socket_.local_endpoint(unknown);
   if (!unknown) own_address_ = own.address().to_string();
-  std::error_code ignored;  // without them the connection is slower to find its end, no more
+  std::error_code ignored;  // on failure, the end of the connection is noticed later
   socket_.set_option(tcp::no_delay(true), ignored);
   const int descriptor = socket_.native_handle();
   const auto timeout = static_cast<unsigned>(network_timeout.count());
   ::setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
-  // A program that this process starts must not keep the connection open after it.
+  // Programs started by this process must not keep the connection open after it ends.
   ::fcntl(descriptor, F_SETFD, FD_CLOEXEC);
 }
 
@@ -152,7 +152,7 @@ void Connection::read_body() {
 
 void Connection::dispatch() {
   if (is_finishing_) return read_length();
-  // The handlers may be replaced by themselves.
+  // A handler may replace the handlers.
   const std::shared_ptr<const Handlers> handlers = handlers_;
   try {
     Message message;

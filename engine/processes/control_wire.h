@@ -34,7 +34,7 @@ inline constexpr std::size_t kMostGathered = std::size_t{16} << 20;
 /// Maximum size of a message from a process of the world: those bytes and their description.
 inline constexpr std::size_t kMostKnown = kMostGathered + (std::size_t{1} << 20);
 
-/// Says why a connection ends whose other end does not speak this protocol.
+/// Reason for ending a connection whose other end does not speak this protocol.
 inline constexpr const char* kNoMessage = "what it sent is not a message of dpt";
 
 struct Message {
@@ -42,12 +42,12 @@ struct Message {
   std::string bytes;
 };
 
-/// A message as it is sent; shared, because one is often sent to all.
+/// A message in the form in which it is sent; shared, because one is often sent to all.
 using Frame = std::shared_ptr<const std::string>;
 Frame make_frame(const nlohmann::json& head, std::string_view bytes = {});
 
-/// A member of a message; throws nlohmann::json::exception where it is missing or of another type,
-/// which ends the connection that the message came from.
+/// Returns a member of a message. Throws nlohmann::json::exception if it is missing or of another
+/// type, which ends the connection from which the message came.
 std::string text_in(const nlohmann::json& head, const char* key);
 /// Returns the text with its control characters escaped, for messages to the user.
 std::string printable_in(const nlohmann::json& head, const char* key);
@@ -56,11 +56,11 @@ std::int64_t integer_in(const nlohmann::json& head, const char* key);
 nlohmann::json json_of(const WorldFailure& failure);
 WorldFailure failure_in(const nlohmann::json& head);
 
-/// "127.0.0.1:29500".
+/// Returns an endpoint as "127.0.0.1:29500".
 std::string text_of(const tcp::endpoint& endpoint);
 
-/// The time in which this process ran. Between two looks no more counts than twice the time that
-/// was planned: a process that was suspended does not take the others for silent.
+/// Measures the time in which this process ran. An interval counts for at most twice its planned
+/// length, so that a process that was suspended does not consider the others silent.
 class RunningTime {
  public:
   Clock::duration since_last_look(Clock::duration planned);
@@ -69,26 +69,28 @@ class RunningTime {
   Clock::time_point last_ = Clock::now();
 };
 
-/// Time for which a process may say nothing, not even a beat, and the option that sets it.
+/// Time for which a process may send nothing, not even a beat, and the option that sets it.
 struct SilenceLimit {
   Clock::duration time{};
   const char* option = "train.stall_timeout";
 
-  /// Until the run has set its stall timeout, the time to join limits the silence, too: a process
-  /// that is suspended or gone holds up a start no longer. Five seconds are always allowed.
+  /// Returns the limit that applies until the run has set its stall timeout. It is also limited by
+  /// the time to join, so that a suspended or lost process delays a start no longer than that, but
+  /// is at least five seconds.
   static SilenceLimit at_start(const ControlOptions& options);
 };
 
 /// Returns the time between two beats: `beat_every`, or less so that a stall timeout has several.
 Clock::duration beat_period(std::chrono::milliseconds beat_every, Clock::duration stall_timeout);
 
-/// One end of a connection. Its functions are called on the thread that runs the io_context, as are
-/// its handlers, which are not called any more after close().
+/// One end of a connection. Its functions and handlers are called on the thread that runs the
+/// io_context. Handlers are not called after close().
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   struct Handlers {
     std::function<void(Message&&)> on_message;
-    /// The connection ended, or what came was no message: "its connection ended (reset by peer)".
+    /// Called when the connection ended, or received something other than a message: "its
+    /// connection ended (reset by peer)".
     std::function<void(const std::string& why)> on_end;
   };
 
@@ -100,7 +102,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void allow(std::size_t most) { most_ = most; }
 
   void send(Frame frame);
-  /// Calls `then` once all that is to be sent was given to the system, or the connection is over.
+  /// Calls `then` once everything queued was passed to the system, or the connection is over.
   void when_sent(std::function<void()> then);
   /// Sends everything that is queued, then closes this direction. Reads and ignores everything that
   /// still arrives until the other end closes too: closing a connection with unread bytes resets

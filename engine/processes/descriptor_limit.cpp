@@ -11,12 +11,12 @@
 namespace dpt {
 namespace {
 
-// An event loop has three, its connection one.
+// An event loop uses three, its connection one.
 constexpr int kChannel = 8;
 // Connections of strangers that are open at once, on the control channel or while the links are
-// made.
+// connected.
 constexpr int kStrangers = 64;
-// Data, checkpoint and logs; each thread may have a file of its own.
+// Data, checkpoint and logs; each thread may have a file open.
 constexpr int kOwnFiles = 32;
 // Processes of dpt have higher descriptors only if they inherited them.
 constexpr int kMaxCounted = 1 << 16;
@@ -35,7 +35,7 @@ int descriptors_to_join(int rank, int size) {
 }
 
 int descriptors_to_run(int rank, int size) {
-  // Two sets of links.
+  // Both sets of links.
   return descriptors_to_join(rank, size) + 2 * (size - 1) + kStrangers + kOwnFiles +
          cpu_info().logical_allowed;
 }

@@ -68,10 +68,10 @@ std::optional<World> from_flags(const Environment& environment, const WorldFlags
   return world;
 }
 
-/// Returns the world that a launcher made, or nothing.
+/// Returns the world that a launcher created, or nothing.
 std::optional<World> from_launcher(const Environment& environment) {
-  // If one launcher runs below another, the inner one created the processes: torchrun and mpirun
-  // run below srun, never the other way round.
+  // If launchers are nested, the inner one created the processes: torchrun and mpirun run below
+  // srun, never the other way round.
   for (const auto& look : {from_nproc, from_torchrun, from_open_mpi, from_mpich, from_slurm}) {
     if (std::optional<World> world = look(environment)) return world;
   }
@@ -113,7 +113,7 @@ World detect_world(const WorldFlags& flags) {
 }
 
 void require_started_tasks(const Environment& environment, const World& world) {
-  // A shell on a cluster is a step of one task, with the variables of the job around it.
+  // A shell on a cluster is a step of one task, and has the variables of the job around it.
   if (world.launcher.empty() || (world.alone() && world.launcher == "Slurm")) {
     check_slurm_batch(environment);
   }

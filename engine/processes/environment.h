@@ -4,7 +4,7 @@
 
 namespace dpt {
 
-/// A variable of the environment, or null.
+/// Function that returns a variable of the environment, or null.
 using Environment = std::function<const char*(const char* name)>;
 
 }  // namespace dpt

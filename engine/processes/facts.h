@@ -1,4 +1,4 @@
-// Facts about a process of a job, which must be the same on all processes.
+// Facts about a process of a job that must be the same on all processes.
 #pragma once
 
 #include <string>
@@ -7,18 +7,19 @@
 
 namespace dpt {
 
-/// Names, and values as texts; the resolved config comes last.
+/// Names and values as texts; the resolved config comes last.
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-/// The name of the fact that is the resolved config.
+/// Name of the fact that contains the resolved config.
 inline constexpr const char* kConfigFact = "the config";
 
-/// Fields of the config that may differ between the processes: each brings its own devices, and
-/// reads the same data (whose fingerprint is compared) from its own place, in its own way.
+/// Returns the fields of the config that may differ between processes: each process has its own
+/// devices, and reads the same data (whose fingerprint is compared) from its own place, in its own
+/// way.
 const std::vector<std::string>& fields_of_process();
 
-/// The first difference between the facts of processes on these hosts, as a message that names the
-/// fact (of a config, the fields), the ranks and both values; empty if there is none.
+/// Returns the first difference between the facts of processes on these hosts, as an error that
+/// names the fact (for a config, the fields), the ranks and both values; empty if there is none.
 std::string difference_of_facts(const std::vector<Facts>& facts,
                                 const std::vector<std::string>& hosts);
 

@@ -24,11 +24,11 @@ namespace {
 
 using MemberJson = nlohmann::json;
 
-// After a failure somebody must have noticed for all to end within five seconds.
+// Time for a process to end by itself, so that all processes end within five seconds of a failure.
 constexpr std::chrono::milliseconds kToEnd{3500};
-// No step of rank 0 is waited for longer than this.
+// Maximum time to wait for a step of rank 0.
 constexpr std::chrono::minutes kToEndStep{5};
-// A broken link is noticed before its cause arrives.
+// Time to wait for the cause of a broken link, which is noticed before its cause arrives.
 constexpr std::chrono::milliseconds kForCause{2000};
 
 std::string member_text(const ProcessGroup::Member& member) {
@@ -77,8 +77,8 @@ std::string problem_of_gpus(const std::vector<ProcessGroup::Member>& members) {
   return {};
 }
 
-/// Returns what exceeds this process' limit of descriptors, or an empty text. Called for the whole
-/// run, and for what it takes to tell the others.
+/// Returns an error if this process's limit of descriptors is exceeded, or an empty text. Used for
+/// the whole run, and for the connection that is needed to tell the others.
 std::string problem_of_descriptors(const World& world, int more) {
   return make_room_for_descriptors(more, fmt::format("rank {} (host {}) of {} processes needs",
                                                      world.rank, world.host, world.size));
@@ -89,7 +89,7 @@ ControlOptions control_options(const ProcessGroup::Options& options) {
   control.run = options.run;
   control.join_timeout = options.join_timeout;
   control.warn = options.warn;
-  // Other commands than training are ended by the signals themselves.
+  // Other commands than training are ended directly by the signals.
   control.requested_stop = [] {
     return stop_request::is_starting ? exit_code_of(requested_stop()) : 0;
   };
@@ -115,7 +115,7 @@ void ProcessGroup::report_failed_start(const World& world, const Options& option
     const auto control = ControlChannel::join(world, control_options(options));
     control->fail(text, static_cast<int>(kind));
   } catch (const Error&) {
-    // Rank 0 may have a problem of its own, or not be there.
+    // Rank 0 may have failed too, or not be reachable.
   }
 }
 
@@ -137,7 +137,7 @@ ProcessGroup::ProcessGroup(const World& world, const Options& options)
   } catch (const JoinFailed& error) {
     const StopReason stop = stop_of_exit_code(error.failure().exit_code);
     if (!stop_request::is_starting || stop == StopReason::none) throw;
-    // Another process was asked to stop, and with it this one.
+    // Another process was asked to stop, so this one stops too.
     request_stop(stop);
     throw StopRequested();
   }
@@ -186,7 +186,8 @@ void ProcessGroup::on_failure(const WorldFailure& failure) {
   try {
     ender_ = std::thread([this, failure] { watch_end(failure); });
   } catch (const std::system_error&) {
-    // No thread to be had: what the abort does not wake is left to the launcher.
+    // No thread could be started: if the abort does not wake a call, the launcher must end the
+    // process.
   }
 }
 
@@ -201,7 +202,7 @@ void ProcessGroup::watch_end(const WorldFailure& failure) {
   const auto begun = std::chrono::steady_clock::now();
   std::uint64_t before = beats();
   while (!ended_.wait_for(lock, kToEnd, has_ended)) {
-    // Rank 0 may be in the middle of a long step, after which it saves the one before.
+    // Rank 0 may be in a long step, after which it saves the previous one.
     const std::uint64_t now = beats();
     const bool goes_on = is_first() && now != std::exchange(before, now) &&
                          std::chrono::steady_clock::now() - begun < kToEndStep;
@@ -285,14 +286,14 @@ std::shared_ptr<WorldGroup> ProcessGroup::make_group(std::chrono::milliseconds s
   const auto group =
       std::make_shared<WorldGroup>(replicas, *links_, links_beside_.get(), stall_timeout, waiting_);
   control_->set_stall_timeout(stall_timeout);
-  // Not this thread's: it waits for the ranks, or is one.
+  // Watch the ranks instead of this thread, which waits for them or is one of them.
   control_->watch(group->heartbeats());
   {
     const std::lock_guard lock(mutex_);
     heartbeats_ = group->heartbeats();
     group_ = group;
   }
-  // A failure before that found no group to abort.
+  // A failure before that call found no group to abort.
   if (const auto failure = control_->failure()) group->abort(0, failure->text);
   return group;
 }
@@ -309,7 +310,7 @@ void ProcessGroup::report(const std::exception& error) noexcept {
     control_->fail(hide_secrets(error.what()),
                    stops ? exit_code_of(requested_stop()) : static_cast<int>(kind));
   } catch (...) {
-    // Without memory for a text: the connection that ends tells the others.
+    // Without memory for a text, the closed connection tells the others.
   }
 }
 
@@ -330,7 +331,7 @@ int ProcessGroup::guard(const std::function<int()>& body) {
       throw StopRequested();
     }
     if (!failure) {
-      // Nobody else knows of it: a stall among this process' replicas, a link that broke by itself.
+      // No other process knows of it: a stall among this process's replicas, or a broken link.
       control_->fail(hide_secrets(error.what()), static_cast<int>(ErrorKind::peer));
       throw;
     }

@@ -1,7 +1,8 @@
-// This process' part in a world of several: the control channel, the links that carry gradients,
-// and what becomes of an error on any of them. A process without a launcher has none of it.
+// This process's part in a world of several: the control channel, the links that carry gradients,
+// and the handling of errors on any of them. A process without a launcher has no ProcessGroup.
 //
-// Ranks of processes are a World's; replicas count over all processes, in the order of their ranks.
+// Process ranks are those of the World. Replicas are numbered over all processes, in the order of
+// the process ranks.
 #pragma once
 
 #include <atomic>
@@ -26,8 +27,8 @@
 
 namespace dpt {
 
-/// Runs `read`, which takes apart what process `rank` said as `what`. Throws ErrorKind::peer if it
-/// is not what dpt says there.
+/// Runs `read`, which parses the text `what` of process `rank`. Throws ErrorKind::peer if the text
+/// is malformed.
 void read_said(int rank, const char* what, const std::function<void()>& read);
 
 class ProcessGroup {
@@ -35,15 +36,15 @@ class ProcessGroup {
   struct Options {
     RunIdentity run;
     std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
-    /// Gets lines for the user, on any thread.
+    /// Receives lines for the user, on any thread.
     std::function<void(const std::string&)> warn;
-    /// Called when the process does not end by itself soon after a failure of the world (a call
-    /// that nothing wakes): prints the failure and ends it. Never returns.
+    /// Called if the process does not end by itself soon after a failure of the world (for example
+    /// in a call that nothing wakes): prints the failure and ends the process. Never returns.
     std::function<void(const std::string& text, int exit_code)> end_process;
   };
   /// Joins the world; see ControlChannel::join. REQUIRES: !world.alone(). Throws ErrorKind::device
-  /// if a process may not open as many descriptors as its connections need. A requested stop, of
-  /// this process or of another, ends it with StopRequested while a run starts.
+  /// if a process may not open as many descriptors as its connections need. While a run starts, a
+  /// stop requested of this process or of another throws StopRequested.
   ProcessGroup(const World& world, const Options& options);
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
@@ -51,30 +52,32 @@ class ProcessGroup {
   const World& world() const { return world_; }
   bool is_first() const { return world_.rank == 0; }
 
-  /// Introduction of one process to the others, before anything is loaded.
+  /// Introduction of one process to the others, before any data is loaded.
   struct Member {
     std::string host, address;  ///< the address by which it reaches rank 0
     int pid = 0, local_rank = 0;
     std::string visible_gpus;  ///< CUDA_VISIBLE_DEVICES
     std::vector<DeviceName> devices;
   };
-  /// Collective: the members by rank. Throws ErrorKind::usage where two processes of a machine
-  /// would use the same GPU.
+  /// Exchanges introductions and returns the members by rank. Collective. Throws ErrorKind::usage
+  /// if two processes of a machine would use the same GPU.
   const std::vector<Member>& introduce(const std::vector<DeviceName>& devices);
   const std::vector<Member>& members() const { return members_; }
-  /// Collective, before the first sum: throws ErrorKind::usage with the first difference.
+  /// Compares the facts of all processes. Collective; call it before the first sum. Throws
+  /// ErrorKind::usage with the first difference.
   void compare(const Facts& facts);
-  /// Collective: makes the links, whose ends prove to each other that they know DPT_TOKEN or, if it
-  /// is not set, a token that rank 0 draws. Throws as make_tcp_links does.
+  /// Creates the links, whose ends prove to each other that they know DPT_TOKEN or, if it is not
+  /// set, a token that rank 0 draws. Collective. Throws as make_tcp_links does.
   void connect();
 
-  /// Collective: a text of rank 0.
+  /// Returns rank 0's text on every process. Collective.
   std::string share(const std::string& what, const std::string& text);
-  /// Collective, after connect: bytes of rank 0, as many on every process.
+  /// Copies rank 0's bytes to every process. The size must be the same on all. Collective; call it
+  /// after connect.
   void share(std::span<std::byte> bytes, const char* what);
 
-  /// The ranks of this process as threads, for one run; `heartbeats` are watched. The group is
-  /// aborted when the world fails.
+  /// Creates the group of this process's ranks as threads, for one run, and watches their
+  /// heartbeats. The group is aborted when the world fails.
   std::shared_ptr<WorldGroup> make_group(std::chrono::milliseconds stall_timeout);
 
   /// Joins the others only to report that this process failed. If they cannot be told, does
@@ -82,17 +85,17 @@ class ProcessGroup {
   static void report_failed_start(const World& world, const Options& options,
                                   const std::string& text, ErrorKind kind);
 
-  /// Reports to all processes an error of this one, or a stop before the first step, which then
+  /// Reports an error of this process to all others, or a stop before the first step, which then
   /// stops them too. Does not report consequences of a failure elsewhere (ErrorKind::peer).
   void report(const std::exception& error) noexcept;
-  /// Runs `body`; an exception becomes known to all processes, and is replaced by the first cause
-  /// in the world if that is a different one. While the run starts, a requested stop takes
-  /// precedence (StopRequested).
+  /// Runs `body`. Reports an exception to all processes, and replaces it by the first cause in the
+  /// world if that is a different one. While the run starts, a requested stop takes precedence
+  /// (StopRequested).
   int guard(const std::function<int()>& body);
   /// Returns the first failure in the world, which may become known a moment after its consequences
-  /// here; empty if nobody knows of one.
+  /// here; empty if there is none.
   std::optional<WorldFailure> wait_for_cause();
-  /// While something is saved after a failure, the process is not ended.
+  /// Keeps the process from being ended after a failure while something is saved.
   class Saving {
    public:
     explicit Saving(ProcessGroup& group) : group_(group) { ++group_.saving_; }
@@ -102,7 +105,7 @@ class ProcessGroup {
    private:
     ProcessGroup& group_;
   };
-  /// Collective, at the end: waits for all.
+  /// Waits for all processes at the end of the run. Collective.
   void leave();
 
  private:

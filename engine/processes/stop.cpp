@@ -19,10 +19,10 @@
 namespace dpt {
 namespace {
 
-// Signals belong to the process, so this is the one piece of global state.
+// Signals belong to the process, so these are the only global state.
 std::atomic<int> g_signal{0};  // the first, which decides the exit code
-// Milliseconds of the monotonic clock when the first SIGINT or SIGTERM came: sent to this process
-// or its group, and passed on by a launcher that got it too, however late.
+// Time of the first SIGINT or SIGTERM, in milliseconds of the monotonic clock: of one sent to this
+// process or its group, and of one passed on by a launcher that also received it, however late.
 std::atomic<std::int64_t> g_interrupted_at{0}, g_passed_on_at{0};
 static_assert(std::atomic<int>::is_always_lock_free &&
                   std::atomic<std::int64_t>::is_always_lock_free,
@@ -38,17 +38,17 @@ Wake& wake() {
 }
 std::atomic<Wake*> g_wake{nullptr};
 
-/// `timeout` signals the program and then its process group, and supervisors send SIGINT and
-/// SIGTERM in one go: within this time they are one request.
+/// Window in which signals are one request: `timeout` signals the program and then its process
+/// group, and supervisors send SIGINT and SIGTERM in quick succession.
 constexpr std::int64_t kOneRequestMs = 100;
 
 std::int64_t now_ms() {
   timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);  // which a signal handler may call
+  clock_gettime(CLOCK_MONOTONIC, &now);  // safe in a signal handler
   return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-/// Notes a signal. Also called by a signal handler.
+/// Records a signal. Also called by a signal handler.
 void note_signal(int number) {
   int expected = 0;
   g_signal.compare_exchange_strong(expected, number);
@@ -60,8 +60,8 @@ void on_signal(int number, siginfo_t* info, void*) {
   const int error = errno;
   note_signal(number);
   errno = error;
-  // A closing terminal sends SIGHUP before SIGTERM, a job scheduler SIGUSR1: the first SIGTERM
-  // after them is not impatience.
+  // A closing terminal sends SIGHUP before SIGTERM, and a job scheduler SIGUSR1, so the first
+  // SIGTERM after them does not end the process at once.
   if (number != SIGINT && number != SIGTERM) return;
   const std::int64_t now = now_ms();
   std::int64_t first = 0;
@@ -162,7 +162,7 @@ void StopWatch::watch() {
     lock.lock();
   }
   if (requested_stop() == StopReason::none) return;
-  // Without patience the function is called even if the work has ended meanwhile.
+  // If patience is zero, the function is called even if the work has ended meanwhile.
   if (patience_.count() > 0 && ended_.wait_for(lock, patience_, [this] { return has_ended_; })) {
     return;
   }

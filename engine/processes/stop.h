@@ -1,5 +1,5 @@
 // Requests to stop, from signals. A handler only sets flags. While a run starts, loops poll them
-// (kernels/base/stop_request.h); once it trains, the trainer agrees on a step boundary.
+// (kernels/base/stop_request.h); during training, the trainer agrees on a step boundary.
 #pragma once
 
 #include <signal.h>
@@ -29,36 +29,36 @@ enum class StopReason : std::uint8_t {
   cpu_time
 };
 
-/// Signals that ask a run to stop. Batch systems announce their own signals by SIGUSR1 and SIGUSR2,
-/// and the end of the CPU time (ulimit -t) by SIGXCPU.
+/// Signals that ask a run to stop. Batch systems use SIGUSR1 and SIGUSR2 to announce their own
+/// signals, and SIGXCPU to announce the end of the CPU time (ulimit -t).
 inline constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
 
 /// Returns true if a signal is ignored, as after nohup or trap ''.
 bool is_signal_ignored(int number);
 
-/// Handles and unblocks kStopSignals. Each sets the flag; a SIGINT or SIGTERM that comes 0.1 s or
+/// Handles and unblocks kStopSignals. Each sets the flag; a SIGINT or SIGTERM that arrives 0.1 s or
 /// more after the first of these two ends the process at once with 130 or 143. A second SIGHUP does
-/// not: a closing terminal sends several (the kernel's and the shell's). Signals that `dpt --nproc`
-/// passes on (sigqueue) are counted separately: the process may have got the same signal as a
-/// member of a group. A signal that is ignored (nohup, trap '' INT, a background job of a script)
-/// stays so.
+/// not, because a closing terminal sends several (the kernel's and the shell's). Signals that `dpt
+/// --nproc` passes on (sigqueue) are counted separately, because the process may have received the
+/// same signal as a member of a group. Ignored signals (nohup, trap '' INT, a background job of a
+/// script) stay ignored.
 void install_signal_handlers();
 
-/// Restores the default action of the signals, for commands that do not ask for requests; a signal
-/// that came since install_signal_handlers ends the process now. Where there is no default action
+/// Restores the default action of the signals, for commands that do not poll for requests. A signal
+/// that arrived since install_signal_handlers ends the process now. If there is no default action
 /// (process 1 of a container), a signal ends the process with 128 + its number.
 void let_signals_end_process();
 
 /// The first request so far. Callable from any thread.
 StopReason requested_stop();
-/// Makes a request as the reason's signal would, unless there is one already. Does nothing for
-/// reasons without a signal. Any thread may call it.
+/// Makes a request as the reason's signal would, unless there already is one. Does nothing for
+/// reasons without a signal. Callable from any thread.
 void request_stop(StopReason reason);
 
-/// Calls a function once, on a thread of its own, `patience` after a stop is requested (after
-/// construction if it was requested before), unless this is destroyed in that time; without
-/// patience, always before the destructor returns. Only one may exist at a time. If the system
-/// starts no more threads, the function is never called.
+/// Calls a function once, on a separate thread, `patience` after a stop is requested (or after
+/// construction if it was requested before), unless this object is destroyed before that. With zero
+/// `patience`, the function is always called before the destructor returns. Only one StopWatch may
+/// exist at a time. If the system cannot start a thread, the function is never called.
 class StopWatch {
  public:
   StopWatch(std::chrono::milliseconds patience, std::function<void(StopReason)> on_stop);
@@ -77,19 +77,20 @@ class StopWatch {
   std::thread thread_;
 };
 
-/// Collective, once a rank has voted to stop: the reason of all, which is that of the first rank
-/// that has one. A signal may have reached some processes only, and one clock is ahead.
+/// Returns the reason of the first rank that has one, on all ranks. Collective, once a rank has
+/// voted to stop. Ranks may differ: a signal may have reached only some processes, and one clock is
+/// ahead.
 StopReason agree_on_stop(Communicator& communicator, StopReason mine);
 
-/// Exit code of a run that was stopped and may be resumed, if no signal has one of its own.
+/// Exit code of a run that was stopped and can be resumed, unless its signal has a separate one.
 inline constexpr int kStoppedExitCode = 75;
 /// Returns the exit code of a run that stopped for this reason: 129, 130, 143 or 75.
 int exit_code_of(StopReason reason);
-/// Returns a reason with this exit code; none for those of failures.
+/// Returns the reason that has this exit code; none for the codes of failures.
 StopReason stop_of_exit_code(int exit_code);
 const char* name_of(StopReason reason);
-/// Returns the line for the user when a stop is requested during training: the reason, and what a
-/// second signal does.
+/// Returns the line for the user when a stop is requested during training: the reason, and the
+/// effect of a second signal.
 std::string acknowledgement_of(StopReason reason);
 
 }  // namespace dpt

@@ -20,12 +20,12 @@ namespace {
 struct ProcessStat {
   pid_t parent = 0, session = 0;
 };
-/// Zeros for a process that is not there, or not seen.
+/// Returns zeros for a process that does not exist or is not visible.
 ProcessStat stat_of(pid_t pid) {
   std::ifstream in(fmt::format("/proc/{}/stat", pid));
   std::string text;
   std::getline(in, text);
-  // The name, in parentheses, may hold anything; then state, parent, group, session.
+  // The name, in parentheses, may contain any character. State, parent, group and session follow.
   const std::size_t end = text.rfind(')');
   ProcessStat result;
   if (end == std::string::npos) return result;
@@ -50,7 +50,7 @@ std::string job_of_parent() {
   return fmt::format("user {}, process {}", getuid(), ancestor);
 }
 
-/// Sets the address where MPI's processes meet; on several machines only MPI itself knows it.
+/// Sets the address where MPI's processes meet. On several machines only MPI itself knows it.
 void set_mpi_coordinator(World& world, const Environment& environment, const char* example) {
   if (world.alone() || set_coordinator(world, environment)) return;
   fail(ErrorKind::usage,
@@ -96,7 +96,7 @@ std::optional<World> from_nproc(const Environment& environment) {
 
 std::optional<World> from_torchrun(const Environment& environment) {
   constexpr PlaceVariables kNames = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
-  // Batch scripts export MASTER_ADDR and MASTER_PORT for other programs: these alone say nothing.
+  // Batch scripts export MASTER_ADDR and MASTER_PORT for other programs: these alone prove nothing.
   if (!any_set(environment, {kNames.rank, kNames.size, kNames.local_rank, kNames.local_size})) {
     return std::nullopt;
   }
@@ -117,7 +117,7 @@ std::optional<World> from_torchrun(const Environment& environment) {
   World world;
   world.launcher = who;
   read_place(world, environment, who, kNames);
-  // PyTorchJob of Kubernetes sets none of the two: one process in each pod.
+  // PyTorchJob of Kubernetes sets neither: it runs one process in each pod.
   if (has_local) read_local_place(world, environment, who, kNames);
   world.job = env_text(environment, "TORCHELASTIC_RUN_ID");
   if (world.alone()) return world;
@@ -155,7 +155,7 @@ std::optional<World> from_open_mpi(const Environment& environment) {
   world.launcher = kWho;
   read_place(world, environment, kWho, kNames);
   read_local_place(world, environment, kWho, kNames);
-  // Names of version 5, and of 4 (whose PMIx is not seen in the environment of all builds).
+  // Names of versions 5 and 4 (version 4's PMIx is not in the environment with all builds).
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
     if (world.job.empty()) world.job = env_text(environment, name);
   }
@@ -170,7 +170,8 @@ std::optional<World> from_mpich(const Environment& environment) {
   const bool has_local = any_set(environment, {kNames.local_rank, kNames.local_size});
   if (!has_local && !any_set(environment, {kNames.rank, kNames.size})) return std::nullopt;
   if (is_leftover_of_one(environment, kNames)) return std::nullopt;
-  // `srun --mpi=pmi2` speaks MPI's protocol to its tasks: Slurm's own variables say more.
+  // `srun --mpi=pmi2` speaks MPI's protocol to its tasks, but Slurm's own variables are more
+  // complete.
   if (!has_local && is_set(environment, "SLURM_STEP_NUM_TASKS") &&
       env_text(environment, "SLURM_PROCID") == env_text(environment, kNames.rank) &&
       env_text(environment, "SLURM_STEP_NUM_TASKS") == env_text(environment, kNames.size)) {

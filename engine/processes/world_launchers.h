@@ -1,5 +1,5 @@
-// The launchers whose variables a World can be read from. Each function returns nothing if its
-// launcher did not start this process, and throws ErrorKind::usage as detect_world does.
+// Launchers from whose variables a World can be read. Each function returns nothing if its launcher
+// did not start this process, and throws ErrorKind::usage as detect_world does.
 #pragma once
 
 #include <optional>
@@ -9,9 +9,9 @@
 
 namespace dpt::launchers {
 
-/// dpt's own children.
+/// Reads the World of a process that `dpt --nproc` started.
 std::optional<World> from_nproc(const Environment& environment);
-/// torchrun, and what sets the same variables.
+/// Reads the World of torchrun, and of other launchers that set the same variables.
 std::optional<World> from_torchrun(const Environment& environment);
 std::optional<World> from_open_mpi(const Environment& environment);
 std::optional<World> from_mpich(const Environment& environment);

@@ -17,11 +17,12 @@
 namespace dpt::launchers {
 namespace {
 
-/// Slurm's numbers of steps from here on are none that srun started: the batch script, the shell of
+/// First of Slurm's special step numbers, which srun does not use: the batch script, the shell of
 /// salloc.
 constexpr std::int64_t kSlurmSpecialSteps = 0xfffffff0;
 
-/// The first host of Slurm's notation, e.g. "node[01-04,7],x3"; empty where it is not that.
+/// Returns the first host of a list in Slurm's notation, e.g. "node[01-04,7],x3"; empty if
+/// malformed.
 std::string first_host(std::string_view list) {
   std::string host;
   std::size_t at = 0;
@@ -42,8 +43,8 @@ std::string first_host(std::string_view list) {
   return host;
 }
 
-/// The number of tasks on machine `node` of a step in Slurm's notation, e.g. "2(x3),1"; 0 where it
-/// is not that, or has no such machine.
+/// Returns the number of tasks of a step on machine `node`, from Slurm's notation, e.g. "2(x3),1";
+/// 0 if malformed or if there is no such machine.
 int tasks_on_node(std::string_view list, int node) {
   std::int64_t before = 0;
   while (!list.empty()) {
@@ -67,7 +68,7 @@ int tasks_on_node(std::string_view list, int node) {
 }
 
 /// Returns true if srun started this process. A batch script and the shell of salloc have some of
-/// its variables too.
+/// the same variables.
 bool is_in_slurm_step(const Environment& environment) {
   const std::optional<std::int64_t> step = number_in(env_text(environment, "SLURM_STEP_ID"));
   return is_set(environment, "SLURM_STEP_NUM_TASKS") && !(step && *step >= kSlurmSpecialSteps);
@@ -104,7 +105,7 @@ std::optional<World> from_slurm(const Environment& environment) {
   check_local_size(kWho, kNames.local_size, world.local_size, kNames.size, world.size);
   world.job = fmt::format("{}.{}", env_text(environment, "SLURM_JOB_ID"),
                           env_text(environment, "SLURM_STEP_ID"));
-  // A requeued job keeps its number; its predecessor's last tasks may still be there.
+  // A requeued job keeps its number, and its predecessor's last tasks may still exist.
   if (is_set(environment, "SLURM_RESTART_COUNT")) {
     world.job += "." + env_text(environment, "SLURM_RESTART_COUNT");
   }

@@ -11,7 +11,7 @@ namespace dpt::launchers {
 /// Reads the World of a task that srun started, like the functions of world_launchers.h.
 std::optional<World> from_slurm(const Environment& environment);
 
-/// Throws in an allocation of Slurm that has several tasks.
+/// Throws in a Slurm allocation that has several tasks.
 void check_slurm_batch(const Environment& environment);
 
 }  // namespace dpt::launchers

@@ -10,10 +10,11 @@
 namespace dpt::launchers {
 namespace {
 
-/// Ports that are chosen here are below those that systems hand out to connections (from 32768).
+/// First of the chosen ports, which are below those that systems assign to connections (from
+/// 32768).
 constexpr int kFirstPort = 20000, kPortBlocks = 1125;
 
-/// FNV-1a: the same on all machines, which std::hash need not be.
+/// Returns the FNV-1a hash, which is the same on all machines; std::hash need not be.
 std::uint64_t fnv1a(std::string_view text) {
   std::uint64_t hash = 14695981039346656037ULL;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;

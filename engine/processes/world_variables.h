@@ -1,5 +1,5 @@
-// Reading what launchers say of a process in variables of its environment, with messages that name
-// the launcher and the variable.
+// Reads a launcher's description of a process from variables of its environment, with errors that
+// name the launcher and the variable.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace dpt::launchers {
 
-/// Number of ports that every process tries in turn.
+/// Number of ports that every process tries, one after the other.
 inline constexpr int kPortCount = 8;
 inline constexpr int kLastPort = 65535;
 
@@ -23,30 +23,30 @@ bool is_set(const Environment& environment, const char* name);
 /// Returns the value, or an empty text if the variable is not set.
 std::string env_text(const Environment& environment, const char* name);
 
-/// Returns the whole number that `text` is, digits only, or nothing.
+/// Returns `text` as a whole number if it consists of digits only, otherwise nothing.
 std::optional<std::int64_t> number_in(std::string_view text);
 
-/// Returns the number in a variable that is set. `who` names the launcher.
+/// Returns the number in a variable. REQUIRES: it is set. `who` names the launcher.
 int env_number(const Environment& environment, const char* who, const char* name, int least,
                int most = std::numeric_limits<int>::max());
 
-/// Throws if some of `names` are not set; `advice` says what to do.
+/// Throws if some of `names` are not set; `advice` states the remedy.
 void check_all_set(const Environment& environment, const char* who,
                    const std::vector<const char*>& names, const std::string& advice);
 bool any_set(const Environment& environment, std::initializer_list<const char*> names);
 
-/// Variables in which a launcher says which process of how many this one is.
+/// Variables in which a launcher states the index of a process and the number of processes.
 struct PlaceVariables {
   const char *rank, *size, *local_rank, *local_size;
 };
 
 /// Returns true if only some of the variables are set, and they can only be those of a single
-/// process: sizes of 1, indices of 0. A shell or a script left them. An index among all processes
-/// says nothing without their number.
+/// process: sizes of 1, indices of 0. They are leftovers of a shell or a script. An index among all
+/// processes means nothing without their number.
 bool is_leftover_of_one(const Environment& environment, const PlaceVariables& names);
 
-/// Throws unless the index is below the size, and the local size not above the size; the names are
-/// those of their variables.
+/// Throws unless the index is below the size, and the local size not above the size. The names are
+/// those of their variables, for the error.
 void check_below(const char* who, const char* index_name, int index, const char* size_name,
                  int size);
 void check_local_size(const char* who, const char* local_name, int local_size,
@@ -58,17 +58,17 @@ void read_local_place(World& world, const Environment& environment, const char* 
 void read_place(World& world, const Environment& environment, const char* who,
                 const PlaceVariables& names);
 
-/// Reads HOST:PORT, or [ADDRESS]:PORT for an IPv6 address. `option` names where it was found.
+/// Reads HOST:PORT, or [ADDRESS]:PORT for an IPv6 address. `option` names the source of the text.
 void read_coordinator(World& world, const char* option, const std::string& text);
 
-/// Returns ports that all processes of a job choose alike. Jobs get the same block or a disjoint
-/// one.
+/// Returns ports that all processes of a job choose alike. Two jobs get either the same block or
+/// disjoint ones.
 std::vector<int> ports_of(const World& world);
 /// Takes the address in DPT_COORDINATOR, or the loopback if all processes are on this machine.
-/// Returns false if it is neither.
+/// Returns false if neither applies.
 bool set_coordinator(World& world, const Environment& environment);
 
-/// Returns true if the name or address is that of the loopback.
+/// Returns true if the name or address is that of the loopback interface.
 bool is_this_machine(const std::string& host);
 
 }  // namespace dpt::launchers

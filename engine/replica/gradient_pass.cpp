@@ -51,9 +51,9 @@ WorkPartition GradientPass::cut(std::int64_t global_batch, ShardBuffers buffers,
                          job_.spec.train.shards, {most, job_.spec.train.accumulate}, buffers);
 }
 
-/// Returns the size of a micro-batch: the job's and, in fast mode, no more than fits into the
-/// device's memory. In exact mode the bits must not depend on other users of the device: a
-/// micro-batch that is too large is an error.
+/// Returns the maximum size of a micro-batch: the job's, and in fast mode no more than fits into
+/// the device's memory. In exact mode a micro-batch that does not fit is an error, because the bits
+/// must not depend on other users of the device.
 std::int64_t GradientPass::most_samples(std::int64_t global_batch) {
   std::int64_t most = job_.placement.max_micro_batches[communicator_.rank()];
   if (job_.spec.train.shards > 0) return most;
@@ -69,10 +69,10 @@ std::int64_t GradientPass::most_samples(std::int64_t global_batch) {
   }
 }
 
-/// Bytes that are allocated after the activations: two buffers of samples, the gradients, and
-/// an eighth of what is free for evaluations.
+/// Returns the bytes that are allocated after the activations: two buffers of samples, the
+/// gradients, and an eighth of the free memory for evaluations.
 std::size_t GradientPass::needed_beside(std::int64_t samples) const {
-  if (!backend_.info().queues) return 0;  // samples are read where they are
+  if (!backend_.info().queues) return 0;  // samples are read in place
   const DataSource& source = *job_.data.splits.train.source;
   const std::size_t sample =
       static_cast<std::size_t>(source.shape().elements()) * size_of(source.type()) +
@@ -88,7 +88,7 @@ const WorkPartition& GradientPass::partition_for(std::int64_t global_batch) {
   WorkPartition partition = cut(global_batch, ShardBuffers::one_each, most);
   for (const std::int64_t size : micro_batch_sizes(partition)) memory_.executor(size, true);
   partition.branches = lockstep_.couples_shards() ? 1 : branches_for(partition);
-  // Shards that go through a pass together need a buffer each.
+  // Shards that go through a pass together need separate buffers.
   if (partition.branches == 1 && !lockstep_.couples_shards()) {
     partition = cut(global_batch, ShardBuffers::reused, most);
   }
@@ -113,7 +113,7 @@ std::size_t GradientPass::kept_bytes(const WorkPartition& partition) {
 }
 
 int GradientPass::branches_for(const WorkPartition& partition) {
-  // More parts than one kernel adds would be added one after the other.
+  // One kernel adds up to this many parts; more would take several additions.
   constexpr std::int64_t kMostShards = 32;
   constexpr int kMostBranches = 8;
   if (partition.buffers < 2 || partition.shards > kMostShards) return 1;
@@ -125,7 +125,7 @@ int GradientPass::branches_for(const WorkPartition& partition) {
   const std::size_t gradients =
       static_cast<std::size_t>(partition.buffers) * memory_.gradient_bytes();
   int branches = backend_.make_branches(std::min(kMostBranches, partition.buffers));
-  // Little, because other replicas and evaluations need memory too.
+  // A small share, because other replicas and evaluations need memory too.
   const std::uint64_t room = backend_.free_bytes() / 16;
   while (branches > 1 &&
          gradients + static_cast<std::size_t>(branches - 1) * (arena + kept) > room) {
@@ -158,7 +158,7 @@ void GradientPass::begin_buffer(const WorkPartition& partition, const WorkAction
                   static_cast<std::size_t>(measurements_.part_floats()) * sizeof(float));
   }
   if (action.buffer == partition.parts.front().buffer) {
-    // The rank's vote is in the metrics of its first part, and therefore in their sum.
+    // The metrics of the rank's first part carry its vote into the sum.
     backend_.copy(metrics, staged.metrics, memory_.metrics_bytes());
   } else {
     backend_.zero(metrics, memory_.metrics_bytes());
@@ -177,7 +177,7 @@ bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
   for (std::size_t i = 0; i < actions.size() && goes_on;) {
     const std::size_t first = i, end = i + together_from(partition, i);
     if (gives_up && first > 0 && (*gives_up)()) return false;
-    // All of a shard in one branch: its micro-batches add to what is there.
+    // All micro-batches of a shard run in one branch, because they add to the same buffer.
     const int branch = actions[i].buffer % partition.branches;
     if (partition.branches > 1) backend_.select_branch(branch);
     std::size_t kept = 0;
@@ -210,17 +210,17 @@ bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
       piece.shard = action.shard;
     }
     goes_on = train_pieces(partition, i == actions.size() ? after_node : kNothing, gives_up);
-    // Buckets that are handed over during the pass that completes them are measured before.
+    // Overlapped sums measure each bucket during the pass that completes it.
     if (partition.branches == 1 && !after_node) measure_parts(partition, first, end - first);
   }
-  // A rank without samples takes part with nothing.
+  // A rank without samples still takes part in the sums of statistics.
   if (actions.empty() && lockstep_.couples_shards()) {
     pieces_.clear();
     train_pieces(partition, kNothing, nullptr);
   }
   if (partition.branches > 1) {
     backend_.join();
-    // Every shard has a buffer of its own, to which nothing was added yet.
+    // Every shard has its own buffer, to which nothing has been added yet.
     if (!after_node) measure_parts(partition, 0, actions.size());
   }
   if (times) backend_.end_phase(times, StepPhase::backward);
@@ -242,7 +242,8 @@ bool GradientPass::train_pieces(const WorkPartition& partition,
                                 const StopQuestion* gives_up) {
   if (lockstep_.couples_pieces()) {
     if (pieces_.empty() && !lockstep_.couples_shards()) return true;
-    // The first bucket of overlapped sums has the metrics, which tell that a step was given up.
+    // The first bucket of overlapped sums contains the metrics, which tell that a step was given
+    // up.
     return lockstep_.train(pieces_, partition.shard_sizes, after_node,
                            after_node ? nullptr : gives_up);
   }

@@ -1,5 +1,5 @@
 // The gradients of a rank's part of a batch: forward and backward of each micro-batch, shard by
-// shard, as its WorkPartition lists them.
+// shard, in the order of its WorkPartition.
 #pragma once
 
 #include <cstdint>
@@ -24,34 +24,32 @@ class GradientPass {
   GradientPass(Backend& backend, Communicator& communicator, const Job& job, PassMemory& memory,
                Measurements& measurements);
 
-  /// Returns the partition of a batch of this size. The first call makes it, with the memory that
-  /// it needs.
+  /// Returns the partition of a batch of this size. The first call creates it and allocates the
+  /// memory that it needs.
   const WorkPartition& partition_for(std::int64_t global_batch);
-  /// For the partitions from now on; all earlier ones end.
+  /// Sets the device weights of later partitions and invalidates all earlier ones.
   void set_device_weights(const DeviceWeights& device_weights);
   const DeviceWeights& device_weights() const { return device_weights_; }
-  /// Returns the maximum number of shards of exact mode that were worked on at the same time so
-  /// far.
+  /// Returns the largest number of shards of exact mode processed at the same time so far.
   int branches() const;
 
   /// Queues the passes. The buffers of partition.parts then hold the sums of gradients and metrics.
-  /// `after_node`, if there is one, is called after each node of the pass that completes them.
-  /// `times`: PhaseTimes in which forward and backward end, or null. Where shards are worked on at
-  /// the same time, forward is that of the queue itself. Returns false if `gives_up`, if given,
-  /// returned true between two micro-batches: the sums then mean nothing, and the caller must still
-  /// make those over ranks.
+  /// `after_node`, if set, is called after each node of the pass that completes them. `times`:
+  /// PhaseTimes for the end of forward and backward, or null; if shards run at the same time,
+  /// forward covers only branch 0. Returns false if `gives_up`, if set, returned true between two
+  /// micro-batches: the sums are then meaningless, and the caller must still sum over ranks.
   bool compute(const WorkPartition& partition, const StagedBatch& staged, const PassParams& params,
                DevPtr times, const std::function<void(int node)>& after_node,
                const StopQuestion* gives_up = nullptr);
-  /// The most samples of a micro-batch so far; 0 before a partition.
+  /// Returns the maximum number of samples of a micro-batch so far; 0 before the first partition.
   std::int64_t micro_batch() const;
-  /// Returns true if micro-batches are smaller than the Job's because the device lacks memory.
+  /// Returns true if micro-batches are smaller than the Job's for lack of device memory.
   bool is_short_of_memory() const { return short_of_memory_; }
-  /// Returns true if `compute` waits for sums of statistics over ranks, which no captured graph
-  /// holds.
+  /// Returns true if `compute` waits for sums of statistics over ranks, which a captured graph
+  /// cannot contain.
   bool sums_over_ranks() const { return lockstep_.couples_shards(); }
 
-  /// Device memory held besides PassMemory's, in bytes.
+  /// Returns the device memory held in addition to PassMemory's, in bytes.
   std::size_t memory_bytes() const { return lockstep_.memory_bytes(); }
 
  private:
@@ -59,18 +57,19 @@ class GradientPass {
   std::int64_t most_samples(std::int64_t global_batch);
   static std::int64_t micro_batches(const WorkPartition& partition);
   std::size_t needed_beside(std::int64_t samples) const;
-  /// Returns the number of branches of the queue that work at the same time on the shards of a
-  /// partition, which has a buffer for each: as many as fit into memory.
+  /// Returns the number of branches of the queue that process the shards of a partition at the same
+  /// time, if each shard has its own buffer: as many as fit into memory.
   int branches_for(const WorkPartition& partition);
-  /// Returns the number of actions from `first` on that go through a pass together.
+  /// Returns the number of actions, starting with `first`, that go through a pass together.
   std::size_t together_from(const WorkPartition& partition, std::size_t first) const;
-  /// Memory that the pieces of a partition keep, where the most go through a pass together.
+  /// Returns the memory that the pieces of a partition keep when the largest number of them goes
+  /// through a pass together.
   std::size_t kept_bytes(const WorkPartition& partition);
   void begin_buffer(const WorkPartition& partition, const WorkAction& action,
                     const StagedBatch& staged);
   bool train_pieces(const WorkPartition& partition, const std::function<void(int)>& after_node,
                     const StopQuestion* gives_up);
-  /// Measures the parts of the batch that `count` actions from `first` on have completed.
+  /// Measures the parts of the batch that `count` actions, starting with `first`, have completed.
   void measure_parts(const WorkPartition& partition, std::size_t first, std::size_t count);
 
   Backend& backend_;

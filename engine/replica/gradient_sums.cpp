@@ -13,8 +13,8 @@ GradientSums::GradientSums(Communicator& communicator, const Job& job, const Pas
     : communicator_(communicator), job_(job), memory_(memory), measurements_(measurements) {
   const std::int64_t bytes =
       job_.model.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
-  // All ranks decide alike: from the job, and then together. Between processes a CPU's sums wait
-  // for a network, too.
+  // All ranks make the same decision: first from the job, then together. Sums between processes
+  // wait for a network, so CPUs overlap them too.
   const bool all_overlap = std::all_of(
       job_.placement.devices.begin(), job_.placement.devices.end(), [&](const DeviceName& device) {
         const DeviceName& first = job_.placement.devices.front();
@@ -39,8 +39,8 @@ GradientSums::GradientSums(Communicator& communicator, const Job& job, const Pas
 
 void GradientSums::queue_next() {
   if (measurements_.measures_parts()) {
-    // A replica's part of the batch is the part, and this the last moment when it is by itself. The
-    // metrics are in the first bucket.
+    // In fast mode a part is a replica's samples, and this is the last moment at which their
+    // gradient is separate. The metrics are in the first bucket.
     measurements_.measure_bucket(memory_.part_gradient(communicator_.rank(), 0), next_);
   }
   const GradientBucket& bucket = buckets_[next_++];
@@ -56,7 +56,7 @@ const std::function<void(int node)>& GradientSums::during_backward() {
 
 void GradientSums::sum(const WorkPartition& partition) {
   if (overlap()) {
-    // A rank without samples takes part with zeros.
+    // A rank without samples contributes zeros.
     while (next_ < buckets_.size()) queue_next();
     if (measurements_.measures_parts()) {
       communicator_.sum_overlapped(memory_.part_floats(0), measurements_.part_floats());

@@ -1,5 +1,5 @@
-// The sum of the ranks' gradients: in the shard tree after backward, or, for large gradients of
-// fast mode on GPUs, in buckets that are overlapped with it.
+// The sum of the ranks' gradients. It runs in the shard tree after backward or, for large gradients
+// of fast mode on GPUs or in several processes, in buckets that overlap with backward.
 #pragma once
 
 #include <functional>
@@ -24,15 +24,16 @@ class GradientSums {
   ~GradientSums() { communicator_.stop_sums(); }
   GradientSums(const GradientSums&) = delete;
 
-  /// Returns true if sums over ranks happen between the calls of backward.
+  /// Returns true if sums over ranks run between the calls of backward.
   bool overlap() const { return !buckets_.empty(); }
-  /// To be called after each node of the pass that completes the rank's gradients, layer by layer;
-  /// empty where sums do not overlap with it. For one step.
+  /// Returns the function to call after each node of the pass that completes the rank's gradients,
+  /// layer by layer, in one step. Empty if sums do not overlap with backward.
   const std::function<void(int node)>& during_backward();
-  /// The sum over all ranks, into gradient buffer 0, which this rank's parts may use.
+  /// Sums over all ranks into gradient buffer 0, which this rank's parts may use.
   void sum(const WorkPartition& partition);
 
-  /// "tree", or "overlapped with backward, in N buckets"; why a large gradient of fast mode is not.
+  /// Returns "tree", or "overlapped with backward, in N buckets"; with the reason if a large
+  /// gradient of fast mode is not overlapped.
   const std::string& description() const { return description_; }
 
  private:
@@ -42,11 +43,11 @@ class GradientSums {
   const Job& job_;
   const PassMemory& memory_;
   Measurements& measurements_;
-  std::vector<GradientBucket> buckets_;  ///< empty: sums come after backward, in the tree
+  std::vector<GradientBucket> buckets_;  ///< empty if sums come after backward, in the tree
   std::size_t next_ = 0;                 ///< next bucket in the current step
   std::function<void(int)> after_node_;
   std::string description_ = "tree";
-  /// Parts of the current step; kept so that a step allocates nothing.
+  /// Parts of the current step; a member, so that a step allocates nothing.
   std::vector<PartialSum> parts_;
 };
 

@@ -15,14 +15,14 @@ constexpr std::size_t kUpdateAt = kMetricsAt + sizeof(StepMetrics);
 static_assert(sizeof(StepScalars) <= kLine && sizeof(StepMetrics) % kLine == 0);
 static_assert(sizeof(UpdateStep) % kLine == 0);
 
-/// The block's layout for a batch of `samples` and an update of `groups`: scalars, metrics, update
-/// steps, ids, slots, what is erased, and of a mixed batch how, slots of its targets, labels and
-/// targets, one after the other, whatever room the block has. So a step uploads no more than it
-/// uses, and equal batches find equal addresses; what an update reads is at the same address for
-/// every batch.
+/// The block's layout for a batch of `samples` and an update of `groups`, in this order: scalars,
+/// metrics, update steps, ids, slots, erased boxes; for a mixed batch also its mixture, target
+/// slots, labels and targets. Offsets depend on the batch, not on the size of the block, so a step
+/// uploads no more than it uses, and equal batches have equal addresses. The inputs of the update
+/// have the same address for every batch.
 struct Layout {
-  /// `mixed`: the targets of mixed samples; null: they are not mixed. Those have a partner before
-  /// the first one, which has no target.
+  /// `mixed`: the targets of mixed samples, or null if samples are not mixed. A mixed batch has a
+  /// partner before its first sample, which needs no target.
   Layout(std::size_t samples, std::size_t groups, bool erases, const TargetShape* mixed)
       : ids(kUpdateAt + groups * sizeof(UpdateStep)) {
     const std::size_t all = samples + (mixed ? 1 : 0), mixtures = mixed ? samples : 0;
@@ -45,7 +45,7 @@ SampleTargets targets_in(const HostBatch& batch, const TargetShape& shape, std::
   return {batch.labels[at], floats > 0 ? batch.targets.data() + at * floats : nullptr};
 }
 
-/// Into the host's side of the block: how the batch is mixed, and its targets.
+/// Writes the mixture of the batch and its targets to the host's side of the block.
 void write_mixture(const HostBatch& batch, const TargetShape& of_data, const TargetShape& mixed,
                    const Layout& at, std::byte* host) {
   std::memcpy(host + at.mix, &batch.mix->input, sizeof(InputMix));
@@ -93,15 +93,15 @@ StagedBatch InputStaging::stage(int slot_index, const StepScalars& scalars,
                                 const InputDraws* draws) {
   Slot& slot = slots_[slot_index];
   const std::size_t samples = batch.slots.size();
-  // The sample before the first one.
+  // One more sample in front: the partner of the first.
   const std::size_t lead = batch.mix && samples > 0 ? 1 : 0;
   const TargetShape* mixed = batch.mix ? &draws->mixed_targets() : nullptr;
   const bool erases = draws && draws->erases();
   const Layout at(samples, update.size(), erases, mixed);
   if (block_.bytes() < at.bytes) {
-    // The copies of steps in flight still go to the old one.
+    // Copies of steps in flight still go to the old block.
     backend_.synchronize();
-    // Rounded up, so that a few samples more do not move everything.
+    // Round up, so that a slightly larger batch does not move everything.
     const std::size_t room = Layout((samples + 63) / 64 * 64, update.size(), erases, mixed).bytes;
     grow(block_, room, "batch indices");
     for (Slot& each : slots_) each.block = backend_.allocate_host(room, "batch indices");
@@ -163,8 +163,8 @@ const InputStaging::Resident& InputStaging::resident(const DataSource& source) {
   Resident data{&source, {}, {}, {}};
   if (const auto samples = source.resident()) {
     const std::size_t bytes = samples->pixels.size_bytes() + samples->targets.size_bytes();
-    // A CPU borrows the host's memory. On a GPU it takes no more than half of what is left, so
-    // that other batch sizes and other programs have room.
+    // A CPU reads the host's memory in place. On a GPU, the data set takes no more than half of the
+    // free memory, which leaves room for other batch sizes and other programs.
     if (!backend_.info().queues || bytes <= backend_.free_bytes() / 2) {
       data.pixels = backend_.make_resident(samples->pixels, "the data set");
       data.labels = backend_.make_resident(std::as_bytes(samples->labels), "the labels");
@@ -179,7 +179,7 @@ const InputStaging::Resident& InputStaging::resident(const DataSource& source) {
 
 void InputStaging::stage_samples(Slot& slot, const HostBatch& batch, const DataSource& source,
                                  StagedBatch& staged) {
-  // The partner of the first one is the last.
+  // The partner of the first sample comes last.
   const std::size_t samples = batch.slots.size() + (batch.mix ? 1 : 0);
   const auto slot_of = [&](std::size_t k) {
     return static_cast<std::size_t>(k < batch.slots.size() ? batch.slots[k] : batch.partner_slot);

@@ -1,9 +1,9 @@
 // Copies the inputs of a step to the device: its scalars, the indices of its samples and, if the
 // data set is not resident on the device, the samples themselves.
 //
-// A device that queues may still read the last step's inputs while the host prepares the next ones.
-// So the host's side is a ring with one slot per step in flight, and samples go to two buffers in
-// turn, by copies that overlap with the kernels of the step before.
+// A device with a queue may still read the last step's inputs while the host prepares the next
+// ones. Therefore the host's side is a ring with one slot per step in flight, and samples alternate
+// between two buffers, with copies that overlap with the kernels of the previous step.
 #pragma once
 
 #include <array>
@@ -19,39 +19,40 @@
 
 namespace dpt {
 
-/// A batch on the device, and what a step begins with.
+/// A batch on the device, and the other inputs of its step.
 struct StagedBatch {
   DeviceBatch batch;
   DevPtr metrics;  ///< StepMetrics: zeros, and this rank's vote
   DevPtr update;   ///< the UpdateSteps of the step's parameter groups
-  int buffer = 0;  ///< which of the sample buffers it lies in; 0 for data on the device
+  int buffer = 0;  ///< index of the sample buffer that holds the batch; 0 if the data is resident
 };
 
 /// Used by the thread of its backend.
 class InputStaging {
  public:
-  /// Steps in flight at most; `stage` may be called for a slot again once its step has run.
+  /// Maximum number of steps in flight; a slot may be staged again once its step has run.
   static constexpr int kSlots = 8;
 
   explicit InputStaging(Backend& backend);
 
-  /// Queues the copies for one step. `batch` may be empty (no samples on this rank) and is not
-  /// needed any more on return. `draws`, if there are any, are those of its input kernel.
+  /// Queues the copies for one step. `batch` may be empty (no samples on this rank) and may be
+  /// reused after the call. `draws`, if not null, are those of its input kernel.
   StagedBatch stage(int slot, const StepScalars& scalars, const StepMetrics& metrics,
                     const HostBatch& batch, const DataSource& source,
                     std::span<const UpdateStep> update = {}, const InputDraws* draws = nullptr);
-  /// To be called when everything that reads `staged` is queued.
+  /// Marks the end of the use of `staged`. Call it when everything that reads `staged` is queued.
   void release(const StagedBatch& staged);
 
-  /// Counts how often the memory of the batches was moved, which invalidates earlier addresses.
+  /// Returns the number of times the memory of the batches was moved. Each move invalidates earlier
+  /// addresses.
   std::int64_t moves() const { return moves_; }
-  /// Device memory held, in bytes.
+  /// Returns the device memory held, in bytes.
   std::size_t memory_bytes() const;
   /// Returns the place of the samples: "resident", "staged", or "" before the first batch.
   std::string placement() const;
 
  private:
-  // A data set as it lies on the device; without pixels when it is too large for that.
+  // A data set on the device, without pixels if these are too large for it.
   struct Resident {
     const DataSource* source;
     DeviceMemory pixels, labels, targets;
@@ -73,7 +74,7 @@ class InputStaging {
                      StagedBatch& staged);
 
   Backend& backend_;
-  DeviceMemory block_;  // StepScalars, StepMetrics, UpdateSteps, and what a batch has (Layout)
+  DeviceMemory block_;  // StepScalars, StepMetrics, UpdateSteps, and the fields of a batch (Layout)
   std::array<Slot, kSlots> slots_;
   std::array<Buffer, 2> buffers_;
   int next_buffer_ = 0;

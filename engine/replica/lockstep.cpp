@@ -79,7 +79,7 @@ void Lockstep::merge(bool moments, std::span<const DevPtr> parts, std::span<cons
 
 void Lockstep::merge_over_shard(const Coupled& coupled, bool moments, int phase,
                                 std::span<const Piece> pieces) {
-  // If one net has layers of both kinds, the micro-batches of several shards come together.
+  // The pieces may be of several shards if the network also has layers that couple shards.
   for (std::size_t begin = 0; begin < pieces.size();) {
     parts_.clear();
     counts_.clear();
@@ -104,8 +104,8 @@ void Lockstep::merge_over_batch(const Coupled& coupled, bool moments, int phase,
     slots_ = backend_.allocate(bytes, "statistics of shards");
     all_slots_ = backend_.allocate(bytes, "statistics of shards");
   }
-  // Every shard has a slot, which its rank fills and the others leave at zero: the sum over ranks
-  // then holds what each shard gave, to the bit.
+  // Every shard has a slot, which its rank fills and the others leave at zero, so the sum over
+  // ranks contains each shard's statistics bit for bit.
   backend_.zero(slots_.ptr(), bytes);
   outs_.clear();
   for (std::size_t begin = 0; begin < pieces.size();) {

@@ -1,6 +1,6 @@
-// Several micro-batches through one training pass together: each phase of the pass (see
-// engine/graph/memory_schedule.h) runs on all of them before the next begins, and the statistics
-// with which it ends are merged in between: over a shard, or over the whole batch and all ranks.
+// Runs several micro-batches through one training pass together. Each phase of the pass (see
+// engine/graph/memory_schedule.h) runs on all of them before the next begins. Between phases, the
+// statistics that end a phase are merged over a shard, or over the whole batch and all ranks.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +34,11 @@ class Lockstep {
 
   std::size_t memory_bytes() const { return slots_.bytes() + all_slots_.bytes(); }
 
-  /// Trains on `pieces`: those of one shard, or, with couples_shards(), all of this rank, which may
-  /// have none; ordered by shard. `shard_sizes` are the samples of every shard of the batch.
+  /// Trains on `pieces`, ordered by shard: those of one shard or, with couples_shards(), all of
+  /// this rank, which may have none. `shard_sizes` are the samples of every shard of the batch.
   /// `after_node` is called for the last piece only. Returns false if `gives_up`, asked after each
-  /// piece and phase, returned true: nothing more was computed, but the other ranks got their sums.
+  /// piece and phase, returned true: nothing more was computed, but the sums with the other ranks
+  /// were completed.
   bool train(std::span<const Piece> pieces, std::span<const std::int64_t> shard_sizes,
              const std::function<void(int node)>& after_node,
              const std::function<bool()>* gives_up = nullptr);
@@ -49,7 +50,7 @@ class Lockstep {
     bool sync = false;
   };
 
-  /// A tree over `counts.size()` sets of statistics, as the backend's kernels take it.
+  /// Merges `counts.size()` sets of statistics in tree order with the backend's kernels.
   void merge(bool moments, std::span<const DevPtr> parts, std::span<const double> counts,
              std::span<const DevPtr> outs, std::int64_t channels);
   void merge_over_shard(const Coupled& coupled, bool moments, int phase,
@@ -62,8 +63,8 @@ class Lockstep {
   const Plan& plan_;
   std::vector<Coupled> coupled_;  ///< in the order of Plan::nodes
   bool couples_shards_ = false;
-  DeviceMemory slots_, all_slots_;  ///< the statistics of each shard: this rank's, everybody's
-  // Kept from call to call, so that a step allocates little.
+  DeviceMemory slots_, all_slots_;  ///< statistics of each shard: of this rank, of all ranks
+  // Members, so that a step allocates little.
   std::vector<DevPtr> parts_, outs_, slots_of_shards_;
   std::vector<double> counts_;
   std::vector<TreeNode> leaves_;

@@ -78,7 +78,7 @@ std::string problem_of_measurements(const Job& job) {
   const std::int64_t batch = job.batch_range(0).size();
   const auto coupling = std::find_if(job.model.plan.nodes.begin(), job.model.plan.nodes.end(),
                                      [](const Node& node) { return node.coupling.has_value(); });
-  // The condition of Lockstep::couples_pieces.
+  // Equivalent to Lockstep::couples_pieces.
   const bool together = coupling != job.model.plan.nodes.end();
   for (int rank = 0; rank < job.placement.ranks(); ++rank) {
     const WorkPartition partition =

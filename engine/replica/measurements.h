@@ -1,4 +1,4 @@
-// The measurements of a replica (engine/measurements/measurement.h), as its step calls them.
+// The measurements of a replica (engine/measurements/measurement.h), called by its steps.
 #pragma once
 
 #include <cstddef>
@@ -15,30 +15,30 @@ namespace dpt {
 /// Used by the thread of its backend.
 class Measurements {
  public:
-  /// `logs`: this replica's results are logged. The others measure parts of the batch only.
+  /// `logs`: this replica's results are logged. Other replicas measure only parts of the batch.
   Measurements(Backend& backend, const Job& job, ReplicaMemory& memory, bool logs);
 
-  /// True if steps measure parts of the batch.
+  /// Returns true if steps measure parts of the batch.
   bool measures_parts() const { return part_floats_ > 0; }
-  /// True if logged steps measure the whole batch.
+  /// Returns true if logged steps measure the whole batch.
   bool measures_batch() const { return batch_floats_.bytes() > 0; }
 
-  /// Floats after the metrics of each gradient buffer.
+  /// Returns the number of floats after the metrics of each gradient buffer.
   std::int64_t part_floats() const { return part_floats_; }
-  /// Floats of the last step that measured the whole batch.
+  /// Returns the floats of the last step that measured the whole batch.
   const DeviceMemory& batch_floats() const { return batch_floats_; }
 
-  /// Measures one bucket of a part. `floats` of `part` are all part_floats() of its buffer.
+  /// Measures one bucket of a part. `part.floats` has all part_floats() of the buffer.
   void measure_bucket(PartGradient part, std::size_t bucket);
   /// Measures all buckets.
   void measure_part(const PartGradient& part);
   /// Calls Measurement::measure. REQUIRES: measures_batch().
   void measure_batch(DevPtr params, DevPtr gradients);
 
-  /// Passes on StepResult::measured: the floats of parts and, of a step that measured it, those of
-  /// the batch.
+  /// Passes StepResult::measured to the measurements: the floats of parts and, if the step measured
+  /// the whole batch, those of the batch.
   void take(const StepResult& result);
-  /// Adds the values to the line of the step that was taken last.
+  /// Adds the measured values to the log line of the last step passed to take().
   void log(Json& line) const;
 
  private:
@@ -50,7 +50,7 @@ class Measurements {
   DeviceMemory batch_floats_;
 };
 
-/// Returns what prevents a measurement of the job, and what to do; empty if nothing does.
+/// Returns an error if something prevents a measurement of the job, with advice; empty otherwise.
 std::string problem_of_measurements(const Job& job);
 
 }  // namespace dpt

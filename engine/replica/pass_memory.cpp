@@ -43,7 +43,7 @@ std::int64_t PassMemory::fitting_of(const Executor& executor, std::size_t reserv
   std::uint64_t free = backend_.free_bytes() + have;
   if (bytes + reserved <= free) return executor.batch();
   free -= std::min<std::uint64_t>(free, reserved);
-  // Activations grow with the batch in proportion.
+  // The memory of activations is proportional to the batch.
   return static_cast<std::int64_t>(static_cast<double>(free) / static_cast<double>(bytes) *
                                    static_cast<double>(executor.batch()));
 }
@@ -60,7 +60,7 @@ Executor& PassMemory::executor(std::int64_t batch, bool training) {
     if (fitting_of(executor) < batch) fail_for_room(executor, training);
     memory_.grow(arenas_.front(), executor.arena_bytes(), "activations");
   }
-  // An evaluation is one piece.
+  // An evaluation keeps the memory of one micro-batch.
   if (!training) need_kept(1, executor.kept_bytes());
   return executor;
 }
@@ -71,7 +71,7 @@ void PassMemory::fail_for_room(const Executor& executor, bool training) {
       job_.model.plan.rows.begin(), job_.model.plan.rows.end(),
       [](const LayerRow& a, const LayerRow& b) { return a.activation_bytes < b.activation_bytes; });
   const std::int64_t samples = fitting_of(executor);
-  // train.accumulate divides a shard, or the batch of an evaluation (Job::eval_batch).
+  // train.accumulate divides a shard in training, and the batch in an evaluation (Job::eval_batch).
   const std::int64_t shards =
       std::max<std::int64_t>(job_.spec.train.shards, job_.placement.ranks());
   const std::int64_t whole =

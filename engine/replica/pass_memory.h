@@ -1,8 +1,8 @@
-// Executors and memory of a replica's passes: an executor for each size of micro-batch, the memory
-// for their activations, and the gradient buffers.
+// Executors and memory of a replica's passes: one executor per micro-batch size, the memory for
+// their activations, and the gradient buffers.
 //
-// A backend's queue may have branches, which work on several shards at the same time: each has
-// activations of its own. Branch 0 is the one that evaluations and most steps use.
+// A backend's queue may have branches, which process several shards at the same time. Each branch
+// has its own activations. Evaluations and most steps use branch 0.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace dpt {
 
-/// The parameters that a pass reads, in fp32 and, for a plan of that type, in bf16.
+/// The parameters that a pass reads: in fp32 and, for a bf16 plan, also in bf16.
 struct PassParams {
   DevPtr fp32, bf16;
 };
@@ -30,42 +30,42 @@ class PassMemory {
   PassMemory(Backend& backend, const Job& job, const Measurements& measurements,
              ReplicaMemory& memory);
 
-  /// Returns the executor for this many samples. The first call makes it, with room for its
+  /// Returns the executor for this many samples. The first call creates it and allocates its
   /// activations in branch 0; throws if the device lacks the memory.
   Executor& executor(std::int64_t batch, bool training);
-  /// Returns the number of samples of a training pass that fit, up to `batch`, with `reserved`
-  /// bytes left free.
+  /// Returns the number of samples of a training pass that fit, up to `batch`, leaving `reserved`
+  /// bytes free.
   std::int64_t fitting(std::int64_t batch, std::size_t reserved);
   /// Returns the implementations of the training passes; empty before the first.
   std::vector<std::string> implementations() const;
 
-  // Allocate at least this much.
+  // Each of the following allocates at least the given amount.
   void need_arenas(int branches, std::size_t bytes);  ///< for branches 1, 2, ...
   void need_kept(int branches, std::size_t bytes);    ///< see ExecutorBuffers::kept
   void need_gradients(int count);
 
   DevPtr arena(int branch) const { return arenas_[branch].ptr(); }
-  /// Null where no pass keeps anything.
+  /// Returns the kept memory of a branch; null if no pass keeps anything.
   DevPtr kept(int branch) const { return kept_.empty() ? DevPtr{} : kept_[branch].ptr(); }
-  /// Returns gradient buffer `index`: the gradients of parameters at their offsets, from
-  /// gradient_begin() on, then the step's metrics.
+  /// Returns the base address of gradient buffer `index`, to which parameter offsets are added:
+  /// gradients from gradient_begin() on, then the step's metrics.
   DevPtr gradients(int index) const { return flat_base(gradients_[index], gradient_begin_); }
-  /// Returns the memory of that buffer: gradient_floats() floats from its first gradient on.
+  /// Returns the address of the buffer's first gradient, where its gradient_floats() floats begin.
   DevPtr first_gradient(int index) const { return gradients_[index].ptr(); }
   DevPtr metrics(int index) const {
     return gradients(index) +
            static_cast<std::size_t>(job_.model.plan.param_floats) * sizeof(float);
   }
-  /// Returns the floats after the metrics: Measurements::part_floats.
+  /// Returns the address of the floats after the metrics: Measurements::part_floats.
   DevPtr part_floats(int index) const {
     return gradients(index) +
            static_cast<std::size_t>(job_.model.plan.grad_floats()) * sizeof(float);
   }
-  /// Returns what a buffer holds that has the gradient of a part of the batch.
+  /// Returns the buffer as the gradient of a part of the batch.
   PartGradient part_gradient(std::int64_t part, int index) const {
     return {part, gradients(index), metrics(index), part_floats(index)};
   }
-  /// All floats of a gradient buffer, which a sum over ranks adds.
+  /// Returns the number of floats in a gradient buffer, which a sum over ranks adds.
   std::int64_t gradient_floats() const {
     return job_.model.plan.grad_floats() - gradient_begin_ + part_floats_;
   }

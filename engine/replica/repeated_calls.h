@@ -1,5 +1,5 @@
-// Parts of a step that are the same sequence of calls each time: run call by call the first time,
-// captured as a graph the second time, replayed from then on.
+// Parts of a step that repeat the same sequence of calls: run call by call the first time, captured
+// as a graph the second time, and replayed after that.
 #pragma once
 
 #include <compare>
@@ -29,9 +29,10 @@ class RepeatedCalls {
 
   explicit RepeatedCalls(Backend& backend) : backend_(backend) {}
 
-  /// `work` as calls, as a graph being captured, or as a replay, whatever its turn is. True when it
-  /// ran as one launch. Captured graphs hold addresses: all of them end when `moves`, which counts
-  /// how often memory was moved, is not that of the last call.
+  /// Runs `work` as calls, as a graph that it captures, or as a replay, depending on how often it
+  /// has run. Returns true if it ran as one launch. Captured graphs hold addresses, so all graphs
+  /// are discarded when `moves`, the number of times memory was moved, has changed since the last
+  /// call.
   template <class Work>
   bool run(const Key& key, std::int64_t moves, const Work& work) {
     Repeated& repeated = turn_of(key, moves);
@@ -50,8 +51,8 @@ class RepeatedCalls {
   }
   void forget();
 
-  /// "graph" where one launch runs a whole step, "graphs" where the sum over ranks stands between
-  /// two, "calls" where nothing is captured.
+  /// Returns "graph" if one launch runs a whole step, "graphs" if the sum over ranks comes between
+  /// two graphs, "calls" if nothing is captured.
   std::string launches() const;
 
  private:

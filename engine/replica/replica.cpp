@@ -77,7 +77,7 @@ void Replica::run_step(const StepPlan& plan, const StagedBatch& staged) {
     staging_.release(staged);
   } else {
     if (sums_.overlap() || (gradients_.sums_over_ranks() && !communicator_.can_be_recorded())) {
-      gradients();  // sums between the calls cannot be part of a graph
+      gradients();  // sums between the calls cannot be captured in a graph
     } else {
       repeat({Part::gradients, plan.global_batch, pixels, false, false, timed}, gradients);
     }

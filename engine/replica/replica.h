@@ -29,60 +29,63 @@ class Replica {
  public:
   Replica(Backend& backend, Communicator& communicator, const Job& job);
 
-  /// Parameters, in buffer layout (Plan::param_floats), and JobUpdate::states by name. Parameters
-  /// that are set are also what their average begins with.
+  /// Sets the parameters, in buffer layout (Plan::param_floats). Their average starts from these
+  /// values.
   void set_params(std::span<const float> params) { weights_.set_params(params); }
+  /// Sets JobUpdate::states, by name.
   void set_optimizer_state(const NamedBuffers& state) { weights_.set_optimizer_state(state); }
   std::vector<float> params() { return weights_.params(); }
   NamedBuffers optimizer_state() { return weights_.optimizer_state(); }
 
-  /// This rank's samples of a batch, as positions in it; empty when there are fewer than ranks.
+  /// Returns this rank's samples of a batch, as positions in it; empty if the batch has fewer
+  /// samples than there are ranks.
   Range rank_samples(std::int64_t global_batch) {
     return gradients_.partition_for(global_batch).samples;
   }
 
-  /// Sets the partition of batches from now on. REQUIRES: no result pending, because its work may
+  /// Sets the device weights of later batches. REQUIRES: no result pending, because its work may
   /// still read data of earlier partitions on the device.
   void set_device_weights(const DeviceWeights& device_weights);
 
-  /// Queues one step: this rank's samples, the sum over all ranks, the update. The result comes
-  /// from take_result, now or steps later. `ledger` learns what the calling thread does meanwhile.
+  /// Queues one step: this rank's samples, the sum over all ranks, the update. take_result returns
+  /// the result, now or steps later. `ledger` records how the calling thread spends its time.
   void train_step(const StepPlan& plan, const HostBatch& batch, Ledger* ledger = nullptr);
-  /// The result of the oldest step not yet taken; waits for it if it must.
+  /// Returns the result of the oldest step not yet taken; waits for it if necessary.
   StepResult take_result() { return results_.take(); }
-  /// Passes what steps have measured to the log, on the replica whose results are logged.
+  /// Returns the measurements, which pass their values to the log on the replica whose results are
+  /// logged.
   Measurements& measurements() { return measurements_; }
   std::int64_t results_pending() const { return results_.pending(); }
-  /// After a step whose update was refused or broken: forgets the results of the steps queued after
-  /// it, none of which changed anything, and lets the next ones write again.
+  /// Discards the results of steps queued after a step whose update was refused or broken (they
+  /// changed nothing), and allows later steps to update again.
   void drop_results();
-  /// Most results that may be pending when a step is queued.
+  /// Maximum number of results that may be pending when a step is queued.
   static constexpr std::int64_t kMostPending = ResultsRing::kMostPending;
 
-  /// The loss and prediction of samples, with the average of the weights where the job keeps one:
-  /// samples of `source` by index, in micro-batches that do not depend on the number of ranks. When
-  /// `wants_stop` says so on any rank, all give up together. `left_out` gets the samples that
-  /// `source` substitutes; null if it does not.
+  /// Evaluates samples of `source` by index, with the average of the weights if the job keeps one,
+  /// in micro-batches that do not depend on the number of ranks. If `wants_stop` returns true on
+  /// any rank, all ranks give up together. `left_out` receives the samples that `source`
+  /// substitutes; null if it substitutes none.
   SampleResults evaluate(const DataSource& source, std::span<const std::int64_t> indices,
                          Loader& loader, const StopQuestion& wants_stop = {},
                          const LeftOutSamples* left_out = nullptr,
                          const EvaluationProgress& progress = {});
 
-  /// Adds the weights to their equal average (train.swa), which has `averaged` parts so far; with
-  /// none, they become the average. REQUIRES: no result pending.
+  /// Adds the weights to their equal average (train.swa), which contains `averaged` epochs so far.
+  /// With 0, the weights become the average. REQUIRES: no result pending.
   void average_weights(std::int64_t averaged) { weights_.average_weights(averaged); }
 
-  /// Device memory held, in bytes.
+  /// Returns the device memory held, in bytes.
   std::size_t memory_bytes() const {
     return memory_.bytes() + staging_.memory_bytes() + gradients_.memory_bytes();
   }
   /// Returns RepeatedCalls::launches of the steps. Known after the second step.
   std::string launches() const { return repeated_.launches(); }
-  /// Returns the maximum number of shards of exact mode worked on at the same time. Known after a
+  /// Returns the maximum number of shards of exact mode processed at the same time. Known after a
   /// step.
   int branches() const { return gradients_.branches(); }
-  /// The most samples that a step runs at once; whether it would be more with more memory. Known
-  /// after a step.
+  /// Returns the maximum number of samples that a step runs at once; is_short_of_memory() tells
+  /// whether more memory would raise it. Known after a step.
   std::int64_t micro_batch() const { return gradients_.micro_batch(); }
   bool is_short_of_memory() const { return gradients_.is_short_of_memory(); }
   /// Returns InputStaging::placement of the samples.
@@ -118,7 +121,7 @@ class Replica {
   ResultsRing results_;
   RepeatedCalls repeated_;
   SampleEvaluation evaluation_;
-  /// Updates of the current step: one per group, and the average.
+  /// Updates of the current step: one per parameter group, and the average.
   std::vector<UpdateStep> update_steps_;
 };
 

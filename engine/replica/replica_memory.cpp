@@ -23,7 +23,7 @@ DeviceMemory ReplicaMemory::allocate(std::size_t bytes, const std::string& what)
 void ReplicaMemory::grow(DeviceMemory& memory, std::size_t bytes, const std::string& what) {
   if (memory.bytes() >= bytes) return;
   bytes_ -= memory.bytes();
-  // Work that is queued may still use the old one.
+  // Queued work may still use the old memory.
   backend_.synchronize();
   memory = DeviceMemory();
   memory = allocate(bytes, what);

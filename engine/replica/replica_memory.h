@@ -1,4 +1,4 @@
-// The device memory that the parts of a replica allocate, counted.
+// Allocates the device memory of a replica's parts and counts its bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace dpt {
 struct Job;
 
 /// Returns the first float of the flat buffer that has a gradient and optimizer state on the job's
-/// replicas: gradient_begin() of its plan. It is 0 if a GPU clips by the norm: the order of that
-/// sum depends on its length, and the bits of runs must not change.
+/// replicas: gradient_begin() of its plan. Returns 0 if a GPU clips by the norm, because the order
+/// of that sum depends on its length, and the bits of runs must not change.
 std::int64_t first_gradient_of(const Job& job);
 
-/// Returns the address at which a flat buffer would begin whose floats from `begin` on are in
-/// `memory`: adding an offset of at least `begin` gives an address in it.
+/// Returns the base address of a flat buffer whose floats from `begin` on are in `memory`. Adding
+/// an offset of at least `begin` gives an address in `memory`.
 inline DevPtr flat_base(const DeviceMemory& memory, std::int64_t begin) {
   return {memory.ptr().address - static_cast<std::uintptr_t>(begin) * sizeof(float)};
 }
@@ -27,12 +27,12 @@ class ReplicaMemory {
   explicit ReplicaMemory(Backend& backend) : backend_(backend) {}
 
   DeviceMemory allocate(std::size_t bytes, const std::string& what);
-  /// Grows `memory` to `bytes` if it is smaller; its contents are lost then.
+  /// Grows `memory` to `bytes` if it is smaller, which discards its contents.
   void grow(DeviceMemory& memory, std::size_t bytes, const std::string& what);
 
-  /// Held, in bytes.
+  /// Returns the device memory held, in bytes.
   std::size_t bytes() const { return bytes_; }
-  /// Counts how often `grow` moved memory, which invalidates earlier addresses.
+  /// Returns the number of times `grow` moved memory. Each move invalidates earlier addresses.
   std::int64_t moves() const { return moves_; }
 
  private:

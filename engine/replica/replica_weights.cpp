@@ -46,8 +46,8 @@ void ReplicaWeights::set_up_average(ReplicaMemory& memory) {
   average_scalars_ = memory.allocate(sizeof(StepScalars), "the average of the weights");
   average_metrics_ = memory.allocate(sizeof(StepMetrics), "the average of the weights");
   average_step_ = memory.allocate(sizeof(UpdateStep), "the average of the weights");
-  // Weights are not clipped. Of the guard's view it comes after every step: what a step did not
-  // write, or broke, is not averaged.
+  // Weights are not clipped. The guard treats the average as coming after every step, so that
+  // weights which a step did not write, or broke, are not averaged.
   StepScalars scalars;
   scalars.step = std::numeric_limits<std::int64_t>::max();
   const StepMetrics metrics;
@@ -121,7 +121,7 @@ void ReplicaWeights::set_optimizer_state(const NamedBuffers& state) {
 NamedBuffers ReplicaWeights::optimizer_state() {
   NamedBuffers host;
   for (std::size_t i = 0; i < state_.size(); ++i) {
-    // Values that are not on the device were never updated.
+    // Values that are not on the device were never updated and have their initial value.
     host.emplace_back(job_.update.states[i].name,
                       std::vector<float>(static_cast<std::size_t>(job_.model.plan.param_floats)));
     std::vector<float>& values = host.back().second;
@@ -129,7 +129,7 @@ NamedBuffers ReplicaWeights::optimizer_state() {
     backend_.download(values.data() + begin_of_state(i), state_[i].ptr(), state_[i].bytes());
   }
   if (averaging_) {
-    // The average of a count means nothing.
+    // An average of counters is meaningless, so their current values are kept.
     const Range counters = job_.model.plan.counters;
     float* to = host.back().second.data() + counters.begin;
     backend_.download(to, params_.ptr() + float_bytes(counters.begin),
@@ -141,14 +141,14 @@ NamedBuffers ReplicaWeights::optimizer_state() {
 
 void ReplicaWeights::complete(DevPtr gradients, DevPtr metrics, const StagedBatch& staged,
                               bool norm) {
-  // No parameter before it has a gradient.
+  // The first parameter with a gradient.
   const DevPtr first = gradients + float_bytes(gradient_begin_);
   const std::int64_t count = job_.model.plan.trained_floats - gradient_begin_;
   if (job_.model.train_loss().is_weighted()) {
     backend_.divide_by_weight(first, count, metrics);
   }
   if (norm) {
-    // The norm is that of what is trained; some frozen parameters have a gradient all the same.
+    // Leave frozen parameters, some of which have a gradient, out of the norm.
     for (const UpdateRange& range : job_.update.plan.frozen) {
       const std::int64_t begin = std::max(range.begin, gradient_begin_);
       const std::int64_t end = range.begin + range.count;

@@ -23,29 +23,32 @@ class ReplicaWeights {
  public:
   ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory);
 
-  /// Sets their average too.
+  /// Sets the parameters and their average.
   void set_params(std::span<const float> params);
   std::vector<float> params();
-  /// An empty `state`: as a run begins; the average is then left to set_params.
+  /// Sets the optimizer's state; an empty `state` sets the initial one, but leaves the average to
+  /// set_params.
   void set_optimizer_state(const NamedBuffers& state);
   NamedBuffers optimizer_state();
-  /// Those that a training step reads, and those that are evaluated: the average, if there is one.
+  /// Returns the weights to evaluate: the average if there is one, otherwise those of on_device(),
+  /// which training steps read.
   PassParams for_evaluation();
   PassParams on_device() const { return {params_.ptr(), params16_.ptr()}; }
 
-  /// Queues what makes the sum over the whole batch the gradient that is clipped: `gradients`, with
-  /// `metrics` after it. With `norm`, its norm goes to StepScalars, for clipping too.
+  /// Queues the operations that turn the sum over the whole batch into the gradient to clip:
+  /// `gradients`, with `metrics` after it. With `norm`, also writes its norm to StepScalars.
   void complete(DevPtr gradients, DevPtr metrics, const StagedBatch& staged, bool norm);
-  /// Queues the update by a complete gradient, which is clobbered.
+  /// Queues the update by a complete gradient, which it overwrites.
   void update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged);
   /// See Replica::average_weights.
   void average_weights(std::int64_t averaged);
-  /// Allows updates again after one that was refused or broken, after which nothing is written.
+  /// Allows updates again after a refused or broken one, which blocks all later updates.
   void allow_updates() { backend_.zero(guard_.ptr(), guard_.bytes()); }
 
  private:
   DevPtr average() const { return state_.back().ptr(); }
-  /// Returns the first float of state `i`: an average covers all parameters.
+  /// Returns the first float of state `i`, which is 0 for the average because it covers all
+  /// parameters.
   std::int64_t begin_of_state(std::size_t i) const {
     return i < job_.update.optimizer.states.size() ? gradient_begin_ : 0;
   }
@@ -59,7 +62,7 @@ class ReplicaWeights {
   std::vector<DeviceMemory> state_;  ///< one per JobUpdate::states
   DeviceMemory guard_;               ///< UpdateGuard
   std::unique_ptr<OptimizerOp> optimizer_;
-  // The average's operation and the scalars and metrics that its pass reads; null without an
+  // The operation of the average, and the scalars and metrics that it reads; null without an
   // average.
   std::unique_ptr<OptimizerOp> averaging_;
   DeviceMemory average16_, average_scalars_, average_metrics_, average_step_;

@@ -46,7 +46,7 @@ StepResult ResultsRing::take() {
   StepResult result;
   result.step = slot.plan.step;
   result.metrics = returned->metrics;
-  // Fractions of correct outputs are added up in fp32, which must not exceed the total.
+  // Fractions of correct outputs are summed in fp32: do not let rounding exceed the total.
   SplitSum& right = result.metrics.sums[0];
   if (right.value() > result.metrics.labelled.value()) right = result.metrics.labelled;
   result.lr = slot.plan.lr;
@@ -61,7 +61,7 @@ StepResult ResultsRing::take() {
   const std::size_t batch_floats = slot.is_measured ? batch_floats_.bytes() / sizeof(float) : 0;
   result.measured.assign(floats, floats + part_floats_ + batch_floats);
   result.outcome = static_cast<UpdateOutcome>(static_cast<int>(returned->metrics.outcome));
-  // A step without parameters to update has no update that could be refused.
+  // A step without trained parameters has no update that could be refused, so decide here.
   if (result.outcome == UpdateOutcome::applied) {
     result.outcome = decide_update(StepScalars{}, result.metrics, UpdateGuard{});
   }

@@ -1,5 +1,5 @@
-// The results of the steps that are on their way: each is copied to host memory of its own, so that
-// the next steps can be queued before it is read.
+// The results of steps in flight. Each is copied to separate host memory, so that the next steps
+// can be queued before it is read.
 #pragma once
 
 #include <array>
@@ -17,20 +17,20 @@ class ResultsRing {
   /// `part_floats` and `batch_floats`: those of Measurements, the former 0 if nothing is logged.
   ResultsRing(Backend& backend, std::int64_t part_floats, const DeviceMemory& batch_floats);
 
-  /// Most results that may be pending when a step is queued.
+  /// Maximum number of results that may be pending when a step is queued.
   static constexpr std::int64_t kMostPending = InputStaging::kSlots - 1;
   std::int64_t pending() const { return queued_ - taken_; }
-  /// Returns the slot of the next step in every ring of host memory. It is free once its result was
-  /// taken: the host writes nothing that a queued copy may still read.
+  /// Returns the slot of the next step in every ring of host memory. The slot is free once its
+  /// result was taken, so the host never writes what a queued copy may still read.
   int next_slot() const { return static_cast<int>(queued_ % InputStaging::kSlots); }
 
-  /// Queues the copies of what a step has left on the device: StepMetrics and the part floats after
-  /// them, StepScalars, if `measured` the batch floats, and PhaseTimes (null: not timed).
+  /// Queues the copies of a step's results on the device: StepMetrics and the part floats after
+  /// them, StepScalars, the batch floats if `measured`, and PhaseTimes (null: not timed).
   void queue(const StepPlan& plan, DevPtr metrics, DevPtr part_floats, DevPtr scalars,
              bool measured, DevPtr times);
-  /// The oldest; waits for it if it must. REQUIRES: pending() > 0.
+  /// Returns the oldest result; waits for it if necessary. REQUIRES: pending() > 0.
   StepResult take();
-  /// Forgets all that are pending. REQUIRES: the device was waited for.
+  /// Discards all pending results. REQUIRES: all queued work of the device has completed.
   void drop() { taken_ = queued_; }
 
  private:

@@ -113,7 +113,7 @@ void SampleEvaluation::mark_left_out(const LeftOutSamples& left_out,
                                      const std::vector<Range>& micro_batches,
                                      std::vector<SampleResult>& samples) {
   if (micro_batches.empty()) return;
-  // One run of positions: that of the rank.
+  // The rank's micro-batches are adjacent: one range of positions.
   const auto first = static_cast<std::size_t>(micro_batches.front().begin);
   for (std::size_t k = 0; k < samples.size(); ++k) {
     if (left_out.contains(indices[first + k])) samples[k].label = kLeftOut;
@@ -127,8 +127,8 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
                                     const EvaluationProgress& progress) {
   const auto n = static_cast<std::int64_t>(indices.size());
   const std::int64_t eval_batch = job_.eval_batch();
-  // Micro-batches follow a rule that does not depend on ranks, so a sample's result never
-  // depends on how many devices there are.
+  // Micro-batches follow a rule that does not depend on ranks, so a sample's result does not depend
+  // on the number of devices.
   const std::int64_t micro_batches = ceil_div(n, eval_batch);
   const int ranks = communicator_.size();
   const std::vector<Range> parts = proportional_parts(micro_batches, device_weights);
@@ -148,13 +148,13 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
   }
   OwnPart own = run_own(params, source, ranges, loader, wants_stop, own_progress);
   if (left_out) mark_left_out(*left_out, indices, ranges, own.samples);
-  // Ranks learn of a request at different micro-batches, or only some of them do.
+  // Ranks notice a request at different micro-batches, and some may not notice it.
   if (wants_stop && any_rank_leaves(own.leaves)) {
     SampleResults none;
     none.interrupted = true;
     return none;
   }
-  // Every rank sends a block of the same size: the samples of the longest run of micro-batches.
+  // Every rank sends a block of the same size: the samples of the rank with the most.
   std::int64_t block = 0;
   for (const Range& part : parts) block = std::max(block, part.size() * eval_batch);
   own.samples.resize(static_cast<std::size_t>(block));

@@ -1,4 +1,4 @@
-// Evaluation over all ranks: the loss, the prediction and the metrics' sums of each sample.
+// Evaluation over all ranks: the loss, the prediction and the metrics' sums for each sample.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@ struct SampleResults {
   std::vector<float> sums;        ///< sums of JobModel::metrics for each sample
   std::vector<float> outputs;     ///< outputs of each sample, for JobModel::gathers_outputs
   std::vector<float> confidence;  ///< the output of each prediction, for JobModel::keeps_confidence
-  /// This rank ran each of its micro-batches as one launch. A device that captures replays from the
-  /// third micro-batch of a size on.
+  /// True if this rank ran each of its micro-batches as one launch. A device that captures graphs
+  /// replays them from the third micro-batch of a size on.
   bool replayed = false;
-  /// A rank was asked to stop before it was done: there are no results, on any rank.
+  /// True if a rank was asked to stop before the end. No rank has results then.
   bool interrupted = false;
 };
 
@@ -47,9 +47,10 @@ class SampleEvaluation {
         staging_(staging),
         repeated_(repeated) {}
 
-  /// Samples of `source` by index, in micro-batches that do not depend on the number of ranks. When
-  /// `wants_stop` says so on any rank, all give up together. `left_out` gets the samples that
-  /// `source` substitutes; null if it does not. REQUIRES: no step is on its way.
+  /// Evaluates samples of `source` by index, in micro-batches that do not depend on the number of
+  /// ranks. If `wants_stop` returns true on any rank, all ranks give up together. `left_out`
+  /// receives the samples that `source` substitutes; null if it substitutes none. REQUIRES: no step
+  /// is pending.
   SampleResults run(const PassParams& params, const DeviceWeights& device_weights,
                     const DataSource& source, std::span<const std::int64_t> indices, Loader& loader,
                     const LeftOutSamples* left_out, const StopQuestion& wants_stop,
@@ -62,13 +63,13 @@ class SampleEvaluation {
     std::int32_t prediction, label;
     float confidence;
   };
-  /// This rank's.
+  /// This rank's part of the results.
   struct OwnPart {
     std::vector<SampleResult> samples;
     std::vector<float> sums, outputs;
     bool replayed = false, leaves = false;
   };
-  /// The evaluation plan's own parameters, made from `params`.
+  /// Makes the evaluation plan's own parameters from `params`.
   void fold(const PassParams& params);
   OwnPart run_own(const PassParams& params, const DataSource& source,
                   const std::vector<Range>& micro_batches, Loader& loader,
@@ -78,10 +79,10 @@ class SampleEvaluation {
   static void mark_left_out(const LeftOutSamples& left_out, std::span<const std::int64_t> indices,
                             const std::vector<Range>& micro_batches,
                             std::vector<SampleResult>& samples);
-  /// That are kept of a sample, and that are read from the device.
+  /// Return the number of outputs that are kept of a sample, and the number read from the device.
   std::size_t outputs_of_sample() const;
   std::size_t outputs_read() const;
-  /// Those of all ranks, `of_rank` each.
+  /// Returns the values of all ranks, `of_rank` from each.
   std::vector<float> gather(std::vector<float> own, std::size_t of_rank);
 
   Backend& backend_;
@@ -92,7 +93,7 @@ class SampleEvaluation {
   InputStaging& staging_;
   RepeatedCalls& repeated_;
   DeviceMemory loss_, prediction_, sums_, metrics_, outputs_;  ///< results of a micro-batch
-  DeviceMemory folded_, folded16_;                             ///< null where nothing is folded
+  DeviceMemory folded_, folded16_;                             ///< null if nothing is folded
 };
 
 }  // namespace dpt

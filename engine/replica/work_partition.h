@@ -1,6 +1,6 @@
 // Work of one rank on its part of a batch, as a straight-line list: the gradient buffer of each
 // range of samples, and the additions of buffers. Fast mode, exact mode, gradient accumulation,
-// ragged batches and idle ranks are all just different lists. See docs/internals/exactness.md.
+// ragged batches and idle ranks only differ in their lists. See docs/internals/exactness.md.
 #pragma once
 
 #include <cstddef>
@@ -29,15 +29,15 @@ struct WorkAction {
 
 /// Assignment of shards to gradient buffers.
 enum class ShardBuffers : std::uint8_t {
-  reused,   ///< the minimum of buffers that the tree needs, one shard after the other
+  reused,   ///< the minimum number of buffers that the tree needs, one shard after the other
   one_each  ///< a buffer for each shard, which may be worked on at the same time; nothing is added
 };
 
 struct WorkPartition {
-  Range samples;  ///< the rank's own, in the batch; may be empty
+  Range samples;  ///< the rank's samples, as positions in the batch; may be empty
   std::int64_t shards = 1;
   std::vector<std::int64_t> shard_sizes;  ///< samples of every shard of the batch
-  std::vector<Range> shards_of_ranks;     ///< every rank's
+  std::vector<Range> shards_of_ranks;     ///< shards of each rank
   std::vector<WorkAction> actions;
   struct Part {
     TreeNode node;
@@ -48,7 +48,7 @@ struct WorkPartition {
   int branches = 1;  ///< branches of the device's queue over which the buffers' actions are spread
 };
 
-/// Into how many micro-batches a shard is divided: as few as are allowed.
+/// Rule for dividing a shard into micro-batches, as few as it allows.
 struct MicroBatchRule {
   // NOLINTNEXTLINE(google-explicit-constructor): a number of samples is the usual rule
   MicroBatchRule(std::int64_t samples, std::int64_t parts = 1)
@@ -57,22 +57,23 @@ struct MicroBatchRule {
   std::int64_t least_parts;   ///< minimum number of parts of a shard with that many samples
 };
 
-/// The list of `rank` for a batch of `samples`; `device_weights` has one weight per rank. `shards`
-/// as in the config: 0 = fast mode, one shard per rank, its part of the samples; N = exact mode, N
-/// even shards, of which a rank has its part, ranks <= N. How a shard is divided into
-/// micro-batches, the `train` actions, depends on its own size and the rule alone. The sum of all
-/// ranks' parts in the order of the tree has the same bits with either `buffers`.
+/// Returns the work of `rank` on a batch of `samples`. `device_weights` has one weight per rank.
+/// `shards` is as in the config: 0 = fast mode, in which each rank's part of the samples is one
+/// shard; N = exact mode, in which N even shards are divided among up to N ranks. The division of a
+/// shard into micro-batches, the `train` actions, depends only on its own size and the rule. The
+/// sum of all ranks' parts in the order of the tree has the same bits with either value of
+/// `buffers`.
 WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_weights, int rank,
                               std::int64_t shards, MicroBatchRule rule,
                               ShardBuffers buffers = ShardBuffers::reused);
 
-/// After which of a partition's actions the action's buffer holds the gradient of a part of the
-/// batch: a shard, which is in fast mode a replica's samples, or, of a batch that is one shard, the
-/// first half of its micro-batches. Ascending; empty where this rank has none. `together`: all
-/// micro-batches of a shard go through a pass together, so that no half of them has a gradient.
+/// Returns the indices of actions after which the action's buffer holds the gradient of a part of
+/// the batch: a shard (in fast mode, a replica's samples) or, if the batch is one shard, the first
+/// half of its micro-batches. Ascending; empty if this rank has no part. `together`: all
+/// micro-batches of a shard go through a pass together, so there is no gradient of half of them.
 std::vector<std::size_t> part_ends(const WorkPartition& partition, bool together);
 
-/// All micro-batch sizes that the partitions of a batch contain, ascending, without repetition.
+/// Returns all micro-batch sizes in the partitions of a batch, ascending, without repetition.
 std::vector<std::int64_t> micro_batch_sizes(const WorkPartition& partition);
 
 }  // namespace dpt

@@ -21,7 +21,7 @@ constexpr std::array<const char*, kLedgerParts> kLedgerNames = {
     "data",       "upload",  "forward", "backward",  "sum",  "update",
     "evaluation", "logging", "saving",  "launching", "other"};
 
-/// By StepPhase.
+/// Part of the ledger for each StepPhase.
 constexpr std::array<LedgerPart, kStepPhases> kPartOfPhase = {
     LedgerPart::forward, LedgerPart::backward, LedgerPart::sum, LedgerPart::update};
 
@@ -71,7 +71,7 @@ std::string advice_on(LedgerPart part, const Job& job) {
   }
 }
 
-/// To 1 / `parts`: with the fewest decimals in JSON.
+/// Rounds to multiples of 1 / `parts`, as a number that JSON prints with the fewest decimals.
 double rounded(double value, double parts) {
   return std::round(value * parts) / parts;
 }
@@ -118,7 +118,7 @@ LedgerTotals Ledger::totals(const Account& account) const {
 LedgerTotals Ledger::parts_of(const Account& account) const {
   LedgerTotals totals;
   std::copy_n(account.seconds.begin(), kLedgerParts, totals.seconds.begin());
-  // An interval without a timed step is taken to be as the rest of the run.
+  // An interval without a timed step is divided like the rest of the run.
   const auto sum = [](const PhaseSeconds& each) {
     return std::accumulate(each.begin(), each.end(), 0.0);
   };
@@ -145,7 +145,7 @@ LedgerTotals Ledger::whole() {
 }
 
 LedgerVerdict verdict_of(const LedgerTotals& totals, const Job& job) {
-  constexpr double kWorthAdvice = 0.1, kShortRun = 1;  // share of the time, seconds
+  constexpr double kWorthAdvice = 0.1, kShortRun = 1;  // fraction of the time, seconds
   const double whole = totals.sum();
   LedgerVerdict verdict;
   if (whole <= 0) return verdict;

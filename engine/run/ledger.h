@@ -1,5 +1,5 @@
-// A ledger of a run's time: the wall time of rank 0's thread, in which every moment belongs to one
-// part. Nothing waits for a device on its account.
+// A ledger of a run's time: it divides the wall time of rank 0's thread completely into parts. It
+// never makes the thread wait for a device.
 #pragma once
 
 #include <array>
@@ -16,20 +16,20 @@ namespace dpt {
 struct Job;
 
 enum class LedgerPart : std::uint8_t {
-  data,        ///< waiting for samples, the own ones or a slower rank's
+  data,        ///< waiting for samples: this rank's or a slower rank's
   upload,      ///< handing a batch to the device
   forward,     ///< including the loss
   backward,    ///< including the sums of a rank's own gradients
-  sum,         ///< over the ranks; with waiting for those that compute longer
+  sum,         ///< the sum over the ranks, including waiting for ranks that compute longer
   update,      ///< update of the weights
   evaluation,  ///< validation and test
   logging,     ///< the log, the progress bar, TensorBoard
-  saving,      ///< the part for which steps wait: a thread of its own writes
+  saving,      ///< the part for which steps wait; a separate thread writes
   launching,   ///< queueing work for a device
   other
 };
 inline constexpr int kLedgerParts = 11;
-/// "data", "upload", ...
+/// Returns the name of a part: "data", "upload", ...
 const char* name_of(LedgerPart part);
 
 struct LedgerTotals {
@@ -39,10 +39,11 @@ struct LedgerTotals {
   double sum() const;
 };
 
-/// Used by one thread. Its clock starts when it is made.
+/// Used by one thread. Its clock starts when it is constructed.
 class Ledger {
  public:
-  /// The time of its life belongs to `part`, but for that of scopes inside it. Null: does nothing.
+  /// Assigns the time of its lifetime to `part`, except that of scopes inside it. Does nothing if
+  /// the ledger is null.
   class Scope {
    public:
     Scope(Ledger* ledger, LedgerPart part) : ledger_(ledger) {
@@ -63,20 +64,23 @@ class Ledger {
     Ledger* ledger_;
     std::size_t outer_ = 0;
   };
-  /// The device works, and this thread with it or waiting for it: phases() tell what on.
+  /// Time in which the device works and this thread works with it or waits for it. phases() divides
+  /// it.
   class DeviceScope : public Scope {
    public:
     explicit DeviceScope(Ledger* ledger) : Scope(ledger, Device{}) {}
   };
 
-  /// Adds the phases of a timed step of the device, whose time is divided in proportion.
+  /// Adds the phases of a timed step of the device. The device's time is divided in proportion to
+  /// them.
   void phases(const PhaseSeconds& seconds);
-  /// Moves this part of the time of sums to data: it was waiting for ranks that waited for samples.
+  /// Moves this part of the time of sums to data: time spent waiting for ranks that waited for
+  /// samples.
   void waited_for_data_of_others(double seconds);
 
-  /// Since the last call, or the beginning.
+  /// Returns the times since the last call, or since the beginning.
   LedgerTotals take_interval();
-  /// Since the beginning.
+  /// Returns the times since the beginning.
   LedgerTotals whole();
 
  private:
@@ -89,10 +93,11 @@ class Ledger {
     double data_of_others = 0;
   };
 
-  /// Books the time until now and returns the part to which it was booked.
+  /// Books the time until now to the current part, which it returns, and makes `part` the current
+  /// one.
   std::size_t turn_to(std::size_t part);
   LedgerTotals totals(const Account& account) const;
-  /// Returns the time as this thread and the device have spent it.
+  /// Returns the times with the device's time divided into phases.
   LedgerTotals parts_of(const Account& account) const;
 
   Clock::time_point turned_ = Clock::now();
@@ -100,22 +105,22 @@ class Ledger {
   Account interval_, whole_;
 };
 
-/// Bottleneck of a run, and advice about the largest part that is not computing.
+/// Bottleneck of a run, and advice about the largest part other than computing.
 struct LedgerVerdict {
   std::string bound_by;  ///< a part's name, or "compute": forward, backward and update
   double share = 0;      ///< fraction of the whole time
-  /// Begins with the part where that is not `bound_by`; empty where nothing but computing takes a
-  /// tenth of the time.
+  /// Advice, which begins with the name of its part if that is not `bound_by`. Empty if no part
+  /// other than computing takes a tenth of the time.
   std::string advice;
 };
 LedgerVerdict verdict_of(const LedgerTotals& totals, const Job& job);
 
-/// {"seconds": ..., "parts": {...}, "bound_by": ..., "share": ..., "advice": ...}:
-/// docs/reference/log-format.md
+/// Returns the ledger as {"seconds": ..., "parts": {...}, "bound_by": ..., "share": ..., "advice":
+/// ...}; see docs/reference/log-format.md.
 Json ledger_json(const LedgerTotals& totals, const Job& job);
 
-/// "time: data 62 %, forward 10 %, ...; bound by data: 62 %; raise data.workers, ...". Empty where
-/// no time passed.
+/// Returns "time: data 62 %, forward 10 %, ...; bound by data: 62 %; raise data.workers, ...".
+/// Empty if no time has passed.
 std::string ledger_text(const LedgerTotals& totals, const Job& job);
 
 }  // namespace dpt

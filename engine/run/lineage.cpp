@@ -29,7 +29,7 @@ bool exists(const HeldPath& path) {
   return entry_type(path) != EntryType::none;
 }
 
-/// A file's header, if it is an intact checkpoint.
+/// Returns a file's header if it is an intact checkpoint.
 std::optional<CheckpointHeader> header_of(const HeldPath& path) {
   try {
     if (exists(path)) return read_checkpoint_header(path);
@@ -43,7 +43,7 @@ bool is_best(const HeldPath& path, const RunState& state) {
   return why_not_best(path, state).empty();
 }
 
-/// The folder for what is left aside, made when the first thing goes there.
+/// The folder for files that are moved aside, created when the first file goes there.
 class Aside {
  public:
   explicit Aside(const RunFolder& folder) : folder_(folder) {}
@@ -52,14 +52,14 @@ class Aside {
     return *place_;
   }
   HeldPath place_for(const HeldPath& file) { return place() / file.last_name(); }
-  /// Puts a copy of the log there before its lines go: resuming what is left there takes its lines
-  /// back.
+  /// Copies the log there before its lines move, so that a resume of a checkpoint there can restore
+  /// its lines.
   void keep_log() {
     const HeldPath log = folder_.at(kLog);
     try {
       if (!std::exchange(has_log_, true) && exists(log)) copy_durably(log, place_for(log));
     } catch (const Error&) {
-      // If the disk is full, the run goes back nevertheless: the lines are in
+      // If the disk is full, the run continues without the copy: the lines are in
       // metrics.abandoned.jsonl.
     }
   }
@@ -76,9 +76,9 @@ class Aside {
   bool has_log_ = false;
 };
 
-/// The relation of the resumed file to the folder.
+/// Relation of the resumed file to the folder.
 struct Origin {
-  bool is_own = false;  ///< the file is this run's: in its folder, and not set aside
+  bool is_own = false;  ///< the file is this run's: in its folder and not moved aside
   HeldPath own_place;   ///< its place as a checkpoint of the folder
   std::string checksum;
 };
@@ -90,7 +90,7 @@ Origin origin_of(const RunFolder& folder, const std::string& from, const Startin
   return {is_own, folder.checkpoint_place(start.state.step), start.checksum};
 }
 
-/// Returns true for a file of an abandoned branch of this folder that has its log next to it.
+/// Returns true if the file belongs to an abandoned branch of this folder whose log is next to it.
 bool is_of_branch(const RunFolder& folder, const std::string& from) {
   const std::string branch = folder_of(from);
   return !from.empty() && is_same_entry(branch + "/..", folder.at("checkpoints")) &&
@@ -98,7 +98,8 @@ bool is_of_branch(const RunFolder& folder, const std::string& from) {
 }
 
 /// Returns the steps of checkpoints that the folder's line of descent has in common with the
-/// abandoned branch of the file `from`: both logs say the same about them, with the same time.
+/// abandoned branch of the file `from`: both logs have the same line about them, with the same
+/// time.
 std::set<std::int64_t> shared_steps(const RunFolder& folder, const std::string& from) {
   std::set<std::int64_t> shared;
   if (!is_of_branch(folder, from)) return shared;
@@ -109,14 +110,15 @@ std::set<std::int64_t> shared_steps(const RunFolder& folder, const std::string& 
       if (found != branch.end() && found->second == line) shared.insert(step);
     }
   } catch (const Error&) {
-    // Without the logs, all of the other line moves: nothing is lost, and a message says so.
+    // Without the logs, all of the other line moves: nothing is lost, and a message reports it.
     shared.clear();
   }
   return shared;
 }
 
-/// Leaves in checkpoints/ the resumed file and what it descends from. The resumed file takes its
-/// place first and the newest goes last, so that a crash on the way leaves a run that goes on.
+/// Leaves in checkpoints/ only the resumed file and its ancestors. The resumed file gets its place
+/// first and the newest other file moves last, so that the run can continue after a crash in
+/// between.
 void leave_branch(const RunFolder& folder, const std::string& from, const StartingPoint& start,
                   Aside& aside, const Notify& notify) {
   const Origin origin = origin_of(folder, from, start);
@@ -148,7 +150,7 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
                   step, fmt::join(left, ", "), aside.place().text()));
 }
 
-/// Keeps the lines of the log that --overwrite, a resume or a fresh start leaves.
+/// Moves the lines of the log that a resume or a fresh start leaves behind.
 void leave_log_lines(const RunFolder& folder, const std::string& from, const StartingPoint& start,
                      const Notify& notify) {
   try {
@@ -178,13 +180,13 @@ void leave_log_lines(const RunFolder& folder, const std::string& from, const Sta
   }
 }
 
-/// Returns the folders that contain `folder`: by its path as it is written, and, if that is another
-/// one because `folder` is a link, the one that contains its target.
+/// Returns the folders that contain `folder`: the one in its path as written and, if `folder` is a
+/// link, the one that contains its target.
 std::array<std::string, 2> folders_above(const std::string& folder) {
   return {folder_of(folder), folder + "/.."};
 }
 
-/// Returns the files that may be the best of `state` where its other checkpoints are in `place`.
+/// Returns the files that may be the best of `state` if its other checkpoints are in `place`.
 std::vector<std::string> bests_near(const std::string& place, const RunState& state) {
   std::vector<std::string> paths = {place + "/" + checkpoint_name(state.best_step),
                                     place + "/best.safetensors"};
@@ -201,7 +203,7 @@ std::string first_best(const std::vector<std::string>& paths, const RunState& st
   return found != paths.end() ? *found : std::string();
 }
 
-/// Files that may be the best of `state`, the likeliest first.
+/// Returns the files that may be the best of `state`, the likeliest first.
 std::vector<std::string> best_candidates(const RunFolder& folder, const std::string& from,
                                          const RunState& state) {
   const std::string name = checkpoint_name(state.best_step);
@@ -210,7 +212,7 @@ std::vector<std::string> best_candidates(const RunFolder& folder, const std::str
   const std::string source = folder_of(from);
   paths.push_back(from);
   for (std::string& path : bests_near(source, state)) paths.push_back(std::move(path));
-  // One that was moved aside: from/../../.. is the run folder then.
+  // The file may have been moved aside: from/../../.. is then the run folder.
   for (const std::string& above : folders_above(source)) {
     paths.push_back(above + "/" + name);
     for (const std::string& run : folders_above(above)) {
@@ -220,8 +222,8 @@ std::vector<std::string> best_candidates(const RunFolder& folder, const std::str
   return paths;
 }
 
-/// StartingPoint::ancestors, where they are next to the resumed file: checkpoints of the folder
-/// that it is in, or of the run whose best.safetensors it is. Those of an abandoned branch may be
+/// Sets StartingPoint::ancestors to files next to the resumed one: checkpoints of the folder that
+/// contains it, or of the run whose best.safetensors it is. Ancestors of an abandoned branch may be
 /// in checkpoints/ of `folder`.
 void find_ancestors(const Job& job, const RunFolder& folder, const std::string& from,
                     StartingPoint& start) {
@@ -244,8 +246,8 @@ void find_ancestors(const Job& job, const RunFolder& folder, const std::string& 
   }
 }
 
-/// Moves a best.safetensors that is not of this line of descent aside. An older best of it (a crash
-/// came before the new one was copied) is replaced.
+/// Moves a best.safetensors that is not of this line of descent aside. Leaves an older best of this
+/// line in place, to be replaced: a crash came before the new one was copied.
 void leave_best(const RunFolder& folder, const StartingPoint& start, Aside& aside,
                 const Notify& notify) {
   const HeldPath best = folder.best_place();
@@ -264,7 +266,7 @@ void leave_best(const RunFolder& folder, const StartingPoint& start, Aside& asid
           : ""));
 }
 
-/// Returns the bytes of a file, or of all files in a folder.
+/// Returns the size of a file, or of all files in a folder, in bytes.
 std::uint64_t size_of(const HeldPath& path) {
   struct stat status {};
   if (::fstatat(path.at(), path.name(), &status, AT_SYMLINK_NOFOLLOW) != 0) return 0;
@@ -274,7 +276,7 @@ std::uint64_t size_of(const HeldPath& path) {
   return bytes;
 }
 
-/// Reports how much disk space abandoned branches take: they stay until the user removes them.
+/// Reports how much disk space abandoned branches take. They stay until the user removes them.
 void report_abandoned(const RunFolder& folder, const Notify& notify) {
   std::int64_t folders = 0;
   std::uint64_t bytes = 0;
@@ -290,7 +292,7 @@ void report_abandoned(const RunFolder& folder, const Notify& notify) {
                   folders, mebibytes(bytes), folder.checkpoints()));
 }
 
-/// Makes best.safetensors the best that is known, and `start` agree with it.
+/// Makes best.safetensors the best known checkpoint, and updates `start` to agree with it.
 void settle_best(const Job& job, const RunFolder& folder, const std::string& from,
                  const std::vector<std::string>& candidates, StartingPoint& start, Aside& aside,
                  const Notify& notify) {
@@ -353,7 +355,8 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
   find_ancestors(job, folder, from, start);
   if (overwrite) {
     for (std::string& path : candidates) path = folder.after_set_aside(path);
-    // They stay there until the first save: a file in checkpoints/ would end the old run.
+    // They stay in replaced/ until the first save: a checkpoint in checkpoints/ would end the old
+    // run.
     for (auto& [step, path] : start.ancestors) path = folder.after_set_aside(path.text());
     resumed = folder.after_set_aside(from);
     folder.set_aside();
@@ -380,7 +383,7 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
 void leave_later(RunFolder& folder, const RunState& state, const Notify& notify) {
   if (const std::string moved = folder.check_held(); !moved.empty()) notify("warning: " + moved);
   Aside aside(folder);
-  // The newest goes last: a crash on the way leaves a run that goes on from it, and comes here.
+  // The newest moves last: after a crash in between, the run continues from it and gets here again.
   std::vector<std::int64_t> steps = list_steps(folder.at("checkpoints"));
   std::reverse(steps.begin(), steps.end());
   for (const std::int64_t step : steps) {

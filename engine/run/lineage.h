@@ -1,6 +1,5 @@
 // Lineage: a run folder holds the checkpoints of one line of descent, and its best belongs to the
-// same line. What a start or a resume finds of another line is moved aside, never removed and never
-// confused.
+// same line. A start or a resume moves files of another line aside. It never removes or mixes them.
 #pragma once
 
 #include <functional>
@@ -14,31 +13,32 @@
 
 namespace dpt {
 
-/// Gets a line for the user.
+/// Receives a line for the user.
 using Notify = std::function<void(const std::string&)>;
 
 /// Makes `folder` the folder of the run that begins at `start`, which was read from the file `from`
 /// (empty for a fresh start):
-/// - with `overwrite`, the old run is set aside (RunFolder::set_aside);
+/// - with `overwrite`, the old run is moved aside (RunFolder::set_aside);
 /// - otherwise checkpoints of later steps, or of another run, are moved to
-///   checkpoints/abandoned-N/, log lines to metrics.abandoned.jsonl; a file from elsewhere gets its
-///   place in checkpoints/;
+///   checkpoints/abandoned-N/, log lines to metrics.abandoned.jsonl; a file from elsewhere is
+///   copied to checkpoints/;
 /// - best.safetensors becomes the best checkpoint that `start` knows: the file there, or one next
 ///   to `from`, identified by its checksum. If none is left, or keep_best monitors another value
-///   now, `start` gets the best that is known instead;
-/// - with policy rollback, the checkpoints that a rollback needs (StartingPoint::ancestors) get
-///   their place in checkpoints/ too. With `overwrite` the first save does that.
-/// Throws ErrorKind::data when a file cannot be read or moved.
+///   now, the best checkpoint that is known is recorded in `start`;
+/// - with policy rollback, the checkpoints that a rollback needs (StartingPoint::ancestors) are
+///   copied to checkpoints/ too. With `overwrite` the first save does that.
+/// Throws ErrorKind::data if a file cannot be read or moved.
 void take_place(const Job& job, RunFolder& folder, const std::string& from, bool overwrite,
                 StartingPoint& start, const Notify& notify);
 
-/// After a rollback to `state`: checkpoints of later steps are moved to checkpoints/abandoned-N/,
-/// log lines to metrics.abandoned.jsonl (RunLog::reopen!). best.safetensors stays as it is.
+/// Leaves checkpoints and log lines of steps after a rollback to `state`: moves checkpoints to
+/// checkpoints/abandoned-N/ and log lines to metrics.abandoned.jsonl (call RunLog::reopen
+/// afterwards). best.safetensors stays unchanged.
 void leave_later(RunFolder& folder, const RunState& state, const Notify& notify);
 
-/// The file that holds the best checkpoint of `state`: best.safetensors, which is restored from the
-/// checkpoints if another file has taken its place. Throws ErrorKind::data when there is none.
-/// `ancestors`: more files that may hold it (StartingPoint::ancestors).
+/// Returns the file that holds the best checkpoint of `state`: best.safetensors. If another file
+/// has taken its place, restores it from the checkpoints. `ancestors`: more files that may hold it
+/// (StartingPoint::ancestors). Throws ErrorKind::data if it is not found.
 HeldPath find_best(const RunFolder& folder, const RunState& state, const Notify& notify,
                    const std::vector<std::pair<std::int64_t, HeldPath>>& ancestors = {});
 

@@ -50,15 +50,14 @@ bool leads_elsewhere(const HeldPath& checkpoints) {
   return is_linked(checkpoints) && entry_type(checkpoints) == EntryType::folder;
 }
 
-/// Returns where a link leads, also if nothing is there.
+/// Returns the target of a link, even if nothing exists there.
 std::string target_of_link(const std::string& link) {
   std::error_code failure;
   const fs::path target = fs::read_symlink(link, failure);
   return failure ? link : real_path((fs::path(link).parent_path() / target).string());
 }
 
-/// Refuses a link to a folder that is missing: nothing is known about the run without
-/// it.
+/// Refuses a link to a missing folder: without the folder, nothing is known about the run.
 void check_leads_to_folder(const HeldPath& checkpoints) {
   if (!is_linked(checkpoints) || leads_elsewhere(checkpoints)) return;
   fail(ErrorKind::data,
@@ -74,26 +73,27 @@ bool holds_checkpoints(const HeldPath& checkpoints) {
   });
 }
 
-/// Returns true if a run has trained in the folder before, also if --overwrite set it aside.
+/// Returns true if a run has trained in the folder before, even if --overwrite moved it aside.
 bool has_trained(const HeldPath& run) {
   const auto places = {run, run / kReplaced, run / kMoving, run / kRestoring};
   return std::any_of(places.begin(), places.end(), has_log_of_dpt);
 }
 
-/// Returns true if the run folder that is recorded is another one and leads there too: one of the
-/// two is a copy of the other, with its id.
+/// Returns true if the recorded run folder is a different one whose checkpoints lead to the same
+/// place: one of the two is a copy of the other, with the same id.
 bool has_copy(const HeldPath& run, const Owner& owner) {
   return !owner.run.empty() && !is_same_entry(owner.run, run) &&
          is_same_entry(owner.run + "/checkpoints", run / "checkpoints");
 }
 
-/// Returns whose checkpoints the folder has if they are not this run's, else an empty text.
+/// Returns a description of the other owner of the folder's checkpoints, or an empty text if they
+/// are this run's.
 std::string other_owner(const HeldPath& run) {
   const HeldPath checkpoints = run / "checkpoints";
   if (!leads_elsewhere(checkpoints) || !holds_checkpoints(checkpoints)) return {};
   const Owner owner = owner_of(checkpoints);
   if (owner.id.empty()) {
-    // Runs of earlier versions have recorded nothing.
+    // Earlier versions recorded no owner.
     return has_trained(run) ? std::string() : "checkpoints, but this run has not saved any yet";
   }
   const bool is_own = owner.id == id_in_marker(run);
@@ -154,7 +154,8 @@ std::optional<LinkedCheckpoints> hold_linked_checkpoints(const HeldPath& run) {
 void check_same_checkpoints(const HeldPath& run, const std::optional<LinkedCheckpoints>& held,
                             const std::string& path) {
   const HeldPath now = run / "checkpoints";
-  // A folder in this run's folder is no other run's; a missing one is made by the next save.
+  // A real folder in this run's folder belongs to no other run; the next save creates a missing
+  // one.
   if (held ? is_same_entry(now, held->place) : !is_linked(now)) return;
   const std::string text = path + "/checkpoints";
   const std::string expected = held ? "leads to " + held->real_path : "is a folder";

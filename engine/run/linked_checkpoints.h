@@ -1,6 +1,6 @@
 // The folder to which `checkpoints` of a run folder leads if it is a link, perhaps to another disk.
-// Two run folders may lead to one: a lock and the file .dpt-checkpoints in it make sure that only
-// one run saves, resumes and removes checkpoints there.
+// Two run folders may lead to the same one. A lock and the file .dpt-checkpoints in it make sure
+// that only one run saves, resumes and removes checkpoints there.
 #pragma once
 
 #include <optional>
@@ -12,31 +12,31 @@
 
 namespace dpt {
 
-/// The folder to which `checkpoints` of a run folder leads: held open, so that writes reach it also
-/// when the link leads elsewhere meanwhile, and locked.
+/// The folder to which `checkpoints` of a run folder leads. It is held open, so that writes reach
+/// it even if the link changes, and locked.
 struct LinkedCheckpoints {
   HeldPath place;
   std::string real_path;  ///< for messages
   FileHandle lock;
 };
 
-/// Throws ErrorKind::data if `checkpoints` of a run folder is a link that leads to no folder, and
-/// ErrorKind::usage if it leads to a folder that holds the checkpoints of another run. Changes
-/// nothing.
+/// Checks the link without changing anything. Throws ErrorKind::data if `checkpoints` of a run
+/// folder is a link that leads to no folder, and ErrorKind::usage if it leads to a folder that
+/// holds the checkpoints of another run.
 void check_linked_checkpoints(const HeldPath& run);
 
-/// Locks the folder to which `checkpoints` of a run folder leads and records there that it is this
-/// run's. Returns nothing if `checkpoints` is no link to a folder. Throws ErrorKind::usage if
-/// another process holds the lock or check_linked_checkpoints() throws it, and ErrorKind::data if
-/// the folder cannot be written. REQUIRES: the run folder is locked and marked.
+/// Locks the folder to which `checkpoints` of a run folder leads and records there that it belongs
+/// to this run. Returns nothing if `checkpoints` is not a link to a folder. Throws ErrorKind::usage
+/// if another process holds the lock or check_linked_checkpoints() throws it, and ErrorKind::data
+/// if the folder cannot be written. REQUIRES: the run folder is locked and marked.
 std::optional<LinkedCheckpoints> hold_linked_checkpoints(const HeldPath& run);
 
 /// Throws ErrorKind::data if `checkpoints` of a run folder leads elsewhere than when the run opened
-/// it: `held` is what hold_linked_checkpoints() has returned. `path`: the run folder, for messages.
+/// it. `held`: result of hold_linked_checkpoints(). `path`: the run folder, for messages.
 void check_same_checkpoints(const HeldPath& run, const std::optional<LinkedCheckpoints>& held,
                             const std::string& path);
 
-/// Returns true if the folder to which `checkpoints` of a run folder leads has the run's record.
+/// Returns true if the folder to which `checkpoints` of a run folder leads has this run's record.
 bool has_record_of_run(const HeldPath& run);
 
 }  // namespace dpt

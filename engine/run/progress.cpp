@@ -31,7 +31,7 @@ namespace dpt {
 
 namespace {
 
-/// stderr with a bar as its last line.
+/// Sink that writes to stderr with a bar as its last line.
 struct Terminal : spdlog::sinks::base_sink<std::mutex> {
   bool is_silent = false;
   bool is_terminal = false;
@@ -172,7 +172,7 @@ Progress::~Progress() {
 
 void Progress::also_to(const HeldPath& path) {
   const auto go_without = [&](const std::string& why) {
-    // Treat it like a disk that is full later: a log never ends a run.
+    // Treat it like a disk that becomes full later: a log never ends a run.
     warn(fmt::format("{}: cannot write: {}; the run continues without it", path.text(), why));
   };
   const std::string why = why_no_log(path);
@@ -201,7 +201,7 @@ void Progress::warn_always(const std::string& text) {
 
 void Progress::status(double done_fraction, const std::vector<StatusPart>& parts) {
   if (impl_->terminal->is_terminal) {
-    // Keep one column free, because the cursor of a full line is in the next line.
+    // Keep one column free, because after a full line the cursor is in the next line.
     const std::size_t room = terminal_columns(STDERR_FILENO) - 1;
     return impl_->terminal->draw(bar_line(done_fraction, parts, room));
   }

@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// A part of the text next to a bar, in forms from the longest to the shortest. If there is not
+/// Part of the text next to a bar, in forms from the longest to the shortest. If there is not
 /// enough room, the least important part becomes shorter and is finally left out.
 struct StatusPart {
   std::vector<std::string> forms;
@@ -19,7 +19,7 @@ struct StatusPart {
 };
 
 /// Returns a bar and its text in up to `room` columns. The bar's cells shrink and vanish first,
-/// then the parts; no part is cut.
+/// then the parts. No part is cut off in the middle.
 std::string bar_line(double done_fraction, const std::vector<StatusPart>& parts, std::size_t room);
 
 /// Returns the control sequence that removes a line of `used` columns from a terminal that is now
@@ -30,8 +30,9 @@ std::string erasure(std::size_t used, std::size_t columns);
 /// Returns true if stderr is a terminal whose lines can be redrawn (TERM is not "dumb").
 bool stderr_redraws();
 
-/// Messages go to stderr and, once a file is set, to it with time stamps. On a terminal the last
-/// line is the bar. Used by one thread at a time, but for the logger, which is thread-safe.
+/// Writes messages to stderr and, once a file is set, to the file with time stamps. On a terminal
+/// the last line is the bar. Used by one thread at a time, except for the logger, which is
+/// thread-safe.
 class Progress {
  public:
   /// `silent`: write to the file only, for tests and benchmarks. `between_lines`: see status.
@@ -44,7 +45,7 @@ class Progress {
 
   void info(const std::string& text);
   void warn(const std::string& text);
-  /// A warning that nobody else gives: a silent one writes it to stderr too.
+  /// Writes a warning that appears nowhere else: to stderr even if silent.
   void warn_always(const std::string& text);
 
   /// Shows the progress of the work, on a terminal as `bar_line`. Otherwise prints the longest
@@ -54,13 +55,13 @@ class Progress {
   void clear();
 
  private:
-  struct Impl;  // spdlog's headers are slow to compile: they stay out of here
+  struct Impl;  // out of the header because spdlog's headers are slow to compile
   std::unique_ptr<Impl> impl_;
 };
 
-/// "1:02:03", "4:05" from seconds.
+/// Returns seconds as "1:02:03" or "4:05".
 std::string format_duration(double seconds);
-/// "950", "12.3k", "1.2M".
+/// Returns a rate as "950", "12.3k" or "1.2M".
 std::string format_rate(double per_second);
 
 }  // namespace dpt

@@ -36,7 +36,7 @@ std::string value_text(double value) {
   return fmt::format("{}", value);
 }
 
-/// Returns a label's value in the form between quotes, with U+FFFD for bytes that are not UTF-8.
+/// Returns the text as a quoted label value, with U+FFFD for bytes that are not UTF-8.
 std::string escaped_label(const std::string& text) {
   std::string escaped;
   for (const char c : utf8_text(text)) {
@@ -50,7 +50,7 @@ std::string escaped_label(const std::string& text) {
   return escaped;
 }
 
-/// Lines of the format; every metric is a gauge, because a resume or a rollback may lower it.
+/// Lines of the format. Every metric is a gauge, because a resume or a rollback may lower it.
 class MetricLines {
  public:
   MetricLines(const std::string& run, const std::string& folder)
@@ -125,7 +125,7 @@ void set_evaluation(PrometheusState& state, const std::string& split, NamedValue
 void PrometheusState::take_best(const RunState& from) {
   best = from.best;
   best_step = from.best_step;
-  // The monitor is followed by its direction.
+  // The direction follows the name of the monitor: leave it out.
   best_monitor = from.best_monitor.substr(0, from.best_monitor.find(' '));
 }
 

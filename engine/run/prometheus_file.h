@@ -21,7 +21,7 @@ struct PrometheusState {
   std::string status = "running";  ///< or the status of run_end
   std::optional<int> exit_code;    ///< unset while the run trains
   std::int64_t epoch = 0, step = 0, epochs = 0, steps = 0;
-  double begun = 0, last_step = 0;  ///< seconds since 1970; without a step, last_step is `begun`
+  double begun = 0, last_step = 0;  ///< seconds since 1970; at first the same
   std::optional<double> loss, lr, images_per_s;
   std::vector<std::pair<std::string, NamedValues>> evaluations;  ///< by split
   std::optional<double> best;
@@ -29,25 +29,25 @@ struct PrometheusState {
   std::int64_t best_step = 0;
 
   void take_best(const RunState& state);
-  /// Takes the best and the validation results of a state.
+  /// Takes the best and the validation results from a state.
   void take_results(const RunState& state);
 };
 
 /// Returns the state in Prometheus' text exposition format, version 0.0.4.
 std::string prometheus_text(const PrometheusState& state);
 
-/// Returns why a run cannot write its file to `path`, or an empty text.
+/// Returns the reason why a run cannot write its file to `path`, or an empty text if it can.
 std::string why_no_prometheus_file(const std::string& path);
 
 /// Locks the file for a run that is about to start, and creates it if it is missing. A lock ends
-/// with its process, so the file of a dead run is no obstacle. Throws ErrorKind::usage if a live
-/// run holds the file. Returns a closed handle if the file cannot be opened or locked.
+/// with its process, so the file of a dead run can be locked. Throws ErrorKind::usage if a live run
+/// holds the file. Returns a closed handle if the file cannot be opened or locked.
 FileHandle lock_prometheus_file(const std::string& path);
 
-/// Follows a RunLog and replaces the file at the start, at the end, and in between when a step, an
-/// epoch or an evaluation ends `interval` or more after the last time.
+/// Follows a RunLog and replaces the file at the start, at the end, and in between after a step, an
+/// epoch or an evaluation if `interval` has passed since the last time.
 ///
-/// Like the log, it never ends a run: a file that cannot be written stays as it was, with one
+/// Like the log, it never ends a run: if the file cannot be written, it stays unchanged, with one
 /// warning, and is written when that is possible again. Nothing waits for the disk. Each new file
 /// is locked before it is in place (lock_prometheus_file). Used by one thread.
 class PrometheusFile {
@@ -55,9 +55,9 @@ class PrometheusFile {
   PrometheusFile(std::string path, PrometheusState state, RunLog::Warn warn,
                  std::chrono::milliseconds interval = std::chrono::seconds(1));
 
-  /// REQUIRES: this outlives the use of `log`.
+  /// Follows a log. REQUIRES: this object outlives the use of `log`.
   void follow(RunLog& log);
-  /// Writes how the run ended: the status of its run_end or, without one, of the exit code.
+  /// Writes the end of the run: the status of its run_end or, without one, that of the exit code.
   void end(int exit_code);
 
  private:
@@ -72,7 +72,7 @@ class PrometheusFile {
   RunLog::Warn warn_;
   std::chrono::milliseconds interval_;
   std::chrono::steady_clock::time_point written_{};
-  std::int64_t samples_ = 0;  ///< samples of the steps since the last write, which took seconds_
+  std::int64_t samples_ = 0;  ///< samples since the last write, trained in seconds_
   double seconds_ = 0;
   bool warned_ = false;
 };

@@ -16,8 +16,8 @@ namespace {
 constexpr const char* kCheckpoints = "checkpoints";
 /// Target of the link replaced/checkpoints if checkpoints/ is a link.
 constexpr const char* kLinkToReplaced = "../checkpoints/replaced";
-/// Folder for the new run's files, in the checkpoints of a run that comes back, until all are
-/// there.
+/// Temporary folder for the new run's files, in the checkpoints of the run that is restored, until
+/// all files are there.
 constexpr const char* kLeaving = "abandoned-new.tmp";
 
 bool has_entry(const HeldPath& path) {
@@ -34,7 +34,7 @@ void move_entry(const HeldPath& from, const HeldPath& to, const std::string& nam
   move_durably(from / name, to / name);
 }
 
-/// Lists the files in checkpoints/ that have names of dpt's, the newest checkpoint last.
+/// Lists the files in checkpoints/ that dpt names, the newest checkpoint last.
 std::vector<std::string> names_of_checkpoints(const HeldPath& checkpoints) {
   std::vector<std::string> names;
   for (const std::string& name : list_names(checkpoints)) {
@@ -51,7 +51,7 @@ void move_checkpoints(const HeldPath& from, const HeldPath& to) {
   for (const std::string& name : names_of_checkpoints(from)) move_entry(from, to, name);
 }
 
-/// Removes folders that are not only a run's if nothing is left in them.
+/// Removes folders that may also hold foreign files, if they are empty.
 void remove_emptied(const HeldPath& folder) {
   for (const char* name : {"logs", "tensorboard"}) remove_if_empty(folder / name);
 }
@@ -71,15 +71,15 @@ void bring_checkpoints_back(const HeldPath& folder, const HeldPath& aside) {
   } else if (!has_entry(folder / kCheckpoints)) {
     if (has_entry(aside / kCheckpoints)) move_entry(aside, folder, kCheckpoints);
   } else {
-    // The new run's folder stayed, because something else is in it.
+    // The new run's folder stayed because it holds other files.
     for (const std::string& name : list_names(aside / kCheckpoints)) {
       move_entry(aside, folder, kCheckpoints + ("/" + name));
     }
   }
 }
 
-/// Brings every file back from replaced.moving/. A folder that another version has moved whole may
-/// also hold files of others.
+/// Restores every file from replaced.moving/. If another version moved a whole folder, it may also
+/// hold foreign files.
 bool bring_back(const HeldPath& folder) {
   const HeldPath aside = folder / kMoving;
   bool any = has_entry(aside / kCheckpoints);
@@ -100,7 +100,7 @@ bool bring_back(const HeldPath& folder) {
 }
 
 /// Removes the run in place, the newest checkpoint last, so that the run can still continue from it
-/// after a crash on the way.
+/// after a crash in between.
 void remove_run(const HeldPath& folder) {
   const HeldPath checkpoints = folder / kCheckpoints;
   for (const std::string& name : names_of_checkpoints(checkpoints)) remove_tree(checkpoints / name);
@@ -110,15 +110,15 @@ void remove_run(const HeldPath& folder) {
   remove_emptied(folder);
 }
 
-/// Returns abandoned-1, or the first number that is free.
+/// Returns abandoned-1, or the next free number.
 HeldPath free_abandoned_in(const HeldPath& checkpoints) {
   std::int64_t number = 1;
   while (has_entry(checkpoints / abandoned_name(number))) ++number;
   return checkpoints / abandoned_name(number);
 }
 
-/// Moves the files of the new run away, while the old one is in replaced.restoring/. Returns the
-/// name of the folder that has them.
+/// Moves the files of the new run away while the old one is in replaced.restoring/. Returns the
+/// name of the folder that receives them.
 std::string leave_new_run(const HeldPath& folder) {
   const HeldPath checkpoints = folder / kCheckpoints, old = folder / kRestoring / kCheckpoints;
   const HeldPath leaving = old / kLeaving;
@@ -129,7 +129,7 @@ std::string leave_new_run(const HeldPath& folder) {
       if (name != kCheckpoints) move_entry(folder, leaving, name);
     }
   } else if (has_entry(folder / "best.safetensors")) {
-    // The best goes last: while it is in place, the others go where it will be.
+    // The best moves last: while it is in place, a call after a crash moves the others too.
     for (const char* name : {"train.log", "metrics.jsonl", "best.safetensors"}) {
       if (has_entry(folder / name)) move_entry(folder, leaving, name);
     }
@@ -152,13 +152,13 @@ RestoredRun finish_restoring(const HeldPath& folder) {
   return restored;
 }
 
-/// Returns true for what systems leave in any folder: Finder's notes, and files that are open on
-/// NFS and were removed.
+/// Returns true for files that systems leave in any folder: Finder's notes, and files that were
+/// removed while open on NFS.
 bool is_litter(std::string_view name) {
   return name == ".DS_Store" || name.starts_with("._") || name.starts_with(".nfs");
 }
 
-/// Returns a name in the folder `name` that no run wrote; empty if there is none.
+/// Returns the name of an entry in the folder `name` that no run wrote; empty if there is none.
 std::string foreign_name_in(const HeldPath& folder, const char* name) {
   const OwnNames own(folder), inside(folder / name);
   for (const std::string& each : list_names(folder / name)) {
@@ -174,14 +174,15 @@ void finish_removal(const HeldPath& folder) {
   remove_tree(folder / kRemoved);
 }
 
-/// Refuses to continue if a link in replaced/ says that the old run's checkpoints are on another
-/// disk, and they are not there: that disk is missing, and what the new run saved is unknown.
+/// Refuses to continue if a link in replaced/ leads to old checkpoints on another disk that are not
+/// there: the disk is missing, and what the new run saved is unknown.
 void check_has_replaced_checkpoints(const HeldPath& folder) {
   const HeldPath checkpoints = folder / kCheckpoints;
   for (const std::string_view name : {kMoving, kReplaced, kRestoring}) {
     const HeldPath link = folder / name / kCheckpoints;
     if (!is_link(link) || has_entry(checkpoints / kReplacedCheckpoints)) continue;
-    // While files move, they may be in place: before the first has gone or after the last is back.
+    // While files move, the checkpoints may be in place: before the first has moved or after the
+    // last is back.
     const bool may_be_in_place = name == kMoving && (has_record_of_run(folder) ||
                                                      !names_of_checkpoints(checkpoints).empty());
     if (may_be_in_place) continue;
@@ -258,8 +259,8 @@ void remove_replaced_run(const HeldPath& folder) {
 
 RestoredRun restore_replaced_run(const HeldPath& folder) {
   if (is_set_aside(folder, kReplaced)) {
-    // If one of the two has no checkpoints/, an earlier version was moving the old run's files, and
-    // those in place are the old run's own.
+    // If either has no checkpoints/, an earlier version was moving the old run's files, and the
+    // files in place belong to the old run.
     const bool is_new =
         has_entry(folder / kCheckpoints) && has_entry(folder / kReplaced / kCheckpoints);
     move_durably(folder / kReplaced, folder / (is_new ? kRestoring : kMoving));

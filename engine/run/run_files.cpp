@@ -28,14 +28,14 @@ constexpr std::array kFiles = {"checkpoints",   "best.safetensors",
 
 constexpr std::string_view kAbandoned = "abandoned-";
 
-/// Names of other entries.
+/// Names of dpt's other entries.
 constexpr std::array kOthers = {kLockFile, kMarkerFile, kReplaced, kMoving, kRestoring};
 
 bool is_one_of(std::string_view name, std::span<const char* const> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// Returns true for dpt's own file in logs/ or tensorboard/: others may put files there too.
+/// Returns true for dpt's own files in logs/ or tensorboard/, where others may put files too.
 bool is_log_of_dpt(std::string_view folder, std::string_view name) {
   if (folder == "tensorboard") {
     return name.starts_with("events.out.tfevents.") && name.ends_with(".dpt");
@@ -50,7 +50,7 @@ bool is_shared_folder(std::string_view name) {
   return name == "logs" || name == "tensorboard";
 }
 
-/// Returns up to `bytes` from the beginning of a regular file; empty for anything else.
+/// Returns up to `bytes` from the beginning of a regular file; empty for any other entry.
 std::string beginning_of(const HeldPath& file, std::uint64_t bytes) {
   if (entry_type(file) != EntryType::file) return {};
   try {
@@ -64,7 +64,7 @@ std::string beginning_of(const HeldPath& file, std::uint64_t bytes) {
   }
 }
 
-/// Returns the marker; null if the file is missing or not one of dpt's.
+/// Returns the marker; null if the file is missing or not dpt's.
 Json read_marker(const HeldPath& folder) {
   const std::string text = beginning_of(folder / kMarkerFile, 1 << 20);
   Json marker = Json::parse(text, nullptr, false);
@@ -72,7 +72,7 @@ Json read_marker(const HeldPath& folder) {
   return is_dpts ? marker : Json();
 }
 
-/// Returns the names in the marker; a name that is a path is not one of dpt's.
+/// Returns the names in the marker, except paths, which dpt never writes.
 std::vector<std::string> names_in_marker(const HeldPath& folder) {
   std::vector<std::string> names;
   const Json marker = read_marker(folder);
@@ -109,8 +109,9 @@ bool is_run_without_marker(const HeldPath& folder) {
   return has_log_of_dpt(folder) || has_checkpoint(folder);
 }
 
-/// Returns true if something would be lost if a run wrote under this name. An empty file or folder
-/// (created for the run, or by a shell's redirection) holds nothing, and pipes are not written to.
+/// Returns true if a run that writes under this name would destroy something. An empty file or
+/// folder (created for the run, or by a shell's redirection) holds nothing, and pipes are not
+/// written to.
 bool holds_something(const HeldPath& path) {
   const EntryType type = entry_type(path);
   if (type == EntryType::folder) {
@@ -183,7 +184,7 @@ std::vector<std::string> names_in_the_way(const HeldPath& folder) {
       if (holds_something(folder / each)) found.push_back(each);
     }
   }
-  // A folder of such a name is dpt's only if everything in it is; its files would then be moved.
+  // A folder of such a name is dpt's only if everything in it is, because its files would be moved.
   for (const char* name : {kReplaced, kMoving, kRestoring, kRemoved}) {
     const std::vector<std::string> inside = entry_type(folder / name, false) == EntryType::folder
                                                 ? list_names(folder / name)

@@ -1,5 +1,5 @@
-// Files of a run folder: dpt's are known by the marker .dpt-run or, in folders older than the
-// marker, by their content. Nothing else in a folder is ever overwritten, moved or removed.
+// Files of a run folder. dpt's own are known by the marker .dpt-run or, in folders older than the
+// marker, by their content. Other files in a folder are never overwritten, moved or removed.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace dpt {
 
-/// The first file that a run writes: JSON, {"v":1, "files":[...]}, with the names that dpt uses in
-/// the folder, and perhaps "id".
+/// First file that a run writes: JSON, {"v":1, "files":[...]}, with the names that dpt uses in the
+/// folder, and perhaps "id".
 inline constexpr const char* kMarkerFile = ".dpt-run";
 inline constexpr const char* kLockFile = ".lock";
 
@@ -22,14 +22,13 @@ inline constexpr const char* kMoving = "replaced.moving";
 inline constexpr const char* kRestoring = "replaced.restoring";
 inline constexpr const char* kRemoved = "replaced.tmp";
 
-/// Name of the folder, in a checkpoints/ that is a link, with the old run's checkpoints.
+/// Folder in a linked checkpoints/ that holds the old run's checkpoints.
 inline constexpr const char* kReplacedCheckpoints = "replaced";
 
-/// Returns true if a run gives this name to something in its checkpoints/.
+/// Returns true if `name` is one that a run uses in its checkpoints/.
 bool is_checkpoint_name(std::string_view name);
 
-/// The record, in a folder to which `checkpoints` leads, of the run that saves there
-/// (linked_checkpoints.h).
+/// Record of the run that saves in a folder to which `checkpoints` leads (linked_checkpoints.h).
 inline constexpr const char* kOwnerFile = ".dpt-checkpoints";
 /// Returns true for the names of the lock and the record.
 bool is_record_of_checkpoints(std::string_view name);
@@ -37,7 +36,7 @@ bool is_record_of_checkpoints(std::string_view name);
 /// Returns true if the text is a whole number as dpt writes it: digits, no leading zero.
 bool is_number(std::string_view text);
 
-/// Returns "abandoned-N", the name of a folder in checkpoints/ for what a run moves aside.
+/// Returns "abandoned-N", the name of a folder in checkpoints/ for files that a run moves aside.
 std::string abandoned_name(std::int64_t number);
 /// Returns N of "abandoned-N", or -1 for another name.
 std::int64_t number_of_abandoned(std::string_view name);
@@ -45,26 +44,27 @@ std::int64_t number_of_abandoned(std::string_view name);
 /// Returns true if the folder has the marker.
 bool is_marked(const HeldPath& folder);
 
-/// Returns true if the folder has a metrics.jsonl that begins as dpt's do.
+/// Returns true if the folder has a metrics.jsonl that begins like dpt's.
 bool has_log_of_dpt(const HeldPath& folder);
 
 /// Returns true if dpt made the folder: it has the marker or, if it is older than the marker, a
-/// metrics.jsonl that begins as dpt's do or a checkpoint that verifies (which is read completely).
-/// A run that --overwrite replaces, in replaced/, counts too.
+/// metrics.jsonl that begins like dpt's or a checkpoint that verifies (which is read completely).
+/// Also true if it holds a run that --overwrite replaces, in replaced/.
 bool is_run_of_dpt(const HeldPath& folder);
 
-/// Lists the names in a folder that no run made which a run would overwrite; empty if there are
+/// Lists the entries of a folder that no run created but a run would overwrite; empty if there are
 /// none.
 std::vector<std::string> names_in_the_way(const HeldPath& folder);
 
-/// Writes the marker unless it exists and has all names that this version uses, and `more`. Names
-/// that another version has put there stay.
+/// Writes the marker unless it exists and has all names that this version uses, and `more`. Keeps
+/// names that another version has written there.
 void write_marker(const HeldPath& folder, const std::vector<std::string>& more = {});
 
 /// Returns the random id of the run folder in its marker; empty if it has none. Only folders whose
 /// checkpoints are elsewhere have one (linked_checkpoints.h).
 std::string id_in_marker(const HeldPath& folder);
-/// Returns the same after giving the folder an id if it has none. REQUIRES: it has a marker.
+/// Returns the id of the run folder in its marker, and creates one if it has none. REQUIRES: it has
+/// a marker.
 std::string make_id_in_marker(const HeldPath& folder);
 
 /// Names at the top of `folder` that dpt may have written. `name` may end in ".tmp".
@@ -78,19 +78,19 @@ class OwnNames {
   std::vector<std::string> names_;
 };
 
-/// Lists what belongs to the run in a folder, relative to the folder: "checkpoints" first, then
-/// files, and, in logs/ and tensorboard/, the files that dpt writes there.
+/// Lists the entries that belong to the run in a folder, relative to the folder: "checkpoints"
+/// first, then files, and dpt's files in logs/ and tensorboard/.
 std::vector<std::string> entries_of_run(const HeldPath& folder);
 
 /// Returns true if a file at the top of a run folder is the output of another command that this run
-/// may replace: it begins as a verdict, a file for Prometheus or a report does.
+/// may replace: it begins like a verdict, a file for Prometheus or a report.
 bool is_output_of_dpt(const HeldPath& file);
 
-/// Returns true if a file begins as a log of dpt's messages does, with a time and a level.
+/// Returns true if a file begins like a log of dpt's messages, with a time and a level.
 bool is_message_log(const HeldPath& file);
 
-/// Beginnings of the files of --verdict, --junit and log.prometheus, by which an earlier one is
-/// recognised, and a text near the beginning of a report.
+/// First characters of the files of --verdict, --junit and log.prometheus, which identify an
+/// earlier one, and a text near the beginning of a report.
 inline constexpr const char* kMarkdownMark = "# dpt ";
 inline constexpr const char* kJUnitMark =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"dpt ";

@@ -26,7 +26,7 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-/// Opens the folder `path` for a run that may be the first one there.
+/// Opens the folder `path` for a run, creating it if needed.
 HeldPath open_run_folder(const std::string& path) {
   check_may_write(path);
   try {
@@ -46,7 +46,7 @@ std::string relative_to(const std::string& folder, const std::string& path) {
       .string();
 }
 
-/// Refuses a folder inside one that another run has made for itself, and may remove.
+/// Refuses a folder inside one that another run has created for its files and may remove.
 void check_is_no_part_of_run(const std::string& path) {
   constexpr std::array<std::string_view, 6> kParts = {"checkpoints", "logs",     "tensorboard",
                                                       kReplaced,     kRestoring, kMoving};
@@ -73,7 +73,7 @@ std::string without_slashes_at_end(std::string path) {
   return path;
 }
 
-/// Returns the names of the runs that a folder which is no run itself holds.
+/// Returns the names of the runs in a folder that is not itself a run.
 std::vector<std::string> runs_in(const HeldPath& folder) {
   std::vector<std::string> runs;
   if (entry_type(folder) != EntryType::folder || is_marked(folder)) return runs;
@@ -87,7 +87,7 @@ std::vector<std::string> runs_in(const HeldPath& folder) {
   return runs;
 }
 
-/// Refuses a folder of runs, which commands would take for one run, and not see those in it.
+/// Refuses a folder of runs, because commands would take it for one run and not see the runs in it.
 void check_holds_no_runs(const std::string& path) {
   std::vector<std::string> runs = runs_in(path);
   if (runs.empty()) return;
@@ -143,7 +143,7 @@ bool RunFolder::open() {
 }
 
 bool RunFolder::lock() {
-  // No link is followed: the lock must be in this folder.
+  // Do not follow a link: the lock must be in this folder.
   lock_ = open_file(at(kLockFile), O_RDWR | O_CREAT | O_NOFOLLOW, 0666);
   if (!lock_.is_open()) {
     fail(ErrorKind::data, "cannot write into the run folder {}: {}. Choose another with --run-dir",
@@ -157,7 +157,7 @@ bool RunFolder::lock() {
 }
 
 bool RunFolder::lock_again() {
-  // A folder that is being removed has lost its marker too, or will have by the next call.
+  // A folder that is being removed has lost its marker, or will have by the next call.
   if (!is_marked(root_)) return false;
   FileHandle file = open_file(at(kLockFile), O_RDWR | O_CREAT | O_EXCL, 0666);
   if (!file.is_open() || try_lock(file) != LockResult::locked) return false;
@@ -173,7 +173,7 @@ bool RunFolder::has_lock() {
            mine.st_ino == there.st_ino;
   }
   if (errno == ENOENT) return lock_again();
-  // If it is unknown, the write that follows reports its own reason.
+  // For unknown errors, the write that follows reports its own reason.
   return errno != ESTALE;
 }
 
@@ -315,7 +315,7 @@ void RunFolder::remove_if_new() {
   for (const std::string& name : list_names(root_)) {
     if (name != kLockFile && own.has(name)) remove_tree(at(name));
   }
-  // Without its lock, the folder may be another process' at once.
+  // Without its lock, the folder may be taken by another process at any time.
   remove_tree(at(kLockFile));
   remove_if_empty(current_path());
 }
@@ -328,7 +328,7 @@ void check_may_write(const std::string& path) {
   check_is_no_part_of_run(path);
   const std::string checkpoints = path + "/checkpoints";
   const bool is_link = entry_type(checkpoints, false) == EntryType::link;
-  // A link to nothing has no real path, and is reported by the next check.
+  // A link to nothing has no real path; the next check reports it.
   if (is_link && entry_type(checkpoints) == EntryType::folder) check_is_no_part_of_run(checkpoints);
   check_linked_checkpoints(path);
   check_holds_no_runs(path);
@@ -385,7 +385,7 @@ RunFolder open_free_run_folder(const std::string& name, const std::vector<std::s
   for (int i = 1;; ++i) {
     const std::string path = free_run_folder(name, i);
     auto folder = RunFolder::open_unless_held(path, outputs);
-    // Another process may have taken the name in between, and even have ended.
+    // Another process may have taken the name, and even ended, in between.
     if (folder && !is_run_folder(path)) return std::move(*folder);
   }
 }

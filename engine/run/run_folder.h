@@ -1,5 +1,4 @@
-// The folder of a run: where it is, who holds it, and what is kept in it. See
-// docs/reference/log-format.md.
+// The folder of a run: its place, its lock, and its files. See docs/reference/log-format.md.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +16,9 @@ namespace dpt {
 /// An open run folder, locked by this process until it is destroyed (or the process dies). Used by
 /// one thread at a time.
 ///
-/// The folder is held by its descriptor: at() names files in it even after it was moved, and a
-/// folder that has taken its path meanwhile is never written to. The same holds for the folder to
-/// which `checkpoints` leads if it is a link. Paths are for messages.
+/// The folder is held by its descriptor: at() names files in it even after it was moved, and
+/// another folder that has taken its path is never written to. The same holds for the folder to
+/// which `checkpoints` leads if it is a link. Paths are only for messages.
 ///
 /// `--overwrite`: set_aside() moves the old run into replaced/, and give_up_replaced() removes it
 /// when the new run has saved its first regular checkpoint. Until then the old run can be restored:
@@ -27,13 +26,13 @@ namespace dpt {
 /// opens the folder (replaced_run.h).
 class RunFolder {
  public:
-  /// No folder: of a process that does not write the run's. Nothing else of it may be called but
-  /// checkpoints().
+  /// Creates an object without a folder, for a process that does not write the run's. Only
+  /// checkpoints() may be called on it.
   RunFolder() = default;
-  /// Creates the folder if needed, locks it, marks it as a run's, and finishes what a crash left
-  /// half done. Throws ErrorKind::usage if another process holds it or check_may_write() throws it,
-  /// and ErrorKind::data if it cannot be created or written. `outputs`: paths of other files that
-  /// the command writes; those in the folder belong to the run.
+  /// Creates the folder if needed, locks it, marks it as a run's, and completes what a crash has
+  /// interrupted. Throws ErrorKind::usage if another process holds it or check_may_write() throws
+  /// it, and ErrorKind::data if it cannot be created or written. `outputs`: paths of other files
+  /// that the command writes; those in the folder belong to the run.
   explicit RunFolder(std::string path, const std::vector<std::string>& outputs = {});
   /// Does the same, or returns nothing if another process holds the folder.
   static std::optional<RunFolder> open_unless_held(std::string path,
@@ -51,52 +50,53 @@ class RunFolder {
   HeldPath at(const std::string& name) const;
   HeldPath checkpoint_place(std::int64_t step) const;
   HeldPath best_place() const { return at("best.safetensors"); }
-  /// Returns the path of an old run's file after set_aside(); other paths unchanged.
+  /// Returns the path that an old run's file has after set_aside(); other paths unchanged.
   std::string after_set_aside(const std::string& path) const;
-  /// Throws ErrorKind::usage for a file that set_aside() would remove.
+  /// Throws ErrorKind::usage if set_aside() would remove the file.
   void check_stays(const std::string& path) const;
 
-  /// Throws ErrorKind::data if the folder was removed, or another process has taken it over:
-  /// nothing in it is this process' any more; or if `checkpoints` leads elsewhere than before.
-  /// Returns a message, once, if the folder was moved.
+  /// Checks that the folder is still this process's. Throws ErrorKind::data if it was removed, if
+  /// another process has taken it over, or if `checkpoints` leads elsewhere than before. Returns a
+  /// message, once, if the folder was moved.
   std::string check_held();
-  /// Returns where the folder is now, as far as it is known.
+  /// Returns the current path of the folder, as far as it is known.
   std::string current_path() const;
 
-  /// Throws ErrorKind::usage when the folder holds anything that dpt does not write.
+  /// Throws ErrorKind::usage if the folder holds files that dpt does not write.
   void check_only_ours() const;
-  /// Moves everything that dpt wrote there into replaced/. If that already holds a run, removes
-  /// instead the unfinished one that was to replace it.
+  /// Moves all files that dpt wrote there into replaced/. If that already holds a run, instead
+  /// removes the unfinished run that was to replace it.
   void set_aside();
   /// Removes the old run, because the new one has a regular checkpoint. Does nothing if nothing was
   /// set aside.
   void give_up_replaced();
   /// Returns true if an old run is in replaced/ while the new one has a checkpoint.
   bool has_replaced() const;
-  /// The new run has saved no checkpoint: restores the old one. Returns whether there was one.
+  /// Restores the old run, because the new one has saved no checkpoint. Returns true if there was
+  /// one.
   bool put_back();
-  /// Returns where put_back() left the best weights, log and messages of the new run, or all of it
-  /// if it had checkpoints: an abandoned-N. Empty if it had nothing.
+  /// Returns the folder abandoned-N in which put_back() left the best weights, log and messages of
+  /// the new run, or all its files if it had checkpoints. Empty if it had none of these.
   const std::string& kept_of_new() const { return kept_of_new_; }
-  /// Returns true if opening the folder restored the run that a crash had left in replaced/.
+  /// Returns true if opening the folder restored a run that a crash had left in replaced/.
   bool restored() const { return restored_; }
 
-  /// Removes the run, if opening it created the folder and it holds no weights and no logs of other
-  /// processes. Files of others stay, and the folder with them.
+  /// Removes the run if opening it created the folder and it holds no weights and no logs of other
+  /// processes. Foreign files stay, and the folder with them.
   void remove_if_new();
 
-  /// Creates a folder for what a run moves aside: checkpoints/abandoned-1, -2, ...
+  /// Creates a folder for files that a run moves aside: checkpoints/abandoned-1, -2, ...
   HeldPath make_abandoned() const;
 
  private:
   struct Unopened {};
-  /// Returns the name in the folder of a file of the run; empty for others.
+  /// Returns the name in the folder of a file of the run; empty for other files.
   std::string entry_at(const std::string& path) const;
   RunFolder(Unopened, std::string path, const std::vector<std::string>& outputs);
-  /// Locks the folder and makes it a run's. Returns false if another process holds it.
+  /// Locks the folder and marks it as a run's. Returns false if another process holds it.
   bool open();
   bool lock();
-  /// Returns true if the lock in the folder is this process'.
+  /// Returns true if the lock file in the folder is the one that this process holds.
   bool has_lock();
   /// Takes the lock again after its file was removed. Returns false if another process was faster.
   bool lock_again();
@@ -124,14 +124,15 @@ bool is_locked_run(const std::string& path);
 /// Returns true if the folder holds a run (its config.yaml or checkpoints).
 bool is_run_folder(const std::string& path);
 
-/// The folder that holds the run at `path`: `path` itself, or the replaced/ in it, where a crash of
-/// --overwrite left the run that opening the folder restores. Changes nothing.
+/// Returns the folder that holds the run at `path`: `path` itself, or the replaced/ in it if a
+/// crash of --overwrite left the run there, to be restored when the folder is opened. Changes
+/// nothing.
 std::string folder_of_run(const std::string& path);
 
-/// Returns "runs/NAME" if that is free, else "runs/NAME-2", "runs/NAME-3", ...: free means without
-/// a run and without anything that a run would overwrite. `first`: the number to begin with.
+/// Returns the first free folder of "runs/NAME", "runs/NAME-2", "runs/NAME-3", ... Free means
+/// without a run and without files that a run would overwrite. `first`: the number to begin with.
 std::string free_run_folder(const std::string& name, int first = 1);
-/// Opens the first of them that no other process takes at the same time.
+/// Opens the first free run folder that no other process takes at the same time.
 RunFolder open_free_run_folder(const std::string& name, const std::vector<std::string>& outputs);
 
 }  // namespace dpt

@@ -15,7 +15,7 @@
 namespace dpt {
 namespace {
 
-/// Returns a lock of the whole file.
+/// Returns a description of a lock on the whole file.
 struct flock whole_file(short type) {
   struct flock lock {};
   lock.l_type = type;
@@ -29,7 +29,7 @@ bool is_announced(int file) {
   return ::fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
-/// Returns true if the kernel lists an flock of the file: that of a dpt train that announces
+/// Returns true if the kernel lists an flock of the file, as it does for a dpt train that announces
 /// nothing.
 bool is_listed(int file) {
   struct stat status {};
@@ -58,7 +58,7 @@ LockResult try_lock(const FileHandle& file) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
-  // Without the announcement (some network file systems refuse it) the lock holds all the same.
+  // Some network file systems refuse the announcement; the lock is valid without it.
   struct flock announcement = whole_file(F_WRLCK);
   static_cast<void>(::fcntl(file.fd(), F_OFD_SETLK, &announcement));
   return LockResult::locked;

@@ -29,7 +29,8 @@ namespace {
 
 constexpr std::uint64_t kBlock = 1 << 16;
 
-/// Replaces numbers that are not finite, also in objects, by null, and adds their names.
+/// Replaces non-finite numbers, also inside objects, with null, and appends their names to
+/// `nonfinite`.
 void drop_nonfinite(const std::string& name, Json& value, std::vector<std::string>& nonfinite) {
   if (value.is_object()) {
     for (auto& [key, inner] : value.items()) drop_nonfinite(name + "." + key, inner, nonfinite);
@@ -39,7 +40,7 @@ void drop_nonfinite(const std::string& name, Json& value, std::vector<std::strin
   }
 }
 
-/// Hides secrets in paths and messages among the values.
+/// Hides secrets in the paths and messages among the values.
 void hide_secrets_in(Json& value) {
   if (value.is_string()) value = hide_secrets(value.get<std::string>());
   if (!value.is_structured()) return;
@@ -80,21 +81,21 @@ std::string line_of(const char* name, double elapsed, const Json& fields) {
   return json_text(line) + "\n";
 }
 
-/// Returns the end of the last whole line: a full disk or a crash may have left half a line.
+/// Returns the end of the last complete line: a full disk or a crash may have left a partial line.
 std::int64_t end_of_whole_lines(int file, std::int64_t end) {
   char last = '\n';
   while (end > 0 && ::pread(file, &last, 1, end - 1) == 1 && last != '\n') --end;
   return end;
 }
 
-/// Reads a file line by line: a log may be larger than the memory.
+/// Reads a file line by line, because a log may be larger than memory.
 class LineReader {
  public:
   explicit LineReader(HeldPath path, std::uint64_t begin = 0)
       : path_(std::move(path)), next_(begin), file_(open_regular_file(path_, size_)) {}
 
-  /// The next line, with its end. False when there is none; half a line, which RunLog drops, is
-  /// none.
+  /// Reads the next line, including its newline. Returns false at the end, and at an incomplete
+  /// last line, which RunLog drops.
   bool next(std::string& line) {
     line.clear();
     while (true) {
@@ -120,7 +121,7 @@ class LineReader {
   std::size_t at_ = 0;
 };
 
-/// A file that is replaced as a whole, in blocks.
+/// A file that is replaced atomically and written in blocks.
 class Rewriting {
  public:
   explicit Rewriting(const HeldPath& path) : file_(path) {}
@@ -128,7 +129,7 @@ class Rewriting {
     block_ += text;
     if (block_.size() >= kBlock) flush();
   }
-  /// The first `bytes` of another file, or of the one that this replaces.
+  /// Appends the first `bytes` of another file, or of the one that is being replaced.
   void copy(const HeldPath& path, std::uint64_t bytes) {
     std::uint64_t size = 0;
     const FileHandle from = open_regular_file(path, size);
@@ -153,21 +154,21 @@ class Rewriting {
   std::string block_;
 };
 
-/// Treatment of a line by a run that continues at this moment (step, epochs completed, rollbacks).
+/// Treatment of a line by a run that continues at a moment (step, epochs completed, rollbacks).
 struct Fate {
-  bool moves = false;    ///< it is repeated
-  bool is_test = false;  ///< the test result of this step: repeated unless its process ended
-  bool is_end = false;   ///< a process ended, and did not fail: all its results are written
+  bool moves = false;    ///< the line moves, because it will be repeated
+  bool is_test = false;  ///< test result of this step: it moves too, unless its process ended
+  bool is_end = false;   ///< end of a process that did not fail: all its results are written
 };
 
-/// To be asked about every line, in order.
+/// Decides the treatment of lines. It must be asked about every line, in order.
 class Fates {
  public:
   Fates(std::int64_t step, std::int64_t epoch, std::int64_t rollbacks)
       : step_(step), epoch_(epoch), rollbacks_(rollbacks) {}
 
   Fate of(const std::string& line) {
-    // Lines of other programs may hold anything.
+    // Lines of other programs may hold any text.
     const Json json = Json::parse(line, nullptr, false);
     const auto number = [&](const char* key) {
       const auto found = json.is_object() ? json.find(key) : json.end();
@@ -188,8 +189,8 @@ class Fates {
       fate.moves = fate.moves || number("epoch") > epoch_;
       fate.is_test = !fate.moves && event == "eval" && step == step_ && text("split") == "test";
     } else if (event == "rollback") {
-      // It has the step that the run went back to. A process that was killed before it had saved a
-      // later one goes back again.
+      // A rollback event has the step to which the run went back. If a process was killed before it
+      // had saved a later one, the next process rolls back again and repeats the event.
       fate.moves = fate.moves || number("rollbacks") > rollbacks_;
     } else if (step < 0) {
       fate.moves = in_moved_process_;
@@ -202,11 +203,11 @@ class Fates {
   bool in_moved_process_ = false;
 };
 
-/// Which lines of a log move.
+/// The lines of a log that move.
 struct MovedLines {
   std::int64_t count = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t first = 0;     ///< start of the first of them
+  std::uint64_t first = 0;     ///< start of the first line that moves
   std::uint64_t last_end = 0;  ///< start of the last line that reports an end
   void add(std::uint64_t at, const std::string& line) {
     if (count++ == 0) first = at;
@@ -221,7 +222,8 @@ MovedLines find_moved(const HeldPath& path, Fates fates) {
   for (std::string line; lines.next(line); at += line.size()) {
     const Fate fate = fates.of(line);
     if (fate.is_end) {
-      // A process that ended has logged its test result; one that was killed logs it again.
+      // A process that ended has logged its test result; after one that was killed it is logged
+      // again.
       last_end = at;
       tests = {};
     }
@@ -237,8 +239,8 @@ MovedLines find_moved(const HeldPath& path, Fates fates) {
   return all;
 }
 
-/// Calls `visit` with each line from the first that moves on, and whether it does, until it returns
-/// false. No line before them has changed what `fates` knows.
+/// Calls `visit` with each line, starting with the first that moves, and with whether it moves,
+/// until `visit` returns false. No earlier line affects the state of `fates`.
 void visit_lines(const HeldPath& path, const MovedLines& moved, Fates fates,
                  const std::function<bool(const std::string&, bool)>& visit) {
   std::uint64_t at = moved.first;
@@ -249,7 +251,7 @@ void visit_lines(const HeldPath& path, const MovedLines& moved, Fates fates,
   }
 }
 
-/// Returns true if `other` has, from `begin` to its end, exactly the lines that move.
+/// Returns true if `other` contains, from `begin` to its end, exactly the lines that move.
 bool has_moved(const HeldPath& other, std::uint64_t begin, const HeldPath& path,
                const MovedLines& moved, const Fates& fates) {
   bool same = true;
@@ -335,7 +337,7 @@ std::map<std::int64_t, std::string> lines_of_checkpoints(const HeldPath& log) {
   std::map<std::int64_t, std::string> lines;
   if (entry_type(log) != EntryType::file) return lines;
   read_log_lines(log, [&](const std::string& line) {
-    // Parse only lines that may be it: most are of steps.
+    // Parse only candidates, because most lines are about steps.
     if (line.find("\"event\":\"checkpoint\"") == std::string::npos) return;
     const Json event = Json::parse(line, nullptr, false);
     if (!event.is_object() || !event.contains("path") || !event["path"].is_string()) return;
@@ -357,8 +359,8 @@ std::int64_t abandon_log_lines(const HeldPath& folder, std::int64_t step, std::i
   const MovedLines moved = find_moved(path, fates);
   if (moved.count == 0) return 0;
 
-  // First where they go, then where they were: a crash between the two leaves them in both, and the
-  // next time they are not appended again.
+  // Write the lines to their destination before removing them: a crash in between leaves them in
+  // both files, and the next call does not append them again.
   std::uint64_t before = 0;
   if (entry_type(abandoned_path) != EntryType::none) open_regular_file(abandoned_path, before);
   if (before < moved.bytes ||
@@ -394,7 +396,7 @@ RestoredLines restore_log_lines(const HeldPath& folder, const HeldPath& branch_l
       return true;
     });
   };
-  // Counts how often each line of the new log has yet to be found in the existing files.
+  // Counts how often each line of the new log still has to be found in the existing files.
   std::unordered_map<std::size_t, std::int64_t> expected;
   const std::hash<std::string> hash;
   RestoredLines result;
@@ -407,8 +409,8 @@ RestoredLines restore_log_lines(const HeldPath& folder, const HeldPath& branch_l
     return found != expected.end() && found->second-- > 0;
   };
 
-  // Lines that stay come first, so that they are not taken for lines that return.
-  std::vector<bool> leaves;  // one for each line of the log
+  // Check the lines that stay first, so that they are not mistaken for restored ones.
+  std::vector<bool> leaves;  // one entry per line of the log
   if (entry_type(path) != EntryType::none) {
     LineReader lines(path);
     for (std::string line; lines.next(line);) leaves.push_back(!is_expected(line));

@@ -37,7 +37,7 @@ void RunSaver::start(SaveRequest request) {
   try {
     thread_ = start_thread("the checkpoint writer", work);
   } catch (const Error&) {
-    work();  // No thread to be had: the steps wait instead.
+    work();  // No thread could be started: the steps wait instead.
   }
 }
 
@@ -75,7 +75,7 @@ SaveResult RunSaver::save(const SaveRequest& request) {
       result.best_moved = why_not_best(folder_.best_place(), saved).empty();
     }
     try {
-      check_folder(result);  // The cause may be that the folder is being removed.
+      check_folder(result);  // The failure may be caused by the removal of the folder.
     } catch (const Error&) {
       result.error = std::current_exception();
     }
@@ -115,7 +115,7 @@ void RunSaver::clean_up(const SaveRequest& request, SaveResult& result) {
   const RunState& state = request.checkpoint.state;
   const auto warn = [&](const std::string& text) { result.warnings.push_back(text); };
   try {
-    // best.safetensors alone is no checkpoint that a resumed run could start from.
+    // best.safetensors alone is not a checkpoint to resume from: remove nothing.
     if (!result.keep) return;
     for (const auto& [step, file] : carried_) {
       const HeldPath place = folder_.checkpoint_place(step);
@@ -127,10 +127,10 @@ void RunSaver::clean_up(const SaveRequest& request, SaveResult& result) {
     check_folder(result);
     if (request.is_regular) folder_.give_up_replaced();
     retention_.note_good(folder_.at(result.path));
-    // The best goes only when best.safetensors is seen to hold it.
+    // Remove the best checkpoint only after seeing that best.safetensors contains it.
     const auto is_needed = [&](std::int64_t step) {
       if (keeps_rollback_step_ && step == state.rollback_step) return true;
-      // A later best takes the place in best.safetensors, and a rollback needs the former one.
+      // A later best replaces it in best.safetensors, and a rollback needs the former one.
       const auto& needed = request.needed;
       if (std::find(needed.begin(), needed.end(), step) != needed.end()) return true;
       return state.best && step == state.best_step && step != state.step &&

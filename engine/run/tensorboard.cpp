@@ -35,15 +35,15 @@ std::string record_of(tensorboard::Event& event) {
   return tf_record(event.SerializeAsString());
 }
 
-/// The first part of an event's tags; empty for an event without scalars.
+/// Returns the first part of an event's tags; empty for an event without scalars.
 std::string group_of(const std::string& name, const Json& fields) {
   if (name == "step") return "train";
   if (name == "epoch") return "train_epoch";
   return name == "eval" ? fields.value("split", "") : std::string();
 }
 
-/// Adds the numbers of a line, "train/loss", and of what it maps to numbers,
-/// "train/grad_norms/conv1.weight". TensorBoard shows tags with the same first part together.
+/// Adds a number as "train/loss", and the numbers of an object as "train/grad_norms/conv1.weight".
+/// TensorBoard groups tags by their first part.
 void add_scalars(const std::string& tag, const Json& value, tensorboard::Summary& summary) {
   if (value.is_number()) {
     tensorboard::Value& scalar = *summary.add_value();
@@ -54,7 +54,7 @@ void add_scalars(const std::string& tag, const Json& value, tensorboard::Summary
   }
 }
 
-/// True for numbers of a line that say at which moment, or of how many samples, it is.
+/// Returns true for keys whose number is a position in the run or a number of samples.
 bool is_position(const std::string& key) {
   return key == "step" || key == "epoch" || key == "n" || key == "unreadable";
 }
@@ -70,12 +70,12 @@ std::string hparams_content(const Json& hparams) {
   return data.SerializeAsString();
 }
 
-/// Returns the key that a line of the log and its record share.
+/// Returns a key that is the same for a line of the log and its record.
 std::string key_of(const std::string& group, std::int64_t step) {
   return fmt::format("{} {}", group, step);
 }
 
-/// The keys of the lines of a log.
+/// Returns the keys of the lines of a log.
 std::set<std::string> keys_in(const HeldPath& log) {
   std::set<std::string> keys;
   if (entry_type(log) == EntryType::none) return keys;
@@ -114,7 +114,7 @@ Kept records_to_keep(const std::string& bytes, const std::set<std::string>& keys
   return kept;
 }
 
-/// Lists the names of our files in a folder, oldest first.
+/// Lists the names of dpt's event files in a folder, oldest first.
 std::vector<std::string> event_files(const HeldPath& folder) {
   std::vector<std::string> names = list_names(folder);
   std::erase_if(names, [](const std::string& name) {
@@ -123,8 +123,8 @@ std::vector<std::string> event_files(const HeldPath& folder) {
   return names;
 }
 
-/// TensorBoard reads files in the order of their names: each begins with a time, later than those
-/// of all before it.
+/// Returns a name for the next file. TensorBoard reads files in name order, so the name begins with
+/// a time later than those of all other files.
 std::string next_name(const std::vector<std::string>& others) {
   auto time = static_cast<std::int64_t>(now());
   for (const std::string& name : others) {
@@ -179,7 +179,7 @@ void TensorBoardLog::begin(std::int64_t step) {
   }
   tensorboard::Event version;
   version.set_file_version("brain.Event:2");
-  // A TensorBoard that has read the old files forgets what comes after.
+  // Tells a running TensorBoard that has read the old files to discard later steps.
   tensorboard::Event start;
   start.set_step(step + 1);
   start.mutable_session_log()->set_status(tensorboard::SessionLog::START);
@@ -199,7 +199,7 @@ void TensorBoardLog::begin(std::int64_t step) {
 
 void TensorBoardLog::write(const std::string& record) {
   if (!file_.is_open()) {
-    // Reopened after a failure: half a record would end what TensorBoard reads.
+    // After a failure, remove a partial record, at which TensorBoard would stop reading.
     file_ = open_file(*path_, O_WRONLY | O_CREAT | O_APPEND, 0666);
     if (!file_.is_open()) return lose(std::generic_category().message(errno));
   }

@@ -12,21 +12,21 @@
 
 namespace dpt {
 
-/// Follows a RunLog, line by line: numbers of the events step, epoch and eval become scalars, each
-/// event one record, written at once. Each process that trains in the folder begins a file of its
-/// own, and so does a rollback; what older files have of steps that are no longer in metrics.jsonl,
-/// because they will be repeated, is removed from them.
+/// Follows a RunLog line by line and writes the numbers of the events step, epoch and eval as
+/// scalars, one record per event, without delay. Each process that trains in the folder begins a
+/// new file, and so does a rollback. Records of steps that are no longer in metrics.jsonl, because
+/// they will be repeated, are removed from older files.
 ///
-/// Like the log, it never ends a run: what cannot be written is lost, with one warning. Used by one
-/// thread.
+/// Like the log, it never ends a run: a record that cannot be written is lost, with one warning.
+/// Used by one thread.
 class TensorBoardLog {
  public:
   /// `folder` is the run's. Nothing is written before the first event run_start. Files in
   /// tensorboard/ whose names do not end in ".dpt" belong to others and stay unchanged. `hparams`:
-  /// numbers, texts and booleans by name, by which TensorBoard sorts runs.
+  /// numbers, texts and booleans by name, by which TensorBoard can sort runs.
   TensorBoardLog(HeldPath folder, RunLog::Warn warn, const Json& hparams);
 
-  /// REQUIRES: the line is in metrics.jsonl already.
+  /// Writes the record of an event. REQUIRES: its line is already in metrics.jsonl.
   void event(const std::string& name, const Json& fields);
 
  private:
@@ -37,9 +37,9 @@ class TensorBoardLog {
   HeldPath run_, folder_;
   std::optional<HeldPath> path_;
   RunLog::Warn warn_;
-  std::string hparams_;  ///< content of their record; empty: there is none
+  std::string hparams_;  ///< content of the record of hparams; empty without any
   FileHandle file_;
-  std::int64_t whole_ = 0;  ///< bytes of the records that are whole
+  std::int64_t whole_ = 0;  ///< size of the complete records in bytes
   bool warned_ = false;
 };
 

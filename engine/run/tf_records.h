@@ -1,5 +1,5 @@
-// The framing of TensorBoard's files (TFRecord): length, checksum of the length, bytes, checksum of
-// the bytes; numbers are little-endian.
+// Record format of TensorBoard's files (TFRecord): length, checksum of the length, bytes, checksum
+// of the bytes. Numbers are little-endian.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 
 namespace dpt {
 
-/// CRC-32C (Castagnoli), as in RFC 3720.
+/// Returns the CRC-32C (Castagnoli), as in RFC 3720.
 std::uint32_t crc32c(std::string_view bytes);
 
-/// The checksum as records hold it: rotated, plus a constant, so that a checksum of bytes that hold
-/// checksums is a good one.
+/// Returns the checksum as stored in records: rotated, plus a constant, so that checksums of data
+/// that contains checksums remain effective.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
-/// `payload` as a record.
+/// Returns `payload` as a record.
 std::string tf_record(std::string_view payload);
 
-/// Takes the first record off `rest`. False at the end, and where the next record is cut off or
-/// damaged: a reader can go no further.
+/// Removes the first record from `rest`. Returns false at the end, and if the next record is
+/// truncated or damaged, so that reading cannot continue.
 bool next_tf_record(std::string_view& rest, std::string_view& payload);
 
 }  // namespace dpt

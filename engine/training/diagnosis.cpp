@@ -18,8 +18,8 @@
 namespace dpt {
 namespace {
 
-/// The samples of a source one at a time, as if they lay in files: the data set is on the device
-/// already, where the replica keeps it.
+/// A source that hands out samples one at a time rather than as a resident data set: the replica
+/// already keeps the data set on the device.
 class OneByOne : public WrappedSource {
  public:
   explicit OneByOne(std::shared_ptr<const DataSource> source) : WrappedSource(std::move(source)) {}
@@ -36,8 +36,8 @@ bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
-/// The parameter whose part of a flat buffer is the first, in the order of backward, to hold a
-/// value that is not finite; null if all are.
+/// Returns the first parameter, in the order of backward, with a non-finite value in a flat buffer;
+/// null if all values are finite.
 const Param* first_in_backward(const Plan& plan, std::span<const float> flat) {
   for (auto param = plan.params.rbegin(); param != plan.params.rend(); ++param) {
     if (!all_finite(flat.subspan(static_cast<std::size_t>(param->offset),
@@ -48,12 +48,12 @@ const Param* first_in_backward(const Plan& plan, std::span<const float> flat) {
   return nullptr;
 }
 
-/// Runs single samples as the step ran them: the same augmentation, dropout and scale of the
-/// gradient. They are not mixed: what is not finite in a mixture is so in one of its parts.
+/// Runs single samples as the step ran them: with the same augmentation, dropout and scale of the
+/// gradient, but without mixing, because a non-finite mixture has a non-finite component.
 class Probe {
  public:
-  /// Finding in one sample. `order` grows along forward and then backward, so that among several
-  /// samples the one that went wrong first can be identified.
+  /// First non-finite value of one sample. `order` grows along forward and then backward, so the
+  /// sample that failed first is the one with the lowest order.
   struct Finding {
     Diagnosis::Place place = Diagnosis::Place::unknown;
     int order = 0;
@@ -85,7 +85,7 @@ class Probe {
     targets_.resize(static_cast<std::size_t>(source_.targets().floats()));
   }
 
-  /// Empty where the sample alone is finite all the way.
+  /// Returns the finding for one sample; empty if all its values are finite.
   std::optional<Finding> look_at(std::int64_t id, std::int64_t key) {
     std::int32_t label = 0;
     const std::int32_t slot = 0;
@@ -176,7 +176,7 @@ class Probe {
   std::vector<Bf16> halves_;
 };
 
-/// Those of the step.
+/// Returns the samples of the step.
 EpochOrder samples_of(const Job& job, const BadStep& bad) {
   const EpochOrder epoch =
       Sampling(job.data.splits.train, sampling_of(job.spec)).epoch(bad.epoch());
@@ -206,7 +206,7 @@ void look_at_samples(Backend& backend, const Job& job, const BadStep& bad,
   diagnosis.parameter = first->parameter;
 }
 
-/// Finds the running statistic that the update would have broken: the first in forward order.
+/// Finds the first running statistic, in forward order, that the update would have broken.
 void look_at_statistics(const Plan& plan, const StepMetrics& metrics, Diagnosis& diagnosis) {
   const std::int64_t place =
       plan.running.front().begin + (StepMetrics::kFirstStatistic - metrics.bad_statistic);
@@ -218,7 +218,7 @@ void look_at_statistics(const Plan& plan, const StepMetrics& metrics, Diagnosis&
   diagnosis.parameter = param->name;
 }
 
-/// The weights that the update broke, or else the optimizer state.
+/// Finds the weights that the update broke or, if all are finite, the optimizer state.
 void look_at_weights(const Plan& plan, std::span<const float> params,
                      std::span<const std::pair<std::string, std::vector<float>>> optimizer,
                      Diagnosis& diagnosis) {
@@ -234,7 +234,7 @@ void look_at_weights(const Plan& plan, std::span<const float> params,
   diagnosis.parameter = state.empty() ? param->name : fmt::format("{} of {}", state, param->name);
 }
 
-/// "3 (train-images, sample 3), 17 (...) and 5 more".
+/// Returns the list of samples as text: "3 (train-images, sample 3), 17 (...) and 5 more".
 std::string list(const std::vector<std::int64_t>& ids, const DataSource& source) {
   constexpr std::size_t kMost = 8;
   std::vector<std::string> texts;

@@ -1,5 +1,5 @@
-// Finds where a step stopped being finite: in which layer, and for which samples. Its samples are
-// run again one by one, layer by layer, from the weights that the step had.
+// Finds where a step became non-finite: in which layer, and for which samples. Runs the step's
+// samples again one by one, layer by layer, from the weights before the step.
 #pragma once
 
 #include <cstdint>
@@ -28,20 +28,20 @@ struct Diagnosis {
   Place place = Place::unknown;
   std::string layer;                  ///< layer of the place, if it has one
   std::string parameter;              ///< set for `gradient`, `statistics` and `weights`
-  std::vector<std::int64_t> samples;  ///< indices in the data set: those that show it alone
-  std::vector<std::int64_t> batch;    ///< and all of the step
+  std::vector<std::int64_t> samples;  ///< data set indices of samples that fail when run alone
+  std::vector<std::int64_t> batch;    ///< indices of all samples of the step
   std::string failure;                ///< reason for `not_found`
 
-  /// Sentences for a person.
+  /// Returns the diagnosis as sentences for the user.
   std::string text(const DataSource& source) const;
 };
 
-/// The name of a place in the log: "output".
+/// Returns the name of a place in the log, such as "output".
 const char* name_of(Diagnosis::Place place);
 
-/// `params` and `optimizer` are the replica's current ones, which a refused step has not changed.
-/// Any rank may call it alone: it allocates its own memory. Never throws an Error: a failed
-/// diagnosis must not hide the divergence.
+/// Diagnoses a bad step. `params` and `optimizer` are the replica's current ones, which a refused
+/// step has not changed. Any rank may call it alone, because it allocates separate memory. Never
+/// throws an Error: a failed diagnosis must not hide the divergence.
 Diagnosis diagnose(Backend& backend, const Job& job, const BadStep& bad,
                    std::span<const float> params,
                    std::span<const std::pair<std::string, std::vector<float>>> optimizer);

@@ -11,7 +11,8 @@
 namespace dpt {
 namespace {
 
-/// `lr_is_spent`: a rollback is refused because the learning rate would become zero.
+/// Returns advice on how to continue. `lr_is_spent`: a rollback is refused because the learning
+/// rate would become zero.
 std::string how_to_go_on(DivergencePolicy policy, bool lr_is_spent) {
   std::string text = "To get past it, ";
   if (policy == DivergencePolicy::skip) text += "raise train.on_divergence.max_skips, or ";
@@ -41,11 +42,11 @@ bool is_power_of_ten(std::int64_t n) {
   return n == 1;
 }
 
-/// The fields that every event about a bad step has.
+/// Returns the fields that every event about a bad step has.
 Json event_fields(const Job& job, const BadStep& bad, const Diagnosis& diagnosis) {
   const StepResult& result = bad.result();
   Json fields = {{"epoch", bad.epoch() + 1}, {"step", result.step}, {"loss", bad.loss()}};
-  // Not measured otherwise: see Replica::train_step.
+  // The norm is only measured in these cases: see Replica::train_step.
   if (result.grad_norm || always_measures_norm(job.spec)) {
     fields["grad_norm"] = static_cast<double>(result.metrics.bad_norm);
   }
@@ -108,7 +109,7 @@ void Divergence::promote() {
 void Divergence::remember() {
   promote();
   RunState& state = stepper_.state();
-  // A good step stays good; an epoch's end may come here twice.
+  // A remembered good state stays good; this may be the second call for the end of an epoch.
   if (state.rollback_step == state.step) return;
   state.rollback_candidate = state.step;
   if (!writes_ || !job_.spec.train.on_divergence.rolls_back()) return;
@@ -138,7 +139,7 @@ void Divergence::check_that_some_count(const BadStep& bad) {
   const bool ends_epoch = bad.batch().end == job_.data.splits.train.size();
   const bool some_count = stepper_.state().epoch_weight > 0 || counted_in_ == bad.epoch();
   if (!ends_epoch || some_count) return;
-  // The error is rank 0's alone, as in halt.
+  // Only rank 0 throws its error, as in halt.
   if (!writes_) communicator_.barrier();
   fail(ErrorKind::data,
        "epoch {}: expected at least one batch with a sample that counts in the loss, found none in "
@@ -184,7 +185,7 @@ bool Divergence::handle(const BadStep& bad) {
                          state.lr_scale, spec.lr_factor),
              true);
       }
-      // Each process receives the start as when the run was started.
+      // Each process receives the state as it does at the start of the run.
       if (communicator_.rank() == job_.placement.first_rank()) {
         last_good_ = share_start(job_, [&] { return go_back(bad); });
       }
@@ -195,7 +196,7 @@ bool Divergence::handle(const BadStep& bad) {
 }
 
 void Divergence::halt(const BadStep& bad, const std::string& limit, bool lr_is_spent) {
-  // The report is rank 0's alone: the others wait, and end when it has thrown.
+  // Only rank 0 reports. The others wait here, and end when rank 0 has thrown.
   if (!writes_) communicator_.barrier();
   const Diagnosis diagnosis = look(bad);
   const RunState& state = stepper_.state();
@@ -248,7 +249,7 @@ void Divergence::settle_folder(RunState& to) {
     to.best_checksum = now.best_checksum;
     return;
   }
-  // best.safetensors is of a later step that is no longer part of the run.
+  // best.safetensors belongs to a later step that is no longer part of the run.
   try {
     const HeldPath best = find_best(folder_, to, notify, start_.ancestors);
     to.best_checksum = read_checkpoint_header(best).checksum;
@@ -278,7 +279,7 @@ StartingPoint Divergence::go_back(const BadStep& bad) {
   state.lr_scale = now.lr_scale * job_.spec.train.on_divergence.lr_factor;
   candidate_.reset();
   settle_folder(state);
-  // Its `step` is the one after which it appears in the log.
+  // The event's `step` is the step after which it appears in the log.
   Json fields = event_fields(job_, bad, diagnosis);
   fields["bad_step"] = fields["step"];
   fields["step"] = state.step;

@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// Measured::target_spread, of the samples at these positions.
+/// Returns Measured::target_spread of the samples at these positions.
 double target_spread(const Split& split, const std::vector<std::size_t>& positions) {
   TargetRows rows(split);
   std::vector<double> means(static_cast<std::size_t>(split.source->targets().values), 0.0);
@@ -37,7 +37,7 @@ bool leaves_out(const Job& job, const Split& split) {
   return job.data.bad_samples && !split.source->resident() && split.source->targets().floats() == 0;
 }
 
-/// Counts the samples that were left out, which keep the label that their data has.
+/// Counts the samples that were left out and gives them the label that their data has.
 void count_left_out(const Split& split, EvalResult& result) {
   SampleResults& samples = result.samples;
   for (std::size_t i = 0; i < samples.left_out.size(); ++i) {
@@ -51,7 +51,7 @@ void count_left_out(const Split& split, EvalResult& result) {
 /// Values that metrics of the outputs need in addition to the sums.
 struct OutputsOfSamples {
   std::span<const float> outputs;
-  std::vector<float> chosen;  ///< `outputs`, unless all samples count
+  std::vector<float> chosen;  ///< the rows of `outputs` that count, unless all do
   std::vector<std::uint8_t> hot;
 };
 
@@ -69,7 +69,7 @@ OutputsOfSamples outputs_of(const Job& job, const Split& split, const SampleResu
   return of;
 }
 
-/// Means and metrics from the results of the samples, added up in double, in their order.
+/// Computes means and metrics from the results of the samples, summed in double in sample order.
 void measure(const Job& job, const Split& split, EvalResult& result) {
   if (result.n == 0) return;
   const SampleResults& samples = result.samples;
@@ -91,14 +91,13 @@ void measure(const Job& job, const Split& split, EvalResult& result) {
     for (std::size_t k = 0; k < sum_count; ++k) {
       const auto value = static_cast<double>(samples.sums[i * sum_count + k]);
       const bool is_share = job.model.metrics.sums[k].kind == SampleSum::matches;
-      // Devices give a rounded share of the outputs, and whole outputs are added up without error.
+      // Devices return a rounded fraction of the outputs; sums of whole outputs are exact.
       sums[k] += is_share ? std::round(value * outputs) : value;
     }
     labels.push_back(label);
     predictions.push_back(samples.prediction[i]);
   }
-  // The mean of a split without a sample that counts is NaN, as in PyTorch. (0 / 0 would have a
-  // sign.)
+  // The mean of a split in which no sample counts is NaN, as in PyTorch. (0 / 0 would have a sign.)
   result.loss = weight == 0 ? NAN : loss / weight;
   Measured measured;
   measured.sums = sums;

@@ -20,14 +20,14 @@ struct EvalResult {
   std::optional<double>
       accuracy;         ///< accuracy of the samples that count; absent if targets have none
   NamedValues metrics;  ///< the others, in the order of JobModel::metrics
-  /// For each metric that has parts for classes: its name, and these.
+  /// Name and values of each metric that has values by class.
   std::vector<std::pair<std::string, NamedValues>> by_class;
-  /// Name and number of classes for each metric that left out classes.
+  /// Name of each metric that left out classes, and their number.
   std::vector<std::pair<std::string, std::int64_t>> left_out;
   SampleResults samples;  ///< in the order of the split
 };
 
-/// Returns Measured::hot for the samples at these positions of the split, `values` each.
+/// Returns Measured::hot for the samples at these positions of the split, `values` per sample.
 std::vector<std::uint8_t> hot_targets(const Split& split,
                                       const std::vector<std::size_t>& positions);
 
@@ -35,25 +35,25 @@ std::vector<std::uint8_t> hot_targets(const Split& split,
 std::vector<float> rows_of(const std::vector<float>& outputs,
                            const std::vector<std::size_t>& positions, std::size_t width);
 
-/// Evaluates the replica's present weights; every rank calls it and gets the whole result. The sums
+/// Evaluates the replica's current weights. Every rank calls it and gets the whole result. The sums
 /// are taken in double over samples in data set order, so they do not depend on the devices.
 EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
                           const std::string& name, const EvaluationProgress& progress = {});
 
-/// The same, unless `wants_stop` says on any rank that it is to end before: then nothing, on all.
+/// Does the same, but returns nothing, on all ranks, if `wants_stop` returns true on any rank.
 std::optional<EvalResult> evaluate_split_unless(const StopQuestion& wants_stop, Replica& replica,
                                                 const Job& job, const Split& split,
                                                 const std::string& name,
                                                 const EvaluationProgress& progress = {});
 
-/// The split with these weights, by all ranks of the job, each on its device; the same on each of
-/// its processes.
+/// Evaluates the split with these weights on all ranks of the job, each on its device. Every
+/// process gets the same result.
 EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::string& name,
                              const std::vector<float>& params,
                              const EvaluationProgress& progress = {});
 
-/// The split of a job by name, as evaluations see it. Throws ErrorKind::usage when it is
-/// unknown, ErrorKind::data when it is empty.
+/// Returns the split of a job by name, as evaluations see it. Throws ErrorKind::usage if it is
+/// unknown, ErrorKind::data if it is empty.
 const Split& split_by_name(const Job& job, const std::string& name);
 
 }  // namespace dpt

@@ -30,10 +30,10 @@ double root_mean_square(std::span<const float> values) {
   return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(values.size(), 1)));
 }
 
-/// The derivative in one direction, and how wrong it may be.
+/// Derivative in one direction, with a bound of its error.
 struct Slope {
   double value = 0, error = std::numeric_limits<double>::infinity();
-  double noise = 0;  ///< the part of the error that rounding makes
+  double noise = 0;  ///< part of the error caused by rounding
 };
 
 class TensorCheck {
@@ -54,7 +54,7 @@ class TensorCheck {
     here_ = function_.value(offset_, at_);
     if (!std::all_of(gradient_.begin(), gradient_.end(),
                      [](float g) { return std::isfinite(g); })) {
-      // The loss is finite (check_gradients).
+      // The loss is finite (check_gradients), so its gradient should be too.
       result_.verdict = GradientVerdict::differs;
       return result_;
     }
@@ -62,7 +62,7 @@ class TensorCheck {
     int flat = 0;
     int& wrong = result_.contradicting;
     for (int tried = 0; tried < kMostDirections; ++tried) {
-      // A few that contradict may be flukes: more are then tried.
+      // One or two contradicting directions may be flukes, so more are tried.
       if (result_.directions >= kWantedDirections && (wrong == 0 || wrong >= kContradictions)) {
         break;
       }
@@ -93,8 +93,8 @@ class TensorCheck {
   }
 
  private:
-  /// Measures how far the value moves where it should not: each element by one unit in its last
-  /// place.
+  /// Measures how much the value changes when it should not: when each element moves by one unit in
+  /// its last place.
   void measure_noise() {
     noise_ = 1e-7 * std::abs(here_);
     for (int probe = 0; probe < 4; ++probe) {
@@ -108,17 +108,17 @@ class TensorCheck {
 
   float random_sign() { return random_() % 2 == 0 ? 1.0F : -1.0F; }
 
-  /// False where there is none of that kind.
+  /// Returns false if there is no direction of that kind.
   bool choose_direction(int which) {
     const double size = root_mean_square(gradient_);
-    if (which == 0) {  // the steepest: shows a wrong factor
+    if (which == 0) {  // the steepest: reveals a wrong factor
       if (!(size > 0) || !std::isfinite(size)) return false;
       for (std::size_t i = 0; i < direction_.size(); ++i) {
         direction_[i] = static_cast<float>(static_cast<double>(gradient_[i]) / size);
       }
     } else if (which % 2 == 0) {
       for (float& element : direction_) element = random_sign();
-    } else {  // a few elements: shows an error of some
+    } else {  // a few elements: reveals an error in some of them
       constexpr std::size_t kElements = 24;
       std::fill(direction_.begin(), direction_.end(), 0.0F);
       for (std::size_t k = 0; k < std::min(kElements, direction_.size()); ++k) {
@@ -137,15 +137,16 @@ class TensorCheck {
     return function_.value(offset_, moved_);
   }
 
-  /// From the smallest steps that rounding errors allow, since most have no kink within them.
+  /// Measures the slope with the smallest steps that rounding errors allow, because most have no
+  /// kink within them.
   Slope measure(double analytic) {
-    // A step is relative to the weights; those that start at zero are taken as usual ones.
+    // Steps are relative to the weights; weights that start at zero get a typical size.
     const double most = 0.05 * std::max(root_mean_square(at_), 0.05);
-    // Here the rounding errors are this part of the slope, if it is the analytic one.
+    // Relative rounding error of a slope of the analytic size at the smallest step.
     constexpr double kPart = 0.015;
     const double smallest = std::min(most, 2 * noise_ / (kPart * std::abs(analytic)));
     Slope found;
-    double before = 0, last = 0;  // slopes of the two steps before
+    double before = 0, last = 0;  // slopes of the two previous steps
     double step = 8 * smallest;
     for (int k = 0; k < 4; ++k, step /= 2) {
       const double above = value_at(step), below = value_at(-step);
@@ -173,8 +174,8 @@ class TensorCheck {
   CheckedTensor result_;
 };
 
-/// The starting weights, each moved a little: zeros lie on the kinks of what comes after them where
-/// its input is constant.
+/// Returns the starting weights, each moved slightly: if a layer's input is constant, zero weights
+/// would put its output on the kink of the next layer.
 std::vector<float> moved_start(const Job& job) {
   std::vector<float> params = fresh_start(job).params;
   std::mt19937_64 random(static_cast<std::uint64_t>(job.spec.seed));
@@ -189,8 +190,8 @@ std::vector<float> moved_start(const Job& job) {
   return params;
 }
 
-/// Statistics of a few values nearly cancel what is upstream of them: its slopes are lost in
-/// rounding.
+/// Refuses batch statistics of few values. They nearly cancel the effect of the layers before them,
+/// whose slopes are then lost in rounding.
 void check_statistics(const Plan& plan, std::int64_t samples) {
   constexpr std::int64_t kFewest = 8;
   for (const Node& node : plan.nodes) {
@@ -205,8 +206,8 @@ void check_statistics(const Plan& plan, std::int64_t samples) {
   }
 }
 
-/// The mean loss of some samples as a training step sees them: batch normalisation with their
-/// statistics, dropout with one draw of masks.
+/// The mean loss of some samples as in a training step: batch normalisation with their statistics,
+/// dropout with one fixed draw of masks.
 class BatchLoss {
  public:
   BatchLoss(const Job& job, const DeviceName& device, std::int64_t samples)
@@ -233,7 +234,7 @@ class BatchLoss {
     StepScalars scalars;
     scalars.step = 1;
     scalars.inverse_count = 1.0F / static_cast<float>(samples);
-    // A weighted loss has the gradient of the sum.
+    // The gradient of a weighted loss is that of the sum.
     scale_ = job.model.loss.is_weighted() ? 1.0 : 1.0 / static_cast<double>(samples);
     batch_ = {filled<std::byte>(pixels), filled<std::int32_t>(labels), filled<std::int32_t>(slots),
               filled<std::int64_t>(ids), filled<StepScalars>({&scalars, 1})};

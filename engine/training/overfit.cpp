@@ -13,7 +13,8 @@
 namespace dpt {
 namespace {
 
-/// The least mean loss of the job's training samples. Of probabilities it is their entropy.
+/// Returns the minimum mean loss of the job's training samples; for targets that are probabilities,
+/// their entropy.
 double least_loss(const Job& job) {
   if (!job.model.loss.least) return 0;
   TargetRows targets(job.data.splits.train);
@@ -41,14 +42,15 @@ Job overfit_job(Job job, std::int64_t batches) {
         "--overfit {}: an epoch has {} batches ({} samples in batches of {}). Give at most as many",
         batches, job.data.steps_per_epoch, job.data.splits.train.size(), job.spec.data.batch_size);
   }
-  // In the order of the first epoch: a data set that is sorted by class would begin with one class.
+  // Take the order of the first epoch, because a data set sorted by class would begin with one
+  // class.
   Split& split = job.data.splits.train;
   std::vector<std::int64_t> order = Sampling(split, sampling_of(job.spec)).epoch(0).indices;
   order.resize(static_cast<std::size_t>(job.batch_range(batches - 1).end));
   split.indices = std::move(order);
   job.spec.data.shuffle = false;
   job.spec.data.sampler = Sampler::uniform;
-  // No loss with smoothed labels is near zero.
+  // No loss comes near zero with smoothed labels.
   if (job.model.loss.compile_unsmoothed) job.model.loss.compile = job.model.loss.compile_unsmoothed;
   split.source = job.data.evaluated_substitutes ? job.data.evaluated_substitutes
                                                 : job.data.evaluated_train.source;

@@ -1,6 +1,6 @@
-// dpt train --overfit N: trains on the same N batches until their loss is near zero, or the least
-// that their targets allow. A model, a loss or a learning rate that cannot learn even these by
-// heart cannot learn a data set.
+// dpt train --overfit N: trains on the same N batches until their loss is near zero, or near the
+// minimum that their targets allow. A model, a loss or a learning rate that cannot memorise even
+// these batches cannot learn a data set.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,32 @@
 
 namespace dpt {
 
-/// `job` cut down to the first `batches` of its first epoch: without shuffling, the training
-/// transforms (those of evaluation take their place), the schedule and label smoothing. Dropout,
-/// weight decay and frozen parameters stay: they belong to what is tried. Throws ErrorKind::usage
-/// when an epoch has fewer batches.
+/// Returns `job` restricted to the first `batches` of its first epoch, without shuffling, learning
+/// rate schedule and label smoothing, and with the transforms of evaluation instead of training.
+/// Dropout, weight decay and frozen parameters stay, because they are part of what is tested.
+/// Throws ErrorKind::usage if an epoch has fewer batches.
 Job overfit_job(Job job, std::int64_t batches);
 
 struct OverfitResult {
   std::int64_t steps = 0;
   double first_loss = 0;             ///< mean over the first batch, before any update
-  double least = 0;                  ///< that the loss can be, with these targets
+  double least = 0;                  ///< minimum loss with these targets
   double target = 0;                 ///< value to which the loss must fall
   double first_round = 0, loss = 0;  ///< means over the batches, in the first and the last round
-  std::optional<double> accuracy;    ///< in the last round; none where the targets have none
+  std::optional<double> accuracy;    ///< accuracy in the last round; empty if the targets have none
   StopReason stop = StopReason::none;
 
   bool has_fallen() const { return loss <= target; }
 };
 
-/// Trains on an overfit_job, round after round, until the loss has fallen or `max_steps` are done;
-/// saves nothing. `on_round` is called on rank 0 after each. Throws BadStep when it diverges.
+/// Trains on an overfit_job, round after round, until the loss has fallen or `max_steps` are done.
+/// Saves nothing. Calls `on_round` on rank 0 after each round. Throws BadStep if it diverges.
 OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t max_steps,
                       const std::function<StopReason()>& stop_request,
                       const std::function<void(const OverfitResult&)>& on_round);
 
-/// Why it may not have fallen, as sentences for a person. REQUIRES: !result.has_fallen().
+/// Returns possible reasons why the loss has not fallen, as sentences for the user. REQUIRES:
+/// !result.has_fallen().
 std::string overfit_advice(const Job& job, const OverfitResult& result);
 
 }  // namespace dpt

@@ -10,7 +10,7 @@ namespace dpt {
 namespace {
 
 bool improves(const PlateauOptions& options, double value, const std::optional<double>& best) {
-  // A value that is not finite never is an improvement, not even on nothing.
+  // A non-finite value is never an improvement, even if there is no earlier value.
   if (!std::isfinite(value)) return false;
   if (!best) return true;
   const double signed_threshold =
@@ -20,8 +20,8 @@ bool improves(const PlateauOptions& options, double value, const std::optional<d
   return options.mode == Direction::min ? value < bar : value > bar;
 }
 
-/// The factor on the optimizer's learning rate after a reduction; `scale` itself where the
-/// reduction is too small to be made.
+/// Returns the factor on the optimizer's learning rate after a reduction, or `scale` itself if the
+/// reduction is too small to apply.
 double reduced(const PlateauOptions& options, double base_lr, double scale) {
   const double lr = base_lr * scale;
   const bool is_floor = lr * options.factor < options.min_lr;
@@ -41,7 +41,7 @@ std::optional<LrReduction> note_plateau(const TrainSpec& spec, double base_lr,
                                                          state.plateau_sum, state.plateau_weight)
                                               : *last;
 
-  // The order of ReduceLROnPlateau.step.
+  // Follows the order of ReduceLROnPlateau.step.
   if (improves(*options, value, state.plateau_best)) {
     state.plateau_best = value;
     state.plateau_bad = 0;

@@ -1,6 +1,6 @@
-// When the schedule `plateau` lowers the learning rate. Every rank decides alike, from results that
-// all ranks have; what it remembers is in the RunState, so a resumed run goes on as if it had not
-// stopped.
+// Decides when the schedule `plateau` lowers the learning rate. Every rank decides alike, from
+// results that all ranks have. Its memory is in the RunState, so a resumed run continues as if it
+// had not stopped.
 #pragma once
 
 #include <optional>
@@ -15,11 +15,11 @@ struct LrReduction {
   double from = 0, to = 0;  ///< the schedule's learning rate
   double value = 0;         ///< the monitored value, smoothed
   std::optional<double> best;
-  std::int64_t evaluations = 0;  ///< without an improvement on it
+  std::int64_t evaluations = 0;  ///< number of evaluations without an improvement on `best`
 };
 
-/// Takes the results of an epoch (RunState::val_...) into account. Nothing for another schedule, or
-/// if there were no results.
+/// Takes the results of an epoch (RunState::val_...) into account. Returns the reduction, if any;
+/// nothing for another schedule or without results.
 std::optional<LrReduction> note_plateau(const TrainSpec& spec, double base_lr,
                                         std::int64_t steps_per_epoch, RunState& state);
 

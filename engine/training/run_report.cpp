@@ -56,7 +56,7 @@ void RunReport::begin() {
 
 void RunReport::begin_epoch() {
   epoch_begun_ = Clock::now();
-  // The run may have gone back.
+  // The run may have rolled back.
   first_step_ = std::min(first_step_, stepper_.state().step);
   epoch_first_position_ = stepper_.state().position;
   epoch_saving_ = 0;
@@ -142,7 +142,7 @@ void RunReport::show_status(const StepResult& result, double loss) {
   const double per_step = seconds_since(begun_) / static_cast<double>(result.step - first_step_);
   const double rate = static_cast<double>(run_samples_) / seconds_since(begun_);
   const std::string epoch = fmt::format("epoch {}/{}", state.epoch + 1, job_.spec.train.epochs);
-  // Results may come some steps after their epoch has ended.
+  // Results may arrive some steps after the end of their epoch.
   const std::int64_t in_epoch = std::clamp<std::int64_t>(
       result.step - state.epoch * job_.data.steps_per_epoch, 0, job_.data.steps_per_epoch);
   const std::string left =
@@ -213,7 +213,7 @@ void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool 
   const RunState& state = stepper_.state();
   Json line = {
       {"epoch", state.epoch}, {"step", state.step}, {"loss", state.train_loss.value_or(NAN)}};
-  // The accuracy of an epoch without a sample that counts is NaN.
+  // The accuracy of an epoch in which no sample counts is NaN.
   if (has_accuracy()) line["accuracy"] = state.train_accuracy.value_or(NAN);
   add_values(line, state.train_metrics);
   if (speed_) {
@@ -250,7 +250,7 @@ std::string RunReport::epoch_line(bool improved) const {
     const std::int64_t unreadable = job_.data.splits.val.size() - state.val_n;
     if (unreadable > 0) line += fmt::format(" ({} unreadable)", unreadable);
   }
-  // Format the number in the log, which is whole: 25,649.6 is 25650 there and 25.7k here.
+  // Format the rounded number of the log: 25,649.6 is 25650 there, which gives 25.7k here.
   if (speed_) {
     line += fmt::format(", {} {}/s ({})", format_rate(std::round(speed_->rate)),
                         noun_of_samples(job_), format_duration(speed_->seconds));
@@ -284,7 +284,7 @@ void RunReport::ledger(const LedgerTotals& totals) {
   const RunState& state = stepper_.state();
   Json line = {{"epoch", state.epoch}, {"step", state.step}};
   line.update(ledger_json(totals, job_));
-  line.erase("advice");  // the summary has it once
+  line.erase("advice");  // the summary states it once
   log_.event("ledger", line);
 }
 

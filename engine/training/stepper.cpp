@@ -18,7 +18,7 @@ Loader::Options training_options(const Job& job) {
   return options;
 }
 
-/// A NaN has a sign, which says nothing.
+/// Formats a number. Omits the sign of a NaN, which is meaningless.
 std::string number(double value) {
   return std::isnan(value) ? "nan" : fmt::format("{:g}", value);
 }
@@ -74,16 +74,17 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
       loader_(job.data.splits.train, training_options(job)),
       on_result_(std::move(on_result)),
       ledger_(ledger) {
-  // Device weights that dpt 0.1 measured take the place of the job's.
+  // Device weights that dpt 0.1 measured replace those of the job.
   if (!start.device_weights.empty()) replica_.set_device_weights(start.device_weights);
   go_to(start);
-  // This many show what the ranks wait for; they travel once an epoch.
+  // A sample of this many steps shows what the ranks wait for; it is exchanged once per epoch.
   constexpr std::int64_t kMostWaits = 4096;
   wait_stride_ = std::max<std::int64_t>(1, ceil_div(job.data.steps_per_epoch, kMostWaits));
   waits_.resize(static_cast<std::size_t>(ceil_div(job.data.steps_per_epoch, wait_stride_)));
 }
 
-/// The state's sums of metrics, which are none where a run begins or an older release began it.
+/// Takes over the state's sums of metrics. They are empty at the start of a run, and in one that an
+/// older release began.
 void Stepper::adopt_sums() {
   const std::size_t count = job_.model.metrics.sums.size() - 1;
   if (state_.epoch_sums.empty()) state_.epoch_sums.assign(count, 0.0);
@@ -106,7 +107,7 @@ void Stepper::start_loader() {
     const Range mine = replica_.rank_samples(batch.size());
     if (mine.size() == 0) continue;
     ranges.push_back({batch.begin + mine.begin, batch.begin + mine.end});
-    // The sample before it in the batch of all ranks, around its end.
+    // The partner is the previous sample in the batch of all ranks, cyclically.
     if (job_.data.draws.mixes()) {
       partners.push_back((mine.begin > 0 ? batch.begin + mine.begin : batch.end) - 1);
     }
@@ -160,7 +161,7 @@ void Stepper::take_one() {
   }
   if (ledger_ && result.phases) ledger_->phases(*result.phases);
   if (result.outcome != UpdateOutcome::applied) {
-    // Nothing that was queued after it has changed anything.
+    // Steps queued after it have changed nothing.
     replica_.drop_results();
     const Range batch = job_.batch_range(index);
     next_step_ = index;

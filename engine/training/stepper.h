@@ -1,6 +1,6 @@
-// Walks a run step by step: the one place that knows how (epoch, position) leads to the next batch.
-// A step with a non-finite loss, gradient or weight ends a walk as an exception (BadStep); what
-// follows is decided in engine/training/divergence.h.
+// Walks a run step by step. It is the only code that maps (epoch, position) to the next batch. A
+// step with a non-finite loss, gradient or weight ends a walk with an exception (BadStep);
+// engine/training/divergence.h decides how the run continues.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@
 
 namespace dpt {
 
-/// A step that must not count: its loss or gradient was not finite, and nothing was updated
-/// (UpdateOutcome::refused), or its update made weights or optimizer state that are not
+/// A step that must not count. Either its loss or gradient was non-finite, and nothing was updated
+/// (UpdateOutcome::refused), or its update produced non-finite weights or optimizer state
 /// (UpdateOutcome::broken). Thrown on every rank alike; the Stepper then stands right before it.
 class BadStep : public Error {
  public:
@@ -25,9 +25,10 @@ class BadStep : public Error {
   std::int64_t epoch() const { return epoch_; }  ///< counted from 0
   const Range& batch() const { return batch_; }  ///< positions in the epoch's order
   double loss() const;                           ///< mean over the batch
-  /// None of its samples counts in the loss: there is nothing to learn from it, and no divergence.
+  /// Returns true if none of its samples counts in the loss. Nothing can be learned from such a
+  /// step, and it is no divergence.
   bool is_weightless() const { return result_.metrics.is_weightless(); }
-  /// "the loss is nan", as part of a sentence.
+  /// Returns what is non-finite as a clause: "the loss is nan".
   std::string what_is_wrong() const;
 
  private:
@@ -39,52 +40,51 @@ class BadStep : public Error {
 /// One rank's walk. Every rank makes the same calls. `step` and `drain` throw BadStep.
 class Stepper {
  public:
-  /// Called with every step's result, in order, Placement::steps_ahead late; on every rank.
+  /// Called on every rank with the result of every step, in order, Placement::steps_ahead late.
   using OnResult = std::function<void(const StepResult&)>;
 
-  /// `ledger`, if there is one, is told where this thread's time goes.
+  /// `ledger`, if not null, records how this thread spends its time.
   Stepper(const Job& job, Replica& replica, Communicator& communicator, const RunState& start,
           OnResult on_result, Ledger* ledger = nullptr);
 
   /// Queues the next step of the current epoch. REQUIRES: !epoch_done().
   void step(bool vote_stop, bool want_grad_norm);
-  /// Gives up steps between their micro-batches from now on if `question`, which is asked on this
-  /// rank's thread, returns true. The rank then votes to stop, too. Has no effect on devices that
-  /// queue.
+  /// Gives up later steps between two micro-batches if `question`, asked on this rank's thread,
+  /// returns true. The rank then also votes to stop. Has no effect on devices with a queue.
   void may_give_up(StopQuestion question) { gives_up_ = std::move(question); }
-  /// Returns true once a rank has given up a step. The state is that before the step, on every
-  /// rank; no step may follow.
+  /// Returns true if a rank has given up a step. The state on every rank is then that before the
+  /// step, and no step may follow.
   bool has_given_up() const { return has_given_up_; }
-  /// All steps of the current epoch are queued.
+  /// Returns true if all steps of the current epoch are queued.
   bool epoch_done() const { return next_step_ == job_.data.steps_per_epoch; }
-  /// Waits for all queued steps and passes on their results. Once steps were lost, throws
-  /// ErrorKind::peer: sums that overlap were aborted, and the weights and the optimizer's state are
+  /// Waits for all queued steps and passes on their results. If steps were lost, throws
+  /// ErrorKind::peer: overlapped sums were aborted, and the weights and the optimizer's state are
   /// not those of any step.
   void drain();
-  /// After epoch_done: closes the epoch, resets its sums.
+  /// Closes the epoch and resets its sums. REQUIRES: epoch_done().
   void finish_epoch();
 
-  /// Continues after a BadStep that left the weights unchanged. `is_counted`: it counts towards
-  /// train.on_divergence's limit of steps in a row.
+  /// Continues after a BadStep that left the weights unchanged. `is_counted`: the step counts
+  /// towards train.on_divergence's limit of consecutive steps.
   void skip_step(bool is_counted);
-  /// Goes on from `state`; the replica's weights are the caller's to set. REQUIRES: no result
-  /// pending, so after drain() or a BadStep.
+  /// Continues from `state`. The caller sets the replica's weights. REQUIRES: no result pending, so
+  /// call it after drain() or a BadStep.
   void go_to(const RunState& state);
 
-  /// Counters and sums; the sums are complete after drain().
+  /// Returns counters and sums; the sums are complete after drain().
   const RunState& state() const { return state_; }
   RunState& state() { return state_; }
-  /// Seconds that this rank has waited for data since the last call.
+  /// Returns the seconds that this rank has waited for data since the last call.
   double take_wait_seconds();
-  /// Collective. Of the steps since the last call, the seconds that this rank has waited in sums
-  /// for ranks whose samples came later than its own.
+  /// Returns the seconds, of the steps since the last call, that this rank has waited in sums for
+  /// ranks whose samples came later than its own. Collective.
   double take_wait_for_others();
 
  private:
   void take_one();
   void adopt_sums();
   void start_loader();
-  /// Index in the epoch of the step that begins at `position`.
+  /// Returns the index in the epoch of the step that begins at `position`.
   std::int64_t step_at(std::int64_t position) const;
 
   const Job& job_;
@@ -95,14 +95,14 @@ class Stepper {
   OnResult on_result_;
   Ledger* ledger_;
   std::int64_t next_step_ = 0;  ///< index in the epoch
-  bool started_ = false;        ///< the loader knows this epoch
+  bool started_ = false;        ///< true if the loader was started for this epoch
   double wait_seconds_ = 0;
-  /// Waits of every wait_stride_-th step of the epoch, the same steps on every rank.
+  /// Waiting times of every wait_stride_-th step of the epoch, the same steps on every rank.
   std::vector<float> waits_;
   std::int64_t wait_stride_ = 1;
   StopQuestion gives_up_;
   bool has_given_up_ = false;
-  std::string why_lost_;  ///< steps that were queued; empty: none
+  std::string why_lost_;  ///< reason why queued steps were lost; empty if none were
 };
 
 }  // namespace dpt

@@ -41,7 +41,7 @@ void report_save(const SaveResult& result, bool may_fail, RunLog& log, Progress&
   }
 }
 
-/// The same after a failure, which is what the user hears of.
+/// Does the same after a failure, without throwing: the failure is the error that the user sees.
 void report_save_quietly(const SaveResult& result, RunLog& log, Progress& progress) {
   try {
     report_save(result, false, log, progress);
@@ -50,7 +50,7 @@ void report_save_quietly(const SaveResult& result, RunLog& log, Progress& progre
   }
 }
 
-/// One rank's run. Only rank 0 has a folder to write to; all ranks decide alike, because they
+/// One rank's run. Only rank 0 has a folder to write to. All ranks decide alike, because they
 /// decide from numbers that all of them have.
 class RankTrainer {
  public:
@@ -100,7 +100,7 @@ class RankTrainer {
 
  private:
   using Moment = std::pair<std::int64_t, std::int64_t>;  ///< step and epoch
-  /// Starts a new run, a resumed one, or one that goes back.
+  /// Starts a new run, a resumed one, or one that rolls back.
   void begin(const StartingPoint& start) {
     stepper_.go_to(start.state);
     replica_.set_params(start.params);
@@ -126,13 +126,13 @@ class RankTrainer {
       if (!close_epoch()) break;
     }
     if (end_) note_waiting();
-    // Nothing was trained: the same command starts again, with the same bits.
+    // Nothing was trained: the same command starts again and gives the same bits.
     if (end_ == RunEnd::stopped && moment() == Moment{0, 0}) return;
     save_last();
     if (!end_) test_best();
   }
 
-  /// Starts reading the samples of evaluations once during the first epoch, unless unreadable ones
+  /// Starts reading all samples of evaluations once during the first epoch, unless unreadable ones
   /// are left out. Each process reads its part.
   void begin_ahead_check() {
     const bool is_first = stepper_.state().epoch == 0;
@@ -145,7 +145,8 @@ class RankTrainer {
                                                 job_.placement.decoders);
   }
 
-  /// Waits until all test samples are read, unless they are evaluated now.
+  /// Waits until all test samples are read, unless the test set is evaluated right after this
+  /// epoch.
   void finish_ahead_check() {
     if (!ahead_check_) return;
     reading_ = true;
@@ -154,17 +155,18 @@ class RankTrainer {
     ahead_check_.reset();
   }
 
-  /// Returns true if this rank still has the state of the last step that all completed: a sample
-  /// could not be read for the next one or for an evaluation, or another rank is gone. With several
-  /// GPUs in one process, the work that a failed rank has left in the others' queues is unknown.
+  /// Returns true if this rank still has the state of the last step that all ranks completed: a
+  /// sample for the next step or an evaluation could not be read, or another rank is gone. With
+  /// several GPUs in one process, the work that a failed rank has left in the others' queues is
+  /// unknown.
   bool leaves_whole_state(const Error& error) const {
     if (error.kind() == ErrorKind::data) return reading_;
     return error.kind() == ErrorKind::peer && (job_.placement.processes || !backend_.info().queues);
   }
 
-  /// Before leaving after such a failure. Nothing was updated since that step, so no step is lost;
-  /// but for sums over GPUs that were aborted with steps queued behind them, which have updated the
-  /// weights with what is no sum.
+  /// Saves the state before leaving after a failure of that kind. Nothing was updated since the
+  /// last step, so no step is lost. The exception is overlapped sums between GPUs that were aborted
+  /// with steps queued after them: those steps have updated the weights with partial sums.
   void save_what_is_left() noexcept {
     if (!writes_ || !got_on_) return;
     std::optional<ProcessGroup::Saving> saving;
@@ -199,19 +201,19 @@ class RankTrainer {
       if (ahead_check_) ahead_check_->rethrow();
       stepper_.step(wants_stop(), report_.is_logged(next));
       reading_ = false;
-      // Kernels are created and timed in the first step. From here on the ranks agree on where to
-      // stop.
+      // Kernels are created and timed in the first step. From here on the ranks agree on the step
+      // at which to stop.
       stop_request::is_starting = false;
       if (stepper_.has_given_up()) return note_stopped();
       got_on_ = true;
       if (writes_) collect_save(saver_.poll());
-      // The last step of an epoch is saved with the epoch's results.
+      // The last step of an epoch is saved later, with the epoch's results.
       if (is_step_to_save() && !stepper_.epoch_done()) {
         stepper_.drain();
         if (stepper_.has_given_up()) return note_stopped();
         const auto begun = std::chrono::steady_clock::now();
         divergence_.remember();
-        // A vote that arrived with the drain stops the run below, which saves.
+        // If a vote arrived during drain(), the code below stops the run, and its end saves.
         if (!stop_voted_) save();
         if (writes_) report_.saved(seconds_since(begun));
       }
@@ -225,21 +227,21 @@ class RankTrainer {
     if (stepper_.has_given_up()) note_stopped();
   }
 
-  /// Called by all ranks.
+  /// Records that the run was stopped. Called by all ranks.
   void note_stopped() {
     end_ = RunEnd::stopped;
     wants_stop();
     outcome_.reason = agree_on_stop(communicator_, reason_);
   }
 
-  /// After a step that is not finite: continues as train.on_divergence says, or throws.
+  /// Continues after a bad step as train.on_divergence says, or throws.
   void recover(const BadStep& bad) {
     reading_ = false;
     const bool halts = job_.spec.train.on_divergence.policy == DivergencePolicy::halt;
     if (!halts || bad.is_weightless()) settle_best();
     if (divergence_.handle(bad)) {
       begin(last_good_);
-      communicator_.barrier();  // All ranks have read it before rank 0 replaces it.
+      communicator_.barrier();  // All ranks must have read last_good_ before rank 0 replaces it.
     } else if (is_step_to_save() && !stepper_.epoch_done()) {
       divergence_.remember();
       if (!stop_voted_) save();
@@ -252,8 +254,8 @@ class RankTrainer {
     return every > 0 && stepper_.state().step % every == 0;
   }
 
-  /// The vote travels with the gradients, so that every rank learns of it at the same step. Every
-  /// rank votes, because one whose share of a batch is nothing has no gradients to send.
+  /// Returns this rank's vote to stop. The vote travels with the gradients, so that every rank
+  /// learns of it at the same step. Every rank votes, including one that has no samples of a batch.
   bool wants_stop() {
     reason_ = limits_.stop_request();
     if (reason_ == StopReason::none && limits_.max_time &&
@@ -280,9 +282,10 @@ class RankTrainer {
     }
   }
 
-  /// An evaluation that a stop request ends; nothing then, on all ranks. An interrupted evaluation
-  /// begins anew in the next process: where this one has done nothing else, --max-time waits for
-  /// its end, or no run with a short one would ever get past it.
+  /// Evaluates a split; returns nothing, on all ranks, if a stop request ends the evaluation. The
+  /// next process starts an interrupted evaluation from the beginning. Therefore --max-time waits
+  /// for it if this process has done nothing else; otherwise a run with a short --max-time would
+  /// never get past it.
   std::optional<EvalResult> evaluate(const Split& split, const std::string& name) {
     const auto wants_to_leave = [this] {
       return wants_stop() && (got_on_ || reason_ != StopReason::time_is_up);
@@ -304,8 +307,9 @@ class RankTrainer {
     return result;
   }
 
-  /// Evaluates, keeps what is best, decides whether to go on, saves. False when a stop request came
-  /// during the evaluation: then the epoch is not closed, and the resumed run evaluates again.
+  /// Evaluates, records the best, decides whether to continue, and saves. Returns false if a stop
+  /// request came during the evaluation: the epoch is then not closed, and the resumed run
+  /// evaluates again.
   bool close_epoch() {
     if (writes_) {
       report_.replica();
@@ -346,14 +350,15 @@ class RankTrainer {
     return true;
   }
 
-  /// Called by all ranks. What a GPU waits for is not what its thread waits for, which is ahead.
+  /// Adds the time that this rank has waited for samples of others to the ledger. Does nothing for
+  /// a GPU, whose thread runs ahead of it and does not wait with it. Called by all ranks.
   void note_waiting() {
     const double seconds = stepper_.take_wait_for_others();
     if (writes_ && !backend_.info().queues) ledger_.waited_for_data_of_others(seconds);
   }
 
-  /// Adds the weights at the end of this epoch to their average (train.swa), once; another process
-  /// may close the epoch.
+  /// Adds the weights at the end of this epoch to their average (train.swa), unless an earlier
+  /// process has done so before it was stopped.
   void average_epoch() {
     if (!job_.spec.train.swa) return;
     RunState& state = stepper_.state();
@@ -364,20 +369,20 @@ class RankTrainer {
     }
   }
 
-  /// False where an evaluation repeats that of the epoch before: of the average of train.swa, which
-  /// did not take this epoch. It is no lack of improvement.
+  /// Returns false if the average of train.swa did not take this epoch, so that an evaluation
+  /// repeats the previous one. It then does not count as a lack of improvement.
   bool has_new_weights(std::int64_t epochs) const {
     const auto& swa = job_.spec.train.swa;
     const std::int64_t averaged = swa ? epochs_to_average(*swa, epochs) : 0;
     return averaged == 0 || averaged > epochs_to_average(*swa, epochs - 1);
   }
 
-  /// The average of no epoch is the weights themselves.
+  /// Sets the average to the weights while it contains no epoch.
   void keep_empty_average() {
     if (job_.spec.train.swa && stepper_.state().averaged == 0) replica_.average_weights(0);
   }
 
-  /// Keeps the epoch's results in the state; what was not measured is not there.
+  /// Keeps the epoch's results in the state, and resets those that were not measured.
   void note_results(const std::optional<EvalResult>& val) {
     RunState& state = stepper_.state();
     state.train_loss.reset();
@@ -396,12 +401,12 @@ class RankTrainer {
     state.val_metrics = val ? val->metrics : NamedValues();
   }
 
-  /// Begins to save the present state: as a checkpoint that stays (`keep`), as the best, or both.
+  /// Begins to save the current state: as a checkpoint that stays (`keep`), as the best, or both.
   /// REQUIRES: drained. Called by all ranks.
   void save(bool keep, bool is_best) {
     const Ledger::Scope scope(ledger(), LedgerPart::saving);
-    // A rank whose device failed does not get here, and what it did not add is missing on the
-    // others: nothing is kept before all have seen their work done.
+    // A rank whose device failed does not get here, and its contribution is missing on the others.
+    // Save nothing before all ranks have completed their work.
     communicator_.barrier();
     if (!writes_) return;
     collect_save(saver_.wait());
@@ -410,12 +415,12 @@ class RankTrainer {
   }
   void save() { save(true, false); }
 
-  /// The state in host memory; the steps may go on while it is written.
+  /// Returns the state in host memory. Later steps may run while it is written.
   Checkpoint snapshot() {
     keep_empty_average();
     Checkpoint checkpoint;
     checkpoint.state = stepper_.state();
-    // A rollback takes the state back, not the schedule.
+    // A rollback restores the state, but not the schedule.
     checkpoint.state.schedule_segments = job_.update.schedule_segments;
     checkpoint.params = replica_.params();
     checkpoint.optimizer = replica_.optimizer_state();
@@ -436,7 +441,7 @@ class RankTrainer {
     return checkpoint;
   }
 
-  /// Takes note of what came of a save, if one has ended.
+  /// Records the result of a save, if one has ended.
   void collect_save(const std::optional<SaveResult>& result, bool may_fail = true) {
     if (!result) return;
     const Ledger::Scope scope(ledger(), LedgerPart::saving);
@@ -449,7 +454,7 @@ class RankTrainer {
     report_save(*result, may_fail && goes_on_unsaved_, log_, progress_);
   }
 
-  /// The end of the run: its last state is saved, or this throws. Called by all ranks.
+  /// Saves the last state of the run, or throws. Called by all ranks.
   void save_last() {
     const Ledger::Scope scope(ledger(), LedgerPart::saving);
     communicator_.barrier();
@@ -466,7 +471,8 @@ class RankTrainer {
     settle_best();
   }
 
-  /// Tells all ranks whether the best could be saved: a result that was not saved is not the best.
+  /// Tells all ranks whether the best could be saved. A result that was not saved does not become
+  /// the best.
   void settle_best() {
     const Ledger::Scope scope(ledger(), LedgerPart::saving);
     if (writes_) collect_save(saver_.wait());
@@ -476,8 +482,8 @@ class RankTrainer {
     best_failed_ = false;
   }
 
-  /// The test set, once, with the best weights where a best is kept, else the last ones. Comes
-  /// after the last save; a stop request ends it, and the resumed run measures again.
+  /// Evaluates the test set once, with the best weights if a best is kept, otherwise with the last
+  /// ones. Runs after the last save; if a stop request ends it, the resumed run evaluates again.
   void test_best() {
     if (job_.data.splits.test.size() == 0) return;
     const RunState& state = stepper_.state();
@@ -498,7 +504,7 @@ class RankTrainer {
     if (writes_ && outcome_.test) report_.eval(*outcome_.test, evaluated);
   }
 
-  /// The best according to RunState.
+  /// The best recorded in a RunState.
   struct BestSoFar {
     std::optional<double> value;
     std::int64_t step = 0;
@@ -536,7 +542,7 @@ class RankTrainer {
   std::optional<RunEnd> end_;
   StopReason reason_ = StopReason::none;
   bool stop_voted_ = false;
-  bool reading_ = false;      ///< in a step or an evaluation, which read samples
+  bool reading_ = false;      ///< true in a step or an evaluation, which read samples
   bool got_on_ = false;       ///< this process has trained a step or closed an epoch
   Moment saved_{-1, -1};      ///< moment of the last save
   BestSoFar best_before_;     ///< the best before the last evaluation
@@ -569,7 +575,7 @@ TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits
       if (communicator.rank() == job.placement.first_rank()) outcome = std::move(mine);
     });
   } catch (...) {
-    // The checkpoint being saved is from before the failure, and is good.
+    // The save under way began before the failure, and its checkpoint is good.
     if (const auto result = saver.wait()) report_save_quietly(*result, log, progress);
     throw;
   }

@@ -24,13 +24,13 @@ namespace dpt {
 struct TrainLimits {
   std::optional<std::int64_t> max_steps;         ///< limit for the whole run
   std::optional<std::chrono::seconds> max_time;  ///< limit for this process, from `begun` on
-  /// When the process began: reading the data counts.
+  /// Start of the process: the time to read the data counts.
   std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   /// Asked by every rank between steps and between the micro-batches of an evaluation.
   std::function<StopReason()> stop_request = requested_stop;
 };
 
-/// Why a run that did not fail ended.
+/// Reason why a run that did not fail ended.
 enum class RunEnd : std::uint8_t { complete, max_steps, stopped };
 /// Returns the name in the log and summary.json: "ok", "max_steps", "stopped".
 const char* name_of(RunEnd end);
@@ -46,9 +46,9 @@ struct TrainOutcome {
   LedgerTotals ledger;  ///< times of this process since it made the replica; on rank 0
 };
 
-/// Trains until the epochs are done or something asks for a stop; checkpoints and log lines go to
-/// the folder. When it returns, the last state is saved, whatever checkpoint.on_failure says.
-/// Throws what went wrong on the first rank that failed; a save under way has come to its end then.
+/// Trains until the epochs are done or a stop is requested. Checkpoints and log lines go to the
+/// folder. When it returns, the last state is saved, whatever checkpoint.on_failure says. Throws
+/// the error of the first rank that failed, after any save under way has ended.
 TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits& limits,
                    RunFolder& folder, RunLog& log, Progress& progress);
 
