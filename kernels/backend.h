@@ -1,14 +1,14 @@
-// The contract between the trainer and a device. One Backend object per device; it owns memory,
-// the order of execution, and makes ready-made kernels ("describe once, execute many times").
+// The contract between the trainer and a device. A Backend object stands for one device: it owns
+// memory, orders execution, and creates kernels ("describe once, execute many times").
 //
 // Rules every backend keeps:
-//  - One thread uses a Backend: the replica's own. Only the functions that say so may be called
-//    from another thread.
+//  - Only the replica's thread uses a Backend, except for functions whose comment allows other
+//    threads.
 //  - Everything that takes a DevPtr is *queued*: it runs in call order on the device's one stream,
 //    and may not have run when the call returns. `synchronize` and `wait` are the only places
-//    where the host learns that something is done.
+//    where the host learns that work is complete.
 //  - The host never dereferences a DevPtr. Only `upload` and `download` copy bytes between the two.
-//  - Making a kernel may allocate and take milliseconds; running one allocates nothing.
+//  - Creating a kernel may allocate and take milliseconds; running one allocates nothing.
 //  - Activations are NHWC, C fastest. Convolution weights are OHWI (out, kh, kw, in/groups), linear
 //    weights [out][in]; biases [out]. Activations, their gradients and the weights that an
 //    operation reads have the DType of the description; biases and the gradients of parameters are
@@ -17,11 +17,11 @@
 //  - In backward, an activation gradient is overwritten, a parameter gradient is overwritten or
 //    added to as GradWrite says.
 //  - Results depend only on the description and the inputs: not on the thread or on what ran
-//    before. (This is what makes exact mode exact: see docs/internals/exactness.md.) Timing may
+//    before. (Exact mode relies on this: see docs/internals/exactness.md.) Timing may
 //    choose between implementations only where BackendOptions allow it.
-//  - Failures throw dpt::Error: a description that the device cannot run when the kernel is made
-//    (ErrorKind::device), a device failure at the next call that notices it.
-// It does not depend on our YAML, files, layers or threads.
+//  - Failures throw dpt::Error with ErrorKind::device: for a description that the device cannot
+//    run, when the kernel is created; for a device failure, at the next call that notices it.
+// A backend does not depend on dpt's YAML, files, layers or threads.
 #pragma once
 
 #include <memory>
@@ -32,11 +32,11 @@
 
 namespace dpt {
 
-/// All that a device can do. One object per device.
+/// Interface of one device.
 class Backend : public DeviceQueue, public OpFactory, public FlatKernels {};
 
-/// A backend that runs on `threads` threads of the CPU (one OpenMP team per replica thread: make
-/// and use it in the replica's thread).
+/// Creates a backend that runs on `threads` threads of the CPU. Each replica thread has an OpenMP
+/// team, so create and use the backend in the replica's thread.
 std::unique_ptr<Backend> make_cpu_backend(int threads);
 
 }  // namespace dpt

@@ -16,24 +16,26 @@ enum class PoolKind : std::uint8_t { max, average };
 struct Pool2dDesc {
   PoolKind kind = PoolKind::max;
   Size2 kernel{2, 2}, stride{2, 2}, padding{0, 0}, dilation{1, 1};
-  /// Average only: the divisor counts padding (never ceil overhang).
+  /// For average pooling: true if the divisor counts padding (never what a ceil_mode window covers
+  /// beyond it).
   bool count_include_pad = true;
-  std::int64_t divisor_override = 0;  ///< average only: 0 = none
-  /// Average only: instead of all that, windows that divide the input as evenly as can be, output o
-  /// from floor(o * in / out) to ceil((o + 1) * in / out), as torch.nn.AdaptiveAvgPool2d.
+  std::int64_t divisor_override = 0;  ///< average only: divisor of every window; 0 = none
+  /// For average pooling: replaces the fixed windows by windows that divide the input as evenly as
+  /// possible. Output o averages from floor(o * in / out) to ceil((o + 1) * in / out), as in
+  /// torch.nn.AdaptiveAvgPool2d.
   bool adaptive = false;
   DType type = DType::f32;
   std::int64_t batch = 0;
   SampleShape in, out;
   bool training = true;        ///< false: forward only
-  bool input_gradient = true;  ///< false: dx is never asked for
+  bool input_gradient = true;  ///< false: dx is never requested
 };
 
 /// Convolution with optional bias, then optional ReLU, then optional pooling (applied in that
 /// order). The weight has the description's type. `conv_out` is the shape after the convolution,
-/// `out` after the pooling (equal to conv_out without one). `padding` is before the image; conv_out
-/// tells how far windows reach behind it (kernels/common/conv_padding.h). Pool's
-/// batch/type/in/out/training fields agree with this description.
+/// `out` the shape after the pooling (equal to conv_out without a pool). `padding` is the padding
+/// before the image; the padding after it follows from conv_out (kernels/common/conv_padding.h).
+/// The pool's batch, type, in, out and training fields agree with this description.
 struct Conv2dDesc : WeightAndBias {
   std::int64_t batch = 0;
   SampleShape in, conv_out, out;
@@ -45,13 +47,13 @@ struct Conv2dDesc : WeightAndBias {
   DType type = DType::f32;
   bool tf32 = false;  ///< operands may be rounded to tf32 (10-bit mantissa); f32 only
   bool training = true;
-  bool input_gradient = true;  ///< false for the first layer: dx is never asked for
+  bool input_gradient = true;  ///< false for the first layer: dx is never requested
 };
 
-/// The transpose of a convolution from images of y's shape to images of x's, with an optional bias
-/// (torch.nn.ConvTranspose2d): each pixel of x adds its channels, times the weight (in.c, kernel,
-/// out.c / groups), to a window of y. Kernel, stride, padding, dilation and groups are those of
-/// that convolution, which kernels/common/conv_transpose.h describes.
+/// Transposed convolution with an optional bias (torch.nn.ConvTranspose2d): the transpose of a
+/// convolution from images of y's shape to images of x's shape. Each pixel of x adds its channels,
+/// times the weight (in.c, kernel, out.c / groups), to a window of y. Kernel, stride, padding,
+/// dilation and groups belong to the underlying convolution (kernels/common/conv_transpose.h).
 struct ConvTranspose2dDesc : WeightAndBias {
   std::int64_t batch = 0;
   SampleShape in, out;

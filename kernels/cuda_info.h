@@ -1,4 +1,4 @@
-// CUDA devices and versions of this machine.
+// CUDA devices and CUDA versions of this machine.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ struct CudaDeviceInfo {
   std::string name;                ///< "NVIDIA H200"
   std::string compute_capability;  ///< "9.0"
   int multiprocessors = 0;
-  std::uint64_t memory_bytes = 0;  ///< used or not: only a backend knows what is free
-  std::vector<int> peers;          ///< GPUs whose memory it can use
-  std::string unusable;            ///< why dpt cannot use it, and what would do; empty: it can
+  std::uint64_t memory_bytes = 0;  ///< total memory; only a backend knows how much is free
+  std::vector<int> peers;          ///< indices of the GPUs whose memory it can access
+  std::string unusable;            ///< why dpt cannot use it and how to fix that; empty if it can
 };
 struct CudaInfo {
-  std::string unavailable;      ///< why there is nothing to use; then the rest may be empty
-  std::string driver, runtime;  ///< the CUDA versions of both, "13.0"
+  std::string unavailable;      ///< why CUDA is unavailable (then the rest may be empty)
+  std::string driver, runtime;  ///< CUDA versions of the driver and the runtime, "13.0"
   std::vector<CudaDeviceInfo> devices;
 };
 

@@ -1,5 +1,5 @@
-// Memory of a device, and the order in which it works: the part of the Backend contract
-// (kernels/backend.h, whose rules apply) that moves bytes and waits.
+// Memory of a device and the order in which the device works: the part of the Backend contract
+// (kernels/backend.h, whose rules apply) that copies bytes and waits.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,8 @@ namespace dpt {
 
 class Backend;
 
-/// Owns a block of device memory; freed by its destructor. Move-only. An empty one owns nothing.
+/// Owner of a block of device memory, which its destructor frees. Move-only. An empty one owns
+/// nothing.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -52,17 +53,18 @@ using HostMemory = std::unique_ptr<std::byte, void (*)(std::byte*)>;
 struct DeviceInfo {
   std::string name;             ///< name in configs: "cpu", "cuda:0"
   std::string description;      ///< model name of the processor or GPU
-  std::string instruction_set;  ///< part of what makes results: "avx2", "avx512_core_amx", "sm_90"
+  std::string instruction_set;  ///< affects results: "avx2", "avx512_core_amx", "sm_90"
   std::string library;          ///< "oneDNN 2.6.3", "cuDNN 9.19"
   int threads = 1;              ///< CPU threads used by one replica
   bool queues = false;          ///< calls return before their work has run
 };
 
-/// Freedom of a backend to be fast.
+/// Limits on how a backend may choose implementations.
 struct BackendOptions {
-  /// Implementations that give the same bits every time, chosen by the description alone.
+  /// True to use only implementations that give the same bits every time, chosen by the description
+  /// alone.
   bool exact = false;
-  /// File that keeps timed choices between implementations; empty = nothing is timed.
+  /// File that caches timed choices between implementations; empty = nothing is timed.
   std::string plan_cache;
 };
 
@@ -78,27 +80,28 @@ class CapturedGraph {
   virtual ~CapturedGraph() = default;
 };
 
-/// Memory and order of execution of one device.
+/// Interface to the memory of one device and the order of execution on it.
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
   virtual const DeviceInfo& info() const = 0;
 
-  // Memory. Addresses are aligned to 64 bytes at least. Throws ErrorKind::device naming `what`,
-  // the bytes asked for and the bytes free when there is not enough.
+  // Memory.
+  /// Allocates memory, aligned to 64 bytes or more. If there is not enough, throws
+  /// ErrorKind::device with `what`, the requested bytes and the free bytes.
   virtual DeviceMemory allocate(std::size_t bytes, const std::string& what) = 0;
-  /// Read-only data set memory on the device: the CPU borrows `host`, which must outlive it; a GPU
-  /// copies it.
+  /// Makes a data set readable on the device. The CPU borrows `host`, which must outlive the
+  /// result; a GPU copies it.
   virtual DeviceMemory make_resident(std::span<const std::byte> host, const std::string& what) = 0;
   virtual HostMemory allocate_host(std::size_t bytes, const std::string& what) = 0;
-  /// Approximate number of bytes that could be allocated now.
+  /// Returns the approximate number of bytes that could be allocated now.
   virtual std::uint64_t free_bytes() = 0;
   /// Returns true if this backend's kernels may read and write memory that `other` allocated, and
-  /// sets up the access. `other` is only asked what it is.
+  /// sets up the access. Calls only functions of `other` that identify it.
   virtual bool can_use_memory_of(const Backend& other) = 0;
-  /// `host` must stay unchanged until the copy is done.
+  /// Queues a copy to the device. `host` must stay unchanged until the copy is done.
   virtual void upload(DevPtr to, const void* host, std::size_t bytes) = 0;
-  /// `host` is valid once a later synchronize/wait has returned.
+  /// Queues a copy from the device. `host` is valid once a later synchronize or wait has returned.
   virtual void download(void* host, DevPtr from, std::size_t bytes) = 0;
   virtual void copy(DevPtr to, DevPtr from, std::size_t bytes) = 0;
   virtual void zero(DevPtr to, std::size_t bytes) = 0;
@@ -107,11 +110,11 @@ class DeviceQueue {
   virtual void wait(std::uint64_t mark) = 0;
   virtual void synchronize() = 0;
 
-  // The device's clock, read where the calls are queued; the host does not wait. `times` is a
-  // PhaseTimes, used by one branch of the queue at a time.
-  /// A step begins here: sets all of `times`.
+  // The device's clock, read in queue order without blocking the host. `times` is a PhaseTimes,
+  // used by one branch of the queue at a time.
+  /// Marks the beginning of a step: sets all of `times`.
   virtual void begin_phases(DevPtr times) = 0;
-  /// The time since the last of these two calls was spent on `phase`.
+  /// Adds the time since the last call of begin_phases or end_phase to `phase`.
   virtual void end_phase(DevPtr times, StepPhase phase) = 0;
 
   // Order between queues. Waiting for an event that was never recorded does nothing.
@@ -121,27 +124,29 @@ class DeviceQueue {
   /// backend of the same kind) marked when it was last recorded. The host does not wait. REQUIRES:
   /// that `record` call has returned.
   virtual void wait_for(const Event& event) = 0;
-  /// A copy outside the queue, so that it may overlap with kernels: begins when `after` has passed,
-  /// records `done` at its end.
+  /// Queues a copy outside the main queue, so that it may overlap with kernels. The copy starts
+  /// when `after` has passed and records `done` when it ends.
   virtual void upload_overlapped(DevPtr to, const void* host, std::size_t bytes, const Event& after,
                                  Event& done) = 0;
 
-  // Independent sequences of calls that may overlap: branches of the queue. Branch 0 is the queue
+  // Branches of the queue: independent sequences of calls that may overlap. Branch 0 is the queue
   // itself. A call gives the same bits in every branch.
-  /// Sets up branches, at most `wanted`, as far as there is memory to spare; the number there is: 1
-  /// where the device runs one call after the other. May allocate.
+  /// Sets up at most `wanted` branches, as far as memory allows, and returns their number: 1 if the
+  /// device runs one call after the other. May allocate.
   virtual int make_branches(int /*wanted*/) { return 1; }
-  /// Branches 1 to count - 1 start after what is queued so far. REQUIRES: that many were made.
+  /// Starts branches 1 to count - 1 after the work queued so far. REQUIRES: make_branches returned
+  /// at least `count`.
   virtual void fork(int /*count*/) {}
-  /// Selects the branch of the last fork to which work is queued from now on.
+  /// Selects the branch of the last fork to which later work is queued.
   virtual void select_branch(int /*index*/) {}
   /// Returns to branch 0 and orders the work queued from now on after all branches.
   virtual void join() {}
 
-  // A repeated sequence of calls: one launch instead of many.
-  /// Calls `work` and keeps what it queues instead of running it; `work` may call kernels, copy and
-  /// zero, nothing that crosses to the host, waits or allocates. Null, and `work` is not called,
-  /// where the device has no such thing (the CPU). REQUIRES: `work` ran once without capture.
+  // Graphs: one launch for a repeated sequence of calls.
+  /// Calls `work` and captures what it queues instead of running it. `work` may call kernels, copy
+  /// and zero within the device; it must not transfer data to the host, wait or allocate. Returns
+  /// null without calling `work` if the device has no graphs (the CPU). REQUIRES: `work` ran once
+  /// without capture.
   virtual std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) = 0;
   virtual void replay(CapturedGraph& graph) = 0;
 };

@@ -17,7 +17,7 @@ std::string cpu_summary() {
                      info.physical_allowed == 1 ? "" : "s");
 }
 
-/// Throws unless GPU `index` is there and new enough.
+/// Throws unless GPU `index` exists and is new enough.
 void require_cuda(int index) {
   const CudaInfo& cuda = cuda_info();
   if (!cuda.unavailable.empty()) {
@@ -46,7 +46,7 @@ std::vector<DeviceName> every_cpu() {
   return std::vector<DeviceName>(static_cast<std::size_t>(cpu_info().physical_allowed));
 }
 
-/// That dpt can use; throws where there are others only.
+/// Returns all GPUs that dpt can use; throws if the machine has only unusable ones.
 std::vector<DeviceName> every_gpu() {
   std::vector<DeviceName> gpus;
   const std::vector<CudaDeviceInfo>& devices = cuda_info().devices;
@@ -88,7 +88,7 @@ CpuInfo cpu_info() {
 }
 
 const CudaInfo& cuda_info() {
-  // Asking the driver takes a while, and its answer does not change while a process lives.
+  // Querying the driver takes a while, and its answer does not change during the process.
   static const CudaInfo info = query_cuda();
   return info;
 }

@@ -1,5 +1,5 @@
-// Which devices this process may use, and how their backends are made. The one place that names
-// what was built in.
+// Devices that this process may use, and creation of their backends. Only this part knows which
+// backends were built in.
 #pragma once
 
 #include <memory>
@@ -12,39 +12,39 @@
 
 namespace dpt {
 
-/// Parses "cpu", "cpu:4", "cuda:0". Throws ErrorKind::usage listing the forms.
+/// Parses "cpu", "cpu:4" or "cuda:0". Throws ErrorKind::usage listing the valid forms.
 DeviceName parse_device(const std::string& text);
 
-/// CPU as available to this process.
+/// The CPU as available to this process.
 struct CpuInfo {
   std::string model;
-  std::string maker;               ///< "AMD" or "Intel", for which kernels may differ; else empty
-  std::string instruction_set;     ///< widest that oneDNN uses here
+  std::string maker;  ///< "AMD" or "Intel", because their kernels may differ; otherwise empty
+  std::string instruction_set;     ///< widest one that oneDNN uses here
   bool bf16 = false;               ///< true if it has bf16 instructions
-  int logical_allowed = 1;         ///< by affinity and cgroup quota
-  int physical_allowed = 1;        ///< physical cores among them, quota respected; at least 1
-  std::uint64_t memory_bytes = 0;  ///< usable, cgroup limit respected
+  int logical_allowed = 1;         ///< logical processors allowed by affinity and cgroup quota
+  int physical_allowed = 1;        ///< physical cores among them, within the quota; at least 1
+  std::uint64_t memory_bytes = 0;  ///< usable memory, within the cgroup limit
 };
 CpuInfo cpu_info();
 
-/// Queried once per process. Never throws.
+/// Returns the CUDA devices and versions, which are queried once per process. Never throws.
 const CudaInfo& cuda_info();
 
-/// "cuDNN 9.19.0", ...: NVIDIA's libraries as they are found here, or why one cannot be used. Opens
-/// them, which takes a while; nothing else needs to. Empty without a GPU.
+/// Returns the versions of NVIDIA's libraries on this machine ("cuDNN 9.19.0"), or for each the
+/// reason why it cannot be used. Opens the libraries, which takes a while. Empty without a GPU.
 std::vector<std::string> cuda_libraries();
 
-/// Turns `devices:` into names: "cuda" is every GPU that dpt can use; "auto" is the same where
-/// there is a GPU, and else one "cpu" per physical core that the process may use; both never more
-/// than `samples` (the largest batch). A device that is missing or too old throws ErrorKind::device
-/// naming what exists.
+/// Turns `devices:` into names. "cuda" stands for every GPU that dpt can use. "auto" stands for the
+/// same if the machine has a GPU, otherwise for one "cpu" per physical core that the process may
+/// use. Both give at most `samples` devices (the largest batch). Throws ErrorKind::device, listing
+/// the existing devices, if one is missing or too old.
 std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,
                                         std::int64_t samples);
 
 /// Makes the backend in the calling thread, which is the one that will use it.
 std::unique_ptr<Backend> make_backend(const DeviceName& device, const BackendOptions& options = {});
 
-/// "oneDNN 2.6.3, CUDA 13.0": for --version and the log.
+/// Returns "oneDNN 2.6.3, CUDA 13.0", for --version and the log.
 std::string backends_built_in();
 
 }  // namespace dpt

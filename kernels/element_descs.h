@@ -31,10 +31,11 @@ enum class ActivationKind : std::uint8_t {
   hardsigmoid
 };
 
-/// Activation as the layer of torch.nn of that name; kernels/common/activations.h has the formulas.
+/// Activation as the torch.nn layer of the same name; kernels/common/activations.h has the
+/// formulas.
 struct ActivationDesc {
   ActivationKind kind = ActivationKind::leaky_relu;
-  float slope = 0.01F;                   ///< leaky_relu: below 0
+  float slope = 0.01F;                   ///< leaky_relu: the slope below 0
   float beta = 1.0F, threshold = 20.0F;  ///< softplus
   std::int64_t batch = 0;
   SampleShape shape;
@@ -42,23 +43,23 @@ struct ActivationDesc {
   bool training = true;
 };
 
-/// In training, each element (or each channel of a sample) is set to 0 with probability p, and what
-/// is kept is multiplied by 1 / (1 - p), as torch.nn.Dropout and Dropout2d; else y = x. The draws
-/// are a function of seed, stream, OpArgs::step, OpArgs::ids and the place in the sample: see
-/// kernels/common/dropout.h.
+/// Dropout as torch.nn.Dropout and Dropout2d. In training, each element (or each channel of a
+/// sample) is set to 0 with probability p, and the others are multiplied by 1 / (1 - p). Otherwise
+/// y = x. The draws are a function of seed, stream, OpArgs::step, OpArgs::ids and the position in
+/// the sample: see kernels/common/dropout.h.
 struct DropoutDesc {
   std::int64_t batch = 0;
   SampleShape shape;
   double p = 0.5;         ///< from 0 to below 1
-  bool channels = false;  ///< whole channels
+  bool channels = false;  ///< true: drops whole channels
   DType type = DType::f32;
   bool training = true;
   std::uint64_t seed = 0;
-  std::uint64_t stream = 0;  ///< stands for the layer
+  std::uint64_t stream = 0;  ///< identifies the layer
 };
 
-/// y = the sum of all inputs, in their order, then optional ReLU. All have the same shape. dx is
-/// the gradient of each of them.
+/// y = the sum of all inputs, in their order, then optional ReLU. All inputs have the same shape
+/// and the same gradient, dx.
 struct SumDesc {
   std::int64_t batch = 0;
   SampleShape shape;
@@ -68,20 +69,20 @@ struct SumDesc {
   bool training = true;
 };
 
-/// y has the channels of all inputs, in their order; all have the same height and width. Each has a
-/// gradient of its own.
+/// y has the channels of all inputs, in their order. All inputs have the same height and width.
+/// Each input has a separate gradient.
 struct ConcatDesc {
   std::int64_t batch = 0;
   std::vector<SampleShape> in;  ///< 2 to kMaxInputs
-  /// True for inputs of any sizes: y, of 1x1 pixels, has their elements one input after another,
-  /// each in the order (C,H,W).
+  /// True if y is flat (1x1 pixels) and inputs may have any size: y holds the elements of the
+  /// inputs one after another, each in the order (C,H,W).
   bool flatten = false;
   SampleShape out;
   DType type = DType::f32;
 };
 
-/// y = a * b, elementwise. One of the two may have 1x1 pixels: each of its channels is then the
-/// factor of all pixels of the other's. Each has a gradient of its own.
+/// y = a * b, elementwise. If one of the two has 1x1 pixels, each of its channels multiplies all
+/// pixels of that channel in the other. Each has a separate gradient.
 struct ProductDesc {
   std::int64_t batch = 0;
   std::array<SampleShape, 2> in;
@@ -89,8 +90,8 @@ struct ProductDesc {
   DType type = DType::f32;
 };
 
-/// The pixels of x, each repeated, at other places: pixel (p, q) of y is pixel
-/// (floor((p - before.h) / scale.h), floor((q - before.w) / scale.w)) of x, and 0 where x has none.
+/// y repeats and moves the pixels of x: pixel (p, q) of y is pixel (floor((p - before.h) /
+/// scale.h), floor((q - before.w) / scale.w)) of x, or 0 outside x.
 struct PixelMapDesc {
   std::int64_t batch = 0;
   SampleShape in, out;

@@ -1,4 +1,4 @@
-// Descriptions of normalisations and of scaling: operations with an fp32 number for each channel.
+// Descriptions of normalisations and of scaling: operations with fp32 parameters per channel.
 #pragma once
 
 #include <array>
@@ -11,8 +11,8 @@
 namespace dpt {
 
 /// Batch normalisation of each channel over samples and pixels (torch.nn.BatchNorm1d, BatchNorm2d),
-/// then optional ReLU. With `batch_statistics` it couples the samples of a batch (see Op), and
-/// forward writes the mean and the unbiased variance if their `gradient` is asked for.
+/// then optional ReLU. With `batch_statistics`, it couples the samples of a batch (see Op), and
+/// forward writes the mean and the unbiased variance if their `gradient` is requested.
 struct BatchNormDesc {
   enum : std::size_t { kWeight, kBias, kRunningMean, kRunningVar };
   static constexpr std::array<std::string_view, 4> kParams{"weight", "bias", "running_mean",
@@ -28,8 +28,9 @@ struct BatchNormDesc {
   bool input_gradient = true;
 };
 
-/// Normalises each sample by itself, over all pixels and the channels of each of `groups` groups of
-/// neighbouring channels (torch.nn.GroupNorm), then y = y * weight + bias for each channel.
+/// Group normalisation (torch.nn.GroupNorm): normalises each sample separately, over all pixels and
+/// channels of each of `groups` groups of neighbouring channels, then y = y * weight + bias for
+/// each channel.
 struct GroupNormDesc : WeightAndBias {
   std::int64_t batch = 0;
   SampleShape shape;
@@ -41,8 +42,8 @@ struct GroupNormDesc : WeightAndBias {
   bool input_gradient = true;
 };
 
-/// y = weight * x with a weight for each channel, or one for all; with `negative_only` just where x
-/// is not above 0 (torch.nn.PReLU).
+/// y = weight * x, with one weight per channel or a single one. With `negative_only`, applies only
+/// where x is not above 0 and elsewhere y = x (torch.nn.PReLU).
 struct ChannelScaleDesc {
   enum : std::size_t { kWeight };
   static constexpr std::array<std::string_view, 1> kParams{"weight"};

@@ -1,8 +1,8 @@
-// A differentiable operation: its parameters, the addresses that one call needs, and its interface.
+// A differentiable operation: its parameters, the addresses of one call, and its interface.
 // A part of the Backend contract (kernels/backend.h, whose rules apply).
 //
-// A description that has parameters or running statistics lists their names in `kParams`; a layer's
-// parameter of that name gets the same place in OpArgs::params. So an operation may have any:
+// A description that has parameters or running statistics lists their names in `kParams`. A layer's
+// parameter has the index of its name in OpArgs::params. For example:
 //
 //   struct ScaledShiftDesc {
 //     enum : std::size_t { kScale, kShift };
@@ -22,11 +22,11 @@
 
 namespace dpt {
 
-/// The largest numbers of activations that an operation reads, and of its parameters.
+/// Maximum numbers of input activations and of parameters of an operation.
 inline constexpr int kMaxInputs = 8;
 inline constexpr std::size_t kMaxParams = 8;
 
-/// Base of the descriptions with the usual parameters.
+/// Base of the descriptions that have a weight and an optional bias.
 struct WeightAndBias {
   enum : std::size_t { kWeight, kBias };
   static constexpr std::array<std::string_view, 2> kParams{"weight", "bias"};
@@ -35,36 +35,36 @@ struct WeightAndBias {
 /// Addresses of a parameter or running statistic; null if the layer has none of that name.
 struct ParamArgs {
   DevPtr f32;
-  DevPtr bf16;  ///< a copy of it, if the description's type is bf16
-  /// fp32, null if not asked for: the gradient of a parameter, which backward writes; or the
-  /// statistic of this call times OpArgs::samples, which forward writes.
+  DevPtr bf16;  ///< bf16 copy, if the description's type is bf16
+  /// fp32, or null if not requested. For a parameter, its gradient, which backward writes. For a
+  /// running statistic, its value in this call times OpArgs::samples, which forward writes.
   DevPtr gradient;
 
   /// Returns the address of the values in the type of activations.
   DevPtr as(DType type) const { return type == DType::bf16 ? bf16 : f32; }
 };
 
-/// Tells if a gradient is the first of its accumulation (overwritten) or a later one. Statistics
-/// are written with `overwrite` only.
+/// First or later gradient of an accumulation: the first overwrites, later ones add. Statistics are
+/// always written with `overwrite`.
 enum class GradWrite : std::uint8_t { overwrite, add };
 
-/// Addresses of one call. Unused ones stay null. `saved` keeps what forward leaves for backward of
-/// the same batch; `scratch` may be shared with every other kernel.
+/// Addresses of one call. Unused ones stay null. `saved` holds the values that backward needs from
+/// forward of the same batch; `scratch` may be shared with every other kernel.
 struct OpArgs {
   DevPtr x, y;  ///< input and output activations; backward may read both
   std::array<DevPtr, kMaxInputs - 1> more_x{};   ///< inputs after the first
-  std::array<DevPtr, kMaxInputs - 1> more_dx{};  ///< see separate_gradients; null: not asked for
+  std::array<DevPtr, kMaxInputs - 1> more_dx{};  ///< see separate_gradients; null: not requested
   std::array<ParamArgs, kMaxParams> params{};    ///< in the order of its description's kParams
   DevPtr dy, dx;          ///< gradients of y (read; may be clobbered, see backward_keeps_dy) and of
                           ///< x (overwritten); of each input, if there are several
   DevPtr saved, scratch;  ///< at least saved_bytes() and scratch_bytes(), 64-byte aligned
   GradWrite write = GradWrite::overwrite;
 
-  // Only for operations that couple samples (Op::coupled_channels).
-  double values = 0;   ///< per channel, in the merged statistics
+  // Set only for operations that couple samples (Op::coupled_channels).
+  double values = 0;   ///< number of values per channel in the merged statistics
   double samples = 0;  ///< number of samples of the shard
 
-  // Only for dropout in training: the keys of its draws.
+  // Set only for dropout in training: the keys of its draws.
   DevPtr ids;   ///< i64 (batch), as InputArgs
   DevPtr step;  ///< i64 scalar
 };
@@ -85,16 +85,17 @@ class Op {
   /// Returns true if backward passes dy through unchanged as dx, so that it need not be called when
   /// they are the same memory.
   virtual bool passes_dy() const { return false; }
-  /// Returns true if each of several inputs has a gradient of its own, dx and more_dx, none of
-  /// which is the same memory as dy; those that nobody asks for are null.
+  /// Returns true if each of several inputs has a separate gradient, dx and more_dx, in other
+  /// memory than dy. Gradients that are not requested are null.
   virtual bool separate_gradients() const { return false; }
-  /// Returns a number above 0 if each sample's result depends on all samples of the batch: the
-  /// operation then has statistics of this many channels, at the beginning of `saved`, and runs in
-  /// four parts. `forward_statistics` writes the moments of x there: a mean for every channel, then
-  /// a sum of squared deviations from it. They may be merged with those of other calls
-  /// (merge_moments) before `forward` reads them. `backward_statistics` writes sums after them, two
-  /// for every channel, and the gradients of the parameters; sums may be added to those of other
-  /// calls before `backward` reads them. `saved` is at least 16 * channels bytes.
+  /// Returns a number above 0 if each sample's result depends on all samples of the batch. The
+  /// operation then has statistics of this many channels at the beginning of `saved`, and runs in
+  /// four parts: 1. `forward_statistics` writes the moments of x there: the mean of every channel,
+  /// then the sum of squared deviations of every channel. 2. `forward` reads the moments, which may
+  /// have been merged with those of other calls (merge_moments). 3. `backward_statistics` writes
+  /// two sums for every channel after the moments, and the gradients of the parameters. 4.
+  /// `backward` reads the sums, which may have been added to those of other calls. `saved` has at
+  /// least 16 * channels bytes.
   virtual std::int64_t coupled_channels() const { return 0; }
   virtual void forward_statistics(const OpArgs&) {}
   virtual void backward_statistics(const OpArgs&) {}

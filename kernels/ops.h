@@ -1,5 +1,5 @@
 // The operations of a network: the list of all descriptions, and the part of the Backend contract
-// (kernels/backend.h, whose rules apply) that makes ready-to-run kernels of them.
+// (kernels/backend.h, whose rules apply) that creates kernels from them.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@
 
 namespace dpt {
 
-/// Every operation: a backend that lacks one does not compile.
+/// List of all operations. A backend that lacks one does not compile.
 using OpDesc = std::variant<Conv2dDesc, ConvTranspose2dDesc, LinearDesc, Pool2dDesc, ReluDesc,
                             ActivationDesc, DropoutDesc, SumDesc, BatchNormDesc, ConcatDesc,
                             ProductDesc, PixelMapDesc, GroupNormDesc, ChannelScaleDesc>;
@@ -35,8 +35,8 @@ inline std::span<const std::string_view> param_names(const OpDesc& desc) {
       desc);
 }
 
-/// Makes kernels of descriptions ("describe once, execute many times"). The Backend must outlive
-/// them. Throws ErrorKind::device for a description that the device cannot run.
+/// Creates kernels from descriptions ("describe once, execute many times"). The Backend must
+/// outlive them. Throws ErrorKind::device for a description that the device cannot run.
 class OpFactory {
  public:
   virtual ~OpFactory() = default;

@@ -6,14 +6,15 @@
 
 namespace dpt {
 
-/// Phases of a training step, in order: forward with the loss; backward with all sums that a rank
-/// makes alone; the sum over ranks, which waits for the others; the update.
+/// Phases of a training step, in order: forward with the loss; backward with the sums inside a
+/// rank; the sum over ranks, including the wait for other ranks; the update.
 enum class StepPhase : std::uint8_t { forward, backward, sum, update };
 inline constexpr int kStepPhases = 4;
 
-/// In device memory, written by DeviceQueue::begin_phases and end_phase. Nanoseconds.
+/// Times of the phases in nanoseconds, in device memory, written by DeviceQueue::begin_phases and
+/// end_phase.
 struct alignas(64) PhaseTimes {
-  std::uint64_t last = 0;  ///< when the latest phase began or ended, on a clock of the device's own
+  std::uint64_t last = 0;  ///< when the latest phase began or ended, by the device's clock
   std::uint64_t spent[kStepPhases] = {};
 };
 static_assert(sizeof(PhaseTimes) == 64);

@@ -17,7 +17,8 @@ std::string wheel_library(const std::filesystem::path& program, const std::strin
     std::error_code missing;
     if (std::filesystem::is_regular_file(library, missing)) found.push_back(library.string());
   }
-  // One of several, in an order that is not the file system's: the newest toolkit, cu14 after cu13.
+  // Choose one deterministically, whatever the order of the file system: the newest toolkit, cu14
+  // before cu13.
   const auto last = std::max_element(found.begin(), found.end());
   return last == found.end() ? std::string() : *last;
 }

@@ -1,5 +1,5 @@
-// NVIDIA's libraries as pip installs them. A Python environment with dpt's wheel has the program in
-// dpt_train/bin and, next to dpt_train, the libraries in nvidia/*/lib (nvidia/cu13/lib,
+// NVIDIA's libraries as pip installs them. In a Python environment with dpt's wheel, the program is
+// in dpt_train/bin, and the libraries are in nvidia/*/lib next to dpt_train (nvidia/cu13/lib,
 // nvidia/cudnn/lib, nvidia/nccl/lib).
 #pragma once
 
@@ -13,7 +13,7 @@ namespace dpt {
 /// environment lacks the library. Never throws for folders that cannot be read.
 std::string wheel_library(const std::filesystem::path& program, const std::string& file);
 
-/// The same for the running program.
+/// Does the same for the running program.
 std::string wheel_library(const std::string& file);
 
 }  // namespace dpt

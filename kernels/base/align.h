@@ -1,4 +1,4 @@
-// Alignment of blocks of host memory and of an arena.
+// Alignment of blocks of host memory and of blocks within an arena.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace dpt {
 
-/// In bytes: a cache line, and the widest vector register.
+/// Alignment in bytes: a cache line, and the widest vector register.
 inline constexpr std::size_t kAlignment = 64;
 
-/// The same in floats: parameters begin at multiples of it in the flat buffers.
+/// Alignment in floats: parameters begin at multiples of it in the flat buffers.
 inline constexpr std::int64_t kAlignFloats = kAlignment / sizeof(float);
 
-/// `bytes` rounded up to whole multiples of kAlignment.
+/// Returns `bytes` rounded up to a multiple of kAlignment.
 constexpr std::size_t aligned(std::size_t bytes) {
   return align_up(bytes, kAlignment);
 }

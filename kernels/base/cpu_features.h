@@ -8,12 +8,12 @@ namespace dpt {
 struct CpuFeatures {
   bool avx2 = false;  ///< AVX2 and FMA, with the 256-bit registers saved by the system
   bool bmi2 = false;
-  bool avx512 = false;  ///< AVX-512 F, BW, DQ and VL, likewise
-  bool vnni = false;    ///< avx512, its products of bytes (VNNI) and permutations of bytes (VBMI)
+  bool avx512 = false;  ///< AVX-512 F, BW, DQ and VL, with the registers saved by the system
+  bool vnni = false;    ///< `avx512`, VNNI (products of bytes) and VBMI (permutations of bytes)
   bool intel = false;
-  bool amd = false;  ///< made by AMD: where kernels of equal instructions differ in what they cost
+  bool amd = false;  ///< made by AMD: the same instructions may differ in speed
 
-  /// This machine's features.
+  /// Returns the features of this machine.
   static CpuFeatures detect();
 };
 

@@ -6,8 +6,8 @@
 namespace dpt {
 namespace {
 
-/// Returns the number that the whole text is, written as dpt writes it (no sign, no leading zero);
-/// else -1.
+/// Returns the number that the text consists of, without a sign or leading zeros; -1 for any other
+/// text.
 int to_number(const std::string& text) {
   int value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -19,9 +19,9 @@ int to_number(const std::string& text) {
 }  // namespace
 
 const DeviceTraits& DeviceName::traits() const {
-  // 1 MiB is half of the second-level cache of today's server cores and all of an older one's. A
-  // GPU is the faster the more samples it has at once: 2 GiB leave room for everything else on
-  // every GPU with enough memory for such a net.
+  // CPU: 1 MiB is half of the second-level cache of today's server cores and all of an older one's.
+  // A GPU is faster with more samples at once; on every GPU with enough memory for such a net, 2
+  // GiB leave room for everything else.
   static constexpr DeviceTraits kCpu{.noun = "CPU",
                                      .speed_is_threads = true,
                                      .arithmetic_varies = true,

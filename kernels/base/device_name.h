@@ -1,4 +1,4 @@
-// Names of devices, and what is known of a kind of device before one is opened.
+// Names of devices, and properties of each kind of device that are known before one is opened.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 
 namespace dpt {
 
-/// Properties of a kind of device, for planning its work before it is opened.
+/// Properties of a kind of device, used to plan its work before one is opened.
 struct DeviceTraits {
-  const char* noun;          ///< for messages: "CPU", "GPU"
-  bool speed_is_threads;     ///< two of them compare by the threads they are given
-  bool arithmetic_varies;    ///< bf16 and tf32: not each of them has it, so it must be asked
-  bool bf16_is_slow;         ///< slower than fp32, for lack of our own kernels
-  bool overlaps_sums;        ///< sums over devices may run concurrently with backward
-  std::int64_t pass_bytes;   ///< activations of a micro-batch with which it runs well
+  const char* noun;        ///< for messages: "CPU", "GPU"
+  bool speed_is_threads;   ///< true if speed is proportional to the number of threads
+  bool arithmetic_varies;  ///< true if bf16 and tf32 support must be queried per device
+  bool bf16_is_slow;   ///< true if bf16 is slower than fp32, because dpt has no bf16 kernels for it
+  bool overlaps_sums;  ///< true if sums over devices may run concurrently with backward
+  std::int64_t pass_bytes;   ///< bytes of activations of an efficient micro-batch
   std::int64_t max_samples;  ///< maximum number of samples of a micro-batch
-  std::int64_t steps_ahead;  ///< steps that it gains from having queued
+  std::int64_t steps_ahead;  ///< number of steps to queue ahead
 };
 
 /// One entry of `devices:` after parsing.
@@ -30,7 +30,7 @@ struct DeviceName {
   bool operator==(const DeviceName&) const = default;
 };
 
-/// Reads "cpu", "cpu:4" or "cuda:0"; nothing for any other text.
+/// Parses "cpu", "cpu:4" or "cuda:0". Returns nothing for any other text.
 std::optional<DeviceName> read_device_name(const std::string& text);
 
 }  // namespace dpt

@@ -1,6 +1,7 @@
-// Division that rounds up. And division by a number that stays the same, by multiplication: what
-// index arithmetic in device code needs, where a division takes dozens of instructions. Method:
-// Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
+// Division that rounds up, and division by an invariant divisor through multiplication. Device code
+// needs the latter for index arithmetic, because a division takes dozens of instructions there.
+// Method: Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI
+// 1994.
 #pragma once
 
 #include <cassert>
@@ -15,15 +16,16 @@ DPT_HOST_DEVICE constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t
   return (count + by - 1) / by;
 }
 
-/// The least multiple of `unit` that is not below `value`. REQUIRES: value >= 0, unit >= 1, and the
-/// result fits.
+/// Returns the smallest multiple of `unit` that is not below `value`. REQUIRES: value >= 0, unit >=
+/// 1, and the result fits.
 template <class T>
 DPT_HOST_DEVICE constexpr T align_up(T value, T unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-/// Divides numbers below 2^31. With s = ceil(log2 d) and m = ceil(2^(31+s) / d) the quotient is
-/// n m / 2^(31+s): m is too large by less than d / 2^(31+s) <= 2^-31 of itself, which no n notices.
+/// Divides numbers below 2^31. With s = ceil(log2 d) and m = ceil(2^(31+s) / d), the quotient is n
+/// m / 2^(31+s). Rounding makes m too large by a relative error below d / 2^(31+s) <= 2^-31, which
+/// is too small to change the quotient of any n.
 class Divider {
  public:
   Divider() = default;

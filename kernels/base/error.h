@@ -45,7 +45,7 @@ struct Where {
   int line = 0;
   int column = 0;
 
-  /// "file:line:column", or as much of it as is known.
+  /// Returns "file:line:column", or its known part.
   std::string text() const {
     if (line == 0) return file;
     return fmt::format("{}:{}:{}", file, line, column);

@@ -19,28 +19,28 @@
 namespace dpt {
 namespace {
 
-// Linux transfers at most 2 GiB a call; smaller chunks keep a signal from waiting long, and show
-// the other replicas that a slow disk gets on.
+// Linux transfers at most 2 GiB per call. Smaller chunks keep signals from waiting long, and show
+// the other replicas that a slow disk makes progress.
 constexpr std::size_t kLargestTransfer = std::size_t{8} << 20;
 
 std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
-/// fsync, once: after a failed one the kernel may have dropped the data and report success the next
-/// time. (One that a signal interrupted has not failed.)
+/// Calls fsync once. After a failure the kernel may have dropped the data and report success the
+/// next time, so it is not repeated, except after an interruption by a signal, which is no failure.
 int sync_once(int fd) {
   const SystemCall call("syncing a file to disk");
   return uninterrupted([fd] { return ::fsync(fd); });
 }
 
-/// close, once: on Linux the descriptor is gone even when a signal interrupted the call.
+/// Calls close once: on Linux the descriptor is closed even when a signal interrupted the call.
 int close_once(int fd) {
-  const SystemCall call("closing a file");  // network file systems write what is left
+  const SystemCall call("closing a file");  // network file systems write the remaining data here
   return ::close(fd) == 0 || errno == EINTR ? 0 : -1;
 }
 
-/// Removes an entry. `flags`: 0, or AT_REMOVEDIR for an empty folder.
+/// Removes an entry. `flags` is 0, or AT_REMOVEDIR for an empty folder.
 int unlink_entry(const HeldPath& path, int flags = 0) {
   const SystemCall call("removing a file");
   return uninterrupted([&] { return ::unlinkat(path.at(), path.name(), flags); });
@@ -90,7 +90,7 @@ void copy_entry(const HeldPath& from, const HeldPath& to) {
   }
 }
 
-/// Removes a folder and what is in it, or a file or link. Makes nothing durable yet.
+/// Removes a file, a link, or a folder with its content. Does not make the removal durable.
 void remove_entries(const HeldPath& path) {
   const bool is_folder = entry_type(path, false) == EntryType::folder;
   if (is_folder) {
@@ -101,7 +101,7 @@ void remove_entries(const HeldPath& path) {
   }
 }
 
-/// Does what renaming would do, if `to` is on another file system.
+/// Moves an entry to another file system, where renaming is impossible.
 void move_by_copy(const HeldPath& from, const HeldPath& to) {
   const HeldPath copy = to + kTemporarySuffix;
   remove_tree(copy);
@@ -145,7 +145,7 @@ std::vector<std::string> list_names(const HeldPath& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> list(file.is_open() ? ::fdopendir(file.fd()) : nullptr,
                                                  ::closedir);
   if (list) {
-    file.release();  // The list closes it.
+    file.release();  // closed by the list
     errno = 0;
     while (const dirent* entry = ::readdir(list.get())) {
       const std::string name = entry->d_name;
@@ -163,7 +163,8 @@ std::vector<std::string> list_names(const HeldPath& folder) {
 int sync_folder(const HeldPath& path) {
   const FileHandle folder = open_file(path, O_RDONLY | O_DIRECTORY);
   if (!folder.is_open()) return errno;
-  // Some network file systems do not have an fsync of folders and say EINVAL: there, rename is all.
+  // Some network file systems lack fsync for folders and return EINVAL. The rename has to suffice
+  // there.
   return sync_once(folder.fd()) == 0 || errno == EINVAL ? 0 : errno;
 }
 
@@ -209,7 +210,7 @@ int write_all(int fd, std::span<const std::byte> bytes) {
     const ssize_t put = ::write(fd, bytes.data(), std::min(bytes.size(), kLargestTransfer));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0) return errno;
-    if (put == 0) return EIO;  // No progress and no reason: it would loop for ever.
+    if (put == 0) return EIO;  // no progress and no reason: avoid an endless loop
     bytes = bytes.subspan(static_cast<std::size_t>(put));
   }
   return 0;
@@ -217,7 +218,8 @@ int write_all(int fd, std::span<const std::byte> bytes) {
 
 AtomicFile::AtomicFile(HeldPath path)
     : path_(std::move(path)), temporary_(path_ + kTemporarySuffix) {
-  // A left-over of a crash, or something planted there: never written through.
+  // Remove a temporary file that a crash left or that somebody planted, instead of writing through
+  // it.
   unlink_entry(temporary_);
   file_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
   if (!file_.is_open()) {

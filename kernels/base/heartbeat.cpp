@@ -29,7 +29,7 @@ SystemCall::SystemCall(const char* doing) noexcept
 
 SystemCall::~SystemCall() {
   if (!heartbeat_) return;
-  // The time since the last look counts as progress.
+  // Count the time since the last check as progress.
   heartbeat_->beats_.fetch_add(1, std::memory_order_relaxed);
   --heartbeat_->calls_;
   // Another thread of the replica may have beaten since.

@@ -1,5 +1,5 @@
-// A location in the file system: a path, or a name in a folder that is held open. The latter is
-// found even after the folder was moved, and never in another folder that has taken its path.
+// A location in the file system: a path, or a name in a folder that is held open. A held folder is
+// found even after it was moved, and never confused with another folder that has taken its path.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// Names a file or folder, which need not exist, for the functions of file_io.h. A string is a
-/// path. Copies share the held folder; immutable, so any thread may use it.
+/// Name of a file or folder, which need not exist, for the functions of file_io.h. A string
+/// converts to a path. Copies share the held folder. Immutable, so any thread may use it.
 class HeldPath {
  public:
   HeldPath(std::string path);  // NOLINT(google-explicit-constructor): a path is a place
@@ -21,12 +21,12 @@ class HeldPath {
 
   /// Returns the file or folder `name` in this folder.
   HeldPath operator/(std::string_view name) const;
-  /// Returns the folder that contains this; for a held folder, itself.
+  /// Returns the containing folder; for a held folder, itself.
   HeldPath folder() const;
-  /// Returns this name with something appended.
+  /// Returns this name with `suffix` appended.
   HeldPath operator+(std::string_view suffix) const;
 
-  /// Returns the path for messages. It stays the same after a held folder was moved.
+  /// Returns the path for messages. It does not change when a held folder is moved.
   const std::string& text() const { return text_; }
   /// Returns the last part of the path.
   std::string last_name() const;
@@ -39,7 +39,7 @@ class HeldPath {
   std::string name_, text_;
 };
 
-/// The folder part of a path; "." if it has none.
+/// Returns the folder part of a path, or "." if it has none.
 std::string folder_of(const std::string& path);
 
 }  // namespace dpt

@@ -13,10 +13,10 @@
 namespace dpt::host_system {
 namespace {
 
-// Limit far above any memory; sums with what is already used must not overflow.
+// Limit far above any memory, but low enough that adding used bytes to it does not overflow.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
 
-/// The first line of a file, or nothing.
+/// Returns the first line of a file, or nothing.
 std::optional<std::string> first_line(const std::string& path) {
   std::ifstream file(path);
   std::string line;
@@ -24,7 +24,7 @@ std::optional<std::string> first_line(const std::string& path) {
   return line;
 }
 
-/// The number a file begins with; nothing for "max" or a missing file.
+/// Returns the number at the beginning of a file; nothing for "max" or a missing file.
 std::optional<std::int64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::int64_t value = 0;
@@ -32,7 +32,7 @@ std::optional<std::int64_t> number_in(const std::string& path) {
   return value;
 }
 
-/// The value of a "key: value" or "key value" line.
+/// Returns the value of a "key: value" or "key value" line.
 std::optional<std::string> field_in(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -54,9 +54,9 @@ std::optional<std::uint64_t> number_field(const std::string& path, const std::st
   return value;
 }
 
-/// The folders of this process' control group for a v1 controller ("" = the v2 tree), innermost
-/// first. Inside a container the path that the kernel tells may not exist in the container's own
-/// view; its root, which is then the container's group, is always the last one.
+/// Returns the folders of this process's control group for a v1 controller ("" = the v2 tree),
+/// innermost first. Inside a container, the path that the kernel reports may not be visible. The
+/// root of the visible tree is then the container's group, so it is always the last folder.
 std::vector<std::string> group_folders(const std::string& root, const std::string& controller) {
   std::string path;
   std::ifstream groups(root + "/proc/self/cgroup");
@@ -80,7 +80,7 @@ std::vector<std::string> group_folders(const std::string& root, const std::strin
   return folders;
 }
 
-/// Takes the smaller of a group's limit and what was known, and of what it leaves free.
+/// Lowers the known limit and free memory to those of a group, if the group's are smaller.
 void narrow(Memory& memory, const std::string& folder, const char* limit_file,
             const char* usage_file, const char* cache_key) {
   const auto limit = number_in(folder + "/" + limit_file);
@@ -89,7 +89,7 @@ void narrow(Memory& memory, const std::string& folder, const char* limit_file,
   memory.total = std::min(memory.total, ceiling);
   const auto usage = number_in(folder + "/" + usage_file);
   if (!usage) return;
-  // File cache counts as used, but the kernel gives it back under pressure.
+  // File cache counts as used, but the kernel frees it under pressure.
   const std::uint64_t cache = number_field(folder + "/memory.stat", cache_key).value_or(0);
   const auto used = static_cast<std::uint64_t>(*usage);
   const std::uint64_t needed = used > cache ? used - cache : 0;
@@ -153,7 +153,7 @@ int quota_cpus(const std::string& root) {
 
 Memory memory(const std::string& root) {
   const std::string info = root + "/proc/meminfo";
-  // Without /proc, or a descriptor for it, no limit is known.
+  // Without /proc, or without a free descriptor to read it, no limit is known.
   Memory found{number_field(info, "MemTotal").value_or(kNoLimit / 1024) * 1024,
                number_field(info, "MemAvailable").value_or(kNoLimit / 1024) * 1024};
   for (const std::string& folder : group_folders(root, "")) {

@@ -8,27 +8,28 @@
 
 namespace dpt::host_system {
 
-/// Numbers of the logical processors that the calling process may run on, ascending.
+/// Returns the numbers of the logical processors that the calling process may run on, ascending.
 std::vector<int> allowed_cpus();
 
-/// Physical cores among `cpus`: processors that the kernel reports as siblings count once. If the
-/// topology is not reported, every processor is a core.
+/// Returns the number of physical cores among `cpus`: processors that the kernel reports as
+/// siblings count once. If the topology is not reported, every processor counts as a core.
 int physical_cores(const std::vector<int>& cpus, const std::string& root = "");
 
-/// Processors' worth of time that the control groups of this process allow (v1 and v2, all levels),
-/// rounded down but at least 1; 0 = no limit.
+/// Returns the number of processors that the CPU quotas of this process's control groups allow (v1
+/// and v2, all levels), rounded down but at least 1; 0 = no limit.
 int quota_cpus(const std::string& root = "");
 
 struct Memory {
-  std::uint64_t total = 0;  ///< the machine's, or the tightest control group's limit
+  std::uint64_t total = 0;  ///< memory of the machine, or the tightest control group's limit
   std::uint64_t free = 0;   ///< bytes still available without swapping
 };
 Memory memory(const std::string& root = "");
 
-/// Threads and processes that the tightest control group of this process allows; 0 = no limit.
+/// Returns the number of threads and processes that the tightest control group of this process
+/// allows; 0 = no limit.
 std::int64_t most_threads(const std::string& root = "");
 
-/// "AMD EPYC", or "unknown processor".
+/// Returns the processor's model ("AMD EPYC"), or "unknown processor".
 std::string processor_model(const std::string& root = "");
 
 }  // namespace dpt::host_system

@@ -1,5 +1,5 @@
-// Marks a function for both sides when a CUDA compiler reads it. The mathematics in this folder is
-// written once: CPU kernels and CUDA kernels compile the same text.
+// Marks a function for both host and device if a CUDA compiler reads it, so that CPU kernels and
+// CUDA kernels compile the same formulas.
 #pragma once
 
 #ifdef __CUDACC__

@@ -1,4 +1,4 @@
-// A file in memory, for reading.
+// Read-only files mapped into memory.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace dpt {
 
-/// Maps a regular file; its pages are read when they are needed. Throws ErrorKind::data naming it.
+/// Maps a regular file, whose pages are read when first accessed. Throws ErrorKind::data naming it.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);

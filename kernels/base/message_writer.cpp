@@ -26,13 +26,13 @@ bool MessageWriter::is_ready(std::chrono::milliseconds patience) const noexcept 
 bool MessageWriter::put(std::string_view text, std::chrono::milliseconds patience) noexcept {
   while (!text.empty()) {
     if (!is_ready(patience)) return false;
-    // A pipe that is ready takes this much at once.
+    // A pipe that is ready accepts this many bytes at once.
     const ssize_t written =
         ::write(descriptor_, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno != EINTR && errno != EAGAIN) {
-      return true;  // nobody can read it any more
+      return true;  // no reader is left
     }
   }
   return true;
@@ -49,7 +49,7 @@ void MessageWriter::write(std::string_view text) noexcept {
         dropped_, std::chrono::duration<double>(patience_).count());
     if (put({line.data(), std::min(end.size, line.size())}, patience)) {
       dropped_ = 0;
-      patience = patience_;  // somebody reads again
+      patience = patience_;  // the descriptor is writable again
     }
   }
   if (!put(text, patience)) ++dropped_;

@@ -1,5 +1,5 @@
-// Messages to the user on stderr, which must not hold up the work: the reader of a pipe may stand
-// still, a terminal may be stopped (Ctrl-S).
+// Messages to the user on stderr, which must not block the work: the reader of a pipe may be stuck,
+// a terminal may be stopped (Ctrl-S).
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 namespace dpt {
 
 /// Writes texts to a descriptor. Drops a text that cannot be written within `patience`. From then
-/// on it drops texts without waiting until the descriptor is writable again, and first writes a
+/// on, drops texts without waiting until the descriptor is writable again, and then first writes a
 /// line with the number of dropped texts. Callable from any thread.
 class MessageWriter {
  public:
@@ -18,12 +18,13 @@ class MessageWriter {
       : descriptor_(descriptor), patience_(patience) {}
   MessageWriter(const MessageWriter&) = delete;
 
-  /// Writes a message, up to PIPE_BUF bytes in one piece, so that the lines of several processes
-  /// stay whole. Does nothing if the descriptor is closed or broken.
+  /// Writes a message. Up to PIPE_BUF bytes are written at once, so that lines of several processes
+  /// do not mix. Does nothing if the descriptor is closed or broken.
   void write(std::string_view text) noexcept;
-  /// Writes what a later text replaces, such as a progress bar, if it can be done without waiting.
+  /// Writes a text that later texts replace, such as a progress bar, if that is possible without
+  /// waiting.
   void write_if_ready(std::string_view text) noexcept;
-  /// Returns false if the descriptor takes nothing for `patience`.
+  /// Returns false if the descriptor accepts nothing for `patience`.
   bool is_ready(std::chrono::milliseconds patience) const noexcept;
 
  private:
@@ -32,7 +33,7 @@ class MessageWriter {
   const int descriptor_;
   const std::chrono::milliseconds patience_;
   std::mutex mutex_;
-  std::int64_t dropped_ = 0;  ///< messages since the last one that was written; guarded by mutex_
+  std::int64_t dropped_ = 0;  ///< messages dropped since the last written one; guarded by mutex_
 };
 
 /// Returns the writer of stderr, whose patience is 5 s.

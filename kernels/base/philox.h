@@ -9,7 +9,7 @@
 
 namespace dpt::philox {
 
-/// Purpose of a draw: the first key word, so that no two uses share a stream.
+/// Purpose of a draw. It is the first key word, so that no two uses share a stream.
 enum class Use : std::uint32_t {
   init = 1,
   shuffle = 2,
@@ -26,9 +26,9 @@ struct Block {
   std::uint32_t v[4];
 };
 
-/// One block of 128 random bits. Key = (seed, use); counter = (a, b), two 64-bit words.
+/// Returns a block of 128 random bits. Key = (seed, use); counter = (a, b), two 64-bit words.
 DPT_HOST_DEVICE inline Block block(std::uint64_t seed, Use use, std::uint64_t a, std::uint64_t b) {
-  // The seed's high half goes into the key with `use`, so that 64-bit seeds all differ.
+  // Put the seed's high half into the key with `use`, so that all 64-bit seeds differ.
   std::uint32_t k0 = static_cast<std::uint32_t>(seed);
   std::uint32_t k1 =
       static_cast<std::uint32_t>(seed >> 32) ^ (static_cast<std::uint32_t>(use) * 0x9E3779B9U);
@@ -49,12 +49,12 @@ DPT_HOST_DEVICE inline Block block(std::uint64_t seed, Use use, std::uint64_t a,
   return {{c0, c1, c2, c3}};
 }
 
-/// Uniform in [0, 1), 24 bits: exact in float.
+/// Returns a uniform number in [0, 1) of 24 bits, which is exact in float.
 DPT_HOST_DEVICE inline float uniform(std::uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1.0p-24F;
 }
 
-/// Uniform integer in [0, n), n >= 1, by multiplication (Lemire); bias below n / 2^32.
+/// Returns a uniform integer in [0, n), n >= 1, by multiplication (Lemire); bias below n / 2^32.
 DPT_HOST_DEVICE inline std::uint32_t below(std::uint32_t bits, std::uint32_t n) {
   return static_cast<std::uint32_t>((static_cast<std::uint64_t>(bits) * n) >> 32);
 }

@@ -1,5 +1,5 @@
-// Time that each stage of reading samples takes, over all threads of the process. Off unless
-// requested: then each sample costs a few reads of the clock.
+// Time spent in each stage of reading samples, over all threads of the process. Off by default;
+// when on, each sample costs a few reads of the clock.
 #pragma once
 
 #include <array>
@@ -12,14 +12,14 @@ enum class DataStage : std::uint8_t { read, decode, resize, transform };
 inline constexpr std::array<const char*, 4> kDataStageNames = {"read files", "decode", "resize",
                                                                "other transforms"};
 
-/// Seconds of each DataStage; without those of other stages that ran within it.
+/// Seconds spent in each DataStage, excluding nested stages.
 using StageSeconds = std::array<double, kDataStageNames.size()>;
 
-/// Starts from zero, or ends.
+/// Starts measuring from zero, or stops.
 void measure_data_stages(bool on);
 StageSeconds data_stage_seconds();
 
-/// Counts its lifetime for a stage.
+/// Adds its lifetime to a stage.
 class StageTimer {
  public:
   explicit StageTimer(DataStage stage);
@@ -32,7 +32,7 @@ class StageTimer {
   bool is_on_;
   StageTimer* outer_ = nullptr;
   std::chrono::steady_clock::time_point begin_;
-  std::chrono::steady_clock::duration within_{};  ///< time of timers inside this one
+  std::chrono::steady_clock::duration within_{};  ///< time of timers nested in this one
 };
 
 }  // namespace dpt

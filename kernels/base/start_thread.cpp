@@ -21,7 +21,7 @@
 namespace dpt {
 namespace {
 
-/// The limits that a thread may meet, as far as there are any.
+/// Returns a text with the limits on threads that are set.
 std::string limits_text() {
   std::string text;
   const auto add = [&](const std::string& limit) { text += (text.empty() ? "" : ", ") + limit; };
@@ -58,7 +58,7 @@ int run_with_large_stacks(const std::function<int()>& body) {
   constexpr std::size_t kEnough = std::size_t{1} << 20, kLarge = std::size_t{8} << 20;
   pthread_attr_t defaults;
   std::size_t size = kEnough;
-  // glibc's default for threads is the stack limit of the process itself.
+  // The default stack size of glibc's threads is the stack limit of the process.
   if (pthread_getattr_default_np(&defaults) == 0) {
     pthread_attr_getstacksize(&defaults, &size);
     if (size < kEnough && pthread_attr_setstacksize(&defaults, kLarge) == 0) {
@@ -69,7 +69,7 @@ int run_with_large_stacks(const std::function<int()>& body) {
   if (size >= kEnough) return body();
   std::packaged_task<int()> task(body);
   std::future<int> result = task.get_future();
-  // Signals are for the thread that runs the body: this one must not take what that one blocks.
+  // Signals are for the thread that runs the body, so block them in this one.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,5 +1,5 @@
 // A request to stop while a run is still starting. Loops that may take seconds before the first
-// step (listing, reading, decoding, waiting for processes, timing kernels) poll it.
+// step (listing, reading, decoding, waiting for processes, timing kernels) poll for it.
 #pragma once
 
 #include <atomic>
@@ -7,23 +7,24 @@
 
 namespace dpt {
 
-/// Thrown by check_stop. It is not an Error, because nothing has failed.
+/// Thrown by check_stop. Not an Error, because nothing has failed.
 class StopRequested : public std::exception {
  public:
   const char* what() const noexcept override { return "stopped on request"; }
 };
 
 namespace stop_request {
-/// Set by a signal handler (engine/processes/stop.cpp), never cleared.
+/// True once a stop was requested. Set by a signal handler (engine/processes/stop.cpp), never
+/// cleared.
 inline std::atomic<bool> is_requested{false};
-/// True while a request ends the work at once: from the start of `dpt train` to its first step.
+/// True from the start of `dpt train` to its first step, while a request ends the work immediately.
 inline std::atomic<bool> is_starting{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
 }  // namespace stop_request
 
-/// Throws StopRequested if a stop is requested and training has not begun. From then on the trainer
-/// decides where to stop, and this does nothing. Call it on any thread whose exceptions are passed
-/// on; it costs two loads.
+/// Throws StopRequested if a stop is requested before training has begun. Later it does nothing,
+/// because the trainer decides where to stop. Call it on any thread whose exceptions are passed on;
+/// it costs two loads.
 inline void check_stop() {
   if (stop_request::is_starting.load(std::memory_order_relaxed) &&
       stop_request::is_requested.load(std::memory_order_relaxed)) {

@@ -1,4 +1,4 @@
-// Numbers and texts as messages show them.
+// Numbers and texts formatted for messages.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,8 +11,8 @@
 
 namespace dpt {
 
-/// Returns the text with control characters, except those in `kept`, shown as \\xNN: text from
-/// elsewhere must not drive the reader's terminal. (In UTF-8, C2 80 to C2 9F are control
+/// Returns the text with control characters, except those in `kept`, shown as \\xNN, because
+/// untrusted text must not control the reader's terminal. (In UTF-8, C2 80 to C2 9F are control
 /// characters, too.)
 inline std::string printable(std::string_view text, std::string_view kept = {}) {
   std::string out;
@@ -32,12 +32,12 @@ inline std::string printable(std::string_view text, std::string_view kept = {}) 
   return out;
 }
 
-/// "12.5 MiB".
+/// Formats a size: "12.5 MiB".
 inline std::string mebibytes(std::uint64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1024.0 * 1024.0));
 }
 
-/// "1 image", "2 images".
+/// Formats a count: "1 image", "2 images".
 template <class Count>
 std::string counted(Count count, const std::string& noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");

@@ -9,7 +9,7 @@ namespace dpt {
 
 enum class DType : std::uint8_t { f32, bf16, u8, i32, i64 };
 
-/// Bytes of one element.
+/// Returns the number of bytes of one element.
 constexpr std::size_t size_of(DType type) {
   switch (type) {
     case DType::f32:
@@ -51,13 +51,13 @@ struct DevPtr {
   bool operator==(const DevPtr&) const = default;
 };
 
-/// Returns the pointer behind an address in the memory of a device that is the host itself.
+/// Returns an address as a pointer. REQUIRES: the device is the host itself.
 template <class T = float>
 T* host(DevPtr ptr) {
   return reinterpret_cast<T*>(ptr.address);
 }
 
-/// A half-open range of integers: of positions in an epoch's order, of samples in a batch.
+/// A half-open range of integers, such as positions in an epoch's order or samples of a batch.
 struct Range {
   std::int64_t begin = 0, end = 0;
   std::int64_t size() const { return end - begin; }
@@ -75,12 +75,12 @@ struct SampleShape {
   bool operator==(const SampleShape&) const = default;
 };
 
-/// Kind of the samples' targets.
+/// Kind of targets of a data set's samples.
 enum class TargetKind : std::uint8_t {
-  class_index,  ///< the label
-  soft_labels,  ///< a probability of each class; the label is the most probable class
-  multi_hot,    ///< 0 to 1 for each output: whether it applies; there is no label
-  values        ///< a number for each output; there is no label
+  class_index,  ///< a label
+  soft_labels,  ///< a probability for each class; the label is the most probable class
+  multi_hot,    ///< 0 to 1 for each output, the degree to which it applies; no label
+  values        ///< a number for each output; no label
 };
 
 /// Returns true if samples have labels.
@@ -88,17 +88,17 @@ constexpr bool has_labels(TargetKind kind) {
   return kind == TargetKind::class_index || kind == TargetKind::soft_labels;
 }
 
-/// Shape of the targets of samples besides labels: a row of floats each.
+/// Shape of the samples' targets other than labels: a row of floats per sample.
 struct TargetShape {
   TargetKind kind = TargetKind::class_index;
-  std::int64_t values = 0;  ///< number of floats of a sample; 0 for class_index
-  bool weighted = false;    ///< the row ends with the weight of the sample
+  std::int64_t values = 0;  ///< number of target values per sample; 0 for class_index
+  bool weighted = false;    ///< true if the row ends with the sample's weight
 
   constexpr std::int64_t floats() const { return values + (weighted ? 1 : 0); }
   bool operator==(const TargetShape&) const = default;
 };
 
-/// A pair for the two spatial axes: (height, width), as PyTorch's int-or-tuple arguments.
+/// A pair for the two spatial axes, (height, width), like PyTorch's int-or-tuple arguments.
 struct Size2 {
   std::int64_t h = 1;
   std::int64_t w = 1;

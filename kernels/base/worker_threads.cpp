@@ -16,7 +16,7 @@
 namespace dpt {
 namespace {
 
-/// The threads, joined in the end whatever happens.
+/// Owner of the threads, which joins them in its destructor.
 struct WorkerThreads {
   std::mutex mutex;
   std::condition_variable changed;

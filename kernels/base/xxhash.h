@@ -1,5 +1,5 @@
-// xxHash. Where the library has them, its XXH3 functions take the processor's widest vectors, which
-// it finds at run time: one and a half times as fast on data that comes from memory.
+// xxHash. If the library supports it, the XXH3 functions use the processor's widest vectors, found
+// at run time, which is one and a half times as fast on data that comes from memory.
 #pragma once
 
 #ifdef DPT_XXHASH_DISPATCH

@@ -16,17 +16,17 @@ constexpr std::uint32_t kLocatorMark = 0x07064b50, kEntryMark = 0x02014b50;
 constexpr std::uint32_t kLocalMark = 0x04034b50;
 constexpr std::uint64_t kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20;
 constexpr std::uint64_t kEntryBytes = 46, kLocalBytes = 30;
-constexpr std::uint64_t kLong = 0xffffffff;  ///< a size of this value is in a zip64 field
+constexpr std::uint64_t kLong = 0xffffffff;  ///< replaces a size that is in a zip64 field
 constexpr int kStored = 0, kDeflated = 8;
 
-/// Little-endian numbers of an archive.
+/// Reads the little-endian numbers of an archive.
 class ZipBytes {
  public:
   ZipBytes(std::span<const std::byte> bytes, const std::string& path)
       : bytes_(bytes), path_(path) {}
 
   std::uint64_t size() const { return bytes_.size(); }
-  /// Fails unless `count` bytes follow the offset; `what` is what they are.
+  /// Fails unless at least `count` bytes follow the offset. `what` names those bytes.
   void need(std::uint64_t at, std::uint64_t count, const std::string& what) const {
     if (at <= size() && count <= size() - at) return;
     fail(ErrorKind::data,
@@ -62,8 +62,8 @@ class ZipBytes {
   const std::string& path_;
 };
 
-/// Returns the position of the end record, which follows the members and has a comment of up to
-/// 64 KiB.
+/// Returns the position of the end record, which follows the members and may end with a comment of
+/// up to 64 KiB.
 std::uint64_t find_end(const ZipBytes& bytes, const std::string& path) {
   constexpr std::uint64_t kMaxComment = 0xffff;
   const std::uint64_t size = bytes.size();
@@ -76,7 +76,8 @@ std::uint64_t find_end(const ZipBytes& bytes, const std::string& path) {
        path);
 }
 
-/// Sizes and offset that are too long for their fields are in one that follows the name.
+/// Reads the sizes and the offset from the zip64 field after the name if their own fields are too
+/// short.
 void read_zip64(const ZipBytes& bytes, std::uint64_t at, std::uint64_t end, ZipMember& member) {
   for (; at + 4 <= end;) {
     const std::uint64_t id = bytes.number(at, 2), length = bytes.number(at + 2, 2);
@@ -175,7 +176,7 @@ std::span<const std::byte> ZipArchive::content(const ZipMember& member,
                               bytes.number(member.header + 28, 2);
   bytes.need(begin, member.packed, fmt::format("{} bytes of content", member.packed));
   std::span<const std::byte> content = file_.subspan(begin, member.packed);
-  // Deflate makes no more than 1032 bytes of one.
+  // Deflate expands at most 1032 times.
   constexpr std::uint64_t kMaxRatio = 1032;
   const bool is_stored = member.method == kStored;
   if (is_stored ? member.size != member.packed : member.size / kMaxRatio > member.packed) {

@@ -1,5 +1,5 @@
-// Zip archives as numpy.savez and torch.save write them: members that are stored or deflated,
-// with or without zip64's sizes; no encryption, one disk.
+// Zip archives as numpy.savez and torch.save write them: stored or deflated members, with or
+// without zip64 sizes, without encryption, in a single file.
 // Source: PKWARE's APPNOTE.TXT, sections 4.3 and 4.4
 #pragma once
 
@@ -19,10 +19,10 @@ struct ZipMember {
   std::uint64_t header = 0;            ///< offset of its local header
 };
 
-/// Use of the checksums, which some writers leave out.
+/// Treatment of the checksums, which some writers omit.
 enum class ZipChecksum : std::uint8_t { compare, ignore };
 
-/// The members of an archive in memory, which must outlive it. `path` is used in messages, and
+/// Reads the members of an archive in memory, which must outlive it. Messages contain `path` and
 /// `remedy`, which says how to write an archive that can be read. Throws ErrorKind::data naming the
 /// path and the member.
 class ZipArchive {
@@ -30,7 +30,8 @@ class ZipArchive {
   ZipArchive(std::span<const std::byte> file, std::string path, std::string remedy);
 
   const std::vector<ZipMember>& members() const { return members_; }
-  /// The content of a member, whose checksum is checked: a part of the file, or `inflated`.
+  /// Returns the content of a member after checking its checksum: a part of the file, or
+  /// `inflated`.
   std::span<const std::byte> content(const ZipMember& member, std::vector<std::byte>& inflated,
                                      ZipChecksum checksum = ZipChecksum::compare) const;
 

@@ -1,7 +1,7 @@
-// bench_kernels [batch ...]: our direct kernels against oneDNN's primitives, layer by layer, on one
-// thread. Times are the least of many runs, so that other work on the machine counts little.
-// GFLOP/s count the multiply-adds that the results need; oneDNN's times leave out the ReLU, mask
-// and pooling passes that the direct kernels have fused.
+// bench_kernels [batch ...]: compares our direct kernels with oneDNN's primitives, layer by layer,
+// on one thread. Times are the minimum of many runs, to reduce the effect of other work on the
+// machine. GFLOP/s count the multiply-adds that the results need. oneDNN's times exclude the ReLU,
+// mask and pooling passes that the direct kernels have fused.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace dpt {
 namespace {
 
-/// Memory that starts with random values in [-1, 1).
+/// Memory initialised with random values in [-1, 1).
 class Buffer {
  public:
   explicit Buffer(std::size_t floats) : values_(floats + 32) {
@@ -40,7 +40,7 @@ class Buffer {
   std::vector<float> values_;
 };
 
-/// The least of the times of `run`, in microseconds, measured for about a third of a second.
+/// Returns the minimum time of `run` in microseconds, measured for about a third of a second.
 double min_us(const std::function<void()>& run) {
   using Clock = std::chrono::steady_clock;
   run();
@@ -55,7 +55,7 @@ double min_us(const std::function<void()>& run) {
   return minimum;
 }
 
-/// One layer under test: an Op of ours (null where none applies) and oneDNN's three passes.
+/// A layer to measure: an Op of ours (null if none applies) and oneDNN's three passes.
 struct Layer {
   std::string name;
   double mflop;  ///< work of one pass

@@ -1,7 +1,7 @@
-// The formulas of the activation functions, written once for every backend, as torch.nn has them.
+// The formulas of the activation functions as in torch.nn, written once for every backend.
 //
-// A formula has `value(x)` and `gradient(v, dy)`, where v is x, or y if kOfY: then backward need
-// not keep x, and forward may write over it.
+// A formula has `value(x)` and `gradient(v, dy)`. v is y if kOfY is true, so that backward does not
+// need x and forward may overwrite it; otherwise v is x.
 #pragma once
 
 #include <cassert>
@@ -14,13 +14,13 @@
 
 namespace dpt::activations {
 
-/// 1 / (1 + e^-x); no exponential overflows.
+/// Returns 1 / (1 + e^-x); no exponential overflows.
 DPT_HOST_DEVICE inline float sigmoid(float x) {
   const float e = exp_nonpositive(x < 0.0F ? x : -x);
   return (x < 0.0F ? e : 1.0F) / (1.0F + e);
 }
 
-/// LeakyReLU. With a slope of at least 0, y has x's sign where it matters: kY.
+/// LeakyReLU. With a slope of at least 0, y has x's sign, so backward may use y (kY).
 template <bool kY>
 struct LeakyRelu {
   static constexpr bool kOfY = kY;
@@ -37,7 +37,7 @@ struct Relu6 {
   }
 };
 
-/// x times the normal distribution's cumulative function.
+/// x times the cumulative normal distribution.
 struct Gelu {
   static constexpr bool kOfY = false;
   DPT_HOST_DEVICE static float cumulative(float x) {
@@ -94,7 +94,7 @@ struct Softplus {
   DPT_HOST_DEVICE float value(float x) const {
     const float z = x * beta;
     if (z > threshold) return x;
-    // Without overflow, however high the threshold.
+    // Avoid overflow for any threshold.
     const float above = z < 0.0F ? 0.0F : z;
     return (above + log1pf(exp_nonpositive(z < 0.0F ? z : -z))) / beta;
   }
@@ -115,7 +115,7 @@ struct Hardswish {
   }
 };
 
-/// relu6(x + 3) / 6. Of x, because y is rounded to 1 below 3 too.
+/// relu6(x + 3) / 6. Backward uses x, because y is rounded to 1 for some x below 3.
 struct Hardsigmoid {
   static constexpr bool kOfY = false;
   DPT_HOST_DEVICE float value(float x) const {

@@ -1,11 +1,10 @@
-// The input kernel's formulas and random draws, written once for every backend.
+// The formulas and random draws of the input kernel, written once for every backend.
 //
-// A sample goes through: scale to 0..1 (u8 only), random crop from the zero-padded image,
-// horizontal flip, normalise, erase a rectangle, mix with another sample that went through the
-// same. Padding is part of the raw image, as in torchvision's RandomCrop
-// before ToTensor: a padded pixel is a raw zero that is normalised like any other. The draws of a
-// sample are a pure function of (seed, epoch, sample id), whatever batch, thread or device it falls
-// to.
+// A sample goes through these steps: scale to 0..1 (u8 only), random crop from the zero-padded
+// image, horizontal flip, normalise, erase a rectangle, mix with another sample that went through
+// the same steps. Padding is part of the raw image, as in torchvision's RandomCrop before ToTensor:
+// a padded pixel is a raw zero that is normalised like any other. The draws of a sample are a pure
+// function of (seed, epoch, sample id), whatever its batch, thread or device.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +23,8 @@ struct Draw {
   bool flip = false;
 };
 
-/// The draw of sample `id`. `tops` and `lefts` count the possible corners (padded - crop + 1, at
-/// least 1). Words of the block: 0 top, 1 left, 2 flip; 3 is free.
+/// Returns the draw of sample `id`. `tops` and `lefts` are the numbers of possible corners (padded
+/// - crop + 1, at least 1). Words of the block: 0 top, 1 left, 2 flip; 3 is unused.
 DPT_HOST_DEVICE inline Draw draw(std::uint64_t seed, std::int64_t epoch, std::int64_t id,
                                  std::uint32_t tops, std::uint32_t lefts, float flip_probability) {
   const philox::Block bits =
@@ -38,12 +37,12 @@ DPT_HOST_DEVICE inline Draw draw(std::uint64_t seed, std::int64_t epoch, std::in
   return result;
 }
 
-/// A byte as a number in 0..1 (torchvision's ToTensor).
+/// Returns a byte as a number in 0..1 (torchvision's ToTensor).
 DPT_HOST_DEVICE inline float unit(std::uint8_t value) {
   return static_cast<float>(value) / 255.0F;
 }
 
-/// torchvision's Normalize.
+/// Normalises as torchvision's Normalize.
 DPT_HOST_DEVICE inline float normalise(float value, float mean, float stddev) {
   return (value - mean) / stddev;
 }
@@ -54,9 +53,9 @@ DPT_HOST_DEVICE inline bool is_in(const InputBox& box, int row, int column) {
          column - box.left < box.width;
 }
 
-/// Inside of InputMix::box. In this order and without a fused multiply-add, as torchvision's MixUp:
-/// partner.mul(1 - lam).add(own.mul(lam)). The other alone, because 0 times what is not finite
-/// would not be 0.
+/// Mixes two values inside InputMix::box, in this order and without a fused multiply-add, like
+/// torchvision's MixUp: partner.mul(1 - lam).add(own.mul(lam)). Returns only the partner's value if
+/// own is 0, because 0 times a non-finite value would not be 0.
 DPT_HOST_DEVICE inline float mixed(const InputMix& mix, float own, float partner) {
   return mix.own == 0.0F ? partner : partner * mix.partner + own * mix.own;
 }

@@ -1,5 +1,5 @@
-// The formulas of batch normalisation (Ioffe, Szegedy 2015; torch.nn.BatchNorm2d), each written
-// once for all backends. Moments are a channel's mean and its sum of squared deviations.
+// The formulas of batch normalisation (Ioffe, Szegedy 2015; torch.nn.BatchNorm2d), written once for
+// all backends. Moments are a channel's mean and its sum of squared deviations.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace dpt {
 
-/// Moments of both sets of values (Chan, Golub, LeVeque 1979).
+/// Merges the moments of two sets of values (Chan, Golub, LeVeque 1979).
 DPT_HOST_DEVICE inline void merge_moment(const MomentMerge& merge, float& mean, float& squares,
                                          float other_mean, float other_squares) {
   const float difference = other_mean - mean;
@@ -17,7 +17,7 @@ DPT_HOST_DEVICE inline void merge_moment(const MomentMerge& merge, float& mean, 
   squares += other_squares + difference * difference * merge.cross;
 }
 
-/// Returns the merge of two sets with these numbers of values, either of which may be 0.
+/// Returns the merge of two sets with the given numbers of values, either of which may be 0.
 inline MomentMerge moment_merge(int left, int right, double left_values, double right_values) {
   MomentMerge merge{left, right, 0, 0};
   const double both = left_values + right_values;
@@ -27,7 +27,7 @@ inline MomentMerge moment_merge(int left, int right, double left_values, double 
   return merge;
 }
 
-/// 1 / standard deviation; `values` is 1 where `squares` is a variance already.
+/// Returns 1 / standard deviation. Pass 1 as `values` if `squares` is already a variance.
 DPT_HOST_DEVICE inline float inverse_deviation(float squares, float values, float eps) {
   return 1.0F / std::sqrt(squares / values + eps);
 }
@@ -45,18 +45,18 @@ DPT_HOST_DEVICE inline FoldedChannel folded_channel(const NormFold& fold, const 
   return {scale, scale * (bias - params[fold.running_mean + c]) + beta};
 }
 
-/// Returns the unbiased variance, times `samples`, that enters the running statistics: see
+/// Returns the unbiased variance times `samples`, the contribution to the running statistics: see
 /// OpArgs::var_sum.
 DPT_HOST_DEVICE inline float unbiased_sum(float squares, float values, float samples) {
   return squares / (values > 1.0F ? values - 1.0F : 1.0F) * samples;
 }
 
-/// Returns the momentum of update number `update` of a range, counted from 1.
+/// Returns a range's momentum in update number `update`, counted from 1.
 DPT_HOST_DEVICE inline float momentum_at(const RunningRange& range, std::int32_t update) {
   return range.momentum < 0 ? 1.0F / static_cast<float>(update) : range.momentum;
 }
 
-/// Return the momentum of the next update, and of the one that is already counted.
+/// Return the momentum of the next update, and of the update that was counted last.
 DPT_HOST_DEVICE inline float next_momentum(const RunningRange& range, const float* params) {
   return momentum_at(range, UpdateCounter::count(UpdateCounter::next(params[range.counter])));
 }
@@ -70,7 +70,7 @@ DPT_HOST_DEVICE inline bool updates_running(const StepMetrics& metrics) {
          metrics.bad_statistic == 0;
 }
 
-/// A running statistic after a step whose sum over `samples` is `sum`.
+/// Returns a running statistic after a step whose sum over `samples` is `sum`.
 DPT_HOST_DEVICE inline float running_update(float running, float sum, float samples,
                                             float momentum) {
   return (1.0F - momentum) * running + momentum * (sum / samples);

@@ -1,4 +1,4 @@
-// bfloat16: the upper half of an fp32 number. Written once, so that every backend rounds alike.
+// bfloat16, the upper half of an fp32 number. Written once, so that all backends round alike.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct Bf16 {
 };
 static_assert(sizeof(Bf16) == 2);
 
-/// Rounds to the nearest, ties to even; a NaN stays one.
+/// Rounds to nearest, ties to even; NaN stays NaN.
 DPT_HOST_DEVICE inline Bf16 to_bf16(float value) {
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
   Bf16 result;
@@ -31,7 +31,7 @@ DPT_HOST_DEVICE inline float to_float(float value) {
   return value;
 }
 
-/// Stores a float as what `to` is.
+/// Stores a float in the type of `to`.
 DPT_HOST_DEVICE inline void store(Bf16& to, float value) {
   to = to_bf16(value);
 }

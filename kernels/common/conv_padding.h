@@ -1,4 +1,4 @@
-// Padding after the image that the windows of a convolution need. It follows from the output: an
+// Padding after the image that a convolution's windows need. It follows from the output size: an
 // even kernel may need one more pixel after the image than before it.
 #pragma once
 
@@ -6,7 +6,8 @@
 
 namespace dpt {
 
-/// Pixels behind the input that the last window of an axis covers; below 0 where it ends before.
+/// Returns the number of pixels after the input that the last window of an axis covers; negative if
+/// the window ends before the end of the input.
 constexpr std::int64_t end_padding(std::int64_t in, std::int64_t out, std::int64_t kernel,
                                    std::int64_t stride, std::int64_t dilation,
                                    std::int64_t padding) {

@@ -1,12 +1,13 @@
-// The convolution that a transposed convolution is the transpose of.
+// The convolution whose transpose is a transposed convolution.
 #pragma once
 
 #include "kernels/conv_descs.h"
 
 namespace dpt {
 
-/// From images of y's shape to images of x's, with the same weight: its gradient of the data,
-/// given x, is y without the bias. What training does with it is done with all three of its passes.
+/// Returns the convolution from images of y's shape to images of x's shape with the same weight.
+/// Its gradient of the data, given x, is y without the bias. Training of the transposed convolution
+/// uses all three of its passes.
 inline Conv2dDesc transposed_convolution(const ConvTranspose2dDesc& d) {
   Conv2dDesc conv;
   conv.batch = d.batch;

@@ -1,8 +1,8 @@
 // The random masks of dropout, written once for every backend.
 //
-// A mask is a pure function of (seed, layer, step, sample, unit): nothing of it is kept between
-// forward and backward, and neither the cut of a batch nor a resume changes it. A unit is what is
-// dropped as a whole: an element, or a channel of a sample.
+// A mask is a pure function of (seed, layer, step, sample, unit). It is not stored between forward
+// and backward, and neither the partition of a batch nor a resume changes it. A unit is dropped as
+// a whole: an element, or a channel of a sample.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace dpt::dropout {
 
-/// Units whose draws come from one block of random bits.
+/// Number of units whose draws come from one block of random bits.
 inline constexpr std::int64_t kGroup = 4;
-/// Units of a sample have to stay below this, so that groups fit into 32 bits of the counter.
+/// Maximum number of units of a sample (exclusive), so that groups fit into 32 bits of the counter.
 inline constexpr std::int64_t kMaxUnits = std::int64_t{1} << 34;
 
 /// Parameters that the masks of one layer share.
 struct Masks {
   std::uint64_t key = 0;  ///< key of (seed, layer)
   float p = 0;            ///< probability of being dropped
-  float scale = 1;        ///< 1 / (1 - p), of what is kept
+  float scale = 1;        ///< 1 / (1 - p), the factor of units that are kept
 };
 
-/// `stream` stands for the layer.
+/// Returns the masks of the layer that `stream` identifies.
 inline Masks masks(std::uint64_t seed, std::uint64_t stream, double p) {
   const philox::Block bits = philox::block(seed, philox::Use::dropout, stream, 0);
   Masks result;
@@ -39,7 +39,8 @@ struct Factors {
   float v[kGroup];
 };
 
-/// Steps count modulo 2^32: masks of steps so far apart may be the same.
+/// Returns the factors of a group. Steps count modulo 2^32, so steps that far apart may have the
+/// same masks.
 DPT_HOST_DEVICE inline Factors factors(const Masks& masks, std::int64_t step, std::int64_t id,
                                        std::int64_t group) {
   const std::uint64_t low = static_cast<std::uint32_t>(group);

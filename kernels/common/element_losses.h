@@ -1,7 +1,8 @@
-// The formulas of elementwise losses, written once for every backend, as torch.nn has them: of an
-// output x, its target y and the weight of the class in `pos_weight`.
+// The formulas of elementwise losses as in torch.nn, written once for every backend. Each is a
+// function of an output x, its target y and the weight of its class in `pos_weight`.
 //
-// A formula has `value` and `gradient` (d value / d x), and `predicted`: what x says of the target.
+// A formula has `value`, `gradient` (d value / d x), and `predicted`, the prediction of the target
+// from x.
 #pragma once
 
 #include <cassert>
@@ -19,7 +20,7 @@ struct Mse {
   DPT_HOST_DEVICE float predicted(float x) const { return x; }
 };
 
-/// The gradient at 0 is 0. A NaN stays one.
+/// |x - y|. The gradient at 0 is 0; NaN stays NaN.
 struct L1 {
   DPT_HOST_DEVICE float value(float x, float y, float) const { return fabsf(x - y); }
   DPT_HOST_DEVICE float gradient(float x, float y, float) const {
@@ -56,7 +57,7 @@ struct BceWithLogits {
   DPT_HOST_DEVICE float predicted(float x) const { return activations::sigmoid(x); }
 };
 
-/// use(formula) with that of the description.
+/// Calls use(formula) with the formula of the description.
 template <class Use>
 auto with_formula(const ElementLossDesc& desc, const Use& use) {
   switch (desc.kind) {

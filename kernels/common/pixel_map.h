@@ -1,4 +1,4 @@
-// Which pixel of x a pixel of y shows (PixelMapDesc), along one axis, and back.
+// Relation between the pixels of x and y along one axis (PixelMapDesc), in both directions.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace dpt {
 struct PixelAxis {
   std::int64_t in, out, scale, before;
 
-  /// The input that output `p` shows; below 0 if there is none.
+  /// Returns the input that output `p` shows; negative if it shows none.
   DPT_HOST_DEVICE std::int64_t source(std::int64_t p) const {
     if (p < before) return -1;
     const std::int64_t i = (p - before) / scale;
     return i < in ? i : -1;
   }
 
-  /// The outputs [begin, end) that show an input.
+  /// Outputs [begin, end) that show an input.
   struct Places {
     std::int64_t begin, end;
   };

@@ -1,8 +1,8 @@
 // The order in which every backend adds up the squares of a range (RangeNormsOp), so that the norm
-// has the same bits on all of them. A range is cut into tiles. Element i of a tile goes to lane
-// i % kNormLanes; the lanes of each group of kNormGroup are added in halves, then the groups one
-// after the other; then the tiles one after the other. All in double, where the square of a float
-// is exact.
+// has the same bits everywhere. A range is partitioned into tiles. Element i of a tile is added to
+// lane i % kNormLanes. The lanes of each group of kNormGroup are then added by halving, then the
+// groups one after the other, then the tiles one after the other. All sums are in double, in which
+// the square of a float is exact.
 #pragma once
 
 #include <cmath>
@@ -12,8 +12,8 @@
 
 namespace dpt {
 
-inline constexpr int kNormLanes = 256;  ///< the threads of a block on a GPU
-inline constexpr int kNormGroup = 32;   ///< those of a warp
+inline constexpr int kNormLanes = 256;  ///< threads of a GPU block
+inline constexpr int kNormGroup = 32;   ///< threads of a warp
 inline constexpr std::int64_t kNormTile = std::int64_t{64} * kNormLanes;
 
 DPT_HOST_DEVICE inline double exact_square(float value) {

@@ -1,4 +1,4 @@
-// Contribution of a sample to the sums of metrics: decided once for every backend.
+// Contribution of a sample to the sums of metrics, written once for every backend.
 #pragma once
 
 #include <algorithm>
@@ -14,20 +14,20 @@ namespace dpt {
 struct SumList {
   MetricSum of[kMaxMetricSums] = {};
   int count = 0;
-  bool ranks = false;   ///< some need RowFacts::rank
-  bool errors = false;  ///< some need RowFacts::errors
+  bool ranks = false;   ///< true if some sums need RowFacts::rank
+  bool errors = false;  ///< true if some sums need RowFacts::errors
 };
 
 /// Mean errors of a sample's outputs.
 struct RowErrors {
   float absolute = 0, squared = 0;
-  float matches = 0;  ///< on the target's side of 0.5
+  float matches = 0;  ///< share of the outputs on the target's side of 0.5
 };
 
-/// Facts about a sample whose loss was computed.
+/// Facts about a sample's outputs, known after its loss was computed.
 struct RowFacts {
   bool is_right = false;  ///< the label's output is the largest
-  std::int32_t rank = 0;  ///< outputs above the label's
+  std::int32_t rank = 0;  ///< number of outputs above the label's
   RowErrors errors;
 };
 
@@ -59,11 +59,11 @@ DPT_HOST_DEVICE inline void add_to_sum(SplitSum& sum, const MetricSum& kind, dou
 /// Returns true if output c is above the label's.
 DPT_HOST_DEVICE inline bool is_above(float value, std::int32_t c, float at_label,
                                      std::int32_t label) {
-  // A label whose output is not a number is above none.
+  // Every output is above a label's output that is NaN.
   return !(value < at_label || (value == at_label && c >= label));
 }
 
-/// Returns true if an output or a target means yes.
+/// Returns true if an output or a target is above 0.5, which means yes.
 DPT_HOST_DEVICE inline bool is_hot(float value) {
   return value > 0.5F;
 }

@@ -1,6 +1,6 @@
 // Softmax with cross-entropy over one row of logits: the loss, the prediction and the gradient.
-// Written without library exponentials, so that the compiler can run it on vectors and every host
-// gives the same bits.
+// Written without library exponentials, so that the compiler can vectorise it and every host gives
+// the same bits.
 #pragma once
 
 #include <cmath>
@@ -10,12 +10,12 @@
 
 namespace dpt {
 
-/// e^x for x <= 0, relative error below 2^-22; 0 below -87 (where fp32 leaves its normal range),
-/// NaN for NaN. Method: x = n ln 2 + r with |r| <= ln 2 / 2, e^r by its Taylor polynomial, and 2^n
-/// by putting n into the exponent bits.
+/// Returns e^x for x <= 0 with a relative error below 2^-22; 0 below -87 (where fp32 leaves its
+/// normal range), NaN for NaN. Method: x = n ln 2 + r with |r| <= ln 2 / 2, e^r by its Taylor
+/// polynomial, and 2^n through the exponent bits.
 DPT_HOST_DEVICE inline float exp_nonpositive(float x) {
   constexpr float kLog2E = 0x1.715476p+0F;
-  // Adding it rounds to an integer that then stands in the low bits of the sum.
+  // Adding kRound rounds to an integer, which is then in the low bits of the sum.
   constexpr float kRound = 0x1.8p+23F;
   constexpr float kLn2High = 0x1.62e4p-1F, kLn2Low = 0x1.7f7d1cp-20F;
   const float in = x < -87.0F ? -87.0F : x;
@@ -30,17 +30,17 @@ DPT_HOST_DEVICE inline float exp_nonpositive(float x) {
   p = p * r + 0.5F;
   p = p * r + 1.0F;
   p = p * r + 1.0F;
-  // The builtin, and not std::bit_cast, because device code may call it.
+  // Use the builtin instead of std::bit_cast, because device code may call it.
   const std::uint32_t exponent = (__builtin_bit_cast(std::uint32_t, shifted) -
                                   __builtin_bit_cast(std::uint32_t, kRound) + 127U)
                                  << 23;
-  // Selecting the bits, and not the product, leaves compilers no branch to make.
+  // Select by masking the bits instead of a condition, so that compilers create no branch.
   const std::uint32_t keep = x < -87.0F ? 0U : ~0U;
   return p * __builtin_bit_cast(float, exponent& keep);
 }
 
-/// Element c of a row goes to partial result c % kSoftmaxLanes, so that vectors can work on it and
-/// the order of every sum is fixed.
+/// Number of partial results of a row. Element c goes to partial result c % kSoftmaxLanes, which
+/// allows vectors and fixes the order of every sum.
 inline constexpr std::int32_t kSoftmaxLanes = 8;
 
 /// Calls use(c, lane) for every element of a row.
@@ -53,7 +53,7 @@ DPT_HOST_DEVICE inline void for_lanes(std::int32_t classes, const Use& use) {
   for (std::int32_t lane = 0; c + lane < classes; ++lane) use(c + lane, lane);
 }
 
-/// Sum of term(c) over a row, in double.
+/// Returns the sum of term(c) over a row, in double.
 template <class Term>
 DPT_HOST_DEVICE inline double lane_sum(std::int32_t classes, const Term& term) {
   double sums[kSoftmaxLanes] = {};
@@ -66,7 +66,7 @@ DPT_HOST_DEVICE inline double lane_sum(std::int32_t classes, const Term& term) {
 
 struct LargestLogit {
   float value = 0;
-  std::int32_t index = 0;  ///< the first of equal ones
+  std::int32_t index = 0;  ///< the first one of equal values
 };
 
 DPT_HOST_DEVICE inline LargestLogit largest_logit(const float* logits, std::int32_t classes) {
@@ -83,13 +83,13 @@ DPT_HOST_DEVICE inline LargestLogit largest_logit(const float* logits, std::int3
   return largest;
 }
 
-/// The probability of a class: `exponential` is e^logit, and `exponentials` their sum, both of
-/// logits counted from the largest one.
+/// Returns the probability of a class. `exponential` is e^logit and `exponentials` is the sum of
+/// all; logits are relative to the largest one.
 DPT_HOST_DEVICE inline float softmax_output(float exponential, double exponentials) {
   return static_cast<float>(static_cast<double>(exponential) / exponentials);
 }
 
-/// The softmax of a row. `outputs` is other memory than the logits.
+/// Computes the softmax of a row. `outputs` must not be the memory of the logits.
 DPT_HOST_DEVICE inline void softmax_outputs(const float* logits, std::int32_t classes,
                                             float* outputs) {
   const float largest = largest_logit(logits, classes).value;
@@ -100,10 +100,10 @@ DPT_HOST_DEVICE inline void softmax_outputs(const float* logits, std::int32_t cl
 
 struct SoftmaxRow {
   float loss = 0;
-  std::int32_t prediction = 0;  ///< index of the largest logit, the first of equal ones
+  std::int32_t prediction = 0;  ///< index of the largest logit, the first one of equal values
 };
 
-/// Sums over all logits of a row that its loss and gradient need. Logits are counted from the
+/// Sums over all logits of a row that its loss and gradient need. Logits are relative to the
 /// largest one.
 struct SoftmaxSums {
   double exponentials = 0;  ///< sum of e^logit
@@ -111,28 +111,29 @@ struct SoftmaxSums {
   float at_label = 0;       ///< the label's logit
 };
 
-/// The `weight` of torch.nn.CrossEntropyLoss.
+/// Class weights, the `weight` of torch.nn.CrossEntropyLoss.
 struct ClassWeights {
-  const float* weights = nullptr;  ///< null: all are 1, and the result has the bits of no weights
+  const float* weights = nullptr;  ///< null: all are 1, with the same bits as without weights
   double mean = 1;                 ///< mean over all classes
 
   DPT_HOST_DEVICE float of(std::int32_t c) const { return weights ? weights[c] : 1.0F; }
 };
 
-/// `weight` is that of the label, `mean_weight` that of all classes.
+/// Returns the loss of a row. `weight` is the weight of the label's class, `mean_weight` the mean
+/// over all classes.
 DPT_HOST_DEVICE inline float softmax_loss(const SoftmaxSums& sums, std::int32_t classes,
                                           float smoothing, float weight = 1,
                                           double mean_weight = 1) {
   const double log_sum = log(sums.exponentials);
   const double plain = (log_sum - static_cast<double>(sums.at_label)) * static_cast<double>(weight);
   if (smoothing <= 0) return static_cast<float>(plain);
-  // The smoothing term is uniform over the classes: it needs the sum of the logits.
+  // The smoothing term is uniform over the classes, so it needs the sum of the logits.
   const double uniform = log_sum * mean_weight - sums.logits / classes;
   return static_cast<float>(plain * (1.0 - static_cast<double>(smoothing)) +
                             uniform * static_cast<double>(smoothing));
 }
 
-/// scale * d loss / d logit of every element of a row.
+/// Gradient of every element of a row: scale * d loss / d logit.
 class SoftmaxGradient {
  public:
   DPT_HOST_DEVICE SoftmaxGradient(double sum_of_exponentials, std::int32_t classes, float smoothing,
@@ -140,7 +141,8 @@ class SoftmaxGradient {
       : factor_(static_cast<float>(static_cast<double>(scale) / sum_of_exponentials)),
         spread_(smoothing / static_cast<float>(classes) * scale),
         at_label_((1.0F - smoothing) * scale) {}
-  /// Makes the gradient with a weight of the label and a mean weight: the targets add up to `mass`.
+  /// Prepares the gradient for the label's weight and the mean weight; the targets add up to
+  /// `mass`.
   DPT_HOST_DEVICE SoftmaxGradient(double sum_of_exponentials, std::int32_t classes, float smoothing,
                                   float scale, float weight, double mean_weight)
       : SoftmaxGradient(sum_of_exponentials, classes, smoothing, scale) {
@@ -149,7 +151,7 @@ class SoftmaxGradient {
     factor_ = static_cast<float>(static_cast<double>(scale) * mass / sum_of_exponentials);
     at_label_ *= weight;
   }
-  /// For an element with this e^logit, of a class with this weight, that is not the label's.
+  /// Returns the gradient of an element other than the label's, with this e^logit and class weight.
   DPT_HOST_DEVICE float other(float exponential, float weight = 1) const {
     return exponential * factor_ - spread_ * weight;
   }
@@ -160,9 +162,9 @@ class SoftmaxGradient {
   float factor_, spread_, at_label_;
 };
 
-/// Cross-entropy of softmax(logits) against `label`, as torch.nn.CrossEntropyLoss with
-/// label_smoothing and weight. Where `gradient` is given it gets scale * d loss / d logits; it may
-/// be the same memory as logits. REQUIRES: 0 <= label < classes.
+/// Computes the cross-entropy of softmax(logits) against `label`, as torch.nn.CrossEntropyLoss with
+/// label_smoothing and weight. If `gradient` is given, writes scale * d loss / d logits to it; it
+/// may be the memory of the logits. REQUIRES: 0 <= label < classes.
 DPT_HOST_DEVICE inline SoftmaxRow softmax_cross_entropy(const float* logits, std::int32_t classes,
                                                         std::int32_t label, float smoothing,
                                                         float scale, float* gradient,
@@ -204,8 +206,8 @@ DPT_HOST_DEVICE inline SoftmaxRow softmax_cross_entropy(const float* logits, std
   return row;
 }
 
-/// The targets of one sample with soft labels: probabilities, mixed with the uniform ones of
-/// label_smoothing and multiplied by the weights of their classes.
+/// Targets of one sample with soft labels: probabilities, mixed with the uniform distribution of
+/// label_smoothing and multiplied by the class weights.
 struct SoftTargets {
   const float* values;
   float smoothing = 0;
@@ -216,27 +218,27 @@ struct SoftTargets {
     return (values[c] * (1.0F - smoothing) + smoothing / static_cast<float>(classes)) *
            weights.of(c);
   }
-  /// Returns the contribution of class c to the loss; its logit is counted from the largest one.
+  /// Returns the contribution of class c to the loss; the logit is relative to the largest one.
   DPT_HOST_DEVICE double loss(std::int32_t c, float logit, double log_sum) const {
     const float target = of(c);
-    // A class that is impossible may have a logit of minus infinity.
+    // A class with probability 0 may have a logit of minus infinity.
     return target == 0 ? 0.0 : static_cast<double>(target) * (log_sum - static_cast<double>(logit));
   }
 };
 
-/// scale * d loss / d logit of a class whose target is `target`. `factor` is
-/// soft_factor(...).
+/// Returns scale * d loss / d logit of a class with the given target. `factor` is soft_factor(...).
 DPT_HOST_DEVICE inline float soft_gradient(float exponential, float factor, float target,
                                            float scale) {
   return exponential * factor - target * scale;
 }
-/// `mass`: what the targets add up to.
+/// Returns the factor of soft_gradient. `mass` is the sum of the targets.
 DPT_HOST_DEVICE inline float soft_factor(double sum_of_exponentials, double mass, float scale) {
   return static_cast<float>(static_cast<double>(scale) * mass / sum_of_exponentials);
 }
 
-/// Cross-entropy of softmax(logits) against probabilities, as torch.nn.CrossEntropyLoss with such
-/// targets. `gradient` as in softmax_cross_entropy.
+/// Computes the cross-entropy of softmax(logits) against probabilities, as
+/// torch.nn.CrossEntropyLoss with probabilities as targets. `gradient` is as in
+/// softmax_cross_entropy.
 DPT_HOST_DEVICE inline SoftmaxRow soft_cross_entropy(const float* logits,
                                                      const SoftTargets& targets, float scale,
                                                      float* gradient) {

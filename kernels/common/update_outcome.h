@@ -1,5 +1,5 @@
-// Outcome of a step's update, and the gradient's norm and clip factor: decided once for every
-// backend, by the numbers of the step that lie in device memory.
+// Outcome of a step's update, and the gradient's norm and clip factor, computed from the step's
+// values in device memory. Written once for every backend.
 #pragma once
 
 #include <cmath>
@@ -14,12 +14,12 @@ DPT_HOST_DEVICE inline bool is_finite(float x) {
   return x - x == 0;
 }
 
-/// Returns the outcome of this step's update before anything is written: a function of numbers that
-/// are the same on every rank.
+/// Returns the outcome of this step's update before anything is written. It depends only on values
+/// that are the same on every rank.
 DPT_HOST_DEVICE inline UpdateOutcome decide_update(const StepScalars& now,
                                                    const StepMetrics& metrics,
                                                    const UpdateGuard& guard) {
-  // The guard may be set by this very step while some threads still ask.
+  // Another thread may set the guard in this step while this thread reads it.
   const std::int64_t bad_step = guard.bad_step;
   if (bad_step != 0 && bad_step < now.step) return UpdateOutcome::withheld;
   const bool is_good = is_finite(metrics.loss_sum) && is_finite(metrics.weight) &&
@@ -28,8 +28,8 @@ DPT_HOST_DEVICE inline UpdateOutcome decide_update(const StepScalars& now,
   return UpdateOutcome::applied;
 }
 
-/// Leaves an outcome other than `applied` where the host and the next steps find it. Threads that
-/// call it for one step write the same values.
+/// Stores an outcome other than `applied` for the host and the next steps. Several threads may call
+/// it in a step, with the same values.
 DPT_HOST_DEVICE inline void report_outcome(UpdateOutcome outcome, const StepScalars& now,
                                            StepMetrics& metrics, UpdateGuard& guard) {
   metrics.outcome = static_cast<float>(outcome);
@@ -37,22 +37,21 @@ DPT_HOST_DEVICE inline void report_outcome(UpdateOutcome outcome, const StepScal
   if (outcome != UpdateOutcome::withheld) guard.bad_step = now.step;
 }
 
-/// grad_norm, clip and finite of `s` from the sum of all squares, as
-/// torch.nn.utils.clip_grad_norm_: clip = min(1, max_norm / (norm + 1e-6)), and 1 when max_norm is
-/// 0.
+/// Sets grad_norm, clip and finite of `s` from the sum of all squares, as
+/// torch.nn.utils.clip_grad_norm_: clip = min(1, max_norm / (norm + 1e-6)), or 1 if max_norm is 0.
 DPT_HOST_DEVICE inline void set_norm_and_clip(StepScalars& s, double sum_of_squares) {
   s.grad_norm = static_cast<float>(sqrt(sum_of_squares));
   s.clip = 1;
-  // The squares of floats do not overflow a double: the sum is finite where every gradient is.
+  // The squares of floats do not overflow a double, so the sum is finite if all gradients are.
   s.finite = sum_of_squares - sum_of_squares == 0 ? 1.0F : 0.0F;
   if (s.max_norm > 0) {
-    // A NaN norm stays one, as it does in PyTorch: the step then shows what went wrong.
+    // A NaN norm stays NaN, as in PyTorch, so that the step shows the fault.
     const float factor = s.max_norm / (s.grad_norm + 1e-6F);
     s.clip = factor > 1 ? 1.0F : factor;
   }
 }
 
-/// `x` in [-limit, limit]; a NaN stays one.
+/// Returns `x` limited to [-limit, limit]; NaN stays NaN.
 DPT_HOST_DEVICE inline float clipped(float x, float limit) {
   return x > limit ? limit : x < -limit ? -limit : x;
 }

@@ -1,4 +1,4 @@
-// Activation functions on the CPU. Their formulas stand in kernels/common/activations.h.
+// Activation functions on the CPU. Their formulas are in kernels/common/activations.h.
 #include "kernels/cpu/ops.h"
 
 #include "kernels/common/activations.h"

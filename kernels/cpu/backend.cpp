@@ -1,4 +1,4 @@
-// The CPU as a device: memory of this process, and a queue that runs every call at once, in the
+// The CPU as a device: memory of this process, and a queue that runs every call immediately in the
 // calling thread.
 #include "kernels/backend.h"
 
@@ -28,7 +28,7 @@
 namespace dpt {
 namespace {
 
-/// The smallest request worth asking the system about.
+/// Minimum request for which the free memory is checked.
 constexpr std::size_t kCheckedBytes = std::size_t{1} << 20;
 
 DevPtr device_pointer(const void* host_address) {
@@ -40,8 +40,8 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(int threads) : threads_(threads) {
     flush_denormals();
     if (threads > 1) {
-      // OpenMP ends the process when it cannot start its team, so we ask first. oneDNN computes on
-      // the same team, in regions that are not ours: its threads are told here.
+      // OpenMP ends the process when it cannot start its team, so check first. oneDNN computes on
+      // the same team in its own parallel regions, so make the team flush denormals here.
       require_threads(fmt::format("the OpenMP team of cpu:{}", threads), threads - 1);
       parallel_for(threads, threads, [](std::int64_t) {});
     }
@@ -56,7 +56,7 @@ class CpuBackend final : public Backend {
 
   DeviceMemory allocate(std::size_t bytes, const std::string& what) override {
     if (bytes == 0) return {};
-    // Linux grants more than it has and kills later, so the refusal has to be ours.
+    // Linux grants more memory than it has and kills the process later, so refuse here.
     const std::size_t whole = bytes + kAlignment - 1 < bytes ? bytes : aligned(bytes);
     const bool fits = bytes < kCheckedBytes || bytes <= host_system::memory().free;
     void* memory = fits ? std::aligned_alloc(kAlignment, whole) : nullptr;
@@ -178,7 +178,7 @@ class CpuBackend final : public Backend {
 
 std::unique_ptr<Backend> make_cpu_backend(int threads) {
   if (threads < 1) fail(ErrorKind::device, "cpu: needs at least 1 thread, not {}", threads);
-  // oneDNN would wait for ever for the threads that it does not get.
+  // oneDNN would wait forever for threads that it does not get.
   if (threads > omp_get_thread_limit()) {
     fail(
         ErrorKind::usage,

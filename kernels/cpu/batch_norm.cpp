@@ -69,8 +69,8 @@ using batch_norm::Affine;
 using batch_norm::AffineGradient;
 using batch_norm::RowFunctions;
 
-/// Rows that are summed by themselves, whatever the number of threads; their sums are then added
-/// in order.
+/// Number of rows in a chunk that is summed separately, whatever the number of threads. The sums of
+/// the chunks are then added in order.
 constexpr std::int64_t kChunkRows = 512;
 
 template <class T>
@@ -146,7 +146,7 @@ class CpuBatchNorm final : public Op {
     float* of_x = host(args.scratch) + 2 * c;
     float* constant = of_x + c;
     if (!desc_.batch_statistics) {
-      // The parameters are frozen if nobody asks for their gradients.
+      // The parameters are frozen if their gradients are not requested.
       if (args.params[desc_.kWeight].gradient || args.params[desc_.kBias].gradient) {
         add_up_gradients(args, forward, of_x, constant);
       }
@@ -179,7 +179,7 @@ class CpuBatchNorm final : public Op {
   static std::size_t bytes_of(std::int64_t floats) {
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
-  /// In scratch: scale, shift, and two rows for backward; then the chunks' sums.
+  /// Returns the chunks' sums in scratch, which follow scale, shift, and two rows for backward.
   float* partials(const OpArgs& args) const { return host(args.scratch) + 4 * channels(); }
 
   /// Calls work(chunk, first row, rows).
@@ -201,7 +201,7 @@ class CpuBatchNorm final : public Op {
                : inverse_deviation(host(args.params[desc_.kRunningVar].f32)[k], 1.0F, desc_.eps);
   }
 
-  /// Computes the map of the forward pass, each time to the same bits.
+  /// Computes the map of the forward pass, with the same bits each time.
   Affine affine_of(const OpArgs& args) const {
     float* scale = host(args.scratch);
     float* shift = scale + channels();
@@ -215,7 +215,7 @@ class CpuBatchNorm final : public Op {
     return {scale, shift, desc_.relu};
   }
 
-  /// The sums of dy and of dy times the normalised x, which are the parameters' gradients.
+  /// Adds up dy, and dy times the normalised x: the gradients of the parameters.
   void add_up_gradients(const OpArgs& args, const Affine& forward, float* sum, float* product) {
     const T* dy = host<const T>(args.dy);
     const T* x = host<const T>(args.x);
@@ -284,7 +284,7 @@ void cpu_check_running(std::span<const RunningRange> ranges, const RunningArgs& 
     const auto is_good = [&](std::int64_t i) {
       return is_finite(running_update(params[i], sums[i], samples, momentum));
     };
-    // The loop, which almost always finds nothing, has no branch.
+    // The loop has no branch, because it almost always finds only finite values.
     unsigned bad = 0;
     for (std::int64_t i = range.begin; i < range.end; ++i) bad |= is_good(i) ? 0U : 1U;
     if (bad == 0) continue;

@@ -1,5 +1,5 @@
-// Sums over the rows of matrices for every column, in an order that follows from the shape alone:
-// in fp32 over a few rows, and those in double.
+// Column sums of matrices, in an order that depends only on the shape: in fp32 over a few rows, and
+// then over those partial sums in double.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@ namespace dpt {
 
 inline constexpr std::int64_t kSumColumns = 64;
 
-/// kSums sums for each of up to kSumColumns neighbouring columns.
+/// Accumulates kSums sums for each of up to kSumColumns neighbouring columns.
 template <class T, int kSums>
 struct ColumnSums {
   T v[kSums][kSumColumns] = {};
 };
 
-/// Adds up what add(row, sums) adds to fp32 sums, for all rows in [begin, end).
+/// Accumulates the fp32 sums to which add(row, sums) adds, for all rows in [begin, end).
 template <int kSums, class Add>
 ColumnSums<double, kSums> sum_rows(std::int64_t begin, std::int64_t end, const Add& add) {
   constexpr std::int64_t kRows = 64;
@@ -35,7 +35,7 @@ ColumnSums<double, kSums> sum_rows(std::int64_t begin, std::int64_t end, const A
   return total;
 }
 
-/// Partition of the rows for sums over all of them.
+/// Partition of the rows into ranges that are summed separately.
 struct RowCut {
   std::int64_t rows = 0, columns = 0;
   std::int64_t per_chunk = 0, chunks = 0;
@@ -52,7 +52,7 @@ struct RowCut {
   }
 };
 
-/// Calls add(row, first column, number of columns, sums) for all of the matrix; then scratch[s *
+/// Calls add(row, first column, number of columns, sums) for the whole matrix. Then scratch[s *
 /// columns + c] is sum s of column c. REQUIRES: scratch has scratch_bytes(kSums).
 template <int kSums, class Add>
 void sum_columns(int threads, const RowCut& cut, double* scratch, const Add& add) {

@@ -1,4 +1,4 @@
-// Checks that every CPU operation makes of its description.
+// Checks of descriptions, common to all CPU operations.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-/// Throws ErrorKind::device unless the description is one that this backend computes.
+/// Throws ErrorKind::device unless this backend supports the description.
 inline void check_cpu_desc(const char* what, DType type, std::int64_t batch, bool tf32 = false) {
   if (tf32) {
     fail(ErrorKind::device,

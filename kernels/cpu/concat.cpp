@@ -11,8 +11,7 @@
 namespace dpt {
 namespace {
 
-/// Writes the transpose of `from` (rows, columns): an image goes from the order (H,W,C) to (C,H,W),
-/// or back.
+/// Transposes `from` (rows, columns): converts an image from the order (H,W,C) to (C,H,W), or back.
 template <class T>
 void transpose(T* to, const T* from, std::int64_t rows, std::int64_t columns) {
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -59,7 +58,7 @@ class CpuConcat final : public Op {
   std::string implementation() const override { return "own"; }
 
  private:
-  /// Place of an input in a row of y: a pixel, or, if it flattens, a sample.
+  /// Position of an input in a row of y, which is a pixel or, with `flatten`, a sample.
   struct Part {
     std::size_t offset, bytes;
     std::int64_t pixels, channels;  ///< per row
@@ -76,7 +75,7 @@ class CpuConcat final : public Op {
     }
   }
 
-  /// Calls body(part, its index, row) for all.
+  /// Calls body(part, its index, row) for all parts of all rows.
   template <class Body>
   void for_rows(const Body& body) const {
     constexpr std::int64_t kRows = 64;

@@ -12,11 +12,10 @@
 namespace dpt {
 namespace {
 
-/// A convolution, perhaps with a fused pool. Then the convolution's own output z (batch, conv_out)
-/// is an intermediate:
-///  - max pooling commutes with ReLU, so ReLU and its mask are taken on the small pooled y and z
-///    lives in scratch only;
-///  - average pooling needs z's signs in backward, so z stays in `saved`, after ReLU.
+/// A convolution, optionally with a fused pool. With a pool, the convolution's output z (batch,
+/// conv_out) is an intermediate. Max pooling commutes with ReLU, so ReLU and its mask are applied
+/// to the small pooled y, and z is only in scratch. Average pooling needs z's signs in backward, so
+/// z stays in `saved`, after ReLU.
 class CpuConv2d final : public Op {
  public:
   CpuConv2d(const Conv2dDesc& desc, int threads)
@@ -32,7 +31,7 @@ class CpuConv2d final : public Op {
 
   std::size_t scratch_bytes() const override {
     const std::size_t bytes = passes_.scratch_bytes();
-    // z or its gradient comes first.
+    // Scratch begins with z or its gradient.
     return pool_ ? z_bytes() + std::max(bytes, pool_->scratch_bytes()) : bytes;
   }
   std::size_t saved_bytes() const override {
@@ -103,8 +102,8 @@ class CpuConv2d final : public Op {
 
 }  // namespace
 
-/// A direct kernel for the whole description where one applies, else oneDNN's convolution and our
-/// own pooling after it.
+/// Creates a direct kernel for the whole description if one applies, otherwise oneDNN's convolution
+/// followed by dpt's pooling.
 std::unique_ptr<Op> make_cpu_op(const Conv2dDesc& desc, int threads) {
   check_cpu_desc("a convolution", desc.type, desc.batch, desc.tf32);
   if (threads == 1) {

@@ -1,4 +1,4 @@
-// A transposed convolution, out of the passes of the convolution that it transposes.
+// A transposed convolution, composed of the passes of the convolution that it transposes.
 #include "kernels/cpu/ops.h"
 
 #include <algorithm>

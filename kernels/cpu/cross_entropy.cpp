@@ -17,7 +17,7 @@ struct CrossEntropyRows {
   double mean_weight = 1;
 
   LossRow operator()(const LossInput& in) const {
-    // Before the gradient takes the place of the logits.
+    // Compute the outputs before the gradient overwrites the logits.
     if (in.outputs) softmax_outputs(in.logits, static_cast<std::int32_t>(d.classes), in.outputs);
     return in.targets ? soft(in) : with_label(in);
   }

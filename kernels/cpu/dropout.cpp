@@ -1,4 +1,4 @@
-// Dropout on the CPU: a mask is drawn where it is used, in backward as in forward.
+// Dropout on the CPU. A mask is drawn when it is used, in forward and in backward.
 #include "kernels/cpu/ops.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ class CpuDropout final : public Op {
         threads_(threads),
         is_identity_(!desc.training || desc.p == 0),
         masks_(dropout::masks(desc.seed, desc.stream, desc.p)) {}
-  /// The factors of all channels.
+  /// Returns the bytes for the factors of all channels.
   std::size_t scratch_bytes() const override {
     if (is_identity_ || !desc_.channels) return 0;
     return static_cast<std::size_t>(desc_.batch * desc_.shape.c) * sizeof(float);

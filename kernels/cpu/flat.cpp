@@ -1,4 +1,5 @@
-// Flat fp32 kernels: the loops for any processor, which also finish what the wide loops leave.
+// Flat fp32 kernels: the loops for any processor, which also handle the elements that the wide
+// loops leave over.
 #include "kernels/cpu/flat.h"
 
 #include <algorithm>
@@ -12,11 +13,11 @@
 namespace dpt {
 namespace {
 
-// Bytes that one block of all parts takes together: they stay in the second-level cache.
+// Total bytes of one block of all parts, which stay in the second-level cache.
 constexpr std::int64_t kBlockBytes = 256 * 1024;
 constexpr std::int64_t kSmallestBlock = 1024;
 
-/// Null on a processor for which there are no wide loops.
+/// Returns the wide loops, or null if the processor supports none.
 const FlatLoops* wide() {
   static const FlatLoops* const loops = kernel_tables(CpuFeatures::detect()).flat;
   return loops;

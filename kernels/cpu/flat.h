@@ -1,5 +1,5 @@
-// Kernels over flat fp32 buffers: sum, gradient norm. The results have the same
-// bits on every instruction set. Called by the CPU backend from its own thread.
+// Kernels over flat fp32 buffers: sum, gradient norm. The results have the same bits on every
+// instruction set. The CPU backend calls them from its thread.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,24 @@
 
 namespace dpt {
 
-/// to[i] = a[i] + b[i] for i < n; any of the three may be the same memory.
+/// Sets to[i] = a[i] + b[i] for i < n. The three may be the same memory.
 void cpu_add(float* to, const float* a, const float* b, std::int64_t n);
 
-/// See Backend::tree_sum. Works in blocks that stay in the cache from the first addition to the
+/// Implements Backend::tree_sum, in blocks that stay in the cache from the first addition to the
 /// last copy.
 void cpu_tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additions,
                   std::span<const DevPtr> outs, std::int64_t n);
 
-/// to[i] = from[i] rounded, for i < n.
+/// Sets to[i] = from[i] rounded, for i < n.
 void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n);
 
-/// grad_norm and clip of `s` from the n gradients (set_norm_and_clip). The sum is in double,
+/// Sets grad_norm and clip of `s` from the n gradients (set_norm_and_clip). The sum is in double;
 /// element i goes to partial sum i % 16.
 void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s);
 
-/// Multiplies by `factor`.
+/// Multiplies the values by `factor`.
 void cpu_scale(float* values, float factor, std::int64_t n);
-/// values[i] = clipped(values[i], limit), for i < n.
+/// Sets values[i] = clipped(values[i], limit), for i < n.
 void cpu_clip_values(float* values, float limit, std::int64_t n);
 
 }  // namespace dpt

@@ -13,7 +13,7 @@
 namespace dpt {
 namespace {
 
-/// Elements that are summed in fp32 before they are added in double.
+/// Number of elements that are summed in fp32 before the sum is added in double.
 constexpr std::int64_t kNormRun = 1024;
 
 /// Statistics that normalise a set.
@@ -107,7 +107,7 @@ class CpuGroupNorm final : public Op {
     for (std::int64_t pixel = 0; pixel < pixels_; ++pixel, at += channels_) body(at);
   }
 
-  /// The sum of term(index, channel of the group) over a set.
+  /// Returns the sum of term(index, channel of the group) over a set.
   template <class Term>
   double sum_of(std::int64_t set, const Term& term) const {
     double total = 0;
@@ -123,7 +123,8 @@ class CpuGroupNorm final : public Op {
     return total;
   }
 
-  /// In two passes, of deviations from an element: no difference of large numbers.
+  /// Computes the moments in two passes. Uses deviations from an element, which avoids differences
+  /// of large numbers.
   Moments moments_of(const T* x, std::int64_t set) const {
     const auto values = static_cast<double>(pixels_ * width_);
     const std::int64_t first =
@@ -159,8 +160,8 @@ class CpuGroupNorm final : public Op {
     }
   }
 
-  /// Returns true if several groups fit into the columns that are summed together: then sums of
-  /// whole pixels are faster than those of a group's few channels at each of them.
+  /// Returns true if several groups fit into the columns that are summed together. Sums of whole
+  /// pixels are then faster than sums over each group's few channels.
   bool is_narrow() const {
     return pixels_ > 1 && 2 * width_ <= kSumColumns;
   }
@@ -180,7 +181,7 @@ class CpuGroupNorm final : public Op {
   struct Columns {
     float mean[kSumColumns] = {}, inverse[kSumColumns] = {};
   };
-  /// The mean of each group's sums, for each of its channels.
+  /// Sets each channel to the mean of its group's sums.
   void mean_of_groups(const double* sums, std::int64_t count, float* means) const {
     const auto values = static_cast<double>(pixels_ * width_);
     for (std::int64_t group = 0; group < count; group += width_) {

@@ -17,11 +17,11 @@
 namespace dpt {
 namespace {
 
-/// Below this many output elements a batch is not worth waking other threads for.
+/// Minimum number of output elements of a batch for which waking other threads pays off.
 constexpr std::int64_t kParallelElements = 65536;
 
-/// Raw byte -> normalised number: everything that happens to a byte is a function of its value and
-/// channel, so it is computed 256 times per channel when the kernel is made.
+/// Table from raw bytes to normalised numbers. The result depends only on a byte's value and
+/// channel, so it is computed 256 times per channel when the kernel is created.
 template <class T>
 class ByteMap {
  public:
@@ -59,8 +59,8 @@ class FloatMap {
   std::vector<float> mean_, stddev_;
 };
 
-/// Samples as their epoch sees them, row by row, but for mixing. `kChannels` is the number of
-/// channels where it is known at compile time, else 0.
+/// Writer of samples as an epoch sees them, row by row, before mixing. `kChannels` is the number of
+/// channels if it is known at compile time, else 0.
 template <class Map, int kChannels>
 class SampleRows {
  public:
@@ -79,9 +79,9 @@ class SampleRows {
   std::int64_t channels() const { return kChannels ? kChannels : desc_.raw.c; }
   bool is_random() const { return desc_.crop || desc_.flip; }
 
-  /// Random draws of a sample. The crop is in coordinates of the unpadded image: rows from
-  /// `top`, columns from `left`, of which [begin, end) of the output's columns exist; the rest is
-  /// padding.
+  /// Random draws of a sample. The crop is in coordinates of the unpadded image: rows start at
+  /// `top`, columns at `left`. Columns [begin, end) of the output exist in the image; the others
+  /// are padding.
   struct Placed {
     const Raw* from;
     std::int64_t top = 0, left = 0, begin = 0, end = 0;
@@ -108,7 +108,7 @@ class SampleRows {
     return at;
   }
 
-  /// Rows [first, end) of the output, one after another.
+  /// Writes rows [first, end) of the output, one after another.
   void write(const Placed& at, std::int64_t first, std::int64_t end, Out* to) const {
     const SampleShape &in = desc_.raw, &out = desc_.out;
     const std::int64_t before = at.flip ? out.w - at.end : at.begin;
@@ -126,17 +126,17 @@ class SampleRows {
     }
     erase(at.erased, first, end, to);
   }
-  /// All rows of a sample that is not cropped, not flipped and not erased.
+  /// Writes all rows of a sample that is not cropped, not flipped and not erased.
   void write_whole(const Placed& at, Out* to) const {
     map_pixels(at.from, to, desc_.raw.h * desc_.raw.w, false);
   }
 
  private:
-  /// Maps `pixels` pixels, in reverse order where `flip`.
+  /// Maps `pixels` pixels, in reverse order if `flip`.
   void map_pixels(const Raw* from, Out* to, std::int64_t pixels, bool flip) const {
     const std::int64_t count = channels();
     if (!flip) {
-      // Unrolled, because the speed of so short a loop depends on the address it happens to get.
+      // Unroll: otherwise the speed of such a short loop depends on its address.
 #pragma GCC unroll 4
       for (std::int64_t p = 0; p < pixels; ++p) {
         for (std::int64_t c = 0; c < count; ++c) {
@@ -159,7 +159,7 @@ class SampleRows {
     }
   }
 
-  /// The part of the box that is in the rows [first, end).
+  /// Erases the part of the box in rows [first, end).
   void erase(const InputBox& box, std::int64_t first, std::int64_t end, Out* to) const {
     const std::int64_t count = channels();
     const std::int64_t bottom = std::min<std::int64_t>(end, std::int64_t{box.top} + box.height);
@@ -179,7 +179,8 @@ class SampleRows {
   std::vector<Out> erased_;
 };
 
-/// `Map` gives T, or float where samples are mixed: the mixture is rounded, not its parts.
+/// The input operation. `Map` gives T, or float if samples are mixed, so that only the mixture is
+/// rounded.
 template <class Map, int kChannels, class T>
 class CpuInput final : public InputOp {
  public:
@@ -200,7 +201,7 @@ class CpuInput final : public InputOp {
       if (mix_) return mixed(args, k, to);
       if constexpr (std::is_same_v<T, typename Map::Out>) alone(rows_.place(args, k), to);
     };
-    // Never OpenMP's default team: it has a thread for each core, in every replica.
+    // Never use OpenMP's default team, which has a thread for each core in every replica.
     const bool worth_it = batch_ * out_.elements() >= kParallelElements;
     parallel_for(worth_it ? threads_ : 1, batch_, sample);
   }
@@ -239,7 +240,7 @@ class CpuInput final : public InputOp {
   int threads_;
   bool whole_, mix_;
   Rows rows_;
-  std::vector<float> lines_;  ///< two rows for each sample that is mixed
+  std::vector<float> lines_;  ///< two rows for each mixed sample
 };
 
 template <class Map, class T>

@@ -46,7 +46,7 @@ class CpuLinear final : public Op {
 
 }  // namespace
 
-/// A direct kernel where one applies, else oneDNN.
+/// Creates a direct kernel if one applies, otherwise oneDNN's.
 std::unique_ptr<Op> make_cpu_op(const LinearDesc& desc, int threads) {
   check_cpu_desc("a linear layer", desc.type, desc.batch, desc.tf32);
   if (threads == 1) {

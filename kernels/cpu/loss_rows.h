@@ -1,4 +1,4 @@
-// Parts that all losses on the CPU share: the loop over samples, and the sums over them.
+// Code that all losses on the CPU share: the loop over samples, and the sums over them.
 #pragma once
 
 #include <algorithm>
@@ -14,30 +14,31 @@
 
 namespace dpt {
 
-/// One sample.
+/// Inputs of one sample's loss, and addresses for its results.
 struct LossInput {
   const float* logits = nullptr;
-  std::int32_t label = 0;          ///< -1 where there is none
+  std::int32_t label = 0;          ///< -1 if the sample has none
   const float* targets = nullptr;  ///< target of each output; null: only the label
   float scale = 1;
-  float* gradient = nullptr;  ///< gets that of the loss times `scale`, or null; may be the logits
-  float* outputs = nullptr;   ///< see LossArgs
+  float* gradient = nullptr;  ///< output: gradient times `scale`; or null; may be the logits
+  float* outputs = nullptr;   ///< see LossArgs::outputs
   bool wants_errors = false;
 };
 
-/// Its loss.
+/// Loss of one sample.
 struct LossRow {
   float loss = 0;
-  std::int32_t prediction = 0;  ///< index of the largest output, the first of equal ones
+  std::int32_t prediction = 0;  ///< index of the largest output, the first one of equal values
   float weight = 1;
   bool counts = true;
-  RowErrors errors;  ///< computed on request only
+  RowErrors errors;  ///< computed only on request
 };
 
-/// One thread for any team: a batch of outputs is small, and the loss is summed in sample order. A
-/// row of bf16 outputs is widened, computed on in fp32, and its gradient rounded.
+/// Loss operation over the rows of a batch. Always uses one thread, because a batch of outputs is
+/// small and the loss is summed in sample order. Rows of bf16 outputs are widened to fp32, and
+/// their gradients are rounded.
 ///
-/// `rows(input)` computes the LossRow of a LossInput, without the sample's own weight.
+/// `rows(input)` computes the LossRow of a LossInput, without the sample's weight.
 template <class T, class Rows>
 class CpuLoss final : public LossOp {
  public:
@@ -138,10 +139,10 @@ class CpuLoss final : public LossOp {
   LossDesc d_;
   SumList sums_;
   Rows rows_;
-  std::vector<float> row_;  ///< one row in fp32; empty where the rows are
+  std::vector<float> row_;  ///< one row in fp32; empty if the rows are fp32
 };
 
-/// The operation in the description's type.
+/// Creates the operation in the description's type.
 template <class Rows>
 std::unique_ptr<LossOp> make_cpu_loss(const LossDesc& desc, Rows rows) {
   if (desc.type == DType::bf16) {

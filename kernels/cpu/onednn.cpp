@@ -18,8 +18,8 @@
 namespace dpt::onednn {
 namespace {
 
-/// The team of the calling thread. It must be whole (OMP_DYNAMIC allows fewer threads): oneDNN's
-/// barriers count those that it asked for.
+/// Sets the team of the calling thread. It must be complete (OMP_DYNAMIC allows fewer threads),
+/// because oneDNN's barriers wait for all requested threads.
 void use_team(int threads) {
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
@@ -28,7 +28,7 @@ void use_team(int threads) {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-/// The CPU engine holds no state of ours; all threads share it.
+/// Returns the CPU engine. It holds no state of ours, so all threads share it.
 const dnnl::engine& engine() {
   static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
   return cpu;
@@ -38,12 +38,13 @@ memory::desc describe(const memory::dims& dims, Tag tag, DType type = DType::f32
   return {dims, type == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32, tag};
 }
 
-/// The type of the weights that a pass reads or, as their gradient, writes.
+/// Returns the type of the weights that a pass reads or, as their gradient, writes.
 DType weight_type(DType type, Pass pass) {
   return pass == Pass::backward_weights ? DType::f32 : type;
 }
 
-/// oneDNN has slow loops in bf16 for some processors without the instructions, and none for others.
+/// Throws unless the processor has bf16 instructions. Without them, oneDNN has slow loops on some
+/// processors and none on others.
 void require_bf16(const char* what, DType type) {
   if (type != DType::bf16 || has_bf16()) return;
   std::string processor = instruction_set();
@@ -69,8 +70,8 @@ dnnl::primitive_attr attributes(bool relu) {
   return attr;
 }
 
-/// Makes the description of a primitive: 2.x wants an operation descriptor in between, 3.x takes
-/// its fields directly.
+/// Makes the description of a primitive. Version 2.x needs an operation descriptor in between, 3.x
+/// takes its fields directly.
 template <class Operation, class Hint, class... Fields>
 typename Operation::primitive_desc make_desc(const dnnl::primitive_attr& attr, const Hint& hint,
                                              const Fields&... fields) {
@@ -91,19 +92,21 @@ typename Operation::primitive_desc make_desc(const dnnl::primitive_attr& attr, c
 #endif
 }
 
-/// A memory object without memory: the handle is set in every run.
+/// Returns a memory object without memory: every run sets the address.
 memory unbound(const memory::desc& desc) {
   return {desc, engine(), nullptr};
 }
 
-/// Points a memory object at an address. oneDNN clears the padding of blocked layouts whenever it
-/// gets an address, so it gets only new ones. (Not called bind: std::byte would find std::bind.)
+/// Sets the address of a memory object. oneDNN clears the padding of blocked layouts whenever an
+/// address is set, so it is set only if it is new. (Not called bind: std::byte would find
+/// std::bind.)
 void point_at(const memory& object, void* address) {
   void* known = object.get_data_handle();
   if (known != address) object.set_data_handle(address);
 }
 
-/// Argument lists are built once; oneDNN's C++ `execute` would build a vector in every call.
+/// A call whose argument list is built once; oneDNN's C++ `execute` would build a vector in every
+/// call.
 struct Call {
   dnnl::primitive primitive;
   std::vector<dnnl_exec_arg_t> args;
@@ -136,11 +139,11 @@ struct Primitive::Impl {
   dnnl::stream stream{engine()};
   Call main;
   memory x, y, weights, bias, scratchpad;
-  /// Plain weights to oneDNN's (or, for their gradient, back); absent if the layouts agree.
+  /// True if plain weights are reordered to oneDNN's layout (or back, for their gradient).
   bool reorders = false;
   Call reorder;
   memory plain, reorder_scratchpad;
-  std::size_t weight_count = 0, bias_count = 0;  ///< weight_count: in backward_weights only
+  std::size_t weight_count = 0, bias_count = 0;  ///< weight_count: used in backward_weights only
   /// Byte offsets in scratch.
   std::size_t own_weights_at = 0, plain_at = 0, bias_at = 0, scratchpad_at = 0, bytes = 0;
 
@@ -162,8 +165,8 @@ struct Primitive::Impl {
     reorder.add(DNNL_ARG_SCRATCHPAD, reorder_scratchpad);
   }
 
-  /// Gives every intermediate its place: oneDNN's weights, then what `add` needs, then the
-  /// scratchpad of whichever primitive runs.
+  /// Assigns an offset to every intermediate: oneDNN's weights, then the buffers that `add` needs,
+  /// then the scratchpad of the primitive that runs.
   void lay_out() {
     const std::size_t weight_bytes = aligned(weight_count * sizeof(float));
     std::size_t at = 0;
@@ -267,8 +270,8 @@ constexpr ArgNames arg_names(Pass pass) {
   return {};
 }
 
-/// Makes the Primitive of an implementation that oneDNN has chosen. `x` and `y` are the plain
-/// activations, which oneDNN takes as they are.
+/// Creates the Primitive of an implementation that oneDNN has chosen. `x` and `y` are the plain
+/// activations, which oneDNN takes unchanged.
 template <class Operation>
 Primitive finish(const typename Operation::primitive_desc& desc, Pass pass, int threads,
                  const memory::desc& x, const memory::desc& y, const memory::desc& weights,
@@ -413,7 +416,7 @@ std::string instruction_set() {
     int value;
     const char* text;
   };
-  // The numbers changed between 2.x and 3.x.
+  // The constants differ between 2.x and 3.x.
 #if DNNL_VERSION_MAJOR >= 3
   constexpr Name kNames[] = {{0x1, "sse41"},
                              {0x3, "avx"},
@@ -445,7 +448,7 @@ std::string instruction_set() {
 }
 
 bool has_bf16() {
-  // The numbers are sets of bits: every wider instruction set has those of the narrower ones.
+  // The constants are bit sets: a wider instruction set includes the bits of narrower ones.
   constexpr int kBf16 = dnnl_cpu_isa_avx512_core_bf16;
   return (static_cast<int>(dnnl_get_effective_cpu_isa()) & kBf16) == kBf16;
 }

@@ -1,4 +1,5 @@
-// The operations of a CPU: an overload for each description, defined in the source of that name.
+// The CPU operations: an overload for each description, defined in the source file of the same
+// name.
 #pragma once
 
 #include <memory>
@@ -25,9 +26,9 @@ std::unique_ptr<Op> make_cpu_op(const ChannelScaleDesc& desc, int threads);
 std::unique_ptr<LossOp> make_cpu_loss_op(const CrossEntropyDesc& desc);
 std::unique_ptr<LossOp> make_cpu_loss_op(const ElementLossDesc& desc);
 
-/// Ready to run for batches of desc.batch on a team of `threads`. Throws ErrorKind::device for a
-/// description that it cannot run. The result depends neither on the threads nor on how a batch is
-/// divided.
+/// Creates the input kernel for batches of desc.batch on a team of `threads`. Throws
+/// ErrorKind::device if it cannot run the description. The result depends neither on the number of
+/// threads nor on the partition of a batch.
 std::unique_ptr<InputOp> make_cpu_input(const InputDesc& desc, int threads);
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// The loops for any processor, which also finish what the wide loops leave.
+// The loops for any processor, which also handle the elements that the wide loops leave over.
 #include "kernels/cpu/optimizer.h"
 
 #include <cassert>
@@ -18,7 +18,7 @@ struct PackOf1 {
   using Floats = float;
   class FiniteCheck {
    public:
-    /// Without a branch, so that a loop has none.
+    /// Checks a value without a branch, so that the loop has none.
     void look_at(float x) { bad_ |= is_finite(x) ? 0U : 1U; }
     bool all_finite() const { return bad_ == 0; }
 
@@ -118,7 +118,7 @@ class CpuOptimizer final : public OptimizerOp {
 
   std::vector<UpdateRange> ranges_;
   FormulaLoops plain_, wide_;
-  RatioOf ratio_of_;  ///< null for formulas of single elements
+  RatioOf ratio_of_;  ///< null for elementwise formulas
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Optimizers on a CPU: the loops over flat buffers for every formula. The results have the same
-// bits on every instruction set. Called by the CPU backend from its own thread.
+// bits on every instruction set. The CPU backend calls them from its thread.
 #pragma once
 
 #include <cstdint>

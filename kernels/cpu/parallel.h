@@ -1,4 +1,4 @@
-// Loops over a replica's own team of threads.
+// Loops over a replica's team of threads.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// Calls body(i) for 0 <= i < count, each thread a contiguous range. A team of one never enters
-/// OpenMP, which would allocate a team for it in every call.
+/// Calls body(i) for 0 <= i < count; each thread gets a contiguous range. With one thread it does
+/// not enter OpenMP, which would allocate a team in every call.
 template <class Body>
 void parallel_for(int threads, std::int64_t count, const Body& body) {
   if (threads == 1) {
@@ -25,7 +25,7 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
   }
 }
 
-/// Calls body(first, end) for ranges of `count` elements that are enough to be worth handing out.
+/// Calls body(first, end) for ranges of `count` elements, each large enough to justify a thread.
 template <class Body>
 void for_blocks(int threads, std::int64_t count, const Body& body) {
   constexpr std::int64_t kBlock = 4096;

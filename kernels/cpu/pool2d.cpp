@@ -15,7 +15,7 @@
 namespace dpt {
 namespace {
 
-/// One number or four, as fp32. Those that are written to bf16 are numbers that it holds.
+/// Reads one number or four as fp32. Numbers written to bf16 later are exact in it.
 template <class Float>
 Float read(const float* from) {
   return load<Float>(from);
@@ -43,8 +43,8 @@ void write(Bf16* to, const Float4& value) {
   for (int i = 0; i < 4; ++i) to[i] = to_bf16(value[i]);
 }
 
-/// The part of a window along one axis that lies on the input: elements first, first + step, ...
-/// below end; `offset` is the first one's index in the kernel.
+/// Part of a window along one axis that lies on the input: elements first, first + step, ... below
+/// end. `offset` is the first element's index in the kernel.
 struct Span {
   std::int64_t first, end, offset;
 };
@@ -57,13 +57,13 @@ Span clip(std::int64_t out, std::int64_t stride, std::int64_t padding, std::int6
   return {start + skip * dilation, end, skip};
 }
 
-/// Returns the window of an adaptive pooling, all of which lies on the input.
+/// Returns the window of an adaptive pooling, which lies entirely on the input.
 Span even_window(std::int64_t out, std::int64_t outs, std::int64_t size) {
   return {out * size / outs, ceil_div((out + 1) * size, outs), 0};
 }
 
-/// Sums are made in fp32: where they belong if the elements T are fp32, else in scratch memory,
-/// from where they are rounded once.
+/// Base of the poolings. Sums are computed in fp32: in place if the elements T are fp32, otherwise
+/// in scratch memory, and then rounded once.
 template <class T>
 class Pool : public Op {
  public:
@@ -95,8 +95,8 @@ class Pool : public Op {
   }
 
   /// Calls row(sums, n, oh) for every output row, which adds its part to dx; `sums` is for the
-  /// whole sample. The rows of one sample stay in order in one thread, so that overlapping windows
-  /// add their gradients in one order.
+  /// whole sample. The rows of one sample run in order in one thread, so that overlapping windows
+  /// always add their gradients in the same order.
   template <class Row>
   void for_gradient_rows(const OpArgs& args, const Row& row) const {
     const std::int64_t elements = d_.in.elements();
@@ -124,13 +124,14 @@ class Pool : public Op {
 
  private:
   static constexpr bool kRounds = !std::is_same_v<T, float>;
-  /// Whole cache lines, which no two threads share.
+  /// Returns a size of whole cache lines, so that threads share none.
   std::size_t sums_bytes() const {
     return (static_cast<std::size_t>(d_.in.elements()) * sizeof(float) + 63) / 64 * 64;
   }
 };
 
-/// `Index` holds a position in the window, and kNone where a window lies in the padding altogether.
+/// Max pooling. `Index` holds a position in the window, or kNone if a window lies entirely in the
+/// padding.
 template <class T, class Index>
 class MaxPool final : public Pool<T> {
  public:
@@ -203,11 +204,11 @@ class MaxPool final : public Pool<T> {
     }
   }
 
-  /// kCount blocks, of one or four channels, that are worked on together.
+  /// Results of kCount blocks, of one or four channels each, that are processed together.
   template <class Float, class Int, int kCount>
   struct Lanes {};
 
-  /// Calls use(i, lanes) for consecutive channels i, the most at a time that fit.
+  /// Calls use(i, lanes) for consecutive channels i, with as many lanes as fit.
   template <class Use>
   static void for_channels(std::int64_t c, const Use& use) {
     std::int64_t i = 0;
@@ -217,7 +218,7 @@ class MaxPool final : public Pool<T> {
   }
 
   /// Calls use(element, position) for the elements of a window that lie on the input, in row-major
-  /// order: the element's offset in a sample and its index in the kernel.
+  /// order: the element's offset in the sample and its index in the kernel.
   template <class Use>
   void for_window(const Span& h, const Span& w, const Use& use) const {
     std::int64_t row = h.offset * d_.kernel.w;
@@ -229,8 +230,8 @@ class MaxPool final : public Pool<T> {
     }
   }
 
-  /// The largest elements of one window. The first of equal values wins, and the last NaN, as in
-  /// PyTorch.
+  /// Finds the largest elements of one window. As in PyTorch, the first of equal values wins, and
+  /// the last NaN.
   template <bool kSave, class Float, class Int, int kCount>
   void window(const T* x, T* y, Index* index, const Span& h, const Span& w) const {
     constexpr int kWidth = sizeof(Float) / sizeof(float);
@@ -256,7 +257,7 @@ class MaxPool final : public Pool<T> {
     for (int i = 0; i < kCount * kWidth; ++i) index[i] = static_cast<Index>(positions[i]);
   }
 
-  /// Adds one window's gradient where its largest element was; kNone matches no position.
+  /// Adds one window's gradient at its largest element; kNone matches no position.
   template <class Float, class Int, int kCount>
   void scatter(float* dx, const T* dy, const Index* index, const Span& h, const Span& w) const {
     constexpr int kWidth = sizeof(Float) / sizeof(float);
@@ -327,8 +328,8 @@ class AveragePool final : public Pool<T> {
   using Pool<T>::d_, Pool<T>::rows, Pool<T>::columns, Pool<T>::for_rows, Pool<T>::for_gradient_rows,
       Pool<T>::sums_of, Pool<T>::finish;
 
-  /// 1 / divisor of one window. The padding counts, if at all, up to the padded input's end: what a
-  /// ceil_mode window hangs over never does.
+  /// Returns 1 / divisor of one window. If padding counts, it counts up to the end of the padded
+  /// input; the part of a ceil_mode window beyond that never counts.
   float weight(std::int64_t oh, std::int64_t ow, const Span& h, const Span& w) const {
     if (d_.divisor_override != 0) return 1.0F / static_cast<float>(d_.divisor_override);
     std::int64_t high = h.end - h.first, wide = w.end - w.first;
@@ -345,7 +346,7 @@ class AveragePool final : public Pool<T> {
 template <class T>
 std::unique_ptr<Op> make(const Pool2dDesc& desc, int threads) {
   if (desc.kind == PoolKind::average) return std::make_unique<AveragePool<T>>(desc, threads);
-  // One byte a window, as long as its positions and kNone fit.
+  // One byte per window suffices if its positions and kNone fit.
   if (desc.kernel.h * desc.kernel.w <= 255) {
     return std::make_unique<MaxPool<T, std::uint8_t>>(desc, threads);
   }
@@ -354,8 +355,9 @@ std::unique_ptr<Op> make(const Pool2dDesc& desc, int threads) {
 
 }  // namespace
 
-/// The fastest pooling for the description: a direct kernel where one applies, else plain loops
-/// over NHWC. Max pooling keeps in `saved` which element of each window was the largest.
+/// Creates the fastest pooling for the description: a direct kernel if one applies, otherwise plain
+/// loops over NHWC. Max pooling saves the position of the largest element of each window in
+/// `saved`.
 std::unique_ptr<Op> make_cpu_op(const Pool2dDesc& desc, int threads) {
   check_cpu_desc("pooling", desc.type, desc.batch);
   if (desc.kind == PoolKind::average && desc.dilation != Size2{1, 1}) {

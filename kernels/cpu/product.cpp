@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// a and b are the inputs; if one has 1x1 pixels and the other more, it is `narrow_`.
+/// Product of the inputs a and b. `narrow_` is the one with 1x1 pixels, if the other has more.
 template <class T>
 class CpuProduct final : public Op {
  public:
@@ -50,7 +50,7 @@ class CpuProduct final : public Op {
   std::string implementation() const override { return "own"; }
 
  private:
-  /// b is narrow, if one is.
+  /// Computes y = a * b; if one of them is narrow, it must be b.
   void multiply(T* y, const T* a, const T* b) const {
     if (narrow_ < 0) {
       for_blocks(threads_, batch_ * pixels_ * channels_, [=](std::int64_t i, std::int64_t end) {

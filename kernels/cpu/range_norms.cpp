@@ -9,7 +9,7 @@
 namespace dpt {
 namespace {
 
-/// The sum of the squares of a tile.
+/// Returns the sum of the squares of a tile.
 double tile_sum(const float* values, std::int64_t count) {
   double lanes[kNormLanes] = {};
   std::int64_t i = 0;

@@ -9,9 +9,9 @@
 
 namespace dpt {
 
-/// y = x > 0 ? x : 0, and NaN for NaN; y may be x.
+/// Sets y = x > 0 ? x : 0, and NaN for NaN; y may be x.
 void relu_forward(DType type, DevPtr y, DevPtr x, std::int64_t count, int threads);
-/// dx = dy where the forward pass gave y > 0 (or NaN), else 0; dx may be dy.
+/// Sets dx = dy where the forward pass gave y > 0 (or NaN), else 0; dx may be dy.
 void relu_backward(DType type, DevPtr dx, DevPtr dy, DevPtr y, std::int64_t count, int threads);
 
 }  // namespace dpt

@@ -15,13 +15,13 @@
 namespace dpt {
 namespace {
 
-/// Elements that one call of a parallel loop handles: enough to be worth handing out.
+/// Number of elements that one call of a parallel loop handles: enough to justify a thread.
 constexpr std::int64_t kSumBlock = 4096;
 
 template <class T>
 using Inputs = std::array<const T*, kMaxInputs>;
 
-/// Elements [i, end) of y, which may be one of the inputs; NaN stays NaN.
+/// Adds elements [i, end) to y, which may be one of the inputs; NaN stays NaN.
 template <class T>
 void sum_singly(T* y, const Inputs<T>& x, int inputs, bool relu, std::int64_t i, std::int64_t end) {
   for (; i < end; ++i) {

@@ -1,5 +1,5 @@
-// Four floats at once on every x86-64 and Arm, by the compilers' vector extension: for loops whose
-// branches compilers do not reliably turn into selections.
+// Vectors of four floats on every x86-64 and Arm, by the compilers' vector extension, for loops
+// whose branches compilers do not reliably turn into selections.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace dpt {
 using Float4 = float __attribute__((vector_size(16)));
 using Int4 = std::int32_t __attribute__((vector_size(16)));
 
-/// A scalar or vector from memory of any alignment.
+/// Loads a scalar or vector from memory of any alignment.
 template <class T, class Element>
 T load(const Element* from) {
   T value;

@@ -1,4 +1,4 @@
-// Activation functions on a GPU. Their formulas stand in kernels/common/activations.h.
+// Activation functions on a GPU. Their formulas are in kernels/common/activations.h.
 #include "kernels/cuda/ops.h"
 
 #include "kernels/common/activations.h"
@@ -8,7 +8,7 @@
 namespace dpt {
 namespace {
 
-/// y may be x.
+/// Computes y, which may be x.
 template <class T, class Formula>
 struct ActivationForward {
   T* y;
@@ -23,7 +23,7 @@ struct ActivationForward {
   }
 };
 
-/// `of` is y or x; dx may be dy.
+/// Computes dx, which may be dy. `of` is y or x.
 template <class T, class Formula>
 struct ActivationBackward {
   T* dx;

@@ -1,4 +1,4 @@
-// Gradients that a library left apart from where they belong.
+// Adds gradients that a library wrote to separate memory.
 #pragma once
 
 #include "kernels/backend.h"
@@ -6,7 +6,7 @@
 
 namespace dpt {
 
-/// to[i] (= or +=, as `write` says) from[i]; to fp32, from of `type`.
+/// Sets to[i] to from[i], or adds from[i], as `write` says; `to` is fp32, `from` of `type`.
 void add_gradient(const CudaContext& context, DevPtr to, DevPtr from, DType type,
                   std::int64_t count, GradWrite write);
 

@@ -23,7 +23,7 @@
 namespace dpt {
 namespace {
 
-// cuBLASLt's own default on current GPUs; cuDNN's plans that need more are not taken.
+// This is cuBLASLt's default on current GPUs; cuDNN's plans that need more are not used.
 constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
 constexpr std::size_t kPartialsBytes = std::size_t{8} << 20;
 constexpr int kOldestMajor = 8;  // oldest architecture for which the build has code
@@ -32,7 +32,7 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-/// Empty for a GPU that the build has code for.
+/// Returns why dpt cannot use the GPU; empty if the build has code for it.
 std::string why_unusable(const cudaDeviceProp& gpu) {
   if (gpu.major >= kOldestMajor) return {};
   return fmt::format(
@@ -41,15 +41,15 @@ std::string why_unusable(const cudaDeviceProp& gpu) {
       gpu.name, gpu.major, gpu.minor, kOldestMajor);
 }
 
-/// Before the process's first call of CUDA, which reads it: as many connections to a GPU as there
-/// can be. Streams that share one wait for each other, and replicas on one GPU have two or three
-/// streams each. What the user has set stays.
+/// Sets the maximum number of connections to a GPU, unless the user has set it. Call it before the
+/// process's first CUDA call, which reads the setting. Streams that share a connection wait for
+/// each other, and replicas on one GPU have two or three streams each.
 void allow_connections() {
   static const int set = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   static_cast<void>(set);
 }
 
-/// cudaEvent_t. Nothing in a step needs its time.
+/// cudaEvent_t without timing, which no step needs.
 class CudaEvent final : public Event {
  public:
   CudaEvent() {
@@ -133,7 +133,7 @@ class CudaBackend final : public Backend {
   DeviceMemory allocate(std::size_t bytes, const std::string& what) override {
     if (bytes == 0) return {};
     void* memory = nullptr;
-    // Sizes beyond all reason are no question of memory to cudaMalloc.
+    // For absurd sizes, cudaMalloc reports an error other than lack of memory.
     const cudaError_t status =
         bytes > memory_bytes_ ? cudaErrorMemoryAllocation : cudaMalloc(&memory, bytes);
     if (status == cudaErrorMemoryAllocation) {
@@ -144,7 +144,7 @@ class CudaBackend final : public Backend {
            context_.name, what, mebibytes(bytes), mebibytes(free_bytes()));
     }
     cuda_check(status, "cudaMalloc");
-    // cudaFree works from any thread and for any GPU.
+    // cudaFree works from any thread and for any GPU, so the thread's device need not be set.
     return {DevPtr{reinterpret_cast<std::uintptr_t>(memory)}, bytes,
             [](DevPtr ptr, std::size_t) { cudaFree(device<void>(ptr)); }};
   }
@@ -211,7 +211,8 @@ class CudaBackend final : public Backend {
     return marks_;
   }
   void wait(std::uint64_t mark_to_wait) override {
-    // An event that was used again since marks a later point: to wait for that one is enough.
+    // If the event was recorded again since, it marks a later point, and waiting for that is
+    // sufficient.
     if (mark_to_wait == 0) return;
     cuda_check(cudaEventSynchronize(mark(mark_to_wait).get()), "cudaEventSynchronize");
   }
@@ -235,7 +236,7 @@ class CudaBackend final : public Backend {
 
   int make_branches(int wanted) override {
     while (static_cast<int>(branches_.size()) < wanted) {
-      // Other work needs memory too, and no result depends on the number.
+      // Other work needs memory too, and no result depends on the number of branches.
       if (free_bytes() < 12 * (kWorkspaceBytes + kPartialsBytes)) break;
       Branch branch;
       cuda_check(cudaStreamCreateWithFlags(&branch.stream, cudaStreamNonBlocking),
@@ -273,7 +274,8 @@ class CudaBackend final : public Backend {
   }
 
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
-    // Other threads' calls (another replica that allocates) must not spoil this capture.
+    // Calls of other threads (such as an allocation of another replica) must not invalidate this
+    // capture.
     cuda_check(cudaStreamBeginCapture(context_.stream, cudaStreamCaptureModeThreadLocal),
                "cudaStreamBeginCapture");
     cudaGraph_t graph = nullptr;
@@ -289,7 +291,7 @@ class CudaBackend final : public Backend {
     }
     cuda_check(cudaStreamEndCapture(context_.stream, &graph), "cudaStreamEndCapture");
     auto captured = std::make_unique<CudaCapturedGraph>(graph);
-    // Its memory on the GPU is set up now and not at the first replay.
+    // Set up its memory on the GPU now instead of at the first replay.
     cuda_check(cudaGraphUpload(captured->get(), context_.stream), "cudaGraphUpload");
     return captured;
   }
@@ -351,7 +353,7 @@ class CudaBackend final : public Backend {
  private:
   static constexpr std::size_t kMarks = 64;
 
-  /// A stream, and the memory that the kernels in it share.
+  /// A stream, and the memory that its kernels share.
   struct Branch {
     cudaStream_t stream = nullptr;
     DeviceMemory workspace, partials;
@@ -361,13 +363,13 @@ class CudaBackend final : public Backend {
   void give_memory(Branch& branch) {
     branch.workspace = allocate(kWorkspaceBytes, "the libraries' workspace");
     branch.partials = allocate(kPartialsBytes, "partial sums");
-    // compute-sanitizer's initcheck with a filter watches only some kernels: it misses the
-    // libraries' writes here and would report our kernels' reads. So fill the memory, with huge
-    // numbers that no one can mistake for a result.
+    // When compute-sanitizer's initcheck is filtered to some kernels, it misses the libraries'
+    // writes here and reports our kernels' reads. So fill the memory, with huge numbers that cannot
+    // be mistaken for a result.
     cuda_check(
         cudaMemsetAsync(device<void>(branch.workspace.ptr()), 0x7F, kWorkspaceBytes, branch.stream),
         "cudaMemsetAsync");
-    // Kernels that count finished blocks there find a zero and leave one.
+    // Kernels that count finished blocks here expect a zero and leave one.
     cuda_check(
         cudaMemsetAsync(device<void>(branch.partials.ptr()), 0, kPartialsBytes, branch.stream),
         "cudaMemsetAsync");
@@ -386,15 +388,15 @@ class CudaBackend final : public Backend {
   CudaContext context_;
   DeviceInfo info_;
   cudaStream_t copies_ = nullptr;
-  std::size_t memory_bytes_ = 0;  ///< memory of the GPU, used or not
+  std::size_t memory_bytes_ = 0;  ///< total memory of the GPU
   std::vector<Branch> branches_;  ///< the first is the queue itself
-  int forked_ = 1;                ///< branches of the present fork
+  int forked_ = 1;                ///< branches of the current fork
   CudaEvent fork_;
   std::uint64_t marks_ = 0;
   std::array<CudaEvent, kMarks> marks_ring_;
 };
 
-/// Fills in one GPU. False where the driver refuses to talk about it.
+/// Fills in one GPU. Returns false if the driver does not report its properties.
 bool describe(int index, int count, CudaDeviceInfo& gpu) {
   cudaDeviceProp properties = {};
   if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) return false;
@@ -415,7 +417,7 @@ bool describe(int index, int count, CudaDeviceInfo& gpu) {
 
 std::unique_ptr<Backend> make_cuda_backend(int index, const BackendOptions& options) {
   allow_connections();
-  // The member events are made on the present GPU.
+  // The member events are created on the current GPU.
   cuda_check(cudaSetDevice(index), "cudaSetDevice");
   return std::make_unique<CudaBackend>(index, options);
 }

@@ -1,5 +1,5 @@
-// NVIDIA GPUs as devices. The one header of this folder that others include; a build without CUDA
-// has these two functions as well (without_cuda.cpp), which say so.
+// NVIDIA GPUs as devices. Other folders include only this header. A build without CUDA implements
+// its functions in without_cuda.cpp, which report that.
 #pragma once
 
 #include <memory>
@@ -9,16 +9,18 @@
 
 namespace dpt {
 
-/// GPU `index`. Throws ErrorKind::device with the reason when there is no such GPU or no CUDA.
+/// Creates the backend of GPU `index`. Throws ErrorKind::device with the reason if the GPU or CUDA
+/// is missing.
 std::unique_ptr<Backend> make_cuda_backend(int index, const BackendOptions& options);
 
-/// Never throws: what keeps CUDA from working is part of the answer.
+/// Returns the CUDA devices and versions. Never throws: the result contains the reason if CUDA does
+/// not work.
 CudaInfo query_cuda();
 
 /// Implementation of cuda_libraries of devices.h.
 std::vector<std::string> query_cuda_libraries();
 
-/// "CUDA 13.0", or "no CUDA".
+/// Returns "CUDA 13.0", or "no CUDA".
 std::string cuda_built_in();
 
 }  // namespace dpt

@@ -1,5 +1,5 @@
-// Batch normalisation on a GPU. Sums over rows go over chunks of rows that follow from the shape
-// alone, and the chunks' sums are added in order: results do not depend on what ran where.
+// Batch normalisation on a GPU. Sums over rows are computed over chunks of rows that depend only on
+// the shape, and the chunks' sums are added in order, so results do not depend on scheduling.
 #include "kernels/cuda/batch_norm.h"
 
 #include <algorithm>
@@ -14,10 +14,10 @@
 namespace dpt {
 namespace {
 
-// A block has kSumColumns channels, and kSumLanes rows of its chunk at a time.
+// A block has kSumColumns channels, and processes kSumLanes rows of its chunk at a time.
 constexpr std::int64_t kMinRows = 64, kMaxChunks = 256;
 
-/// Division of the rows into chunks.
+/// Partition of the rows into chunks.
 struct Chunks {
   std::int64_t rows, channels;
   std::int64_t per_chunk;
@@ -41,7 +41,7 @@ Chunks make_chunks(const BatchNormDesc& desc) {
   return chunks;
 }
 
-/// y = x * scale + shift, as a lane of forward computes it, for a channel.
+/// Map of a channel, y = x * scale + shift, as a lane of forward computes it.
 struct Channel {
   float mean, inverse, scale, shift;
 };
@@ -61,7 +61,7 @@ struct Channels {
   }
 };
 
-/// The moments of every chunk: (chunk, 2, channels).
+/// Computes the moments of every chunk: (chunk, 2, channels).
 template <class T>
 __global__ void __launch_bounds__(kSumColumns* kSumLanes)
     moments_kernel(Chunks chunks, const T* x, float* partials) {
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kSumColumns* kSumLanes)
   const bool works = c < chunks.channels;
   const int chunk = static_cast<int>(blockIdx.y);
   const std::int64_t begin = chunks.begin(chunk), end = chunks.end(chunk);
-  // Deviations from the first row: no difference of large numbers, wherever the mean lies.
+  // Use deviations from the first row, which avoids differences of large numbers.
   const float pivot = works ? to_float(x[begin * chunks.channels + c]) : 0.0F;
   float sum = 0, square = 0;
   if (works) {
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kSumColumns* kSumLanes)
   to[chunks.channels] = fmaxf(square - sum * shift, 0.0F);
 }
 
-/// The moments of all chunks: (2, channels).
+/// Merges the moments of all chunks: (2, channels).
 __global__ void merge_chunks_kernel(Chunks chunks, const float* partials, float* moments) {
   const std::int64_t c = global_thread();
   if (c >= chunks.channels) return;
@@ -106,7 +106,7 @@ __global__ void merge_chunks_kernel(Chunks chunks, const float* partials, float*
   moments[chunks.channels + c] = squares;
 }
 
-/// dy where forward let it through.
+/// Returns dy if forward's ReLU let it through, otherwise 0.
 __device__ inline float masked(const Channel& channel, bool relu, float x, float dy) {
   return relu && fmaf(x, channel.scale, channel.shift) <= 0.0F ? 0.0F : dy;
 }
@@ -139,8 +139,8 @@ __global__ void __launch_bounds__(kSumColumns* kSumLanes)
   to[chunks.channels] = product;
 }
 
-/// The sums of all chunks, of dy and of dy times the normalised x: (2, channels) and the gradients
-/// of the parameters, each of which may be null.
+/// Adds up the chunks' sums of dy and of dy times the normalised x, (2, channels), and writes the
+/// gradients of the parameters, each of which may be null.
 __global__ void add_chunks_kernel(Chunks chunks, Channels channels, const float* partials,
                                   float* sums, float* dweight, float* dbias, bool add) {
   const std::int64_t c = global_thread();
@@ -161,7 +161,7 @@ __global__ void add_chunks_kernel(Chunks chunks, Channels channels, const float*
   if (dbias) dbias[c] = (add ? dbias[c] : 0.0F) + total;
 }
 
-/// The factors of forward: (2, channels); and the statistics that it used, times samples.
+/// Computes the factors of forward, (2, channels), and the statistics that it used, times samples.
 __global__ void forward_factors_kernel(std::int64_t count, Channels channels, float* factors,
                                        float* mean_sum, float* var_sum, float samples) {
   const std::int64_t c = global_thread();
@@ -174,8 +174,8 @@ __global__ void forward_factors_kernel(std::int64_t count, Channels channels, fl
   var_sum[c] = unbiased_sum(channels.squares[c], channels.values, samples);
 }
 
-/// The factors of backward, dx = dy * scale + x * factors[2] + factors[3]: (4, channels). `sums`
-/// are null where the statistics do not depend on x.
+/// Computes the factors of backward, dx = dy * scale + x * factors[2] + factors[3]: (4, channels).
+/// `sums` is null if the statistics do not depend on x.
 __global__ void backward_factors_kernel(std::int64_t count, Channels channels, const float* sums,
                                         float* factors) {
   const std::int64_t c = global_thread();
@@ -214,7 +214,7 @@ struct ApplyBody {
   }
 };
 
-/// dx may be the same memory as dy.
+/// Computes dx, which may be the same memory as dy.
 template <class T>
 struct GradientBody {
   T* dx;
@@ -284,7 +284,7 @@ class CudaBatchNorm final : public Op {
   }
 
   void backward(const OpArgs& args) override {
-    // The parameters are frozen if nobody asks for their gradients.
+    // The parameters are frozen if their gradients are not requested.
     const bool asked = args.params[desc_.kWeight].gradient || args.params[desc_.kBias].gradient;
     if (!desc_.batch_statistics && asked) add_up_gradients(args, nullptr);
     if (!args.dx) return;
@@ -307,7 +307,7 @@ class CudaBatchNorm final : public Op {
   static std::size_t bytes_of(std::int64_t floats) {
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
-  /// In scratch behind the factors of every channel.
+  /// Returns the chunks' sums in scratch, which follow the factors of every channel.
   float* partials(const OpArgs& args) const { return device<float>(args.scratch) + 4 * channels(); }
   dim3 grid() const {
     return {static_cast<unsigned>(ceil_div(channels(), kSumColumns)),
@@ -352,7 +352,7 @@ class CudaBatchNorm final : public Op {
   Chunks chunks_;
 };
 
-/// Work of one merging kernel.
+/// Maximum number of merges of one merging kernel.
 constexpr int kMaxMerged = 32;
 struct Merges {
   float* parts[kMaxMerged];  ///< in pairs: left, right
@@ -363,7 +363,7 @@ struct Merges {
   int out_count;
 };
 
-/// A thread for every channel.
+/// Merges moments, with a thread for every channel.
 __global__ void merge_moments_kernel(Merges merges, std::int64_t channels) {
   const std::int64_t c = global_thread();
   if (c >= channels) return;
@@ -408,7 +408,8 @@ __global__ void count_updates_kernel(float* params, const StepMetrics* metrics, 
   }
 }
 
-/// A thread for every weight, the first of a row for its bias too.
+/// Folds batch norms, with a thread for every weight; the first thread of a row also computes its
+/// bias.
 __global__ void fold_norm_kernel(NormFold fold, const float* params, float* folded) {
   for (std::int64_t i = global_thread(); i < fold.channels * fold.row; i += grid_threads()) {
     const std::int64_t c = i / fold.row;
@@ -429,7 +430,7 @@ std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const BatchNormDesc
 void cuda_merge_moments(const CudaContext& context, std::span<const DevPtr> parts,
                         std::span<const MomentMerge> merges, std::span<const DevPtr> outs,
                         std::int64_t channels) {
-  // Launch until everything is merged; each launch begins when the one before it is done.
+  // Launch until everything is merged; a launch begins when the previous one has ended.
   std::size_t merged = 0, copied = 0;
   while (merged < merges.size() || copied < outs.size()) {
     Merges some = {};

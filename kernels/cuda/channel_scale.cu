@@ -1,4 +1,4 @@
-// Activations times a learned factor for each channel on a GPU.
+// Multiplies activations by a learned factor per channel on a GPU.
 #include "kernels/cuda/ops.h"
 
 #include "kernels/cuda/channel_sums.cuh"
@@ -8,7 +8,7 @@
 namespace dpt {
 namespace {
 
-/// to = from times the weight, where x says so; packs do not cross a pixel's channels.
+/// Multiplies `from` by the weight where x requires it; packs do not cross a pixel's channels.
 template <class T>
 struct ChannelScaleBody {
   T* to;

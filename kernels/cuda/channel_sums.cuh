@@ -1,6 +1,6 @@
-// Sums over all rows of a matrix for every column, of several terms at once: the gradients of the
-// parameters of a normalisation or a scale. Rows are cut into chunks that follow from the shape
-// alone, and the chunks' sums are added in order. For .cu files only.
+// Column sums of a matrix, of several terms at once: the gradients of the parameters of a
+// normalisation or a scale. Rows are partitioned into chunks that depend only on the shape, and the
+// chunks' sums are added in order. For .cu files only.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 
 namespace dpt {
 
-// A block has kSumColumns columns, and kSumLanes rows of its chunk at a time.
+// Number of columns of a block, and number of rows of its chunk that it processes at a time.
 inline constexpr int kSumColumns = 32, kSumLanes = 8;
 
-/// Division of the rows into chunks.
+/// Partition of the rows into chunks.
 struct RowChunks {
   std::int64_t rows = 0, columns = 0;
   std::int64_t per_chunk = 0;
@@ -36,7 +36,7 @@ inline RowChunks make_row_chunks(std::int64_t rows, std::int64_t columns) {
   return chunks;
 }
 
-/// The sum over a block's lanes, in order; valid in lane 0.
+/// Returns the sum over a block's lanes, in order; valid in lane 0.
 __device__ inline float sum_of_lanes(float mine) {
   __shared__ float sums[kSumLanes][kSumColumns];
   __syncthreads();
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kSumColumns* kSumLanes)
   }
 }
 
-/// out[column] (= or +=) the chunks' sums number `which` of `sums`.
+/// Sets out[column] to, or adds, sum number `which` of `sums`, over all chunks.
 __global__ inline void __launch_bounds__(256)
     sum_chunks_kernel(RowChunks chunks, int sums, int which, const float* partials, float* out,
                       bool add) {
@@ -83,7 +83,7 @@ __global__ inline void __launch_bounds__(256)
   out[column] = add ? out[column] + total : total;
 }
 
-/// Likewise one number, the sum over all columns. One block.
+/// Computes the same sum over all columns, one number. Runs in one block.
 __global__ inline void __launch_bounds__(256)
     sum_all_kernel(RowChunks chunks, const float* partials, float* out, bool add) {
   double mine = 0;
@@ -94,7 +94,7 @@ __global__ inline void __launch_bounds__(256)
   if (threadIdx.x == 0) *out = add ? *out + total : total;
 }
 
-/// Queues the sums over chunks of what terms.add(row, column, float[kSums]) adds.
+/// Queues the sums over chunks of the terms that terms.add(row, column, float[kSums]) adds.
 template <int kSums, class Terms>
 void queue_chunk_sums(const CudaContext& context, const RowChunks& chunks, const Terms& terms,
                       DevPtr scratch) {
@@ -104,7 +104,7 @@ void queue_chunk_sums(const CudaContext& context, const RowChunks& chunks, const
          chunks, terms, device<float>(scratch));
 }
 
-/// Queues the sum of the chunks' sums; nothing where `out` is null.
+/// Queues the sum of the chunks' sums; does nothing if `out` is null.
 inline void queue_add_chunks(const CudaContext& context, const RowChunks& chunks, int sums,
                              int which, DevPtr scratch, DevPtr out, GradWrite write) {
   if (!out) return;

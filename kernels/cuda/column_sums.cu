@@ -1,6 +1,6 @@
-// Sums over the rows of a matrix on a GPU. A block adds some rows of some columns; where there are
-// several blocks to a column, the last of them adds their sums. Who adds what, and in which order,
-// follows from the shape alone.
+// Column sums of a matrix on a GPU. A block adds some rows of some columns. If several blocks share
+// a column, the last of them adds their sums. The partition and the order of additions depend only
+// on the shape.
 #include "kernels/cuda/column_sums.h"
 
 #include <algorithm>
@@ -13,12 +13,12 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// Division of a matrix: tiles of columns, chunks of rows, a block for each pair. In a block every
-/// thread has a pack of neighbouring columns and every `lanes`-th row of the chunk.
+/// Partition of a matrix into tiles of columns and chunks of rows, with a block for each pair. In a
+/// block, each thread has a pack of neighbouring columns and every `lanes`-th row of the chunk.
 struct Cut {
-  int width;  ///< columns of a pack
-  int packs;  ///< packs of a tile
-  int lanes;  ///< rows at a time
+  int width;  ///< columns per pack
+  int packs;  ///< packs per tile
+  int lanes;  ///< rows processed at a time
   unsigned tiles, chunks;
   std::int64_t rows_per_chunk;
 };
@@ -27,11 +27,11 @@ Cut make_cut(std::int64_t rows, std::int64_t columns) {
   Cut cut = {};
   cut.width = columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 1;
   const std::int64_t packs = columns / cut.width;
-  // Tiles of at most 64 packs, as even as can be: 1 KiB of a row is read at once.
+  // Use tiles of at most 64 packs, as equal as possible: 1 KiB of a row is read at once.
   cut.tiles = static_cast<unsigned>((packs + 63) / 64);
   cut.packs = static_cast<int>(ceil_div(packs, cut.tiles));
   cut.lanes = kThreads / cut.packs;
-  // Enough blocks for a large GPU, each with enough rows to pay for handing its sums over.
+  // Use enough blocks for a large GPU, but give each enough rows to justify handing over its sums.
   const std::int64_t min_rows = std::int64_t{16} * cut.lanes;
   const std::int64_t most_chunks = std::max<std::int64_t>(1, 512 / cut.tiles);
   const std::int64_t chunks =
@@ -43,7 +43,7 @@ Cut make_cut(std::int64_t rows, std::int64_t columns) {
   return cut;
 }
 
-/// The numbers as they are.
+/// Source that loads numbers unchanged.
 template <class T>
 struct Plain {
   const T* x;
@@ -54,7 +54,7 @@ struct Plain {
   }
 };
 
-/// The gradients x in front of a ReLU with output y: written back as they are loaded.
+/// Source of the gradients x before a ReLU with output y; writes them back as it loads them.
 template <class T>
 struct BeforeRelu {
   T* x;
@@ -72,12 +72,12 @@ struct BeforeRelu {
   }
 };
 
-/// The sum of a thread's column pack over rows first, first + lanes, ... below end.
+/// Returns the sum of a thread's column pack over rows first, first + lanes, ... below end.
 template <int kWidth, class Source>
 __device__ inline Pack<float, kWidth> sum_rows(const Source& source, std::int64_t column,
                                                std::int64_t columns, std::int64_t first,
                                                std::int64_t end, int lanes) {
-  // Two sums, so that additions need not wait for each other.
+  // Use two sums, so that additions need not wait for each other.
   Pack<float, kWidth> even = {}, odd = {};
   std::int64_t row = first;
 #pragma unroll 2
@@ -97,7 +97,7 @@ __device__ inline Pack<float, kWidth> sum_rows(const Source& source, std::int64_
   return even;
 }
 
-/// The sum over the lanes of a block, by halves; valid in lane 0.
+/// Returns the sum over the lanes of a block, by halving; valid in lane 0.
 template <int kWidth>
 __device__ inline Pack<float, kWidth> sum_lanes(Pack<float, kWidth> mine, int packs, int lanes) {
   __shared__ Pack<float, kWidth> sums[kThreads];
@@ -117,7 +117,8 @@ __device__ inline Pack<float, kWidth> sum_lanes(Pack<float, kWidth> mine, int pa
   return mine;
 }
 
-/// out may be null: then nothing is summed, but a source that changes what it loads has done so.
+/// Computes the column sums. `out` may be null: nothing is summed then, but a source that modifies
+/// what it loads has still done so.
 template <class Source, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     column_sums_kernel(Cut cut, Source source, std::int64_t rows, std::int64_t columns, float* out,

@@ -1,4 +1,4 @@
-// Sums over the rows of a matrix: the gradients of biases.
+// Column sums of a matrix: the gradients of biases.
 #pragma once
 
 #include "kernels/backend.h"
@@ -6,18 +6,18 @@
 
 namespace dpt {
 
-/// Bytes of scratch that column_sums needs for this shape.
+/// Returns the bytes of scratch that column_sums needs for this shape.
 std::size_t column_sums_scratch(const CudaContext& context, std::int64_t rows,
                                 std::int64_t columns);
 
-/// out[c] (= or +=, as `write` says) sum over r of x[r][c], x (rows, columns) of `type`, out fp32.
-/// The order of every sum is fixed by the shape.
+/// Sets out[c] to, or adds, the sum over r of x[r][c], as `write` says; x (rows, columns) of
+/// `type`, out fp32. The order of every sum depends only on the shape.
 void column_sums(const CudaContext& context, DevPtr x, DType type, std::int64_t rows,
                  std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch);
 
-/// The gradients in front of a ReLU and of the bias before it, in one pass: x becomes 0 where y,
-/// the output of the ReLU, is not above 0 (or NaN); then column_sums of that, unless `out` is null.
-/// y as x. The same scratch.
+/// Computes the gradients before a ReLU and of the bias before it, in one pass: sets x to 0 where
+/// y, the output of the ReLU, is not above 0 (or NaN), then computes column_sums of x unless `out`
+/// is null. y has the shape and type of x. Needs the scratch of column_sums.
 void relu_column_sums(const CudaContext& context, DevPtr x, DevPtr y, DType type, std::int64_t rows,
                       std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch);
 

@@ -1,4 +1,4 @@
-// The channels of several activations side by side on a GPU.
+// Concatenates the channels of several activations on a GPU.
 #include "kernels/cuda/ops.h"
 
 #include <cassert>
@@ -9,7 +9,7 @@
 namespace dpt {
 namespace {
 
-/// Copies `columns` units of every row, between matrices with these distances of rows in units.
+/// Copies `columns` units of every row between matrices; the distances between rows are in units.
 template <class Unit>
 struct CopyColumns {
   Unit* to;
@@ -89,7 +89,7 @@ class CudaConcat final : public Op {
   }
   std::size_t pixel_bytes() const { return bytes_of(desc_.out.c); }
 
-  /// Calls use(input, where its channels lie in a pixel of y, how many bytes they are).
+  /// Calls use(input, offset of its channels in a pixel of y, their size in bytes).
   template <class Use>
   void for_parts(const Use& use) const {
     std::int64_t channel = 0;
@@ -99,7 +99,7 @@ class CudaConcat final : public Op {
     }
   }
 
-  /// Calls use(input, its place in a sample of y).
+  /// Calls use(input, its offset in a sample of y).
   template <class Use>
   void for_images(const Use& use) const {
     std::int64_t element = 0;
@@ -123,7 +123,7 @@ class CudaConcat final : public Op {
     for_each_pack<1>(context_, desc_.batch * image.elements(), false, body);
   }
 
-  /// Copies `bytes` of every pixel, in the largest units of which all addresses are multiples.
+  /// Copies `bytes` of every pixel, in the largest units that divide all addresses.
   void copy(DevPtr to, std::size_t to_row, DevPtr from, std::size_t from_row,
             std::size_t bytes) const {
     const std::uintptr_t all = to.address | from.address | to_row | from_row | bytes;

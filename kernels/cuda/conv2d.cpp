@@ -1,4 +1,4 @@
-// Convolution with what is fused after it, out of plans for its three passes, pooling and column
+// Convolution with its fused operations, composed of plans for its three passes, pooling and column
 // sums.
 #include "kernels/cuda/conv2d.h"
 
@@ -16,7 +16,7 @@ namespace {
 /// Alignment of cudaMalloc.
 constexpr std::size_t kGpuAlignment = 256;
 
-/// The plans of a description's passes; `pool` is made inside them.
+/// Plans of a description's passes; `pool` is fused into them.
 struct Passes {
   Passes(const CudaContext& context, const Conv2dDesc& desc, const std::optional<ConvPool>& pool)
       : type(desc.type) {
@@ -30,7 +30,7 @@ struct Passes {
     if (desc.training && desc.input_gradient) data = plan(ConvPass::backward_data);
   }
 
-  /// y from args.x.
+  /// Computes y from args.x.
   void run_forward(const OpArgs& args, DevPtr y, DevPtr open = {}) const {
     ConvArgs conv;
     conv.x = device<void>(args.x);
@@ -51,7 +51,7 @@ struct Passes {
     conv.write = args.write;
     weights->run(conv);
   }
-  /// Nothing if dx is not needed.
+  /// Computes dx; does nothing if it is not needed.
   void run_data(const OpArgs& args, DevPtr dy, DevPtr open = {}) const {
     if (!data) return;
     ConvArgs conv;
@@ -73,9 +73,9 @@ struct Passes {
   std::unique_ptr<ConvPlan> forward, weights, data;
 };
 
-/// The convolution's own output z (batch, conv_out), after ReLU, is y itself without a pool. With
-/// one it lies in `saved` if the pool's backward reads it and else in scratch, where backward later
-/// puts its gradient.
+/// Convolution with separate pooling. Without a pool, the convolution's output z (batch, conv_out),
+/// after ReLU, is y. With a pool, z is in `saved` if the pool's backward reads it, otherwise in
+/// scratch, in which backward later puts its gradient.
 class CudaConv2d final : public Op {
  public:
   CudaConv2d(const CudaContext& context, const Conv2dDesc& desc)
@@ -95,7 +95,7 @@ class CudaConv2d final : public Op {
   std::size_t scratch_bytes() const override {
     std::size_t bytes = pool_ ? pool_->scratch_bytes() : 0;
     if (sums_bias()) bytes = std::max(bytes, column_sums_scratch(context_, rows(), d_.conv_out.c));
-    // z or its gradient comes first.
+    // Scratch begins with z or its gradient.
     return bytes + (pool_ ? z_bytes() : 0);
   }
   std::size_t saved_bytes() const override {
@@ -125,7 +125,7 @@ class CudaConv2d final : public Op {
       pool.scratch = rest;
       pool_->backward(pool);
     } else if (relu_ && sums_bias()) {
-      // The gradient before the ReLU, which may take the place of dy, and its sums in one kernel.
+      // Compute the gradient before the ReLU, which may overwrite dy, and its sums in one kernel.
       relu_column_sums(context_, dz, args.y, d_.type, rows(), d_.conv_out.c,
                        args.params[d_.kBias].gradient, args.write, rest);
     } else if (relu_) {
@@ -164,8 +164,8 @@ class CudaConv2d final : public Op {
   std::unique_ptr<Op> pool_, relu_;
 };
 
-/// Convolution, ReLU and pooling as one kernel, whose backward passes read the pooled gradient: the
-/// convolution's own output, the largest tensor of such a layer, never lies in memory.
+/// Convolution, ReLU and pooling as one kernel, whose backward passes read the pooled gradient. The
+/// convolution's output, the largest tensor of such a layer, is never in memory.
 class PooledConv2d final : public Op {
  public:
   PooledConv2d(const CudaContext& context, const Conv2dDesc& desc, const ConvPool& pool)
@@ -190,11 +190,11 @@ class PooledConv2d final : public Op {
   std::size_t saved_bytes_;
 };
 
-/// Returns true if our kernels can fuse the pooling and no other way is better.
+/// Returns true if dpt's kernels can fuse the pooling and no other implementation is better.
 bool pools_inside(const CudaContext& context, const Conv2dDesc& desc) {
   ConvProblem problem = conv_problem(desc, ConvPass::forward);
   problem.pool = pool_inside(desc);
-  // All passes have the same tensors: either all can be made or none.
+  // All passes have the same tensors, so either all plans can be created or none.
   return problem.pool && own_convolution_is_better(problem) && make_implicit_gemm(context, problem);
 }
 

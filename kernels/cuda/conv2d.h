@@ -9,7 +9,7 @@
 
 namespace dpt {
 
-/// The description's pooling, where it is of the kind that our convolutions make themselves.
+/// Returns the description's pooling if dpt's convolutions can fuse it.
 std::optional<ConvPool> pool_inside(const Conv2dDesc& desc);
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// A transposed convolution on a GPU, out of the passes of the convolution that it transposes.
+// A transposed convolution on a GPU, composed of the passes of the convolution that it transposes.
 #include "kernels/cuda/ops.h"
 
 #include "kernels/common/conv_transpose.h"

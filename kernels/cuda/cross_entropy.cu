@@ -1,5 +1,5 @@
-// Softmax, cross-entropy and its gradient. A team of threads has a row of logits, element c belongs
-// to thread c % team; the arithmetic of an element, the loss and the gradient stand in
+// Softmax, cross-entropy and its gradient. A team of threads handles a row of logits, with element
+// c in thread c % team. The formulas of an element, the loss and the gradient are in
 // kernels/common/softmax.h. A team of kSoftmaxLanes adds in the order of softmax_cross_entropy, so
 // that few classes give the CPU's bits.
 #include "kernels/cuda/ops.h"
@@ -15,8 +15,8 @@ namespace {
 struct CrossEntropyRows {
   float smoothing = 0;
   ClassWeights weights;
-  std::int32_t ignored = 0;  ///< the label of samples that do not count
-  bool ignores = false;      ///< there is such a label
+  std::int32_t ignored = 0;  ///< label of samples that do not count
+  bool ignores = false;      ///< true if such a label is set
 
   template <class Mine, class T>
   __device__ loss_rows::RowLoss run(const loss_rows::Row<T>& row, const loss_rows::Largest& largest,
@@ -24,7 +24,7 @@ struct CrossEntropyRows {
     constexpr int kThreads = Mine::kSize;
     const std::int32_t classes = row.classes, label = row.label, lane = Mine::lane();
     SoftmaxSums sums;
-    // A label that no class has makes the loss a NaN, which the trainer stops for.
+    // An invalid label makes the loss NaN, for which the trainer stops.
     sums.at_label = row.label_exists ? to_float(row.logits[label]) - largest.value
                                      : std::numeric_limits<float>::quiet_NaN();
     for (std::int32_t c = lane; c < classes; c += kThreads) {
@@ -38,7 +38,7 @@ struct CrossEntropyRows {
       row.outputs[c] = softmax_output(exp_nonpositive(to_float(row.logits[c]) - largest.value),
                                       sums.exponentials);
     }
-    Mine::order();  // The gradient may lie where the logits are.
+    Mine::order();  // The gradient may be in the memory of the logits.
     loss_rows::RowLoss result;
     if (classes == 0) return result;
     result.counts = !ignores || label != ignored;
@@ -70,7 +70,7 @@ struct CrossEntropyRows {
   }
 };
 
-/// Against probabilities; the arithmetic is that of soft_cross_entropy.
+/// Rows with soft labels; the arithmetic is that of soft_cross_entropy.
 struct SoftLabelRows {
   float smoothing = 0;
   ClassWeights weights;
@@ -102,8 +102,8 @@ struct SoftLabelRows {
     if (classes == 0) return result;
     result.loss = static_cast<float>(loss);
     if (!row.gradient) return result;
-    // Each thread reads and writes its own elements; only the label's is read by others, and that
-    // was before the sums.
+    // Each thread reads and writes its own elements. Other threads read only the label's element,
+    // and they did so before the sums.
     const float factor = soft_factor(exponentials, mass, row.scale);
     for (std::int32_t c = lane; c < classes; c += kThreads) {
       store(row.gradient[c],

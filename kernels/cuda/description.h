@@ -1,4 +1,4 @@
-// Checks that every CUDA operation makes of its description.
+// Checks of descriptions, common to all CUDA operations.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace dpt {
 
-/// Throws ErrorKind::device unless the description is one that this backend computes.
+/// Throws ErrorKind::device unless this backend supports the description.
 inline void check_cuda_desc(const CudaContext& context, const char* what, DType type,
                             std::int64_t batch) {
   if (type != DType::f32 && type != DType::bf16) {

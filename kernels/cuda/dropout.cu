@@ -1,5 +1,5 @@
-// Dropout on a GPU: a mask is drawn where it is used, in backward as in forward. The draws stand in
-// kernels/common/dropout.h, so that the CPU drops the same.
+// Dropout on a GPU. A mask is drawn when it is used, in forward and in backward.
+// kernels/common/dropout.h has the draws, so that the CPU drops the same units.
 #include "kernels/cuda/ops.h"
 
 #include "kernels/common/dropout.h"
@@ -9,7 +9,7 @@
 namespace dpt {
 namespace {
 
-/// to = from * factor; both may be the same memory.
+/// Computes to = from * factor; both may be the same memory.
 template <class T>
 struct DropoutBody {
   T* to;

@@ -1,4 +1,4 @@
-// Elementwise losses; the formulas stand in kernels/common/element_losses.h.
+// Elementwise losses; the formulas are in kernels/common/element_losses.h.
 #include "kernels/cuda/ops.h"
 
 #include "kernels/common/class_weights.h"
@@ -40,14 +40,14 @@ struct ElementRows {
     loss_rows::RowLoss result;
     if (classes == 0) return result;
     const auto n = static_cast<double>(classes);
-    // A label that no class has makes the loss a NaN, which the trainer stops for.
+    // An invalid label makes the loss NaN, for which the trainer stops.
     result.loss = row.label_exists || row.targets ? static_cast<float>(loss / n)
                                                   : std::numeric_limits<float>::quiet_NaN();
     result.errors = {static_cast<float>(absolute / n), static_cast<float>(squared / n),
                      static_cast<float>(matches / n)};
     if (!row.gradient) return result;
-    // Each thread reads and writes its own elements; only the label's is read by others, and that
-    // was before the sums.
+    // Each thread reads and writes its own elements. Other threads read only the label's element,
+    // and they did so before the sums.
     const float share = row.scale / static_cast<float>(classes);
     for (std::int32_t c = lane; c < classes; c += kThreads) {
       const float x = to_float(row.logits[c]), y = target(row, c);

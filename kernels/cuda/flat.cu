@@ -1,5 +1,5 @@
-// Flat fp32 kernels on a GPU: sums, norm, rounding to bf16. The results have the CPU's bits, but
-// for the norm, whose sum goes another way.
+// Flat fp32 kernels on a GPU: sums, norm, rounding to bf16. The results have the CPU's bits, except
+// for the norm, which is summed in another order.
 #include "kernels/cuda/flat.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// Floats that a thread loads at once.
+/// Number of floats that a thread loads at once.
 constexpr int kWidth = 4;
 constexpr std::size_t kWidthBytes = kWidth * sizeof(float);
 
@@ -83,8 +83,8 @@ struct Tree {
   int part_count, out_count, addition_count;
 };
 
-/// The sum of one place over all parts. The values wait in `mine`, each `stride` from the next,
-/// because the additions name them by number, which registers have none of.
+/// Returns the sum of one element over all parts. The values are in `mine`, `stride` apart, because
+/// the additions index them, which is impossible in registers.
 template <int kCount>
 __device__ inline void sum_place(const Tree& tree, std::int64_t i, Pack<float, kCount>* mine,
                                  unsigned stride) {
@@ -102,7 +102,7 @@ __device__ inline void sum_place(const Tree& tree, std::int64_t i, Pack<float, k
 
 template <int kCount>
 __global__ void __launch_bounds__(256) tree_sum_kernel(Tree tree, std::int64_t count) {
-  // Each thread has a column of the shared memory to itself: no barrier is needed.
+  // Each thread uses only its column of the shared memory, so no barrier is needed.
   auto* mine = dynamic_shared<Pack<float, kCount>>() + threadIdx.x;
   for (std::int64_t i = global_thread() * kCount; i < count; i += grid_threads() * kCount) {
     if (i + kCount <= count) {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(256) tree_sum_kernel(Tree tree, std::int64_t c
 
 template <int kCount>
 void launch_tree_sum(const CudaContext& context, const Tree& tree, std::int64_t count) {
-  // 32 KiB of shared memory a block at most.
+  // Use at most 32 KiB of shared memory per block.
   const int threads = std::clamp(2048 / tree.part_count / 32 * 32, 64, 256);
   const std::size_t shared = static_cast<std::size_t>(tree.part_count) * kCount * sizeof(float) *
                              static_cast<std::size_t>(threads);
@@ -133,7 +133,8 @@ void launch_tree_sum(const CudaContext& context, const Tree& tree, std::int64_t 
 constexpr int kNormThreads = 256;
 constexpr std::int64_t kMaxNormBlocks = 512;
 
-/// The number of blocks follows from `count` alone, and with it the order of the sum.
+/// Computes the gradient norm. The number of blocks, and with it the order of the sum, depends only
+/// on `count`.
 template <int kCount>
 __global__ void __launch_bounds__(kNormThreads)
     grad_norm_kernel(const float* grads, std::int64_t count, StepScalars* scalars, double* partials,
@@ -228,7 +229,7 @@ void cuda_clip_values(const CudaContext& context, DevPtr values, float limit, st
 void cuda_grad_norm(const CudaContext& context, DevPtr grads, std::int64_t count, DevPtr scalars) {
   const auto kernel =
       aligned_to(kWidthBytes, grads) ? grad_norm_kernel<kWidth> : grad_norm_kernel<1>;
-  // Some packs a thread before blocks share the work: the handover costs as much as they do.
+  // Give each thread several packs before adding blocks, because handing over a sum costs as much.
   const unsigned blocks = blocks_for(ceil_div(count, kWidth), 4 * kNormThreads, kMaxNormBlocks);
   launch(kernel, blocks, kNormThreads, 0, context.stream, device<const float>(grads), count,
          device<StepScalars>(scalars), partial_sums<double>(context, kMaxNormBlocks),

@@ -1,5 +1,5 @@
-// Kernels over flat fp32 buffers on a GPU: sums, norm, rounding to bf16. All are
-// queued on the context's stream.
+// Kernels over flat fp32 buffers on a GPU: sums, norm, rounding to bf16. All work is queued on the
+// context's stream.
 #pragma once
 
 #include "kernels/backend.h"
@@ -7,7 +7,7 @@
 
 namespace dpt {
 
-/// Implementations of the functions of Backend with these names.
+/// Implementations of the Backend functions of the same names.
 void cuda_add(const CudaContext& context, DevPtr to, DevPtr a, DevPtr b, std::int64_t count);
 void cuda_tree_sum(const CudaContext& context, std::span<const DevPtr> parts,
                    std::span<const TreeAdd> additions, std::span<const DevPtr> outs,

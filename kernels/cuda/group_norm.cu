@@ -1,5 +1,5 @@
-// Group normalisation on a GPU: a block normalises a set, a sample's group of channels at all
-// pixels. Every sum has an order that follows from the shape alone.
+// Group normalisation on a GPU. A block normalises one set: a sample's group of channels at all
+// pixels. The order of every sum depends only on the shape.
 #include "kernels/cuda/ops.h"
 
 #include <cassert>
@@ -32,7 +32,7 @@ struct Sets {
   }
 };
 
-/// Returns block_sum in every thread.
+/// Returns block_sum, valid in every thread.
 template <int kThreads>
 __device__ inline double sum_for_all(double value) {
   __shared__ double total;
@@ -42,7 +42,8 @@ __device__ inline double sum_for_all(double value) {
   return total;
 }
 
-/// In two passes, of deviations from an element: no difference of large numbers.
+/// Computes the moments in two passes. Uses deviations from an element, which avoids differences of
+/// large numbers.
 template <class T, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     group_norm_kernel(Sets sets, float eps, const T* x, T* y, const float* weight,
@@ -99,7 +100,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// dy, and dy times normalised x.
+/// Sums of dy, and of dy times the normalised x.
 template <class T>
 struct ParameterTerms {
   Sets sets;
@@ -164,7 +165,7 @@ class CudaGroupNorm final : public Op {
   std::string implementation() const override { return "own"; }
 
  private:
-  /// Calls use(threads of a block), as a constant: a warp for the channels of a pixel.
+  /// Calls use(threads of a block) with a constant: a warp for the channels of a pixel.
   template <class Use>
   void with_threads(const Use& use) const {
     if (sets_.values() <= 1024) {

@@ -1,6 +1,6 @@
-// The replica's first kernel on a GPU: gathers raw samples by slot, crops, flips, normalises,
-// erases, mixes. The draws and formulas stand in kernels/common/augment.h, so that the CPU gives
-// the same bits.
+// The first kernel of a replica on a GPU: gathers raw samples by slot, crops, flips, normalises,
+// erases, mixes. kernels/common/augment.h has the draws and formulas, so that the CPU gives the
+// same bits.
 #include "kernels/cuda/ops.h"
 
 #include <algorithm>
@@ -15,10 +15,10 @@ namespace dpt {
 namespace {
 
 constexpr unsigned kThreads = 256;
-/// Indices in a sample, with its padding, and numbers of blocks have 31 bits.
+/// Maximum number of elements of a padded sample, and of blocks, so that indices fit into 31 bits.
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 30;
 
-/// An input kernel's parameters but for the types.
+/// Parameters of an input kernel other than types.
 struct Shape {
   int in_h, in_w;            ///< size of a raw sample
   std::int64_t in_elements;  ///< elements of a raw sample
@@ -33,7 +33,7 @@ struct Shape {
   const float* numbers;  ///< per channel: means, then standard deviations, then erased values
 };
 
-/// Addresses of a call, as InputArgs.
+/// Addresses of a call, as in InputArgs.
 template <class Raw>
 struct Inputs {
   const Raw* raw;
@@ -70,7 +70,7 @@ __device__ inline Placed place(const Shape& s, const Inputs<Raw>& in, int k) {
   return at;
 }
 
-/// Channel c of a pixel of the output, of a sample alone.
+/// Returns channel c of a pixel of the output, before mixing.
 template <class Raw>
 __device__ inline float element(const Shape& s, const Placed& at, const Raw* from, int row,
                                 int column, int c) {
@@ -84,12 +84,12 @@ __device__ inline float element(const Shape& s, const Placed& at, const Raw* fro
   return s.normalise ? augment::normalise(number, s.numbers[c], s.numbers[channels + c]) : number;
 }
 
-/// Blocks chunk, chunk + 1, ... of `chunks` make one output sample; a thread makes kCount of its
-/// neighbouring elements.
+/// Computes output samples. Blocks chunk, chunk + 1, ... of `chunks` share one sample; a thread
+/// computes kCount neighbouring elements.
 template <class Raw, class T, int kCount, bool kMix>
 __global__ void __launch_bounds__(kThreads) input_kernel(Shape s, Inputs<Raw> in, T* y) {
   const unsigned k = blockIdx.x / s.chunks, chunk = blockIdx.x % s.chunks;
-  // Draws of the sample and its partner, kept in shared memory because registers are few.
+  // Draws of the sample and its partner are in shared memory, because registers are few.
   constexpr unsigned kSamples = kMix ? 2 : 1;
   __shared__ Placed placed[kSamples];
   Placed at = {};
@@ -192,7 +192,7 @@ class CudaInput final : public InputOp {
   const CudaContext& context_;
   std::int64_t batch_;
   bool mix_;
-  Shape s_ = {};  ///< chunks are those of the last run
+  Shape s_ = {};  ///< `chunks` is that of the last run
   DeviceMemory numbers_;
 };
 

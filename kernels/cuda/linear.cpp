@@ -1,13 +1,12 @@
-// Linear layers on cuBLASLt. It takes matrices column by column, and ours lie row by row: a
-// row-major (R,C) matrix is, byte for byte, a column-major C x R one. So instead of D = L R it is
-// asked for D^T = R^T L^T, with R as its first factor: every matrix keeps its place, and nothing is
-// transposed in memory.
+// Linear layers on cuBLASLt. It expects column-major matrices, and dpt's are row-major. A row-major
+// (R,C) matrix has the same bytes as a column-major C x R one. So instead of D = L R, dpt requests
+// D^T = R^T L^T, with R as the first factor, and no matrix is moved or transposed in memory.
 //
-// Results are the same bits every time: an algorithm has our own workspace (so that no other stream
-// matters); and where it splits the inner dimension, the parts go to the workspace in fp32 and are
-// added in a second pass. The other schemes add into the output or through its type; they are
-// masked out. Which algorithm it is: the first that cuBLASLt's heuristics name for the shape and
-// GPU, or, with a plan cache, the fastest of the first few.
+// Results have the same bits every time. An algorithm gets dpt's workspace, so other streams do not
+// matter. If it splits the inner dimension, the parts go to the workspace in fp32 and are added in
+// a second pass; other schemes, which add into the output or in its type, are masked out. Without a
+// plan cache, the algorithm is the first one that cuBLASLt's heuristics name for the shape and GPU;
+// with a plan cache, it is the fastest of the first few.
 #include "kernels/cuda/ops.h"
 
 #include <algorithm>
@@ -27,30 +26,30 @@
 namespace dpt {
 namespace {
 
-/// Alignment of all addresses. Parameters start at multiples of 64 bytes, and their bf16 copies at
-/// half of that; no kernel gains from more than one 16-byte load.
+/// Guaranteed alignment of all addresses. Parameters start at multiples of 64 bytes, and their bf16
+/// copies at multiples of 32; no kernel benefits from more than 16 bytes, the size of one load.
 constexpr std::uint32_t kAlignment = 16;
 constexpr int kMaxTimed = 8;
 
-/// One of cuBLASLt's opaque objects.
+/// Owner of one of cuBLASLt's opaque objects.
 template <class Handle>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(Handle)>;
 
-/// The types of a product's factors and result.
+/// Types of a product's factors and result.
 struct ProductTypes {
   cudaDataType_t factors, result;
   bool tf32 = false;
 };
 
-/// D (rows, columns) = L (rows, inner) R (inner, columns), all row-major; a factor that is
-/// `transposed` lies in memory with its two dimensions exchanged.
+/// Product D (rows, columns) = L (rows, inner) R (inner, columns), all row-major. The dimensions of
+/// a factor that is `transposed` are exchanged in memory.
 struct Product {
   std::int64_t rows, columns, inner;
   bool left_transposed, right_transposed;
   ProductTypes types;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
 
-  /// One line without spaces that names all of the above: the key of the plan cache.
+  /// Returns one line without spaces that names all of the above: the key of the plan cache.
   std::string key() const {
     return fmt::format("product:{}x{}x{}:{}{}:{}>{}{}:e{}", rows, inner, columns,
                        left_transposed ? 't' : 'n', right_transposed ? 't' : 'n',
@@ -80,8 +79,8 @@ class Matmul {
     choose(p);
   }
 
-  /// `bias` (columns) in the type of the result, as cuBLASLt wants it, for an epilogue that has
-  /// one.
+  /// Runs the product. `bias` (columns) has the type of the result, as cuBLASLt requires, and is
+  /// used by an epilogue with a bias.
   void run(DevPtr left, DevPtr right, DevPtr result, GradWrite write = GradWrite::overwrite,
            DevPtr bias = {}) {
     if (bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, device<const void>(bias));
@@ -125,7 +124,7 @@ class Matmul {
           "cublasLtMatmulDescSetAttribute");
   }
 
-  /// Column-major, without gaps.
+  /// Creates a column-major layout without gaps.
   Owned<cublasLtMatrixLayout_t> layout(cudaDataType_t type, std::int64_t rows,
                                        std::int64_t columns) const {
     cublasLtMatrixLayout_t made = nullptr;
@@ -152,15 +151,15 @@ class Matmul {
                   machine, p.key(),
                   [&](const std::string& kept) { return with_name(kept) != algorithms.end(); },
                   [&] { return fastest(p, algorithms); });
-      // Empty: nothing could be timed.
+      // The name is empty if nothing could be timed.
       if (!name.empty()) algorithms.front() = *with_name(name);
     }
     algorithm_ = algorithms.front().algorithm;
     algorithm_name_ = algorithms.front().name;
   }
 
-  /// The name of the fastest one. Those that do not run are removed. Empty if there is no memory to
-  /// time with.
+  /// Returns the name of the fastest algorithm, and removes those that fail. Empty if there is too
+  /// little memory for timing.
   std::string fastest(const Product& p, std::vector<Algorithm>& algorithms) {
     Timing timing(context_);
     const DType factors = Product::of(p.types.factors), to = Product::of(p.types.result);
@@ -237,8 +236,8 @@ class Matmul {
     return algorithms;
   }
 
-  /// "cublaslt:66-15-1-0-0-0-21-0-3": the values of everything that an algorithm is made of, which
-  /// together name it within one version of cuBLASLt.
+  /// Returns the name of an algorithm: the values of all its settings, which identify it within one
+  /// version of cuBLASLt. Example: "cublaslt:66-15-1-0-0-0-21-0-3".
   std::string name_of_algorithm(const cublasLtMatmulAlgo_t& algorithm) const {
     std::string name = "cublaslt:";
     const auto append = [&](cublasLtMatmulAlgoConfigAttributes_t attribute, auto value) {
@@ -329,8 +328,8 @@ class CudaLinear final : public Op {
 
  private:
   cudaDataType_t type() const { return d_.type == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
-  /// Returns true if cuBLASLt leaves fp32 sums in the scratch and a kernel of ours does the rest,
-  /// because it cannot add the bias itself.
+  /// Returns true if cuBLASLt leaves fp32 sums in the scratch and a kernel of dpt finishes the
+  /// work, because cuBLASLt cannot add the bias.
   bool sums_apart() const { return !apart_why_.empty(); }
 
   void make_forward() {
@@ -338,7 +337,7 @@ class CudaLinear final : public Op {
       forward_.emplace(context_, forward_product());
     } catch (const Error& error) {
       if (sums_apart() || (!d_.bias && !d_.relu)) throw;
-      // There are shapes (one row, one column) for which cuBLASLt has products only.
+      // For some shapes (one row, one column) cuBLASLt supports only products without a bias.
       apart_why_ = error.what();
       forward_.emplace(context_, forward_product());
     }

@@ -1,4 +1,4 @@
-// Kernels of a linear layer besides its matrix products.
+// Kernels of a linear layer other than its matrix products.
 #pragma once
 
 #include "kernels/backend.h"
@@ -6,8 +6,8 @@
 
 namespace dpt {
 
-/// y = sums + bias (none where it is null), then optional ReLU (which lets NaN through), rounded to
-/// `type`. sums (rows, columns) and bias (columns) fp32, y (rows, columns).
+/// Computes y = sums + bias (unless null), then optional ReLU (which passes NaN), rounded to
+/// `type`. sums (rows, columns) and bias (columns) are fp32, y is (rows, columns).
 void add_bias(const CudaContext& context, DevPtr sums, DevPtr bias, bool relu, DevPtr y, DType type,
               std::int64_t rows, std::int64_t columns);
 

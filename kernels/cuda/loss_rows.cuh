@@ -1,5 +1,5 @@
-// Parts that all losses on a GPU share: teams of threads that have one row of outputs each, and the
-// sums over rows. Only the files of losses include this.
+// Code that all losses on a GPU share: teams of threads that process one row of outputs each, and
+// the sums over rows. Only the source files of losses include this.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace dpt::loss_rows {
 constexpr unsigned kFullMask = 0xffffffffU;
 constexpr std::int64_t kMaxBlocks = 512;
 
-/// Sums that a block leaves for the last one.
+/// Partial sums that a block stores for the last block.
 struct BlockSums {
   double loss, weight;
   double of[kMaxMetricSums];
@@ -39,23 +39,23 @@ struct Call {
   std::int32_t batch, classes;
   TargetShape shape;  ///< shape of the targets
   SumList sums;
-  bool weighted;  ///< not every sample has the weight 1
-  bool add;       ///< to the metrics
+  bool weighted;  ///< true if some sample may have a weight other than 1
+  bool add;       ///< true: adds to the metrics
   BlockSums* partials;
   unsigned* counter;
 };
 
-/// One row, as its team sees it. What has no row, because shuffles want whole warps, has no
-/// elements.
+/// One row, as its team sees it. It has no elements if the team has no row but must take part in
+/// the shuffles of its warp.
 template <class T>
 struct Row {
   const T* logits;
-  T* gradient;  ///< or null; it may lie where the logits are
+  T* gradient;  ///< or null; may be the memory of the logits
   std::int32_t classes, label;
   const float* targets;  ///< target of each output; null: only the label
   float* outputs;        ///< or null
   float scale;
-  bool label_exists;  ///< a class has that label
+  bool label_exists;  ///< true if the label is a valid class
 };
 
 /// The loss of a row.
@@ -66,12 +66,13 @@ struct RowLoss {
   RowErrors errors;  ///< computed if SumList::errors is set
 };
 
-/// The largest logit so far, and where it is.
+/// Largest logit so far, and its index.
 struct Largest {
   float value;
   std::int32_t index;
 
-  /// The larger one, of equal ones the first. NaN is never larger, as on the CPU.
+  /// Keeps the larger of the two, the first one if they are equal. NaN is never larger, as on the
+  /// CPU.
   __device__ void join(float other, std::int32_t other_index) {
     const bool wins = other > value || (other == value && other_index < index);
     value = wins ? other : value;
@@ -79,9 +80,9 @@ struct Largest {
   }
 };
 
-/// `kThreads` threads that have one row: a part of a warp, or a whole block of several warps. Every
-/// result is the same in all of them. All threads of a warp, and of a block where that is the team,
-/// make the same calls.
+/// Team of `kThreads` threads for one row: a part of a warp, or a whole block of several warps.
+/// Every result is the same in all its threads. All threads of a warp (or of the block, if it is
+/// the team) must make the same calls.
 template <int kThreads>
 struct Team {
   static constexpr int kSize = kThreads, kWarps = kThreads / 32;
@@ -135,7 +136,7 @@ struct Team {
   }
 };
 
-/// One row, by a team.
+/// Processes one row with a team.
 template <class T, class Rows, int kThreads>
 __device__ inline void run_row(const Call<T>& call, const Rows& rows, std::int32_t index,
                                float scale, BlockSums& sums) {
@@ -180,7 +181,7 @@ __device__ inline void run_row(const Call<T>& call, const Rows& rows, std::int32
                       label_exists};
   RowLoss result = rows.template run<Mine>(row, largest, call.sums.errors);
   if (call.shape.weighted) {
-    Mine::order();  // The gradient may lie where the logits are.
+    Mine::order();  // The gradient may be in the memory of the logits.
     for (std::int32_t c = lane; gradient && own_weight == 0 && c < classes; c += kThreads) {
       store(gradient[c], 0.0F);
     }
@@ -206,8 +207,8 @@ __device__ inline void run_row(const Call<T>& call, const Rows& rows, std::int32
   if (call.prediction) call.prediction[index] = largest.index;
 }
 
-/// The sums over the block's threads, valid in thread 0; the order is fixed. Those of weights are
-/// added up only where the loss has some.
+/// Adds the sums over the block's threads in a fixed order, valid in thread 0. Sums of weights are
+/// computed only if the loss has weights.
 template <int kBlock, class T>
 __device__ inline BlockSums block_sums(BlockSums mine, const Call<T>& call) {
   __shared__ BlockSums of_warps[kBlock / 32];
@@ -286,17 +287,18 @@ __global__ void __launch_bounds__(kBlock) loss_kernel(Call<T> call, Rows rows) {
   }
 }
 
-/// The number of blocks follows from the batch alone, and with it the order of the sums.
-/// `kRows` rows a team come before blocks share the work, which costs a handover.
+/// Kernel of a loss. The number of blocks, and with it the order of the sums, depends only on the
+/// batch. A team processes up to `kRows` rows before more blocks are used, because handing over
+/// sums has a cost.
 template <class T, class Rows, int kTeam, int kBlock, int kRows>
 void launch_rows(const CudaContext& context, Call<T> call, Rows rows) {
   const unsigned blocks = blocks_for(call.batch, kBlock / kTeam * kRows, kMaxBlocks);
   launch(loss_kernel<T, Rows, kTeam, kBlock>, blocks, kBlock, 0, context.stream, call, rows);
 }
 
-/// Runs `Rows`, which is copied to the device with each call:
-/// `rows.run<Team>(row, largest, wants_errors)` gives a RowLoss, the same in all threads of a team,
-/// and writes the gradient times Row::scale.
+/// Loss operation that runs `Rows`, which is copied to the device with each call.
+/// `rows.run<Team>(row, largest, wants_errors)` returns a RowLoss, the same in all threads of a
+/// team, and writes the gradient times Row::scale.
 template <class T, class Rows>
 class CudaLoss final : public LossOp {
  public:
@@ -345,16 +347,16 @@ class CudaLoss final : public LossOp {
   SumList sums_;
   Rows rows_;
   bool weighted_;
-  DeviceMemory constants_;  ///< that `rows` points to
+  DeviceMemory constants_;  ///< constants to which `rows` points
 };
 
-/// The operation in the description's type.
+/// Creates the operation in the description's type.
 template <class Rows>
 std::unique_ptr<LossOp> make_loss(const CudaContext& context, const char* name,
                                   const LossDesc& desc, Rows rows, bool weighted,
                                   DeviceMemory constants) {
   check_cuda_desc(context, name, desc.type, desc.batch);
-  // Rows are counted in 32 bits, with room for the stride over the last ones.
+  // Rows are counted in 32 bits; leave room for the stride past the last ones.
   constexpr std::int64_t kMax = std::int64_t{1} << 30;
   if (desc.classes < 1 || desc.classes > kMax || desc.batch > kMax) {
     fail(ErrorKind::device,

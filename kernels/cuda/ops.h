@@ -1,5 +1,5 @@
-// The operations of an NVIDIA GPU: an overload for each description, defined in the source of that
-// name. The context must outlive what they make.
+// The operations of an NVIDIA GPU: an overload for each description, defined in the source file of
+// the same name. The context must outlive the operations.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@ namespace dpt {
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const Conv2dDesc& desc);
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ConvTranspose2dDesc& desc);
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const LinearDesc& desc);
-/// Makes a pooling. With `behind_relu`, x is the output of a ReLU that was fused away, and backward
-/// returns the gradient in front of that ReLU.
+/// Creates a pooling. With `behind_relu`, x is the output of a ReLU that was fused, and backward
+/// returns the gradient before that ReLU.
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const Pool2dDesc& desc,
                                  bool behind_relu = false);
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ReluDesc& desc);

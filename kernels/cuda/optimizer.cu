@@ -1,5 +1,4 @@
-// Optimizers on a GPU: one kernel for every formula of kernels/common/optimizers, whose results
-// have the CPU's bits.
+// Optimizers on a GPU: one kernel per formula of kernels/common/optimizers, with the CPU's bits.
 #include "kernels/cuda/optimizer.h"
 
 #include <algorithm>
@@ -14,10 +13,10 @@ namespace dpt {
 namespace {
 
 constexpr int kThreads = 256;
-/// Floats that a thread loads at once.
+/// Number of floats that a thread loads at once.
 constexpr int kWidth = 4;
 constexpr std::size_t kWidthBytes = kWidth * sizeof(float);
-/// Elements of a tile: some packs for each thread of a block.
+/// Number of elements of a tile: some packs for each thread of a block.
 constexpr std::int64_t kTile = std::int64_t{8} * kThreads * kWidth;
 
 struct Buffers {
@@ -27,11 +26,11 @@ struct Buffers {
   Bf16* params16;  ///< or null
   const UpdateStep* steps;
   const StepScalars* scalars;
-  StepMetrics* metrics;  ///< null, as `guard`, when nothing is checked
+  StepMetrics* metrics;  ///< null, like `guard`, if nothing is checked
   UpdateGuard* guard;
 };
 
-/// Sums of the squares of what a layer-wise formula prepares.
+/// Sums of the squares of the values that a layer-wise formula prepares.
 struct LayerSums {
   double a, b;
 };
@@ -40,16 +39,16 @@ struct TilesOfRange {
   int first, count;
 };
 
-/// Work of a launch: one range that the whole grid shares, or tiles of ranges, each of which is for
-/// one block at a time.
+/// Work of a launch: one range that the whole grid shares, or tiles of ranges, each of which one
+/// block processes at a time.
 struct Work {
-  UpdateRange range;         ///< used without tiles
+  UpdateRange range;         ///< used if there are no tiles
   const UpdateRange* tiles;  ///< in device memory, or null
   int tile_count;
-  // Used by layer-wise formulas, one for each tile.
+  // For layer-wise formulas, one per tile.
   const TilesOfRange* siblings;
   LayerSums* sums;
-  bool aligned;  ///< packs of kWidth may be loaded from wherever a range begins
+  bool aligned;  ///< true if packs of kWidth may be loaded from the start of every range
 };
 
 /// The constants of an update of one range.
@@ -66,7 +65,7 @@ struct Now {
   }
 };
 
-/// The parameters, gradients and states that a thread works on at once.
+/// Parameters, gradients and states that a thread processes at once.
 template <class Formula, int kCount>
 struct Elements {
   Pack<float, kCount> params, grads;
@@ -126,7 +125,8 @@ __device__ inline bool update_pack(const Now<Formula>& now, const Buffers& buffe
   return finite;
 }
 
-/// Adds what it prepares to `sums`. Whether all that it wrote is finite.
+/// Runs `prepare` and adds the prepared values to `sums`. Returns true if all written values are
+/// finite.
 template <class Formula, int kCount>
 __device__ inline bool prepare_pack(const Now<Formula>& now, const Buffers& buffers, std::int64_t i,
                                     LayerSums& sums) {
@@ -141,7 +141,7 @@ __device__ inline bool prepare_pack(const Now<Formula>& now, const Buffers& buff
 }
 
 /// Calls packs(i) for whole packs of a range and single(i) for other elements, in turn with
-/// `threads` - 1 other threads. Whether all returned true.
+/// `threads` - 1 other threads. Returns true if all calls returned true.
 template <class Packs, class Single>
 __device__ inline bool for_range(const UpdateRange& range, bool aligned, std::int64_t thread,
                                  std::int64_t threads, const Packs& packs, const Single& single) {
@@ -184,7 +184,7 @@ __device__ inline void report_broken(const Buffers& buffers, bool finite) {
   }
 }
 
-/// The first pass of layer-wise formulas: a sum for each tile.
+/// Runs the first pass of layer-wise formulas, which computes a sum for each tile.
 template <class Formula>
 __global__ void __launch_bounds__(kThreads) prepare_kernel(Buffers buffers, Work work) {
   if (!is_applied(buffers)) return;
@@ -206,8 +206,8 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(Buffers buffers, Work
   report_broken(buffers, finite);
 }
 
-/// The ratio of the range that a tile belongs to, in all threads of the block: each block adds up
-/// the tiles' sums, in the same order.
+/// Returns the ratio of the range to which a tile belongs, in all threads of the block. Each block
+/// adds up the tiles' sums in the same order.
 template <class Formula>
 __device__ inline float ratio_of(const typename Formula::Step& step, const Work& work, int tile) {
   __shared__ float ratio;
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(kThreads) update_kernel(Buffers buffers, Work 
   report_broken(buffers, finite);
 }
 
-/// The passes of a formula, the second one null where there is one only.
+/// Passes of a formula; the second one is null if it has only one.
 struct Kernels {
   void (*first)(Buffers, Work);
   void (*second)(Buffers, Work);
@@ -268,7 +268,7 @@ int states_of(int formula, FormulaList<Formulas...>) {
   return kStates[formula];
 }
 
-/// The ranges in tiles, and for each tile those of its range.
+/// Tiles of the ranges, and for each tile the tiles of its range.
 struct Tiles {
   std::vector<UpdateRange> tiles;
   std::vector<TilesOfRange> siblings;
@@ -313,7 +313,7 @@ class CudaOptimizer final : public OptimizerOp {
       sums_ = queue.allocate(made.tiles.size() * sizeof(LayerSums), "the optimizer's norms");
       work_.sums = device<LayerSums>(sums_.ptr());
     }
-    queue.synchronize();  // for `made`
+    queue.synchronize();  // `made` must outlive the copies
   }
 
   void step(const OptimizerArgs& args) override {

@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-/// `queue` is the backend of the context, for memory.
+/// Creates the optimizer. `queue` is the context's backend, which provides memory.
 std::unique_ptr<OptimizerOp> make_cuda_optimizer(DeviceQueue& queue, const CudaContext& context,
                                                  const OptimizerDesc& desc);
 

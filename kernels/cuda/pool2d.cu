@@ -1,4 +1,4 @@
-// Max and average pooling on a GPU: which kernel of pool2d_kernels.cuh runs on what.
+// Max and average pooling on a GPU: chooses the kernels of pool2d_kernels.cuh.
 #include "kernels/cuda/ops.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace dpt {
 namespace {
 
-/// Elements that one launch may have, for indices of 32 bits (and Divider's 31). Larger batches are
-/// cut.
+/// Maximum number of elements of one launch, for 32-bit indices (and Divider's 31). Larger batches
+/// are split.
 constexpr std::int64_t kMaxElements = (std::int64_t{1} << 31) - 1;
 
 PoolAxis make_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
@@ -80,7 +80,7 @@ class CudaPool : public Op {
   const CudaContext& context_;
   Pool2dDesc d_;
   bool behind_relu_;
-  std::int64_t samples_;  ///< samples of one launch
+  std::int64_t samples_;  ///< samples per launch
 };
 
 template <class T, class Index>
@@ -158,7 +158,7 @@ class CudaAveragePool final : public CudaPool<T> {
  public:
   using CudaPool<T>::CudaPool;
 
-  /// A bit per input element, for a ReLU before the pooling.
+  /// Returns the bytes of a bit per input element, for a ReLU before the pooling.
   std::size_t saved_bytes() const override {
     return keeps_bits() ? static_cast<std::size_t>((in_elements() + 31) / 32) * 4 : 0;
   }

@@ -1,7 +1,7 @@
-// The kernels of pooling. Threads run over packs of neighbouring channels, NHWC, so that they read
-// and write whole lines. Backward gathers: each input element asks the windows that hold it, in the
-// order in which the CPU adds them, and no two threads write one place. Where windows tile the
-// input a thread writes a whole window instead, which reads less.
+// Pooling kernels. Threads process packs of neighbouring channels, NHWC, so that they read and
+// write whole lines. Backward gathers: each input element adds the gradients of the windows that
+// contain it, in the same order as the CPU, so no two threads write the same element. If windows
+// tile the input, a thread writes a whole window instead, which reads less.
 #pragma once
 
 #include <limits>
@@ -18,18 +18,19 @@ struct PoolAxis {
   Divider by_stride, by_dilation;
   bool adaptive;  ///< Pool2dDesc::adaptive
 
-  /// Returns the start of output `o`'s window on the input, perhaps in the padding before it.
+  /// Returns the start of output `o`'s window on the input, which may be in the padding before it.
   __device__ int start(int o) const { return adaptive ? o * in / out : o * stride - padding; }
-  /// Returns the end of an undilated window, perhaps beyond the input.
+  /// Returns the end of an undilated window, which may be beyond the input.
   __device__ int end(int o) const {
     return adaptive ? ((o + 1) * in + out - 1) / out : start(o) + kernel;
   }
-  /// Calls use(o, k) for the windows o that hold input element i, in ascending order; k is the
+  /// Calls use(o, k) for the windows o that contain input element i, in ascending order; k is the
   /// element's index in the window.
   template <class Use>
   __device__ void for_windows(int i, const Use& use) const {
     if (adaptive) {
-      // Windows of inputs over outputs are those of outputs over inputs.
+      // The windows that contain an input are those of an adaptive pooling in the opposite
+      // direction.
       const int end = ((i + 1) * out + in - 1) / in;
       for (int o = i * out / in; o < end; ++o) use(o, i - start(o));
       return;
@@ -48,15 +49,15 @@ struct PoolAxis {
   }
 };
 
-/// A pooling as kernel parameters; activations are counted in packs of channels.
+/// Parameters of a pooling kernel; activations are counted in packs of channels.
 struct PoolGeometry {
   PoolAxis h, w;
-  Divider groups;  ///< packs of a pixel
+  Divider groups;  ///< packs per pixel
   Divider in_w, in_h, out_w, out_h;
-  unsigned in_packs, out_packs;  ///< packs of one sample
+  unsigned in_packs, out_packs;  ///< packs per sample
 };
 
-/// Which pack of which pixel.
+/// Position of a pack: sample, pixel and group of channels.
 struct PoolPlace {
   int n, h, w, group;
 };
@@ -68,7 +69,7 @@ __device__ inline PoolPlace place_of(unsigned at, const Divider& groups, const D
   return {static_cast<int>(n), static_cast<int>(row), static_cast<int>(pixel),
           static_cast<int>(at)};
 }
-/// The index of pack `group` of a pixel of an image `width` wide that begins at `base`.
+/// Returns the index of pack `group` of a pixel in an image of width `width` that begins at `base`.
 __device__ inline unsigned pack_at(unsigned base, int h, int w, int width, const Divider& groups,
                                    int group) {
   return base + static_cast<unsigned>(h * width + w) * groups.divisor() +
@@ -77,12 +78,12 @@ __device__ inline unsigned pack_at(unsigned base, int h, int w, int width, const
 
 // ---- Max ---------------------------------------------------------------------------------------
 
-/// Saved where a window has no element that gets a gradient.
+/// Value saved for a window without an element that gets a gradient.
 template <class Index>
 inline constexpr Index kNoPosition = static_cast<Index>(~Index{0});
 
-/// The largest elements of the windows: the first of equal values wins, and the last NaN, as in
-/// PyTorch. `kKernel` is the kernel's size along both axes where it is known, else 0. `saved` is
+/// Finds the largest elements of the windows. As in PyTorch, the first of equal values wins, and
+/// the last NaN. `kKernel` is the kernel's size along both axes if it is known, else 0. `saved` is
 /// null in inference.
 template <class T, class Index, int kCount, int kKernel>
 __global__ void __launch_bounds__(kPoolThreads)
@@ -160,8 +161,8 @@ __global__ void __launch_bounds__(kPoolThreads)
   store_pack<kCount>(dx + static_cast<std::size_t>(at) * kCount, result);
 }
 
-/// The same for windows of kKernel x kKernel that lie side by side without padding: a thread writes
-/// what one of them covers, or zeros where the last whole window ends before the input.
+/// Computes the same for windows of kKernel x kKernel that tile the input without padding. A thread
+/// writes the elements of one window, or zeros after the last whole window.
 template <class T, int kCount, int kKernel>
 __global__ void __launch_bounds__(kPoolThreads)
     max_backward_tiles(PoolGeometry g, Divider tiles_w, Divider tiles_h, const T* dy, T* dx,
@@ -180,7 +181,7 @@ __global__ void __launch_bounds__(kPoolThreads)
     index = load_pack<kCount>(saved + from);
     gradient = load_pack<kCount>(dy + from);
   }
-  // A sum from zero on, as elsewhere: -0 becomes 0.
+  // Start the sum at zero, as elsewhere, so that -0 becomes 0.
 #pragma unroll
   for (int c = 0; c < kCount; ++c) store(gradient.v[c], 0.0F + to_float(gradient.v[c]));
 #pragma unroll
@@ -210,8 +211,8 @@ struct AverageWeights {
   bool count_include_pad;
   float fixed;  ///< 1 / divisor_override, or 0
 
-  /// 1 / divisor of one window. The padding counts, if at all, up to the padded input's end: what a
-  /// ceil_mode window hangs over never does.
+  /// Returns 1 / divisor of one window. If padding counts, it counts up to the end of the padded
+  /// input; the part of a ceil_mode window beyond that never counts.
   __device__ float weight(const PoolGeometry& g, int oh, int ow) const {
     if (fixed != 0.0F) return fixed;
     const int high = extent(g.h, oh), wide = extent(g.w, ow);
@@ -251,8 +252,8 @@ __global__ void __launch_bounds__(kPoolThreads)
   store_pack<kCount>(y + static_cast<std::size_t>(at) * kCount, result);
 }
 
-/// `closed` has a bit for each input element, from `first` on, through which a fused ReLU lets no
-/// gradient; or is null.
+/// Computes dx. `closed` is null, or has a bit for each input element from `first` on, which is set
+/// if a fused ReLU blocks its gradient.
 template <class T, int kCount>
 __global__ void __launch_bounds__(kPoolThreads)
     average_backward(PoolGeometry g, AverageWeights average, const T* dy, T* dx,
@@ -283,11 +284,11 @@ __global__ void __launch_bounds__(kPoolThreads)
   store_pack<kCount>(dx + to, result);
 }
 
-/// Bit i of `closed`: x[i] <= 0, which a NaN is not.
+/// Sets bit i of `closed` if x[i] <= 0, which is false for NaN.
 template <class T>
 __global__ void __launch_bounds__(kPoolThreads)
     closed_bits(const T* x, unsigned* closed, std::int64_t count) {
-  // Whole warps go round together, because they vote.
+  // Whole warps iterate together, because they vote.
   for (std::int64_t warp = global_thread() / 32; warp * 32 < count; warp += grid_threads() / 32) {
     const std::int64_t i = warp * 32 + threadIdx.x % 32;
     const unsigned bits = __ballot_sync(0xffffffffU, i < count && to_float(x[i]) <= 0.0F);

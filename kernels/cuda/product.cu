@@ -12,7 +12,8 @@
 namespace dpt {
 namespace {
 
-/// y = a * b, where b has 1x1 pixels if `narrow`. Packs do not cross a pixel's channels then.
+/// Computes y = a * b, where b has 1x1 pixels if `narrow`. Packs then do not cross a pixel's
+/// channels.
 template <class T>
 struct ProductBody {
   T* y;
@@ -32,8 +33,8 @@ struct ProductBody {
   }
 };
 
-/// Computes the sum of a * b over the pixels of every sample and channel. A block has kSumColumns
-/// channels of a sample.
+/// Computes the sum of a * b over the pixels of every sample and channel. A block handles
+/// kSumColumns channels of a sample.
 template <class T>
 __global__ void __launch_bounds__(kSumColumns* kSumLanes)
     sum_pixels_kernel(T* to, const T* a, const T* b, std::int64_t pixels, std::int64_t channels) {

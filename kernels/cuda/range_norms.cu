@@ -1,5 +1,5 @@
-// The 2-norms of ranges on a GPU, in the order of kernels/common/range_norms.h: a block sums up a
-// tile, then a thread the tiles of a range.
+// The 2-norms of ranges on a GPU, in the order of kernels/common/range_norms.h: a block adds up a
+// tile, then a thread adds up the tiles of a range.
 #include "kernels/cuda/range_norms.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// The tiles of a range, by their numbers.
+/// Indices of the tiles of a range.
 struct NormTiles {
   int first, count;
 };
@@ -59,7 +59,7 @@ class CudaRangeNorms final : public RangeNormsOp {
     tiles_ = uploaded(queue, tiles);
     ranges_ = uploaded(queue, of_ranges);
     sums_ = queue.allocate(tiles.size() * sizeof(double), kWhat);
-    queue.synchronize();  // for the lists
+    queue.synchronize();  // the lists must outlive the copies
   }
 
   void run(DevPtr values, DevPtr norms) override {

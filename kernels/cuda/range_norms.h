@@ -9,7 +9,7 @@
 
 namespace dpt {
 
-/// `queue` is the backend of the context, for memory.
+/// Creates the operation. `queue` is the context's backend, which provides memory.
 std::unique_ptr<RangeNormsOp> make_cuda_range_norms(DeviceQueue& queue, const CudaContext& context,
                                                     std::span<const Range> ranges);
 

@@ -7,8 +7,8 @@
 namespace dpt {
 namespace {
 
-/// to = gate <= 0 ? 0 : from, so that a NaN gate lets `from` through. Forward: x is both; backward:
-/// the gate is y. Any of the three may be the same memory.
+/// Computes to = gate <= 0 ? 0 : from, so that a NaN gate lets `from` through. In forward, x is
+/// both; in backward, the gate is y. The three may be the same memory.
 template <class T>
 struct ReluBody {
   T* to;

@@ -1,5 +1,5 @@
-// A captured graph replays these kernels with all others, which it would not do with the times of
-// events: they read the time and leave it in device memory, from where it returns with the results.
+// The step clock as kernels that store the time in device memory, from which it is downloaded with
+// the results. A captured graph replays these kernels, which it could not do with timed events.
 #include "kernels/cuda/step_clock.h"
 
 #include "kernels/cuda/runtime/device_time.cuh"

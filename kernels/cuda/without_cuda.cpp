@@ -1,4 +1,4 @@
-// Replaces kernels/cuda in a build without CUDA.
+// Implements kernels/cuda/backend.h in a build without CUDA.
 #include "kernels/base/error.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda_info.h"

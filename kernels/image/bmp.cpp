@@ -25,7 +25,7 @@ struct BmpHeader {
   std::array<std::uint32_t, 3> masks{};  ///< bit masks of red, green and blue
 };
 
-/// A file whose numbers have their least significant byte first.
+/// Reads the little-endian numbers of a file.
 class BmpFile {
  public:
   BmpFile(std::span<const std::byte> bytes, const std::string& name) : bytes_(bytes), name_(name) {}
@@ -85,7 +85,7 @@ BmpHeader read_bmp_header(const BmpFile& file) {
   return header;
 }
 
-/// Returns where the palette begins, and how many bytes a colour has.
+/// Returns the offset of the palette, and the number of bytes per colour.
 std::pair<std::size_t, std::size_t> palette_place(const BmpHeader& header) {
   return {14 + header.header_bytes, header.header_bytes == 12 ? 3 : 4};
 }
@@ -100,7 +100,7 @@ Palette read_palette(const BmpFile& file, const BmpHeader& header) {
                     static_cast<std::uint8_t>(file.byte(at + 1)),
                     static_cast<std::uint8_t>(file.byte(at))});
   }
-  // Two colours that are nearly black are no ramp of greys, as Pillow has it.
+  // Pillow does not treat a palette of two nearly black colours as a ramp of greys.
   if (header.colours != 2) palette.complete();
   return palette;
 }
@@ -108,12 +108,12 @@ Palette read_palette(const BmpFile& file, const BmpHeader& header) {
 std::size_t pixel_offset(const BmpHeader& header) {
   const auto [begin, stride] = palette_place(header);
   const std::size_t palette_bytes = header.bits <= 8 ? stride * header.colours : 0;
-  // Some programs forget the palette.
+  // Some programs omit the palette.
   const bool is_wrong = header.offset == begin || header.offset == 0;
   return is_wrong ? begin + palette_bytes : header.offset;
 }
 
-/// Returns the pixels' bytes, after a check that all rows are there.
+/// Returns the bytes of the pixels after checking that all rows exist.
 std::span<const std::byte> plain_rows(const BmpFile& file, const BmpHeader& header,
                                       std::size_t stride) {
   const std::span<const std::byte> rows = file.from(pixel_offset(header));
@@ -128,7 +128,7 @@ std::size_t row_bytes(const BmpHeader& header) {
          32 * 4;
 }
 
-/// Returns the row of the image that the row `y` of the file is.
+/// Returns the row of the image that is stored as row `y` of the file.
 std::int64_t image_row(const BmpHeader& header, std::int64_t y) {
   return header.is_top_down ? y : header.height - 1 - y;
 }
@@ -151,7 +151,7 @@ std::vector<std::uint8_t> plain_indices(const BmpFile& file, const BmpHeader& he
   return indices;
 }
 
-/// Decodes runs of indices; pixels that are skipped have index 0.
+/// Decodes runs of indices; skipped pixels have index 0.
 class RleDecoder {
  public:
   RleDecoder(const BmpFile& file, const BmpHeader& header)
@@ -187,7 +187,7 @@ class RleDecoder {
     return i % 2 == 0 ? byte >> 4 : byte & 15;
   }
 
-  /// Pixels beyond the end of a row are dropped.
+  /// Adds a run; drops pixels beyond the end of the row.
   void add_run(std::uint32_t count, std::uint32_t value) {
     const auto left = static_cast<std::uint32_t>(std::max<std::int64_t>(header_.width - x_, 0));
     const std::uint32_t used = std::min(count, left);
@@ -206,7 +206,7 @@ class RleDecoder {
       pixels_.push_back(static_cast<std::uint8_t>(is_rle4() ? half(byte, i) : byte));
     }
     x_ += count;
-    // Such a run ends at an even byte of the file.
+    // A run of literal indices is padded to an even number of bytes.
     at_ += at_ % 2;
   }
 
@@ -232,7 +232,7 @@ class RleDecoder {
   std::vector<std::uint8_t> pixels_;
 };
 
-/// Returns which of the four bytes of a pixel is each channel.
+/// Returns the index of each channel's byte among the four bytes of a pixel.
 std::array<std::size_t, 3> channel_bytes(const BmpFile& file, const BmpHeader& header) {
   std::array<std::size_t, 3> places{2, 1, 0};
   if (header.coding != BmpCoding::masks || header.masks == std::array<std::uint32_t, 3>{}) {
@@ -247,7 +247,7 @@ std::array<std::size_t, 3> channel_bytes(const BmpFile& file, const BmpHeader& h
   return places;
 }
 
-/// 16 bits: 5 of each channel, or 6 of green.
+/// Decoder of 16-bit pixels: 5 bits per channel, or 6 for green.
 class SixteenBits {
  public:
   SixteenBits(const BmpFile& file, const BmpHeader& header) {
@@ -302,7 +302,7 @@ Image decode_bmp(std::span<const std::byte> bytes, const std::string& name, std:
   const BmpFile file(bytes, name);
   const BmpHeader header = read_bmp_header(file);
   const bool is_rle = header.coding == BmpCoding::rle8 || header.coding == BmpCoding::rle4;
-  // A run may skip any number of rows; other files have all of their bits.
+  // An RLE file may skip any number of rows; other files store every pixel.
   check_image_size(name, header.width, header.height, 4, bytes.size(), is_rle ? kMaxImageBytes : 8);
   if (header.bits > 8) {
     if (is_rle) file.corrupt("run lengths of pixels that have no palette");

@@ -19,7 +19,7 @@ namespace {
 using ByteTable = std::array<std::uint8_t, 256>;
 using Histogram = std::array<std::int64_t, 256>;
 
-/// One byte of Image.blend(from, to, factor): float32, cut off towards zero.
+/// Returns one byte of Image.blend(from, to, factor): float32, truncated towards zero.
 inline std::uint8_t blended(int from, int to, float factor) {
   float value = static_cast<float>(from) + factor * static_cast<float>(to - from);
   value = value < 0.0F ? 0.0F : value;
@@ -38,7 +38,7 @@ void apply_table(Image& image, const ByteTable& table) {
   for (std::uint8_t& pixel : image.pixels) pixel = table[pixel];
 }
 
-/// `tables` has one per channel.
+/// Applies one table per channel.
 void apply_tables(Image& image, const std::array<ByteTable, 3>& tables) {
   if (image.channels == 1) return apply_table(image, tables[0]);
   std::uint8_t* pixel = image.pixels.data();
@@ -59,7 +59,7 @@ std::array<Histogram, 3> histograms(const Image& image) {
   return result;
 }
 
-/// ImageStat's mean of the image as mode L, rounded as ImageEnhance.Contrast does.
+/// Returns ImageStat's mean of the image as mode L, rounded as ImageEnhance.Contrast rounds it.
 int mean_luma(const Image& image) {
   std::uint64_t sum = 0;
   std::size_t count = image.pixels.size();
@@ -72,16 +72,16 @@ int mean_luma(const Image& image) {
   return static_cast<int>(static_cast<double>(sum) / static_cast<double>(count) + 0.5);
 }
 
-/// Pillow's conversions to HSV and back, as tables: they are made of divisions and fmod, but each
-/// step has few different inputs.
+/// Tables of Pillow's conversions to HSV and back. The conversions need divisions and fmod, but
+/// each step has few different inputs.
 struct HueTables {
-  /// Hue, by the channels that are largest and smallest (6 ways) and by largest - middle and
-  /// largest - smallest, a triangle.
+  /// Hue, indexed by the order of the channels (6 ways) and by (largest - middle, largest -
+  /// smallest), which form a triangle.
   static constexpr std::size_t kTriangle = std::size_t{256} * 257 / 2;
   std::array<std::array<std::uint8_t, kTriangle>, 6> hue;
-  /// Saturation, by largest - smallest and largest.
+  /// Saturation, indexed by largest - smallest and largest.
   std::array<std::uint8_t, std::size_t{256} * 256> saturation;
-  /// The least channel, by saturation and value.
+  /// Smallest channel, indexed by saturation and value.
   std::array<std::uint8_t, std::size_t{256} * 256> least;
   std::array<float, 256> saturation_share;
   struct Sector {
@@ -121,7 +121,7 @@ HueTables::HueTables() {
       }
     }
     for (unsigned largest = 0; largest < 256; ++largest) {
-      // Nothing reads a range above the largest value.
+      // A range above the largest value never occurs.
       const float s = largest < range || range == 0 ? 0.0F : cr / static_cast<float>(largest);
       saturation[range * 256 + largest] = static_cast<std::uint8_t>(static_cast<int>(s * 255.0));
     }
@@ -148,7 +148,7 @@ HueTables::HueTables() {
 }
 
 const HueTables& hue_tables() {
-  // Half a megabyte: not on a stack.
+  // Half a megabyte is too much for a stack.
   static const std::unique_ptr<const HueTables> tables = std::make_unique<const HueTables>();
   return *tables;
 }
@@ -161,7 +161,7 @@ inline void turn_hue(std::uint8_t* rgb, std::uint8_t turn, const HueTables& tabl
   const unsigned smallest = std::min(r, std::min(g, b));
   const unsigned middle = r + g + b - largest - smallest;
   const unsigned range = largest - smallest;
-  // If two channels are equal, either way has the same hue, except for the first of the largest.
+  // If two channels are equal, both orders give the same hue, except for the first of the largest.
   const unsigned way = r == largest   ? (g < b ? 0U : 1U)
                        : g == largest ? (r < b ? 2U : 3U)
                                       : (r < g ? 4U : 5U);
@@ -171,7 +171,7 @@ inline void turn_hue(std::uint8_t* rgb, std::uint8_t turn, const HueTables& tabl
   const HueTables::Sector& sector = tables.sector[hue];
   const double exact = tables.saturation_share[saturation] * sector.part;
   const double product = sector.is_falling ? static_cast<float>(exact) : exact;
-  // Halves go up: the values are not negative.
+  // Round halves up: the values are not negative.
   const auto mixed = static_cast<unsigned>(static_cast<int>(largest * (1.0 - product) + 0.5));
   const unsigned packed = largest | mixed << 8 | tables.least[saturation * 256 + largest] << 16U;
   rgb[0] = static_cast<std::uint8_t>(packed >> sector.r);
@@ -196,7 +196,7 @@ void adjust_saturation(Image& image, double factor) {
   if (image.channels == 1) return;
   const auto share = static_cast<float>(factor);
   const auto row_bytes = static_cast<std::size_t>(image.width * 3);
-  // Luma three times, so that the blend is one run of bytes.
+  // Repeat the luma three times, so that the blend is one run of bytes.
   std::vector<std::uint8_t> grey(row_bytes);
   for (std::int64_t y = 0; y < image.height; ++y) {
     std::uint8_t* row = image.pixels.data() + static_cast<std::size_t>(y) * row_bytes;
@@ -297,7 +297,7 @@ void equalize(Image& image) {
         (std::accumulate(histogram.begin(), histogram.end(), std::int64_t{0}) - last) / 255;
     std::int64_t n = step / 2;
     for (std::size_t i = 0; i < 256; ++i) {
-      // A table entry above 255 belongs to a value that no pixel has.
+      // A table entry above 255 belongs to a value that does not occur.
       tables[c][i] = static_cast<std::uint8_t>(step == 0 ? static_cast<std::int64_t>(i)
                                                          : std::min<std::int64_t>(n / step, 255));
       n += histogram[i];

@@ -1,6 +1,6 @@
 // Colour augmentations of an image, with the bytes and rules of image_ops.h.
 //
-// A factor of 1 changes nothing, 0 takes away all of the property. REQUIRES: factor >= 0.
+// A factor of 1 changes nothing; 0 removes the property entirely. REQUIRES: factor >= 0.
 #pragma once
 
 #include "kernels/image/image.h"
@@ -9,18 +9,18 @@ namespace dpt {
 
 void adjust_brightness(Image& image, double factor);
 void adjust_contrast(Image& image, double factor);
-/// An image of one channel stays as it is.
+/// Scales the saturation. An image of one channel stays unchanged.
 void adjust_saturation(Image& image, double factor);
-/// The borders of the image stay as they are, and the whole of one below 3 x 3 pixels.
+/// Scales the sharpness. The borders stay unchanged, and so does any image below 3 x 3 pixels.
 void adjust_sharpness(Image& image, double factor);
-/// Turns the hue by `factor` of the circle, REQUIRES: -0.5 <= factor <= 0.5. An image of one
-/// channel stays as it is.
+/// Rotates the hue by `factor` of the colour circle. An image of one channel stays unchanged.
+/// REQUIRES: -0.5 <= factor <= 0.5.
 void adjust_hue(Image& image, double factor);
-/// Luma in every channel.
+/// Sets every channel to the luma.
 void to_grayscale(Image& image);
 /// Keeps the upper `bits` of each byte, 1 to 8.
 void posterize(Image& image, int bits);
-/// Inverts the bytes that are not below `threshold`.
+/// Inverts the bytes that are at least `threshold`.
 void solarize(Image& image, double threshold);
 /// Stretches each channel to 0..255.
 void autocontrast(Image& image);

@@ -1,4 +1,4 @@
-// Image files, and the pixels in them.
+// Decoding of image files into pixels.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +12,23 @@
 
 namespace dpt {
 
-/// Decodes an image file, whose format follows from its content, to 1 channel (grey) or 3 (RGB).
-/// The pixels are those of Pillow's convert("L") and convert("RGB"), as torchvision's ImageFolder
-/// has them: transparency is dropped, an animation gives its first frame, of 16 bits the upper 8
-/// are kept, orientation tags are ignored except in TIFF, unless the options apply them. (Pillow
-/// clips grey images of 16 bits without transparency at 255, which makes most of them white.)
-/// `name` is used in messages. Throws ErrorKind::data.
+/// Decodes an image file, whose format is detected from its content, to 1 channel (grey) or 3
+/// (RGB). The pixels equal those of Pillow's convert("L") and convert("RGB"), as in torchvision's
+/// ImageFolder: transparency is dropped, an animation gives its first frame, 16-bit values keep
+/// their upper 8 bits, and orientation tags are ignored except in TIFF, unless the options apply
+/// them. (For grey images of 16 bits without transparency, Pillow clips at 255 instead, which makes
+/// most of them white.) `name` is used in messages. Throws ErrorKind::data.
 Image decode_image(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
                    const DecodeOptions& options = {});
 
-/// The part of such a file that `choose` asks for, with the same rules and errors. Of a JPEG hardly
-/// more is decoded than the part needs; damage below it is not seen, but that the file is
-/// truncated. Where the part need not be exact, grey is a JPEG's own luma: that of its RGB pixels
-/// differs where these were clipped, and by rounding.
+/// Decodes the part of an image file that `choose` requests, with the rules and errors of
+/// decode_image. Decodes little more of a JPEG than the part needs; of damage below the part, only
+/// truncation is detected. If the part need not be exact, grey is a JPEG's own luma, which differs
+/// from the luma of its RGB pixels by rounding and where these were clipped.
 Image decode_part(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
                   const ChoosePart& choose, const DecodeOptions& options = {});
 
-/// Examines a file that decode_image reads with `applies_orientation`. Throws ErrorKind::data.
+/// Examines a file for a later decode_image with `applies_orientation`. Throws ErrorKind::data.
 FileFacts facts_of_file(std::span<const std::byte> file, const std::string& name,
                         bool applies_orientation);
 

@@ -1,5 +1,5 @@
-// The decoders, one source per format (bmp.cpp, jpeg/jpeg.cpp, ...), which the table in
-// image_formats.cpp lists. They have decode_image's parameters and errors.
+// The decoders, one source file per format (bmp.cpp, jpeg/jpeg.cpp, ...), listed in the table of
+// image_formats.cpp. They have the parameters and errors of decode_image.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 
 namespace dpt {
 
-/// Returns the part of a decoded image that `choose` asks for. `orientation` is as
+/// Returns the part of a decoded image that `choose` requests. `orientation` is as
 /// DecodeOptions::stored_orientation.
 Image part_of_whole(Image image, const ChoosePart& choose, int orientation);
 
-/// Fails for an image whose dimensions are out of range, or whose pixels are more than `ratio`
-/// times its file's bytes: more than its format can compress.
+/// Throws if an image's dimensions are out of range, or if it has more than `ratio` pixels per byte
+/// of its file, which its format cannot compress.
 void check_image_size(const std::string& name, std::int64_t width, std::int64_t height,
                       std::int64_t channels, std::size_t file_bytes, std::int64_t ratio);
 
@@ -30,13 +30,14 @@ Image decode_gif(std::span<const std::byte> file, const std::string& name, std::
 Image decode_tiff(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 Image decode_pnm(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 
-// Number of bits that the largest value of a 16-bit image needs, 0 to 16, for formats that have
-// such images; 0 for any other image. Transparency does not count. Throw like the decoders.
+// Each returns the number of bits that the largest value of a 16-bit image needs, 0 to 16, or 0 for
+// any other image. Transparency is ignored. They throw like the decoders.
 int png_used_bits(std::span<const std::byte> file, const std::string& name);
 int tiff_used_bits(std::span<const std::byte> file, const std::string& name);
 int pnm_used_bits(std::span<const std::byte> file, const std::string& name);
 
-/// The least M of the sizes M/8 that a JPEG is decoded at for the part, 8 if it is exact.
+/// Returns the smallest M such that decoding the JPEG at M/8 of its size suffices for the part; 8
+/// if the part is exact.
 int jpeg_eighths(const ImagePart& part);
 
 }  // namespace dpt

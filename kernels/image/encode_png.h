@@ -7,7 +7,7 @@
 
 namespace dpt {
 
-/// Returns a PNG file of an image with 1 or 3 channels. Throws ErrorKind::unexpected.
+/// Encodes an image with 1 or 3 channels as a PNG file. Throws ErrorKind::unexpected.
 std::vector<std::byte> encode_png(const Image& image);
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// Names the content of a file that is no image, by its first bytes.
+// Names the content of a file that is not an image, by its first bytes.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,14 @@
 
 namespace dpt {
 
-/// Returns whether a file has `text` at byte `at`.
+/// Returns true if a file has `text` at byte `at`.
 bool has_text(std::span<const std::byte> file, std::string_view text, std::size_t at = 0);
 
 /// Returns the first four bytes as a number, the most significant first; 0 if there are fewer.
 std::uint32_t big_endian_32(std::span<const std::byte> file);
 
-/// Returns the name of the first element of an XML or HTML file in lower case: "svg", "html"; empty
-/// if there is none.
+/// Returns the name of the first element of an XML or HTML file in lower case: "svg", "html". Empty
+/// if the file has no element.
 std::string root_element(std::span<const std::byte> file);
 
 struct FileContent {
@@ -24,7 +24,7 @@ struct FileContent {
   std::string remedy;  ///< "download the image again"
 };
 
-/// Names the content of a file that is no image. REQUIRES: the file is not empty.
+/// Names the content of a file that is not an image. REQUIRES: the file is not empty.
 FileContent content_of(std::span<const std::byte> file);
 
 }  // namespace dpt

@@ -16,7 +16,7 @@
 namespace dpt {
 namespace {
 
-/// A code has 12 bits at most and stands for fewer than 4096 pixels.
+/// A code has at most 12 bits and stands for fewer than 4096 pixels.
 constexpr std::int64_t kMaxGifPixelsPerByte = 4096;
 
 struct GifDecoder {
@@ -44,8 +44,8 @@ std::string gif_problem(int error) {
   return text ? text : "damaged data";
 }
 
-/// Reads up to the first image; sets the index of the transparent colour if there is one. Returns
-/// false if that fails.
+/// Reads up to the first image, and sets the index of the transparent colour if the image has one.
+/// Returns false on failure.
 bool find_image(GifFileType* gif, std::optional<int>& transparent) {
   for (;;) {
     GifRecordType type = UNDEFINED_RECORD_TYPE;

@@ -1,4 +1,4 @@
-// Images in host memory, and how a part of one is chosen before it is decoded.
+// Images in host memory, and the choice of a part before an image is decoded.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
-/// Such pixels that lie elsewhere.
+/// Non-owning view of an image's pixels.
 struct ImageView {
   std::int64_t height = 0, width = 0, channels = 0;
   std::span<const std::uint8_t> pixels;
@@ -29,11 +29,11 @@ struct ImageView {
       : ImageView(image.height, image.width, image.channels, image.pixels) {}
 };
 
-/// Properties of an image file that its decoded pixels do not show.
+/// Properties of an image file that are not visible in its decoded pixels.
 struct FileFacts {
   int orientation = 1;     ///< Exif orientation, 1 to 8; 1 = upright
   bool is_turned = false;  ///< decoding turns the image upright
-  int used_bits = 0;       ///< bits that the values of a 16-bit image need; 0 = another image
+  int used_bits = 0;  ///< bits that the largest value of a 16-bit image needs; 0 for other images
 };
 
 /// A rectangle of pixels.
@@ -56,14 +56,14 @@ struct ImagePart {
   PixelBox box;
   std::int64_t height = 0, width = 0;
   PixelBox window;
-  /// The pixels are those of the image decoded at its full size, as Pillow has them. Otherwise a
-  /// JPEG may be decoded at the least of its reduced sizes at which `box` is not below
-  /// `height` x `width`.
+  /// True if the pixels must equal those of the image decoded at full size, as in Pillow. Otherwise
+  /// a JPEG may be decoded at the smallest of its reduced sizes at which `box` still has at least
+  /// `height` x `width` pixels.
   bool exact = true;
   ResizeFilter filter = ResizeFilter::bilinear;
 };
 
-/// Called once with an image's height and width.
+/// Chooses a part of an image. Called once, with the image's height and width.
 using ChoosePart = std::function<ImagePart(std::int64_t height, std::int64_t width)>;
 
 }  // namespace dpt

@@ -31,7 +31,8 @@ bool is_gif(FileBytes file) {
   return has_text(file, "GIF87a") || has_text(file, "GIF89a");
 }
 
-/// Text may begin with BM, too, but is no header of a known size.
+/// Returns true if a file is a BMP. Text may begin with BM, too, but then has no header of a known
+/// size.
 bool is_bmp(FileBytes file) {
   if (!has_text(file, "BM") || file.size() < 18) return false;
   if (file[15] != std::byte{0} || file[16] != std::byte{0} || file[17] != std::byte{0})
@@ -53,12 +54,12 @@ bool is_pnm(FileBytes file) {
   return '1' <= kind && kind <= '6' && std::isspace(next) != 0;
 }
 
-/// Returns whether the file type box at the start of a file names one of `brands`.
+/// Returns true if the file type box at the start of a file names one of `brands`.
 bool has_brand(FileBytes file, std::initializer_list<std::string_view> brands) {
   if (!has_text(file, "ftyp", 4)) return false;
   const std::size_t end = std::min<std::size_t>({file.size(), 64, big_endian_32(file)});
   for (std::size_t at = 8; at + 4 <= end; at += 4) {
-    if (at == 12) continue;  // a version
+    if (at == 12) continue;  // skip the version
     for (const std::string_view brand : brands) {
       if (has_text(file, brand, at)) return true;
     }
@@ -101,7 +102,7 @@ Image decode_whole(FileBytes file, const std::string& name, std::int64_t channel
 }  // namespace
 
 std::span<const ImageFormat> image_formats() {
-  // The first that matches counts.
+  // The first match applies.
   static const std::vector<ImageFormat> formats = {
       {"JPEG",
        "a JPEG image",

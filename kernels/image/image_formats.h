@@ -1,4 +1,4 @@
-// The one table of image formats: their names, extensions, signatures and decoders.
+// The table of image formats: their names, extensions, signatures and decoders.
 #pragma once
 
 #include <cstddef>
@@ -15,36 +15,36 @@ struct ImageFormat {
   const char* name;                     ///< "WebP"
   const char* with_article;             ///< "a WebP image"
   const char* plural;                   ///< "WebP images"
-  std::vector<const char*> extensions;  ///< extensions of its files, in lower case: ".webp"
+  std::vector<const char*> extensions;  ///< file name extensions, in lower case: ".webp"
   bool (*matches)(std::span<const std::byte> file);
-  /// Decodes a part as decode_part does; null for a format that dpt does not read.
+  /// Decodes a part as decode_part does; null for a format that dpt cannot read.
   Image (*decode)(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
                   const ChoosePart& choose, const DecodeOptions& options);
-  /// Converts a file of a format that dpt does not read: "avifdec IN.avif OUT.png".
+  /// Command that converts a file of a format that dpt cannot read: "avifdec IN.avif OUT.png".
   const char* converter;
-  /// Returns the orientation in the metadata of a file, 1 to 8; null if no program reads it from
-  /// this format.
+  /// Returns the orientation in a file's metadata, 1 to 8; null if no program reads it from this
+  /// format.
   int (*orientation)(std::span<const std::byte> file) = nullptr;
-  bool turns_itself = false;  ///< `decode` returns upright images, as Pillow does for the format
-  /// Returns the number of bits that the values of a 16-bit image need; null if the format has no
-  /// such images.
+  bool turns_itself = false;  ///< `decode` returns upright images, as Pillow does
+  /// Returns the number of bits that the largest value of a 16-bit image needs; null if the format
+  /// has no 16-bit images.
   int (*used_bits)(std::span<const std::byte> file, const std::string& name) = nullptr;
 };
 
 std::span<const ImageFormat> image_formats();
 
-/// Returns the format that the content of a file has; null if it is none of the table.
+/// Returns the format that a file's content has; null if the table does not list it.
 const ImageFormat* format_of_content(std::span<const std::byte> file);
-/// Returns the format whose extension a file name has, in any case; null if there is none.
+/// Returns the format whose extension a file name has, ignoring case; null if the table does not
+/// list it.
 const ImageFormat* format_of_name(const std::string& name);
 
-/// Returns whether a file of that name is taken for an image: it has an extension of a format that
-/// dpt reads, in any case.
+/// Returns true if a file name has the extension of a format that dpt reads, ignoring case.
 bool is_image_name(const std::string& name);
 
-/// "JPEG, PNG or WebP": the names of the formats that dpt reads.
+/// Returns the names of the formats that dpt reads: "JPEG, PNG or WebP".
 std::string readable_formats();
-/// ".jpg", ".jpeg", ...: the extensions of the formats that dpt reads.
+/// Returns the extensions of the formats that dpt reads: ".jpg", ".jpeg", ...
 std::vector<std::string> readable_extensions();
 
 }  // namespace dpt

@@ -14,11 +14,11 @@
 namespace dpt {
 namespace {
 
-/// Pixels of this thread's last image that was replaced. New memory for each image takes longer
-/// than most transforms: the system clears it page by page.
+/// Memory of the image that this thread replaced last. Allocating new memory for each image takes
+/// longer than most transforms, because the system clears it page by page.
 thread_local std::vector<std::uint8_t> spare_pixels;
 
-/// Not cleared.
+/// Returns an image with uninitialised pixels.
 Image empty_like(const Image& image, std::int64_t height, std::int64_t width) {
   Image result{height, width, image.channels, std::exchange(spare_pixels, {})};
   result.pixels.resize(static_cast<std::size_t>(height * width * image.channels));
@@ -45,23 +45,22 @@ void reverse_pixels(std::uint8_t* first, std::int64_t count) {
   }
 }
 
-/// The index that a place outside 0..size-1 reads.
+/// Returns the index that is read for a position outside 0..size-1.
 std::int64_t padded_index(std::int64_t at, std::int64_t size, PaddingMode mode) {
   if (mode == PaddingMode::edge || size == 1) return std::clamp<std::int64_t>(at, 0, size - 1);
-  // Back and forth; `reflect` does not repeat the pixels at the edges.
+  // Go back and forth; `reflect` does not repeat the pixels at the edges.
   const std::int64_t period = mode == PaddingMode::reflect ? 2 * (size - 1) : 2 * size;
   const std::int64_t in_period = ((at % period) + period) % period;
   if (in_period < size) return in_period;
   return period - in_period - (mode == PaddingMode::reflect ? 0 : 1);
 }
 
-/// Pillow's COORD: towards zero, and outside for what is negative.
+/// Rounds towards zero as Pillow's COORD does; a negative number is outside.
 std::int64_t coordinate(double v) {
   return v < 0.0 ? -1 : static_cast<std::int64_t>(std::min(v, 4e9));
 }
 
-/// The first of the steps 0..count-1 that is inside, and the one after the last: along a line, they
-/// are consecutive.
+/// Returns the range of the steps 0..count-1 that are inside. Along a line, they are consecutive.
 template <class T, class IsInside>
 std::pair<T, T> steps_inside(T count, const IsInside& is_inside) {
   T first = 0, end = count;
@@ -70,7 +69,7 @@ std::pair<T, T> steps_inside(T count, const IsInside& is_inside) {
   return {first, end};
 }
 
-/// Nearest pixels for matrices without rotation and shear: positions are running sums.
+/// Picks nearest pixels for matrices without rotation and shear: positions are running sums.
 template <std::int64_t kChannels>
 void scale_nearest(const Image& image, const AffineMatrix& m, Image& out) {
   std::vector<std::int64_t> from_x(static_cast<std::size_t>(out.width));
@@ -108,14 +107,14 @@ bool fits_fixed(const AffineMatrix& m, double x, double y) {
          std::fabs(x * m[3] + y * m[4] + m[5]) < 32768.0;
 }
 
-/// Nearest pixels along a row of the result. `Position` makes the index of a column or row, -1 or
-/// less outside, from a running sum of type T.
+/// Picks nearest pixels along a row of the result. `Position` turns a running sum of type T into
+/// the index of a column or row, negative if outside.
 template <std::int64_t kChannels, class T, class Position>
 void nearest_row(const Image& image, T x_in, T y_in, T x_step, T y_step, const Position& position,
                  std::int64_t width, std::uint8_t* to) {
   for (std::int64_t x = 0; x < width; ++x, to += kChannels, x_in += x_step, y_in += y_step) {
     const std::int64_t column = position(x_in), row = position(y_in);
-    // One comparison for both ends.
+    // One comparison checks both ends.
     if (static_cast<std::uint64_t>(column) < static_cast<std::uint64_t>(image.width) &&
         static_cast<std::uint64_t>(row) < static_cast<std::uint64_t>(image.height)) {
       std::memcpy(to, image.pixels.data() + (row * image.width + column) * kChannels, kChannels);
@@ -123,7 +122,8 @@ void nearest_row(const Image& image, T x_in, T y_in, T x_step, T y_step, const P
   }
 }
 
-/// The same for 16.16 fixed point numbers, whose sums are exact: only the ends need looking at.
+/// Picks nearest pixels with 16.16 fixed-point numbers, whose sums are exact, so only the ends need
+/// checks.
 template <std::int64_t kChannels>
 void nearest_row_fixed(const Image& image, std::int64_t x_in, std::int64_t y_in,
                        std::int64_t x_step, std::int64_t y_step, std::int64_t width,
@@ -171,7 +171,7 @@ void affine_nearest(const Image& image, const AffineMatrix& m, Image& out) {
   }
 }
 
-/// Bytes as doubles: reading them is faster than converting.
+/// Returns a table of all bytes as doubles: a lookup is faster than a conversion.
 constexpr std::array<double, 256> make_byte_values() {
   std::array<double, 256> values{};
   for (std::size_t i = 0; i < 256; ++i) values[i] = static_cast<double>(i);
@@ -179,7 +179,7 @@ constexpr std::array<double, 256> make_byte_values() {
 }
 constexpr std::array<double, 256> kByteValues = make_byte_values();
 
-/// a + (b - a) * d for each channel, rounded towards zero only at the end.
+/// Computes a + (b - a) * d for each channel, rounded towards zero only at the end.
 template <std::int64_t kChannels>
 void affine_bilinear(const Image& image, const AffineMatrix& m, Image& out) {
   const auto columns = static_cast<std::size_t>(out.width);
@@ -200,7 +200,7 @@ void affine_bilinear(const Image& image, const AffineMatrix& m, Image& out) {
         out.pixels.data() + (y * out.width + static_cast<std::int64_t>(first)) * kChannels;
     for (std::size_t x = first; x < end; ++x, to += kChannels) {
       const double x_in = xs[x] - 0.5, y_in = ys[x] - 0.5;  // at least -0.5
-      // Below zero, one less than towards zero: x_in > -1.
+      // Round down: below zero, one less than rounding towards zero gives (x_in > -1).
       const std::int32_t column = static_cast<std::int32_t>(x_in) - (x_in < 0.0 ? 1 : 0);
       const std::int32_t row = static_cast<std::int32_t>(y_in) - (y_in < 0.0 ? 1 : 0);
       const double dx = x_in - column, dy = y_in - row;
@@ -223,14 +223,14 @@ void affine_bilinear(const Image& image, const AffineMatrix& m, Image& out) {
   }
 }
 
-/// Copies with the axes exchanged: pixel (y, x) of the result is (x, y), each from its other end
-/// where asked.
+/// Copies with the axes exchanged: pixel (y, x) of the result is pixel (x, y), counted from the
+/// other end of an axis on request.
 template <std::int64_t kChannels>
 Image transposed(const Image& image, bool from_right, bool from_bottom) {
   Image out = empty_like(image, image.width, image.height);
   const std::int64_t row_bytes = image.width * kChannels;
   const std::int64_t step = from_bottom ? -row_bytes : row_bytes;
-  // In blocks, so that neither side leaves the cache.
+  // Copy in blocks, so that both images stay in the cache.
   constexpr std::int64_t kBlock = 32;
   for (std::int64_t y0 = 0; y0 < out.height; y0 += kBlock) {
     for (std::int64_t x0 = 0; x0 < out.width; x0 += kBlock) {
@@ -253,7 +253,7 @@ double radians(double degrees) {
   return degrees * (std::numbers::pi / 180.0);
 }
 
-/// Python's round(value, 15): the nearest decimal number, read back.
+/// Rounds as Python's round(value, 15): to the nearest decimal number, read back.
 double rounded_to_15_places(double value) {
   std::array<char, 64> text{};
   const auto end =
@@ -399,8 +399,8 @@ Image rotated(const Image& image, double angle, Interpolation interpolation, boo
 
 namespace {
 
-/// The weights of v2.functional.gaussian_blur along one axis: a softmax over the squares of places
-/// that span (size - 1) / sqrt(2).
+/// Returns the weights of v2.functional.gaussian_blur along one axis: a softmax over the squares of
+/// positions that span (size - 1) / sqrt(2).
 std::vector<float> gaussian_weights(std::int64_t size, double sigma) {
   std::vector<double> weights;
   const double limit = static_cast<double>(size - 1) / (2.0 * std::numbers::sqrt2);

@@ -54,7 +54,7 @@ struct AffineParams {
   double shear_x = 0, shear_y = 0;
 };
 
-/// image = result, keeping the old pixels' memory for this thread's next image.
+/// Sets image = result, and keeps the old pixels' memory for this thread's next image.
 void replace_image(Image& image, Image&& result);
 
 // Geometry.
@@ -62,27 +62,29 @@ void replace_image(Image& image, Image&& result);
 void flip_horizontally(Image& image);
 void flip_vertically(Image& image);
 
-/// Reflections go on beyond the opposite edge, as numpy.pad's do. REQUIRES: no side is negative.
+/// Returns the image with padding. Reflections continue beyond the opposite edge, as in numpy.pad.
+/// REQUIRES: no side is negative.
 Image padded(const Image& image, const Padding& padding, PaddingMode mode, FillColour fill);
 
-/// v2.functional.affine's matrix. REQUIRES: params.scale > 0.
+/// Returns the matrix of v2.functional.affine. REQUIRES: params.scale > 0.
 AffineMatrix affine_matrix(const AffineParams& params, Point center);
 
-/// Image.transform(AFFINE): pixels that come from outside the image are `fill`.
+/// Transforms as Image.transform(AFFINE): pixels that come from outside the image are `fill`.
 Image warped(const Image& image, const AffineMatrix& matrix, std::int64_t height,
              std::int64_t width, Interpolation interpolation, FillColour fill);
 
-/// v2.functional.rotate, anticlockwise. `center` null: the image's. Multiples of 90 degrees are
-/// copies of pixels where the result's size allows it and no centre is given, as Pillow has it.
+/// Rotates anticlockwise as v2.functional.rotate. A null `center` means the image's centre. As in
+/// Pillow, multiples of 90 degrees copy pixels if the result's size allows it and no centre is
+/// given.
 Image rotated(const Image& image, double angle, Interpolation interpolation, bool expand,
               const Point* center, FillColour fill);
 
 // Blur.
 
-/// v2.functional.gaussian_blur with kernel_size [width, height] and sigma [x, y]. REQUIRES: odd
-/// kernel sides, sigmas above 0. torchvision adds up the float32 products of a two-dimensional
-/// kernel in an order of its library's choice, this adds along rows, then along columns: a byte
-/// differs, by 1, where the exact value lies within 0.001 of a half.
+/// Blurs as v2.functional.gaussian_blur with kernel_size [width, height] and sigma [x, y].
+/// torchvision adds the float32 products of a two-dimensional kernel in an order chosen by its
+/// library, while this function adds along rows, then along columns. A byte may differ by 1 if the
+/// exact value lies within 0.001 of a half. REQUIRES: odd kernel sides, sigmas above 0.
 Image gaussian_blurred(const Image& image, Size2 kernel, double sigma_x, double sigma_y);
 
 }  // namespace dpt

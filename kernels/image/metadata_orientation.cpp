@@ -94,13 +94,13 @@ int orientation_of_value(const TiffNumbers& numbers, std::size_t at, std::uint64
   }
 }
 
-/// Reads the tags of a directory up to the orientation, or up to damage.
+/// Reads the tags of a directory until it finds the orientation or damage.
 std::optional<int> orientation_in_directory(const TiffNumbers& numbers, std::uint64_t at) {
   constexpr std::uint64_t kOrientation = 274, kEntryBytes = 12;
   if (!numbers.has(at, 2)) return std::nullopt;
   const std::uint64_t entries = numbers.number(at, 2);
   at += 2;
-  // The tags together cannot have more data than the file.
+  // All tags together cannot have more data than the file.
   std::uint64_t claimed = 0;
   for (std::uint64_t i = 0; i < entries; ++i, at += kEntryBytes) {
     if (!numbers.has(at, kEntryBytes)) return std::nullopt;

@@ -12,13 +12,13 @@ namespace dpt {
 /// the value is invalid or the data are not Exif. Returns nothing if the tag is missing.
 std::optional<int> orientation_in_exif(std::span<const std::byte> exif);
 
-/// Returns the orientation in an XMP packet, 2 to 8; 1 if there is none.
+/// Returns the orientation in an XMP packet, 2 to 8; 1 if the packet has no orientation.
 int orientation_in_xmp(std::span<const std::byte> xmp);
 
 /// Metadata of an image; a missing part is empty.
 struct ImageMetadata {
   std::span<const std::byte> exif, xmp;
-  /// Returns 1 to 8; 1 = the image is stored upright.
+  /// Returns the orientation, 1 to 8; 1 = the image is stored upright.
   int orientation() const {
     return orientation_in_exif(exif).value_or(xmp.empty() ? 1 : orientation_in_xmp(xmp));
   }

@@ -1,4 +1,4 @@
-// Colours by index, as GIF, BMP and TIFF have them.
+// Palettes of GIF, BMP and TIFF images.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@ class Palette {
   }
   /// Sets all colours to the greys of their indices.
   void make_grey();
-  /// Sets colours that a file does not have as Pillow does: a palette that is a ramp of greys goes
-  /// on, others are followed by black.
+  /// Fills the colours that a file lacks, as Pillow does: continues a palette that is a ramp of
+  /// greys, and fills any other with black.
   void complete();
   /// Returns an image of 1 or 3 channels with the colours of `indices`.
   Image applied(const std::vector<std::uint8_t>& indices, std::int64_t height, std::int64_t width,

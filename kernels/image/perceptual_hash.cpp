@@ -17,14 +17,15 @@ namespace {
 constexpr std::size_t kGrid = 16, kFrequencies = 8;
 using GreyGrid = std::array<std::array<float, kGrid>, kGrid>;
 
-/// Pixels [begin, end) of `side` that belong to a cell; one pixel may be in several cells.
+/// Returns the pixels [begin, end) of `side` in a cell; one pixel may be in several cells.
 std::pair<std::int64_t, std::int64_t> pixels_of_cell(std::size_t cell, std::int64_t side) {
   const auto c = static_cast<std::int64_t>(cell), n = static_cast<std::int64_t>(kGrid);
   const std::int64_t begin = c * side / n;
   return {begin, std::max((c + 1) * side / n, begin + 1)};
 }
 
-/// Three channels are red, green and blue (weights of ITU-R 601); others count alike.
+/// Returns the brightness of a pixel. Three channels are red, green and blue (weights of ITU-R
+/// 601); other numbers of channels have equal weights.
 template <class T>
 float brightness(const T* pixel, std::int64_t channels) {
   if (channels == 1) return static_cast<float>(pixel[0]);
@@ -91,13 +92,13 @@ std::uint64_t hash_of(const GreyGrid& grid) {
       }
     }
   }
-  // The first is the mean brightness, which does not count.
+  // The first value is the mean brightness, which is ignored.
   auto sorted = low;
   constexpr std::size_t kMiddle = 1 + (low.size() - 1) / 2;
   std::nth_element(sorted.begin() + 1, sorted.begin() + kMiddle, sorted.end());
   std::uint64_t hash = 0;
-  // Low frequencies are much the same in images of one kind, high ones are not: neighbouring bits
-  // are of frequencies far apart, so that each part of the hash tells images apart.
+  // Images of one kind share low frequencies but not high ones. Neighbouring bits are of
+  // frequencies far apart, so that each part of the hash distinguishes images.
   constexpr std::size_t kStride = 19;
   for (std::size_t bit = 0; bit < low.size(); ++bit) {
     const std::size_t i = bit * kStride % low.size();
@@ -106,7 +107,7 @@ std::uint64_t hash_of(const GreyGrid& grid) {
   return hash;
 }
 
-/// The pairs that agree in one part of the hash.
+/// Search for pairs of hashes that agree in one part.
 class PartSearch {
  public:
   PartSearch(std::span<const std::uint64_t> hashes, int distance, std::size_t most_equal,

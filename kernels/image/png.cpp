@@ -15,7 +15,7 @@
 namespace dpt {
 namespace {
 
-/// Deflate makes at most 1032 bytes of one, and a byte may hold eight pixels.
+/// Deflate expands data at most 1032-fold, and a byte may hold eight pixels.
 constexpr std::int64_t kMaxPngPixelsPerByte = 1032 * 8;
 
 struct PngDecoder {
@@ -49,13 +49,13 @@ void take(png_structp png, png_bytep to, std::size_t bytes) {
   decoder.rest = decoder.rest.subspan(bytes);
 }
 
-/// Reads up to the first pixel; false, with decoder.text, when that fails.
+/// Reads up to the first pixel. On failure, returns false and sets decoder.text.
 bool read_header(PngDecoder& decoder) {
   if (setjmp(decoder.on_failure)) return false;
   decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, on_error, on_warning);
   if (decoder.png) decoder.info = png_create_info_struct(decoder.png);
   if (!decoder.info) leave(decoder, "libpng cannot start");
-  // Dimensions are judged by check_image_size; text and profiles are of no use here.
+  // check_image_size checks the dimensions; text and profiles are not needed.
   png_set_user_limits(decoder.png, 0x7fffffff, 0x7fffffff);
   png_set_chunk_cache_max(decoder.png, 64);
   png_set_chunk_malloc_max(decoder.png, 8 << 20);
@@ -64,7 +64,7 @@ bool read_header(PngDecoder& decoder) {
   return true;
 }
 
-/// Asks for the upper 8 bits and no transparency: 1 or 3 channels.
+/// Requests the upper 8 bits without transparency: 1 or 3 channels.
 bool set_conversion(PngDecoder& decoder) {
   if (setjmp(decoder.on_failure)) return false;
   png_set_expand(decoder.png);

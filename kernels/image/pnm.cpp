@@ -87,7 +87,8 @@ void read_bits(PnmFile& file, bool is_text, Image& image) {
   }
 }
 
-/// Scales values to 8 bits: grey of more bits to 16 first, of which the upper 8 are kept.
+/// Scales values to 8 bits. Grey with more than 8 bits is scaled to 16 bits, of which the upper 8
+/// are kept.
 class PnmScale {
  public:
   PnmScale(std::int64_t most, bool is_deep) : most_(most), is_deep_(is_deep) {}
@@ -104,14 +105,14 @@ class PnmScale {
   bool is_deep_;
 };
 
-/// Numbers at the start of a file.
+/// Header of a file.
 struct PnmHeader {
   bool is_text, is_bits;
   std::int64_t width, height, channels;
-  std::int64_t most;  ///< largest value
+  std::int64_t most;  ///< largest possible value
 };
 
-/// Reads the header, after which the values follow.
+/// Reads the header, which the values follow.
 PnmHeader read_pnm_header(PnmFile& file, std::span<const std::byte> bytes,
                           const std::string& name) {
   const int kind = std::to_integer<int>(bytes[1]) - '0';

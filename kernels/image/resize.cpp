@@ -1,8 +1,7 @@
-// Resizing in Pillow's arithmetic, so that a net trained on images resized
-// there sees the same bytes here. Source of the formulas: Pillow, src/libImaging/Resample.c and,
-// for the nearest pixels, Geometry.c. That is why no library does it: libswscale, VIPS and OpenCV
-// filter with other weights or round elsewhere, and antialiased results differ from Pillow's in the
-// last bits.
+// Resizing in Pillow's arithmetic, so that a net trained on images resized by Pillow gets the same
+// bytes. Source of the formulas: Pillow, src/libImaging/Resample.c and, for nearest pixels,
+// Geometry.c. No library can replace this: libswscale, VIPS and OpenCV use other filter weights or
+// other rounding, so their antialiased results differ from Pillow's in the last bits.
 #include "kernels/image/resize.h"
 
 #include <algorithm>
@@ -26,7 +25,7 @@ std::uint8_t rounded(std::int32_t sum) {
   return static_cast<std::uint8_t>(std::clamp<std::int32_t>(sum >> kPrecision, 0, 255));
 }
 
-/// Pillow's bicubic_filter.
+/// Returns Pillow's bicubic_filter.
 double cubic(double x) {
   constexpr double a = -0.5;
   x = std::abs(x);
@@ -35,7 +34,7 @@ double cubic(double x) {
   return 0.0;
 }
 
-/// A pixel of `channels` from each of the taps' inputs. kChannels 0: any number.
+/// Computes a pixel of `channels` from the inputs of each output. kChannels 0: any number.
 template <int kChannels>
 void along_row(const std::uint8_t* from, const ResizeTaps& taps, std::int64_t channels,
                std::uint8_t* to) {
@@ -52,7 +51,7 @@ void along_row(const std::uint8_t* from, const ResizeTaps& taps, std::int64_t ch
   }
 }
 
-/// `sums` has a number for each of `bytes`.
+/// Computes one row from several rows. `sums` has room for one number per byte of `bytes`.
 void along_columns(const std::uint8_t* from, std::int64_t stride, const std::int32_t* weights,
                    std::int64_t length, std::int64_t bytes, std::int32_t* sums, std::uint8_t* to) {
   std::fill_n(sums, bytes, 1 << (kPrecision - 1));
@@ -64,7 +63,7 @@ void along_columns(const std::uint8_t* from, std::int64_t stride, const std::int
   for (std::int64_t i = 0; i < bytes; ++i) to[i] = rounded(sums[i]);
 }
 
-/// Returns the same axis, read backwards.
+/// Returns the same axis in reverse.
 ResizeAxis mirrored(const ResizeAxis& axis) {
   ResizeAxis result = axis;
   result.begin = static_cast<double>(axis.in) - axis.end;
@@ -93,7 +92,7 @@ ResizeTaps::ResizeTaps(const ResizeAxis& given, bool is_mirrored) {
     take_weighted(axis, 1.0, [](double x) { return std::max(0.0, 1.0 - std::abs(x)); });
   }
   if (is_mirrored) mirror(axis.in);
-  // Both ends of a kernel move to the right with its centre.
+  // Both ends of a kernel move to the right with its centre, so these are the extremes.
   range_ = {first_.front(), first_.back() + length_.back()};
   for (std::int32_t& first : first_) first -= static_cast<std::int32_t>(range_.begin);
 }
@@ -130,7 +129,8 @@ void ResizeTaps::take_nearest(const ResizeAxis& axis) {
   longest_ = 1;
   length_.assign(first_.size(), 1);
   weights_.assign(first_.size(), 1 << kPrecision);
-  // Pillow accumulates positions from the first output on, with rounding (ImagingScaleAffine).
+  // Pillow accumulates positions from the first output on, including rounding errors
+  // (ImagingScaleAffine).
   double place = axis.begin + scale * 0.5;
   for (std::int64_t i = 0; i < axis.first; ++i) place += scale;
   for (std::int32_t& first : first_) {
@@ -139,7 +139,8 @@ void ResizeTaps::take_nearest(const ResizeAxis& axis) {
   }
 }
 
-/// `kernel` is 0 from `radius` on, in outputs or, if there are fewer of these, in inputs.
+/// Computes inputs and weights for a `kernel` that is 0 beyond `radius`, which is in outputs or,
+/// for an enlargement, in inputs.
 template <class Kernel>
 void ResizeTaps::take_weighted(const ResizeAxis& axis, double radius, Kernel kernel) {
   const double scale = (axis.end - axis.begin) / static_cast<double>(axis.out);
@@ -183,8 +184,8 @@ RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::i
   assert(vectors <= resize_rows::best_vectors() && rows.filter == columns.filter);
   // The vector instructions require non-negative weights.
   if (rows.filter == ResizeFilter::bicubic) vectors_ = Vectors::none;
-  // Each pass rounds, so their order shows. Pillow's, from 13 on; before that, rows were always
-  // shortened first.
+  // Each pass rounds, so the order of passes affects the result. This is the order of Pillow 13;
+  // earlier versions always resize along rows first.
   const ResizeAxis &down = turn.exchanges_sides ? columns : rows,
                    &across = turn.exchanges_sides ? rows : columns;
   const std::int64_t fewer_rows = down.in - down.out;
@@ -194,7 +195,7 @@ RowResizer::RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::i
     pack_columns();
   }
   row_bytes_ = columns_.count() * channels_;
-  // Bytes that a pass along rows writes.
+  // Number of bytes that a pass along rows writes.
   written_bytes_ =
       std::max(row_bytes_, blocks_ * kBlock * channels_ + resize_rows::kBytesWrittenBeyond);
   kept_bytes_ = height_first_ ? columns_.range().size() * channels_ : row_bytes_;
@@ -206,7 +207,7 @@ void RowResizer::pack_columns() {
   blocks_ = ceil_div(columns_.count(), kBlock);
   packed_first_.resize(static_cast<std::size_t>(blocks_ * kBlock));
   for (std::int64_t i = 0; i < blocks_ * kBlock; ++i) {
-    // The last block may have outputs that nobody wants.
+    // The last block may have unused outputs.
     packed_first_[i] =
         static_cast<std::int32_t>(columns_.first(std::min(i, columns_.count() - 1)) * channels_);
   }
@@ -233,7 +234,7 @@ void RowResizer::pack_places() {
   for (std::int64_t block = 0; block < blocks_; ++block) {
     const std::int32_t* first = packed_first_.data() + block * kBlock;
     if (!resize_rows::fits_places(first)) {
-      // The image becomes much narrower: each output's inputs are loaded by themselves.
+      // The image becomes much narrower, so each output's inputs are loaded separately.
       row_vectors_ = Vectors::avx2;
       return;
     }
@@ -297,7 +298,7 @@ void RowResizer::write(std::span<std::byte> to) const {
       vectors_ == Vectors::none ? kept_bytes_ : align_up(rows_.longest(), std::int64_t{4})));
   const std::uint8_t* end = out + to.size();
   for (std::int64_t y = 0; y < rows_.count(); ++y, out += row_bytes_) {
-    // The next row overwrites the bytes written beyond this one.
+    // The next row overwrites the bytes written after this row.
     if (!height_first_ && end - out >= align_up(kept_bytes_, kColumns)) {
       down(y, words, out);
       continue;
@@ -311,7 +312,7 @@ void RowResizer::write(std::span<std::byte> to) const {
 
 namespace {
 
-/// Feeds the rows of `image`, whose pixel (0, 0) of the axes is (top, left).
+/// Passes the rows of `image`, whose top left pixel is at (top, left) of the axes, to the resizer.
 void resize_rows_of(const ImageView& image, std::int64_t top, std::int64_t left,
                     RowResizer& resizer, std::span<std::byte> to) {
   const PixelRange rows = resizer.rows(), columns = resizer.columns();
@@ -322,7 +323,7 @@ void resize_rows_of(const ImageView& image, std::int64_t top, std::int64_t left,
     return static_cast<std::size_t>(((top + y) * image.width + left + columns.begin) *
                                     image.channels);
   };
-  // The last rows, behind which there is too little to read, are copied.
+  // Copy the last rows, because too few bytes after them are readable.
   std::int64_t inside = rows.end;
   while (inside > rows.begin && offset(inside - 1) + readable > image.pixels.size()) --inside;
   resizer.add(image.pixels.data() + offset(rows.begin), stride, inside - rows.begin);

@@ -1,5 +1,4 @@
-// Resizing of rows as they are decoded: only the inputs are read that the
-// wanted outputs depend on.
+// Resizes rows as they are decoded, reading only the inputs on which the wanted outputs depend.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +12,9 @@
 
 namespace dpt {
 
-/// One axis: [begin, end) of `in` pixels becomes `out` pixels, of which `count` from `first` on are
-/// wanted. REQUIRES: 0 <= begin < end <= in, in pixels; 0 <= first, 1 <= count <= out - first.
+/// One axis of a resize: pixels [begin, end) of `in` become `out` pixels, of which `count` starting
+/// at `first` are wanted. REQUIRES: 0 <= begin < end <= in, in pixels; 0 <= first, 1 <= count <=
+/// out - first.
 struct ResizeAxis {
   std::int64_t in = 0;
   double begin = 0, end = 0;
@@ -23,14 +23,14 @@ struct ResizeAxis {
   ResizeFilter filter = ResizeFilter::bilinear;
 };
 
-/// Relation of a stored image to the upright image, into which it is turned after the resize.
-/// Passes, weights and every rounding are those of the upright image.
+/// Relation of a stored image to its upright image. The stored image is resized first and turned
+/// afterwards, but passes, weights and rounding are those of a resize of the upright image.
 struct StoredTurn {
-  bool mirrors_rows = false, mirrors_columns = false;  ///< these run backwards in the upright image
-  bool exchanges_sides = false;                        ///< rows are columns of the upright image
+  bool mirrors_rows = false, mirrors_columns = false;  ///< run backwards in the upright image
+  bool exchanges_sides = false;  ///< true if rows are columns of the upright image
 };
 
-/// Inputs [begin, end) of an axis.
+/// Range [begin, end) of inputs of an axis.
 struct PixelRange {
   std::int64_t begin = 0, end = 0;
   std::int64_t size() const { return end - begin; }
@@ -45,12 +45,12 @@ class ResizeTaps {
   /// Returns true if the outputs are the inputs of range().
   bool is_identity() const { return identity_; }
   std::int64_t count() const { return static_cast<std::int64_t>(first_.size()); }
-  /// The first input of an output, from range().begin on, and how many it has.
+  /// Return the first input of an output, relative to range().begin, and its number of inputs.
   std::int64_t first(std::int64_t output) const { return first_[output]; }
   std::int64_t length(std::int64_t output) const { return length_[output]; }
-  /// The most inputs that an output has.
+  /// Returns the maximum number of inputs of an output.
   std::int64_t longest() const { return longest_; }
-  /// length(output) weights in units of 2^-22, then zeros up to longest().
+  /// Returns length(output) weights in units of 2^-22, followed by zeros up to longest().
   const std::int32_t* weights(std::int64_t output) const { return weights_.data() + output * row_; }
 
  private:
@@ -64,10 +64,10 @@ class ResizeTaps {
   bool identity_ = false;
   std::int64_t longest_ = 0, row_ = 1;
   std::vector<std::int32_t> first_, length_;
-  std::vector<std::int32_t> weights_;  // (count, row_), row_ >= longest_, 0 behind length
+  std::vector<std::int32_t> weights_;  // (count, row_), row_ >= longest_, 0 after length
 };
 
-/// Takes the rows of an image from top to bottom and resizes them. One thread at a time.
+/// Resizer that takes the rows of an image from top to bottom. Not thread-safe.
 class RowResizer {
  public:
   using Vectors = resize_rows::Vectors;
@@ -76,23 +76,25 @@ class RowResizer {
   /// same filter.
   RowResizer(const ResizeAxis& rows, const ResizeAxis& columns, std::int64_t channels,
              Vectors vectors = resize_rows::best_vectors(), const StoredTurn& turn = {});
-  /// The rows and the columns that are needed.
+  /// Return the ranges of rows and columns that are needed.
   PixelRange rows() const { return rows_.range(); }
   PixelRange columns() const { return columns_.range(); }
-  /// Bytes behind the last pixel of a row that must be readable; their values do not matter.
+  /// Returns how many bytes after the last pixel of a row must be readable; their values do not
+  /// matter.
   std::int64_t bytes_beyond() const { return height_first_ ? 0 : beyond_; }
-  /// The next `count` of rows(), `stride` bytes apart; `row` is the first one's pixel at
+  /// Adds the next `count` of rows(), `stride` bytes apart. `row` is the first row's pixel at
   /// columns().begin.
   void add(const std::uint8_t* row, std::size_t stride, std::int64_t count);
-  /// All outputs, (rows.count, columns.count, channels). REQUIRES: all of rows() were added.
+  /// Writes all outputs, (rows.count, columns.count, channels). REQUIRES: all of rows() were added.
   void write(std::span<std::byte> to) const;
 
  private:
   void pack_columns();
   void pack_places();
-  /// The pass along a row; `to` takes written_bytes_.
+  /// Runs the pass along a row; `to` takes written_bytes_.
   void along(const std::uint8_t* row, std::uint8_t* to) const;
-  /// One output of the pass along columns; `to` takes kept_bytes_, rounded up to whole vectors.
+  /// Computes one output of the pass along columns; `to` takes kept_bytes_, rounded up to whole
+  /// vectors.
   void down(std::int64_t output, std::span<std::int32_t> words, std::uint8_t* to) const;
 
   ResizeTaps rows_, columns_;
@@ -103,25 +105,25 @@ class RowResizer {
   std::int64_t blocks_ = 0, groups_ = 0;  // counts of the packed columns; 0 blocks: not packed
   Vectors row_vectors_ = Vectors::none;   // instructions of the pass along rows
   std::vector<std::int32_t> packed_first_, packed_places_, packed_weights_;
-  // Rows as they came (height_first_) or shortened.
+  // Rows as added (height_first_) or already resized along rows.
   std::int64_t kept_bytes_ = 0, stride_ = 0;
   std::unique_ptr<std::uint8_t[]> kept_;  // (rows().size(), stride_)
 };
 
-/// The whole of an image, resized.
+/// Returns a part that is a whole image, resized.
 ImagePart whole_image(std::int64_t image_height, std::int64_t image_width, std::int64_t height,
                       std::int64_t width);
 
 /// Resizes to (height, width) as Pillow's BILINEAR does (torchvision's antialias=True): a triangle
-/// filter as wide as the reduction along rows and along columns, each rounded to 8 bits; columns
-/// first where the height loses more than twice what the width does (so Pillow from 13 on; before,
-/// always rows first, which can differ by 1).
-/// `to` takes height * width * image.channels bytes.
+/// filter as wide as the reduction, along rows and along columns, each rounded to 8 bits. Columns
+/// come first if the height shrinks more than twice as much as the width, as in Pillow 13; earlier
+/// versions always start with rows, which can differ by 1. `to` takes height * width *
+/// image.channels bytes.
 void resize_bilinear(const Image& image, std::int64_t height, std::int64_t width,
                      std::span<std::byte> to);
 
-/// The part of an image; the bits of a crop to `box`, a resize, and a crop to `window`. `exact` is
-/// not read.
+/// Returns a part of an image, with the bits of a crop to `box`, a resize, and a crop to `window`.
+/// Ignores `exact`.
 Image part_of(const ImageView& image, const ImagePart& part);
 
 /// Does the same as part_of, for an image that is turned afterwards.

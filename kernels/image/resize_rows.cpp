@@ -1,4 +1,4 @@
-// Weights as the vector loops of resize_rows.h read them, and the choice between the loops.
+// Packs weights for the vector loops of resize_rows.h, and chooses between the loops.
 #include "kernels/image/resize_rows.h"
 
 #include <algorithm>
@@ -18,13 +18,13 @@ std::int32_t low_pair(std::int32_t first, std::int32_t second) {
   return (first & kMask) | (second & kMask) << 16;
 }
 
-/// The words of the parts a, b and c of four weights.
+/// Returns the words of the parts a, b and c of four weights.
 std::array<std::int32_t, 3> digits(const std::int32_t* weights) {
   std::array<std::uint32_t, 3> words{};
   for (int i = 0; i < 4; ++i) {
     std::int32_t rest = weights[i];
     for (int part = 2; part >= 0; --part) {
-      // The signed byte that has the lowest bits.
+      // Take the signed byte with the lowest bits.
       const auto digit = static_cast<std::int8_t>(rest & 0xff);
       words[part] |= static_cast<std::uint32_t>(digit & 0xff) << 8 * i;
       rest = (rest - digit) >> kDigitBits;
@@ -79,7 +79,7 @@ void pack_group(Vectors vectors, std::int64_t channels, const std::int32_t* weig
 }
 
 void pack_places(const std::int32_t* first, std::int32_t* places) {
-  // A word for each channel, which has a byte of each of four pixels; and one that nobody needs.
+  // A word for each channel, with a byte of each of four pixels, and an unused word.
   for (std::int64_t output = 0; output < kBlock; ++output) {
     for (int channel = 0; channel < 4; ++channel) {
       std::uint32_t word = 0;

@@ -9,62 +9,63 @@
 
 namespace dpt::resize_rows {
 
-/// Bits of a weight after the point: 8 bits of pixel and 2 of headroom fill a word of 32.
+/// Number of fractional bits of a weight: with 8 bits of pixel and 2 of headroom it fills 32 bits.
 inline constexpr int kPrecision = 32 - 8 - 2;
 
-/// The instructions that the loops are written in.
+/// Instruction set of the loops.
 enum class Vectors : std::uint8_t { none, avx2, vnni };
-/// The best that this processor has.
+/// Returns the best instruction set that this processor has.
 Vectors best_vectors();
 
-// A weight has too many bits for the instructions that multiply and add neighbours: it is cut in
-// parts, whose sums are added up at the end.
-// AVX2 multiplies pairs of 16-bit numbers: a weight is high * 2^11 + low, and one word has the same
-// part of two weights, the first in its lower half.
+// A weight has too many bits for the instructions that multiply and add neighbours, so it is split
+// into parts, whose sums are added at the end. AVX2 multiplies pairs of 16-bit numbers: a weight is
+// high * 2^11 + low, and one word has the same part of two weights, the first in its lower half.
 // VNNI multiplies four bytes with four signed bytes: a weight is (a * 2^8 + b) * 2^8 + c, with b
 // and c from -128 to 127, and one word has the same part of four weights, the first lowest.
 inline constexpr int kLowBits = 11, kDigitBits = 8;
 
-/// Number of outputs of a pass along rows in a block.
+/// Number of outputs in a block of a pass along rows.
 inline constexpr std::int64_t kBlock = 8;
-/// Bytes that a pass along columns handles at a time.
+/// Number of bytes that a pass along columns handles at a time.
 inline constexpr std::int64_t kColumns = 64;
-/// Bytes that along_row may write behind the last output of the last block.
+/// Number of bytes that along_row may write after the last output of the last block.
 inline constexpr std::int64_t kBytesWrittenBeyond = 8;
 
-/// Packed weights of a pass along rows. Inputs are handled in groups: for each block of outputs and
-/// each group there are words_of_group words.
+/// Packed weights of a pass along rows. Inputs are handled in groups; each group of each block of
+/// outputs has words_of_group words.
 struct PackedTaps {
   const std::int32_t* first;   ///< (blocks, kBlock): the byte of each output's first input
-  const std::int32_t* places;  ///< RGB, VNNI: (blocks, kPlaces), as pack_places makes them
+  const std::int32_t* places;  ///< RGB, VNNI: (blocks, kPlaces), from pack_places
   const std::int32_t* weights;
   std::int64_t blocks, groups;
 };
 
-/// Inputs of a group. `channels` is 1 or 3 here and below, and `vectors` not none.
+/// Returns the number of inputs in a group. Here and below, `channels` is 1 or 3, and `vectors` is
+/// not `none`.
 std::int64_t inputs_of_group(Vectors vectors, std::int64_t channels);
 std::int64_t words_of_group(Vectors vectors, std::int64_t channels);
-/// Puts the weights of one group of output `lane` of a block where along_row reads them.
+/// Stores the weights of one group of output `lane` of a block in the order of along_row.
 void pack_group(Vectors vectors, std::int64_t channels, const std::int32_t* weights,
                 std::int64_t lane, std::int32_t* words);
-/// Words of the places of a block.
+/// Number of words for the places of a block.
 inline constexpr std::int64_t kPlaces = 32;
-/// Computes, for a block of RGB outputs with these first inputs (bytes), the places of each
-/// output's inputs in the 64 bytes that begin with the first one's. REQUIRES: fits_places.
+/// Computes the places of each output's inputs for a block of RGB outputs: offsets in the 64 bytes
+/// that start at the first output's first input. `first` has the byte of each output's first input.
+/// REQUIRES: fits_places.
 void pack_places(const std::int32_t* first, std::int32_t* places);
 /// Returns true if the inputs of one group of all outputs of a block are within 64 bytes.
 bool fits_places(const std::int32_t* first);
-/// Bytes that along_row may read behind the last input of a row.
+/// Returns how many bytes along_row may read after the last input of a row.
 std::int64_t bytes_read_beyond(Vectors vectors, std::int64_t channels, std::int64_t groups);
-/// One row to channels * kBlock * blocks bytes; `to` is written in order.
+/// Resizes one row to channels * kBlock * blocks bytes; `to` is written in order.
 void along_row(Vectors vectors, std::int64_t channels, const std::uint8_t* from,
                const PackedTaps& taps, std::uint8_t* to);
 
-/// Words for the weights of `length` rows, whose number is at most `length` rounded up to 4.
+/// Packs the weights of `length` rows into words; their number is at most `length` rounded up to 4.
 void pack_column(Vectors vectors, const std::int32_t* weights, std::int64_t length,
                  std::int32_t* words);
-/// One row of outputs from `length` rows that are `stride` bytes apart: `bytes` (a multiple of
-/// kColumns) of each.
+/// Computes one row of outputs from `length` rows that are `stride` bytes apart, using `bytes` (a
+/// multiple of kColumns) of each.
 void along_columns(Vectors vectors, const std::uint8_t* from, std::int64_t stride,
                    const std::int32_t* words, std::int64_t length, std::int64_t bytes,
                    std::uint8_t* to);

@@ -6,8 +6,8 @@
 namespace dpt::resize_rows {
 namespace {
 
-// Plain functions, no templates: a copy made of AVX2 instructions could be the one that the linker
-// keeps for everyone.
+// These functions must be plain functions, not templates: the linker could keep a copy made of AVX2
+// instructions for all processors.
 __m256i load256(const void* p) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(p));
 }
@@ -25,7 +25,7 @@ __m256i rounded_sum(__m256i high, __m256i low) {
 }  // namespace
 
 void along_row_rgb_avx2(const std::uint8_t* from, const PackedTaps& taps, std::uint8_t* to) {
-  // Two pixels to one word of two 16-bit numbers for each channel.
+  // Turns two pixels into one word of two 16-bit numbers per channel.
   const __m256i pairs = _mm256_broadcastsi128_si256(
       _mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
   const __m256i dense = _mm256_broadcastsi128_si256(
@@ -34,7 +34,7 @@ void along_row_rgb_avx2(const std::uint8_t* from, const PackedTaps& taps, std::u
   const std::int32_t* weights = taps.weights;
   for (std::int64_t block = 0; block < taps.blocks; ++block, first += kBlock, to += 3 * kBlock) {
     __m256i sums[4];
-    // Two at a time: their sums and addresses stay in registers.
+    // Handle two at a time: their sums and addresses stay in registers.
 #pragma GCC unroll 2
     for (int half = 0; half < 4; half += 2) {
       const std::uint8_t* near[] = {from + first[half], from + first[half + 1]};

@@ -6,9 +6,9 @@
 namespace dpt::resize_rows {
 namespace {
 
-// Plain functions, no templates: a copy made of these instructions could be the one that the linker
-// keeps for everyone.
-// Without a mask GCC 12 takes what is under it for uninitialised.
+// These functions must be plain functions, not templates: the linker could keep a copy made of
+// these instructions for all processors. GCC 12 takes the operand under a missing mask for
+// uninitialised, so the functions use a full mask.
 constexpr __mmask16 kAll32 = 0xffff;
 constexpr __mmask64 kAll8 = ~__mmask64{0};
 
@@ -16,7 +16,7 @@ __m512i load512(const void* p) {
   return _mm512_loadu_si512(p);
 }
 
-/// Rounds sums of the three parts, the last of which began with a half, to 0 to 255 in each word.
+/// Rounds the sums of the three parts, the last of which includes a half, to 0 to 255 in each word.
 __m512i rounded_sum(__m512i a, __m512i b, __m512i c) {
   const __m512i high = _mm512_maskz_slli_epi32(kAll32, a, 2 * kDigitBits);
   const __m512i middle = _mm512_maskz_slli_epi32(kAll32, b, kDigitBits);
@@ -31,8 +31,8 @@ __m512i half() {
 }  // namespace
 
 void along_row_rgb_vnni(const std::uint8_t* from, const PackedTaps& taps, std::uint8_t* to) {
-  // From a word for each of R, G, B and nothing, with a byte of the first four and one of the last
-  // four outputs, to their bytes in order.
+  // Reorders words for R, G, B and an unused channel, each with a byte of the first four or last
+  // four outputs, to bytes in pixel order.
   constexpr std::uint8_t kDense[64] = {0, 4, 8,  16, 20, 24, 32, 36, 40, 48, 52, 56, 1,
                                        5, 9, 17, 21, 25, 33, 37, 41, 49, 53, 57, 2};
   const __m512i dense = load512(kDense);
@@ -97,7 +97,7 @@ void along_columns_vnni(const std::uint8_t* from, std::int64_t stride, const std
     }
     const std::int32_t* parts = words;
     for (std::int64_t y = 0; y < length; y += 4, parts += 3) {
-      // Behind the last row any other does: its weight is 0.
+      // After the last row, use any row: its weight is 0.
       const std::uint8_t* row = from + y * stride + x;
       const __m512i r0 = load512(row);
       const __m512i r1 = y + 1 < length ? load512(row + stride) : r0;

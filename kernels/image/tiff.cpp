@@ -22,7 +22,7 @@
 namespace dpt {
 namespace {
 
-/// A file in memory, and the first problem that libtiff reports.
+/// A file in memory, and the first problem that libtiff reported.
 struct TiffMemory {
   std::span<const std::byte> bytes;
   std::uint64_t at = 0;
@@ -62,7 +62,7 @@ void on_tiff_error(thandle_t handle, const char* /*module*/, const char* format,
   while (problem.ends_with('.')) problem.pop_back();
 }
 
-/// Takes what libtiff calls a warning and goes on from: that a field is beyond the end of the file.
+/// Treats the warning that a field is beyond the end of the file as an error; libtiff continues.
 void on_tiff_warning(thandle_t handle, const char* module, const char* format,
                      std::va_list values) {
   if (std::string_view(format).starts_with("IO error")) {
@@ -70,7 +70,7 @@ void on_tiff_warning(thandle_t handle, const char* module, const char* format,
   }
 }
 
-/// libtiff's handlers are those of the process; dpt alone uses the library here.
+/// Replaces libtiff's handlers, which are global. Only dpt uses the library in this process.
 void silence_libtiff() {
   TIFFSetErrorHandler(nullptr);
   TIFFSetWarningHandler(nullptr);
@@ -93,7 +93,7 @@ struct TiffLayout {
   }
 };
 
-/// Pixels per byte that a compression reaches at most.
+/// Returns the maximum number of pixels per byte of a compression.
 std::int64_t most_pixels_per_byte(std::uint16_t compression) {
   switch (compression) {
     case COMPRESSION_NONE:
@@ -107,7 +107,7 @@ std::int64_t most_pixels_per_byte(std::uint16_t compression) {
       return std::int64_t{1032} * 8;
     case COMPRESSION_JPEG:
       return 1024;
-    default:  // A row of a fax may take one bit.
+    default:  // A fax row may take one bit.
       return kMaxImageBytes;
   }
 }
@@ -118,7 +118,7 @@ class TiffDecoder {
       : name_(name), memory_{file}, tiff_(nullptr, TIFFClose) {
     static const bool is_silent = (silence_libtiff(), true);
     static_cast<void>(is_silent);
-    // m: libtiff reads the file by the functions, not as memory of its own.
+    // m: libtiff reads the file through the functions, not by mapping it.
     tiff_.reset(TIFFClientOpen(
         "image", "rm", &memory_, read_tiff_bytes,
         [](thandle_t, void*, tmsize_t) -> tmsize_t { return 0; }, seek_in_tiff,
@@ -146,7 +146,7 @@ class TiffDecoder {
     return std::bit_width(all_values_);
   }
 
-  /// Returns 1 to 8. REQUIRES: the layout was read.
+  /// Returns the orientation, 1 to 8. REQUIRES: the layout was read.
   int orientation() const {
     const int stored = layout_.orientation;
     return 2 <= stored && stored <= 8 ? stored : 1;
@@ -232,8 +232,8 @@ class TiffDecoder {
     }
   }
 
-  /// Writes the values of a packed row, or the upper 8 of 16 bits, to every `stride`-th place. The
-  /// first value is the sample `first` of a pixel.
+  /// Writes the values of a packed row, or the upper 8 of 16 bits, to every `stride`-th byte. The
+  /// first value is sample `first` of a pixel.
   void unpack(const std::uint8_t* from, std::size_t count, std::uint8_t* to, std::size_t stride,
               std::size_t first) {
     const unsigned bits = layout_.bits;
@@ -253,7 +253,7 @@ class TiffDecoder {
     }
   }
 
-  /// Bytes that `pixels` of a plane have in a row.
+  /// Returns the number of bytes of `pixels` in a row of a plane.
   std::size_t packed_bytes(std::size_t pixels) const {
     const std::size_t values = pixels * (layout_.is_separate() ? 1 : layout_.samples);
     return (values * layout_.bits + 7) / 8;
@@ -372,7 +372,7 @@ class TiffDecoder {
     return palette.applied(indices, layout_.height, layout_.width, 3);
   }
 
-  /// Turns the image as its orientation says, which Pillow does for TIFF.
+  /// Turns the image by its orientation, as Pillow does for TIFF.
   Image upright(Image image) const {
     const int stored = orientation();
     return stored == 1 ? std::move(image) : turned_upright(image, stored);
@@ -383,7 +383,7 @@ class TiffDecoder {
   std::unique_ptr<TIFF, decltype(&TIFFClose)> tiff_;
   TiffLayout layout_;
   std::vector<std::uint8_t> samples_;  ///< samples of all pixels, or indices of a palette
-  std::uint16_t all_values_ = 0;       ///< bits that are set in any 16-bit colour
+  std::uint16_t all_values_ = 0;       ///< bitwise or of all 16-bit colour values
 };
 
 }  // namespace

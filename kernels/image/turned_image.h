@@ -20,8 +20,8 @@ Image turned_upright(const Image& stored, int orientation);
 /// `height` x `width`.
 PixelBox stored_box(const PixelBox& box, int orientation, std::int64_t height, std::int64_t width);
 
-/// Returns the resize of the stored image that, turned upright, equals the resize of the upright
-/// image.
+/// Returns the turn with which a resize of the stored image, turned upright, equals the resize of
+/// the upright image.
 StoredTurn stored_turn(int orientation);
 
 /// Returns the part of a stored image that, turned upright, is `part` of the upright image of size

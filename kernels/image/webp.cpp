@@ -1,4 +1,4 @@
-// WebP through libwebp; of an animation its first frame, through libwebpdemux.
+// Decodes WebP through libwebp, and the first frame of an animation through libwebpdemux.
 #include <webp/decode.h>
 #include <webp/demux.h>
 
@@ -13,7 +13,8 @@
 namespace dpt {
 namespace {
 
-/// Both kinds of coding have no minimum of bits per pixel: only kMaxImageBytes limits the size.
+/// Neither kind of coding has a minimum number of bits per pixel; only kMaxImageBytes limits the
+/// size.
 constexpr std::int64_t kMaxWebpPixelsPerByte = kMaxImageBytes;
 
 std::string webp_problem(VP8StatusCode status) {
@@ -39,7 +40,7 @@ Image without_alpha(const std::uint8_t* rgba, std::int64_t height, std::int64_t 
   return image;
 }
 
-/// Decodes the first frame of an animation on its canvas; null image if that fails.
+/// Decodes the first frame of an animation on its canvas; returns a null image on failure.
 Image first_frame(const WebPData& data) {
   WebPAnimDecoderOptions options;
   if (!WebPAnimDecoderOptionsInit(&options)) return {};

@@ -1,6 +1,6 @@
-// Takes the place of every *_avx2.cpp and *_vnni.cpp of this folder and jpeg/ where the build is
-// not for x86: CpuFeatures has none of these instruction sets there, so nothing here is ever
-// called.
+// Replaces every *_avx2.cpp and *_vnni.cpp of this folder and of jpeg/ in builds for processors
+// other than x86. CpuFeatures reports none of these instruction sets there, so these functions are
+// never called.
 #include <cstdlib>
 
 #include "kernels/image/jpeg/jpeg_loops.h"
@@ -35,7 +35,7 @@ void along_columns_vnni(const std::uint8_t*, std::int64_t, const std::int32_t*, 
 
 namespace jpeg_loops {
 
-// are_available() is false.
+// Never called, because are_available() is false.
 void skip_mcus(Scan&, std::int64_t) {
   std::abort();
 }

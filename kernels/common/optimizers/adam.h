@@ -5,8 +5,8 @@
 
 namespace dpt {
 
-/// States: the running averages of the gradient and of its square; with amsgrad the largest of the
-/// latter so far.
+/// States: the running averages of the gradient and of its square; with amsgrad also the maximum of
+/// the latter.
 template <bool kAmsgrad>
 struct AdamFormula {
   static constexpr int kStates = kAmsgrad ? 3 : 2;

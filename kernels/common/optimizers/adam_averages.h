@@ -1,4 +1,4 @@
-// Parts that Adam and the optimizers derived from it share: weight decay, and the running averages
+// Code that Adam and the optimizers derived from it share: weight decay, and the running averages
 // of the gradient and of its square.
 #pragma once
 
@@ -6,10 +6,10 @@
 
 namespace dpt {
 
-/// Start of a Step.
+/// Beginning of the Step of these optimizers.
 struct AdamAverages {
   float shrink = 1;        ///< decoupled weight decay: 1 - lr * weight_decay
-  float weight_decay = 0;  ///< otherwise: added to the gradient
+  float weight_decay = 0;  ///< L2 weight decay, added to the gradient
   float one_minus_beta1 = 0, beta2 = 0, one_minus_beta2 = 0, eps = 0;
 };
 

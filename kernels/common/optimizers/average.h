@@ -1,5 +1,5 @@
-// A running average of the weights: no optimizer, but a pass over the same flat buffers. What a
-// formula calls the parameter is the average here, and the gradient the weights after their update.
+// A running average of the weights. It is not an optimizer, but a pass over the same flat buffers:
+// the formula's parameter is the average, and its gradient is the updated weights.
 #pragma once
 
 #include "kernels/common/optimizers/formula.h"
@@ -10,7 +10,7 @@ struct AverageFormula {
   static constexpr int kStates = 0;
 
   struct Step {
-    float part = 0;  ///< weight of the present weights in the new average
+    float part = 0;  ///< weight of the current weights in the new average
   };
 
   template <class T>

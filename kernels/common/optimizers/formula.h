@@ -11,17 +11,17 @@
 // only. No term may be fused into a multiply-add by hand, and the compilers do not fuse either
 // (-ffp-contract=off, -fmad=false), so every device and instruction set gives the same bits.
 //
-// An optimizer with norms of layers takes two passes over each range, which is then one parameter:
+// A formula that needs norms of layers takes two passes over each range, which is one parameter:
 //
 //   static constexpr bool kPreparesStates;  // whether `prepare` writes the states, not `update`
-//   template <class T>  // the values whose norms over the parameter `update` needs
+//   template <class T>  // the values whose norms `update` needs
 //   DPT_HOST_DEVICE static void prepare(const Step& step, T param, T grad, T* state, T& a, T& b);
 //   // the factor that follows from the sums of the squares of a and b
 //   DPT_HOST_DEVICE static float ratio(const Step& step, double a_squares, double b_squares);
 //   template <class T>
 //   DPT_HOST_DEVICE static void update(const Step& step, float ratio, T& param, T grad, T* state);
 //
-// formulas.h lists all formulas; the loops of every backend are made from that list.
+// formulas.h lists all formulas; the loops of every backend are instantiated from that list.
 #pragma once
 
 #include <cmath>
@@ -31,16 +31,16 @@
 
 namespace dpt {
 
-// ---- For packs, each backend has its own of these ----------------------------------------------
+// ---- Scalar functions; each backend defines the same for packs ---------------------------------
 
 DPT_HOST_DEVICE inline float square_root(float x) {
   return sqrtf(x);
 }
-/// Larger of the two; a NaN in either is kept, as torch.maximum does.
+/// Returns the larger of two; NaN if either is NaN, like torch.maximum.
 DPT_HOST_DEVICE inline float larger(float a, float b) {
   return a != a || a > b ? a : b;
 }
-/// -1, 0 or 1; a NaN is kept, as torch.sign does not, so that a bad step shows.
+/// Returns -1, 0 or 1; NaN stays NaN, unlike in torch.sign, so that a bad step shows.
 DPT_HOST_DEVICE inline float sign_of(float x) {
   return x > 0 ? 1.0F : x < 0 ? -1.0F : x;
 }
@@ -52,14 +52,14 @@ concept LayerwiseFormula = requires {
   Formula::kPreparesStates;
 };
 
-/// Returns true if the pass that writes the parameters writes the states too.
+/// Returns true if the pass that writes the parameters also writes the states.
 template <class Formula>
 constexpr bool updates_states() {
   if constexpr (LayerwiseFormula<Formula>) return !Formula::kPreparesStates;
   return true;
 }
 
-/// `ratio` is for formulas with norms only.
+/// Updates an element. `ratio` is used only by formulas with norms.
 template <class Formula, class T>
 DPT_HOST_DEVICE inline void apply_formula(const typename Formula::Step& step,
                                           [[maybe_unused]] float ratio, T& param, T grad,
@@ -71,9 +71,9 @@ DPT_HOST_DEVICE inline void apply_formula(const typename Formula::Step& step,
   }
 }
 
-// ---- What the host hands over for each update --------------------------------------------------
+// ---- Input of an update from the host ----------------------------------------------------------
 
-/// The start of an UpdateStep in the formula's own type.
+/// Beginning of an UpdateStep, in the formula's type.
 template <class Formula>
 struct FormulaStep {
   float gradient_sign = 1;  ///< -1 to maximise

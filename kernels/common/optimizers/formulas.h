@@ -1,5 +1,5 @@
-// All formulas: one line each. The loops of every backend are made from this list; an
-// OptimizerDesc names its formula by the place in it, which is stored nowhere.
+// The list of all formulas, one per line. The loops of every backend are instantiated from this
+// list. An OptimizerDesc identifies its formula by the index in it, which is never stored in files.
 #pragma once
 
 #include "kernels/common/optimizers/adadelta.h"

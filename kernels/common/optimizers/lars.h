@@ -6,7 +6,7 @@
 
 namespace dpt {
 
-/// State: the momentum buffer, with the learning rate in it, as in the paper.
+/// State: the momentum buffer, which includes the learning rate, as in the paper.
 struct LarsFormula {
   static constexpr int kStates = 1;
   static constexpr bool kPreparesStates = false;

@@ -5,7 +5,7 @@
 
 namespace dpt {
 
-/// States: the running average of the squared gradient; with momentum its buffer; if centered the
+/// States: the running average of the squared gradient; with momentum, its buffer; if centered, the
 /// running average of the gradient.
 template <bool kMomentum, bool kCentered>
 struct RmspropFormula {
@@ -27,8 +27,8 @@ struct RmspropFormula {
     if constexpr (kCentered) {
       T& mean = state[kMomentum ? 2 : 1];
       mean = mean + (grad - mean) * step.one_minus_alpha;
-      // Rounding can make it negative where the gradient does not vary; PyTorch's weight then
-      // becomes a NaN.
+      // Rounding can make the variance negative if the gradient hardly varies; in PyTorch the
+      // weight then becomes NaN.
       variance = larger(square - mean * mean, square * 0.0F);
     }
     const T denominator = square_root(variance) + step.eps;

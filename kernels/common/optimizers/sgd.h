@@ -5,7 +5,7 @@
 
 namespace dpt {
 
-/// State, with momentum: the momentum buffer.
+/// State: the momentum buffer, if there is momentum.
 template <bool kMomentum>
 struct SgdFormula {
   static constexpr int kStates = kMomentum ? 1 : 0;
@@ -17,7 +17,7 @@ struct SgdFormula {
     float keep = 0;  ///< factor of the old momentum buffer: momentum
     float gain = 1;  ///< factor of the gradient in the new buffer: 1 - dampening
     bool nesterov = false;
-    /// At the first step the buffer becomes the gradient, whatever it held.
+    /// True in the first step, in which the buffer is set to the gradient.
     bool is_first = false;
   };
 

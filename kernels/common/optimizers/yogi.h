@@ -1,5 +1,5 @@
 // Yogi (Zaheer et al., "Adaptive Methods for Nonconvex Optimization", NeurIPS 2018, algorithm 2),
-// with Adam's bias corrections, which the paper leaves out for simplicity.
+// with Adam's bias corrections, which the paper omits for simplicity.
 #pragma once
 
 #include "kernels/common/optimizers/formula.h"

@@ -31,7 +31,7 @@ struct Row8 {
       v.store(to, avx2::Vec::first(lanes));
     }
   }
-  /// Rounded as to_bf16 rounds.
+  /// Stores the values rounded as by to_bf16.
   void store(Bf16* to, std::int64_t lanes) const {
     const __m256i bits = _mm256_castps_si256(v.v);
     const __m256i high = _mm256_srli_epi32(bits, 16);

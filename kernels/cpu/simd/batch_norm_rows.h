@@ -17,8 +17,8 @@ struct Affine {
   bool relu;
 };
 
-/// dx = dy * scale + x * of_x + constant for every channel; dy counts only where `forward` gives
-/// something positive, if it has a ReLU.
+/// dx = dy * scale + x * of_x + constant for every channel. If `forward` has a ReLU, dy counts only
+/// where the result of `forward` is positive.
 struct AffineGradient {
   Affine forward;
   const float *of_x, *constant;
@@ -27,14 +27,14 @@ struct AffineGradient {
 /// The functions for activations of type T.
 template <class T>
 struct RowFunctions {
-  /// The mean of every channel and the sum of squared deviations from it. rows >= 1.
+  /// Computes the mean of every channel and the sum of squared deviations from it. rows >= 1.
   void (*moments)(const T* x, std::int64_t rows, std::int64_t channels, float* mean,
                   float* squares);
   void (*apply)(const T* x, T* y, std::int64_t rows, std::int64_t channels, const Affine& affine);
-  /// For every channel the sum of dy, and of dy * (x - mean).
+  /// Computes, for every channel, the sum of dy and the sum of dy * (x - mean).
   void (*sums)(const T* dy, const T* x, std::int64_t rows, std::int64_t channels,
                const Affine& forward, const float* mean, float* sum, float* product);
-  /// dx may be the same memory as dy.
+  /// Computes the gradient; dx may be the same memory as dy.
   void (*gradient)(const T* dy, const T* x, T* dx, std::int64_t rows, std::int64_t channels,
                    const AffineGradient& gradient);
 };
@@ -47,8 +47,9 @@ struct RowKernels {
 };
 extern const RowKernels kRowsAvx2, kRowsAvx512;
 
-/// Calls block(first channel, number of channels) with template arguments <vectors, rows at once>:
-/// as many independent sums as hide the latency of an addition. `block` is a generic functor.
+/// Calls block(first channel, number of channels) with template arguments <vectors, rows at once>,
+/// chosen for enough independent sums to hide the latency of an addition. `block` is a generic
+/// functor.
 template <class V, class Block>
 void for_channels(std::int64_t channels, const Block& block) {
   constexpr std::int64_t kLanes = V::kLanes;
@@ -59,8 +60,8 @@ void for_channels(std::int64_t channels, const Block& block) {
   if (c < channels) block.template run<1, 4>(c, channels - c);
 }
 
-/// Adds `term(row, vector)` pairs over all rows: row r to accumulator r mod kRows, which are added
-/// in order at the end. `count` is the number of lanes in use.
+/// Adds `term(row, vector)` pairs over all rows. Row r goes to accumulator r mod kRows, and the
+/// accumulators are added in order at the end. `count` is the number of lanes in use.
 template <class V, int kVectors, int kRows, class Term, class Finish>
 void sum_rows(std::int64_t rows, const Term& term, const Finish& finish) {
   V first[kRows][kVectors], second[kRows][kVectors];
@@ -94,7 +95,7 @@ struct Moments {
   template <int kVectors, int kRows>
   void run(std::int64_t c, std::int64_t lanes) const {
     const T* from = x + c;
-    // Deviations from the first row: no difference of large numbers, wherever the mean lies.
+    // Use deviations from the first row, which avoids differences of large numbers.
     V pivot[kVectors];
     for (int v = 0; v < kVectors; ++v) pivot[v] = V::load(from + v * V::kLanes, lanes);
     const auto term = [&](std::int64_t row, int v, V& sum, V& square) {
@@ -214,8 +215,8 @@ struct Gradient {
   }
 };
 
-/// All of them for vectors V, which load and store floats and bf16 alike: `lanes` elements, the
-/// others are zero and stay as they were.
+/// Returns all functions for vectors V, which load and store `lanes` elements of floats or bf16.
+/// Lanes beyond are zero after a load and are not stored.
 template <class V, class T>
 constexpr RowFunctions<T> row_functions() {
   return {

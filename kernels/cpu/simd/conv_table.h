@@ -1,6 +1,6 @@
-// A convolution as our own kernels see it, direct_* and winograd_*: plain numbers, worked out once
-// by own_conv2d.cpp. x is (n, in_h, in_w, in_c), weights (out_c, kernel_h, kernel_w, in_c), all
-// fp32; the fused pooling is 2x2 with stride 2 and no padding.
+// Parameters of a convolution for the direct_* and winograd_* kernels, computed once by
+// own_conv2d.cpp. x is (n, in_h, in_w, in_c), weights (out_c, kernel_h, kernel_w, in_c), all fp32;
+// the fused pooling is 2x2 with stride 2 and no padding.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@ struct Conv {
   std::int64_t batch = 0;
   std::int64_t in_h = 0, in_w = 0, in_c = 0;
   std::int64_t kernel_h = 0, kernel_w = 0, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
-  std::int64_t conv_h = 0, conv_w = 0;  ///< pixels that are computed: those that pooling reads
-  std::int64_t out_h = 0, out_w = 0;    ///< size of y: after pooling
+  std::int64_t conv_h = 0, conv_w = 0;  ///< computed pixels: those that pooling reads
+  std::int64_t out_h = 0, out_w = 0;    ///< size of y, after pooling
   std::int64_t out_c = 0;
   bool bias = true, relu = false, input_gradient = true;
   FusedPool pool = FusedPool::none;
 
-  // One row of the kernel meets one contiguous run of a row of x: (kw, ic) is one index.
+  // A row of the kernel corresponds to one contiguous run of a row of x: (kw, ic) is one index.
   std::int64_t run() const { return kernel_w * in_c; }
   std::int64_t depth() const { return kernel_h * run(); }
   std::int64_t padded_h() const { return in_h + 2 * pad_h; }

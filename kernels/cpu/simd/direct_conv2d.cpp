@@ -6,7 +6,8 @@
 namespace dpt {
 namespace {
 
-/// The fused pooling that the kernels know: 2x2, stride 2, whole windows of real pixels.
+/// Returns true for the pooling that the kernels can fuse: 2x2, stride 2, whole windows without
+/// padding.
 bool applies(const Pool2dDesc& pool) {
   const Size2 two{2, 2}, none{0, 0}, one{1, 1};
   const bool plain_average = pool.divisor_override == 0 || pool.divisor_override == 4;
@@ -21,9 +22,9 @@ bool applies(const Conv2dDesc& d) {
          (!d.pool || applies(*d.pool));
 }
 
-/// Returns true where these are faster than oneDNN: what fuses a pool, and channels that fill no
-/// whole vectors. On 3x3 kernels over whole vectors of channels oneDNN is as fast or some percent
-/// faster.
+/// Returns true if the direct kernels are faster than oneDNN: with a fused pool, or with a number
+/// of channels that does not fill whole vectors. For 3x3 kernels over whole vectors of channels,
+/// oneDNN is as fast or some percent faster.
 bool pays(const Conv2dDesc& d) {
   return d.pool || d.in.c % 8 != 0 || d.conv_out.c % 8 != 0;
 }

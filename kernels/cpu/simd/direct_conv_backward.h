@@ -1,15 +1,15 @@
 // Direct convolution, backward, one sample at a time so that x, dy and dx stay in the cache:
-//  1. dy of the convolution's own output is unfolded from y's gradient (pooling, ReLU mask),
+//  1. the gradient of the convolution's output is computed from y's (pooling, ReLU mask),
 //  2. weight gradient: tiles of dw summed over pixels, lanes over the run of (kw, ic) or over oc,
 //  3. data gradient: for each row of x, lanes over the run of (kw, ic), summed over kh and oc in
-//     registers; then each pixel of x collects its kw terms. No product is computed in vain.
+//     registers; then each pixel of x collects its kw terms. No product is wasted.
 #pragma once
 
 #include "kernels/cpu/simd/direct_conv_forward.h"
 
 namespace dpt::direct {
 
-/// dy after pooling and ReLU -> dy of the convolution, (pixels, channels); adds up dbias.
+/// Computes the convolution's dy (pixels, channels) from dy after pooling and ReLU; adds up dbias.
 template <class V>
 void unfold_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy, const float* y,
                      const std::uint8_t* saved, float* to, float* dbias) {
@@ -50,11 +50,11 @@ void unfold_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy
   }
 }
 
-/// Rows of the convolution's output that are taken at a time, in floats, so that they and the rows
-/// of x that they meet stay in the first-level cache.
+/// Size in floats of a strip of rows of the convolution's output, chosen so that they and the
+/// corresponding rows of x stay in the first-level cache.
 inline constexpr std::int64_t kStripFloats = 7168;
 
-/// dw[o + r][kh][first + j-th vector] += sum over the strip's pixels of dy[o + r] x[...].
+/// Computes dw[o + r][kh][first + j-th vector] += sum over the strip's pixels of dy[o + r] x[...].
 template <class V, int R, int N, bool kWhole>
 void weight_tile(const Conv& c, const float* x, const float* dy, std::int64_t channels,
                  std::int64_t rows, float* dw, bool add, typename V::Mask mask) {
@@ -91,7 +91,7 @@ void weight_tile(const Conv& c, const float* x, const float* dy, std::int64_t ch
   }
 }
 
-/// Lanes over (kw, ic): dw is written where it belongs.
+/// Computes the weight gradient with lanes over (kw, ic), which writes dw directly.
 template <class V>
 void weight_gradient(const Conv& c, const ConvLayout<V>& layout, const float* x, const float* dy,
                      std::int64_t rows, float* dw, bool add) {
@@ -118,7 +118,8 @@ void weight_gradient(const Conv& c, const ConvLayout<V>& layout, const float* x,
   }
 }
 
-/// gradient[k + r][j-th vector of oc] += sum over the strip's pixels of x[... + r] dy[...].
+/// Computes gradient[k + r][j-th vector of oc] += sum over the strip's pixels of x[... + r]
+/// dy[...].
 template <class V, int R, int N>
 void transposed_weight_tile(const Conv& c, const float* x, const float* dy, std::int64_t channels,
                             std::int64_t rows, float* gradient) {
@@ -143,7 +144,8 @@ void transposed_weight_tile(const Conv& c, const float* x, const float* dy, std:
   }
 }
 
-/// Lanes over oc, for short runs (few input channels): sums stay in scratch as (depth, channels).
+/// Computes the weight gradient with lanes over oc, for short runs (few input channels). The sums
+/// stay in scratch as (depth, channels).
 template <class V>
 void transposed_weight_gradient(const Conv& c, const ConvLayout<V>& layout, const float* x,
                                 const float* dy, std::int64_t rows, float* gradient) {
@@ -164,7 +166,7 @@ void transposed_weight_gradient(const Conv& c, const ConvLayout<V>& layout, cons
   }
 }
 
-/// Weights (oc, kh, run) -> for each tile of the run a panel [kh][oc][lanes], zero filled.
+/// Packs weights (oc, kh, run) into a panel [kh][oc][lanes] for each tile of the run, zero filled.
 template <class V>
 void pack_backward(const Conv& c, const ConvLayout<V>& layout, const float* weight, float* to) {
   const Split tiles(layout.run_vectors, kMaxVectors);
@@ -185,8 +187,8 @@ void pack_backward(const Conv& c, const ConvLayout<V>& layout, const float* weig
   }
 }
 
-/// columns[r][j-th vector] = what R neighbouring pixels of dy give to one row of dx, summed over
-/// the `count` rows of dy and of the kernel that meet there.
+/// Computes columns[r][j-th vector], the contribution of R neighbouring pixels of dy to one row of
+/// dx, summed over `count` corresponding rows of dy and of the kernel.
 template <class V, int R, int N>
 void column_tile(const Conv& c, const float* dy, std::int64_t channels, std::int64_t dy_step,
                  const float* panel, std::int64_t panel_step, std::int64_t count, float* columns,
@@ -212,13 +214,15 @@ void column_tile(const Conv& c, const float* dy, std::int64_t channels, std::int
   }
 }
 
-/// dx of one row from its columns: pixel iw collects kw from the dy pixel (iw + pad - kw) / stride.
+/// Computes one row of dx from its columns: pixel iw collects kw from the dy pixel (iw + pad - kw)
+/// / stride.
 template <class V>
 void collect_row(const Conv& c, const ConvLayout<V>& layout, const float* columns, float* dx) {
   const auto tail = V::first(c.in_c % V::kLanes);
   for (std::int64_t iw = 0; iw < c.in_w; ++iw, dx += c.in_c) {
     const std::int64_t at = iw + c.pad_w;
-    // The first kw that a pixel of dy meets here; then every stride-th, while the pixel exists.
+    // Start at the first kw that falls on a pixel of dy, then take every stride-th while the pixel
+    // exists.
     std::int64_t kw = at % c.stride_w, ow = at / c.stride_w;
     if (ow >= c.conv_w) {
       kw += (ow - c.conv_w + 1) * c.stride_w;
@@ -257,7 +261,7 @@ void data_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy,
       const float* panel = weights + c.kernel_h * c.out_c * column;
       const Split pixels(c.conv_w, most_rows<V>(wide));
       for (std::int64_t ih = first; ih < end; ++ih) {
-        // kh goes up in steps of the stride while the row of dy goes down by one.
+        // kh increases in steps of the stride while the row of dy decreases by one.
         const std::int64_t at = ih + c.pad_h;
         std::int64_t kh = at % c.stride_h, oh = at / c.stride_h;
         if (oh >= c.conv_h) {
@@ -287,7 +291,7 @@ void data_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy,
 template <class V>
 void conv_backward(const Conv& c, const ConvArgs& args) {
   const ConvLayout<V> layout(c);
-  // Sums of one sample are added to the sum of all: fewer roundings of large sums.
+  // Sum each sample separately before adding it to the total, to reduce the rounding of large sums.
   float* dbias = args.scratch + layout.bias;
   float* sample_dbias = args.scratch + layout.partial;
   float* dy = args.scratch + layout.dy;

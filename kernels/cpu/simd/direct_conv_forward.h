@@ -1,5 +1,5 @@
-// Direct convolution, forward: rows of a tile are output pixels, lanes are output channels. The
-// weights are packed per call into panels [depth][channels of the tile]; x is read where it lies.
+// Direct convolution, forward: rows of a tile are output pixels, lanes are output channels. Every
+// call packs the weights into panels [depth][channels of the tile]; x is read in place.
 #pragma once
 
 #include "kernels/cpu/simd/conv_table.h"
@@ -7,21 +7,21 @@
 
 namespace dpt::direct {
 
-/// A panel of weights stays in the first-level cache while a strip of pixels passes over it. Where
-/// the whole panel is too large, a few rows of the kernel are taken at a time, and the sums of the
-/// strip wait in scratch.
+/// Maximum floats of a panel of weights, which stays in the first-level cache while a strip of
+/// pixels passes over it. If the whole panel is larger, a few rows of the kernel are taken at a
+/// time, and the strip's sums are kept in scratch.
 inline constexpr std::int64_t kPanelFloats = 4096;
 inline constexpr std::int64_t kPartialFloats = 2048;
 
 inline constexpr int kMaxOddChannels = 2;
 
-/// Places of the parts of scratch and saved memory, in floats (saved: in bytes).
+/// Layout of scratch and saved memory, in floats (saved: in bytes).
 template <class V>
 struct ConvLayout {
   std::int64_t vectors;                   ///< number of vectors of output channels
   std::int64_t channels;                  ///< output channels, rounded up to whole vectors
   std::int64_t packed;                    ///< vectors of the forward pass's panels
-  std::int64_t odd;                       ///< channels after them, taken as dot products
+  std::int64_t odd;                       ///< remaining channels, computed as dot products
   std::int64_t run_vectors, run_columns;  ///< likewise for the run of (kw, ic)
   bool lanes_are_outputs;                 ///< weight gradient: lanes over oc, not over (kw, ic)
   std::int64_t image, weights, bias, partial, dy, columns, gradient, total;
@@ -32,7 +32,7 @@ struct ConvLayout {
     constexpr std::int64_t kLanes = V::kLanes;
     vectors = (c.out_c + kLanes - 1) / kLanes;
     channels = vectors * kLanes;
-    // One or two channels over would cost a whole vector; lanes over (kw, ic) waste less.
+    // One or two remaining channels would cost a whole vector; lanes over (kw, ic) waste less.
     odd = c.out_c % kLanes;
     if (odd > kMaxOddChannels || c.out_c < kLanes || c.run() < 2 * kLanes) odd = 0;
     packed = odd > 0 ? vectors - 1 : vectors;
@@ -65,7 +65,7 @@ struct ConvLayout {
   }
 };
 
-/// Reads and writes the mask of one vector of one pixel.
+/// Access to the mask of one vector of one pixel.
 template <class V>
 [[gnu::always_inline]] inline void put_bits(std::uint8_t* to, std::uint32_t bits) {
   to[0] = static_cast<std::uint8_t>(bits);
@@ -80,7 +80,7 @@ template <class V>
   }
 }
 
-/// One image of x with its zero border, in scratch; or x itself when there is no border.
+/// Returns an image of x with its zero border, in scratch, or x itself if it has no border.
 template <class V>
 const float* bordered_image(const Conv& c, const float* x, float* to) {
   if (!c.padded()) return x;
@@ -97,7 +97,8 @@ const float* bordered_image(const Conv& c, const float* x, float* to) {
   return to;
 }
 
-/// Weights (oc, depth) -> for each tile of vectors a panel [depth][lanes]; unused lanes are zero.
+/// Packs weights (oc, depth) into a panel [depth][lanes] for each tile of vectors; unused lanes are
+/// zero.
 template <class V>
 void pack_forward(const Conv& c, const ConvLayout<V>& layout, const float* weight, float* to) {
   const std::int64_t depth = c.depth();
@@ -121,14 +122,14 @@ void pack_forward(const Conv& c, const ConvLayout<V>& layout, const float* weigh
   }
 }
 
-/// The rows of the kernel that one visit to a tile takes.
+/// Rows of the kernel that one visit to a tile processes.
 struct Visit {
   std::int64_t kernel_row, rows;
   bool first, last;
 };
 
-/// acc (R pixels) = bias, or the sums of the visits before; plus the visit's share of the products.
-/// Leaves them in `partial` unless it is the last visit.
+/// Computes acc (R pixels) = bias, or the sums of earlier visits, plus the products of this visit.
+/// Stores the sums in `partial` unless it is the last visit.
 template <class V, int R, int N>
 [[gnu::always_inline]] inline void convolve(const Conv& c, const Visit& visit, V (&acc)[R][N],
                                             const float* (&a)[R], const float* panel,
@@ -158,7 +159,8 @@ template <class V, int R, int N>
   }
 }
 
-/// y of R neighbouring pixels without pooling; `mask` cuts the last vector at the last channel.
+/// Stores y of R neighbouring pixels without pooling; `mask` cuts the last vector at the last
+/// channel.
 template <class V, int R, int N>
 [[gnu::always_inline]] inline void finish_pixels(const Conv& c, V (&acc)[R][N], float* y,
                                                  typename V::Mask mask) {
@@ -177,8 +179,8 @@ template <class V, int R, int N>
   }
 }
 
-/// y of one pooling window, whose 2x2 pixels are in registers: the convolution's output never
-/// exists. `bits` keeps which pixels pass a gradient: [pixel][vector of the layer].
+/// Computes y of one pooling window, whose 2x2 pixels are in registers: the convolution's output is
+/// never stored. `bits` records the pixels that pass a gradient: [pixel][vector of the layer].
 template <class V, int N>
 [[gnu::always_inline]] inline void finish_window(const Conv& c, V (&acc)[4][N], float* y,
                                                  std::uint8_t* bits, std::int64_t bits_step,
@@ -199,7 +201,7 @@ template <class V, int N>
       }
       out = (acc[0][j] + acc[1][j] + acc[2][j] + acc[3][j]) * V::filled(0.25F);
     } else {
-      // The first largest pixel wins, as in PyTorch; a later one must be greater, or NaN.
+      // The first of equal pixels wins, as in PyTorch; a later one must be greater, or NaN.
       std::uint32_t won[4];
       out = acc[0][j];
       won[0] = ~0U;
@@ -250,8 +252,8 @@ void forward_window(const Conv& c, const Visit& visit, const float* x, const flo
   if (visit.last) finish_window<V, N>(c, acc, y, bits, bits_step, mask);
 }
 
-/// Four pixels of Q odd channels as dot products with the weights where they lie; lanes 0 to Q - 1
-/// of acc are the channels, the others zero.
+/// Computes four pixels of Q remaining channels as dot products with the weights in place. Lanes 0
+/// to Q - 1 of acc are the channels; the others are zero.
 template <class V, int Q>
 [[gnu::always_inline]] inline void odd_channels(const Conv& c, const float* (&a)[4],
                                                 const float* weight, const float* bias,
@@ -282,7 +284,7 @@ template <class V, int Q>
   }
 }
 
-/// The Q odd channels of one sample. `y` and `bits` point to the first of them.
+/// Computes the Q remaining channels of one sample. `y` and `bits` point to the first of them.
 template <class V, int Q>
 void forward_odd(const Conv& c, const float* x, const float* weight, const float* bias, float* y,
                  std::uint8_t* bits, std::int64_t bits_step) {
@@ -307,7 +309,7 @@ void forward_odd(const Conv& c, const float* x, const float* weight, const float
       const std::int64_t here = c.out_w - ow < 4 ? c.out_w - ow : 4;
 #pragma GCC unroll 4
       for (int r = 0; r < 4; ++r) {
-        // Past the row's end the last pixel is computed again and not stored.
+        // Past the row's end, compute the last pixel again without storing it.
         a[r] = x + oh * step_h + (ow + (r < here ? r : here - 1)) * step_w;
       }
       odd_channels<V, Q>(c, a, weight, bias, acc);
@@ -319,8 +321,8 @@ void forward_odd(const Conv& c, const float* x, const float* weight, const float
   }
 }
 
-/// One tile of channels over the output rows [begin, end) of one sample: what conv_forward passes
-/// down to each visit.
+/// State of one tile of channels over the output rows [begin, end) of one sample, which
+/// conv_forward passes to each visit.
 template <class V>
 struct ForwardStrip {
   const Conv& c;
@@ -328,7 +330,7 @@ struct ForwardStrip {
   const float *x, *panel, *bias;
   float *y, *partial;
   std::uint8_t* bits;
-  std::int64_t bits_step;  ///< from a pixel's mask to the next pixel's; 0 = no masks
+  std::int64_t bits_step;  ///< distance between the masks of neighbouring pixels; 0 = no masks
   typename V::Mask mask;
 
   void visit_pixels(const Visit& visit, std::int64_t begin, std::int64_t end) const {
@@ -373,7 +375,7 @@ struct ForwardStrip {
     const std::int64_t row_floats =
         c.out_w * (c.pool == FusedPool::none ? 1 : 4) * wide * V::kLanes;
     const std::int64_t fit = visits.parts == 1 ? c.out_h : kPartialFloats / row_floats;
-    // A row that is too long for its sums to wait is taken whole, with all of the panel.
+    // A row too long for its sums to be kept is processed in one visit, with the whole panel.
     const Split strips(c.out_h, fit > 1 ? fit : 1);
     for (std::int64_t s = 0; s < strips.parts; ++s) {
       const std::int64_t begin = strips.begin(s), end = begin + strips.size(s);

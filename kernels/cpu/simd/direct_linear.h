@@ -1,4 +1,4 @@
-// Linear layers by kernels of our own: one thread, fp32.
+// Linear layers with dpt's direct kernels: one thread, fp32.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 
 namespace dpt {
 
-/// Returns null where the kernels do not apply; the caller then asks the library.
+/// Creates the layer, or returns null if the kernels do not apply; the caller then uses the
+/// library.
 std::unique_ptr<Op> make_direct_linear(const LinearDesc& desc, const CpuFeatures& features);
 
 }  // namespace dpt

@@ -1,6 +1,6 @@
-// Direct linear layer. No operand is packed or transposed: the forward pass takes dot products over
-// the contiguous `in` of both sides, both backward products have lanes over `in`. Batch 1 has wider
-// tiles of its own, because one row alone has too few accumulators.
+// Direct linear layer. No operand is packed or transposed: the forward pass computes dot products
+// over the contiguous `in` of both operands, and both backward products have lanes over `in`. Batch
+// 1 has special, wider tiles, because a single row has too few accumulators.
 #pragma once
 
 #include "kernels/cpu/simd/direct_tile.h"
@@ -8,13 +8,12 @@
 
 namespace dpt::direct {
 
-/// Vectors that a tile of a single row takes at a time.
+/// Number of vectors in a tile of a single row.
 inline constexpr int kSingleRow = 8;
-/// Floats of x or W that are meant to stay in the first-level cache while the other streams
-/// through.
+/// Floats of x or W that stay in the first-level cache while the other operand streams through.
 inline constexpr std::int64_t kBlockFloats = 6400;
 
-/// y of R samples x N outputs.
+/// Computes y of R samples x N outputs.
 template <class V, int R, int N>
 void linear_forward_tile(const Linear& l, const float* x, const float* weight, const float* bias,
                          float* y) {
@@ -73,7 +72,7 @@ void linear_forward(const Linear& l, const LinearArgs& args) {
   }
 }
 
-/// dy masked by ReLU in place; dbias.
+/// Masks dy by ReLU in place, and computes dbias.
 template <class V>
 void linear_bias_gradient(const Linear& l, const LinearArgs& args) {
   for (std::int64_t o = 0; o < l.out; o += V::kLanes) {
@@ -95,8 +94,9 @@ void linear_bias_gradient(const Linear& l, const LinearArgs& args) {
   }
 }
 
-/// to[r][j-th vector] = or += sum over i < k of a[r][i * a_step] b[i * b_step + ...]: both products
-/// of the backward pass. `a` goes from row to row of the tile by a_row, `to` by to_row.
+/// Computes to[r][j-th vector] = or += sum over i < k of a[r][i * a_step] b[i * b_step + ...], for
+/// both products of the backward pass. a_row and to_row are the distances between rows of `a` and
+/// `to`.
 template <class V, int R, int N, bool kWhole>
 void product_tile(const float* a, std::int64_t a_row, std::int64_t a_step, const float* b,
                   std::int64_t b_step, std::int64_t k, float* to, std::int64_t to_row, bool add,
@@ -128,7 +128,7 @@ void product_tile(const float* a, std::int64_t a_row, std::int64_t a_step, const
   }
 }
 
-/// A product with R rows in all and `columns` columns of b and `to`.
+/// Computes a product with R rows and `columns` columns of b and `to`.
 template <class V>
 void product(std::int64_t rows, std::int64_t columns, const float* a, std::int64_t a_row,
              std::int64_t a_step, const float* b, std::int64_t b_step, std::int64_t k, float* to,
@@ -166,7 +166,7 @@ void product(std::int64_t rows, std::int64_t columns, const float* a, std::int64
 template <class V>
 void linear_backward(const Linear& l, const LinearArgs& args) {
   linear_bias_gradient<V>(l, args);
-  // dw: rows are outputs, the sum runs over samples, a block of them at a time.
+  // dw: rows are outputs; the sum is over samples, one block of samples at a time.
   constexpr std::int64_t kSamples = 128;
   const Split blocks(l.batch, kSamples);
   for (std::int64_t block = 0; block < blocks.parts; ++block) {
@@ -174,7 +174,7 @@ void linear_backward(const Linear& l, const LinearArgs& args) {
     product<V>(l.out, l.in, args.dy + n * l.out, 1, l.out, args.x + n * l.in, l.in,
                blocks.size(block), args.dweight, l.in, args.add || block > 0);
   }
-  // dx: rows are samples, the sum runs over outputs.
+  // dx: rows are samples; the sum is over outputs.
   if (l.input_gradient) {
     product<V>(l.batch, l.in, args.dy, l.out, 1, args.weight, l.in, l.out, args.dx, l.in, false);
   }

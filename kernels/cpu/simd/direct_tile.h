@@ -1,15 +1,15 @@
-// The register tiles that all direct kernels are made of, as templates over a vector type `V`
-// (vec_*.h). A tile is R rows x N vectors of accumulators that stay in registers. These
-// headers are compiled once per instruction set: what is not a template over V is always inlined,
-// so that no wide copy of it can be linked into a program that runs on an older processor.
+// Register tiles of all direct kernels, as templates over a vector type `V` (vec_*.h). A tile is R
+// rows x N vectors of accumulators that stay in registers. These headers are compiled once per
+// instruction set. Functions that are not templates over V are always inlined, so that the linker
+// cannot use a wide copy in a program that runs on an older processor.
 #pragma once
 
 #include <cstdint>
 
 namespace dpt::direct {
 
-/// The most rows that a tile N vectors wide may have. Fewer vectors want more rows: about eight
-/// accumulators are needed to hide the latency of a multiply-add.
+/// Maximum number of rows of a tile that is N vectors wide. Narrow tiles need more rows: about
+/// eight accumulators hide the latency of a multiply-add.
 template <class V>
 constexpr int max_rows(int vectors) {
   const int rows = V::kAccumulators / vectors;
@@ -24,7 +24,7 @@ template <class V>
                         : max_rows<V>(4);
 }
 
-/// Cuts `total` into the fewest parts of at most `most`, as equal as can be.
+/// Partition of `total` into the minimum number of parts of at most `most`, as equal as possible.
 struct Split {
   std::int64_t total, parts;
   [[gnu::always_inline]] Split(std::int64_t whole, std::int64_t most)
@@ -37,7 +37,7 @@ struct Split {
   }
 };
 
-/// acc[r][j] += sum over i < k of a[r][i * a_step] * b[i * b_step + j-th vector].
+/// Computes acc[r][j] += sum over i < k of a[r][i * a_step] * b[i * b_step + j-th vector].
 template <class V, int R, int N>
 [[gnu::always_inline]] inline void accumulate(V (&acc)[R][N], const float* const (&a)[R],
                                               std::int64_t a_step, const float* b,
@@ -58,7 +58,7 @@ template <class V, int R, int N>
   }
 }
 
-/// Same as `accumulate`, but the last vector of b has only the lanes of `mask`.
+/// Does the same as `accumulate`, but the last vector of b has only the lanes of `mask`.
 template <class V, int R, int N>
 [[gnu::always_inline]] inline void accumulate_masked(V (&acc)[R][N], const float* const (&a)[R],
                                                      std::int64_t a_step, const float* b,
@@ -81,8 +81,8 @@ template <class V, int R, int N>
   }
 }
 
-/// acc[r][j] += lane-wise products of row r of a and row j of b over k elements; k % lanes are
-/// the lanes of `tail`.
+/// Adds to acc[r][j] the lane-wise products of row r of a and row j of b over k elements. The k %
+/// lanes last elements are the lanes of `tail`.
 template <class V, int R, int N>
 [[gnu::always_inline]] inline void accumulate_dots(V (&acc)[R][N], const float* const (&a)[R],
                                                    const float* const (&b)[N], std::int64_t k,

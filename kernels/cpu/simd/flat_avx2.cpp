@@ -1,5 +1,5 @@
-// AVX2 loops over flat buffers. This file instantiates no template for plain floats: such a copy,
-// made of AVX2 instructions, could be the one that the linker keeps for everyone.
+// AVX2 loops over flat buffers. This file must not instantiate templates for plain floats: the
+// linker could keep a copy made of AVX2 instructions for all processors.
 #include "kernels/cpu/simd/flat_loops.h"
 #include "kernels/cpu/simd/floats_avx2.h"
 
@@ -18,7 +18,8 @@ std::int64_t add_squares(const float* g, std::int64_t n, double sums[16]) {
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
     for (int j = 0; j < 4; ++j) {
-      // The square of a float is exact in double: fused or not, the sum has the same bits.
+      // The square of a float is exact in double, so the sum has the same bits whether fused or
+      // not.
       const __m256d x = _mm256_cvtps_pd(_mm_loadu_ps(g + i + 4 * j));
       sum[j] = _mm256_fmadd_pd(x, x, sum[j]);
     }

@@ -1,5 +1,5 @@
-// The loops of flat.h in vectors. Each handles a whole number of vectors and returns how many
-// elements it did; flat.cpp does the rest.
+// Vectorised loops of flat.h. Each handles a whole number of vectors and returns the number of
+// elements; flat.cpp handles the rest.
 #pragma once
 
 #include <cstdint>

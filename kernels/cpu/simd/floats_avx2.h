@@ -1,11 +1,11 @@
-// Eight floats with the operators and functions that the formulas of kernels/common/optimizers ask
-// for. Only files compiled for AVX2 may include this one.
+// Vectors of eight floats with the operators and functions that the formulas of
+// kernels/common/optimizers need. Only files compiled for AVX2 may include this one.
 #pragma once
 
 #include <immintrin.h>
 
 namespace dpt {
-namespace {  // Nothing of this may be linked into code for other processors.
+namespace {  // must not be linked into code for other processors
 
 struct Floats {
   __m256 v;
@@ -37,13 +37,13 @@ inline Floats operator+(Floats a, float b) {
 inline Floats square_root(Floats a) {
   return {_mm256_sqrt_ps(a.v)};
 }
-/// Same as the scalar `larger`: a where a is NaN or greater. The instruction gives its second
-/// operand when either is NaN, which is b's NaN or b itself, so a's NaN is put back.
+/// Returns the same as the scalar `larger`: a if a is NaN or greater. If either is NaN, the
+/// instruction returns its second operand b, so a NaN of a has to be restored.
 inline Floats larger(Floats a, Floats b) {
   const __m256 a_is_nan = _mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q);
   return {_mm256_blendv_ps(_mm256_max_ps(a.v, b.v), a.v, a_is_nan)};
 }
-/// Same as the scalar `sign_of`: zeros and NaNs stay what they are.
+/// Returns the same as the scalar `sign_of`: zeros and NaNs are unchanged.
 inline Floats sign_of(Floats a) {
   const __m256 zero = _mm256_setzero_ps();
   const __m256 above = _mm256_cmp_ps(a.v, zero, _CMP_GT_OQ);
@@ -52,10 +52,10 @@ inline Floats sign_of(Floats a) {
   return {_mm256_blendv_ps(signed_or_zero, _mm256_set1_ps(1.0F), above)};
 }
 
-/// Notices values that are not finite, for two cheap instructions a vector.
+/// Detects non-finite values, with two cheap instructions per vector.
 class FiniteCheck {
  public:
-  /// x - x is +0 where x is finite and a NaN, whose bits are not zero, elsewhere.
+  /// Checks x: x - x is +0 if x is finite, otherwise NaN, whose bits are not zero.
   void look_at(Floats x) { bits_ = _mm256_or_ps(bits_, (x - x).v); }
   bool all_finite() const {
     const __m256i bits = _mm256_castps_si256(bits_);

@@ -10,7 +10,7 @@ namespace dpt {
 
 KernelTables kernel_tables([[maybe_unused]] const CpuFeatures& features) {
   KernelTables tables;
-  // For other architectures kernels/CMakeLists.txt compiles none of these.
+  // kernels/CMakeLists.txt compiles none of these for other architectures.
 #if defined(__x86_64__) || defined(__i386__)
   if (!features.avx2) return tables;
   tables = {&direct::kConvAvx2,     &direct::kWinogradAvx2, &direct::kLinearAvx2,

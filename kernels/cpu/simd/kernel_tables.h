@@ -1,5 +1,5 @@
-// The kernels of this folder that run on a processor: for each kind the table that is compiled for
-// the widest instruction set that the processor has.
+// Kernels of this folder for a processor: for each kind, the table compiled for the widest
+// instruction set that the processor has.
 #pragma once
 
 #include "kernels/base/cpu_features.h"
@@ -16,17 +16,17 @@ struct LinearKernels;
 struct FlatLoops;
 struct FormulaLoops;
 
-/// A table is null if no kernel of its kind is built for the processor.
+/// Tables of kernels. A table is null if no kernel of its kind is built for the processor.
 struct KernelTables {
   const direct::ConvKernels* direct_conv = nullptr;
   const direct::ConvKernels* winograd = nullptr;
   const direct::LinearKernels* direct_linear = nullptr;
   const batch_norm::RowKernels* batch_norm = nullptr;
   const FlatLoops* flat = nullptr;
-  const FormulaLoops* optimizers = nullptr;  ///< one for each formula of OptimizerFormulas
+  const FormulaLoops* optimizers = nullptr;  ///< one per formula of OptimizerFormulas
 };
 
-/// Returns the tables for a processor with `features`. The one place that knows which are built.
+/// Returns the tables for a processor with `features`. Only this function knows which are built.
 KernelTables kernel_tables(const CpuFeatures& features);
 
 }  // namespace dpt

@@ -1,4 +1,5 @@
-// A linear layer as our own kernels see it: y (batch, out) = x (batch, in) W^T + b, W (out, in).
+// Parameters of a linear layer for dpt's kernels: y (batch, out) = x (batch, in) W^T + b, W (out,
+// in).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ struct Linear {
 struct LinearArgs {
   const float *x, *weight, *bias;
   float *y, *dy, *dx, *dweight, *dbias;
-  bool add;  ///< parameter gradients are added to
+  bool add;  ///< true: adds to the parameter gradients
 };
 
 /// The kernels of one instruction set. `backward` masks dy by ReLU in place.

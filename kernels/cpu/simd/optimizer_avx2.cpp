@@ -1,5 +1,5 @@
-// AVX2 loops of the optimizers. This file instantiates no template for plain floats: such a copy,
-// made of AVX2 instructions, could be the one that the linker keeps for everyone.
+// AVX2 loops of the optimizers. This file must not instantiate templates for plain floats: the
+// linker could keep a copy made of AVX2 instructions for all processors.
 #include "kernels/cpu/simd/floats_avx2.h"
 #include "kernels/cpu/simd/optimizer_loops.h"
 
@@ -15,7 +15,7 @@ struct PackOf8 {
   static void store(float* to, Floats x) { dpt::store(to, x); }
   /// Adds the squares of eight values to eight of a LayerSums' lanes.
   static void add_squares(Floats x, double* lanes) {
-    // The square of a float is exact in double: fused or not, the sum has the same bits.
+    // The square of a float is exact in double, so the sum has the same bits whether fused or not.
     const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(x.v));
     const __m256d high = _mm256_cvtps_pd(_mm256_extractf128_ps(x.v, 1));
     _mm256_storeu_pd(lanes, _mm256_fmadd_pd(low, low, _mm256_loadu_pd(lanes)));

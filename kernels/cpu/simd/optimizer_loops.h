@@ -9,37 +9,37 @@
 
 namespace dpt {
 
-/// Buffers that a loop of an optimizer works on: elements from 0 on, all in host memory.
+/// Buffers that an optimizer's loop works on, all in host memory.
 struct OptimizerBuffers {
   float* params = nullptr;
   const float* grads = nullptr;
   float* states[kMaxOptimizerStates] = {};
 };
 
-/// Sums of the squares of what a layer-wise formula prepares, element i in sum i % 16: the same
-/// additions in the same order for every width of vectors.
+/// Sums of the squares of the values that a layer-wise formula prepares. Element i goes to sum i %
+/// 16, so that vectors of any width do the same additions in the same order.
 struct LayerSums {
   static constexpr int kLanes = 16;
   double a[kLanes] = {}, b[kLanes] = {};
 };
 
-/// The passes of a formula over the first elements of `buffers`, as many as fit whole vectors; they
-/// return how many of `count` those are, and set `finite` to false when a value that they wrote is
-/// not finite.
+/// Passes of a formula over the first elements of `buffers`, as many as fill whole vectors. They
+/// return the number of elements processed, up to `count`, and set `finite` to false if they wrote
+/// a non-finite value.
 struct FormulaLoops {
-  /// Null unless the formula is layer-wise.
+  /// Runs `prepare`; null unless the formula is layer-wise.
   std::int64_t (*prepare)(const UpdateStep& step, float clip, const OptimizerBuffers& buffers,
                           std::int64_t count, LayerSums& sums, bool& finite) = nullptr;
-  /// `ratio` is for layer-wise formulas.
+  /// Runs `update`; `ratio` is used by layer-wise formulas only.
   std::int64_t (*update)(const UpdateStep& step, float clip, float ratio,
                          const OptimizerBuffers& buffers, std::int64_t count,
                          bool& finite) = nullptr;
 };
-/// The loops of every formula, in the order of OptimizerFormulas.
+/// Loops of every formula, in the order of OptimizerFormulas.
 extern const FormulaLoops* const kOptimizerLoopsAvx2;
 
-/// Loops in steps of a pack. `Pack` has the type Floats with its kWidth, load and store,
-/// add_squares, and a FiniteCheck; kRound is the number of elements that `prepare` takes at least.
+/// Loops of a formula in steps of a pack. `Pack` has the type Floats with its kWidth, load and
+/// store, add_squares, and a FiniteCheck; `prepare` processes multiples of kRound elements.
 template <class Pack, class Formula>
 struct PackLoops {
   using Floats = typename Pack::Floats;
@@ -52,7 +52,7 @@ struct PackLoops {
     const OptimizerBuffers all = buffers;
     typename Pack::FiniteCheck check;
     std::int64_t i = 0;
-    // Whole rounds of the lanes, so that the rest begins with the first lane.
+    // Take whole rounds of the lanes, so that the rest begins with the first lane.
     for (const std::int64_t end = count - count % Pack::kRound; i < end; i += Pack::kWidth) {
       Floats state[kMaxOptimizerStates] = {};
       for (int s = 0; s < Formula::kStates; ++s) state[s] = Pack::load(all.states[s] + i);
@@ -76,7 +76,7 @@ struct PackLoops {
     const auto& now = *reinterpret_cast<const FormulaStep<Formula>*>(&block);
     const typename Formula::Step step = now.step;
     const float scale = now.gradient_sign * clip;
-    // A copy that no store of this loop can change.
+    // Make a copy that stores of this loop cannot change.
     const OptimizerBuffers all = buffers;
     typename Pack::FiniteCheck check;
     std::int64_t i = 0;
@@ -109,7 +109,7 @@ template <class Pack, class... Formulas>
 struct LoopsOf<Pack, FormulaList<Formulas...>> {
   static constexpr FormulaLoops kLoops[] = {PackLoops<Pack, Formulas>::both()...};
 };
-/// The loops of every formula in steps of `Pack`.
+/// Loops of every formula in steps of `Pack`.
 template <class Pack>
 constexpr const FormulaLoops* kOptimizerLoops = LoopsOf<Pack, OptimizerFormulas>::kLoops;
 

@@ -1,5 +1,5 @@
-// A convolution by kernels of our own. direct_conv2d.h and winograd_conv2d.h say which descriptions
-// their kernels take and make the operation.
+// Convolutions with dpt's kernels. direct_conv2d.h and winograd_conv2d.h decide which descriptions
+// their kernels accept, and create the operation.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace dpt {
 
-/// Choice for a description that our kernels could compute: only where they beat the library, or
-/// always.
+/// Choice for a description that dpt's kernels can compute: use them only if they are faster than
+/// the library, or always.
 enum class Prefer : std::uint8_t { fastest, ours };
 
-/// Makes the convolution `desc` of kernels that can compute it, for one thread.
+/// Creates the convolution `desc` from kernels that can compute it, for one thread.
 std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc, const direct::ConvKernels& kernels);
 
 }  // namespace dpt

@@ -1,5 +1,5 @@
-// Transposes 8 x 8 floats in 256-bit registers. A template over the vector type that asks, so that
-// each instruction set has a copy of its own.
+// Transposes 8 x 8 floats in 256-bit registers. A template over the caller's vector type, so that
+// each instruction set has a separate copy.
 #pragma once
 
 #include <immintrin.h>
@@ -8,8 +8,8 @@
 
 namespace dpt::direct {
 
-/// to[i * to_step + r] = from[r * from_step + i] for an 8 x 8 block; rows from `rows` on count as
-/// zero and are not read.
+/// Sets to[i * to_step + r] = from[r * from_step + i] for an 8 x 8 block. Rows from `rows` on are
+/// not read and count as zero.
 template <class V>
 void transpose8(const float* from, std::int64_t from_step, std::int64_t rows, float* to,
                 std::int64_t to_step) {

@@ -1,6 +1,6 @@
-// Sixteen floats in an AVX-512 register: the same operations as vec_avx2.h. Only files
-// compiled for AVX-512 may include this one. Masked forms stand where GCC 12 would warn of the
-// undefined source that its headers pass to the plain ones.
+// Vectors of sixteen floats in an AVX-512 register, with the operations of vec_avx2.h. Only files
+// compiled for AVX-512 may include this one. Some operations use masked forms, because GCC 12 would
+// warn of the undefined source that its headers pass to the plain ones.
 #pragma once
 
 #include <immintrin.h>
@@ -13,7 +13,7 @@ namespace dpt::avx512 {
 
 struct Vec {
   static constexpr int kLanes = 16;
-  /// 32 registers hold 24 accumulators, three operands and a broadcast.
+  /// Number of accumulators: 32 registers hold 24 of them, three operands and a broadcast.
   static constexpr int kAccumulators = 24;
   using Mask = __mmask16;
 
@@ -46,7 +46,8 @@ struct Vec {
   }
   Vec keep(std::uint32_t bits) const { return {_mm512_maskz_mov_ps(static_cast<Mask>(bits), v)}; }
   Vec keep_positive(Vec y) const { return keep(y.positive_bits()); }
-  /// Sum of the lanes, as a fixed tree: lane i with i + 8, i + 4, i + 2, i + 1.
+  /// Returns the sum of the lanes, in the order of a fixed tree: lane i with i + 8, i + 4, i + 2, i
+  /// + 1.
   float sum() const {
     const __m256 half = _mm256_add_ps(_mm512_maskz_extractf32x8_ps(0xFF, v, 0),
                                       _mm512_maskz_extractf32x8_ps(0xFF, v, 1));

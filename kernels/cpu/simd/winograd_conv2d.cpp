@@ -12,9 +12,9 @@ bool applies(const Conv2dDesc& d, const CpuFeatures& features) {
          d.padding.w <= 2 && d.batch >= 1 && d.in.c % lanes == 0 && d.conv_out.c % lanes == 0;
 }
 
-/// Returns true where these are faster than oneDNN (docs/internals/performance.md): from 32
-/// channels on, on AMD's AVX-512 from 16 on (fewer spend as long on transforms as they save), and
-/// with enough tiles to pay for the transform of the weights.
+/// Returns true if Winograd's kernels are faster than oneDNN (docs/internals/performance.md): with
+/// at least 32 channels (16 on AMD's AVX-512), because with fewer the transforms take as long as
+/// they save, and with enough tiles to justify the transform of the weights.
 bool pays(const Conv2dDesc& d, const CpuFeatures& features) {
   const std::int64_t min_channels = features.avx512 && features.amd ? 16 : 32;
   const std::int64_t tiles = d.batch * ((d.out.h + 1) / 2) * ((d.out.w + 1) / 2);

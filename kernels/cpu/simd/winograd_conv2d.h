@@ -1,5 +1,5 @@
-// 3x3 convolutions with stride 1 by Winograd's minimal filtering, in fewer multiplications than a
-// direct sum takes, for the shapes where they beat the library: one thread, fp32.
+// 3x3 convolutions with stride 1 by Winograd's minimal filtering, which needs fewer multiplications
+// than a direct sum, for the shapes for which they are faster than the library: one thread, fp32.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,8 @@
 
 namespace dpt {
 
-/// Returns null where the kernels do not apply; the caller then asks the library.
+/// Creates the convolution, or returns null if the kernels do not apply; the caller then uses the
+/// library.
 std::unique_ptr<Op> make_winograd_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
                                          Prefer prefer = Prefer::fastest);
 

@@ -25,18 +25,20 @@ using direct::Split;
 
 inline constexpr int kTransformed = 16;  ///< elements of a transformed tile or kernel
 
-/// Floats from one element of transformed tiles to the next. Not a power of two, or the sixteen
-/// streams of a transform would share few sets of the cache.
+/// Returns the distance in floats between elements of transformed tiles. It is not a power of two,
+/// because then the sixteen streams of a transform would share few sets of the cache.
 [[gnu::always_inline]] inline std::int64_t element_step(std::int64_t tiles, std::int64_t channels) {
   return tiles * channels + 16;
 }
-/// Transformed tiles of a block stay in the second-level cache, next to the weights.
+/// Maximum floats of the transformed tiles of a block, which stay in the second-level cache with
+/// the weights.
 inline constexpr std::int64_t kBlockFloats = 48 * 1024;
 
-/// Width of a register tile. Loads are what limits these products, and a wide tile has the fewest.
+/// Width of a register tile in vectors. Loads limit these products, and a wide tile has the fewest.
 inline constexpr std::int64_t kTileVectors = 4;
 
-/// The 2x2 tiles of a batch's pixels, in row order, image after image. A block is a run of them.
+/// The 2x2 tiles of a batch's pixels, in row order, image after image. A block is a range of
+/// consecutive tiles.
 struct Tiles {
   std::int64_t high, wide, count, block;
   [[gnu::always_inline]] Tiles(std::int64_t batch, std::int64_t h, std::int64_t w,
@@ -45,14 +47,14 @@ struct Tiles {
         wide((w + 1) / 2),
         count(batch * high * wide),
         block(kBlockFloats / kTransformed / channels / 8 * 8) {
-    // Each block reads all weights: where these are many, more tiles have to pay for it.
+    // Each block reads all weights: the more weights, the larger the minimum block.
     const std::int64_t minimum = 24 + channels * channels / 2048 / 24 * 24;
     if (block < minimum) block = minimum;
     if (block > count) block = count;
   }
 };
 
-/// Walks through the tiles of a block.
+/// Iterator over the tiles of a block.
 struct TileAt {
   const Tiles& tiles;
   std::int64_t image, row, column;  ///< the pixel at the tile's upper left corner
@@ -81,8 +83,8 @@ struct Images {
   }
 };
 
-/// (B' d B) of one vector of channels; load(i, j) gives the pixel of row i and column j of the
-/// tile.
+/// Computes B' d B of one vector of channels; load(i, j) returns the pixel of row i and column j of
+/// the tile.
 template <class V, class Load>
 [[gnu::always_inline]] inline void transform_input(const Load& load, float* to, std::int64_t step) {
   V t[4][4];
@@ -103,12 +105,12 @@ template <class V, class Load>
   }
 }
 
-/// B' d B for `count` tiles, whose inputs begin `pad` before the tile: to[element][tile][c]. What
-/// is outside of the image counts as zero.
+/// Computes B' d B for `count` tiles, whose inputs begin `pad` before the tile:
+/// to[element][tile][c]. Pixels outside the image count as zero.
 template <class V>
 void transform_inputs(const float* x, const Images& images, std::int64_t pad_h, std::int64_t pad_w,
                       TileAt tile, std::int64_t count, float* to) {
-  // Not a structured binding: the lambdas below read them.
+  // Not a structured binding, because the lambdas below capture them.
   const std::int64_t h = images.h, w = images.w, c = images.c;
   const std::int64_t step = element_step(count, c), row = w * c;
   for (std::int64_t t = 0; t < count; ++t, to += c, tile.next()) {
@@ -132,7 +134,7 @@ void transform_inputs(const float* x, const Images& images, std::int64_t pad_h, 
   }
 }
 
-/// A dy A' for `count` tiles: to[element][tile][c].
+/// Computes A dy A' for `count` tiles: to[element][tile][c].
 template <class V>
 void transform_gradients(const float* dy, const Images& images, TileAt tile, std::int64_t count,
                          float* to) {
@@ -158,7 +160,7 @@ void transform_gradients(const float* dy, const Images& images, TileAt tile, std
   }
 }
 
-/// y = A' m A of `count` tiles, with the bias (or null) and ReLU.
+/// Computes y = A' m A of `count` tiles, with the bias (or null) and ReLU.
 template <class V>
 void transform_outputs(const float* m, const Images& images, TileAt tile, std::int64_t count,
                        const float* bias, bool relu, float* y) {
@@ -190,7 +192,7 @@ void transform_outputs(const float* m, const Images& images, TileAt tile, std::i
   }
 }
 
-/// G g G' of one vector: g[i][j] lies at from + (3 i + j) * from_step.
+/// Computes G g G' of one vector; g[i][j] is at from + (3 i + j) * from_step.
 template <class V>
 [[gnu::always_inline]] inline void transform_kernel(const float* from, std::int64_t from_step,
                                                     float* to, std::int64_t step) {
@@ -216,7 +218,7 @@ template <class V>
   }
 }
 
-/// Weights (k, 3, 3, c) -> to[element][c][k]; `turned` (9, c, k) is scratch.
+/// Transforms weights (k, 3, 3, c) to to[element][c][k]; `turned` (9, c, k) is scratch.
 template <class V>
 void transform_weights(const float* weight, std::int64_t k, std::int64_t c, float* turned,
                        float* to) {
@@ -232,20 +234,20 @@ void transform_weights(const float* weight, std::int64_t k, std::int64_t c, floa
   }
 }
 
-/// Weights (k, 3, 3, c), turned by 180 degrees -> to[element][k][c]. Turning g swaps the first and
-/// the last row and column of G g G'.
+/// Transforms weights (k, 3, 3, c), turned by 180 degrees, to to[element][k][c]. Turning g swaps
+/// the first and the last row and column of G g G'.
 template <class V>
 void transform_turned_weights(const float* weight, std::int64_t k, std::int64_t c, float* to) {
   const std::int64_t step = k * c;
   for (std::int64_t i = 0; i < k; ++i) {
     for (std::int64_t j = 0; j < c; j += V::kLanes) {
-      // Pixels of g backwards.
+      // Read the pixels of g in reverse.
       transform_kernel<V>(weight + (i * 9 + 8) * c + j, -c, to + i * c + j, step);
     }
   }
 }
 
-/// m[element][row][n] = a[element][row][k] b[element][k][n].
+/// Computes m[element][row][n] = a[element][row][k] b[element][k][n].
 template <class V>
 void multiply(const float* a, const float* b, std::int64_t rows, std::int64_t k, std::int64_t n,
               float* m) {
@@ -282,7 +284,7 @@ void multiply(const float* a, const float* b, std::int64_t rows, std::int64_t k,
   }
 }
 
-/// sum[element][i][j] += sum over rows of a[element][row][i] b[element][row][j].
+/// Computes sum[element][i][j] += sum over rows of a[element][row][i] b[element][row][j].
 template <class V>
 void multiply_transposed(const float* a, const float* b, std::int64_t rows, std::int64_t k,
                          std::int64_t n, float* sum) {
@@ -319,7 +321,7 @@ void multiply_transposed(const float* a, const float* b, std::int64_t rows, std:
   }
 }
 
-/// dw (k, 3, 3, c) = or += G' u G, from[element][k][c].
+/// Computes dw (k, 3, 3, c) = or += G' u G, from[element][k][c].
 template <class V>
 void write_weight_gradient(const float* from, std::int64_t k, std::int64_t c, bool add, float* dw) {
   const std::int64_t step = k * c;
@@ -353,11 +355,11 @@ void write_weight_gradient(const float* from, std::int64_t k, std::int64_t c, bo
   }
 }
 
-/// Places in scratch memory, in floats.
+/// Layout of scratch memory: offsets in floats.
 struct Layout {
   Images in, out;
   Tiles y, x;                          ///< tiles of the outputs, and of the input's gradient
-  std::int64_t inputs, products, end;  ///< behind the weights
+  std::int64_t inputs, products, end;  ///< offsets after the weights
   [[gnu::always_inline]] explicit Layout(const Conv& c)
       : in{c.in_h, c.in_w, c.in_c},
         out{c.out_h, c.out_w, c.out_c},
@@ -367,7 +369,7 @@ struct Layout {
     const std::int64_t block = y.block > x.block ? y.block : x.block;
     products = inputs + kTransformed * element_step(block, c.in_c);
     end = products + kTransformed * element_step(block, c.out_c);
-    // Weights are turned where the tiles will be.
+    // The weights are turned in the memory of the tiles.
     const std::int64_t turned = inputs + 9 * c.in_c * c.out_c;
     if (end < turned) end = turned;
   }
@@ -400,7 +402,7 @@ void forward(const Conv& c, const ConvArgs& args) {
   }
 }
 
-/// dy becomes zero where y did not pass ReLU; its sums are the gradient of the bias.
+/// Sets dy to zero where y did not pass ReLU, and sums it for the gradient of the bias.
 template <class V>
 void mask_gradient(const Conv& c, const ConvArgs& args) {
   if (!c.relu && !c.bias) return;

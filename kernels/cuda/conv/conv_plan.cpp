@@ -30,10 +30,10 @@ const char* pass_name(ConvPass pass) {
   return "?";
 }
 
-/// Returns the key under which a timed choice is valid: the GPU, the driver, and cuDNN, which is
-/// opened for its version even if the choice was a kernel of ours, because another cuDNN may be
-/// faster. This costs milliseconds, once per GPU. A handle and cuDNN's heuristics take long; only
-/// candidates that are timed or chosen need them.
+/// Returns the key under which a timed choice is valid: the GPU, the driver and the version of
+/// cuDNN. Even if one of dpt's kernels was chosen, cuDNN is opened for its version, because another
+/// cuDNN may be faster. This takes milliseconds, once per GPU. Creating a handle and asking cuDNN's
+/// heuristics takes long, and only timed or chosen candidates need it.
 const std::string& conv_machine_key(const CudaContext& context) {
   static std::mutex mutex;
   static std::map<int, std::string> keys;
@@ -49,7 +49,7 @@ class Bench {
   Bench(const CudaContext& context, const ConvProblem& problem)
       : context_(context), p_(problem), timing_(context) {}
 
-  /// False if the memory does not suffice.
+  /// Allocates the memory. Returns false if there is not enough.
   bool prepare() {
     const std::int64_t weights = p_.out.c * p_.kernel.h * p_.kernel.w * (p_.in.c / p_.groups);
     const std::size_t sums_bytes = column_sums_scratch(context_, rows(), p_.out.c);
@@ -71,7 +71,7 @@ class Bench {
            args_.dbias && sums_scratch_;
   }
 
-  /// Times each plan, including the work that it leaves to others.
+  /// Times each plan, including work that it leaves to other kernels.
   std::vector<float> times(const std::vector<ConvPlan*>& plans, std::string& failure,
                            std::string& uncaptured) {
     std::vector<float> times = timing_.times(
@@ -101,9 +101,9 @@ class Bench {
   void* sums_scratch_ = nullptr;
 };
 
-/// The candidates for one problem, made when they are first needed: opening cuDNN takes long. What
-/// the cache names is made without asking cuDNN's heuristics. A cuDNN that fails, or is not there,
-/// is no candidate where our own kernels are one; the plan that is taken then tells of it.
+/// The candidates for one problem, created when first needed, because opening cuDNN takes long. A
+/// plan that the cache names is created without asking cuDNN's heuristics. If cuDNN fails or is
+/// missing, dpt's kernels are the only candidates, and the remark of the chosen plan reports it.
 class Candidates {
  public:
   Candidates(const CudaContext& context, const ConvProblem& problem)
@@ -126,7 +126,7 @@ class Candidates {
     return plan;
   }
 
-  /// By the fixed rule.
+  /// Chooses by the fixed rule.
   std::string by_rule() {
     if (!own_.empty() && (own_convolution_is_better(problem_) || cudnn().empty())) {
       return own_.front()->name();
@@ -137,8 +137,8 @@ class Candidates {
          problem_.key(), failure_.empty() ? "" : ": ", failure_);
   }
 
-  /// By timing. Empty where that says nothing that holds next time: something failed, or there was
-  /// no memory to time with.
+  /// Chooses by timing. Returns an empty name if the result is not reliable, because something
+  /// failed or memory was insufficient.
   std::string fastest() {
     std::vector<ConvPlan*> plans;
     for (auto& plan : own_) plans.push_back(plan.get());
@@ -154,7 +154,8 @@ class Candidates {
     const auto first = std::min_element(times.begin(), times.end());
     const std::string name = plans[first - times.begin()]->name();
     if (failure_.empty()) return name;
-    // Failed candidates are removed; the rule decides only if none is left to compare with.
+    // Remove failed candidates; the fixed rule decides only if no candidate is left to compare
+    // with.
     const auto failed = [&](const std::unique_ptr<ConvPlan>& plan) {
       const auto at = std::find(plans.begin(), plans.end(), plan.get()) - plans.begin();
       return std::isinf(times[at]);
@@ -199,8 +200,8 @@ class Candidates {
   Plans own_, cudnn_;
   std::unique_ptr<ConvPlan> named_;
   bool asked_ = false;
-  std::string failure_;     ///< why a candidate is none
-  std::string uncaptured_;  ///< which candidate was timed by launches of the host, and why
+  std::string failure_;     ///< why a candidate was excluded
+  std::string uncaptured_;  ///< the candidate that was timed with host launches, and why
 };
 
 }  // namespace
@@ -239,12 +240,13 @@ std::string ConvProblem::key() const {
                                         : ":average");
 }
 
-//  - Few or odd numbers of channels: cuDNN's tensor core kernels load 16 bytes of channels at a
-//    time; for others it copies the tensors into padded ones first. Below 16 channels half of
+// dpt's kernels are better for:
+//  - Few or odd numbers of channels. cuDNN's tensor core kernels load 16 bytes of channels at a
+//    time; otherwise cuDNN first copies the tensors into padded ones. Below 16 channels, half of
 //    their tiles is padding.
-//  - Small problems are over before a helper kernel of cuDNN's has started: ours are one kernel,
-//    or two. 2 GFLOP take about 10 us of a large GPU.
-// cuDNN is better at the rest, and at groups, which ours treat as convolutions of their own.
+//  - Small problems, which end before a helper kernel of cuDNN has started: dpt needs one kernel or
+//    two. 2 GFLOP take about 10 us on a large GPU.
+// cuDNN is better for all others, and for groups, which dpt treats as separate convolutions.
 bool own_convolution_is_better(const ConvProblem& p) {
   const std::int64_t pack = p.type == DType::bf16 ? 8 : 4;
   const std::int64_t group_in = p.in.c / p.groups;

@@ -1,4 +1,4 @@
-// Which of cuDNN's engines may run a convolution, and their plans.
+// Selects the engines of cuDNN that may run a convolution, and creates their plans.
 #include "kernels/cuda/conv/cudnn_candidates.h"
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 namespace dpt {
 namespace {
 
-/// "cudnn:eng38-k2=1": the engine's number and its knobs' (type=value), which together name the way
-/// within one version of cuDNN.
+/// Returns the name of an engine with its knobs (type=value), which identifies an implementation
+/// within one version of cuDNN: "cudnn:eng38-k2=1".
 std::string name_of(const CudnnDescriptor& engine, const CudnnDescriptor& config) {
   std::string name =
       fmt::format("{}{}", kCudnnPrefix, engine.get<std::int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX));
@@ -23,7 +23,7 @@ std::string name_of(const CudnnDescriptor& engine, const CudnnDescriptor& config
   return name;
 }
 
-/// Returns true if the engine keeps the contract's promises: the same bits every time, sums in
+/// Returns true if the engine satisfies the backend contract: the same bits every time, sums in
 /// fp32, factors as precise as requested. Winograd's and Fourier's transforms lose digits that
 /// plain sums keep.
 bool admissible(const CudnnDescriptor& engine, const ConvProblem& problem) {
@@ -33,7 +33,7 @@ bool admissible(const CudnnDescriptor& engine, const ConvProblem& problem) {
     switch (note) {
       case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
       case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
-      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:  // To half; tf32 does not count as that.
+      case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:  // To half; does not include tf32.
       case CUDNN_NUMERICAL_NOTE_FFT:
       case CUDNN_NUMERICAL_NOTE_WINOGRAD:
         return true;
@@ -77,7 +77,7 @@ std::optional<CudnnCandidate> cudnn_candidate_named(const CudnnDevice& gpu,
                                                     const ConvProblem& problem,
                                                     const std::string& name) {
   if (!graph.supported() || !name.starts_with(kCudnnPrefix)) return std::nullopt;
-  // The number of the engine, then pairs of a knob's type and value.
+  // The number of the engine, followed by pairs of a knob's type and value.
   std::vector<std::int64_t> numbers;
   for (std::string_view rest = std::string_view(name).substr(kCudnnPrefix.size());;) {
     std::int64_t number = 0;

@@ -27,15 +27,15 @@ enum CudnnTensor : std::int64_t {
   kVirtualBiased
 };
 
-// All buffers are aligned to more than this, and no engine asks for more.
+// Guaranteed alignment of all buffers, which suffices for every engine.
 inline constexpr std::int64_t kCudnnAlignment = 16;
 
 inline cudnnDataType_t cudnn_type_of(const ConvProblem& problem) {
   return problem.type == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
-/// Failures that cost no more than candidates. One that is not just "nothing for that" is kept for
-/// the case that no candidate is left.
+/// Failures of candidates, which only exclude the candidate. A failure other than "not supported"
+/// is kept, to be thrown if no candidate is left.
 class CudnnFailures {
  public:
   /// Returns true if the status is success; keeps the status of a failure.
@@ -44,7 +44,7 @@ class CudnnFailures {
     if (!cudnn_unsupported(status)) text_ = cudnn_words(status, what);
     return false;
   }
-  /// Throws what was kept, if anything was.
+  /// Throws the failure that was kept, if any.
   void raise() const {
     if (!text_.empty()) fail(ErrorKind::device, "{}", text_);
   }
@@ -53,13 +53,13 @@ class CudnnFailures {
   std::string text_;
 };
 
-/// Device for which cuDNN makes plans: the GPU of a handle, or one that is only described.
+/// Device for which cuDNN creates plans: the GPU of a handle, or one given by a description.
 class CudnnDevice {
  public:
   explicit CudnnDevice(cudnnHandle_t handle) : handle_(handle) {}
   explicit CudnnDevice(const std::string& description) {
     properties_.emplace(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    // The terminating zero belongs to it.
+    // The terminating zero is part of the attribute.
     properties_->set_all(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
                          std::span<const char>(description.c_str(), description.size() + 1));
     properties_->finalize();
@@ -84,7 +84,7 @@ class CudnnDevice {
   std::optional<CudnnDescriptor> properties_;
 };
 
-/// Returns true if the graph has a bias, which may be one of zeros.
+/// Returns true if the graph has a bias, which may be all zeros.
 inline bool has_bias(const ConvProblem& problem) {
   return problem.pass == ConvPass::forward && (problem.bias || problem.relu);
 }
@@ -92,7 +92,7 @@ inline bool zero_bias(const ConvProblem& problem) {
   return has_bias(problem) && !problem.bias;
 }
 
-/// The problem as a graph: conv, or conv + bias, or relu(conv + bias); or one of the two gradients.
+/// The problem as a graph: conv, conv + bias, relu(conv + bias), or one of the two gradients.
 class CudnnConvGraph {
  public:
   CudnnConvGraph(const CudnnDevice& gpu, const ConvProblem& problem) : p_(problem) {
@@ -120,7 +120,7 @@ class CudnnConvGraph {
  private:
   using Dims = std::array<std::int64_t, 4>;
 
-  /// Channels last, dimensions (first, c, h, w).
+  /// Returns a tensor with channels last, dimensions (first, c, h, w).
   const CudnnDescriptor& tensor(std::int64_t id, std::int64_t first, std::int64_t c, std::int64_t h,
                                 std::int64_t w, cudnnDataType_t type, bool is_virtual = false) {
     CudnnDescriptor& made = parts_.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -169,7 +169,7 @@ class CudnnConvGraph {
   }
 
   void forward() {
-    // Values between the operations are never rounded to less than fp32.
+    // Values between operations keep at least fp32 precision.
     const CudnnDescriptor* sum =
         p_.bias || p_.relu ? &y(kVirtualSum, CUDNN_DATA_FLOAT, true) : &y(kY, cudnn_type_of(p_));
     operations_.emplace_back(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
@@ -217,14 +217,15 @@ class CudnnConvGraph {
   }
 
   ConvProblem p_;
-  // Deques, because descriptors refer to each other. What is referred to is destroyed last.
+  // Deques keep addresses stable, because descriptors refer to each other. The referenced ones are
+  // destroyed last.
   std::deque<CudnnDescriptor> parts_, operations_;
   CudnnDescriptor graph_{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
   CudnnFailures failures_;
   bool supported_ = false;
 };
 
-/// A way to run a graph: an engine and the settings of its knobs.
+/// An implementation of a graph: an engine and the settings of its knobs.
 struct CudnnCandidate {
   std::string name;
   CudnnDescriptor config;
@@ -237,15 +238,15 @@ inline constexpr std::string_view kCudnnPrefix = "cudnn:eng";
 std::vector<CudnnCandidate> cudnn_candidates(const CudnnDevice& device, const CudnnConvGraph& graph,
                                              const ConvProblem& problem, CudnnFailures& failures);
 
-/// The candidate of this name. Nothing where this cuDNN has no such engine or knob, or where it is
-/// not admissible.
+/// Returns the candidate of this name; nothing if this cuDNN lacks the engine or knob, or if the
+/// candidate is not admissible.
 std::optional<CudnnCandidate> cudnn_candidate_named(const CudnnDevice& device,
                                                     const CudnnConvGraph& graph,
                                                     const ConvProblem& problem,
                                                     const std::string& name);
 
-/// The execution plan of a candidate, unless cuDNN cannot make it here or it needs more than
-/// `workspace_bytes`.
+/// Creates the execution plan of a candidate; nothing if cuDNN cannot create it here or it needs
+/// more than `workspace_bytes`.
 std::optional<CudnnDescriptor> make_cudnn_execution_plan(const CudnnDevice& device,
                                                          const CudnnCandidate& candidate,
                                                          std::size_t workspace_bytes,

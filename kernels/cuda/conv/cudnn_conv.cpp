@@ -1,16 +1,15 @@
-// Convolutions by cuDNN. A problem becomes a graph of operations on described tensors; cuDNN's
-// heuristics name engines with their settings for it; each becomes an execution plan. Tensors are
-// described as cuDNN wants them, with dimensions N,C,H,W and strides that say where numbers lie:
-// channels last.
+// Convolutions by cuDNN. A problem becomes a graph of operations on tensor descriptors. cuDNN's
+// heuristics name engines and their settings for the graph, and each of these becomes an execution
+// plan. As cuDNN requires, tensors have the dimensions N,C,H,W and strides for channels last.
 //
-// What cuDNN does not have: with tensors in bf16 it wants the bias in bf16 as well, which is why
-// there is a copy (ConvArgs::bias16), and gives the gradient of the weights in bf16 (its sums are
-// fp32), which is converted in the workspace. And it has engines for convolution + bias + ReLU, but
-// none without the bias, which is then one of zeros.
+// Limitations of cuDNN: for bf16 tensors, it requires the bias in bf16 as well (hence
+// ConvArgs::bias16) and returns the gradient of the weights in bf16 (its sums are fp32), which is
+// converted in the workspace. It has engines for convolution + bias + ReLU but none without the
+// bias, so a bias of zeros is used.
 //
-// Plans queue kernels on the context's stream and do nothing else, so they can be captured. The
-// kernels of some are compiled when the plan is made, and unloaded with it: a graph must not be
-// replayed after its kernels are gone.
+// Plans only queue kernels on the context's stream, so they can be captured. Some compile their
+// kernels when the plan is created, and unload them with it: a graph must not be replayed after its
+// plans were destroyed.
 #include "kernels/cuda/conv/cudnn_conv.h"
 
 #include <optional>
@@ -31,9 +30,9 @@ std::int64_t weight_count(const ConvProblem& problem) {
   return problem.out.c * problem.kernel.h * problem.kernel.w * (problem.in.c / problem.groups);
 }
 
-/// Bytes at the end of the workspace that the plan leaves to a bias of zeros, or to a gradient that
-/// is converted or added afterwards. (Few engines can add themselves, and they would be others than
-/// those that overwrite.)
+/// Returns the bytes at the end of the workspace that are reserved for a bias of zeros, or for a
+/// gradient that is converted or added afterwards. (Few engines can add to the output, and they
+/// differ from those that overwrite.)
 std::size_t bytes_apart(const ConvProblem& problem) {
   std::int64_t count = 0;
   if (problem.pass == ConvPass::backward_weights) count = weight_count(problem);
@@ -41,7 +40,8 @@ std::size_t bytes_apart(const ConvProblem& problem) {
   return align_up<std::size_t>(static_cast<std::size_t>(count) * size_of(problem.type), 256);
 }
 
-/// Returns the part of the workspace that the plan itself may use; unset if not even the rest fits.
+/// Returns the part of the workspace that the plan may use; nothing if the reserved bytes alone do
+/// not fit.
 std::optional<std::size_t> plan_room(std::size_t workspace_bytes, const ConvProblem& problem) {
   const std::size_t apart = bytes_apart(problem);
   if (workspace_bytes < apart) return std::nullopt;
@@ -93,7 +93,7 @@ class CudnnPlan final : public ConvPlan {
     }
     bind({address(args.x), address(args.y), address(args.weight), zero_bias(p_) ? apart : bias,
           gradient_apart ? apart : gradient, address(context.workspace)});
-    // Which may be a branch of the queue.
+    // The stream may be a branch of the queue.
     cudnn_check(cudnn().set_stream(shared_->handle.get(), context.stream), "cudnnSetStream");
     cudnn_check(cudnn().execute(shared_->handle.get(), plan_.get(), pack_->get()),
                 candidate_.name.c_str());
@@ -104,12 +104,12 @@ class CudnnPlan final : public ConvPlan {
   std::string name() const override { return candidate_.name; }
 
  private:
-  /// x, y, weight, bias, gradient, workspace.
+  /// Addresses of x, y, weight, bias, gradient and workspace.
   using Addresses = std::array<DevPtr, 6>;
 
   static DevPtr address(const void* memory) { return {reinterpret_cast<std::uintptr_t>(memory)}; }
 
-  /// Tells cuDNN the addresses, once as long as they stay the same.
+  /// Passes the addresses to cuDNN if they have changed.
   void bind(const Addresses& addresses) {
     if (pack_ && addresses == bound_) return;
     constexpr std::array<std::int64_t, 5> kIds = {kX, kY, kWeight, kBias, kGradient};
@@ -164,7 +164,7 @@ std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& conte
 std::unique_ptr<ConvPlan> make_cudnn_plan(const CudaContext& context, const ConvProblem& problem,
                                           const std::string& name) {
   const std::optional<std::size_t> room = plan_room(context.workspace_bytes, problem);
-  // Other names must not load the library.
+  // Names of other plans must not load the library.
   if (!room || !name.starts_with(kCudnnPrefix)) return nullptr;
   const auto shared = std::make_shared<const Shared>(context, problem);
   std::optional<CudnnCandidate> candidate =

@@ -66,7 +66,7 @@ CudnnDescriptor::~CudnnDescriptor() {
 std::vector<CudnnDescriptor> CudnnDescriptor::linked(cudnnBackendAttributeName_t name,
                                                      cudnnBackendDescriptorType_t type,
                                                      std::int64_t most) const {
-  // cuDNN fills descriptors that the caller made.
+  // cuDNN fills descriptors that the caller has created.
   if (most < 0) most = get_raw(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, nullptr);
   std::vector<CudnnDescriptor> others;
   std::vector<cudnnBackendDescriptor_t> raw;

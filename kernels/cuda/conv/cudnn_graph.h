@@ -1,6 +1,6 @@
-// cuDNN's graph API as it is: opaque descriptors that get attributes, are finalized, and refer to
-// each other. NVIDIA's C++ frontend over it is not used: opened at run time it also insists on a
-// libcudart.so, and dpt has the CUDA runtime inside itself.
+// Thin wrapper of cuDNN's graph API: opaque descriptors that get attributes, are finalized, and
+// refer to each other. NVIDIA's C++ frontend is not used, because when cuDNN is opened at run time
+// it also requires a libcudart.so, while dpt links the CUDA runtime statically.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -29,21 +29,21 @@ struct Cudnn {
   decltype(&cudnnBackendFinalize) finalize;
   decltype(&cudnnBackendExecute) execute;
 };
-/// Throws as cudnn_library().
+/// Returns the functions. Throws as cudnn_library().
 const Cudnn& cudnn();
 
-/// Returns a message that names the failed call and has cuDNN's own words about the latest failure.
+/// Returns a message with the failed call and cuDNN's text about the latest failure.
 std::string cudnn_words(cudnnStatus_t status, const char* what);
 
-/// Throws ErrorKind::device with cuDNN's own words unless `status` is success.
+/// Throws ErrorKind::device with cuDNN's text unless `status` is success.
 void cudnn_check(cudnnStatus_t status, const char* what);
 
-/// Returns true if the status only says that cuDNN does not support the request.
+/// Returns true if the status means only that cuDNN does not support the request.
 inline bool cudnn_unsupported(cudnnStatus_t status) {
   return status / 1000 * 1000 == CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-/// Owns a descriptor. Move-only. What it refers to must outlive it.
+/// Owner of a descriptor. Move-only. The objects that it refers to must outlive it.
 class CudnnDescriptor {
  public:
   explicit CudnnDescriptor(cudnnBackendDescriptorType_t type);
@@ -83,7 +83,7 @@ class CudnnDescriptor {
     return *this;
   }
 
-  /// For a value that this cuDNN may not know.
+  /// Sets a value that this cuDNN may not know.
   template <class T>
   cudnnStatus_t try_set(cudnnBackendAttributeName_t name, const T& value) {
     return cudnn().set_attribute(descriptor_, name, type_of<T>(), 1, &value);
@@ -98,7 +98,7 @@ class CudnnDescriptor {
     get_raw(name, type_of<T>(), 1, &value);
     return value;
   }
-  /// At most `most` values.
+  /// Returns at most `most` values.
   template <class T>
   std::vector<T> get_all(cudnnBackendAttributeName_t name, std::int64_t most) const {
     std::vector<T> values(static_cast<std::size_t>(most));
@@ -106,7 +106,7 @@ class CudnnDescriptor {
     values.resize(static_cast<std::size_t>(count < most ? count : most));
     return values;
   }
-  /// At most `most` descriptors of `type`; all there are when it is negative.
+  /// Returns at most `most` descriptors of `type`; all of them if `most` is negative.
   std::vector<CudnnDescriptor> linked(cudnnBackendAttributeName_t name,
                                       cudnnBackendDescriptorType_t type,
                                       std::int64_t most = -1) const;
@@ -130,7 +130,7 @@ class CudnnDescriptor {
 
   void set_raw(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                std::int64_t count, const void* values);
-  /// The number of values there are.
+  /// Returns the number of values.
   std::int64_t get_raw(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                        std::int64_t room, void* values) const;
 

@@ -1,11 +1,11 @@
-// The implicit product itself, for implicit_gemm_{f32,tf32,bf16}.cu. See implicit_gemm.h for what
-// it computes and gemm_operands.cuh for how factors lie in shared memory.
+// Kernel of the implicit product, for implicit_gemm_{f32,tf32,bf16}.cu. See implicit_gemm.h for the
+// product and gemm_operands.cuh for the layout of factors in shared memory.
 //
-// A block makes one tile of the product in steps of kGemmWords words of k. While it multiplies one
-// step from shared memory, the next one is on its way from memory in registers, and the table of
-// places (offsets of pixels or taps) of the step after that is being worked out; so shared memory
-// holds two steps and two tables. Every element is summed in the order of k by one thread or warp:
-// the bits do not depend on timing.
+// A block computes one tile of the product in steps of kGemmWords words of k. While it multiplies
+// one step from shared memory, it loads the next step from memory into registers and computes the
+// table of places (offsets of pixels or taps) of the step after that, so shared memory holds two
+// steps and two tables. Every element is summed in the order of k by one thread or warp, so the
+// bits do not depend on timing.
 #pragma once
 
 #include "kernels/cuda/conv/gemm_math.cuh"
@@ -13,19 +13,19 @@
 
 namespace dpt::gemm {
 
-/// The sums of one thread on tensor cores. The four warps share the tile: kRows / kWarpsDown rows
-/// times kColumns * kWarpsDown / 4 columns each.
+/// Sums of one thread on tensor cores. The four warps share the tile: each computes kRows /
+/// kWarpsDown rows times kColumns * kWarpsDown / 4 columns.
 template <class Math, int kRows, int kColumns, bool kPanelA, bool kPanelB>
 class TensorSums {
  public:
-  /// From a row's lane to the next row's.
+  /// Distance in lanes from one row to the next.
   static constexpr unsigned kLanesApart = 4;
 
-  /// Adds the products of one step; `halves` of its two halves hold anything.
+  /// Adds the products of one step; only `halves` of its two halves contain data.
   __device__ void add(const std::uint32_t* a_tile, const std::uint32_t* b_tile, int halves) {
     for (int half = 0; half < halves; ++half) {
-      // Which words of k a lane calls "t" and "t + 4" does not matter as long as both factors
-      // agree: lane t takes words 4t to 4t + 3 for two instructions, which is one quad to read.
+      // The assignment of words of k to "t" and "t + 4" is arbitrary as long as both factors agree.
+      // Lane t takes words 4t to 4t + 3 for two instructions, which are one quad to read.
       const int quad = half * 4 + lane() % 4;
       std::uint32_t b[kDown8][4];
 #pragma unroll
@@ -87,7 +87,7 @@ class TensorSums {
   float sums_[kDown16][kDown8][4] = {};
 };
 
-/// The sums of one thread by ordinary arithmetic: every 16th row and every 8th pair of columns.
+/// Sums of one thread by ordinary arithmetic: every 16th row and every 8th pair of columns.
 template <int kRows, int kColumns, bool kPanelA, bool kPanelB>
 class ScalarSums {
  public:
@@ -138,7 +138,7 @@ class ScalarSums {
   float sums_[kDown][kAcross] = {};
 };
 
-/// Calls with(std::integral_constant) of the number of elements of one load.
+/// Calls with(std::integral_constant) with the number of elements of one load.
 template <int kMax, class With>
 __device__ inline void with_vector(int vector, const With& with) {
   if (vector >= kMax) {
@@ -148,7 +148,7 @@ __device__ inline void with_vector(int vector, const With& with) {
   }
 }
 
-/// dweight and dbias, or one split's part of their sums.
+/// Stores dweight and dbias, or one split's part of their sums.
 template <class Sums>
 __device__ inline void store_weights(const ConvGemm& g, const BlockPart& part, int split,
                                      int first_row, int first_column, const Sums& sums) {
@@ -170,7 +170,7 @@ __device__ inline void store_weights(const ConvGemm& g, const BlockPart& part, i
   });
 }
 
-/// Shared memory of a block, in bytes.
+/// Returns the shared memory of a block in bytes.
 template <class Math, GemmTile kTile, ConvPass kPass>
 struct Shared {
   static constexpr bool kWeights = kPass == ConvPass::backward_weights;
@@ -185,8 +185,8 @@ struct Shared {
   static_assert(kBytes <= 48 << 10, "more would have to be allowed first");
 };
 
-/// Grid: forward and backward data (tiles of pixels, tiles of columns, groups * phases), backward
-/// weights (tiles of columns, tiles of rows, groups * splits).
+/// Computes the product. Grid for forward and backward data: (tiles of pixels, tiles of columns,
+/// groups * phases); for backward weights: (tiles of columns, tiles of rows, groups * splits).
 template <class Math, GemmTile kTile, ConvPass kPass, bool kPool>
 __global__ void __launch_bounds__(kGemmThreads, 3) conv_gemm(const ConvGemm g) {
   constexpr Pooled kPooled = kWhatIsPooled<kPass, kPool>;

@@ -1,5 +1,5 @@
-// The arithmetic of our own matrix products: how a word of memory becomes a factor, and how factors
-// are multiplied.
+// The arithmetic of dpt's matrix products: conversion of a memory word to a factor, and
+// multiplication of factors.
 #pragma once
 
 #include "kernels/common/bf16.h"
@@ -22,8 +22,8 @@ struct Tf32Math {
     mma_tf32(d, a, b);
   }
 };
-/// bf16 numbers as factors of tf32, which holds them exactly: a word of 32 bits for each, where two
-/// neighbours along k do not lie side by side in memory.
+/// bf16 numbers as tf32 factors, which hold them exactly. Each number takes a 32-bit word, for
+/// operands whose neighbours along k are not adjacent in memory.
 struct Bf16AsTf32Math {
   using Element = Bf16;
   static constexpr bool kTensorCores = true;

@@ -1,14 +1,14 @@
-// The two factors of the implicit product on their way from memory to shared memory.
+// Copies the two factors of the implicit product from memory to shared memory.
 //
 // A factor's tile is kRows rows (of the left factor; columns of the right one) times kGemmWords
 // words along the side that is summed over. A word is one fp32 number or two bf16 with neighbouring
-// k. Shared memory holds it in one of two ways, after the direction in which the factor lies in
+// k. Its layout in shared memory depends on the direction in which the factor is contiguous in
 // memory:
 //  - *panel*, for factors contiguous along k: [half of the words][row][16 words]. The four 16-byte
 //    groups of words of a row are permuted by the row; even and odd rows are exchanged in the
-//    second half, and in every second eight rows. So eight rows at one k, neighbours or every
-//    second one, two rows at all four groups of words, and the eight groups of words of one row
-//    each lie in different banks.
+//    second half, and in every second eight rows. So each of these accesses
+//    touches different banks: eight rows at one k, neighbours or every second one; two rows at all
+//    four groups of words; the eight groups of words of one row.
 //  - *major*, for factors contiguous along the rows: [word][row] with a pitch of kRows + 2, so that
 //    words 0, 4, 8, 12 at eight neighbouring rows lie in different banks.
 #pragma once
@@ -21,25 +21,26 @@
 
 namespace dpt::gemm {
 
-/// A pixel or a tap, ready to be added to one of the other kind. `offset` counts elements of the
-/// gathered tensor (modulo 2^32, so that a place left of the image may be "negative"); `extra` is a
-/// pixel's offset in the tensor that has the pixels, or a tap's in the weights (backward data).
+/// Position of a pixel or a tap, ready to be added to one of the other kind. `offset` counts
+/// elements of the gathered tensor (modulo 2^32, so that a position left of the image may be
+/// "negative"). `extra` is a pixel's offset in the tensor that has the pixels, or a tap's offset in
+/// the weights (backward data).
 struct alignas(16) Place {
   std::uint32_t offset;
   int h, w;
   std::uint32_t extra;
 };
-inline constexpr int kNowhere = -(1 << 29);  // The sum of two is still outside and no overflow.
+inline constexpr int kNowhere = -(1 << 29);  // The sum of two is outside, too; no overflow.
 
 __device__ inline Place nowhere() {
   return {0, kNowhere, kNowhere, 0};
 }
 
-/// Map from grid indices and tap slots of one axis to positions, in one phase.
+/// Map from the grid indices and tap slots of one axis to positions, in one phase.
 struct AxisPhase {
   int scale, base;              ///< gathered position of pixel i: i * scale + base
-  int pixel_scale, pixel_base;  ///< its own position: i * pixel_scale + pixel_base
-  int first_tap, step;          ///< tap of slot 0; gathered positions from slot to slot
+  int pixel_scale, pixel_base;  ///< position in the pixels' tensor: i * pixel_scale + pixel_base
+  int first_tap, step;          ///< tap of slot 0; distance of gathered positions between slots
 };
 
 template <ConvPass kPass>
@@ -47,46 +48,47 @@ __device__ inline AxisPhase axis_phase(const GemmAxis& axis, int phase) {
   if constexpr (kPass != ConvPass::backward_data) {
     return {axis.stride, -axis.padding, 1, 0, 0, axis.dilation};
   }
-  // dx at h is fed by dy at (h + padding - tap * dilation) / stride where that divides.
+  // The gradient of dx at h comes from dy at (h + padding - tap * dilation) / stride if that is an
+  // integer.
   int first = 0;
   while (first < axis.tap_step && (phase + axis.padding - first * axis.dilation) % axis.stride) {
     ++first;
   }
-  if (first == axis.tap_step) first = axis.taps;  // This phase meets no tap at all.
+  if (first == axis.tap_step) first = axis.taps;  // This phase has no taps.
   return {1,           (phase + axis.padding - first * axis.dilation) / axis.stride,
           axis.stride, phase,
           first,       -axis.gathered_step};
 }
 
-/// Part of the problem on which a block works, besides its tile.
+/// Part of the problem on which a block works, in addition to its tile.
 struct BlockPart {
   AxisPhase h, w;
   int group;
 };
 
-/// The index of position (h, w) of an image, modulo 2^32.
+/// Returns the index of position (h, w) of an image, modulo 2^32.
 __device__ inline std::uint32_t position(std::uint32_t image, int height, int width, int h, int w) {
   return (image * static_cast<std::uint32_t>(height) + static_cast<std::uint32_t>(h)) *
              static_cast<std::uint32_t>(width) +
          static_cast<std::uint32_t>(w);
 }
 
-/// Operand that pooling inside the product changes.
+/// Operand that is affected by pooling inside the product.
 enum class Pooled : std::uint8_t {
   no,
-  pixels,    ///< the tensor that has the pixels is the pooled one (forward, backward weights)
-  gathered,  ///< the gathered tensor is (backward data)
+  pixels,    ///< the tensor with the pixels is pooled (forward, backward weights)
+  gathered,  ///< the gathered tensor is pooled (backward data)
 };
 template <ConvPass kPass, bool kPooled>
 inline constexpr Pooled kWhatIsPooled = !kPooled                           ? Pooled::no
                                         : kPass == ConvPass::backward_data ? Pooled::gathered
                                                                            : Pooled::pixels;
-/// Pixels of a window follow each other.
+/// Returns the corner of the window in which a pixel is. The pixels of a window are consecutive.
 __device__ inline int window_corner(int pixel) {
   return pixel & 3;
 }
 
-/// Pixel `index` of the phase's grid, nowhere from `end` on.
+/// Returns the place of pixel `index` of the phase's grid; nowhere from `end` on.
 template <Pooled kPooled>
 __device__ inline Place pixel_place(const ConvGemm& g, const BlockPart& part, int index, int end) {
   if (index >= end) return nowhere();
@@ -107,7 +109,8 @@ __device__ inline Place pixel_place(const ConvGemm& g, const BlockPart& part, in
   if (own_h >= g.h.pixels || own_w >= g.w.pixels) return nowhere();
   place.h = static_cast<int>(i) * part.h.scale + part.h.base;
   place.w = static_cast<int>(j) * part.w.scale + part.w.base;
-  // In a pooled tensor the sum of a pixel and a tap has to be halved first: see gathered_offset.
+  // If the tensor is pooled, the sum of a pixel and a tap must be halved first: see
+  // gathered_offset.
   place.offset = (kPooled == Pooled::gathered
                       ? position(image, g.pool.height, g.pool.width, 0, 0)
                       : position(image, g.h.gathered, g.w.gathered, place.h, place.w)) *
@@ -121,7 +124,7 @@ __device__ inline Place pixel_place(const ConvGemm& g, const BlockPart& part, in
   return place;
 }
 
-/// Tap slot and channel `index`, nowhere from the last on.
+/// Returns the place of the tap slot and channel `index`; nowhere after the last one.
 template <Pooled kPooled>
 __device__ inline Place tap_place(const ConvGemm& g, const BlockPart& part, int index) {
   if (index >= g.taps) return nowhere();
@@ -160,8 +163,8 @@ __device__ inline void unrolled(const Use& use) {
   }
 }
 
-/// Loads kVector elements, from element kAt of `words` on; zeros where `from` is null. Elements of
-/// one word come in ascending order, bytes all at once.
+/// Loads kVector elements into `words`, starting at element kAt; zeros if `from` is null. The
+/// elements of a word are loaded in ascending order, bytes all at once.
 template <class Element, int kVector, int kAt, int kWords>
 __device__ inline void load_vector(std::uint32_t (&words)[kWords], const Element* from) {
   constexpr int kSize = static_cast<int>(sizeof(Element));
@@ -186,7 +189,7 @@ __device__ inline void load_vector(std::uint32_t (&words)[kWords], const Element
   }
 }
 
-/// Multiplies element kAt of `words` by `scale`, or makes it zero if it is not `open`.
+/// Multiplies element kAt of `words` by `scale`, or sets it to zero if it is not `open`.
 template <class Element, int kAt, int kWords>
 __device__ inline void pass_open(std::uint32_t (&words)[kWords], bool open, float scale) {
   if constexpr (sizeof(Element) == 4) {
@@ -201,8 +204,8 @@ __device__ inline void pass_open(std::uint32_t (&words)[kWords], bool open, floa
   }
 }
 
-/// Does what load_vector does, from a pooled gradient: its values at corner `corner` of its
-/// windows. `open` are the bytes of `from`.
+/// Does the same as load_vector for a pooled gradient: loads the values at corner `corner` of its
+/// windows. `open` are the mask bytes of `from`.
 template <class Element, int kVector, int kAt, int kWords>
 __device__ inline void load_open(std::uint32_t (&words)[kWords], const Element* from,
                                  const std::uint8_t* open, int corner, float scale) {
@@ -217,7 +220,7 @@ __device__ inline void load_open(std::uint32_t (&words)[kWords], const Element* 
   });
 }
 
-/// Two rows of four bf16, at k and k + 1, as four words.
+/// Interleaves two rows of four bf16, at k and k + 1, into four words.
 __device__ inline void interleave(const std::uint32_t (&low)[2], const std::uint32_t (&high)[2],
                                   std::uint32_t (&words)[4]) {
 #pragma unroll
@@ -227,7 +230,7 @@ __device__ inline void interleave(const std::uint32_t (&low)[2], const std::uint
   }
 }
 
-/// Part of a tile of kRows rows that one thread carries: units of four words.
+/// Part of a tile of kRows rows that one thread copies: units of four words.
 template <int kRows>
 using Carried = std::uint32_t[kRows / 16][4];
 inline constexpr int kRowsApart = kGemmThreads / 8;  // distance of a thread's units in a panel
@@ -250,7 +253,7 @@ __device__ inline void load_gathered(std::uint32_t (&words)[kWords], const ConvG
   }
 }
 
-/// A panel tile of the gathered tensor; `pixels` are its rows, `taps` its k.
+/// Loads a panel tile of the gathered tensor; `pixels` are its rows, `taps` its k.
 template <class Element, Pooled kPooled, int kRows, int kVector>
 __device__ inline void fetch_gathered_panel(const ConvGemm& g, const Place* pixels,
                                             const Place* taps, Carried<kRows>& units) {
@@ -264,12 +267,12 @@ __device__ inline void fetch_gathered_panel(const ConvGemm& g, const Place* pixe
       const Place pixel = pixels[row + u * kRowsApart];
       load_gathered<Element, kPooled, kVector, i()>(units[u], g, pixel, tap);
     }
-    // Half words are joined before more are loaded, or they would not all fit into registers.
+    // Join half words before loading more, because they would not all fit into registers.
     if constexpr (kVector * sizeof(Element) == 2) __syncwarp();
   });
 }
 
-/// A panel tile of the weights: `row` and `k` are its first ones.
+/// Loads a panel tile of the weights, starting at `row` and `k`.
 template <class Element, int kRows, int kVector>
 __device__ inline void fetch_weight_panel(const ConvGemm& g, const BlockPart& part, int row, int k,
                                           Carried<kRows>& units) {
@@ -289,7 +292,7 @@ __device__ inline void fetch_weight_panel(const ConvGemm& g, const BlockPart& pa
   }
 }
 
-/// A major tile: calls load(words of four rows, first row, k) for what this thread carries.
+/// Loads a major tile: calls load(words of four rows, first row, k) for this thread's part.
 template <class Element, int kRows, class Load>
 __device__ inline void fetch_major(Carried<kRows>& units, const Load& load) {
   constexpr int kUnits = kRows / 4;  // next to each other
@@ -308,8 +311,9 @@ __device__ inline void fetch_major(Carried<kRows>& units, const Load& load) {
   }
 }
 
-/// A major tile of the matrix, whose rows begin at the `extra` of `places`. `first` is the tile's
-/// first row, `end` the matrix's last but one. Where pixels are pooled it is the gradient's.
+/// Loads a major tile of the matrix, whose rows begin at the `extra` of `places`. `first` is the
+/// tile's first row, `end` the end of the matrix's rows. If pixels are pooled, the matrix is the
+/// pooled gradient.
 template <class Element, Pooled kPooled, int kRows, int kVector>
 __device__ inline void fetch_matrix_major(const ConvGemm& g, const Place* places, int first,
                                           int end, Carried<kRows>& units) {
@@ -330,8 +334,8 @@ __device__ inline void fetch_matrix_major(const ConvGemm& g, const Place* places
   });
 }
 
-/// A major tile of the gathered tensor; `taps` are its rows, `pixels` its k. Row `ones` holds 1 at
-/// every pixel; a negative one is none.
+/// Loads a major tile of the gathered tensor; `taps` are its rows, `pixels` its k. Row `ones` is 1
+/// at every pixel; negative for no such row.
 template <class Element, int kRows, int kVector>
 __device__ inline void fetch_gathered_major(const ConvGemm& g, const Place* taps,
                                             const Place* pixels, int ones, Carried<kRows>& units) {
@@ -354,19 +358,20 @@ __device__ inline void fetch_gathered_major(const ConvGemm& g, const Place* taps
   });
 }
 
-/// Words of shared memory of one tile.
+/// Returns the words of shared memory of one tile.
 constexpr int tile_words(bool panel, int rows) {
   return kGemmWords * (panel ? rows : rows + 2);
 }
 
-/// Returns the index in a panel of the four words from word 4 * quad on.
+/// Returns the index in a panel of the four words that start at word 4 * quad.
 template <int kRows>
 __device__ inline int panel_index(int row, int quad) {
   const int half = quad / 4, line = row ^ half ^ ((row >> 3) & 1);
   return half * (kRows * 16) + line * 16 + ((quad & 3) ^ ((row >> 1) & 3)) * 4;
 }
 
-/// Puts what the threads carry into shared memory. Math::factor makes a word a factor.
+/// Stores the words that the threads hold in shared memory. Math::factor converts a word to a
+/// factor.
 template <class Math, bool kPanel, int kRows>
 __device__ inline void store_tile(std::uint32_t* tile, const Carried<kRows>& units) {
 #pragma unroll
@@ -389,7 +394,7 @@ __device__ inline void store_tile(std::uint32_t* tile, const Carried<kRows>& uni
   }
 }
 
-/// The words 4 * quad to 4 * quad + 3 of a row.
+/// Returns the words 4 * quad to 4 * quad + 3 of a row.
 template <bool kPanel, int kRows>
 __device__ inline void read_words(const std::uint32_t* tile, int row, int quad,
                                   std::uint32_t (&words)[4]) {

@@ -1,6 +1,6 @@
-// Operations on sums on their way to y or dx: bias, ReLU, pooling, types.
+// Converts sums to y or dx and stores them: bias, ReLU, pooling, types.
 //
-// `sums` hands out pairs of neighbouring columns: sums.for_pairs(use) calls use(row, column, left,
+// `sums` provides pairs of neighbouring columns: sums.for_pairs(use) calls use(row, column, left,
 // right) in all lanes of a warp alike.
 #pragma once
 
@@ -9,10 +9,10 @@
 namespace dpt::gemm {
 
 __device__ inline float relu(float value) {
-  return value <= 0 ? 0 : value;  // A NaN stays one.
+  return value <= 0 ? 0 : value;  // NaN stays NaN.
 }
 
-/// Stores one or two neighbours as what the tensor holds.
+/// Stores one or two neighbours in the type of the tensor.
 __device__ inline void store_pair(float* to, float first, float second) {
   *reinterpret_cast<float2*>(to) = {first, second};
 }
@@ -21,7 +21,7 @@ __device__ inline void store_pair(Bf16* to, float first, float second) {
       to_bf16(first).bits | static_cast<std::uint32_t>(to_bf16(second).bits) << 16;
 }
 
-/// y or dx: `pixel_of` tells the place of a row, `first` is the first column.
+/// Stores y or dx: `pixel_of` returns the position of a row, `first` is the first column.
 template <class Element, class Sums, class PixelOf>
 __device__ inline void store_activations(const ConvGemm& g, int group, const PixelOf& pixel_of,
                                          int first, const Sums& sums) {
@@ -51,8 +51,8 @@ __device__ inline void store_activations(const ConvGemm& g, int group, const Pix
 }
 
 /// Pooled value of the four lanes of a window, the same in all of them, and the window's byte of
-/// ConvArgs::open. Lane distance kApart leads to the neighbour along w, twice that along h. Order
-/// and rules are those of pooling elsewhere: the first of equal maxima wins, and the last NaN.
+/// ConvArgs::open. The neighbour along w is kApart lanes away, the neighbour along h twice as far.
+/// As in other poolings, the first of equal maxima wins, and the last NaN.
 struct PooledValue {
   float value;
   unsigned open;
@@ -85,7 +85,7 @@ __device__ inline PooledValue pool_window(const ConvGemm& g, float value, int co
   return {g.relu ? relu(value) : value, is_open(value) ? 1U << where : 0};
 }
 
-/// y, pooled, and its bytes; as store_activations.
+/// Stores the pooled y and its mask bytes; parameters as store_activations.
 template <class Element, class Sums, class PixelOf>
 __device__ inline void store_pooled(const ConvGemm& g, int group, const PixelOf& pixel_of,
                                     int first, const Sums& sums) {
@@ -100,7 +100,7 @@ __device__ inline void store_pooled(const ConvGemm& g, int group, const PixelOf&
       if (one) left += bias[0];
       if (both) right += bias[1];
     }
-    // All lanes of a warp exchange values before any of them leaves.
+    // All lanes of a warp exchange values before any of them returns.
     const PooledValue a = pool_window<Sums::kLanesApart>(g, left, corner);
     const PooledValue b = pool_window<Sums::kLanesApart>(g, right, corner);
     if (corner != 0 || pixel.h == kNowhere || !one) return;

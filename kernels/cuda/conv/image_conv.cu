@@ -1,4 +1,4 @@
-// Our own plan for convolutions of small images: which of them it takes, and their shapes.
+// Plan for convolutions of small images: the problems that it supports, and their shapes.
 #include "kernels/cuda/conv/image_conv.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kWarps = kImageThreads / 32;
 
-/// Returns true if pixels of a bf16 tensor are not whole words: then each number gets a word.
+/// Returns true if pixels of a bf16 tensor do not fill whole words; each number then gets a word.
 bool has_odd_channels(const ConvProblem& p) {
   return p.type == DType::bf16 && (p.pass == ConvPass::forward ? p.in.c : p.out.c) % 2 != 0;
 }
@@ -39,8 +39,8 @@ ImageShape shape_of(const ConvProblem& p) {
   s.data_rows = number(!forward && p.pool ? 2 * p.pool->out.h : source.h);
   s.width = number(source.w) + 2 * s.border_w;
   s.pixel_words = number(source.c) / elements;
-  // Neighbouring pixels 4 modulo 8 words apart lie in different banks; so do the four of a window
-  // and the next window's where rows are as well.
+  // If neighbouring pixels are 4 modulo 8 words apart, they are in different banks. The same holds
+  // for the four pixels of a window and the next window if rows are 4 modulo 8 words apart, too.
   const auto four_of_eight = [](int count) { return count + (12 - count % 8) % 8; };
   s.pitch = s.pixel_words < 8 ? s.pixel_words : four_of_eight(s.pixel_words);
   if (forward && p.pool && s.pitch % 8 == 4) s.width = four_of_eight(s.width);
@@ -54,7 +54,8 @@ ImageShape shape_of(const ConvProblem& p) {
   s.out_width = number(stored.w);
   s.out_elements = number(stored.elements());
   s.rows = number(stored.h * stored.w) * (forward && p.pool ? 4 : 1);
-  // Rounds of all warps over the tasks, each as long as its column tiles and what it does besides.
+  // Minimise the rounds of all warps over the tasks, times the cost of a round: its column tiles
+  // and a constant.
   const int row_tiles = ceil_div_int(s.rows, 16);
   double least = std::numeric_limits<double>::infinity();
   for (int each = 1; each <= std::min(kImageMostTiles, s.column_tiles); ++each) {
@@ -83,9 +84,10 @@ class ImageConv final : public ConvPlan {
     gemm_.relu = forward && problem.relu;
     gemm_.pairs = gemm_.columns % 2 == 0;
     if (problem.pool) gemm_.pool = pool_of(*problem.pool);
-    // The most: another plan of the same kernel would lower it again.
+    // Allow the maximum, because another plan of the same kernel would lower it again.
     allow_shared_memory(kernel_, context.shared_bytes_per_block);
-    // Several blocks fill each other's gaps, but each loads the weights: for images enough only.
+    // Several blocks hide each other's latency, but each loads the weights, so use them only with
+    // enough images.
     int together = 1;
     if (shape_.images >= 4 * context.multiprocessors) {
       cuda_check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, kernel_, kImageThreads,
@@ -118,7 +120,7 @@ class ImageConv final : public ConvPlan {
   ConvProblem problem_;
   ImageShape shape_;
   ImageKernel kernel_;
-  int blocks_ = 1;  ///< No image knows of another: any number gives the same bits.
+  int blocks_ = 1;  ///< any number gives the same bits, because images are independent
   ConvGemm gemm_;
 };
 
@@ -136,7 +138,7 @@ std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const Conv
       p.dilation != one || p.batch < 1 || border_h < 0 || border_w < 0) {
     return nullptr;
   }
-  // Bounds that keep the numbers of a shape in 32 bits; what memory allows follows.
+  // These bounds keep the numbers of a shape in 32 bits; the limits of memory are checked below.
   constexpr std::int64_t kMax = 1 << 15, kMaxAll = std::numeric_limits<std::int32_t>::max();
   if (p.in.elements() > kMax || p.out.elements() > kMax || border_h > kMax || border_w > kMax ||
       p.kernel.h * p.kernel.w * p.in.c > kMax ||

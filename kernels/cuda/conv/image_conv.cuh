@@ -1,4 +1,4 @@
-// Our own convolution for small images: the kernel, for image_conv_{tf32,bf16,bf16_odd}.cu.
+// Convolution kernel for small images, for image_conv_{tf32,bf16,bf16_odd}.cu.
 #pragma once
 
 #include <type_traits>
@@ -10,7 +10,7 @@
 
 namespace dpt::gemm {
 
-/// Elements of a word of 32 bits in shared memory: those that a word of memory holds, or one.
+/// Number of elements in a 32-bit word in shared memory: as many as in a word of memory, or one.
 template <class Math>
 inline constexpr int kPerWord = std::is_same_v<Math, Bf16AsTf32Math>
                                     ? 1
@@ -30,8 +30,8 @@ __device__ inline int thread_index() {
   return static_cast<int>(threadIdx.x);
 }
 
-/// The weights as tensor cores take them: for every step of k and every column tile, lane by lane
-/// its two words. Words after a run or a pixel's channels, and columns after the last, are zero.
+/// Weights in the layout of tensor cores: for every step of k and every column tile, two words per
+/// lane. Words after a run or a pixel's channels, and columns after the last, are zero.
 template <class Math, ConvPass kPass>
 __device__ inline void load_weights(const ConvGemm& g, const ImageShape& s,
                                     std::uint32_t* weights) {
@@ -40,7 +40,7 @@ __device__ inline void load_weights(const ConvGemm& g, const ImageShape& s,
   constexpr bool kForward = kPass == ConvPass::forward;
   const auto* from = static_cast<const Element*>(g.matrix);
   const int channels = s.pixel_words * kElements, window = s.taps_h * s.taps_w;
-  // A thread has the same word of every tile of 64.
+  // A thread always handles the same word of each tile of 64.
   static_assert(kImageThreads % 64 == 0);
   const int within = thread_index() % 64, lane = within / 2;
   for (int k = thread_index() / 64; k < s.taps_h * s.run_steps; k += kImageThreads / 64) {
@@ -73,7 +73,7 @@ __device__ inline void load_weights(const ConvGemm& g, const ImageShape& s,
   }
 }
 
-/// Words of one image on their way from memory to shared memory.
+/// Words of one image, held in registers on their way from memory to shared memory.
 template <class Math, Pooled kPooled>
 class CarriedImage {
  public:
@@ -137,8 +137,8 @@ class TaskSums {
   __device__ TaskSums(int first_row, int first_tile)
       : first_row_(first_row), first_tile_(first_tile) {}
 
-  /// Adds r from `begin` to `end`. `upper` and `lower` are where the windows of this lane's two
-  /// rows begin in the image.
+  /// Adds r from `begin` to `end`. The windows of this lane's two rows begin at `upper` and `lower`
+  /// in the image.
   __device__ void add(const ImageShape& s, const std::uint32_t* weights, int begin, int end,
                       const std::uint32_t* upper, const std::uint32_t* lower) {
     const int image_row = s.width * s.pitch, weights_step = s.column_tiles * 32;
@@ -150,7 +150,8 @@ class TaskSums {
 #pragma unroll 2
       for (int step = 0; step < s.run_steps; ++step) {
         const int k = step * 8 + lane() % 4;
-        // After the run come other pixels, whose NaN or infinity a weight of zero would not stop.
+        // The run is followed by other pixels; a weight of zero would not cancel their NaN or
+        // infinity.
         const bool first = k < s.run_words, second = k + 4 < s.run_words;
         const std::uint32_t a[4] = {first ? upper[k] : 0, first ? lower[k] : 0,
                                     second ? upper[k + 4] : 0, second ? lower[k + 4] : 0};
@@ -186,7 +187,7 @@ class TaskSums {
   float sums_[kTiles][4] = {};
 };
 
-/// Calls with(std::integral_constant) of the number of tiles.
+/// Calls with(std::integral_constant) with the number of tiles.
 template <int kMax, class With>
 __device__ inline void with_tiles(int tiles, const With& with) {
   if (tiles >= kMax) {
@@ -196,7 +197,7 @@ __device__ inline void with_tiles(int tiles, const With& with) {
   }
 }
 
-/// A row's pixel in `out`'s image before pooling.
+/// Pixel of a row in the image of `out` before pooling.
 struct OutPixel {
   int i, j;
 };
@@ -210,7 +211,7 @@ __device__ inline OutPixel out_pixel(const ImageShape& s, int row) {
   return {i, static_cast<int>(j)};
 }
 
-/// Grid: any number of blocks, which take every gridDim.x-th image.
+/// Computes the convolution. Grid: any number of blocks, which take every gridDim.x-th image.
 template <class Math, ConvPass kPass, bool kPool>
 __global__ void __launch_bounds__(kImageThreads, 1)
     image_conv(const ConvGemm g, const ImageShape s) {
@@ -228,7 +229,7 @@ __global__ void __launch_bounds__(kImageThreads, 1)
   for (; n < s.images; n += static_cast<int>(gridDim.x)) {
     carried.put(g, s, image);
     __syncthreads();
-    // The next image is on its way while this one is worked on.
+    // Load the next image while this one is processed.
     const int next = n + static_cast<int>(gridDim.x);
     if (next < s.images) carried.fetch(g, s, next);
 
@@ -249,7 +250,7 @@ __global__ void __launch_bounds__(kImageThreads, 1)
       auto group = static_cast<std::uint32_t>(task);
       const int first_row = static_cast<int>(s.per_group.split(group)) * 16;
       const int first_tile = static_cast<int>(group) * s.tiles_each;
-      // Rows of the window that meet the image at all; outside its borders all is zero.
+      // Rows of the window that overlap the image; outside its borders everything is zero.
       const int top = out_pixel<kPooled>(s, first_row).i;
       const int bottom = out_pixel<kPooled>(s, min(first_row + 15, s.rows - 1)).i;
       const int begin = max(0, s.border_h - bottom);
@@ -269,7 +270,7 @@ __global__ void __launch_bounds__(kImageThreads, 1)
   }
 }
 
-/// For image_conv_{tf32,bf16,bf16_odd}.cu.
+/// Kernels of one arithmetic, for image_conv_{tf32,bf16,bf16_odd}.cu.
 template <class Math>
 ImageKernel image_kernel(ConvPass pass, bool pooled) {
   if (pass == ConvPass::forward) {

@@ -1,4 +1,5 @@
-// The convolution of small images in one arithmetic; a file each, so that they compile at a time.
+// Small-image convolution in one arithmetic. Each has a separate file, so that they compile
+// concurrently.
 #include "kernels/cuda/conv/image_conv.cuh"
 
 namespace dpt {

@@ -1,13 +1,13 @@
-// Gradient of the weights for small images (see image_conv.h): a block holds one image of x with
-// its borders, and dy's, in shared memory, and keeps its share of the sum over images in registers.
+// Gradient of the weights for small images (see image_conv.h). A block holds one image of x, with
+// its borders, and of dy in shared memory, and keeps its share of the sum over images in registers.
 //
 //   dw(k, r, s, c) = sum over images and pixels  dy(pixel, k) x(pixel + (r, s), c)
 //
-// Rows of the product are channels of dy; columns are, for every r, the run of s and c, and one
-// column of ones after the last r, whose sum is the gradient of the bias; the k side is pixels.
-// Warps share out the columns, and where these are few the pixels as well: *slices*. bf16 numbers
-// are taken as tf32, which holds them exactly: two neighbours along k are two pixels, which do not
-// lie side by side.
+// Rows of the product are channels of dy. Columns are, for every r, the run of s and c, plus one
+// column of ones after the last r, whose sum is the gradient of the bias. The k side is pixels.
+// Warps share the columns and, if there are few columns, also the pixels, which are then divided
+// into *slices*. bf16 numbers are used as tf32, which holds them exactly, because neighbours along
+// k are two pixels, which are not adjacent in memory.
 #include <algorithm>
 #include <limits>
 
@@ -21,9 +21,9 @@ namespace dpt {
 namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kCarried = 16;  ///< numbers of x, and of dy, that a thread carries
+constexpr int kCarried = 16;  ///< numbers of x, and of dy, that a thread holds while copying
 constexpr int kMaxRows = 4, kMaxColumns = 9,
-              kFewColumns = 4;  ///< tiles of 16 rows and 8 columns of one warp
+              kFewColumns = 4;  ///< tiles of 16 rows and 8 columns per warp
 constexpr int kTile = 16 * 8;
 
 struct WeightsShape {
@@ -40,14 +40,14 @@ struct WeightsShape {
   int out_width = 0;                                        ///< width of dy in memory
   int pitch = 0;                           ///< pitch of dy's pixels in shared memory
   int taps_h = 0, run = 0, run_tiles = 0;  ///< columns of one r, in tiles of 8
-  int row_tiles = 0, column_tiles = 0;     ///< the last one has the ones
-  int tiles_each = 0, slices = 0;          ///< tiles of a warp; warps of one group
+  int row_tiles = 0, column_tiles = 0;     ///< the last column tile has the ones
+  int tiles_each = 0, slices = 0;          ///< tiles per warp; warps per group
   Divider per_in_channel, per_in_row, per_channel, per_out_row, per_column;
 
   DPT_HOST_DEVICE int columns() const { return taps_h * run + 1; }
 };
 
-/// Numbers of one image on their way from memory to shared memory.
+/// Numbers of one image, held in registers on their way from memory to shared memory.
 template <class Element, bool kPool>
 class CarriedImages {
  public:
@@ -104,8 +104,7 @@ class CarriedImages {
   std::uint8_t open_[kPool ? kCarried : 1] = {};
 };
 
-/// The sums of one warp: up to kColumns column tiles of all row tiles, over its slice of the
-/// pixels.
+/// Sums of one warp: up to kColumns column tiles of all row tiles, over its slice of the pixels.
 template <int kColumns>
 class WeightSums {
  public:
@@ -121,12 +120,12 @@ class WeightSums {
     }
   }
 
-  /// Adds one image. `windows` tells where each pixel's window begins in the image of x.
+  /// Adds one image. `windows` has the start of each pixel's window in the image of x.
   __device__ void add(const WeightsShape& s, const std::uint32_t* x, const std::uint32_t* dy,
                       const int* windows) {
     const int t = lane_ % 4, g = lane_ / 4;
     for (int k = warp_ % s.slices * 8 + t; k - t < s.pixels; k += s.slices * 8) {
-      // The pixels of a lane. After the last one dy is zero; x must not be a NaN there.
+      // Pixels of this lane. After the last pixel, dy is zero, and x must not be NaN.
       const bool first = k < s.pixels, second = k + 4 < s.pixels;
       const std::uint32_t* x_first = x + (first ? windows[k] : 0);
       const std::uint32_t* x_second = x + (second ? windows[k + 4] : 0);
@@ -145,14 +144,14 @@ class WeightSums {
         const std::uint32_t* low = rows + 16 * i;
         const std::uint32_t* high = low + 4 * s.pitch;
         const std::uint32_t a[4] = {low[0], low[8], high[0], high[8]};
-        // Tiles that are not there multiply zeros: cheaper than a branch at each.
+        // Nonexistent tiles multiply zeros, which is cheaper than a branch for each.
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) mma_tf32(sums_[i][j], a, b[j]);
       }
     }
   }
 
-  /// Puts the sums where sum_of finds them.
+  /// Stores the sums where sum_of reads them.
   __device__ void put(const WeightsShape& s, float* memory) const {
 #pragma unroll
     for (int i = 0; i < kMaxRows; ++i) {
@@ -169,7 +168,7 @@ class WeightSums {
     }
   }
 
-  /// The block's sum at a channel and a column, slice by slice.
+  /// Returns the block's sum for a channel and a column, added slice by slice.
   __device__ static float sum_of(const WeightsShape& s, const float* memory, int channel,
                                  int column) {
     const int r = column / s.run, at = column - r * s.run;
@@ -193,8 +192,8 @@ class WeightSums {
   float sums_[kMaxRows][kColumns][4] = {};
 };
 
-/// Grid: one block for every images_each images. Shared memory: the images of x and dy and the
-/// windows, or, at the end, the sums.
+/// Computes the parts of the gradient. Grid: one block for every images_each images. Shared memory:
+/// the images of x and dy and the windows or, at the end, the sums.
 template <class Element, bool kPool, int kColumns>
 __global__ void __launch_bounds__(kThreads, 1) image_weights(const WeightsShape s) {
   auto* x = dynamic_shared<std::uint32_t>();
@@ -245,8 +244,8 @@ WeightsShape shape_of(const ConvProblem& p) {
   WeightsShape s;
   s.scale = p.pool ? p.pool->scale : 1.0F;
   s.images = number(p.batch);
-  // Blocks for most of a large GPU; the cut is a function of the problem alone, so that every GPU
-  // adds in the same order.
+  // Use enough blocks for most of a large GPU. The partition depends only on the problem, so that
+  // every GPU adds in the same order.
   s.images_each = ceil_div_int(p.batch, 128);
   s.x_elements = number(p.in.elements());
   s.dy_elements = number(in_memory.elements());
@@ -260,7 +259,7 @@ WeightsShape shape_of(const ConvProblem& p) {
   s.pixels = number(in_memory.h * in_memory.w) * (p.pool ? 4 : 1);
   s.out_width = number(in_memory.w);
   s.row_tiles = ceil_div_int(p.out.c, 16);
-  s.pitch = s.row_tiles * 16 + 8;  // 8 or 24 modulo 32: four pixels lie in different banks
+  s.pitch = s.row_tiles * 16 + 8;  // 8 or 24 modulo 32: four pixels are in different banks
   s.taps_h = number(p.kernel.h);
   s.run = number(p.kernel.w * p.in.c);
   s.run_tiles = ceil_div_int(s.run, 8);
@@ -280,7 +279,7 @@ std::size_t shared_bytes(const WeightsShape& s) {
   const std::int64_t images =
       s.image_elements + std::int64_t{s.pitch + 1} * ceil_div_int(s.pixels, 8) * 8;
   const std::int64_t sums = std::int64_t{kWarps} * s.row_tiles * s.tiles_each * kTile;
-  // Columns after a run are read and not used; the last pixel's lie past the image.
+  // Columns after a run are read but not used; those of the last pixel are past the image.
   return static_cast<std::size_t>(std::max(images, sums) + 8) * sizeof(float);
 }
 
@@ -291,7 +290,7 @@ class ImageWeights final : public ConvPlan {
     const bool bf16 = problem.type == DType::bf16, few = shape.tiles_each <= kFewColumns;
     kernel_ = bf16 ? (few ? kernel_of<Bf16, kFewColumns>() : kernel_of<Bf16, kMaxColumns>())
                    : (few ? kernel_of<float, kFewColumns>() : kernel_of<float, kMaxColumns>());
-    // The most: another plan of the same kernel would lower it again.
+    // Allow the maximum, because another plan of the same kernel would lower it again.
     allow_shared_memory(kernel_, context.shared_bytes_per_block);
   }
 

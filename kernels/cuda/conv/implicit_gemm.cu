@@ -1,4 +1,4 @@
-// Our own plan for a convolution: which tile, and how many blocks.
+// Plan for a convolution with dpt's kernels: chooses the tile and the number of blocks.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -11,7 +11,7 @@
 namespace dpt {
 namespace {
 
-/// The largest power of two up to `most` that divides `count`: how many elements one load takes.
+/// Returns the largest power of two up to `most` that divides `count`: the elements of one load.
 int vector_of(std::int64_t count, int most) {
   int vector = most;
   while (count % vector != 0) vector /= 2;
@@ -54,12 +54,12 @@ class ImplicitGemm final : public ConvPlan {
     gemm_.pixel_channels = static_cast<int>(pixel_group * problem.groups);
     std::int64_t height = data ? ceil_div(gemm_.h.pixels, gemm_.h.stride) : gemm_.h.pixels;
     std::int64_t width = data ? ceil_div(gemm_.w.pixels, gemm_.w.stride) : gemm_.w.pixels;
-    std::int64_t corners = 1;  // pixels of one place of the grid
+    std::int64_t corners = 1;  // pixels per position of the grid
     if (problem.pool) {
       const SampleShape& pooled = problem.pool->out;
       gemm_.pool = pool_of(*problem.pool);
       if (data) {
-        // No window has what lies past them: its gradient is zero.
+        // Elements past the windows are in none of them, so their gradient is zero.
         gemm_.h.gathered = 2 * gemm_.pool.height;
         gemm_.w.gathered = 2 * gemm_.pool.width;
       } else {
@@ -79,7 +79,7 @@ class ImplicitGemm final : public ConvPlan {
     gemm_.relu = problem.relu && problem.pass == ConvPass::forward;
     gemm_.pairs = pixel_group % 2 == 0;
 
-    // Vectors lie in one tap's channels: a whole one is inside the image or outside.
+    // A vector stays within the channels of one tap, so it is entirely inside the image or outside.
     const int widest = 16 / static_cast<int>(size_of(problem.type));
     const int major = std::min(widest, 4);
     gemm_.gathered_vector = vector_of(gathered_group, weights ? major : widest);
@@ -143,9 +143,9 @@ class ImplicitGemm final : public ConvPlan {
     return static_cast<unsigned>(ceil_div(count, by));
   }
 
-  /// The weights are few and the pixels many: the sum over pixels is cut, so that two to four
-  /// blocks come on each of some 130 multiprocessors. The cut is a function of the problem alone,
-  /// so that every GPU adds in the same order.
+  /// Splits the sum over pixels, because the weights are few and the pixels many, into two to four
+  /// blocks for each of some 130 multiprocessors. The partition depends only on the problem, so
+  /// that every GPU adds in the same order.
   void cut_weights() {
     const bool small = gemm_.pixel_group <= 32 || gemm_.taps <= 32;
     tile_ = small ? GemmTile::small : GemmTile::square;
@@ -154,7 +154,7 @@ class ImplicitGemm final : public ConvPlan {
     const std::int64_t tiles = across * down * problem_.groups;
     const std::int64_t step = kGemmWords * 4 / static_cast<int>(size_of(problem_.type));
     const std::int64_t steps = ceil_div(gemm_.pixels, step);
-    // A split makes four steps at least: less is not worth the addition of its part.
+    // A split takes at least four steps, because fewer do not justify the addition of its part.
     const std::int64_t part_bytes = static_cast<std::int64_t>(gemm_.pixel_channels) *
                                     gemm_.columns * static_cast<std::int64_t>(sizeof(float));
     const std::int64_t most = std::min(steps / 4, kMaxPartBytes / part_bytes);

@@ -1,4 +1,4 @@
-// Our own convolution: the description that the host makes and the kernels read.
+// Convolution as an implicit matrix product: the description that the host creates for the kernels.
 //
 // All three passes are one matrix product over *pixels*, *taps* and channels. A pixel is a position
 // (n, i, j) of a grid over the images; a tap is a position (r, s) of the kernel window with one
@@ -9,13 +9,14 @@
 //   backward data:     dx(pixel, c) = sum over taps    dy(pixel + tap) w(tap, c)
 //   backward weights:  dw(k, tap)   = sum over pixels  dy(pixel, k)    x(pixel + tap)
 //
-// Backward data with a stride sees dy only at every stride-th place. The pixels of dx are therefore
-// cut into phases (position modulo stride); within one phase every pixel meets the same taps, and
-// neighbours in dx are neighbours in dy: each phase is an ordinary convolution without stride.
+// Backward data with a stride uses dy only at every stride-th position. The pixels of dx are
+// therefore partitioned into phases (position modulo stride). Within one phase every pixel uses the
+// same taps, and neighbours in dx are neighbours in dy, so each phase is a convolution without
+// stride.
 //
-// With pooling inside, the pixels of y come window by window: pixel 4 i + c is corner c of the
-// window of pooled pixel i. So the four rows of a window lie side by side in one warp (forward),
-// and four neighbours along k read one element of the pooled dy (backward weights).
+// With fused pooling, the pixels of y are ordered by window: pixel 4 i + c is corner c of the
+// window of pooled pixel i. So the four rows of a window are next to each other in one warp
+// (forward), and four neighbours along k read one element of the pooled dy (backward weights).
 #pragma once
 
 #include <cstdint>
@@ -31,13 +32,13 @@ struct GemmAxis {
   int gathered = 1;  ///< size of the gathered tensor
   int pixels = 1;    ///< size of the tensor that has the pixels
   int stride = 1, padding = 0, dilation = 1, taps = 1;
-  // Backward data only, else 1, `taps` and 1: a phase meets every tap_step-th tap, at most
-  // tap_slots of them, which lie gathered_step apart in dy.
+  // For backward data; otherwise 1, `taps` and 1. A phase uses every tap_step-th tap, at most
+  // tap_slots of them, which are gathered_step apart in dy.
   int tap_step = 1, tap_slots = 1, gathered_step = 1;
 };
 
 /// Pooling by windows of 2x2 inside the product. The tensor y (forward) or dy (backward) is the
-/// pooled one, height x width; its windows are seen through `open` (see ConvArgs).
+/// pooled one, height x width; `open` (see ConvArgs) maps it to its windows.
 struct GemmPool {
   std::uint8_t* open = nullptr;
   int height = 0, width = 0;
@@ -56,29 +57,30 @@ inline GemmPool pool_of(const ConvPool& pool) {
 
 struct ConvGemm {
   const void* gathered = nullptr;
-  const void* matrix = nullptr;  ///< the other factor: weights, or dy in backward weights
-  void* out = nullptr;          ///< y, dx, dweight, or one partial sum of dweight and dbias a split
+  const void* matrix = nullptr;  ///< other factor: weights, or dy in backward weights
+  void* out = nullptr;  ///< y, dx, dweight, or one partial sum of dweight and dbias per split
   const float* bias = nullptr;  ///< forward, or null
   GemmAxis h, w;
   int gathered_channels = 1, pixel_channels = 1;  ///< channels of the two tensors
   int gathered_group = 1, pixel_group = 1;        ///< the same in one group
   Divider per_image, per_row, per_tap, per_tap_row;
   int pixels = 0, taps = 0;  ///< pixels of the grid of one phase; tap slots times gathered_group
-  int columns = 0;           ///< columns of the product, in one group
+  int columns = 0;           ///< columns of the product in one group
   int gathered_vector = 1, matrix_vector = 1;  ///< elements of one load
-  int splits = 1, split_pixels = 0;            ///< backward weights: cut along the pixels
+  int splits = 1, split_pixels = 0;            ///< backward weights: splits along the pixels
   bool relu = false;
-  bool pairs = false;  ///< two neighbours of `out` may be stored at once
+  bool pairs = false;  ///< true if two neighbours of `out` may be stored at once
   bool add = false;    ///< backward weights without splits: out += ...
-  bool ones = false;   ///< backward weights: one column more, of ones: the gradient of the bias
+  bool ones = false;   ///< backward weights: adds a column of ones, for the bias
   float* dbias = nullptr;
-  GemmPool pool;  ///< read by the pooled kernels only
+  GemmPool pool;  ///< used by the pooled kernels only
 };
 
-/// The tile of the product that a block of 128 threads makes.
+/// Tile of the product that a block of 128 threads computes.
 enum class GemmTile : std::uint8_t { wide, square, small };  // 128x32, 64x64, 32x32
 
-/// Sizes of the tiles, and what a block takes from the k side in one step: 32 words of 32 bits.
+/// Numbers of threads of a block, and of 32-bit words along the k side that a block processes in
+/// one step.
 inline constexpr int kGemmThreads = 128, kGemmWords = 32;
 constexpr int gemm_tile_rows(GemmTile tile) {
   return tile == GemmTile::wide ? 128 : tile == GemmTile::square ? 64 : 32;

@@ -1,4 +1,5 @@
-// The implicit product in one arithmetic; a file each, so that they compile concurrently.
+// The implicit product in one arithmetic. Each has a separate file, so that they compile
+// concurrently.
 #include "kernels/cuda/conv/gemm_kernel.cuh"
 
 namespace dpt {

@@ -35,7 +35,7 @@ __device__ inline std::uint32_t round_to_tf32(std::uint32_t bits) {
   return result;
 }
 
-/// d += a b with factors in tf32.
+/// Adds a b to d, with factors in tf32.
 __device__ inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4],
                                 const std::uint32_t (&b)[2]) {
   asm volatile(
@@ -45,7 +45,7 @@ __device__ inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4],
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/// d += a b with factors in bf16.
+/// Adds a b to d, with factors in bf16.
 __device__ inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4],
                                 const std::uint32_t (&b)[2]) {
   asm volatile(
@@ -59,7 +59,7 @@ __device__ inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4],
 
 inline std::uint32_t round_to_tf32(std::uint32_t bits) {
   const bool special = (bits & 0x7F800000U) == 0x7F800000U;
-  if (special && (bits & 0x7FFFFFU) != 0) return 0x7FFFFFFFU;  // PTX: a NaN becomes this one.
+  if (special && (bits & 0x7FFFFFU) != 0) return 0x7FFFFFFFU;  // PTX: the NaN
   return special ? bits : (bits + 0x1000U) & ~0x1FFFU;
 }
 
@@ -73,8 +73,8 @@ struct MmaOutput {
   float d[4];
 };
 
-/// D + A B from what 32 lanes hold. `product(a, b)` multiplies two words. Products are exact in
-/// double; hardware adds them in an order that is not documented.
+/// Computes D + A B from the operands of 32 lanes. `product(a, b)` multiplies two words. Products
+/// are exact in double; hardware adds them in an undocumented order.
 template <class Product>
 void emulate_mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
                  Product product) {
@@ -101,7 +101,7 @@ void emulate_mma(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t
 
 inline void mma_tf32(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
   detail::emulate_mma(d, a, b, [](std::uint32_t left, std::uint32_t right) {
-    // Tensor cores do not look at the low 13 bits.
+    // Tensor cores ignore the low 13 bits.
     return static_cast<double>(__builtin_bit_cast(float, left & ~0x1FFFU)) *
            static_cast<double>(__builtin_bit_cast(float, right & ~0x1FFFU));
   });

@@ -7,8 +7,9 @@ namespace {
 
 constexpr int kSumColumns = 32, kSumRows = 8;
 
-/// dweight and dbias from the splits' parts (splits, channels, columns): one block for 32 elements,
-/// whose eight rows of threads add every eighth part and are then added in order.
+/// Computes dweight and dbias from the splits' parts (splits, channels, columns). A block handles
+/// 32 elements: each of its eight rows of threads adds every eighth part, and the rows are then
+/// added in order.
 __global__ void sum_splits_kernel(const float* parts, int splits, std::int64_t elements,
                                   int columns, int taps, float* dweight, float* dbias, bool add) {
   __shared__ float sums[kSumRows][kSumColumns];

@@ -5,7 +5,7 @@
 
 namespace dpt {
 
-/// The sum over the `kThreads` threads of a block, in a fixed order; valid in thread 0.
+/// Returns the sum over the `kThreads` threads of a block, in a fixed order; valid in thread 0.
 template <int kThreads>
 __device__ inline double block_sum(double value) {
   __shared__ double sums[kThreads / 32];

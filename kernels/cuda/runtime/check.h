@@ -1,5 +1,4 @@
-// Every CUDA call is checked here: a failure becomes one dpt::Error that names the call and the
-// GPU.
+// Checks of CUDA calls: a failure becomes a dpt::Error that names the call and the GPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,13 +7,13 @@
 
 namespace dpt {
 
-/// Throws ErrorKind::device unless `status` is success. `call` is the function's name, or the
-/// kernel's. A failure of earlier, queued work may show at any later call.
+/// Throws ErrorKind::device unless `status` is success. `call` is the name of the function or
+/// kernel. A failure of earlier queued work may be reported by any later call.
 inline void cuda_check(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   int device = -1;
   cudaGetDevice(&device);
-  cudaGetLastError();  // Forgets it, unless the context is lost.
+  cudaGetLastError();  // Clears the error, unless the context is lost.
   fail(ErrorKind::device, "cuda:{}: {} failed: {} ({})", device, call, cudaGetErrorString(status),
        cudaGetErrorName(status));
 }

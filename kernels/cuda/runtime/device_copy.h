@@ -1,4 +1,4 @@
-// Constants of a kernel in device memory.
+// Copies of constants in device memory, for kernels.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,14 +10,14 @@
 
 namespace dpt {
 
-/// A copy of `values`, complete when this returns.
+/// Returns a copy of `values` in device memory, complete on return.
 inline DeviceMemory device_copy(const CudaContext& context, const std::vector<float>& values) {
   const std::size_t bytes = values.size() * sizeof(float);
   void* memory = nullptr;
   cuda_check(cudaMalloc(&memory, bytes), "cudaMalloc");
   DeviceMemory copy({reinterpret_cast<std::uintptr_t>(memory)}, bytes,
                     [](DevPtr ptr, std::size_t) { cudaFree(device<void>(ptr)); });
-  // In the stream of the kernels: it waits for no other one.
+  // Use the kernels' stream, so that the copy waits for no other stream.
   cuda_check(cudaMemcpyAsync(memory, values.data(), bytes, cudaMemcpyHostToDevice, context.stream),
              "cudaMemcpyAsync");
   cuda_check(cudaStreamSynchronize(context.stream), "cudaStreamSynchronize");

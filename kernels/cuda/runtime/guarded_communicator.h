@@ -1,8 +1,8 @@
 // An NCCL communicator that one thread uses and any thread may abort. NCCL allows an abort from
-// another thread only while no call is inside the library with that communicator, and the abort
-// frees its memory: so a lock separates the two. It is held only briefly because the communicator
-// is non-blocking: a call that has to wait for other ranks (it connects to them at first use)
-// returns at once and is polled, without the lock in between.
+// another thread only while no call with that communicator is inside the library, and the abort
+// frees its memory, so a lock separates the two. The lock is held only briefly, because the
+// communicator is non-blocking: a call that has to wait for other ranks (which it connects at first
+// use) returns at once and is polled without the lock.
 #pragma once
 
 #include <chrono>
@@ -16,9 +16,10 @@
 
 namespace dpt {
 
-/// `Api` has a copyable Handle whose default value is none, and
-///   bool in_progress(Handle)      whether the last call still waits for others; throws its error
-///   void abort(Handle) noexcept   ends what runs on the GPU and frees the handle
+/// `Api` has a copyable Handle whose default value means no handle, and
+/// bool in_progress(Handle): returns true if the last call still waits for others; throws its
+/// error.
+/// void abort(Handle) noexcept: ends the handle's work on the GPU and frees the handle.
 template <class Api>
 class GuardedCommunicator {
  public:
@@ -29,16 +30,16 @@ class GuardedCommunicator {
   GuardedCommunicator& operator=(const GuardedCommunicator&) = delete;
   ~GuardedCommunicator() { abort(); }
 
-  /// One that was aborted before frees the handle at once.
+  /// Takes a handle. If the communicator was aborted before, frees the handle at once.
   void own(Handle handle) noexcept {
     const std::lock_guard lock(mutex_);
     handle_ = handle;
     if (was_aborted_) free_handle();
   }
 
-  /// call(handle) queues something; returns when the library has done so. Throws ErrorKind::peer if
-  /// the communicator was ended before or meanwhile, ErrorKind::device when it takes longer than
-  /// `most`. REQUIRES: one thread at a time.
+  /// Calls call(handle), which queues work, and returns when the library has queued it. Throws
+  /// ErrorKind::peer if the communicator was aborted before or meanwhile, and ErrorKind::device if
+  /// it takes longer than `most`. REQUIRES: one thread at a time.
   template <class Call>
   void run(const Call& call, std::chrono::milliseconds most) {
     const auto until = std::chrono::steady_clock::now() + most;
@@ -55,20 +56,22 @@ class GuardedCommunicator {
     }
   }
 
-  /// Throws ErrorKind::peer if the communicator was ended.
+  /// Throws ErrorKind::peer if the communicator was aborted.
   void require_alive() {
     with_handle([](Handle) {});
   }
 
-  /// Throws what went wrong since the last call, while the GPU works: another rank's process that
-  /// is gone, a network that broke. No error of one that was ended. Any thread.
+  /// Throws if an error occurred since the last call while the GPU works, such as the loss of
+  /// another rank's process or of the network. Ignores errors of an aborted communicator. Any
+  /// thread may call it.
   void check() {
     const std::lock_guard lock(mutex_);
     if (handle_ != Handle()) api_.in_progress(handle_);
   }
 
-  /// Ends it, once: any thread, any number of times. Waits at most for one call of `run` that is
-  /// inside the library, none of which waits for another rank.
+  /// Aborts the communicator. Any thread may call it any number of times; only the first call has
+  /// an effect. Waits at most for one call of `run` inside the library, which never waits for
+  /// another rank.
   void abort() noexcept {
     const std::lock_guard lock(mutex_);
     was_aborted_ = true;

@@ -1,5 +1,5 @@
-// Sums over a whole grid in one kernel: every block leaves a partial sum, and the block that comes
-// last adds them up in a fixed order. Which block that is changes nothing about the result.
+// Sums over a whole grid in one kernel: every block stores a partial sum, and the block that
+// finishes last adds them up in a fixed order. The result does not depend on which block that is.
 #pragma once
 
 #include <cassert>
@@ -13,7 +13,7 @@ namespace dpt {
 inline unsigned* block_counters(const CudaContext& context) {
   return static_cast<unsigned*>(context.partials);
 }
-/// The memory after the counters, for `count` partial sums.
+/// Returns the memory after the counters, for `count` partial sums.
 template <class T>
 T* partial_sums(const CudaContext& context, [[maybe_unused]] std::size_t count) {
   constexpr std::size_t kCounterBytes = kBlockCounters * sizeof(unsigned);
@@ -21,8 +21,8 @@ T* partial_sums(const CudaContext& context, [[maybe_unused]] std::size_t count) 
   return reinterpret_cast<T*>(static_cast<std::byte*>(context.partials) + kCounterBytes);
 }
 
-/// Called by all threads of `blocks` blocks after they wrote their partial sums: true for the block
-/// that comes last, which may then read (__ldcg) what the others wrote.
+/// Returns true in the block that arrives last. All threads of all `blocks` blocks call it after
+/// writing their partial sums. The last block may then read (__ldcg) the sums of the others.
 __device__ inline bool is_last_block(unsigned* counter, unsigned blocks) {
   __shared__ bool last;
   __threadfence();

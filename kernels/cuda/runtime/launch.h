@@ -1,4 +1,4 @@
-// Launching of kernels, and the few helpers that every kernel needs. For .cu files only.
+// Kernel launches, and helpers that every kernel needs. For .cu files only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,7 +12,7 @@
 namespace dpt {
 
 /// Queues kernel<<<grid, block, shared_bytes, stream>>>(args...). Dynamic shared memory above 48
-/// KiB has to be allowed once before (allow_shared_memory).
+/// KiB must be allowed once in advance (allow_shared_memory).
 template <class... Params, class... Args>
 void launch(void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t shared_bytes,
             cudaStream_t stream, Args&&... args) {
@@ -33,7 +33,7 @@ void allow_shared_memory(void (*kernel)(Params...), std::size_t bytes) {
       "cudaFuncSetAttribute(MaxDynamicSharedMemorySize)");
 }
 
-/// The block's dynamic shared memory, 16-byte aligned.
+/// Returns the block's dynamic shared memory, 16-byte aligned.
 template <class T>
 __device__ inline T* dynamic_shared() {
 #ifdef __CUDACC__
@@ -44,13 +44,14 @@ __device__ inline T* dynamic_shared() {
 #endif
 }
 
-/// Blocks of `block` threads that cover `count` elements, at most `most` (a kernel then strides).
+/// Returns the number of blocks of `block` threads that cover `count` elements, at most `most` (a
+/// kernel then strides).
 inline unsigned blocks_for(std::int64_t count, int block, std::int64_t most = 1 << 16) {
   const std::int64_t blocks = ceil_div(count, block);
   return static_cast<unsigned>(blocks < 1 ? 1 : blocks < most ? blocks : most);
 }
 
-/// This thread's index in a one-dimensional grid, and the number of threads of the grid.
+/// Return this thread's index in a one-dimensional grid, and the grid's number of threads.
 __device__ inline std::int64_t global_thread() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }

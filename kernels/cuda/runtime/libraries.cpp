@@ -10,18 +10,18 @@
 namespace dpt {
 namespace {
 
-/// Returns the text of a version number of the libraries: 91900 is 9.19.0.
+/// Formats a version number of the libraries: 91900 is 9.19.0.
 std::string version_text(std::size_t version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-/// A library that is open for the rest of the process: kernels and handles made from it may live
-/// until the very end.
+/// A library that stays open until the process ends, because kernels and handles made from it may
+/// live that long.
 class Library {
  public:
-  /// `file` is only a name: the loader looks for it where it always looks, except that a wheel's
-  /// program has first choice of the libraries that pip installed with it. They are the versions
-  /// that the wheel asks for; a cluster's LD_LIBRARY_PATH may lead to a cuDNN 9 for another CUDA.
+  /// Opens a library. `file` is a name without a folder, which the loader searches as usual. In a
+  /// wheel, the libraries that pip installed with it come first: they have the versions that the
+  /// wheel requires, while a cluster's LD_LIBRARY_PATH may lead to a cuDNN 9 for another CUDA.
   Library(std::string name, std::string file, std::string remedy)
       : name_(std::move(name)), file_(std::move(file)), remedy_(std::move(remedy)) {
     const std::string installed = wheel_library(file_);
@@ -57,7 +57,8 @@ class Library {
   void* handle_ = nullptr;
 };
 
-/// The major version is part of the interface, so it is that of the headers.
+/// Returns cuBLASLt. The major version is part of the interface, so it must equal that of the
+/// headers.
 const Library& cublas_lt_library() {
   static const Library library("cuBLASLt", fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
                                fmt::format("install cuBLAS of CUDA {}", CUDART_VERSION / 1000));
@@ -101,7 +102,7 @@ std::string nccl_version() {
   return version_text(static_cast<std::size_t>(number));
 }
 
-/// `describe`, or why it could not.
+/// Returns the result of `describe`, or the reason why it failed.
 template <class Describe>
 std::string attempt(Describe describe) {
   try {

@@ -1,6 +1,6 @@
-// NVIDIA's libraries, opened when they are first needed, so that dpt starts on machines that have
-// none of them. A library that is missing or too old throws ErrorKind::device: its name, where it
-// was looked for and what to install.
+// NVIDIA's libraries, opened when first needed, so that dpt starts on machines without them. If a
+// library is missing or too old, throws ErrorKind::device with its name, the places searched and
+// how to install it.
 #pragma once
 
 #include <cublasLt.h>
@@ -30,16 +30,17 @@ struct CublasLt {
 };
 const CublasLt& cublas_lt();
 
-/// The handle of libcudnn.so.9 for dlsym, opened once.
+/// Returns the handle of libcudnn.so.9 for dlsym, opened once.
 void* cudnn_library();
 
-/// The handle of libnccl.so.2, opened once.
+/// Returns the handle of libnccl.so.2, opened once.
 void* nccl_library();
 
-/// "cuDNN 9.19.0", or why it cannot be used. Never throws.
+/// Returns "cuDNN 9.19.0", or the reason why it cannot be used. Never throws.
 std::string describe_cudnn();
 
-/// "cuBLASLt 13.1.0", "cuDNN 9.19.0", "NCCL 2.28.9" or why one cannot be used. Never throws.
+/// Returns "cuBLASLt 13.1.0", "cuDNN 9.19.0" and "NCCL 2.28.9", or for each the reason why it
+/// cannot be used. Never throws.
 std::vector<std::string> describe_libraries();
 
 }  // namespace dpt

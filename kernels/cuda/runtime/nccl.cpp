@@ -1,6 +1,6 @@
-// Sums over GPUs by NCCL: one communicator and one stream of its own for each. The communicators do
-// not block, so that a rank which fails can end them all (see guarded_communicator.h). Between
-// processes NCCL finds its own way, over sockets or InfiniBand.
+// Sums over GPUs by NCCL, with a separate communicator and stream for each. The communicators are
+// non-blocking, so that a rank which fails can abort them all (see guarded_communicator.h). Between
+// processes NCCL chooses the transport, sockets or InfiniBand.
 #include <dlfcn.h>
 #include <nccl.h>
 #include <unistd.h>
@@ -29,12 +29,12 @@
 namespace dpt {
 namespace {
 
-// A healthy NCCL connects in a second or two, but other ranks may still be busy elsewhere.
+// A healthy NCCL connects within a second or two, but other ranks may still be busy.
 constexpr std::chrono::milliseconds kMaxToConnect{120'000};
-// NCCL connects some ranks only at their first sum. Other processes may come to it much later;
-// those that do not come at all are noticed by the control channel, which aborts.
+// NCCL connects some ranks only at their first sum, which other processes may reach much later. The
+// control channel detects processes that never arrive, and aborts.
 constexpr std::chrono::milliseconds kMaxToQueueBetweenProcesses{3'600'000};
-// NCCL reports failures between processes during the GPU's work only when it is asked.
+// NCCL reports failures between processes during the GPU's work only on request.
 constexpr std::chrono::milliseconds kWatchEvery{500};
 
 /// The functions of NCCL that dpt calls.
@@ -74,14 +74,15 @@ const Nccl& nccl() {
   return functions;
 }
 
-/// A call that waits for other ranks says "in progress", and its error comes later.
+/// Throws if a call failed. A call that waits for other ranks returns "in progress", and its error
+/// comes later.
 void nccl_check(ncclResult_t status, const std::string& who, const char* call) {
   if (status == ncclSuccess || status == ncclInProgress) return;
   fail(ErrorKind::device, "{}: {} failed: {}; NCCL_DEBUG=INFO shows more", who, call,
        nccl().error_string(status));
 }
 
-/// For GuardedCommunicator.
+/// Api of GuardedCommunicator for NCCL.
 struct NcclApi {
   using Handle = ncclComm_t;
   std::string who;
@@ -92,11 +93,12 @@ struct NcclApi {
     nccl_check(state, who, "NCCL");
     return state == ncclInProgress;
   }
-  /// Frees it too. All sums that were finished have run: nothing is lost by this at the end.
+  /// Aborts the communicator and frees it. At the end nothing is lost by this, because all finished
+  /// sums have run.
   static void abort(Handle handle) noexcept { nccl().abort(handle); }
 };
 
-/// The calling thread's device is what it was when this goes.
+/// Restores the calling thread's device in its destructor.
 class KeptDevice {
  public:
   KeptDevice() { cuda_check(cudaGetDevice(&device_), "cudaGetDevice"); }
@@ -139,13 +141,14 @@ class NcclSums final : public PeerSums {
     cudaError_t device_status = cudaSuccess;
     for (std::size_t i = 0; i < ranks_.size() && status == ncclSuccess; ++i) {
       device_status = cudaSetDevice(ranks_[i].context.device);
-      if (device_status != cudaSuccess) break;  // A group that was begun has to be ended.
+      if (device_status != cudaSuccess) break;  // A group that was started must be ended.
       status = nccl().init_rank(&handles[i], world.total, id, world.first + static_cast<int>(i),
                                 &config);
       if (status == ncclInProgress) status = ncclSuccess;
     }
     const ncclResult_t ended = nccl().group_end();
-    // Owned at once: what fails from here on is ended and freed with the ranks.
+    // Take ownership at once, so that a later failure aborts and frees the communicators with the
+    // ranks.
     for (std::size_t i = 0; i < ranks_.size(); ++i) ranks_[i].communicator.own(handles[i]);
     cuda_check(device_status, "cudaSetDevice");
     nccl_check(status, who, "ncclCommInitRankConfig");
@@ -185,7 +188,8 @@ class NcclSums final : public PeerSums {
   }
 
   void abort() noexcept override {
-    // Before what waits on a GPU goes on: its results must not be taken for those of whole sums.
+    // Set this before work that waits on a GPU continues, so that its results are not taken for
+    // complete sums.
     was_aborted_ = true;
     for (Rank& rank : ranks_) rank.communicator.abort();
   }
@@ -203,7 +207,7 @@ class NcclSums final : public PeerSums {
     Rank(const Rank&) = delete;
     Rank& operator=(const Rank&) = delete;
     ~Rank() {
-      communicator.abort();  // Before the stream that its kernels are in.
+      communicator.abort();  // Before the stream of its kernels.
       if (ready) cudaEventDestroy(ready);
       if (done) cudaEventDestroy(done);
       if (stream) cudaStreamDestroy(stream);
@@ -221,8 +225,8 @@ class NcclSums final : public PeerSums {
     cudaEvent_t ready = nullptr, done = nullptr;
   };
 
-  /// Aborts when a sum can no longer end: the threads of the ranks wait for their GPUs, and these
-  /// for a process or a network that is gone.
+  /// Aborts when a sum can no longer finish because a process or the network failed: the ranks'
+  /// threads wait for their GPUs, and the GPUs for other processes.
   void watch() {
     std::unique_lock lock(watch_mutex_);
     while (!ended_.wait_for(lock, kWatchEvery, [this] { return has_ended_; })) {
@@ -237,17 +241,17 @@ class NcclSums final : public PeerSums {
     }
   }
 
-  std::deque<Rank> ranks_;  ///< they stay where they are
+  std::deque<Rank> ranks_;  ///< never moved in memory
   std::chrono::milliseconds most_to_queue_ = kMaxToConnect;
   std::atomic<bool> was_aborted_{false};
   mutable std::mutex watch_mutex_;
   std::condition_variable ended_;
   bool has_ended_ = false;  // guarded by watch_mutex_
-  std::string failure_;     // guarded by watch_mutex_; what the watch has found
+  std::string failure_;     // guarded by watch_mutex_; failure that the watch found
   std::thread watcher_;
 };
 
-/// The same in all containers of a machine.
+/// Returns an id that is the same in all containers of a machine.
 std::string machine_id() {
   std::string id;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> id;

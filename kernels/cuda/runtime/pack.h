@@ -1,5 +1,5 @@
-// Several neighbouring elements that a thread loads, works on and stores together, and the kernel
-// for work that treats every element alike.
+// Packs of neighbouring elements that a thread loads, processes and stores together, and the kernel
+// for elementwise work.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct alignas(sizeof(T) * kCount) Pack {
   T v[kCount];
 };
 
-/// REQUIRES: `from` is aligned to the pack's size.
+/// Loads a pack. REQUIRES: `from` is aligned to the pack's size.
 template <int kCount, class T>
 __device__ inline Pack<T, kCount> load_pack(const T* from) {
   return *reinterpret_cast<const Pack<T, kCount>*>(from);
@@ -26,14 +26,14 @@ __device__ inline void store_pack(T* to, const Pack<T, kCount>& pack) {
   *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
 }
 
-/// Returns true if all addresses are multiples of `bytes`; null is one.
+/// Returns true if all addresses are multiples of `bytes`; null counts as one.
 template <class... Pointers>
 bool aligned_to(std::size_t bytes, Pointers... pointers) {
   return ((pointers.address % bytes == 0) && ...);
 }
 
-/// Calls body.at<kCount>(first) for elements [first, first + kCount), and at<1> for what is left
-/// over.
+/// Calls body.at<kCount>(first) for elements [first, first + kCount), and at<1> for each remaining
+/// element.
 template <int kCount, class Body>
 __global__ void __launch_bounds__(256) each_pack(Body body, std::int64_t count) {
   for (std::int64_t i = global_thread() * kCount; i < count; i += grid_threads() * kCount) {
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(256) each_pack(Body body, std::int64_t count) 
   }
 }
 
-/// Runs `body` over `count` elements, in packs of kCount where `aligned`.
+/// Runs `body` over `count` elements, in packs of kCount if `aligned`.
 template <int kCount, class Body>
 void for_each_pack(const CudaContext& context, std::int64_t count, bool aligned, const Body& body) {
   if (count < 1) return;

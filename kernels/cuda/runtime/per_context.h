@@ -1,4 +1,4 @@
-// A thing that all kernels of one backend share, such as a library's handle.
+// An object that all kernels of one backend share, such as a library's handle.
 #pragma once
 
 #include <map>
@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// One T for each context, made when it is first asked for, gone with its last user. Any thread may
-/// ask; only the context's own thread asks for that context's.
+/// One T per context, created on first use and destroyed with its last user. Any thread may call
+/// this, but only a context's own thread may ask for that context's T.
 template <class T>
 class PerContext {
  public:
@@ -23,7 +23,7 @@ class PerContext {
         if (auto alive = found->second.lock()) return alive;
       }
     }
-    // Making a handle takes long, and other devices need not wait for it.
+    // Create it without the lock: creating a handle takes long, and other devices should not wait.
     std::shared_ptr<T> made = make();
     const std::lock_guard lock(mutex_);
     std::erase_if(things_, [](const auto& entry) { return entry.second.expired(); });

@@ -15,12 +15,12 @@
 namespace dpt {
 namespace {
 
-/// Counts up when kernels of ours are added, and when timing changes: what was chosen without them
-/// is no choice.
+/// Version of the file. Incremented when kernels are added to dpt or timing changes, because
+/// earlier choices are then invalid.
 constexpr int kFormat = 3;
 
-/// Holds a lock file; processes that find it taken wait. Without one (a read-only folder) nothing
-/// is locked, and nothing can be written either.
+/// Holder of a lock file; other processes wait until it is released. If the file cannot be created
+/// (a read-only folder), nothing is locked, and nothing can be written either.
 class FileLock {
  public:
   explicit FileLock(const std::filesystem::path& file)
@@ -56,7 +56,7 @@ PlanCache::Machines PlanCache::read(const std::filesystem::path& file) {
   try {
     all = nlohmann::json::parse(in, nullptr, false);
   } catch (const std::ios_base::failure&) {
-    return {};  // its file system does not provide it
+    return {};  // the file system does not support it
   }
   if (!all.is_object() || all.value("format", nlohmann::json()) != kFormat) return {};
   const auto found = all.find("machines");
@@ -102,7 +102,7 @@ void PlanCache::merge_and_write(const std::string& machine, const std::string& p
   const FileLock lock(file_.string() + ".lock");
   for (auto& [other_machine, problems] : read(file_)) {
     for (auto& [other_problem, plan] : problems) {
-      // A choice that this process already works with stays, whatever others wrote meanwhile.
+      // Keep a choice that this process already uses, whatever others wrote meanwhile.
       const bool same = other_machine == machine && other_problem == problem;
       if (same && usable(plan)) {
         machines_[machine][problem] = plan;

@@ -1,4 +1,4 @@
-// The file in which timed choices between implementations are kept, so that only the first run on a
+// The file that stores timed choices between implementations, so that only the first run on a
 // machine times them.
 #pragma once
 
@@ -10,22 +10,22 @@
 
 namespace dpt {
 
-/// JSON: {"format": 3, "machines": {machine: {problem: plan}}}. Losing it is harmless: a file that
-/// is missing, damaged or of another format counts as empty and is written anew; one that cannot be
-/// written leaves the choices to this process. The file is replaced as a whole (temporary file and
-/// rename), and processes that share it take turns (lock file next to it) and keep each other's
-/// choices. Any thread may call.
+/// Cache file in JSON: {"format": 3, "machines": {machine: {problem: plan}}}. Losing it is
+/// harmless. A file that is missing, damaged or of another format counts as empty and is rewritten;
+/// if it cannot be written, choices last for this process only. The file is replaced as a whole
+/// (temporary file and rename). Processes that share it take turns (lock file next to it) and keep
+/// each other's choices. Any thread may call this class.
 class PlanCache {
  public:
-  /// The one object of this process for the file.
+  /// Returns this process's object for the file.
   static PlanCache& of(const std::filesystem::path& file);
 
   explicit PlanCache(std::filesystem::path file) : file_(std::move(file)) {}
 
-  /// The name of the plan for the problem: what was kept, if `usable` accepts it, or else what
-  /// `choose` returns, which is then kept unless it is empty (no choice that holds). If another
-  /// process has chosen first, its choice is taken if it is usable, so that replicas agree. Calls
-  /// of other threads wait meanwhile: replicas on equal GPUs share one choice.
+  /// Returns the name of the plan for the problem: the cached one if `usable` accepts it, otherwise
+  /// the result of `choose`, which is cached unless it is empty (a choice that is not final). If
+  /// another process has chosen first, its choice is used if `usable` accepts it, so that replicas
+  /// agree. Calls of other threads wait meanwhile, so replicas on equal GPUs share one choice.
   std::string decide(const std::string& machine, const std::string& problem,
                      const std::function<bool(const std::string&)>& usable,
                      const std::function<std::string()>& choose);

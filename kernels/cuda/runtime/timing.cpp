@@ -12,7 +12,7 @@ namespace dpt {
 namespace {
 
 constexpr int kRounds = 5, kMaxRuns = 20;
-/// Duration of one replay, unless it is a single run: a launch takes 3 us of the host.
+/// Duration of one replay, unless it is a single run. A launch takes the host 3 us.
 constexpr float kMilliseconds = 1.0F;
 constexpr float kNever = std::numeric_limits<float>::infinity();
 
@@ -79,7 +79,7 @@ std::vector<float> Timing::times(std::size_t count, const std::function<void(std
   for (std::size_t i = 0; i < count; ++i) {
     check_stop();
     try {
-      // The first run loads the kernels, so that the timed second run does not.
+      // The first run loads the kernels, so that the second, timed run does not.
       time([&] { run(i); });
       const float once = time([&] { run(i); });
       runs[i] = runs_at_once(once);
@@ -90,7 +90,7 @@ std::vector<float> Timing::times(std::size_t count, const std::function<void(std
       failure = error.what();
     }
   }
-  // A failure of the GPU itself may have shown only now.
+  // A failure of the GPU may be reported only now.
   cuda_check(cudaStreamSynchronize(context_.stream), "cudaStreamSynchronize");
   const auto run_all = [&](std::size_t i) {
     if (graphs[i]) {
@@ -99,7 +99,7 @@ std::vector<float> Timing::times(std::size_t count, const std::function<void(std
     }
     for (int k = 0; k < runs[i]; ++k) run(i);
   };
-  // Rounds over all of them, so that a disturbance does not fall on one alone.
+  // Run rounds over all candidates, so that a disturbance does not affect only one of them.
   for (int round = 0; round < kRounds; ++round) {
     for (const std::size_t i : good) {
       best[i] = std::min(best[i], time([&] { run_all(i); }) / static_cast<float>(runs[i]));

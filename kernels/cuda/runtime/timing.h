@@ -1,4 +1,4 @@
-// Choosing between ways to do the same work by timing them on a GPU.
+// Chooses between implementations of the same work by timing them on a GPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,11 +14,12 @@
 
 namespace dpt {
 
-/// The GPU, its driver and the CUDA runtime: what, with the version of the library that is timed,
-/// makes a timed choice valid. The first part of the plan cache's keys.
+/// Returns the GPU, its driver and the CUDA runtime. Together with the version of the timed
+/// library, they determine whether a timed choice is valid. It is the first part of the plan
+/// cache's keys.
 std::string machine_key(const CudaContext& context);
 
-/// Scratch memory and events for timing; freed by its end.
+/// Scratch memory and events for timing, freed by the destructor.
 class Timing {
  public:
   explicit Timing(const CudaContext& context);
@@ -26,17 +27,18 @@ class Timing {
   Timing& operator=(const Timing&) = delete;
   ~Timing();
 
-  /// Memory on the GPU with `count` random numbers in [-1, 1), the same ones again and again:
-  /// power and therefore clocks depend on the bits, and zeros would be too favourable. Null if
-  /// there is not enough.
+  /// Returns memory on the GPU with `count` random numbers in [-1, 1), always the same ones. Power
+  /// and therefore clock rates depend on the bits, so zeros would give times that are too good.
+  /// Returns null if memory is insufficient.
   void* make(std::int64_t count, DType type);
 
-  /// Milliseconds of one run for each of `count` candidates, the best of several rounds; run(i)
-  /// queues what candidate i has to do. Short runs are captured many at a time, and a replay is
-  /// timed: a kernel of 3 us is over before the host has launched the next one. A candidate that
-  /// cannot be captured is timed with host launches, and named by `uncaptured`. Infinity for one
-  /// whose first run throws: its text goes to `failure`. (A failure that loses the GPU throws at
-  /// the next one's, and so from here at the latest.)
+  /// Returns the milliseconds of one run of each of `count` candidates, the best of several rounds;
+  /// run(i) queues the work of candidate i. Short runs are captured many at a time, and the replay
+  /// is timed, because a kernel of 3 us ends before the host has launched the next one. A candidate
+  /// that cannot be captured is timed with host launches, and `uncaptured` returns the reason. The
+  /// time is infinity if the first run throws; its error text is stored in `failure`. (A failure
+  /// that loses the GPU throws in the next candidate's run, or at the latest at the end of this
+  /// function.)
   std::vector<float> times(std::size_t count, const std::function<void(std::size_t)>& run,
                            std::string& failure);
   /// Returns the number of runs of `milliseconds` each in one replay: 1 to 20.
@@ -56,9 +58,9 @@ class Timing {
   };
   using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
 
-  /// `runs` runs of one candidate; null, and why, where that cannot be captured.
+  /// Captures `runs` runs of one candidate. If that is impossible, returns null and sets `why_not`.
   Graph capture(int runs, const std::function<void()>& run, std::string& why_not);
-  /// Milliseconds of what `work` queues.
+  /// Returns the milliseconds that the work queued by `work` takes.
   float time(const std::function<void()>& work);
 
   const CudaContext& context_;

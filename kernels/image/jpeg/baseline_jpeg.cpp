@@ -10,25 +10,26 @@
 namespace dpt {
 namespace {
 
-/// Larger parts, and files of more coded bytes, are left to libjpeg: a thread keeps the memory that
-/// its largest one took.
+/// Maximum size of a part; files with more coded bytes are left to libjpeg, too. A thread keeps the
+/// memory that its largest part needed.
 constexpr std::int64_t kMaxPartPixels = std::int64_t{1} << 22;
 constexpr std::size_t kMaxCodedBytes = std::size_t{1} << 23;
-/// Samples beside a part that its colours are made of: one, of 4:2:0 two pixels.
+/// Samples next to a part from which its colours are interpolated: one, which is two pixels for
+/// 4:2:0.
 constexpr std::int64_t kColourMargin = 2;
 
 std::size_t size_of(std::int64_t n) {
   return static_cast<std::size_t>(n);
 }
 
-/// A table of codes, as the last file with other ones made it.
+/// A cached table of codes, replaced when a file has other codes.
 struct CodesSlot {
   std::array<std::uint8_t, 17> bits{};
   std::array<std::uint8_t, 256> symbols{};
   bool is_filled = false, is_good = false;
   jpeg_loops::Codes codes;
 
-  /// Those of `table`; null if it is no good.
+  /// Returns the codes of `table`; null if it is invalid.
   const jpeg_loops::Codes* of(const JHUFF_TBL& table, bool is_dc) {
     if (!is_filled || std::memcmp(bits.data(), table.bits, bits.size()) != 0 ||
         std::memcmp(symbols.data(), table.huffval, symbols.size()) != 0) {
@@ -84,14 +85,14 @@ bool BaselineJpeg::is_of_the_kind() const {
     if (components[c].h_samp_factor != 1 || components[c].v_samp_factor != 1) return false;
   }
   if (across == 1) return true;
-  // Colours of fewer samples are not interpolated.
+  // libjpeg does not interpolate colours that have fewer samples.
   return eighths_ == DCTSIZE ? info_.image_width > 4 : down == 2;
 }
 
 bool BaselineJpeg::find_codes() {
   scan_.block_count = 0;
   for (int c = 0; c < info_.num_components; ++c) {
-    // In the order of the scan, which is that of the MCU.
+    // Components are in the order of the scan, which is the order of blocks in an MCU.
     const jpeg_component_info& component = *info_.cur_comp_info[c];
     if (component.component_index != c || component.dc_tbl_no >= NUM_HUFF_TBLS ||
         component.ac_tbl_no >= NUM_HUFF_TBLS || component.quant_tbl_no >= NUM_QUANT_TBLS) {
@@ -118,7 +119,7 @@ bool BaselineJpeg::find_codes() {
   return true;
 }
 
-/// Takes out the stuffing: 0xff is followed by 0. The end of the image must follow.
+/// Removes the stuffing: a 0 after each 0xff. The end of the image must follow.
 bool BaselineJpeg::find_coded_bytes() {
   const JOCTET* from = info_.src->next_input_byte;
   const JOCTET* end = from + info_.src->bytes_in_buffer;
@@ -154,7 +155,7 @@ void BaselineJpeg::read_mcu(std::int64_t row, std::int64_t column) {
   bool has_ac[jpeg_loops::kMaxBlocks];
   jpeg_loops::read_mcu(scan_, blocks, has_ac);
   if (!scan_.is_good) return;
-  // Two blocks of one size are transformed at once.
+  // Two blocks of the same size are transformed at once.
   const jpeg_loops::Block* waiting = nullptr;
   jpeg_loops::BlockPlace its_place;
   int its_size = 0;
@@ -194,7 +195,7 @@ bool BaselineJpeg::decode() {
   const std::int64_t height = scaled(info_.image_height), width = scaled(info_.image_width);
   const bool is_grey = info_.num_components == 1;
   const jpeg_component_info& luma = info_.comp_info[0];
-  // A scan of one component has one block at a time, whatever its factors.
+  // An MCU of a scan of one component has one block, whatever the component's factors are.
   planes_[0].across = is_grey ? 1 : luma.h_samp_factor;
   planes_[0].down = is_grey ? 1 : luma.v_samp_factor;
   mcu_width_ = planes_[0].across * eighths_;
@@ -203,7 +204,7 @@ bool BaselineJpeg::decode() {
   mcu_rows_ = {std::max<std::int64_t>(rows_.begin - kColourMargin, 0) / mcu_height_,
                ceil_div(std::min(rows_.end + kColourMargin, height), mcu_height_)};
   if (is_grey) {
-    // libjpeg reads as many rows of blocks at once as the component's factor says.
+    // libjpeg reads as many rows of blocks at once as the component's vertical factor.
     const std::int64_t at_once = luma.v_samp_factor;
     mcu_rows_.end = std::min(align_up(mcu_rows_.end, at_once), ceil_div(height, mcu_height_));
   }
@@ -213,7 +214,8 @@ bool BaselineJpeg::decode() {
     return false;
   for (int c = 0; c < components_; ++c) {
     Plane& plane = planes_[c];
-    // At a reduced size 4:2:0 needs no interpolation: its colours are reduced half as much.
+    // At a reduced size, 4:2:0 needs no interpolation, because its colours are reduced by half as
+    // much.
     plane.block = c > 0 && eighths_ < DCTSIZE ? eighths_ * planes_[0].across : eighths_;
     plane.stride = mcu_columns_.size() * plane.across * plane.block;
     plane.height = ceil_div(height * plane.down, planes_[0].down);
@@ -255,7 +257,7 @@ const std::uint8_t* BaselineJpeg::colour_row(int component, std::int64_t row) {
   } else {
     jpeg_loops::widened_row(plane_row(component, row), plane.stride, from);
   }
-  // Beside the image its last samples go on; beside the part nobody looks.
+  // Repeat the last samples past the edge of the image; past the edge of the part, nothing is read.
   const std::int64_t first = mcu_columns_.begin * DCTSIZE;
   const std::int64_t count = std::min(plane.stride, plane.width - first);
   from[-1] = from[0];

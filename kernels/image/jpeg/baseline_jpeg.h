@@ -1,6 +1,7 @@
-// Baseline JPEG files, decoded without libjpeg: most of the time of reading photos is the decoding
-// of Huffman codes, which takes about half as long here. The bits are libjpeg-turbo's. Whatever is
-// unusual or faulty is left to libjpeg, whose messages and salvaging count.
+// Decodes baseline JPEG files without libjpeg. Most of the time of reading photos goes into
+// decoding Huffman codes, which takes about half as long here. The decoded bits equal
+// libjpeg-turbo's. Unusual and faulty files are left to libjpeg, which also reports and salvages
+// damage.
 #pragma once
 
 #include <cstddef>
@@ -14,33 +15,34 @@
 
 namespace dpt {
 
-/// A part of a JPEG. A thread has one at a time, whose memory its next one uses again.
+/// Decoder of a part of a JPEG. A thread has at most one at a time and reuses its memory for the
+/// next.
 class BaselineJpeg {
  public:
-  /// `info` has read the header of the file and nothing else. The rows and columns are those of the
-  /// image at `eighths` (1, 2, 4 or 8) of its size. `grey`: only the luma is wanted.
+  /// `info` must have read only the header of the file. The rows and columns are those of the image
+  /// at `eighths` (1, 2, 4 or 8) of its size. `grey`: true if only the luma is needed.
   BaselineJpeg(const jpeg_decompress_struct& info, int eighths, PixelRange rows, PixelRange columns,
                bool grey);
 
-  /// Decodes the rows and columns. False for a file that is not faultless up to the last of the
-  /// rows, or not of the kind: baseline, in one scan, without restart markers; grey, or YCbCr with
-  /// colours sampled 4:4:4, 4:2:0 or, at full size, 4:2:2. Or if the processor lacks AVX2, or the
+  /// Decodes the rows and columns. Returns false if the file has a fault above or in the last row;
+  /// if it is not baseline, in one scan, without restart markers, and either grey or YCbCr with
+  /// colours sampled 4:4:4, 4:2:0 or, at full size, 4:2:2; if the processor lacks AVX2; or if the
   /// part is large.
   bool decode();
 
-  /// The column of the first pixel of rows(), at most the first one asked for.
+  /// Returns the column of the first pixel of rows(), at most the first requested column.
   std::int64_t left() const { return mcu_columns_.begin * mcu_width_; }
-  /// Bytes from one row to the next.
+  /// Returns the number of bytes from one row to the next.
   std::size_t stride() const;
-  /// Row `top` and those below it, `count` in all: a few. Valid until the next call.
-  /// Behind the last of the columns asked for, `beyond` bytes may be read.
+  /// Returns row `top` and the rows below it, `count` in all (a few). Valid until the next call. Up
+  /// to `beyond` bytes after the last requested column may be read.
   const std::uint8_t* rows(std::int64_t top, std::int64_t count, std::int64_t beyond);
 
  private:
   struct Workspace;
-  /// Samples of one component at the MCUs that are decoded.
+  /// Samples of one component in the decoded MCUs.
   struct Plane {
-    std::int64_t across = 1, down = 1;  ///< blocks of an MCU
+    std::int64_t across = 1, down = 1;  ///< blocks of an MCU, across and down
     std::int64_t block = DCTSIZE;       ///< samples of a block, across and down
     std::int64_t stride = 0;
     std::int64_t height = 0, width = 0;  ///< size of the whole image
@@ -52,14 +54,14 @@ class BaselineJpeg {
   bool find_coded_bytes();
   void read_mcu(std::int64_t row, std::int64_t column);
   std::uint8_t* plane_row(int component, std::int64_t row) const;
-  /// A row of colours as wide as the luma.
+  /// Returns a row of colour samples as wide as the luma.
   const std::uint8_t* colour_row(int component, std::int64_t row);
 
   const jpeg_decompress_struct& info_;
   Workspace& memory_;
   int eighths_;
   PixelRange rows_, columns_;
-  int components_;  ///< that are wanted
+  int components_;  ///< number of components that are needed
   std::int64_t mcu_width_ = 0, mcu_height_ = 0, mcus_per_row_ = 0;
   PixelRange mcu_rows_, mcu_columns_;
   Plane planes_[3];

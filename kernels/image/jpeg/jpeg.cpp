@@ -30,11 +30,11 @@
 namespace dpt {
 namespace {
 
-/// One grey block takes two bits at least, or half a bit of a progressive scan.
+/// A grey block takes at least two bits, or half a bit per progressive scan.
 constexpr std::int64_t kMaxJpegPixelsPerByte = 1024;
-/// Arithmetic coding has no least number of bits: only kMaxImageBytes limits these.
+/// Arithmetic coding has no minimum number of bits; only kMaxImageBytes limits these images.
 constexpr std::int64_t kMaxArithmeticPixelsPerByte = kMaxImageBytes;
-/// More scans than any encoder makes only burn time.
+/// Maximum number of scans; no encoder makes as many, and more would only cost time.
 constexpr int kMaxScans = 256;
 
 struct JpegDecoder {
@@ -43,7 +43,7 @@ struct JpegDecoder {
   jpeg_progress_mgr progress{};
   std::jmp_buf on_failure;
   bool salvage = false;
-  bool is_unsupported = false;  ///< whole, for all that is known, but of a kind that is not read
+  bool is_unsupported = false;  ///< true for a file that seems intact but is of an unsupported kind
   char text[JMSG_LENGTH_MAX] = "";
 
   JpegDecoder() = default;
@@ -65,8 +65,8 @@ JpegDecoder& decoder_of(j_common_ptr info) {
   std::longjmp(decoder.on_failure, 1);
 }
 
-/// libjpeg calls damaged data a warning and goes on with grey; here it is an error, unless it is to
-/// be salvaged. What real cameras write between the markers is none.
+/// Handles damaged data, which libjpeg calls a warning and fills with grey. It is an error here
+/// unless the image is to be salvaged. Extra bytes that cameras write between markers are not.
 void on_message(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   if (level < 0 && !decoder_of(info).salvage && code != JWRN_EXTRANEOUS_DATA &&
@@ -81,12 +81,13 @@ void count_scans(j_common_ptr info) {
   std::longjmp(decoder.on_failure, 1);
 }
 
-/// The file without a segment between two scans that is torn: libjpeg takes no part of one.
+/// Returns the file without a truncated segment between two scans, because libjpeg reads no part of
+/// such a segment.
 std::span<const std::byte> without_torn_segment(std::span<const std::byte> file) {
   const auto at = [&](std::size_t i) { return std::to_integer<unsigned int>(file[i]); };
   for (std::size_t i = file.size() < 2 ? 0 : file.size() - 2; i > 0; --i) {
     const unsigned int marker = at(i + 1);
-    // The others stand within coded pixels.
+    // Skip stuffing, fill bytes and restart markers, which are within coded pixels.
     if (at(i) != 0xff || marker == 0 || marker == 0xff) continue;
     if (marker >= JPEG_RST0 && marker <= JPEG_RST0 + 7) continue;
     if (marker == JPEG_EOI) break;
@@ -96,7 +97,7 @@ std::span<const std::byte> without_torn_segment(std::span<const std::byte> file)
   return file;
 }
 
-/// Reads the header; false, with decoder.text, when that fails.
+/// Reads the header. On failure, returns false and sets decoder.text.
 bool read_header(JpegDecoder& decoder, const unsigned char* file, unsigned long bytes) {
   jpeg_decompress_struct& info = decoder.info;
   info.err = jpeg_std_error(&decoder.errors);
@@ -118,9 +119,9 @@ struct Region {
   PixelRange rows, columns;
 };
 
-/// Columns on both sides of a region that upsampling its colours reads.
+/// Columns on both sides of a region that are read to upsample its colours.
 constexpr std::int64_t kMargin = 4;
-/// Fewer columns than a block has are not worth leaving out.
+/// Minimum number of columns worth skipping: the columns of a block.
 constexpr std::int64_t kMinLeftOut = 16;
 
 /// Returns true if a progressive image lacks bits of its low frequencies, so that libjpeg smooths
@@ -134,8 +135,8 @@ bool smooths_blocks(const jpeg_decompress_struct& info) {
   return false;
 }
 
-/// Gets ready to read rows, from row `top` and column `left` on: at most the first of `region`.
-/// False, with decoder.text, when that fails.
+/// Prepares to read rows from row `top` and column `left` on, which are at most the first of
+/// `region`. On failure, returns false and sets decoder.text.
 bool start(JpegDecoder& decoder, const Region& region, std::int64_t& top, std::int64_t& left) {
   jpeg_decompress_struct& info = decoder.info;
   top = left = 0;
@@ -149,7 +150,7 @@ bool start(JpegDecoder& decoder, const Region& region, std::int64_t& top, std::i
     const std::int64_t to = std::min<std::int64_t>(region.columns.end + kMargin, width);
     first = static_cast<JDIMENSION>(from);
     auto count = static_cast<JDIMENSION>(to - from);
-    // It begins with a block: before `first`, and is wider by that.
+    // The crop starts at a block, so it may start before `first` and is wider by the difference.
     jpeg_crop_scanline(&info, &first, &count);
   }
   left = first;
@@ -160,10 +161,10 @@ bool start(JpegDecoder& decoder, const Region& region, std::int64_t& top, std::i
   return true;
 }
 
-/// Rows that are decoded at a time: they stay in the first-level cache.
+/// Number of rows decoded at a time, which stay in the first-level cache.
 constexpr std::int64_t kRows = 8;
 
-/// Reads `count` rows, at most kRows; false, with decoder.text, when that fails.
+/// Reads `count` rows, at most kRows. On failure, returns false and sets decoder.text.
 bool read_rows(JpegDecoder& decoder, unsigned char* to, std::size_t stride, std::int64_t count) {
   jpeg_decompress_struct& info = decoder.info;
   if (setjmp(decoder.on_failure)) return false;
@@ -178,7 +179,7 @@ bool read_rows(JpegDecoder& decoder, unsigned char* to, std::size_t stride, std:
 /// Returns true if an end-of-image marker follows the decoded data. Coded pixels never contain
 /// these bytes, so a file without them is truncated.
 bool has_end(const jpeg_decompress_struct& info) {
-  // The bits of a last block may have been read up to it.
+  // The bits of the last block may have been read up to the marker.
   if (info.unread_marker == JPEG_EOI) return true;
   const JOCTET* bytes = info.src->next_input_byte;
   for (std::size_t i = info.src->bytes_in_buffer; i >= 2; --i) {
@@ -187,8 +188,8 @@ bool has_end(const jpeg_decompress_struct& info) {
   return false;
 }
 
-/// Checks the end of the file, which the rows above it do not depend on; false, with decoder.text,
-/// when it is damaged.
+/// Checks the end of the file, on which the decoded rows do not depend. If it is damaged, returns
+/// false and sets decoder.text.
 bool finish(JpegDecoder& decoder) {
   jpeg_decompress_struct& info = decoder.info;
   if (setjmp(decoder.on_failure)) return false;
@@ -200,8 +201,7 @@ bool finish(JpegDecoder& decoder) {
   return true;
 }
 
-/// One axis of a part at `eighths` of the image's size: what is decoded at all begins at
-/// `origin`.
+/// One axis of a part at `eighths` of the image's size. The decoded region starts at `origin`.
 struct ScaledAxis {
   std::int64_t origin;
   ResizeAxis axis;
@@ -211,21 +211,21 @@ ScaledAxis scaled_axis(std::int64_t first, std::int64_t size, int eighths, std::
                        std::int64_t window_first, std::int64_t window_size, ResizeFilter filter) {
   const double begin = static_cast<double>(first * eighths) / 8;
   const double end = static_cast<double>((first + size) * eighths) / 8;
-  // Nothing outside the box is seen, as nothing is of an exact part.
+  // Ignore everything outside the box, as for an exact part.
   const double origin = std::floor(begin);
   const auto in = static_cast<std::int64_t>(std::ceil(end) - origin);
   return {static_cast<std::int64_t>(origin),
           {in, begin - origin, end - origin, out, window_first, window_size, filter}};
 }
 
-/// Conversion of libjpeg's pixels to those that are resized.
+/// Conversion from libjpeg's pixels to the pixels that are resized.
 enum class Pixels { as_they_are, rgb_to_grey, cmyk_to_rgb, cmyk_to_grey };
 
 }  // namespace
 
 int jpeg_eighths(const ImagePart& part) {
-  // libjpeg-turbo has vector instructions for these and for full size; the sizes between take
-  // longer than full size (docs/internals/performance.md).
+  // libjpeg-turbo has vector instructions for these sizes and for full size; the sizes in between
+  // take longer than full size (docs/internals/performance.md).
   if (part.exact) return 8;
   for (const int eighths : {1, 2, 4}) {
     if (part.box.height * eighths >= part.height * 8 &&
@@ -260,7 +260,7 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std:
   Pixels pixels = Pixels::as_they_are;
   std::int64_t resized_channels = channels;
   if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) {
-    // Pillow takes all of them for Adobe's, whose values are inverted, whether they say so or not.
+    // Like Pillow, treat all of them as Adobe's, whose values are inverted, whether marked or not.
     info.out_color_space = JCS_CMYK;
     pixels = channels == 1 ? Pixels::cmyk_to_grey : Pixels::cmyk_to_rgb;
   } else if (info.jpeg_color_space == JCS_GRAYSCALE) {

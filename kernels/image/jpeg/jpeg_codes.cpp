@@ -15,7 +15,7 @@ bool are_available() {
 bool make_codes(const std::uint8_t bits[17], const std::uint8_t* symbols, bool is_dc,
                 Codes& codes) {
   for (std::uint32_t& entry : codes.look) entry = 0;
-  std::uint32_t code = 0;  // the next one, of `length` bits
+  std::uint32_t code = 0;  // the next code, which has `length` bits
   std::int32_t count = 0;
   for (int length = 1; length <= 16; ++length, code <<= 1) {
     codes.offset[length] = count - static_cast<std::int32_t>(code);
@@ -31,7 +31,7 @@ bool make_codes(const std::uint8_t bits[17], const std::uint8_t* symbols, bool i
       const std::uint32_t first = code << (kLookBits - length);
       for (std::uint32_t k = 0; k < 1U << (kLookBits - length); ++k) codes.look[first + k] = packed;
     }
-    // No code has ones only.
+    // A code must not consist of ones only.
     if (code >= 1U << length) return false;
     codes.end[length] = code << (16 - length);
   }

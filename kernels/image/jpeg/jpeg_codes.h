@@ -8,23 +8,24 @@ namespace dpt::jpeg_loops {
 /// Returns true if this processor has AVX2 and BMI2, which all loops of jpeg_loops.h need.
 bool are_available();
 
-/// Bits of a code that are looked up at once.
+/// Number of bits that one table lookup uses.
 inline constexpr int kLookBits = 10;
 
 /// One table of Huffman codes.
 struct Codes {
-  /// For the next kLookBits bits a code with the number behind it, as packed_code has it; 0: the
-  /// code is longer, or there is none.
+  /// For each value of the next kLookBits bits, a code and the number after it, in the format of
+  /// packed_code; 0 if the code is longer or does not exist.
   std::uint32_t look[1 << kLookBits];
-  /// Beginning of the codes that are longer than each length, in 16 bits.
+  /// For each length, the first code that is longer, as 16 bits.
   std::uint32_t end[17];
-  /// Difference between a code of each length and its place in `packed`.
+  /// For each length, the difference between a code and its index in `packed`.
   std::int32_t offset[17];
   std::uint32_t packed[256];
 };
 
-/// Fills the codes of a table as a DHT segment has it: bits[n] codes of n bits, and their symbols.
-/// False if it is not a table, or has symbols that 8-bit samples do not need.
+/// Fills the codes from a table of a DHT segment: bits[n] is the number of codes of n bits,
+/// followed by their symbols. Returns false if the table is invalid or has symbols that 8-bit
+/// samples do not need.
 bool make_codes(const std::uint8_t bits[17], const std::uint8_t* symbols, bool is_dc, Codes& codes);
 
 }  // namespace dpt::jpeg_loops

@@ -1,8 +1,8 @@
-// The inner loops of decoding a baseline JPEG (kernels/image/jpeg/baseline_jpeg.h): Huffman codes
-// to coefficients, the inverse DCT, upsampling of colours, and conversion to RGB. The bits are
-// those of libjpeg-turbo's default methods (JDCT_ISLOW, fancy upsampling). Sources: ITU-T T.81
-// (codes, order of coefficients); for the formulas libjpeg's jidctint.c, jidctred.c, jdsample.c and
-// jdcolor.c.
+// The inner loops of decoding a baseline JPEG (kernels/image/jpeg/baseline_jpeg.h): from Huffman
+// codes to coefficients, the inverse DCT, upsampling of colours, and conversion to RGB. The results
+// have the same bits as libjpeg-turbo's default methods (JDCT_ISLOW, fancy upsampling). Sources:
+// ITU-T T.81 (codes, order of coefficients); libjpeg's jidctint.c, jidctred.c, jdsample.c and
+// jdcolor.c (formulas).
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace dpt::jpeg_loops {
 
-/// Positions of the coefficients in the order of the file. A faulty file's coefficients after the
-/// last are stored in the last position.
+/// Positions of the coefficients in the order of the file. Surplus coefficients of a faulty file go
+/// to the last position.
 inline constexpr std::uint8_t kOrder[80] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33,
     40, 48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36,
@@ -34,28 +34,27 @@ struct BlockKind {
 
 inline constexpr int kMaxBlocks = 6;
 
-/// Position of the decoder. The coded bytes, without stuffing, must be followed by kBytesBeyond
-/// zeros.
+/// State of the decoder. The coded bytes, without stuffing, must be followed by kBytesBeyond zeros.
 struct Scan {
   const std::uint8_t* next = nullptr;
   const std::uint8_t* end = nullptr;  ///< end of the coded bytes
   std::uint64_t window = 0;           ///< the next bits, highest first
-  unsigned int count = 0;             ///< number of bits that count as read from `next`
+  unsigned int count = 0;             ///< number of bits already taken from the bytes before `next`
   BlockKind blocks[kMaxBlocks];
   int block_count = 0;
   std::int32_t dc[3] = {};  ///< DC value of each component in the last block
-  bool is_good = true;      ///< no fault was met
+  bool is_good = true;      ///< false once a fault was found
 
-  /// Returns true if more bits were consumed than exist.
+  /// Returns true if more bits were consumed than the file has.
   bool is_overrun() const { return next - count / 8 > end; }
 };
 
-/// More than an MCU can take.
+/// Number of zero bytes after the coded bytes, more than an MCU can consume.
 inline constexpr std::size_t kBytesBeyond = 2048;
 
-/// Passes over `mcus` MCUs.
+/// Skips `mcus` MCUs.
 void skip_mcus(Scan& scan, std::int64_t mcus);
-/// Decodes one MCU. has_ac[i]: block i has more than its mean.
+/// Decodes one MCU. Sets has_ac[i] to true if block i has more coefficients than its mean.
 void read_mcu(Scan& scan, Block* blocks, bool* has_ac);
 
 /// Destination of a block's samples: `size` of them across and down (1, 2, 4 or 8), in rows that
@@ -64,24 +63,27 @@ struct BlockPlace {
   std::uint8_t* to = nullptr;
   std::ptrdiff_t stride = 0;
 };
-/// Those of a block that has only its mean, or of any to one sample.
+/// Fills the samples of a block that has only a mean, or the single sample of any block at size 1.
 void fill_block(std::int16_t mean, int size, BlockPlace place);
 /// Computes the inverse DCT of two blocks, which may be the same. `size` is 2, 4 or 8. Returns
-/// false if libjpeg's vector instructions would wrap, which no image made of samples causes.
+/// false if libjpeg's vector instructions would overflow, which cannot happen for a file encoded
+/// from samples.
 bool inverse_dct(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b, int size);
 
-/// Samples that the loops below handle at a time: they read and write up to a multiple of it.
+/// Number of samples that the loops below handle at a time. They read and write up to a multiple of
+/// it.
 inline constexpr std::int64_t kSamples = 16;
 
-/// 3 * near + far, of two rows of colours.
+/// Computes 3 * near + far for two rows of colour samples.
 void weighted_rows(const std::uint8_t* near, const std::uint8_t* far, std::int64_t count,
                    std::int16_t* to);
 void widened_row(const std::uint8_t* from, std::int64_t count, std::int16_t* to);
-/// Two from each of `count`, of which the one before and the one behind are read too:
-/// (3 * from[i] + from[i - 1] + before) >> shift and (3 * from[i] + from[i + 1] + behind) >> shift.
+/// Doubles a row of `count` samples to (3 * from[i] + from[i - 1] + before) >> shift and (3 *
+/// from[i] + from[i + 1] + behind) >> shift. Also reads the samples before the first and after the
+/// last.
 void doubled_row(const std::int16_t* from, std::int64_t count, int before, int behind, int shift,
                  std::uint8_t* to);
-/// `count` pixels of Y, Cb and Cr to RGB; writes up to 3 * (count rounded up) bytes.
+/// Converts `count` pixels from Y, Cb and Cr to RGB. Writes up to 3 * (count rounded up) bytes.
 void rgb_row(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr,
              std::int64_t count, std::uint8_t* to);
 

@@ -6,8 +6,8 @@
 namespace dpt::jpeg_loops {
 namespace {
 
-// Plain functions, no templates of a header: a copy made of AVX2 instructions could be the one that
-// the linker keeps for everyone.
+// These functions must be plain functions, not templates of a header: the linker could keep a copy
+// made of AVX2 instructions for all processors.
 
 /// The next bits of the scan in registers.
 struct Bits {
@@ -15,7 +15,7 @@ struct Bits {
   std::uint64_t window;
   unsigned int count;
 
-  /// At least 56.
+  /// Refills the window to at least 56 bits.
   void refill() {
     std::uint64_t bytes;
     __builtin_memcpy(&bytes, next, sizeof bytes);
@@ -29,7 +29,7 @@ struct Bits {
   }
 };
 
-/// Packed as in Codes; 0: there is no such code.
+/// Returns a code longer than kLookBits bits, packed as in Codes; 0 if no such code exists.
 std::uint32_t long_code(const Codes& codes, std::uint64_t window) {
   const auto next = static_cast<std::uint32_t>(window >> 48);
   int length = kLookBits + 1;
@@ -38,7 +38,7 @@ std::uint32_t long_code(const Codes& codes, std::uint64_t window) {
   return codes.packed[codes.offset[length] + static_cast<std::int32_t>(next >> (16 - length))];
 }
 
-/// The number of `size` bits, 1 at least, that begins behind the code.
+/// Returns the number of `size` bits (at least 1) after the code.
 std::int32_t number(std::uint64_t window, std::uint32_t packed) {
   const std::uint64_t bits = window << (packed >> 8 & 0xff);
   const std::uint32_t size = packed >> 24;
@@ -48,7 +48,7 @@ std::int32_t number(std::uint64_t window, std::uint32_t packed) {
   return value + (is_negative & (1 - (1 << size)));
 }
 
-/// One block; false if it is faulty. `block` must be zero where it is stored.
+/// Decodes one block; returns false if it is faulty. `block` must be zero if it is stored.
 template <bool kStore>
 inline __attribute__((always_inline)) bool read_block(Bits& bits, const BlockKind& kind,
                                                       std::int32_t& dc, std::int16_t* block,
@@ -59,7 +59,7 @@ inline __attribute__((always_inline)) bool read_block(Bits& bits, const BlockKin
   if (packed == 0) return false;
   if (packed >> 24 != 0) dc += number(bits.window, packed);
   bits.drop(packed & 0xff);
-  // One that is out of range may have been passed over before.
+  // An out-of-range value may have been skipped before.
   if (dc > 32767 || dc < -32767) return false;
   if constexpr (kStore) {
     const std::int32_t mean = dc * kind.quantisers[0];
@@ -124,7 +124,7 @@ void skip_mcus(Scan& scan, std::int64_t mcus) {
       scan.is_good = read_block<false>(bits, kind, dc, nullptr, nullptr);
       scan.dc[kind.component] = dc;
     }
-    // At most as many bytes behind the end as an MCU takes are looked at.
+    // At most the bytes of one MCU are read after the end.
     scan.is_good = scan.is_good && bits.next <= scan.end + 8;
   }
   keep(scan, bits);
@@ -171,7 +171,7 @@ constexpr int k0_298 = 2446, k0_390 = 3196, k0_541 = 4433, k0_765 = 6270, k0_899
               k2_562 = 20995, k3_072 = 25172;
 constexpr int kConstBits = 13, kPass1Bits = 2;
 
-/// Eight numbers of 32 bits each, for two times four lanes: those of the lower and upper words.
+/// Eight 32-bit numbers for two times four lanes: the lower and the upper words.
 struct Wide {
   __m256i low, high;
 };
@@ -184,7 +184,7 @@ Wide operator-(Wide a, Wide b) {
   return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)};
 }
 
-/// a * of_a + b * of_b.
+/// Returns a * of_a + b * of_b.
 Wide products(Wide pairs, int of_a, int of_b) {
   const __m256i by = _mm256_set1_epi32((of_b << 16) | (of_a & 0xffff));
   return {_mm256_madd_epi16(pairs.low, by), _mm256_madd_epi16(pairs.high, by)};
@@ -194,7 +194,7 @@ Wide pairs_of(__m256i a, __m256i b) {
   return {_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b)};
 }
 
-/// Times 2^13.
+/// Returns the values times 2^13.
 Wide scaled(__m256i a) {
   const __m256i zero = _mm256_setzero_si256();
   return {_mm256_srai_epi32(_mm256_unpacklo_epi16(zero, a), 16 - kConstBits),
@@ -206,7 +206,7 @@ __m256i descaled(Wide a) {
   return _mm256_packs_epi32(_mm256_srai_epi32(a.low, kShift), _mm256_srai_epi32(a.high, kShift));
 }
 
-/// One pass of eight-point transforms: of v[0] to v[7] in each lane of 16 bits.
+/// Runs one pass of eight-point transforms over v[0] to v[7] in each lane of 16 bits.
 template <int kShift>
 inline __attribute__((always_inline)) void transform(__m256i v[8]) {
   // Even part.
@@ -232,7 +232,7 @@ inline __attribute__((always_inline)) void transform(__m256i v[8]) {
   }
 }
 
-/// Rows to columns, in each half of the registers.
+/// Transposes rows to columns, in each half of the registers.
 inline __attribute__((always_inline)) void transpose(__m256i v[8]) {
   __m256i a[8], b[8];
   for (int i = 0; i < 4; ++i) {
@@ -260,7 +260,7 @@ void store_rows(__m128i rows, std::uint8_t* to, std::ptrdiff_t stride) {
 
 namespace {
 
-/// Row `i` of block a, and of block b in the upper half.
+/// Loads row `i` of block a, and of block b into the upper half.
 __m256i load_rows(const Block& a, const Block& b, int i) {
   const __m128i of_a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + 8 * i));
   const __m128i of_b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b + 8 * i));
@@ -299,7 +299,7 @@ void inverse_dct_8(const Block& a, BlockPlace of_a, const Block& b, BlockPlace o
 constexpr int k0_211 = 1730, k0_509 = 4176, k0_601 = 4926, k0_720 = 5906, k0_850 = 6967,
               k1_061 = 8697, k1_272 = 10426, k1_451 = 11893, k2_172 = 17799, k3_624 = 29692;
 
-/// One pass from v[0] to v[7], without v[4], to four.
+/// Runs one pass from eight values, of which v[4] is unused, to four.
 template <int kShift>
 inline __attribute__((always_inline)) void transform_to_4(__m256i v[8]) {
   const __m256i round = _mm256_set1_epi32(1 << (kShift - 1));
@@ -344,7 +344,7 @@ std::int32_t saturated(std::int32_t value, std::int32_t most) {
   return value < -most - 1 ? -most - 1 : value > most ? most : value;
 }
 
-/// One pass of jidctred.c's 2x2: of the mean and the odd ones to two.
+/// Runs one pass of jidctred.c's 2x2 transform, from the mean and the odd values to two values.
 void transform_to_2(const std::int32_t v[5], int shift, std::int32_t to[2]) {
   const std::int32_t mean = v[0] * (1 << (kConstBits + 2)) + (1 << (shift - 1));
   const std::int32_t odd = v[4] * -k0_720 + v[3] * k0_850 + v[2] * -k1_272 + v[1] * k3_624;
@@ -428,7 +428,7 @@ void doubled_row(const std::int16_t* from, std::int64_t count, int before, int b
         _mm256_add_epi16(_mm256_add_epi16(three, load_words(from + i - 1)), of_before);
     const __m256i right =
         _mm256_add_epi16(_mm256_add_epi16(three, load_words(from + i + 1)), of_behind);
-    // Each is below 256: the left one is the lower byte of a word.
+    // Each value is below 256: the left one becomes the lower byte of a word.
     const __m256i both = _mm256_or_si256(_mm256_srl_epi16(left, by),
                                          _mm256_slli_epi16(_mm256_srl_epi16(right, by), 8));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 2 * i), both);
@@ -446,7 +446,7 @@ void rgb_row(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* 
   const __m256i of_green =
       _mm256_set1_epi32(18734 << 16 | (-22554 & 0xffff));  // 2^16 - FIX(0.71414)
   const __m256i half = _mm256_set1_epi32(1 << 15);
-  // Places of sixteen values of a colour in the three vectors of sixteen bytes.
+  // Positions of the sixteen values of a colour in the three output vectors.
   const __m128i red0 = _mm_setr_epi8(0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1, 5);
   const __m128i red1 = _mm_setr_epi8(-1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1, 10, -1);
   const __m128i red2 =
