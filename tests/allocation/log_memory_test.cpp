@@ -1,5 +1,5 @@
-// A resume reads the log of the run line by line. Here, because the allocator of a sanitizer keeps
-// what is freed.
+// A resume reads the log of the run line by line. The test is in this program because the
+// allocators of sanitizers keep freed memory.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -14,7 +14,7 @@ using dpt::testing::TempDir;
 
 namespace {
 
-/// The most memory that this process has had so far, in bytes.
+/// Returns the peak memory of this process, in bytes.
 std::int64_t peak_memory() {
   rusage usage{};
   REQUIRE(::getrusage(RUSAGE_SELF, &usage) == 0);

@@ -1,5 +1,5 @@
-// No memory is allocated in a training step after the first. A program of its own, because it
-// replaces malloc, which sanitizers do too.
+// A training step allocates no memory after the first one. The test is a separate program because
+// it replaces malloc, which sanitizers do too.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -29,7 +29,7 @@ void count() {
 
 }  // namespace
 
-// glibc's documented way to replace the allocator: operator new ends up here too.
+// Replaces the allocator as glibc documents it: operator new ends up here too.
 extern "C" {
 void* malloc(std::size_t size) {
   count();
@@ -59,7 +59,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// Allocations of `steps` steps of all replicas, after a whole epoch has warmed everything up.
+/// Returns the allocations of `steps` steps over all replicas, after a whole epoch as warm-up.
 long allocations(const std::vector<std::string>& overrides, int steps) {
   const Job job = small_job(small_config(kSgdWithoutDecay), overrides);
   const StartingPoint start = fresh_start(job);

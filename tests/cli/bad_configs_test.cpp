@@ -1,7 +1,7 @@
-// Bad configs against everything that is built in: the exact text of every error.
+// Invalid configs checked against all built-in kinds: the exact text of every error.
 //
-// Lists of what is known are made from the catalog ("@kinds", "@keys"), so that a new layer or
-// field changes nothing here. What yaml-cpp words itself differs between its versions ("@any").
+// Lists of known names come from the catalog ("@kinds", "@keys"), so that a new layer or field
+// changes nothing here. yaml-cpp's own messages differ between its versions ("@any").
 #include <doctest/doctest.h>
 
 #include <string>
@@ -43,7 +43,7 @@ train: {epochs: 5}
 )";
 
 struct BadConfig {
-  std::vector<std::pair<std::string, std::string>> changes;  ///< of kGoodConfig
+  std::vector<std::pair<std::string, std::string>> changes;  ///< edits of kGoodConfig
   Texts issues;                                              ///< "line:column: text"
 };
 
@@ -57,7 +57,8 @@ std::string bad_text(const BadConfig& bad) {
   return text;
 }
 
-/// As `dpt config check` finds them: in the text, and if that is good, in the shapes.
+/// Returns the issues that `dpt config check` finds: those of the text or, if it is good, of the
+/// shapes.
 Texts issues_of(const std::string& text) {
   const ReadResult result = read_spec_text(catalog(), text, "c");
   Texts issues;
@@ -89,7 +90,7 @@ std::string kind_names(const std::string& what) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// The keys of "layer Conv2d", "data set digits", "train" or "the config".
+/// Returns the keys of "layer Conv2d", "data set digits", "train" or "the config".
 std::string key_names(const std::string& owner) {
   const SpecTables tables(catalog());
   Texts names;

@@ -1,4 +1,4 @@
-// What bench counts and measures, and what is said of bf16 on CPUs.
+// The counts and measurements of bench, and its message about bf16 on CPUs.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-/// "loss N VALUE" lines as `bench --losses` prints them.
+/// Returns the "loss N VALUE" lines that `bench --losses` prints.
 std::vector<std::string> loss_lines(const std::string& out) {
   std::vector<std::string> lines;
   std::istringstream in(out);
@@ -26,7 +26,7 @@ std::vector<std::string> loss_lines(const std::string& out) {
   return lines;
 }
 
-/// The same lines from the log of a run that logs every step.
+/// Returns the same lines from the log of a run that logs every step.
 std::vector<std::string> logged_losses(const std::string& log) {
   std::vector<std::string> lines;
   for (const json& step : events(log, "step")) {
@@ -52,7 +52,7 @@ TEST_CASE("bench counts the samples that were run: batches that the data does no
     return result["samples"].get<int>();
   };
   CHECK(samples("100000", "2") == 3 * 2 * 180);
-  // Steps of 100 and 80 samples in turn; the first one warms up.
+  // Steps alternate between 100 and 80 samples; the first one is the warm-up.
   CHECK(samples("100", "1") == 80 + 100 + 80);
   const Finished text =
       run_dpt({"bench", "small.yaml", "data.batch_size=100000", "--steps", "1", "--rounds", "1"},
@@ -89,7 +89,7 @@ TEST_CASE("bench runs the steps of a run, from the weights that it is given") {
   REQUIRE(whole.size() == 12);
   const std::vector<std::string> bench = {"bench", "small.yaml", "--losses", "--steps",
                                           "6",     "--rounds",   "1"};
-  // A round to warm up and one to time, from epoch to epoch.
+  // One round to warm up and one to time, which crosses from epoch to epoch.
   const Finished fresh = w.run_well(bench);
   CHECK(loss_lines(fresh.out) == whole);
   check_contains(fresh.out, " images/s (median of 1 round of 6 steps; ");
@@ -117,7 +117,7 @@ TEST_CASE("bench: the rate is samples by seconds, of 9 rounds of 200 steps where
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   CHECK(bench["samples"] == 3 * 40 * 8);
-  // The rounds are a part of the time that the program took.
+  // The rounds are part of the time that the program took.
   CHECK(bench["samples"].get<double>() / bench["max"].get<double>() <= seconds);
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("bench --calls: no time is longer than the program took for all of its
   const std::string text = w.run_well(command).out;
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  // A round has at least 20 runs, the best of which is not slower than their mean.
+  // A round has at least 20 runs; the fastest is not slower than their mean.
   const auto is_possible = [&](double us) { return us * 1e-6 * 20 * kRounds <= seconds; };
   CHECK(is_possible(out["step_us"]));
   CHECK(is_possible(out["sum_us"]));
@@ -207,7 +207,7 @@ TEST_CASE("bench --calls: each call of a step, and their sum") {
   for (const std::string& name : names) check_contains(text, "  " + name + " ");
   CHECK(count_of(text, " GFLOP/s") == 4);
   CHECK(count_of(text, " us\n") == 5);
-  // The text's numbers belong together: the sum, and the products of each call by its time.
+  // The printed numbers are consistent: the sum, and each call's count times its time.
   double us = 0;
   std::istringstream lines(text);
   std::string line;
@@ -219,7 +219,7 @@ TEST_CASE("bench --calls: each call of a step, and their sum") {
     const double flops = call["flops"];
     if (flops == 0) continue;
     const double rate = std::stod(line.substr(line.find("us") + 2));
-    // The time has two digits after the point, the rate one.
+    // The time has two decimals, the rate one.
     CHECK(std::abs(rate - flops / time / 1e3) <= 0.05 + rate * (0.006 / time));
   }
   REQUIRE(std::getline(lines, line));
@@ -247,7 +247,7 @@ TEST_CASE("bench --data times what the host does to samples, by stage") {
       run_dpt({"bench", "small.yaml", "--data", "--steps", "2", transforms}, dir.path());
   CHECK(text.out.find(" decoder thread") != std::string::npos);
   CHECK(text.out.find("other transforms") != std::string::npos);
-  // Decoded images that stay in memory would hide what reading takes.
+  // Decoded images kept in memory would hide the cost of reading.
   const FolderWorkplace w;
   w.put("photos/train", {"dark", "grey", "light"});
   const auto reading = [&](const std::vector<std::string>& more) {

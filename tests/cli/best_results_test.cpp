@@ -1,4 +1,4 @@
-// Results of a run whose best epoch is not its last: gates, lists and reports take the best one's.
+// Results of a run whose best epoch is not its last: gates, lists and reports use the best epoch.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A run whose first epoch is the best: the learning rate grows, and the loss with it.
+/// A run whose first epoch is the best: the loss grows with the learning rate.
 struct FirstIsBest : Tiny {
   FirstIsBest() { run_well(command()); }
   static std::vector<std::string> command() {
@@ -28,7 +28,7 @@ struct FirstIsBest : Tiny {
   }
   double best() const { return events(file("metrics.jsonl"), "eval")[0]["loss"]; }
   double last() const { return events(file("metrics.jsonl"), "eval")[2]["loss"]; }
-  /// The condition that the best epoch meets and the last one does not.
+  /// Returns the condition that the best epoch meets and the last one does not.
   std::string condition() const { return fmt::format("loss<={}", (best() + last()) / 2); }
   Finished train(const std::string& requirement) const {
     return run(command(), {"--require", requirement});
@@ -52,10 +52,11 @@ TEST_CASE("summary.json has the results of the best epoch and of the last") {
   CHECK(best["epoch"] == 1);
   CHECK(best["step"] == 5);
   CHECK(best["step"] == summary["best"]["step"]);
-  // The file that ships gives the same.
+  // The best checkpoint gives the same result.
   const json eval = json::parse(w.run_well({"eval", "runs/tiny", "--split", "val", "--json"}).out);
   CHECK(eval["loss"] == best["loss"]);
-  // A run that keeps no best has none; one whose last epoch is the best has it twice.
+  // A run that keeps no best has no best result; if its last epoch is the best, both results are
+  // equal.
   w.run_well({"train", "small.yaml", "--run-dir", "none", "data.val_split=0"});
   CHECK_FALSE(json::parse(read_file(w.dir.file("none/summary.json"))).contains("best_val"));
   w.run_well({"train", "small.yaml", "--run-dir", "one"});
@@ -83,7 +84,7 @@ TEST_CASE("the last line of a run names the best epoch, its file and the next co
   CHECK(last_line({"train", "small.yaml", "--run-dir", "r", "data.val_split=0"}) ==
         "the weights are in r/checkpoints/step-00000006.safetensors; next: dpt eval r, dpt report "
         "r\n");
-  // A run that is to go on has other advice.
+  // A run that will be resumed gets other advice.
   const Finished stopped =
       w.run_well({"train", "small.yaml", "--run-dir", "s", "--max-steps", "2"});
   check_contains(stopped.err, "stopped at step 2");
@@ -100,13 +101,13 @@ TEST_CASE("a gate on val judges the best epoch in train as in eval, last/val the
   CHECK(last.exit_code == 7);
   check_contains(last.err, fmt::format("--require last/val/{}: not met: the value is {:.6g}",
                                        condition, w.last()));
-  // The same when the run has just ended.
+  // The advice is the same when the run has just ended.
   std::vector<std::string> anew = FirstIsBest::command();
   anew.insert(anew.end(), {"--run-dir", "new", "--require", "val/" + condition});
   CHECK(w.run(anew).exit_code == 0);
   anew.back() = "last/" + anew.back();
   CHECK(w.run(anew).exit_code == 7);
-  // An evaluation has no last epoch, and other splits have one result.
+  // An evaluation has no last epoch, and other splits have a single result.
   CHECK(w.run({"eval", "runs/tiny", "--split", "val", "--require", "last/val/loss>0"}).exit_code ==
         2);
   CHECK(w.train("last/test/loss>0").exit_code == 2);
@@ -126,7 +127,7 @@ TEST_CASE("a baseline of an earlier release has its best epoch in its log, or is
     CHECK(w.eval("val/loss>baseline", "runs/tiny").exit_code == 7);
     CHECK(w.train("val/" + w.condition()).exit_code == 0);
   }
-  // Without its log.
+  // The summary without its log.
   write_file(w.dir.file("alone.json"), older.dump());
   const Finished refused = w.eval("val/loss>=baseline", "alone.json");
   CHECK(refused.exit_code == 3);
@@ -138,14 +139,14 @@ TEST_CASE("a baseline of an earlier release has its best epoch in its log, or is
   CHECK(w.eval("val/loss>=0", "alone.json").exit_code == 0);
   write_file(w.dir.file("alone.json"), whole.dump());
   CHECK(w.eval("val/loss>=baseline", "alone.json").exit_code == 0);
-  // With the log of another run.
+  // The summary with the log of another run.
   json other = older;
   other["best"]["val/loss"] = 123;
   w.write_summary(other);
   check_contains(w.eval("val/loss>=baseline", "runs/tiny").err,
                  "is the log of another run: expected val/loss 123 at step 5 (the best of the "
                  "summary), found ");
-  // The run itself, too.
+  // The run itself is affected, too.
   w.write_summary(older);
   std::string log = read_file(w.file("metrics.jsonl"));
   for (std::size_t at = log.find("\"split\":\"val\""); at != std::string::npos;
@@ -173,15 +174,15 @@ TEST_CASE("runs and compare list the results of the best epoch") {
     check_contains(csv, fmt::format(",{},", w.last()));
   };
   check();
-  // An earlier release wrote the summary.
+  // A summary written by an earlier release.
   json summary = w.summary();
   summary.erase("best_val");
   w.write_summary(summary);
   check();
-  // The process was killed, or still runs.
+  // The process was killed or still runs.
   fs::remove(w.file("summary.json"));
   check();
-  // The best epoch is not known then.
+  // The best epoch is then unknown.
   json line = events(w.file("metrics.jsonl"), "eval")[0];
   write_file(w.file("metrics.jsonl"), "{\"v\":1,\"event\":\"run_start\",\"step\":0}\n");
   const json runs = json::parse(w.run_well({"runs", "--json"}).out)["runs"][0];
@@ -206,7 +207,7 @@ TEST_CASE("a report marks the best epoch and has the test there") {
         CHECK(series["best"].is_null());
         continue;
       }
-      // Steps are logged one by one.
+      // Each step is logged.
       CHECK(series["points"][series["best"].get<std::size_t>()][0] == 5);
       ++marked;
     }

@@ -1,4 +1,4 @@
-// The best checkpoint: which one it is, where it is kept, how it comes back, what eval takes.
+// The best checkpoint: its choice, its location, its way back, and its use by eval.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ TEST_CASE("eval refuses a best.safetensors that is not the run's") {
   CHECK(eval.exit_code == 3);
   check_contains(eval.err, "expected the run's best checkpoint, of step 12");
   w.run_well({"eval", w.best()});
-  // Neither is one of a later step, nor one where the run has no best, nor one alone.
+  // A best from a later step does not fit, nor one of a run that has no best, nor one alone.
   w.train_well({"seed=9"}, "other");
   fs::remove(w.best());
   fs::copy_file(w.best("other"), w.best());
@@ -107,7 +107,7 @@ TEST_CASE("a complete run whose best is not in its place gets it back") {
   w.train_well({"seed=9"}, "other");
   const std::string good = read_file(w.best());
   const json summary = w.summary();
-  // Written in place, as cp does: the checkpoint of the same step stays what it is.
+  // The file is overwritten in place, as cp does: the checkpoint of the same step must not change.
   write_file(w.best(), read_file(w.best("other")));
   CHECK(w.run({"eval", "r"}).exit_code == 3);
   const Finished again = w.train_well({});
@@ -120,7 +120,7 @@ TEST_CASE("a complete run whose best is not in its place gets it back") {
   w.train_well({});
   CHECK((read_file(w.best()) == good));
   check_contains(w.train_well({}).err, "is complete");
-  // Another monitor is another question.
+  // Another monitor selects another best.
   const Finished monitor = w.train_well({"checkpoint.keep_best={monitor: val/loss}"});
   check_contains(monitor.err, "checkpoint.keep_best monitors val/loss min now");
 }
@@ -217,7 +217,7 @@ TEST_CASE("the best: a crash between checkpoint and best is repaired, and keep_l
   w.train_well({"--max-steps", "24"});
   REQUIRE(state_of(w.checkpoint(24)).best_step == 24);
   fs::remove(w.best());
-  write_file(w.best(), older);  // as a crash before the link leaves it
+  write_file(w.best(), older);  // like a crash before the link is made
   w.train_well({"checkpoint.keep_last=1", "--max-steps", "30"});
   CHECK(state_of(w.best()).step == 24);
   CHECK_FALSE(fs::exists(w.dir.file("r/checkpoints/abandoned-1")));

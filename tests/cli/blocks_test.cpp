@@ -1,4 +1,4 @@
-// Blocks in a config, as users meet them: trained, shown, written out and resumed.
+// Blocks in a config, from the user's view: trained, shown, written out and resumed.
 #include <doctest/doctest.h>
 
 #include "tests/cli/outcome.h"
@@ -8,7 +8,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// program_config with `layers` in place of its own, and few epochs.
+/// Returns program_config with other `layers` and few epochs.
 std::string config_with(const std::string& layers) {
   std::string text = program_config();
   const std::size_t begin = text.find("    - {type: Conv2d"), end = text.find("optimizer:");
@@ -57,13 +57,14 @@ TEST_CASE(
   const Outcome outcome = outcome_of(w.dir.file("blocks"));
   CHECK_FALSE(outcome.newest.empty());
   CHECK(outcome == outcome_of(w.dir.file("explicit")));
-  // The run keeps the blocks, in its folder and in its checkpoints.
+  // The run keeps the blocks, both in its folder and in its checkpoints.
   CHECK(read_file(w.dir.file("blocks/config.yaml")) == shown);
   const std::string accuracy = w.run_well({"eval", "blocks", "--json"}).out;
   CHECK(accuracy == w.run_well({"eval", "explicit", "--json"}).out);
   check_contains(w.run_well({"inspect", "blocks/best.safetensors"}).out, "layer1.1.conv2.weight");
 
-  // It may be resumed with either, since they are one network, but not with another.
+  // Either config can resume the run, since both describe the same network, but no other network
+  // can.
   w.run_well({"train", "explicit.yaml", "--run-dir", "blocks", "train.epochs=4"});
   w.run_well({"train", "small.yaml", "--run-dir", "explicit", "train.epochs=4"});
   CHECK(outcome_of(w.dir.file("blocks")) == outcome_of(w.dir.file("explicit")));
@@ -78,7 +79,7 @@ TEST_CASE("model summary and the messages of the plan use the names of expanded 
   const std::string summary = w.run_well({"model", "summary", "small.yaml"}).out;
   check_contains(summary, "\nlayer1.1.conv2 ");
   check_contains(summary, "from layer2.conv1, layer2.downsample.0");
-  // The second copy finds an image that is too small for it.
+  // The image is too small for the second copy.
   const Workplace shrinking(config_with(R"(    - type: Sequential
       name: stages
       repeat: 3
@@ -114,7 +115,7 @@ TEST_CASE("shared weights: trained, saved once, shown, frozen, resumed and evalu
                  "'stem2', did you mean 'stem'?");
   std::string good = read_file(w.dir.file("small.yaml"));
   good.replace(good.find("stem2"), 5, "stem");
-  // Its input has one channel, so the first convolution has other weights.
+  // The input has one channel, so the first convolution has weights of another shape.
   write_file(w.dir.file("small.yaml"), good);
   const Finished other = w.run({"config", "check", "small.yaml"});
   CHECK(other.exit_code == 2);
@@ -135,7 +136,7 @@ TEST_CASE("shared weights: trained, saved once, shown, frozen, resumed and evalu
   check_contains(tensors, "layer1.1.own.weight");
   CHECK(tensors.find("layer1.0.0.weight") == std::string::npos);
   CHECK(tensors.find("layer1.1.2.weight") == std::string::npos);
-  // Stopped in the middle and resumed, on another number of replicas, from the expanded layers.
+  // Stopped midway and resumed on another number of replicas, from the expanded layers.
   write_file(w.dir.file("explicit.yaml"),
              w.run_well({"config", "show", "--expand", "small.yaml"}).out);
   w.run({"train", "small.yaml", "--run-dir", "parts", "train.shards=4", "--max-steps", "2"});
@@ -145,7 +146,7 @@ TEST_CASE("shared weights: trained, saved once, shown, frozen, resumed and evalu
   CHECK_FALSE(outcome.newest.empty());
   CHECK(outcome == outcome_of(w.dir.file("parts")));
   CHECK(w.run_well({"eval", "whole", "--json"}).out == w.run_well({"eval", "parts", "--json"}).out);
-  // The same net without sharing is another one.
+  // Without sharing, the network is a different one.
   std::string own = good;
   own.replace(own.find("share_weights: stem, "), 21, "");
   write_file(w.dir.file("own.yaml"), own);
@@ -179,7 +180,7 @@ TEST_CASE("a network of the zoo trains as the layers that it stands for, which t
   check_contains(kept, "name: fc3");
   w.run_well({"eval", "zoo"});
   w.run_well({"train", "small.yaml", "--run-dir", "zoo", "train.epochs=3"});
-  // One layer more: another network.
+  // One more layer makes it another network.
   const Finished other = w.run({"train", "small.yaml", "--run-dir", "zoo", "train.epochs=4",
                                 "model.patch=[{insert_after: fc2, layers: [{type: Linear, name: "
                                 "new, out_features: 8}]}]"});

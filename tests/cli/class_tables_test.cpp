@@ -47,7 +47,7 @@ TEST_CASE(
     INFO(lines[i]);
     CHECK(dpt::display_columns(lines[i]) == dpt::display_columns(lines[7]));
   }
-  // A long name is cut between letters.
+  // A long name is truncated between characters.
   CHECK(lines[4].starts_with("  \u72ac\u306e\u4ed4\u72ac\u306e\u4ed4\u72ac\u306e\u4ed4\u72ac... "));
 }
 

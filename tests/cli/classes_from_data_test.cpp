@@ -1,4 +1,4 @@
-// model.classes of networks of the zoo: the number of the data's classes for every format, and 1.
+// model.classes of the zoo's networks: the number of classes of the data in every format, or 1.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ std::string zoo_config(const std::string& data, const std::string& model,
          "}\noptimizer: {type: Adam, lr: 0.01}\ntrain: {epochs: 1}\ndevices: [cpu]\n" + more;
 }
 
-/// Checks that commands agree on the number of outputs, and that the run keeps it.
+/// Checks that all commands use the same number of outputs, and that the run keeps it.
 void check_outputs(const Workplace& w, int outputs) {
   CHECK(w.run_well({"config", "check", "small.yaml"}).out.find(": ok: ") != std::string::npos);
   const std::string number = fmt::format("classes: {}\n", outputs);
@@ -39,7 +39,7 @@ TEST_CASE("classes of a network: those of a folder of images") {
   write_file(w.dir.file("small.yaml"), zoo_config("  dataset: image_folder\n  root: photos\n",
                                                   "zoo: logistic, input: [1, 2, 2]"));
   check_outputs(w, 3);
-  // One more class makes the network larger, and the run refuses it.
+  // One more class makes the network larger, so the run refuses it.
   w.put("photos/train", {"dark", "grey", "light", "white"});
   w.run_well({"config", "check", "small.yaml"});
   const Finished resumed = w.run({"train", "small.yaml", "train.epochs=2"});
@@ -64,7 +64,7 @@ TEST_CASE("classes of a network: those of a table, or its targets") {
   write_file(w.dir.file("small.yaml"), zoo_config(data + "  label: kind\n", model));
   check_outputs(w, 3);
   std::filesystem::remove_all(w.dir.file("runs"));
-  // Regression with one output, and one sigmoid, also with explicit classes.
+  // Regression with one output, and a single sigmoid, also with explicit classes.
   write_file(w.dir.file("small.yaml"),
              zoo_config(data + "  targets: [y]\n  target: values\n", model, "loss: {type: mse}\n"));
   check_outputs(w, 1);
@@ -73,7 +73,7 @@ TEST_CASE("classes of a network: those of a table, or its targets") {
   write_file(w.dir.file("small.yaml"), zoo_config(data + "  targets: [y]\n  target: multi_hot\n",
                                                   model, "loss: {type: bce_with_logits}\n"));
   check_outputs(w, 1);
-  // One output is too few for labels: each message gives the remedy.
+  // One output is too few for labels: each message names the remedy.
   const Finished one =
       w.run({"config", "check", "small.yaml", "data.targets=[]", "data.target=labels",
              "data.label=kind", "loss.type=cross_entropy", "model.classes=1"});

@@ -1,5 +1,5 @@
-// One class table from training to evaluation and export: classes are matched by name, and what
-// does not match is refused.
+// One class table from training to evaluation and export: classes are matched by name, and
+// mismatches are refused.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -23,7 +23,7 @@ TEST_CASE("classes: an evaluation on other folders goes by their names") {
     return w.run({"eval", "runs/small", "data.root=other", "--allow-other-data", "--json"}, more);
   };
   REQUIRE(json::parse(w.run_well({"eval", "runs/small", "--json"}).out)["accuracy"] == 1);
-  // Sorted by themselves, these two would be classes 0 and 1.
+  // If sorted separately, these two would be classes 0 and 1.
   w.put("other/train", {"grey", "white"});
   w.put("other/test", {"grey", "white"});
   const Finished part = eval({});
@@ -48,7 +48,7 @@ TEST_CASE("classes: an evaluation on other folders goes by their names") {
   check_contains(renamed.err,
                  "other/test/whites: the class 'whites', which the checkpoint does not have; it "
                  "has 'white' (names are compared byte by byte)");
-  // The checkpoint keeps the names, and so does what is exported.
+  // The checkpoint keeps the names, and so do exported files.
   const auto file =
       dpt::SafetensorsFile::open(w.dir.file("runs/small/checkpoints/step-00000120.safetensors"));
   CHECK(file.metadata().at("dpt.classes") == R"(["dark","grey","white"])");
@@ -96,7 +96,7 @@ TEST_CASE("classes: tar shards with labels as text are trained, resumed and meas
   const json result = json::parse(w.run_well({"eval", "runs/small", "--json"}).out);
   CHECK(result["accuracy"] == 1);
   CHECK(result["classes"][2]["name"] == "white");
-  // The same labels, given in another order.
+  // The same labels in another order.
   const json given = json::parse(
       w.run_well({"eval", "runs/small", "--json", "data.classes=[white, grey, dark]"}).out);
   CHECK(given["accuracy"] == 1);

@@ -1,4 +1,4 @@
-// What is wrong with a command line is said before anything runs; each option reaches its command.
+// Command-line errors are reported before anything runs, and each option reaches its command.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -26,14 +26,14 @@ TEST_CASE("a word that a command does not know gets a suggestion, as an unknown 
           "'--max-step' of dpt train, did you mean '--max-steps'? See dpt train --help");
   refused({"train", "small.yaml", "--max_tiem=3h", "--nonsense"},
           "'--max_tiem=3h' of dpt train, did you mean '--max-time'? See dpt train --help");
-  // Options of other trainers.
+  // These are options of other trainers.
   refused({"train", "small.yaml", "--epochs", "3"},
           "'--epochs' of dpt train; write train.epochs=N after the config. See dpt train --help");
   refused({"train", "small.yaml", "--batch-size=8"},
           "'--batch-size=8' of dpt train; write data.batch_size=N after the config. See dpt train "
           "--help");
   refused({"eval", "--epochs"}, "'--epochs' of dpt eval. See dpt eval --help");
-  // Also where something else is missing.
+  // The suggestion appears even if something else is missing.
   refused({"eval", "--jsno"}, "'--jsno' of dpt eval, did you mean '--json'? See dpt eval --help");
   refused({"config", "show", "small.yaml", "--origin"},
           "'--origin' of dpt config show, did you mean '--origins'? See dpt config show --help");
@@ -129,7 +129,7 @@ TEST_CASE("--require of a split that the run does not have is refused before it 
       w.run({"train", "small.yaml", "data.test_size=0", "--require", "test/accuracy>=0"});
   CHECK(test.exit_code == 3);
   CHECK_FALSE(fs::exists(w.dir.file("runs")));
-  // Training samples there are always.
+  // There are always training samples.
   w.run_well({"train", "small.yaml", "data.val_split=0", "--require", "train/accuracy>=0"});
 }
 
@@ -198,10 +198,10 @@ TEST_CASE("what a run says of itself") {
   CHECK(end["test"] == summary["test"]);
   CHECK(events(w.dir.file("runs/tiny/metrics.jsonl"), "run_start").at(0)["device_weights"] ==
         json::array({1}));
-  // Of two spaces, for people who look into them.
+  // The indentation is two spaces, for human readers.
   CHECK(read_file(w.dir.file("runs/tiny/summary.json")).starts_with("{\n  \"v\": 1,\n"));
   CHECK(read_file(w.dir.file("runs/tiny/env.json")).starts_with("{\n  \"version\": "));
-  // The same messages with times in the folder.
+  // The log in the folder has the same messages, with times.
   const std::string log = read_file(w.dir.file("runs/tiny/train.log"));
   check_contains(log, "done: 2 epochs");
   check_contains(log, "run folder runs/tiny");
@@ -256,7 +256,7 @@ TEST_CASE("a run that goes on leaves files alone that say already what they shou
   };
   begin();
   const std::string folder = w.dir.file("runs/tiny/");
-  // A file that is written anew is another one: the second name keeps the old.
+  // A rewritten file is a new file: the second name keeps the old one.
   for (const char* name : {"config.yaml", "env.json"}) {
     fs::create_hard_link(folder + name, w.dir.file(name));
   }
@@ -364,7 +364,7 @@ TEST_CASE("config check reports at once what contradicts itself, without the dat
   check_contains(weighted.err, "loss.class_weights: expected ");
   w.run_well({"config", "check", "small.yaml"},
              {"loss={type: cross_entropy, class_weights: balanced, ignore_index: 0}"});
-  // With what the layers do not fit.
+  // The misfit of the layers is reported too.
   write_file(w.dir.file("small.yaml"),
              std::string(kTinyConfig) + "lr_schedule: {type: cosine, min_lr: 0.2}\n");
   const Finished both =
@@ -385,7 +385,7 @@ TEST_CASE("a dry run counts the memory of the samples that run at once") {
     return w.run_well({"train", "small.yaml", "--dry-run", override_text}).out;
   };
   check_contains(said("seed=1"), "(8 of 8 images on 1 replica, 8 at once)");
-  // More than the samples that there are, and more than a CPU runs at once.
+  // A batch larger than the data set, and one larger than a CPU runs at once.
   check_contains(said("data.batch_size=1073741824"), "(40 of 40 images on 1 replica, 40 at once)");
   check_contains(
       w.run_well({"train", "small.yaml", "--dry-run", "data.batch_size=1000", "data.size=2008"})
@@ -398,7 +398,7 @@ TEST_CASE("model gradcheck prints a line for each tensor and accepts the gradien
   const Finished table = w.run_well({"model", "gradcheck", "small.yaml"});
   check_contains(table.out, "result\nconv1.weight ");
   CHECK(table.out.find("DIFFERS") == std::string::npos);
-  // Without the data, and whatever the config says of devices and precision.
+  // Works without the data, and for any devices and precision in the config.
   std::string elsewhere = program_config();
   const std::string data = "dataset: synthetic\n  size: 200\n  test_size: 40\n  classes: 4";
   elsewhere.replace(elsewhere.find(data), data.size(), "dataset: mnist\n  root: nowhere");
@@ -415,7 +415,7 @@ TEST_CASE("model gradcheck prints a line for each tensor and accepts the gradien
   CHECK(tensors[0]["result"] == "ok");
   CHECK(tensors[0]["directions"].get<int>() > 0);
   CHECK(tensors[0]["relative_error"].get<double>() < 0.3);
-  // What is frozen has no gradient to check.
+  // Frozen parameters have no gradient to check.
   const std::string frozen =
       w.run_well({"model", "gradcheck", "small.yaml", "train.freeze=[conv1.*]"}).out;
   CHECK(frozen.find("conv1.weight") == std::string::npos);
@@ -433,7 +433,7 @@ TEST_CASE("model summary counts the replicas and the optimizer of the config") {
   };
   CHECK(with("devices=[cpu, cpu, cpu]")["replicas"] == 3);
   CHECK(with("data.batch_size=1000")["samples_at_once"] == 250);
-  // Whether the devices are here or not.
+  // The devices need not be present.
   CHECK(with("devices=[cuda:0, cuda:61]")["replicas"] == 2);
   const Finished gpus = w.run_well({"model", "summary", "small.yaml", "devices=cuda", "--json"});
   CHECK(contains(gpus.err, "no GPU here: the summary is of one replica") ==
@@ -469,7 +469,7 @@ TEST_CASE("devices: the text tells what the JSON does") {
   }
 }
 
-// Sanitizers end a program that asks for too much.
+// Sanitizers abort a program that requests too much memory.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("memory that the system does not give is a device's error, and says what helps") {
   const Tiny w;
@@ -477,7 +477,7 @@ TEST_CASE("memory that the system does not give is a device's error, and says wh
     const rlimit limit{rlim_t{8} << 30, rlim_t{8} << 30};
     if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(124);
   };
-  // The order of so many samples alone takes 16 GiB.
+  // The order of this many samples alone takes 16 GiB.
   const Finished run =
       run_dpt({"train", "small.yaml", "data.size=2147483647"}, w.dir.path(), with_8_gib);
   CHECK(run.exit_code == 4);

@@ -196,12 +196,12 @@ TEST_CASE("arithmetic that the processor does not have is refused before anythin
   const std::string tf32 = "layer 'conv1', set-up: cpu: a convolution in tf32 is not available";
   refused({"train.precision=tf32"}, tf32);
   refused({"train.precision=tf32", "--dry-run"}, tf32);
-  // A processor of before those instructions.
+  // A processor without these instructions.
   setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
   refused({"train.precision=bf16"}, "bf16 is not available: this processor (AVX2)");
   unsetenv("ONEDNN_MAX_CPU_ISA");
 
-  // A run that is there stays as it is.
+  // An existing run stays unchanged.
   CHECK(w.run({"train", "small.yaml", "--run-dir", "r", "--max-steps", "3"}).exit_code == 0);
   const std::string log = read_file(w.dir.file("r/train.log"));
   for (const char* how : {"--resume=must", "--overwrite"}) {
@@ -310,7 +310,7 @@ TEST_CASE(
   check_contains(more.err, "resuming raised/checkpoints/");
   CHECK(epochs("raised") == 5);
   CHECK((outcome_of(w.dir.file("raised")) == outcome_of(w.dir.file("whole"))));
-  // Another monitor starts a new count, and without early stopping the run reaches its end.
+  // Another monitor restarts the count, and without early stopping the run reaches its end.
   train("raised", "train.early_stopping={monitor: val/accuracy, smoothing: 0.5, patience: 2}");
   CHECK(epochs("raised") > 5);
   train("raised", "train.early_stopping=null");

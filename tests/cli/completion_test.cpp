@@ -1,4 +1,4 @@
-// Completion: the scripts in real shells, and the names of values in help texts.
+// Completion: the scripts in real shells, and the value names in help texts.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -28,7 +28,7 @@ bool is_installed(const std::string& program) {
 
 using Offered = std::set<std::string>;
 
-/// A folder with files of every sort, and the script of a shell in it.
+/// A folder with files of every kind, including the completion script of a shell.
 struct Shell : Tiny {
   std::string name;
   explicit Shell(std::string shell) : name(std::move(shell)) {
@@ -39,7 +39,7 @@ struct Shell : Tiny {
     }
   }
 
-  /// What is offered after `line`, without descriptions.
+  /// Returns the completions offered after `line`, without descriptions.
   Offered offered(const std::string& line, const std::string& before = "") const {
     fs::remove(dir.file("out"));
     const std::string driver =
@@ -61,14 +61,15 @@ struct Shell : Tiny {
     Offered all;
     std::istringstream in(text);
     std::string word;
-    // bash has inserted what it offers after the words that were there.
+    // bash has inserted the completions after the existing words.
     const std::size_t before =
         name == "bash" ? static_cast<std::size_t>(std::count(line.begin(), line.end(), ' ')) : 0;
     std::size_t index = 0;
     while (std::getline(in, word)) {
       if (index++ < before) continue;
       word = word.substr(0, word.find('\t'));
-      // How a shell marks a folder, and what it repeats of the word at the cursor, are its matter.
+      // Shells differ in how they mark a folder, and in how much they repeat of the word at the
+      // cursor.
       if (word.ends_with('/')) word.pop_back();
       const std::string typed = line.substr(line.rfind(' ') + 1);
       const std::size_t head = std::min(typed.find_last_of("=,"), typed.size() - 1) + 1;
@@ -98,12 +99,12 @@ void check_completion(const Shell& shell) {
   CHECK(shell.offered("dpt data ") == Offered{"check", "stats", "show"});
   CHECK(shell.offered("dpt completion ") == Offered{"bash", "zsh", "fish"});
   CHECK(shell.offered("dpt config show --") == Offered{"--help", "--origins", "--expand"});
-  // Values of options, in both ways to write them.
+  // Values of options, in both notations.
   CHECK(shell.offered("dpt eval --split ") == Offered{"train", "val", "test"});
   CHECK(shell.offered("dpt eval --split=t") == Offered{"train", "test"});
   CHECK(shell.offered("dpt train conf.yaml --devices cpu,") == Offered{"auto", "cpu", "cuda"});
   CHECK(shell.offered("dpt train conf.yaml --max-steps ").empty());
-  // Files and folders, as the value says.
+  // Files or folders, depending on the value.
   CHECK(shell.offered("dpt train ") == Offered{"conf.yaml", "other.yml", "runs"});
   CHECK(shell.offered("dpt eval ") == Offered{"w.safetensors", "runs"});
   CHECK(shell.offered("dpt train conf.yaml --run-dir ") == Offered{"runs"});
@@ -113,7 +114,7 @@ void check_completion(const Shell& shell) {
   CHECK(shell.offered("dpt predict runs/one ") ==
         Offered{"p.jpg", "conf.yaml", "other.yml", "runs"});
   CHECK(shell.offered("dpt predict runs/one data.datas") == Offered{"data.dataset="});
-  // KEY=VALUE, after options with values, which are no arguments.
+  // KEY=VALUE after options with values, which do not count as arguments.
   CHECK(shell.offered("dpt train conf.yaml --run-dir runs optimizer.type") ==
         Offered{"optimizer.type="});
   CHECK(shell.offered("dpt train --run-dir runs conf.yaml loss.type=m") == Offered{"mse"});
@@ -167,7 +168,7 @@ TEST_CASE("every value has a name in help texts, which says what it is") {
   for (const dpt::Command* command : dpt::shown_commands(root)) {
     for (const auto* list : {&command->options, &command->arguments}) {
       for (const dpt::CommandOption& option : *list) {
-        // The type's name comes before what CLI11 checks, as in "INT:POSITIVE".
+        // The type's name precedes CLI11's check, as in "INT:POSITIVE".
         const std::string type = option.value.substr(0, option.value.find_first_of(": "));
         INFO("dpt ", command->words, " ", option.name, " has the value ", option.value,
              ": add a line for it to the table in app/help/value_names.cpp");
@@ -185,14 +186,14 @@ TEST_CASE("help texts show the names of values, and what excludes an option once
   check_contains(help, "  --run-dir FOLDER          Run folder (default: runs/NAME)\n");
   check_contains(help, "  --resume auto|never|must|CHECKPOINT\n");
   CHECK_FALSE(contains(help, "TEXT"));
-  // --overfit has the note for all seven, --nproc for three.
+  // --overfit has the note for all seven options, --nproc for three.
   std::size_t notes = 0;
   for (std::size_t at = help.find("(not"); at != help.npos; at = help.find("(not", at + 1)) ++notes;
   CHECK(notes == 2);
   check_contains(w.run_well({"data", "show", "--help"}).out,
                  "Write the image to this PNG file (required)\n");
   check_contains(w.run_well({"export", "--help"}).out, "(with --onnx only)\n");
-  // The hidden one is for the build.
+  // The hidden command is for the build.
   CHECK_FALSE(contains(w.run_well({"--help"}).out, "  man "));
   CHECK_FALSE(contains(w.run({"nonsense"}).err, ", man"));
 }

@@ -41,17 +41,17 @@ TEST_CASE("config check: one run names the mistakes of all stages") {
   const Finished checked = w.run({"config", "check", "multi.yaml"});
   CHECK(checked.exit_code == 2);
   for (const char* expected :
-       {"multi.yaml:5:15: expected an integer from 1",                  // the batch size
+       {"multi.yaml:5:15: expected an integer from 1",                  // batch size
         "nesterov",                                                     //
         "swa.from_epoch: expected one of the 3 epochs",                 //
         "kernel",                                                       // larger than the image
-        "Normalize: mean has 1 value, but the images have 3 channels",  // of the transform
+        "Normalize: mean has 1 value, but the images have 3 channels",  // transform
         "the data set has 3 classes",                                   // not 7
         "lr_schedule.warmup: 100 epochs are more than the run has"}) {
     check_contains(checked.err, expected);
   }
   check_contains(checked.err, "early_stopping");
-  // The valid parts alone are reported as before.
+  // The errors of a config that is otherwise valid are reported as before.
   const Finished data = w.run({"config", "check", "small.yaml", "data.root=nowhere"});
   CHECK(data.exit_code == 3);
   check_contains(data.err, "nowhere: no such folder");
@@ -65,7 +65,7 @@ TEST_CASE("config check: what depends on a mistake is named, not judged") {
   CHECK(model.exit_code == 2);
   check_contains(model.err, "not checked, because it depends on these errors: the network");
   CHECK_FALSE(contains(model.err, "the data set has"));
-  // An unknown key of the section may be any of its fields.
+  // The unknown key of a section may stand for any of its fields.
   const Finished data = w.run({"config", "check", "small.yaml", "data.rot=x", "optimizer.lr=-1"});
   CHECK(data.exit_code == 2);
   check_contains(data.err, "unknown key 'rot'");

@@ -76,7 +76,7 @@ TEST_CASE("config init: the first line names the schema of an installed program"
     REQUIRE(std::system(command.c_str()) == 0);
     return read_file(w.dir.file("own.yaml"));
   };
-  // Without a schema, no line that editors would read.
+  // Without a schema there is no schema line for editors.
   CHECK(
       printed("").starts_with("# For completion in editors: dpt config schema > dpt.schema.json"));
   CHECK_FALSE(contains(printed(""), "\n# yaml-language-server"));

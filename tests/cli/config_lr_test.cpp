@@ -1,4 +1,4 @@
-// dpt config lr: the rates that a run will train at, as a table, as JSON and drawn.
+// dpt config lr: the learning rates of a run as a table, as JSON and as a plot.
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -56,7 +56,7 @@ TEST_CASE("config lr: what changes too often is shown at evenly spread steps") {
   words.back() = "2";
   CHECK(steps_of(rates_of(w, words)) == std::vector<std::int64_t>{1, 8, 500});
   CHECK(steps_of(rates_of(w, cosine)).size() == 21);
-  // Steps that nobody could walk through.
+  // More steps than can be enumerated.
   CHECK(steps_of(rates_of(w, {"train.epochs=1000000", "--samples", "1000000000000"})).size() == 20);
 }
 

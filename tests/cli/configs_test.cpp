@@ -1,4 +1,4 @@
-// What is shipped and generated agrees with the program: configs/*.yaml, docs/reference/config.md.
+// Shipped and generated files agree with the program: configs/*.yaml, docs/reference/config.md.
 #include <doctest/doctest.h>
 
 #include <algorithm>

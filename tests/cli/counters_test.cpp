@@ -1,5 +1,5 @@
-// Checkpoints that are well-formed and yet wrong, or of an older release; the learning rate and the
-// conditions of a run that goes on.
+// Checkpoints that are well-formed but wrong, or from an older release; learning rate and
+// conditions of a resumed run.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ using nlohmann::json;
 
 namespace {
 
-/// Writes a checkpoint anew with other metadata, its checksum included.
+/// Rewrites a checkpoint with other metadata and a correct checksum.
 template <class Change>
 void rewrite(const std::string& path, Change change) {
   rewrite_checkpoint(path, path, [&](Metadata& metadata, auto&) { change(metadata); });
@@ -30,7 +30,8 @@ void replace(std::string& text, const std::string& from, const std::string& to) 
   text.replace(at, from.size(), to);
 }
 
-/// 180 samples in batches of 16; stopped after 14 of 24 steps, two steps into the second epoch.
+/// A run with 180 samples in batches of 16, stopped after 14 of 24 steps, two steps into the second
+/// epoch.
 struct Stopped : Workplace {
   const std::string checkpoint = "runs/small/checkpoints/step-00000014.safetensors";
   const std::vector<std::string> command = {"train", "small.yaml", "train.epochs=2"};
@@ -44,7 +45,7 @@ struct Stopped : Workplace {
 
 TEST_CASE("a well-formed checkpoint whose counters are impossible is refused by name") {
   const Stopped w;
-  // What is wrong in itself is so for every command.
+  // Invalid values are refused by every command.
   for (const auto& [key, value] :
        std::vector<std::pair<std::string, std::string>>{{"dpt.position", "-1280000"},
                                                         {"dpt.step", "-50"},
@@ -68,7 +69,7 @@ TEST_CASE("a well-formed checkpoint whose counters are impossible is refused by 
     }
     write_file(w.dir.file(w.checkpoint), good);
   }
-  // What does not fit the run's samples is so where it is resumed.
+  // Values that do not fit the run's samples are refused on resume.
   for (const auto& [key, value, expected] :
        std::vector<std::tuple<std::string, std::string, std::string>>{
            {"dpt.position", "99999999", "expected 0 to 180, the number of training samples"},
@@ -156,7 +157,7 @@ TEST_CASE("more epochs under a schedule over the whole run: the change of rate i
       more.err,
       "train.epochs was 2 and is 4 (train.on_more_epochs: stretch): the learning rate of "
       "step 25 is 0.025, that of step 48 is ");
-  // The same epochs, and a schedule that does not depend on them: nothing to say.
+  // The epochs are the same, and the schedule does not depend on them: no message is needed.
   const Finished again = w.run({"train", "small.yaml", "train.epochs=4"}, cosine);
   CHECK(again.err.find("learning rate of step") == std::string::npos);
   REQUIRE(w.run({"train", "small.yaml", "train.epochs=1", "--run-dir", "c"}).exit_code == 0);
@@ -197,7 +198,7 @@ TEST_CASE("--require at its bound, on NaN and on what was not measured") {
   CHECK(exit_code(">") == 7);
   CHECK(exit_code("<") == 7);
   CHECK(w.run({"eval", "runs/small", "--require", "val/loss>=0"}).exit_code == 2);
-  // Without validation samples there is nothing that could meet it.
+  // Without validation samples the condition cannot be met.
   CHECK(w.run({"train", "small.yaml", "data.val_split=0", "--run-dir", "n", "--require",
                "val/loss>=0"})
             .exit_code != 0);

@@ -1,4 +1,4 @@
-// dpt data check, stats and show, as their user sees them: planted defects are found and named.
+// dpt data check, stats and show, from the user's view: planted defects are found and named.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kSide = 32;
 
-/// A smooth RGB image, another one for each seed; `brighter` is added.
+/// Returns a smooth RGB image, a different one for each seed; adds `brighter` to every value.
 Bytes picture(unsigned seed, int brighter = 0) {
   unsigned state = seed * 2654435761U + 1;
   const auto random = [&] {
@@ -65,7 +65,7 @@ train: {epochs: 1}
 devices: [cpu]
 )";
 
-/// Three classes with 12 training and 4 test images each, all different.
+/// A data set of three classes with 12 training and 4 test images each, all different.
 struct Images : Workplace {
   Images() : Workplace(kImagesConfig) {
     unsigned seed = 0;
@@ -94,7 +94,7 @@ struct Images : Workplace {
   }
 };
 
-/// The names of the samples of the findings of a kind, one line for each finding, sorted.
+/// Returns the sample names of all findings of a kind, one line per finding, sorted.
 std::string found(const json& report, const std::string& kind) {
   std::vector<std::string> lines;
   for (const json& finding : report["findings"]) {
@@ -123,7 +123,7 @@ std::string message_of(const json& report, const std::string& kind, const std::s
   return {};
 }
 
-/// An IDX data set of 8x8 noise with these labels.
+/// Writes an IDX data set of 8x8 noise with these labels.
 void write_labelled_idx(const std::string& folder, const std::string& part,
                         const std::vector<int>& labels, unsigned seed) {
   const auto count = static_cast<std::uint32_t>(labels.size());
@@ -158,7 +158,7 @@ TEST_CASE("data check: a good data set has no findings, and the numbers are righ
   CHECK(report["splits"]["test"]["class_counts"] == json({4, 4, 4}));
   CHECK(report["splits"]["train"]["sizes"]["commonest"] == json({{"height", 32}, {"width", 32}}));
   CHECK(report["near_duplicates"]["looked_for"] == true);
-  // Mean and deviation over all images of train.
+  // Mean and deviation over all training images.
   double sum[3] = {}, squares[3] = {};
   for (unsigned seed = 0; seed < 36; ++seed) {
     const Bytes pixels = picture(seed);
@@ -239,7 +239,7 @@ TEST_CASE("data check: every unreadable file is named, with the reason") {
 
 TEST_CASE("data check: 16-bit images whose values need fewer bits") {
   const Images w;
-  // Write a big-endian PGM with `largest` as its largest value.
+  // Writes a big-endian PGM with `largest` as its largest value.
   const auto put = [&](const std::string& name, int largest) {
     std::string file = "P5\n32 32\n65535\n";
     for (int i = 0; i < kSide * kSide; ++i) {
@@ -257,7 +257,7 @@ TEST_CASE("data check: 16-bit images whose values need fewer bits") {
   json report = w.check(0);
   CHECK(found(report, "few_bits") == "train/ant/a.pgm train/bee/b.pgm\n");
   check_contains(message_of(report, "few_bits", ""), "2 " + message);
-  // A dark image among others that need all bits is not a mistake, unless it is nearly black.
+  // A dark image among images that use all bits is no finding, unless it is nearly black.
   put("test/cow/c.pgm", 65535);
   put("test/cow/d.pgm", 20000);
   CHECK(found(w.check(0), "few_bits") == "train/ant/a.pgm train/bee/b.pgm\n");
@@ -276,7 +276,7 @@ TEST_CASE("data check: copies in a split, across splits, with another label, and
   w.put("train/ant/copy.png", w.get("train/ant/100.png"));
   w.put("test/bee/copy.png", w.get("train/bee/101.png"));
   w.put("train/cow/other.png", w.get("train/bee/102.png"));
-  // Number 27 is train/cow/103.png: made brighter, and compressed.
+  // Number 27 is train/cow/103.png, made brighter and compressed.
   w.put("test/cow/bright.jpg", dpt::data_test::jpeg(kSide, kSide, 3, picture(27, 12)));
   const json report = w.check(3);
   CHECK(found(report, "constant") == "train/cow/black.png\n");
@@ -294,7 +294,7 @@ TEST_CASE("data check: copies in a split, across splits, with another label, and
   check_contains(w.run({"data", "check", "small.yaml"}).out,
                  "1 of 14 test samples is equal to a train sample");
 
-  // Allowed, they are warnings; an unknown kind is refused.
+  // Allowed kinds become warnings; an unknown kind is refused.
   const json allowed = w.check(0, {"--allow", "label_conflict,duplicate_across_splits"});
   CHECK(allowed["errors"] == 0);
   CHECK(allowed["warnings"] == 5);
@@ -333,7 +333,7 @@ TEST_CASE("data check: what opening refuses is a finding too") {
   check_contains(listed.out, "error: not_opened (1)\n  image_folder: ");
   check_contains(listed.out, "pictures/train/ant/1.heic: a HEIC image");
   check_contains(listed.err, "1 file that is not an image is left out: Thumbs.db 1");
-  // So does config check.
+  // config check reports it, too.
   const Finished config = w.run({"config", "check", "small.yaml"});
   CHECK(config.exit_code == 3);
   for (const char* name :
@@ -345,7 +345,7 @@ TEST_CASE("data check: what opening refuses is a finding too") {
   for (const char* name : {"train/ant/1.heic", "train/bee/2.avif", "train/cow/text.webp"}) {
     fs::remove(w.dir.file("pictures/" + std::string(name)));
   }
-  // A config that is wrong is no finding about the data.
+  // An invalid config is not a finding about the data.
   CHECK(w.run({"data", "check", "small.yaml", "data.val_split=1000"}).exit_code == 2);
 }
 
@@ -407,7 +407,7 @@ TEST_CASE("data check: NaN and infinity in float arrays; targets that are no lab
   const json report = json::parse(finished.out);
   CHECK(!message_of(report, "not_finite", "x.npy, sample 1 ").empty());
   CHECK(!message_of(report, "not_finite", "x.npy, sample 3 ").empty());
-  // Equal samples with different values as targets.
+  // Equal samples with different target values.
   CHECK(!message_of(report, "label_conflict", "x.npy, sample 2").empty());
   CHECK(report["errors"] == 3);
   CHECK(report["splits"]["train"]["class_counts"].is_null());
@@ -419,7 +419,7 @@ TEST_CASE("data check: a signal ends it, with the project's exit code") {
   const Workplace w(config_of("dataset: synthetic, size: 300000, classes: 4", 4));
   for (const auto& [signal, exit_code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
     CAPTURE(signal);
-    // One that came to its own end before the signal reached it tells nothing, and is done again.
+    // A process that finishes before the signal reaches it proves nothing, so it is repeated.
     for (int tries = 0;; ++tries) {
       REQUIRE(tries < 10);
       const TempDir logs;
@@ -445,7 +445,7 @@ TEST_CASE("data show writes a image, and never over a file unless told to") {
   const auto decode = [&](const std::string& file) {
     return dpt::decode_image(std::as_bytes(std::span(file)), "sheet.png", 3);
   };
-  // Three images of 32, enlarged 3 times, 8 apart; under each two lines of text.
+  // Three images of 32 pixels, enlarged 3 times, 8 apart, each with two lines of text below.
   const dpt::Image sheet = decode(bytes);
   CHECK(sheet.width == 8 + 3 * (96 + 8));
   CHECK(sheet.height == 8 + 2 * (96 + 3 + 18 + 8));
@@ -457,7 +457,7 @@ TEST_CASE("data show writes a image, and never over a file unless told to") {
   w.run_well(show, {"--overwrite", "--samples", "6", "--columns", "3"});
   CHECK(read_file(w.dir.file("sheet.png")) == bytes);
 
-  // Test samples are as they are: the first is that of the file.
+  // Test samples are unchanged: the first is that of the file.
   w.run_well({"data", "show", "small.yaml", "--out", "test.png", "--split", "test"});
   const dpt::Image test = decode(read_file(w.dir.file("test.png")));
   const Bytes expected = picture(36);
@@ -470,7 +470,7 @@ TEST_CASE("data show writes a image, and never over a file unless told to") {
     }
   }
   CHECK(is_equal);
-  // Other epochs are other crops.
+  // Other epochs have other crops.
   w.run_well({"data", "show", "small.yaml", "--out", "v.png", "--versions", "3", "--samples", "2"});
   const dpt::Image versions = decode(read_file(w.dir.file("v.png")));
   REQUIRE(versions.width == 8 + 6 * (96 + 8));

@@ -1,5 +1,5 @@
-// What a run does with its data, as its user sees it: whose data is measured, what the seed, the
-// epoch and the transforms change, and images that cannot be read.
+// A run's use of its data, from the user's view: the data that is measured, the effects of seed,
+// epoch and transforms, and unreadable images.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -20,7 +20,7 @@ std::string idx_header(char dimensions, std::initializer_list<int> sizes) {
   return bytes;
 }
 
-/// `count` images of 8x8 noise, with their labels 0, 1, 2, 3, 0, ...
+/// Writes `count` images of 8x8 noise, with the labels 0, 1, 2, 3, 0, ...
 void write_idx(const std::string& folder, const std::string& part, int count) {
   std::string images = idx_header(3, {count, 8, 8}), labels = idx_header(1, {count});
   unsigned state = 12345U + static_cast<unsigned>(count);
@@ -45,7 +45,7 @@ log: {every: 1}
 devices: [cpu]
 )";
 
-/// 60 samples to train on, 20 for the test.
+/// A workplace with 60 training samples and 20 test samples.
 struct IdxWorkplace : Workplace {
   IdxWorkplace() : Workplace(kIdxConfig) {
     fs::create_directory(dir.file("data"));
@@ -58,7 +58,7 @@ struct IdxWorkplace : Workplace {
     bytes.back() = static_cast<char>(bytes.back() ^ 1);
     write_file(file, bytes);
   }
-  /// The losses of all steps of a run from one set of weights, which stay as they are.
+  /// Returns the losses of all steps of a run whose weights never change.
   std::vector<double> losses(const std::string& name, std::vector<std::string> more) const {
     if (!fs::exists(dir.file("first"))) {
       REQUIRE(run({"train", "small.yaml", "--run-dir", "first", "--max-steps", "1"}).exit_code ==
@@ -75,7 +75,7 @@ struct IdxWorkplace : Workplace {
   }
 };
 
-/// A grey image of 2 x 2, PNG.
+/// A grey PNG image of 2 x 2 pixels.
 const std::string kImage(
     "\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x02"
     "\x00\x00\x00\x02\x08\x00\x00\x00\x00\x57\xdd\x52\xf8\x00\x00\x00\x0e\x49\x44\x41"
@@ -115,11 +115,11 @@ TEST_CASE("eval refuses other data than the run's, by its content, unless told o
   CHECK(allowed.exit_code == 0);
   check_contains(allowed.err, "warning");
   CHECK(json::parse(allowed.out)["n"] == 10);
-  // The test samples are the run's, and nothing else is read.
+  // The test samples are the run's, and no other data is read.
   const Finished test = w.run_well({"eval", "runs/small", "--json"});
   CHECK(test.err.empty());
   CHECK(json::parse(test.out)["n"] == 20);
-  // The same bytes elsewhere are the same data.
+  // The same bytes in another place are the same data.
   CHECK(w.run({"eval", "runs/small", "data.root=moved"}).exit_code == 0);
   // Another training set size means another validation split.
   write_idx(w.dir.file("moved"), "train", 50);
@@ -189,7 +189,7 @@ TEST_CASE("eval says which data and which split it expected, and what follows") 
                             fingerprint_of("other/checkpoints/step-00000001.safetensors") +
                             ", 60 samples)";
   check_contains(w.run({"eval", "runs/small", "--split", "val"}).err, other + val);
-  // A loss that needs the training samples reads them for the test split too.
+  // A loss that needs the training samples reads them even for the test split.
   const std::string balanced = "loss={type: cross_entropy, class_weights: balanced}";
   const std::vector<std::string> test = {"eval", "runs/small", balanced, "--allow-other-model"};
   check_contains(w.run(test).err,
@@ -210,7 +210,8 @@ TEST_CASE("a run resumes on its own data only") {
   CHECK(other.exit_code == 3);
   check_contains(other.err, "other data");
   CHECK(w.run({"train", "small.yaml", "train.epochs=3", "data.root=moved"}).exit_code == 0);
-  // Even where other data is allowed: the positions of a run of so many samples say nothing for it.
+  // This holds even if other data is allowed: positions in a data set of another size mean nothing
+  // here.
   write_idx(w.dir.file("data"), "train", 50);
   for (const std::string& option :
        {std::string("train.epochs=4"), std::string("--allow-other-data")}) {
@@ -251,7 +252,7 @@ TEST_CASE("the seed changes the order of the samples, and nothing does without s
   const std::vector<double> two = w.losses("two", {"seed=2", "data.val_split=0"});
   REQUIRE(one.size() == 12);
   CHECK(one != two);
-  CHECK(one[0] != one[6]);  // another order in the second epoch
+  CHECK(one[0] != one[6]);  // the second epoch has another order
   const std::vector<std::string> still = {"data.val_split=0", "data.shuffle=false"};
   const auto plain_one = w.losses("plain-one", {"seed=1", still[0], still[1]});
   CHECK(plain_one == w.losses("plain-two", {"seed=2", still[0], still[1]}));
@@ -353,7 +354,7 @@ TEST_CASE("a image that cannot be read ends a run, which has saved its last step
       }
     }
   }
-  // Of the same size, so that the data is the run's as far as names and sizes tell.
+  // The torn file has the same size, so by names and sizes the data is the run's.
   std::string torn = kImage;
   torn.replace(40, 20, 20, '\0');
   const auto train = [&](const std::string& folder, std::vector<std::string> more) {
@@ -373,7 +374,7 @@ TEST_CASE("a image that cannot be read ends a run, which has saved its last step
   for (const std::string devices : {"cpu", "cpu,cpu"}) {
     CAPTURE(devices);
     const std::vector<std::string> words = {"data.shuffle=false", "--devices", devices};
-    write_file(pictures[3], torn);  // of the second step, and of the second of two replicas
+    write_file(pictures[3], torn);  // in the second step, on the second of two replicas
     const Finished ended = train(devices, words);
     CHECK(ended.exit_code == 3);
     check_contains(ended.err, "pictures/train/bee/2.png");
@@ -384,7 +385,7 @@ TEST_CASE("a image that cannot be read ends a run, which has saved its last step
     check_contains(resumed.err, "step 1");
     CHECK((losses(devices) == losses("whole")));
   }
-  // Repaired to another size, the image makes the data other data. The run goes on if asked to.
+  // An image repaired to another size counts as other data. The run continues only on request.
   write_file(pictures[3], kImage.substr(0, 50));
   CHECK(train("repaired", {"data.shuffle=false"}).exit_code == 3);
   write_file(pictures[3], kImage);
@@ -395,7 +396,7 @@ TEST_CASE("a image that cannot be read ends a run, which has saved its last step
       train("repaired", {"data.shuffle=false", "--allow-other-data", "--max-steps", "3"});
   CHECK(allowed.exit_code == 0);
   check_contains(allowed.err, "6 samples) (--allow-other-data)\n");
-  // What it saved since is of this data.
+  // Later checkpoints belong to this data.
   CHECK(train("repaired", {"data.shuffle=false"}).exit_code == 0);
   CHECK((losses("repaired") == losses("whole")));
   const std::vector<json> starts = events(w.dir.file("repaired/metrics.jsonl"), "run_start");
@@ -461,18 +462,18 @@ TEST_CASE("on_bad_sample: skip names training images that cannot be read, and go
     return all;
   };
   CHECK((losses("with-cpu") == losses("with-cpu,cpu")));
-  // --overfit does as training does.
+  // --overfit behaves like training.
   const Finished overfit =
       w.run({"train", "small.yaml", "--overfit", "1", "--max-steps", "5"}, skip);
   CHECK(overfit.exit_code != 3);
   check_contains(overfit.err, "pictures/train/bee/2.png");
   CHECK(overfit.err.find("left out: ") == overfit.err.rfind("left out: "));
   CHECK(w.run({"train", "small.yaml", "--overfit", "1", "--max-steps", "5"}).exit_code == 3);
-  // data show draws what training sees.
+  // data show draws the training samples.
   const std::vector<std::string> show = {"data", "show", "small.yaml", "--out", "sheet.png"};
   CHECK(w.run(show).exit_code == 3);
   check_contains(w.run_well(show, skip).err, "left out: ");
-  // So does an evaluation of the run.
+  // An evaluation of the run does the same.
   write_file(w.dir.file("pictures/test/ant/1.png"), "");
   const Finished eval = w.run_well({"eval", "with-cpu", "--allow-other-data"});
   check_contains(eval.err, "pictures/test/ant/1.png");
@@ -549,7 +550,7 @@ TEST_CASE("data show draws what data.cache holds, or says that it is not made ye
   CHECK(read_file(w.dir.file("before.png")) == read_file(w.dir.file("files.png")));
   w.run_well({"train", "small.yaml"}, cache);
   CHECK(show("after.png", cache).err.empty());
-  // Images that went through 2x2 pixels.
+  // The images were scaled through 2x2 pixels.
   CHECK(read_file(w.dir.file("after.png")) != read_file(w.dir.file("files.png")));
   w.run_well({"train", "small.yaml", "--run-dir", "two", "data.cache=whole"});
   CHECK(show("whole.png", {"data.cache=whole"}).err.empty());
@@ -590,7 +591,7 @@ TEST_CASE("config check tells how many images it found, and how many it read") {
   CHECK(said() ==
         "small.yaml: ok: 2 layers, 51 parameters; 9 training samples (9 files read, from every "
         "class)\n");
-  // A split of all of them leaves nothing to train on.
+  // Holding out all samples leaves none for training.
   w.run_well({"config", "check", "small.yaml", "data.val_split=8"});
   for (const char* too_many : {"9", "1000"}) {
     const Finished bad =
@@ -609,7 +610,7 @@ TEST_CASE("config check tells how many images it found, and how many it read") {
         "read, from every class)\n");
 }
 
-// Sanitizers end a program that asks for too much.
+// Sanitizers abort a program that requests too much memory.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 TEST_CASE("samples take the memory of the batches there are, not of data.batch_size") {
   const Workplace w(kFolderConfig);

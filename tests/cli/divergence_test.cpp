@@ -1,4 +1,4 @@
-// A run that diverges, as its user sees it: exit code, report, log, and the ways on.
+// A run that diverges, from the user's view: exit code, report, log, and the ways to continue.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -15,7 +15,8 @@ using nlohmann::json;
 
 namespace {
 
-/// A run whose weights grow by a factor of some hundred a step, unless the learning rate is lower.
+/// A run whose weights grow by a factor of several hundred per step, unless the learning rate is
+/// lower.
 struct DivergingRuns : Workplace {
   Finished train(std::vector<std::string> more, const std::string& devices = "cpu,cpu") const {
     std::vector<std::string> words = {"train",
@@ -74,11 +75,11 @@ TEST_CASE("a run that diverges ends with 5, repeats itself, and goes on with ano
   check_contains(on.err, "diverged: the loss is ");
   const json back = events(w.log(), "rollback").at(0);
   CHECK(back["bad_step"] == step);
-  // The last regular checkpoint after which a step was good.
+  // The last regular checkpoint that was followed by a good step.
   const std::int64_t regular = (step - 2) / 5 * 5;
   CHECK(back["step"] == regular);
   CHECK(back["lr_scale"] == 0.01);
-  // Each step stands once, with the learning rate that it was trained with in the end.
+  // Each step occurs once, with the learning rate that it was finally trained with.
   std::set<std::int64_t> steps;
   for (const json& line : events(w.log(), "step")) {
     CHECK(steps.insert(line["step"].get<std::int64_t>()).second);
@@ -96,7 +97,7 @@ TEST_CASE("rollback: stopped, killed or undisturbed, on any replicas, the last w
   const json back = events(whole.log(), "rollback").at(0);
   const std::string last = "r/checkpoints/step-00000036.safetensors";
   const auto weights = [&](const DivergingRuns& w) {
-    // The header tells the devices, and the last 16 bytes are the checksum of the whole file.
+    // The header lists the devices, and the last 16 bytes are the checksum of the whole file.
     const std::string file = read_file(w.dir.file(last));
     std::uint64_t header = 0;
     REQUIRE(file.size() > 1000);
@@ -117,7 +118,8 @@ TEST_CASE("rollback: stopped, killed or undisturbed, on any replicas, the last w
 
 TEST_CASE("rollback: two processes go back together, to the bits of one") {
   const DivergingRuns one, two;
-  // The start first, which each process could make, then a checkpoint, which only one has.
+  // First a rollback to the start, which each process could recreate, then to a checkpoint, which
+  // only one has.
   const std::vector<std::string> settings = {kRollback, "train.on_divergence.lr_factor=0.1",
                                              "checkpoint.every_steps=4"};
   std::vector<std::string> twice = settings;
@@ -134,7 +136,7 @@ TEST_CASE("rollback: two processes go back together, to the bits of one") {
   CHECK_FALSE(steps(one).empty());
   CHECK(steps(two) == steps(one));
   CHECK((outcome_of(two.dir.file("r")) == outcome_of(one.dir.file("r"))));
-  // Only the first process knows that a rollback would not help: both end.
+  // Only the first process knows that a rollback would not help, but both end.
   const DivergingRuns halted;
   const Finished ended =
       halted.train({kRollback, "--nproc", "2",
@@ -177,7 +179,7 @@ TEST_CASE("rollback: a learning rate that would become zero ends the run, which 
                  "train.on_divergence.lr_factor (1e-200) would make it zero");
   check_contains(ended.err, "To get past it, raise train.on_divergence.lr_factor, or add");
   CHECK(events(w.dir.file("r/metrics.jsonl"), "rollback").size() == 1);
-  // What it advises can be done: all checkpoints are good.
+  // The advice in the message works: all checkpoints are good.
   const Finished on = with("1e-100");
   INFO(on.err);
   CHECK(on.exit_code == 0);

@@ -1,5 +1,5 @@
 // Run folders and checkpoints of earlier releases, in tests/golden/earlier/VERSION: this release
-// loads, resumes, evaluates and exports them. The README.md there says what made each.
+// loads, resumes, evaluates and exports them. The README.md there describes their origin.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Config that all of them have.
+/// The config of all these runs.
 constexpr const char* kEarlierConfig = R"(version: 1
 name: kept
 seed: 3
@@ -43,7 +43,7 @@ std::string version_in(const std::string& path) {
   return SafetensorsFile::open(path).metadata().at("dpt.version");
 }
 
-/// Copy of the run of a version in a folder of its own.
+/// A copy of the run of a version in a separate folder.
 struct EarlierRun : Workplace {
   explicit EarlierRun(const std::string& version) : Workplace(kEarlierConfig) {
     fs::copy(source_dir() + "/tests/golden/earlier/" + version, dir.file("r"),
@@ -76,7 +76,8 @@ TEST_CASE("earlier versions: a run goes on to the bits that its state has in a f
   for (const std::string& version : earlier_versions()) {
     CAPTURE(version);
     const EarlierRun w(version);
-    // The state is the same as this release writes it: read, and written again one step later.
+    // The state equals the one that this release writes: it is read, and written again one step
+    // later.
     const Finished moved = w.run_well(
         {"train", "small.yaml", "--run-dir", "today", "--resume", "r", "--max-steps", "13"});
     check_contains(moved.err, "at step 12 (epoch 3)");

@@ -1,4 +1,4 @@
-// dpt eval needs only the data of the split that it evaluates, and takes a config.
+// dpt eval needs only the data of the split that it evaluates, and accepts a config.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -136,7 +136,7 @@ TEST_CASE("eval takes a config whose data section names the samples") {
   const Finished two = w.run({"eval", "runs/parts", "lab/lab.yaml", "small.yaml"});
   CHECK(two.exit_code == 2);
   check_contains(two.err, "expected one config, found lab/lab.yaml and small.yaml");
-  // Labels are needed: a config to predict from has none.
+  // Evaluation needs labels, but a config for prediction has none.
   write_file(w.dir.file("lab/lab.yaml"),
              "data:\n  dataset: csv\n  train: {file: none.csv}\n  test: {file: other.csv}\n");
   CHECK(w.run({"eval", "runs/parts", "lab/lab.yaml"}).exit_code == 2);

@@ -1,4 +1,4 @@
-// dpt eval and dpt inspect: which file they take, and what they print of it.
+// dpt eval and dpt inspect: the file that they use, and their output.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -40,7 +40,7 @@ TEST_CASE("eval: the newest checkpoint where there is no best, val where there i
   const Finished newest = w.run_well({"eval", "runs/tiny"});
   check_contains(newest.out, "runs/tiny/checkpoints/step-00000004.safetensors: val split, 8 ");
   CHECK(newest.err.empty());
-  // One that is damaged is passed over, and that is said.
+  // A damaged checkpoint is skipped, with a message.
   write_file(w.dir.file("runs/tiny/checkpoints/step-00000004.safetensors"), "x");
   const Finished older = w.run_well({"eval", "runs/tiny"});
   check_contains(older.out, "step-00000003.safetensors: val split");
@@ -87,7 +87,7 @@ TEST_CASE(
   CHECK(usual["loss"] == events(w.dir.file("s/metrics.jsonl"), "eval")[3]["loss"]);
   const std::string last = "s/checkpoints/step-00000020.safetensors";
   check_contains(w.run_well({"eval", last}).out, ".safetensors (average of epochs): test split");
-  // The best is of the first epoch, before there was an average.
+  // The best is from the first epoch, before the average began.
   check_contains(w.run_well({"eval", "s"}).out, "best.safetensors: test split");
   check_contains(w.run({"eval", "s", "--use", "swa"}).err,
                  "best.safetensors has no such average of the weights: it is from before the first "
@@ -138,7 +138,7 @@ TEST_CASE("eval: bounds of metrics, and predictions of a part of the samples") {
 
   w.run_well({"eval", "runs/tiny", "--split", "val", "--predictions", "val.csv"});
   w.run_well({"eval", "runs/tiny", "--split", "train", "--predictions", "train.csv"});
-  // Only an earlier table is replaced.
+  // Only an earlier table may be replaced.
   w.run_well({"eval", "runs/tiny", "--split", "train", "--predictions", "train.csv"});
   const std::string best = read_file(w.dir.file("runs/tiny/best.safetensors"));
   const Finished refused =
@@ -159,7 +159,7 @@ TEST_CASE("eval: bounds of metrics, and predictions of a part of the samples") {
       double loss_of_sample = 0;
       std::istringstream(line) >> index >> comma >> label >> comma >> prediction >> comma >>
           label_name >> comma >> prediction_name >> comma >> loss_of_sample;
-      // Classes of synthetic data are called by their numbers, and follow one another.
+      // Classes of synthetic data are named by their numbers and repeat in order.
       CHECK(label == index % 3);
       CHECK(label_name == label);
       CHECK(prediction_name == prediction);
@@ -174,7 +174,7 @@ TEST_CASE("eval: bounds of metrics, and predictions of a part of the samples") {
   CHECK(mean == doctest::Approx(val["loss"].get<double>()).epsilon(1e-6));
   CHECK(accuracy == val["accuracy"].get<double>());
   CHECK(std::get<0>(add("train.csv")) == 40);
-  // Each of the training files' samples is in one of the two.
+  // Each sample of the training files is in one of the two tables.
   std::sort(all.begin(), all.end());
   for (int i = 0; i < 48; ++i) CHECK(all.at(static_cast<std::size_t>(i)) == i);
 }
@@ -187,7 +187,7 @@ TEST_CASE("eval: other devices than the run's, whatever their weights and shards
   const json three =
       json::parse(w.run_well({"eval", "runs/tiny", "--json", "--devices", "cpu,cpu,cpu"}).out);
   CHECK(one["accuracy"] == three["accuracy"]);
-  // What is told on the command line counts, and --devices comes last.
+  // Command-line settings take precedence, and --devices applies last.
   const Finished bad = w.run(
       {"eval", "runs/tiny", "device_weights=[1, 2]", "devices=[cpu, cpu]", "--devices", "cpu"});
   CHECK(bad.exit_code == 2);
@@ -234,7 +234,7 @@ TEST_CASE("eval measures the checkpoint's model, or says that it is another") {
                  "others:\n  model.layers.r.type: ReLU -> Tanh\ndpt eval may "
                  "replace where the data is (data.root and the other fields of the data set)");
   check_contains(tanh.err, "--allow-other-model");
-  // A gate or a report never passes on another network.
+  // A gate or a report never passes for a different network.
   CHECK(w.run({"eval", "runs/tiny", "model.layers.r.type=Tanh", "--require", "test/loss<=100"})
             .exit_code == 2);
   for (const char* change : {"loss.label_smoothing=0.1", "data.transforms.eval=[]",
@@ -271,7 +271,7 @@ TEST_CASE("eval --allow-other-model: the results and the verdict say what differ
   check_contains(read_file(w.dir.file("v.md")), "\n**Warning**: not the model of the checkpoint");
   check_contains(read_file(w.dir.file("v.xml")),
                  "<property name=\"warning\" value=\"not the model of the checkpoint");
-  // A result of another model is no better as a baseline.
+  // A baseline with the result of another model causes a warning, too.
   write_file(w.dir.file("other.json"), done.out);
   const Finished compared = w.run({"eval", "runs/tiny", "--require", "test/loss<=baseline+9",
                                    "--baseline", "other.json", "--verdict", "v.md"});

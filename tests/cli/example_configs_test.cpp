@@ -1,5 +1,4 @@
-// The configs of configs/ that are examples for data of the user's: each runs on small data of its
-// kind.
+// The configs in configs/ that are examples for user data: each runs on small data of its kind.
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Images that cameras stored turned: data.exif_orientation, and its value in earlier runs.
+// Images that cameras stored rotated: data.exif_orientation, and its value in earlier runs.
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Creates grey images of two classes: light on the left or at the top. Test images are stored with
-/// a quarter turn, so that their stored pixels look like the other class.
+/// A workplace with grey images of two classes: light on the left or at the top. Test images are
+/// stored with a quarter turn, so that their stored pixels look like the other class.
 struct PhoneWorkplace : Workplace {
   PhoneWorkplace()
       : Workplace(
@@ -38,7 +38,7 @@ struct PhoneWorkplace : Workplace {
     const Finished eval = run_well({"eval", "runs/small", "--json"});
     return json::parse(eval.out)["accuracy"].get<double>();
   }
-  /// Returns the class that is predicted for a test image.
+  /// Returns the class predicted for a test image.
   std::string predicted(const std::string& picture) const {
     const Finished predict = run_well({"predict", "runs/small", "photos/test/" + picture});
     return contains(predict.out, ",left,") ? "left" : "top";
@@ -119,7 +119,7 @@ TEST_CASE("exif_orientation: a run of an earlier release keeps reading images as
   const PhoneWorkplace w;
   w.run_well({"train", "small.yaml", "data.exif_orientation=ignore", "--max-steps", "20"});
   make_earlier(w);
-  // The user's config is the config that the run was started with.
+  // The user's config is the one with which the run was started.
   const Finished resumed = w.run_well({"train", "small.yaml"});
   check_contains(resumed.err, "resuming");
   check_contains(read_file(w.dir.file("runs/small/config.yaml")), "  exif_orientation: ignore\n");
@@ -127,10 +127,10 @@ TEST_CASE("exif_orientation: a run of an earlier release keeps reading images as
   make_earlier(w);
   CHECK(w.eval_accuracy() == 0);
   CHECK(w.predicted("top/3.jpg") == "left");
-  // Given a config with other data, the run's value counts too.
+  // With a config for other data, the run's value also applies.
   const Finished predict = w.run_well({"predict", "runs/small", "small.yaml", "--split", "test"});
   CHECK(!contains(predict.out, "test/top/3.jpg,1,top"));
-  // A new run turns them.
+  // A new run rotates them.
   w.run_well({"train", "small.yaml", "--overwrite"});
   CHECK(w.test_accuracy() == 1);
 }

@@ -1,5 +1,5 @@
-// dpt export: files that appear whole or not at all, which weights are in them, and what other
-// programs make of them.
+// dpt export: files that appear complete or not at all, the weights in them, and their use by other
+// programs.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -47,7 +47,7 @@ TEST_CASE("export leaves files that say what they are, and replaces none unasked
   CHECK(metadata.at("run") == "tiny");
   CHECK(metadata.at("weights") == "raw");
   check_contains(w.run_well({"inspect", "t.safetensors"}).out, "integrity: unknown");
-  // It is a file of weights to start from, too.
+  // The file can also be a file of weights to start from.
   w.run_well({"train", "small.yaml", "--weights", "t.safetensors", "--dry-run"});
 
   const std::string model = read_file(w.dir.file("m.onnx"));
@@ -63,7 +63,7 @@ TEST_CASE("export leaves files that say what they are, and replaces none unasked
       w.run_well({"export", "runs/tiny", "--onnx", "m.onnx", "--overwrite", "--json"}).out);
   CHECK(said["onnx"] == "m.onnx");
   CHECK(said["params"] == 51);
-  // The same weights make the same bytes.
+  // The same weights give the same bytes.
   CHECK(read_file(w.dir.file("m.onnx")) == model);
 }
 
@@ -84,11 +84,11 @@ TEST_CASE("export refuses what it cannot do before it writes") {
   refused({"export", best, "--torch", best, "--overwrite"}, 2, "is the checkpoint itself");
   refused({"export", "runs/tiny", "--torch", "x", "--use", "ema"}, 2, "--use ema: ");
   refused({"export", "runs/tiny", "--onnx", "no/folder/x"}, 3, "no/folder");
-  // A full disk leaves the old file.
+  // A full disk leaves the old file in place.
   write_file(w.dir.file("old.onnx"), "old");
   refused({"export", "runs/tiny", "--onnx", "/dev/full"}, 2, "already exists");
   refused({"export", "runs/tiny", "--onnx", "/dev/full", "--overwrite"}, 3, "No space left");
-  // What is replaced by renaming must be a file.
+  // A target that is replaced by renaming must be a regular file.
   refused({"export", "runs/tiny", "--torch", "/dev/full", "--overwrite"}, 2,
           "/dev/full: expected a file to replace, found a device, pipe or socket");
   refused({"export", "runs/tiny", "--torch", "runs", "--overwrite"}, 2, "found a folder");

@@ -1,5 +1,5 @@
-// Ownership of a folder: what no run wrote is never overwritten, moved or removed; a run keeps to
-// its own folder wherever it is moved; a run that was replaced by mistake comes back.
+// Ownership of a folder: files that no run wrote are never overwritten, moved or removed; a run
+// stays in its folder even if that is moved; a run that was replaced by mistake can be restored.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Runs until it is stopped, with a checkpoint now and then.
+/// A command that runs until it is stopped and saves checkpoints occasionally.
 const Words kEndless = {"train",
                         "small.yaml",
                         "--run-dir",
@@ -68,7 +68,7 @@ TEST_CASE("a folder that no run made keeps every file that a run would write ove
       CHECK_FALSE(fs::exists(w.dir.file(folder + "/.lock")));
     }
   }
-  // The default folder of the name is skipped by --resume never.
+  // `--resume never` skips the default folder of that name.
   fs::create_directories(w.dir.file("runs"));
   fs::rename(w.dir.file("of-env.json"), w.dir.file("runs/small"));
   CHECK(w.run({"train", "small.yaml", "--max-steps", "1"}).exit_code == 2);
@@ -78,14 +78,14 @@ TEST_CASE("a folder that no run made keeps every file that a run would write ove
 
 TEST_CASE("a folder with other files, or prepared for a run, is taken") {
   const Workplace w;
-  // The folder has the config itself, and files that are there for other reasons.
+  // The folder contains the config itself, and unrelated files.
   fs::create_directories(w.dir.file("logs"));
   fs::create_directories(w.dir.file("tensorboard"));
   fs::create_directories(w.dir.file("disk"));
   fs::create_directory_symlink("disk", w.dir.file("checkpoints"));
   write_file(w.dir.file("logs/slurm-1.out"), "mine");
   write_file(w.dir.file("tensorboard/events.out.tfevents.1.host.2.0"), "mine");
-  write_file(w.dir.file("train.log"), "");  // a redirection
+  write_file(w.dir.file("train.log"), "");  // a shell redirection
   w.run_well({"train", "small.yaml", "--run-dir", ".", "--max-steps", "3", "log.tensorboard=true"});
   CHECK(read_file(w.dir.file("logs/slurm-1.out")) == "mine");
   CHECK(read_file(w.dir.file("tensorboard/events.out.tfevents.1.host.2.0")) == "mine");
@@ -106,14 +106,15 @@ TEST_CASE("runs of before the marker are known, and get one") {
   const Words missing[] = {{}, {"metrics.jsonl"}, {"checkpoints", "best.safetensors"}};
   for (int i = 0; i < 3; ++i) {
     unmark(missing[i]);
-    // Without its checkpoints a run is not continued; it can be replaced.
+    // A run without its checkpoints cannot be resumed, but it can be replaced.
     const Words more = i < 2 ? Words{} : Words{"--overwrite"};
     w.train_well(with({"--max-steps", steps[i]}, more));
     const json marker = json::parse(read_file(w.dir.file("r/.dpt-run")));
     CHECK(marker["v"] == 1);
     CHECK(marker["files"].size() >= 12);
   }
-  // These only look like a run's: a log of another program, and a checkpoint that does not verify.
+  // These files only look like a run's: a log of another program, and a checkpoint that does not
+  // verify.
   unmark({"metrics.jsonl", "best.safetensors", "replaced"});
   write_file(w.dir.file("r/metrics.jsonl"), R"({"loss":1})");
   const std::string checkpoint = w.checkpoint(6);
@@ -209,7 +210,7 @@ TEST_CASE("--overwrite takes verdicts and reports of the run along") {
   CHECK(fs::exists(w.dir.file("r/junit.xml")));
   CHECK_FALSE(fs::exists(w.dir.file("r/of-eval.md")));
   CHECK_FALSE(fs::exists(w.dir.file("r/report.html")));
-  // Any other file of the user's is still a reason to refuse.
+  // Any other user file is still a reason to refuse.
   write_file(w.dir.file("r/README.md"), "# dpt and I");
   const Finished refused = w.train({"--overwrite"});
   CHECK(refused.exit_code == 2);
@@ -238,7 +239,7 @@ TEST_CASE("a run whose folder was removed or replaced ends, and harms nobody") {
     TempDir logs;
     Program program(kEndless, w.dir.path(), logs);
     wait_for_step_after(program, w.dir.file("r"), 0);
-    // The rename removes the folder at once: the run may write while rm is under way.
+    // The rename removes the folder at once; rm would take time, during which the run may write.
     fs::rename(w.dir.file("r"), w.dir.file("gone"));
     for (const char* name : {".dpt-run", ".lock"}) fs::remove(w.dir.file("gone") + "/" + name);
     std::error_code ignored;
@@ -268,7 +269,7 @@ TEST_CASE("a lock that was taken over ends a run, one that was removed is made a
   REQUIRE(wait_until([&] { return fs::exists(w.dir.file("r/.lock")) || !program.is_running(); }));
   wait_for_step_after(program, w.dir.file("r"), first);
   check_contains(w.train({}).err, "the run folder r is in use by another dpt process");
-  // The lock becomes another process', as in a folder that was emptied and used again.
+  // The lock now belongs to another process, as in a folder that was emptied and reused.
   write_file(w.dir.file("other.lock"), "");
   fs::rename(w.dir.file("other.lock"), w.dir.file("r/.lock"));
   const Finished ended = program.wait();
@@ -297,7 +298,7 @@ TEST_CASE("a run follows its folder when that is moved, whoever takes its path")
     check_contains(read_file(to + "/train.log"), "stopped at step");
     CHECK(fs::exists(w.dir.file("r")) == is_taken);
     if (is_taken) check_contains(w.train_well({"seed=4"}).err, "is complete");
-    // The run can be resumed where it is.
+    // The run can be resumed at its new place.
     Words again = kEndless;
     again[3] = to;
     const Finished resumed = w.run(with(again, {"--max-steps", "1"}));

@@ -13,13 +13,13 @@ using nlohmann::json;
 
 namespace {
 
-/// A config with that data and those layers.
+/// Returns a config with that data and those layers.
 std::string config_of(const std::string& data, const std::string& model) {
   return "version: 1\nname: small\ndata:\n  batch_size: 8\n" + data + "model:\n" + model +
          "optimizer: {type: Adam, lr: 0.02}\ntrain: {epochs: 3}\ndevices: [cpu]\n";
 }
 
-/// Trains as a whole and in two parts, and compares the ends.
+/// Trains once as a whole and once in two parts, and compares the results.
 void check_resume(const Workplace& w) {
   const std::vector<std::string> exact = {"train.shards=4", "checkpoint.every_steps=1"};
   w.run_well({"train", "small.yaml", "--run-dir", "whole"}, exact);
@@ -33,7 +33,7 @@ void check_resume(const Workplace& w) {
   CHECK(last("parts")["loss"] == last("whole")["loss"]);
 }
 
-/// A grey image of 8x8 pixels as bright as its class says.
+/// Returns a grey image of 8x8 pixels whose brightness shows the class.
 std::string picture(int index) {
   const auto value = static_cast<std::uint8_t>(index % 2 == 0 ? 10 + index / 2 : 200 - index / 2);
   const dpt::data_test::Bytes bytes =
@@ -69,7 +69,7 @@ TEST_CASE("formats: a CSV file of features is checked, trained, resumed, measure
   check_resume(w);
   const Finished trained =
       w.run_well({"train", "small.yaml", "train.epochs=20", "--require", "test/accuracy>=0.95"});
-  // Rows of a table are no images.
+  // Rows of a table are not called images.
   check_contains(trained.err, " samples/s");
   CHECK(trained.err.find("images/s") == std::string::npos);
   w.run_well({"eval", "runs/small", "--predictions", "out.csv"});
@@ -92,7 +92,7 @@ TEST_CASE("formats: a CSV file of features is checked, trained, resumed, measure
                  "kind, height; did you mean 'kind'?");
   check_contains(error({"data.targets=[id]"}, 2), "expected label (the column of the classes) or ");
   check_contains(error({"data.train.file=no.csv"}, 3), "no.csv: cannot be opened: No such file");
-  // Other numbers are other data.
+  // Changed numbers make other data.
   write_file(w.dir.file("train.csv"), table(0, 61));
   const Finished other = w.run({"eval", "runs/small", "--split", "val"});
   CHECK(other.exit_code == 3);
@@ -123,7 +123,7 @@ TEST_CASE("formats: a CSV file of images is trained and resumed, and one that is
   check_contains(other.err,
                  "expected images as the run read them (data.cache_shorter_side=full), found 4");
   w.run_well(smaller, {"--allow-other-data"});
-  // Several processes create one file, once.
+  // Several processes create the file together, once.
   w.run_well({"train", "small.yaml", "data.cache=shared", "--run-dir", "two", "--nproc", "2"});
   CHECK(std::filesystem::file_size(w.dir.file("shared/train.pack")) ==
         std::filesystem::file_size(w.dir.file("cache/train.pack")));

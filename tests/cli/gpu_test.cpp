@@ -1,4 +1,4 @@
-// The program with GPUs that it cannot use; emulated ones are what they are told to be.
+// The program with unusable GPUs; emulated GPUs fail on request.
 #if __has_include("emulation/control.h")
 #include <doctest/doctest.h>
 
@@ -14,7 +14,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// An environment variable for the programs that are started in a scope.
+/// Sets an environment variable for the programs started in a scope.
 struct Variable {
   Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
   Variable(const Variable&) = delete;
@@ -81,7 +81,7 @@ TEST_CASE("GPUs of several processes give the bits of one process' GPUs, one pro
     CHECK(each.exit_code == 0);
   }
   CHECK((tensor_bytes(dir.file("two")) == tensor_bytes(dir.file("alone"))));
-  // `auto`: each process its part of the GPUs. Two on one GPU are a mistake.
+  // With `auto`, each process gets its share of the GPUs. Two processes on one GPU are an error.
   Processes shared(on_devices(train("auto"), {"auto", "auto"}), dir.path());
   for (const Finished& each : shared.wait()) CHECK(each.exit_code == 0);
   CHECK((tensor_bytes(dir.file("auto")) == tensor_bytes(dir.file("alone"))));
@@ -96,7 +96,7 @@ TEST_CASE("GPUs of several processes give the bits of one process' GPUs, one pro
 
 namespace {
 
-/// Fast mode with gradients that are large enough for the vendor's library, and few steps.
+/// A fast-mode run with few steps whose gradients are large enough for the vendor's library.
 struct WideInWorld {
   WideInWorld() {
     std::string config = program_config();
@@ -132,7 +132,7 @@ TEST_CASE_FIXTURE(WideInWorld, "GPUs of several processes sum large gradients wi
   }
   CHECK(log_of("two").find("\"sums\":\"overlapped with backward, in 1 bucket(s)\"") !=
         std::string::npos);
-  // The sum of two has one order.
+  // A sum of two terms has only one order.
   CHECK((tensor_bytes(dir.file("two")) == tensor_bytes(dir.file("alone"))));
 }
 
@@ -152,7 +152,7 @@ TEST_CASE_FIXTURE(WideInWorld, "Steps behind an aborted sum over GPUs are not sa
   for (const bool has_nccl : {true, false}) {
     CAPTURE(has_nccl);
     const std::string run = has_nccl ? "aborted" : "whole";
-    // Without checkpoints of its own until the end.
+    // The run saves no checkpoint until its end.
     const auto command =
         train(run, {"train.epochs=4000", "checkpoint.every_steps=0", "checkpoint.every=0"});
     Processes processes(on_devices(command, {"cuda:0", "cuda:1"}), dir.path(), [&](int) {
@@ -172,7 +172,7 @@ TEST_CASE_FIXTURE(WideInWorld, "Steps behind an aborted sum over GPUs are not sa
       CHECK(survivor.err.find("the newest checkpoint is the one to resume from") !=
             std::string::npos);
     } else {
-      // Through the host a step has its sum, or none.
+      // Through the host, a step has its whole sum or none.
       CHECK(saved.size() == 1);
       CHECK(survivor.err.find(" before leaving") != std::string::npos);
     }

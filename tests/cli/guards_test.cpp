@@ -1,5 +1,5 @@
-// Guards whose loss no other test would notice: a run that must be refused, a bound that is exactly
-// met, a loss that is infinite and not NaN.
+// Guards that no other test covers: a run that must be refused, a bound that is exactly met, a loss
+// that is infinite but not NaN.
 #include <doctest/doctest.h>
 #include <sched.h>
 #include <sys/stat.h>
@@ -27,7 +27,8 @@ void put_be32(std::string& bytes, std::uint32_t value) {
   for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
 }
 
-/// 24 images of 4x4 pixels of three classes as IDX files; `first` is the first pixel of all.
+/// Writes 24 images of 4x4 pixels in three classes as IDX files; `first` is the first pixel of
+/// each.
 void write_idx(const TempDir& dir, int first) {
   std::string images("\0\0\x08\x03", 4), labels("\0\0\x08\x01", 4);
   for (const std::uint32_t size : {24, 4, 4}) put_be32(images, size);
@@ -51,7 +52,7 @@ TEST_CASE("a device with more threads than OpenMP may start is refused, and does
                  "cpu:2: expected to have 2 threads, but the environment variable "
                  "OMP_THREAD_LIMIT allows 1: unset it");
   CHECK(one.exit_code == 0);
-  // Else oneDNN waits for the threads that are not there.
+  // Otherwise oneDNN waits for threads that do not exist.
   setenv("OMP_DYNAMIC", "true", 1);
   const Finished dynamic =
       w.run({"train", "small.yaml", "devices=[\"cpu:64\"]", "--max-steps", "2", "--run-dir", "d"});
@@ -111,7 +112,7 @@ TEST_CASE("--overwrite removes nothing from a folder that holds something else")
   CHECK(read_file(w.dir.file("r/thesis.tex")) == "years of work");
   CHECK(read_file(w.dir.file("r/metrics.jsonl")) == log);
   CHECK(std::filesystem::exists(w.dir.file("r/checkpoints/step-00000005.safetensors")));
-  // Nor where the folders of the run hold it.
+  // --overwrite is also refused if a subfolder of the run contains the foreign file.
   std::filesystem::remove(w.dir.file("r/thesis.tex"));
   for (const char* file : {"checkpoints/mine.safetensors", "replaced/notes.txt"}) {
     CAPTURE(file);
@@ -123,7 +124,7 @@ TEST_CASE("--overwrite removes nothing from a folder that holds something else")
     CHECK(read_file(w.dir.file(std::string("r/") + file)) == "mine");
     std::filesystem::remove(w.dir.file(std::string("r/") + file));
   }
-  // Nor from one that no run has made.
+  // --overwrite is also refused for a folder that no run has created.
   std::filesystem::create_directory(w.dir.file("mine"));
   write_file(w.dir.file("mine/notes.txt"), "mine");
   const Finished foreign = w.run({"train", "small.yaml", "--run-dir", "mine", "--overwrite"});
@@ -202,7 +203,7 @@ TEST_CASE("a run does not replace the config that it was given") {
   }
   CHECK(read_file(w.dir.file("d/config.yaml")) == own);
   CHECK(std::distance(fs::directory_iterator(w.dir.file("d")), {}) == 1);
-  // The one that a run wrote is its own.
+  // The file that a run wrote belongs to the run.
   w.run_well({"train", "d/config.yaml", "--run-dir", "r", "--max-steps", "2"});
   w.run_well({"train", "r/config.yaml", "--run-dir", "r", "train.epochs=2"});
   w.run_well({"train", "r/config.yaml", "--run-dir", "r", "--overwrite"});
@@ -250,8 +251,8 @@ TEST_CASE("half a line that a crash left in the log is gone after a resume") {
 }
 
 TEST_CASE("an infinite loss is a divergence, as NaN is") {
-  // Logits of +3e38 and -3e38: the loss of the second class is larger than any float, while the
-  // gradients of softmax are plain numbers.
+  // Logits of +3e38 and -3e38: the loss of the second class exceeds any float, while the gradients
+  // of softmax are ordinary numbers.
   const TempDir dir;
   write_file(dir.file("inf.yaml"), R"(version: 1
 name: inf

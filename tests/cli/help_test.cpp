@@ -1,4 +1,4 @@
-// Help texts: width, groups, and notes that are printed once.
+// Help texts: width, groups, and notes that appear once.
 #include <doctest/doctest.h>
 
 #include <sstream>
@@ -32,7 +32,7 @@ TEST_CASE("no line of a help text is wider than asked for, unless it is one word
       for (std::string line; std::getline(lines, line);) {
         INFO("dpt ", command->words, " in ", columns, " columns: ", line);
         const std::size_t first = line.find_first_not_of(' ');
-        // A name, or a word that cannot be broken.
+        // A name, or a word that cannot be wrapped.
         const bool is_name = (first == 2 && line.starts_with("  -")) ||
                              line.find(' ', first == line.npos ? 0 : first) == line.npos;
         CHECK((dpt::display_columns(line) <= columns || is_name));
@@ -69,7 +69,7 @@ TEST_CASE("options are grouped, and exit codes stand in the help text of dpt onl
     const std::string text = dpt::help_text(*command, 80);
     CHECK(contains(text, "Exit codes:") == command->words.empty());
   }
-  // Descriptions of commands are one clause there.
+  // Descriptions of commands are a single clause there.
   CHECK_FALSE(contains(dpt::help_text(root, 80), "neither labels nor"));
 }
 
@@ -92,6 +92,6 @@ TEST_CASE("messages have colours on a terminal, unless NO_COLOR forbids them") {
   const std::string plain = on_terminal(wrong, w.dir.path(), "1", 3);
   check_contains(plain, "dpt: error: nowhere");
   CHECK(plain.find('\x1b') == plain.npos);
-  // Not a terminal.
+  // The output is not a terminal.
   check_contains(w.run(wrong).err, "dpt: error: nowhere");
 }

@@ -10,7 +10,7 @@
 
 namespace dpt::testing {
 
-/// Images of three classes that are told apart by their brightness alone.
+/// Returns an image of one of three classes that differ only in brightness.
 inline std::string image_of(const std::string& name, int number) {
   const int base = name == "dark" ? 10 : name == "grey" ? 120 : 230;
   const dpt::data_test::Bytes bytes = dpt::data_test::png(
@@ -26,7 +26,7 @@ inline std::string config_of(const std::string& data) {
          "optimizer: {type: Adam, lr: 0.05}\ntrain: {epochs: 40}\ndevices: [cpu]\n";
 }
 
-/// A workplace for folders of such images.
+/// A workplace with folders of these images.
 struct FolderWorkplace : Workplace {
   FolderWorkplace() : Workplace(config_of("  dataset: image_folder\n  root: photos\n")) {}
   void put(const std::string& folder, const std::vector<std::string>& classes) const {

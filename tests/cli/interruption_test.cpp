@@ -1,4 +1,4 @@
-// What a run survives: signals, kill -9 at any instant, a full disk, a second process.
+// Disturbances that a run survives: signals, kill -9 at any moment, a full disk, a second process.
 #include <doctest/doctest.h>
 #include <sys/mount.h>
 
@@ -22,7 +22,8 @@ constexpr const char* kLong = "train.epochs=200";
 
 struct InterruptedRuns : Workplace {
   TempDir logs;
-  /// `more` makes the run longer where it must last until a signal reaches it.
+  /// Returns the outcome of an undisturbed run. `more` prolongs a run that must last until a signal
+  /// reaches it.
   Outcome undisturbed(const std::vector<std::string>& more = {}) {
     run_well({"train", "small.yaml", "--run-dir", "whole"}, more);
     Outcome outcome = outcome_of(dir.file("whole"));
@@ -38,8 +39,8 @@ std::int64_t log_lines(const std::string& folder) {
   return std::count(text.begin(), text.end(), '\n');
 }
 
-/// How a run into the folder `cut` ended to which the signal was sent after its first checkpoint.
-/// One that came to its own end before the signal reached it tells nothing, and is done again.
+/// Returns the end of a run into the folder `cut` that gets the signal after its first checkpoint.
+/// A run that finishes before the signal reaches it proves nothing, so it is repeated.
 Finished interrupted(const InterruptedRuns& w, const std::vector<std::string>& command,
                      int signal) {
   for (int tries = 0;; ++tries) {
@@ -67,7 +68,7 @@ TEST_CASE(
     INFO(stopped.err);
     CHECK(stopped.exit_code == exit_code);
     CHECK(stopped.err.find("run the same command again to resume") != std::string::npos);
-    // The request was acknowledged before that, in the log, too.
+    // The request was acknowledged earlier, in the log, too.
     const std::string acknowledged = "stopping as soon as the state can be saved (";
     CHECK(stopped.err.find(acknowledged) < stopped.err.find("stopped at step"));
     CHECK(read_file(w.dir.file("cut/train.log")).find(acknowledged) != std::string::npos);
@@ -80,8 +81,8 @@ TEST_CASE(
 
 TEST_CASE("kill -9 at random instants, then the same command: equal weights, best, summary") {
   InterruptedRuns w;
-  // Six evaluations without a better loss end it after epoch 18 of 30, by a count that
-  // every kill leaves to the next process.
+  // Six evaluations without a better loss end the run after epoch 18 of 30; every kill hands the
+  // count to the next process.
   const std::string early = "train.early_stopping={monitor: val/loss, mode: min, patience: 6}";
   const Outcome whole = w.undisturbed({early});
   REQUIRE(whole.results.find("\"early_stopped\":true") != std::string::npos);
@@ -91,9 +92,8 @@ TEST_CASE("kill -9 at random instants, then the same command: equal weights, bes
   const std::string folder = w.dir.file("cut");
   for (int starts = 0; kills < 20; ++starts) {
     REQUIRE(starts < 200);
-    // The instant is a number of lines that the log has got, whatever time that takes: none, so
-    // that starting and loading are hit, or so many that checkpoints were saved in between. What
-    // happens between two looks at the log makes it random.
+    // The moment is a number of new log lines, independent of time: zero hits start and loading,
+    // and larger numbers come after saved checkpoints. The polling interval adds randomness.
     const std::int64_t lines = log_lines(folder) + static_cast<std::int64_t>(random() % 12);
     Program program(command, w.dir.path(), w.logs);
     REQUIRE(wait_until([&] { return !program.is_running() || log_lines(folder) >= lines; }));
@@ -104,7 +104,7 @@ TEST_CASE("kill -9 at random instants, then the same command: equal weights, bes
       ++kills;
       continue;
     }
-    // It came to its end before the signal reached it.
+    // The run finished before the signal reached it.
     REQUIRE(ended.exit_code == 0);
     CHECK((outcome_of(folder) == whole));
     fs::remove_all(folder);

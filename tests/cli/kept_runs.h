@@ -1,4 +1,4 @@
-// Runs of a few steps that are stopped, resumed and replaced, and what is in their folders.
+// Short runs that are stopped, resumed and replaced, and the content of their folders.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +23,7 @@ inline std::vector<std::int64_t> steps_in(const std::string& folder) {
 }
 using Steps = std::vector<std::int64_t>;
 
-/// 12 steps an epoch, three epochs; checkpoints at the end of each.
+/// Runs of three epochs with 12 steps each, and a checkpoint at the end of each epoch.
 struct KeptRuns : Workplace {
   Finished train(const Words& more, const std::string& folder = "r") const {
     return run(command(folder), more);
@@ -57,7 +57,7 @@ struct KeptRuns : Workplace {
   }
 };
 
-/// Everything below a folder, name and contents; without the lock.
+/// Returns the names and contents of all files below a folder, except the lock.
 inline std::map<std::string, std::string> contents(const std::string& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {

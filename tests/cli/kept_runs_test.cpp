@@ -1,5 +1,5 @@
-// A run is never lost, and what is said of it is what was measured: resume, branches, --overwrite,
-// early stopping, the log.
+// A run is never lost, and its reports match the measurements: resume, branches, --overwrite, early
+// stopping, the log.
 #include <doctest/doctest.h>
 #include <sys/mount.h>
 
@@ -21,7 +21,7 @@ TEST_CASE("resuming an older checkpoint: later ones are moved aside, the new bra
   const Finished branch =
       w.train_well({"--resume", old, "--max-steps", "20", "checkpoint.keep_last=1"});
   check_contains(branch.err, "abandoned-1");
-  // What was just written, and what was resumed from, whatever keep_last says.
+  // The newest checkpoint and the resumed one stay, whatever keep_last says.
   CHECK(steps_in(w.dir.file("r/checkpoints")) == Steps{20, 12});
   CHECK(steps_in(w.dir.file("r/checkpoints/abandoned-1")) == Steps{36, 24});
   CHECK(read_file(w.dir.file("r/checkpoints/abandoned-1/" + dpt::checkpoint_name(24))) == before);
@@ -29,13 +29,13 @@ TEST_CASE("resuming an older checkpoint: later ones are moved aside, the new bra
   check_contains(rest.err, "at step 20");
   CHECK(w.summary()["steps"] == 36);
 
-  // Once every step: those of the branch that was left are in a file of their own.
+  // Every step occurs once: those of the abandoned branch are in a separate file.
   std::vector<std::int64_t> epochs;
   for (const json& event : w.events("epoch")) epochs.push_back(event["epoch"]);
   CHECK(epochs == Steps{1, 2, 3});
   CHECK(w.events("epoch", "r", "metrics.abandoned.jsonl").size() == 2);
 
-  // A branch that was left can be taken up again, from where it lies.
+  // An abandoned branch can be resumed from its current location.
   const std::string left = w.dir.file("r/checkpoints/abandoned-1/" + dpt::checkpoint_name(24));
   const Finished again = w.train_well({"--resume", left, "--max-steps", "30"});
   check_contains(again.err, "abandoned-2");
@@ -46,14 +46,14 @@ TEST_CASE("resuming an older checkpoint: later ones are moved aside, the new bra
 TEST_CASE("resuming a file from elsewhere: it and its best take their place in the new folder") {
   const KeptRuns w;
   w.train_well({});
-  // No epoch of the rest is better: the best is one that only the first folder has.
+  // No later epoch is better: only the first folder has the best.
   w.train_well({"--resume", w.checkpoint(36), "train.epochs=4", "optimizer.lr=0.05"}, "n");
   const json best = w.summary("n")["best"];
   CHECK(fs::exists(w.best("n")));
   CHECK(state_of(w.best("n")).step == best["step"]);
   CHECK(w.summary("n").contains("test"));
 
-  // Nothing left to train: all the same, with the results that were measured.
+  // If nothing is left to train, the run still has its measured results.
   w.train_well({"--resume", w.checkpoint(36)}, "m");
   CHECK(w.summary("m")["best"] == w.summary()["best"]);
   CHECK(w.summary("m")["train"] == w.summary()["train"]);
@@ -91,7 +91,7 @@ TEST_CASE("--overwrite: what fails before the first save leaves the old run as i
   refused({"--weights", w.best(), "model.layers.conv1.out_channels=9"}, 3);
   refused({"--resume", "must"}, 2);
   refused({"--resume", "no-such-file"}, 2);
-  refused({"optimizer.lr=1e20"}, 5);  // diverges before there is anything to save
+  refused({"optimizer.lr=1e20"}, 5);  // diverges before the first save
   write_file(w.dir.file("r/notes.txt"), "mine");
   const Finished foreign = w.train({"--overwrite"});
   CHECK(foreign.exit_code == 2);
@@ -99,7 +99,7 @@ TEST_CASE("--overwrite: what fails before the first save leaves the old run as i
   fs::remove(w.dir.file("r/notes.txt"));
   CHECK((contents(w.dir.file("r")) == before));
 
-  // The weights of the run that is replaced, and what a crash left of the writing of its files.
+  // The weights of the replaced run, and the leftovers of a crash while its files were written.
   write_file(w.dir.file("r/best.safetensors.tmp"), "half");
   write_file(w.dir.file("r/summary.json.tmp"), "half");
   w.train_well({"--overwrite", "--weights", w.best(), "--max-steps", "2"});
@@ -120,7 +120,7 @@ TEST_CASE("--overwrite: the messages of the new run stand in its train.log, each
   check_log("2");
   const Finished done = w.train_well({"--overwrite", "--max-steps", "3"});
   check_log("3");
-  // This saves a regular checkpoint: from now on another run replaces this one.
+  // This run saves a regular checkpoint, so that from now on another run can replace it.
   w.train_well({"--max-steps", "12", "--resume", "must"});
   const std::string restored = "restored the previous run in r: the new run saved no checkpoint\n";
   CHECK_FALSE(contains(done.err, restored));
@@ -149,7 +149,7 @@ TEST_CASE("--overwrite: killed before the first save, the old run comes back") {
     program.send(SIGKILL);
     CHECK(program.wait().exit_code == -SIGKILL);
   }
-  // Until then, what only reads finds it where it is.
+  // Until the old run comes back, read-only commands find it in r/replaced.
   const Finished eval = w.run({"eval", "r"});
   CHECK(eval.exit_code == 3);
   check_contains(eval.err, "no good checkpoint. r/replaced holds the run that --overwrite was to");
@@ -210,14 +210,14 @@ TEST_CASE("a resume with nothing left in the epoch reports what was measured") {
   const KeptRuns w;
   w.train_well({});
   const json whole = w.summary();
-  fs::remove(w.dir.file("r/summary.json"));  // as a crash before its writing leaves it
+  fs::remove(w.dir.file("r/summary.json"));  // like a crash before it was written
   const Finished run = w.train({"--require", "train/loss<=0.0000001"});
   CHECK(run.exit_code == 7);
   CHECK(w.summary()["train"] == whole["train"]);
   CHECK(w.summary()["val"] == whole["val"]);
   CHECK(w.summary()["test"] == whole["test"]);
   CHECK(w.summary()["best"] == whole["best"]);
-  // Results that do not exist are none.
+  // A split without results meets no condition.
   const Finished early = w.train({"--max-steps", "5", "--require", "train/loss<=1000"}, "n");
   CHECK(early.exit_code == 7);
   check_contains(early.err, "this run has no train result");
@@ -236,7 +236,7 @@ TEST_CASE("early stopping is remembered") {
   CHECK(w.summary()["epochs"] == 2);
   CHECK(w.summary()["early_stopped"] == true);
   CHECK(w.summary()["test"] == whole["test"]);
-  // Also in another folder, and patience that was half used up.
+  // The same in another folder, with patience that is half used up.
   Words elsewhere = early;
   elsewhere.insert(elsewhere.end(), {"--resume", w.checkpoint(12)});
   w.train_well(elsewhere, "n");
@@ -266,7 +266,7 @@ TEST_CASE("how a stopped run goes on is said as it is") {
 TEST_CASE("half a line at the end of the log goes, and steps that come again stand once") {
   const KeptRuns w;
   w.train_well({"--max-steps", "24", "log.every=1"});
-  // As a kill leaves it: steps after the checkpoint, and half a line.
+  // The state after a kill: steps after the checkpoint, and half a line.
   const std::string path = w.dir.file("r/metrics.jsonl");
   write_file(path, read_file(path) + R"({"v":1,"event":"step","epoch":3,"step":25,"loss":1.0})" +
                        "\n" + R"({"v":1,"event":"step","epo)");
@@ -290,21 +290,21 @@ TEST_CASE("on_failure continue: the run goes on without a checkpoint, the last o
   Words first = words;
   first.insert(first.end(), {"--max-steps", "24"});
   w.train_well(first, "disk/r");
-  // Full to the last byte: checkpoints, the best and the log all fail.
+  // The disk is full to the last byte: saving checkpoints, the best and the log all fail.
   write_file(disk + "/filler", std::string(1 << 20, 'x'));
-  // config.yaml and its like are there already, but are written anew: room for them alone.
+  // config.yaml and similar files exist but are rewritten: there is room only for them.
   fs::resize_file(disk + "/filler", fs::file_size(disk + "/filler") / 4096 * 4096 - 4096 * 2);
   const Finished full = w.train(words, "disk/r");
   INFO(full.err);
   CHECK(full.exit_code == 3);
   check_contains(full.err, "No space left on device");
   check_contains(full.err, "lines of its log are missing");
-  check_contains(full.err, "epoch 40/40: ");  // neither checkpoints nor the log end it before
-  // What was not saved is not the best.
+  check_contains(full.err, "epoch 40/40: ");  // neither checkpoints nor the log end it earlier
+  // A best that was not saved does not count.
   const dpt::RunState saved =
       state_of(dpt::newest_good_checkpoint(disk + "/r/checkpoints", [](const std::string&) {}));
   CHECK(saved.step < 100);
-  // Where there was room for a checkpoint but not for its copy, that one is the best by itself.
+  // If there was room for a checkpoint but not for its copy, that checkpoint itself is the best.
   const std::int64_t best = state_of(w.best("disk/r")).step;
   CHECK((best == saved.best_step || (saved.step == saved.best_step && best < saved.step)));
   w.run_well({"eval", "disk/r"});

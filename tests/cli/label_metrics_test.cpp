@@ -35,8 +35,8 @@ train: {epochs: 3, early_stopping: {monitor: val/per_class_auroc, patience: 2}}
 devices: [cpu]
 )";
 
-/// Writes a table of N samples whose tags tell which of their numbers are large. Only training
-/// samples have the tag `rare`.
+/// Returns a table of N samples whose tags depend on which of their numbers are large. Only
+/// training samples have the tag `rare`.
 std::string table(int samples, int seed, bool has_rare) {
   std::string text = "x,y,z,tags\n";
   for (int i = 0; i < samples; ++i) {
@@ -80,7 +80,7 @@ TEST_CASE("labels of a CSV column: metrics are logged, monitored, required and c
     }
   }
   CHECK(summary["best"].contains("val/macro_f1"));
-  // A training step has no F1.
+  // A training step computes no F1.
   CHECK_FALSE(summary["train"].contains("macro_f1"));
   for (const json& eval : events(w.dir.file("runs/tags/metrics.jsonl"), "eval")) {
     CHECK(eval["macro_f1"].is_number());

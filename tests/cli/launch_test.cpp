@@ -1,5 +1,5 @@
-// `--nproc`: starting processes, passing on what they write and the signals that come, and ending.
-// The processes are shell scripts, which end when and how the test wants.
+// `--nproc`: starting processes, forwarding their output and incoming signals, and ending. The
+// processes are shell scripts, which end when and how the test requires.
 #include "app/base/launch_processes.h"
 
 #include <sys/ioctl.h>
@@ -19,7 +19,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A launcher of scripts in a process of its own. They run in `dir`, and so does what they write.
+/// A launcher of scripts in a separate process. The scripts run in `dir`, which also gets their
+/// output.
 class Launch {
  public:
   Launch(int count, const std::string& script, const LaunchPatience& patience = {},
@@ -46,7 +47,7 @@ class Launch {
       _exit(99);
     }
   }
-  /// A test that fails must leave no process, not even one that takes no SIGTERM.
+  /// Kills the processes even if a test fails, including those that ignore SIGTERM.
   ~Launch() {
     if (!is_running()) return;
     kill(-pid_, SIGKILL);
@@ -60,7 +61,7 @@ class Launch {
     if (!ended_) ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
     return !ended_;
   }
-  /// The exit code; -SIGNAL when a signal ended the launcher.
+  /// Returns the exit code, or -SIGNAL if a signal ended the launcher.
   int wait() {
     REQUIRE(wait_until([this] { return !is_running(); }));
     return WIFEXITED(status_) ? WEXITSTATUS(status_) : -WTERMSIG(status_);
@@ -89,7 +90,7 @@ std::vector<std::string> split_lines(const std::string& text) {
   return lines;
 }
 
-/// The state of a process in /proc: 'Z' has ended, and so has one that is not there (0).
+/// Returns the state of a process in /proc: 'Z' if it has ended, 0 if it does not exist.
 char process_state_of(const std::string& pid) {
   const std::string text = read_file("/proc/" + pid + "/stat");
   const std::size_t name = text.rfind(')');
@@ -106,7 +107,7 @@ TEST_CASE(
       "printf '%s\\n' $DPT_RANK $DPT_WORLD_SIZE $DPT_LOCAL_RANK $DPT_LOCAL_SIZE $DPT_PORTS "
       "$DPT_JOB "
       "$DPT_TOKEN > env.$DPT_RANK; "
-      // A shell takes the last of several, getenv the first.
+      // A shell uses the last of several values of a variable, getenv the first.
       "tr '\\0' '\\n' < /proc/$$/environ | grep -c -e ^DPT_TOKEN= -e ^DPT_RANK= > count.$DPT_RANK";
   const auto mine = [] {
     setenv("DPT_TOKEN", "mine", 1);
@@ -129,7 +130,7 @@ TEST_CASE(
       CHECK(launch.text(fmt::format("count.{}", rank)) == "2\n");
       jobs.insert(lines[5]);
       tokens.insert(lines[6]);
-      // A world that dpt itself understands.
+      // The variables describe a world that dpt itself accepts.
       const std::vector<const char*> names = {"DPT_RANK",       "DPT_WORLD_SIZE", "DPT_LOCAL_RANK",
                                               "DPT_LOCAL_SIZE", "DPT_PORTS",      "DPT_JOB",
                                               "DPT_TOKEN"};
@@ -170,7 +171,7 @@ TEST_CASE("--nproc: rank 0 has the streams, the others' lines get a prefix, the 
 }
 
 TEST_CASE("--nproc: lines of several processes stay whole, and in order") {
-  // Each line is written in parts, on both streams. Rank 0 writes by itself.
+  // Each line is written in parts, on both streams. Rank 0 writes directly.
   Launch launch(4,
                 "[ $DPT_RANK = 0 ] && exit; i=0; while [ $i -lt 300 ]; do printf \"$i a\"; printf "
                 "\"$i e\" >&2; printf 'b\\n'; printf 'f\\n' >&2; i=$((i+1)); done");
@@ -212,7 +213,7 @@ TEST_CASE("--nproc: the exit code is that of the first process that fails") {
     CHECK(launch.wait() == 5);
   }
   for (const int cause : {2, 3, 4, 5, 7, 1}) {
-    // Whoever only follows may end before the cause does.
+    // A rank that only fails as a consequence may end before the cause does.
     Launch launch(3, fmt::format("[ $DPT_RANK = 0 ] && exit 6; "
                                  "until grep -q '^dpt: rank 0' stderr; do sleep 0.02; done; "
                                  "[ $DPT_RANK = 1 ] && exit {}; "
@@ -261,7 +262,7 @@ TEST_CASE(
   }
 }
 
-/// Rank 1 fails when the others, which go on for ever, have set `trap`.
+/// Returns a script in which rank 1 fails once the others, which run forever, have set `trap`.
 std::string others_go_on(const std::string& trap) {
   return "trap '" + trap +
          "' TERM; echo > ready.$DPT_RANK; [ $DPT_RANK = 1 ] && { until [ -e ready.0 ] && [ -e "
@@ -292,7 +293,7 @@ TEST_CASE("--nproc: after a stop on request, the others have all the time they n
                               code),
                   {0ms, 0ms});
     REQUIRE(launch.wait_for({"pid.0", "pid.1"}));
-    // Not even a zombie: the launcher knows that it has ended.
+    // There is not even a zombie: the launcher has noticed the end.
     const std::string pid = split_lines(launch.text("pid.1"))[0];
     REQUIRE(wait_until([&] { return process_state_of(pid) == '\0'; }));
     launch.send(SIGUSR1);
@@ -317,7 +318,7 @@ TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on
         "dpt: rank 0 was suspended and did not end within 0.05 s of the end of all other ranks: "
         "sending SIGTERM\n");
 
-  // So are all of them, if the stop finds no other.
+  // If a signal comes while all ranks are suspended, all of them get SIGTERM.
   Launch all(2, script, {50ms, 1h});
   REQUIRE(all.wait_for({"pid.0", "pid.1"}));
   for (const char* file : {"pid.0", "pid.1"}) {
@@ -331,7 +332,7 @@ TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on
         "dpt: ranks 0, 1 were suspended and did not end within 0.05 s of the signal: sending "
         "SIGTERM\n");
 
-  // One that continues has the time it needs.
+  // A rank that continues gets the time it needs.
   Launch awake(2, "trap 'exit 75' USR1; trap 'echo > term' TERM; " + script.substr(22), {1h, 50ms});
   REQUIRE(awake.wait_for({"pid.0", "pid.1"}));
   const std::string its = split_lines(awake.text("pid.0"))[0];
@@ -346,7 +347,7 @@ TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on
   CHECK(awake.text("stderr").empty());
 }
 
-/// Counts the signals that it gets, and ends with SIGUSR1.
+/// Returns a script that counts its signals and ends with SIGUSR1.
 std::string counting() {
   return "n=0; trap 'n=$((n+1)); echo > got.$DPT_RANK.$n' INT TERM HUP; "
          "trap 'echo $n > count.$DPT_RANK; exit 75' USR1; echo > ready.$DPT_RANK; "
@@ -389,11 +390,11 @@ TEST_CASE("--nproc: Ctrl-C in a terminal reaches each process once, from the ter
   REQUIRE(grantpt(terminal) == 0);
   REQUIRE(unlockpt(terminal) == 0);
   Launch launch(2, counting(), {}, [&] {
-    // The first terminal that the leader of a session opens is that of the session.
+    // The first terminal that a session leader opens becomes that of the session.
     if (setsid() < 0 || open(ptsname(terminal), O_RDWR) < 0) _exit(126);
   });
   REQUIRE(launch.wait_for({"ready.0", "ready.1"}));
-  // Late, what the launcher sent could not be taken for the same signal.
+  // The delay ensures that the launcher's signal does not count as the same one.
   launch.send(SIGSTOP);
   REQUIRE(write(terminal, "\x03", 1) == 1);
   REQUIRE(launch.wait_for({"got.0.1", "got.1.1"}));
@@ -447,7 +448,7 @@ TEST_CASE("--nproc: messages that nobody reads hold no signal up, and lost ones 
     close(ends[1]);
   });
   close(ends[1]);
-  // More than a pipe holds.
+  // More output than a pipe holds.
   REQUIRE(launch.wait_for({"written.0", "written.1"}));
   launch.send(SIGUSR1);
   CHECK(launch.wait_for({"got.0", "got.1"}));
@@ -493,7 +494,7 @@ TEST_CASE("--nproc on the command line") {
               setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
             });
   }
-  // Its processes have the same command line, and are not started again.
+  // The processes have the launcher's command line, but do not launch again.
   const Finished missing = run_dpt({"train", "missing.yaml", "--nproc=2"}, w.dir.path());
   CHECK(missing.exit_code == 2);
   check_contains(missing.err, "missing.yaml");

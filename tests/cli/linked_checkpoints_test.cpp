@@ -1,4 +1,4 @@
-// Run folders whose `checkpoints` is a link: two of them never use one folder.
+// Run folders whose `checkpoints` is a link: two runs never use the same folder.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 
@@ -22,8 +22,8 @@ struct LinkedRuns : KeptRuns {
     fs::create_directory_symlink(to, dir.file(folder + "/checkpoints"));
   }
   std::string disk() const { return dir.file("disk"); }
-  /// Makes `checkpoints` of a run folder a link to `to`; moves what was there to `was`. One step
-  /// does both: a run that looks at any instant finds one or the other, never nothing.
+  /// Makes `checkpoints` of a run folder a link to `to` and moves the previous one to `was`, in one
+  /// atomic step: a run always finds one or the other.
   void exchange_for_link(const std::string& folder, const std::string& to,
                          const std::string& was) const {
     fs::create_directory_symlink(to, dir.file(folder + "/new-link"));
@@ -74,7 +74,7 @@ TEST_CASE("two runs whose checkpoints lead to one folder: the second is refused"
     check_contains(text, "make b/checkpoints a link to an empty folder");
   }
   CHECK_FALSE(fs::exists(w.dir.file("b/.lock")));
-  // The first continues, is replaced and is restored as ever.
+  // The first run can still be continued, replaced and restored.
   w.train_well(kStop5, "a");
   CHECK(steps_in(w.disk()) == Steps{5, 3});
   w.train_well({"--overwrite", "seed=4", "--max-steps", "2"}, "a");
@@ -82,11 +82,11 @@ TEST_CASE("two runs whose checkpoints lead to one folder: the second is refused"
   w.run_well({"runs", "--restore", "a"});
   CHECK(steps_in(w.disk()) == Steps{5, 3});
   w.refused("b");
-  // What is named with --resume, for a folder of its own, is continued there.
+  // A checkpoint named with --resume is continued in the separate folder.
   fs::remove(w.dir.file("b/checkpoints"));
   w.train_well({"--resume", "disk", "--max-steps", "6"}, "b");
   CHECK(steps_in(w.dir.file("b/checkpoints")) == Steps{6, 5});
-  // A folder that is empty again may be taken.
+  // A folder that has become empty may be used.
   for (const auto& [name, text] : contents(w.disk())) {
     if (name.find("step-") != name.npos)
       fs::remove(w.disk() + "/" + fs::path(name).filename().string());
@@ -130,7 +130,7 @@ TEST_CASE("a moved run keeps its checkpoints elsewhere; a copy and a new run do 
            fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   check_contains(w.refused("copy"), "of the run in " + fs::canonical(w.dir.file("moved")).string());
   w.train_well(kStop5, "moved");
-  // A new folder with the path of the old one is another run.
+  // A new folder with the path of the old one belongs to another run.
   rename("moved", "gone");
   w.link("moved");
   w.refused("moved");
@@ -150,7 +150,7 @@ TEST_CASE("checkpoints elsewhere without a record: a run that has trained takes 
   check_contains(w.refused("new"), "holds checkpoints, but this run has not saved any yet");
   w.train_well(kStop5, "a");
   w.refused("new");
-  // An earlier version's --overwrite was interrupted: the log is in replaced/.
+  // --overwrite of an earlier version was interrupted: the log is in replaced/.
   w.train_well({"--overwrite", "seed=4", "--max-steps", "2"}, "a");
   forget();
   fs::remove(w.dir.file("a/metrics.jsonl"));
@@ -209,7 +209,7 @@ TEST_CASE(
       w.dir.path(), logs);
   REQUIRE(wait_for_log(w.dir.file("a"), "\"event\":\"step\""));
   w.exchange_for_link("a", to, "was");
-  // The end saves a checkpoint and removes older ones.
+  // At its end the run saves a checkpoint and removes older ones.
   run.send(SIGTERM);
   const Finished finished = run.wait();
   CHECK(finished.exit_code == 3);
@@ -285,7 +285,7 @@ TEST_CASE("checkpoints that are a link to nothing: asks for the disk") {
 TEST_CASE("resuming another run through its linked checkpoints finds its best") {
   const LinkedRuns w;
   w.link("a");
-  // Nothing is learned after the first epoch, whose checkpoint has gone from checkpoints/.
+  // Nothing is learned after the first epoch, whose checkpoint has left checkpoints/.
   const Words best_first = {"lr_schedule={type: multistep, milestones: [1], gamma: 1.0e-30}",
                             "checkpoint.keep_last=1"};
   Words more = best_first;

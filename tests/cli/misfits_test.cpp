@@ -48,7 +48,7 @@ TEST_CASE("batch normalisation of each replica by itself is said at the start an
   check_contains(fresh, "warning: there are 2 replicas, and ");
   CHECK(warns(fresh));
   check_contains(read_file(w.dir.file("r/train.log")), kLocalStatistics);
-  // Exact mode has its own statistics, and sync: true uses those of the whole batch.
+  // Exact mode has separate statistics, and sync: true uses those of the whole batch.
   CHECK_FALSE(warns(
       train({"--run-dir", "s", "--devices", "cpu,cpu", "--max-steps", "1", "train.shards=2"})));
   CHECK_FALSE(warns(train(
@@ -90,7 +90,7 @@ TEST_CASE("random transforms of evaluations: refused for a new run, a warning fo
     CHECK(refused.exit_code == 2);
     check_contains(refused.err, text);
   }
-  // As an earlier release has stored it.
+  // The config is stored as by an earlier release.
   w.run_well({"train", "small.yaml", "train.epochs=2", "--max-steps", "1"});
   const std::string file = list_checkpoints(w.dir.file("runs/tiny/checkpoints")).at(0);
   rewrite_checkpoint(file, file, [](dpt::Metadata& metadata, auto&) {
@@ -129,7 +129,7 @@ TEST_CASE("the shipped configs have nothing that is hardly meant") {
     const std::string file = entry.path().string();
     const Finished checked = run_dpt({"config", "check", file}, dir.path());
     CAPTURE(file);
-    // Some need data that is not here, which is a different message.
+    // Some checks need data that is not available, which gives a different message.
     CHECK(checked.err.find("warning") == std::string::npos);
   }
 }

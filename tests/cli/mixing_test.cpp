@@ -1,4 +1,4 @@
-// RandomErasing, MixUp and CutMix as the commands see them.
+// RandomErasing, MixUp and CutMix in the commands.
 #include <doctest/doctest.h>
 
 #include "tests/cli/tiny.h"
@@ -58,7 +58,7 @@ TEST_CASE("a run that mixes and erases is evaluated, predicted, resumed and time
   w.run_well({"eval", "run"});
   w.run_well({"eval", "run", "--split", "train"});
   w.run_well({"train", "small.yaml", "--run-dir", "run", "train.epochs=2"}, with);
-  // Three steps are not enough, which is another exit code than that of a step that cannot run.
+  // Three steps are not enough, which has another exit code than a step that cannot run.
   CHECK(w.run({"train", "small.yaml", "--overfit", "1", "--max-steps", "3"}, with).exit_code == 7);
   w.run_well({"bench", "small.yaml", "--calls", "--rounds", "1"}, with);
   w.run_well({"model", "gradcheck", "small.yaml"}, with);

@@ -18,7 +18,7 @@ namespace {
 
 const std::vector<std::string> kClasses = {"dark", "grey", "white"};
 
-/// Losses of all steps and evaluations, which reveal any differing bit.
+/// Returns the losses of all steps and evaluations, which reveal any differing bit.
 std::vector<double> losses(const Workplace& w, const std::string& run) {
   std::vector<double> all;
   for (const char* name : {"step", "eval"}) {
@@ -38,7 +38,7 @@ std::vector<double> train(const Workplace& w, const std::string& run,
   return losses(w, run);
 }
 
-/// Creates images of train/ and test/ that differ in their brightness.
+/// A workplace whose images in train/ and test/ differ in their brightness.
 struct Photos : FolderWorkplace {
   Photos() {
     for (const char* part : {"photos/train", "photos/test"}) put(part, kClasses);
@@ -67,7 +67,7 @@ TEST_CASE("normalize: numbers act as a Normalize at the end of both lists, befor
       w, "once", with(lists(flip + "," + erase, ""), "data.normalize={mean: [0.4], std: [0.3]}"));
   CHECK(once == written);
   CHECK(train(w, "none", with(lists(flip + "," + erase, ""), "data.normalize=none")) != written);
-  // The lists of the stored config are the written ones.
+  // The stored config contains the same lists as the written one.
   const std::string stored = read_file(w.dir.file("once/config.yaml"));
   check_contains(stored, "  normalize:\n    mean: [0.4]\n    std: [0.3]\n    mode: given\n");
   CHECK(!contains(stored, "Normalize"));
@@ -99,7 +99,7 @@ TEST_CASE("normalize: auto takes what data stats prints, and the run keeps it") 
   write_file(w.dir.file("photos/train/dark/0.png"), image_of("white", 0));
   w.run_well({"train", "small.yaml", "--run-dir", "changed", "--allow-other-data"}, words);
   CHECK(read_file(w.dir.file("changed/config.yaml")) == stored);
-  // So does a run that resumes from its checkpoint file, away from its folder.
+  // The same holds for a run that resumes from its checkpoint file, away from its folder.
   fs::copy(dpt::list_checkpoints(w.dir.file("auto/checkpoints")).front(),
            w.dir.file("alone.safetensors"));
   const Finished alone = w.run_well({"train", "small.yaml", "--resume", "alone.safetensors",

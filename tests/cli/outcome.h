@@ -1,4 +1,4 @@
-// What a run leaves, for tests that compare a disturbed run with an undisturbed one.
+// The results of a run, for tests that compare a disturbed run with an undisturbed one.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace dpt::testing {
 
-/// All tensors of a checkpoint but the checksum (which also covers the metadata); empty if the file
-/// is not intact.
+/// Returns all tensors of a checkpoint except the checksum (which also covers the metadata); empty
+/// if the file is damaged.
 inline std::string tensors_of(const std::string& path) {
   try {
     const SafetensorsFile file = SafetensorsFile::open(path);
@@ -29,8 +29,8 @@ inline std::string tensors_of(const std::string& path) {
   }
 }
 
-/// What must not depend on faults, crashes and stops: the tensors of the newest checkpoint and of
-/// the best, and what summary.json says about results. Empty text where something is missing.
+/// Results that must not depend on faults, crashes and stops: the tensors of the newest checkpoint
+/// and of the best, and the results in summary.json. A missing item is an empty text.
 struct Outcome {
   std::string newest, best, results;
   bool operator==(const Outcome&) const = default;
@@ -53,7 +53,7 @@ inline Outcome outcome_of(const std::string& folder) {
   return outcome;
 }
 
-/// The step of the newest intact checkpoint of a run folder; 0 if there is none.
+/// Returns the step of the newest intact checkpoint of a run folder; 0 if there is none.
 inline std::int64_t newest_step(const std::string& folder) {
   const std::string newest = newest_good_checkpoint(folder + "/checkpoints", [](const auto&) {});
   return newest.empty() ? 0 : read_checkpoint_header(newest).state.step;

@@ -1,4 +1,4 @@
-// What the commands print and the run folder holds, to the number.
+// The exact output of the commands and content of the run folder.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -71,7 +71,7 @@ TEST_CASE("the log of a run: every number that can be worked out") {
     CHECK(std::abs(epoch["images_per_s"].get<double>() - rate) <= 0.5 + 1e-6 * rate);
     CHECK(epoch["data_wait"] >= 0);
     CHECK(epoch["data_wait"] <= 1);
-    // 180 samples: whole counts.
+    // With 180 samples, the count is a whole number.
     const double hits = 180 * epoch["accuracy"].get<double>();
     CHECK(hits == doctest::Approx(std::round(hits)));
   }
@@ -99,9 +99,9 @@ TEST_CASE("the log of a run: every number that can be worked out") {
     const std::string path = checkpoint["path"];
     CHECK(path.find(std::to_string(saved.back()) + ".safetensors") != std::string::npos);
   }
-  // Every five steps and at the end of each epoch.
+  // Checkpoints are saved every five steps and at the end of each epoch.
   CHECK(saved == std::vector<int>{5, 10, 12, 15, 20, 24, 25, 30, 35, 36});
-  // Two of them are kept, and the best.
+  // Two of them are kept, plus the best.
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(w.dir.file("r/checkpoints"))) {
     files += entry.is_regular_file() ? 1 : 0;
@@ -134,7 +134,7 @@ TEST_CASE("the log of a run: every number that can be worked out") {
     CHECK(again["step"] == 36);
     check_contains(again["resumed_from"], "step-00000036.safetensors");
     CHECK(events(log, "step").back()["step"] == 48);
-    // The rate of an epoch is of the samples that this process has trained on.
+    // The rate of an epoch counts only the samples that this process has trained on.
     const json epoch = events(log, "epoch").back();
     const double rate = 180 / epoch["seconds"].get<double>();
     CHECK(std::abs(epoch["images_per_s"].get<double>() - rate) <= 0.5 + 1e-6 * rate);
@@ -198,7 +198,7 @@ TEST_CASE("eval: the best weights on each split, as text and as JSON") {
   CHECK(test["n"] == 40);
   CHECK(test["loss"] == summary["test"]["loss"]);
   CHECK(test["accuracy"] == summary["test"]["accuracy"]);
-  // And what predict_test.cpp looks at.
+  // predict_test.cpp checks the other fields.
   CHECK(test.size() == 8);
   const json val = json::parse(w.run_well({"eval", "r", "--json", "--split", "val"}).out);
   CHECK(val["n"] == 20);
@@ -208,7 +208,7 @@ TEST_CASE("eval: the best weights on each split, as text and as JSON") {
   const std::string text = w.run_well({"eval", "r"}).out;
   check_contains(text, fmt::format("test split, 40 samples: loss {:.4f}, accuracy {:.4f}",
                                    test["loss"].get<double>(), test["accuracy"].get<double>()));
-  // A bound that is met exactly, and one that is missed by its relation alone.
+  // A bound that is met exactly, and one that is missed only because of its relation.
   const std::string accuracy = fmt::format("{}", test["accuracy"].get<double>());
   CHECK(w.run({"eval", "r", "--require", "test/accuracy>=" + accuracy}).exit_code == 0);
   CHECK(w.run({"eval", "r", "--require", "test/accuracy>" + accuracy}).exit_code == 7);
@@ -218,7 +218,7 @@ TEST_CASE("eval: the best weights on each split, as text and as JSON") {
   CHECK(w.run({"train", "small.yaml", "--run-dir", "r", "train.epochs=3", "--require",
                "test/accuracy<" + accuracy})
             .exit_code == 7);
-  // Of two, the second counts too; of another split, the word is wrong.
+  // Each of two conditions counts; a condition on another split is a usage error.
   CHECK(
       w.run({"eval", "r", "--require", "test/accuracy>=0", "--require", "test/loss<0"}).exit_code ==
       7);
@@ -274,8 +274,8 @@ TEST_CASE("bench: as many rounds as asked for, and a serving one answers line by
   CHECK(out.rfind("ready dpt\n", 0) == 0);
   CHECK(count_of(out, "loss ") == 17);
   check_contains(out, "loss 1 ");
-  check_contains(out, "loss 17 ");  // steps of 12 an epoch: the second one's, too
-  // Seconds after each request.
+  check_contains(out, "loss 17 ");  // steps with 12 per epoch, including the second epoch
+  // A line with the seconds follows each request.
   CHECK(std::regex_search(out, std::regex("loss 3 [^\n]+\n[0-9]+\\.[0-9]{6}\nloss 4 ")));
   CHECK(std::regex_search(out, std::regex("loss 17 [^\n]+\n[0-9]+\\.[0-9]{6}\n$")));
 }
@@ -284,7 +284,7 @@ TEST_CASE("on a terminal the last line is a bar that tells how far the run is") 
   if (!has_pseudo_terminals()) return;
   const Workplace w;
   const std::string output = on_terminal({"train", "small.yaml", "train.epochs=2"}, w.dir.path());
-  // At least the first step draws it; all but a few of the 24 cells are still empty then.
+  // The first step draws the bar, when nearly all of its 24 cells are still empty.
   const std::regex bar(
       R"(\[(=*)( *)\] epoch (\d)/2 \(\d+ %\)  step (\d+)/24  loss (\d+\.\d{4})  (\S+) images/s  \d+:\d\d left)");
   std::smatch first;
@@ -295,7 +295,7 @@ TEST_CASE("on a terminal the last line is a bar that tells how far the run is") 
   CHECK(std::stoi(first.str(3)) == (step - 1) / 12 + 1);
   const std::size_t end = output.rfind("done: 2 epochs, 24 steps");
   REQUIRE(end != std::string::npos);
-  // The bar is gone when the run is over.
+  // The bar disappears when the run ends.
   CHECK_FALSE(std::regex_search(output.substr(end), bar));
   check_contains(output, "\r\x1b[K");
 }
@@ -362,7 +362,7 @@ devices: [cpu]
   INFO(eval.err);
   REQUIRE(eval.exit_code == 0);
   const std::string csv = read_file(dir.file("p.csv"));
-  // What is there is written to, not replaced.
+  // An existing target is written to, not replaced.
   write_file(dir.file("target.csv"), "index,label of an earlier table");
   std::filesystem::create_symlink("target.csv", dir.file("link.csv"));
   REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);

@@ -1,4 +1,4 @@
-// dpt predict on data sets without labels: of every format, and against dpt eval.
+// dpt predict on data sets without labels, in every format, compared with dpt eval.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A config with that data and that model.
+/// Returns a config with that data and that model.
 std::string data_config(const std::string& data, const std::string& model,
                         const std::string& more = "loss: {type: cross_entropy}\n") {
   return "version: 1\nname: small\nseed: 4\ndata:\n  batch_size: 8\n" + data + "model:\n" + model +
@@ -34,7 +34,7 @@ std::string linear_model(const std::string& input, int outputs) {
              outputs);
 }
 
-/// Predictions are those of the evaluation, line by line, by index.
+/// Checks that predictions equal those of the evaluation, line by line, by index.
 void check_rows(const std::vector<TableRow>& rows, const std::vector<TableRow>& eval) {
   REQUIRE(rows.size() == eval.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -49,7 +49,7 @@ std::vector<TableRow> eval_rows(const Workplace& w, const std::vector<std::strin
   return table_rows(read_file(w.dir.file("eval.csv")));
 }
 
-/// A grey image of 8x8 pixels.
+/// Returns a grey image of 8x8 pixels.
 std::string grey_image(int value) {
   const auto bytes =
       dpt::data_test::png(8, 8, 1, dpt::data_test::Bytes(64, static_cast<std::uint8_t>(value)));
@@ -75,7 +75,7 @@ TEST_CASE("predict: arrays without targets, as dpt eval, on any devices and proc
   const NpyRun w;
   const std::vector<TableRow> test = eval_rows(w), val = eval_rows(w, {"--split", "val"}),
                               train = eval_rows(w, {"--split", "train"});
-  // Splits are those of the run.
+  // The splits are those of the run.
   for (const auto& [split, eval] : {std::pair("val", val), std::pair("train", train)}) {
     check_rows(table_rows(w.run_well({"predict", "runs/small", "--split", split}).out), eval);
   }
@@ -89,7 +89,7 @@ TEST_CASE("predict: arrays without targets, as dpt eval, on any devices and proc
   CHECK(all[60].at("probability") == test[0].at("probability"));
   CHECK(all[82].at("probability") == test[22].at("probability"));
 
-  // The other files are not needed for those that are predicted.
+  // Only the files of the predicted samples are needed.
   fs::rename(w.dir.file("test_x.npy"), w.dir.file("new.npy"));
   for (const char* name : {"train_x.npy", "train_y.npy", "test_y.npy"}) {
     fs::remove(w.dir.file(name));
@@ -125,7 +125,7 @@ TEST_CASE("predict: arrays without targets, as dpt eval, on any devices and proc
   }
   CHECK(count == 23);
 
-  // A config of data alone, with paths relative to it.
+  // A config with data only, with paths relative to it.
   fs::create_directory(w.dir.file("data"));
   write_file(w.dir.file("data/new.yaml"), "data: {dataset: npy, train: {images: ../new.npy}}\n");
   const Finished other = w.run_well({"predict", "runs/small", "data/new.yaml"});
@@ -135,7 +135,7 @@ TEST_CASE("predict: arrays without targets, as dpt eval, on any devices and proc
   CHECK(w.run_well({"predict", "runs/small", "data/new.yaml", "--split", "train"}).out == one.out);
   CHECK(w.run_well({"predict", "runs/small", "data/new.yaml", "data.val_split=3", "--split", "val"})
             .out != one.out);
-  // With labels that are there, also wrong ones, nothing changes.
+  // Existing labels, even wrong ones, change nothing.
   write_bytes(w.dir.file("y.npy"), npy<std::int64_t>({2}, {77, 78}));
   CHECK(w.run_well({"predict", "runs/small", "data/new.yaml", "data.train.targets=y.npy"}).out ==
         one.out);
@@ -177,7 +177,7 @@ TEST_CASE("predict: data that does not fit is refused, with what was expected") 
   write_file(w.dir.file("csv.yaml"), "data: {dataset: csv, train: {file: x.csv}}\n");
   write_file(w.dir.file("x.csv"), "a,b\n1,2\n");
   refused({"csv.yaml"}, 3, "expected the names of the features in the order of the model's input");
-  // Training, evaluation and config check ask for labels as they did.
+  // Training, evaluation and config check still require labels.
   for (const std::string command : {"train", "config check"}) {
     std::vector<std::string> words = {"new.yaml"};
     words.insert(words.begin(), command == "train" ? "train" : "check");
@@ -209,7 +209,7 @@ TEST_CASE("predict: arrays for models whose outputs are no classes, and checkpoi
   }
   CHECK(w.run(predict, {"--top", "2"}).exit_code == 2);
 
-  // What they do not say of the samples is not asked for.
+  // Properties of the samples that an older checkpoint does not record are not required.
   rewrite_checkpoint(w.dir.file("runs/small/best.safetensors"), w.dir.file("old.safetensors"),
                      [](dpt::Metadata& metadata, std::vector<dpt::TensorView>&) {
                        metadata["dpt.version"] = "1.6";
@@ -240,7 +240,7 @@ TEST_CASE("predict: a table without a label, whose columns are those of the run 
   fs::remove(w.dir.file("train.csv"));
   check_rows(table_rows(w.run_well({"predict", "runs/small", "--split", "test"}).out), eval);
 
-  // Other columns may stand between, in any order, and there is no label.
+  // Other columns may be in between, in any order, and there is no label.
   std::string text = "height,id,width\n";
   std::istringstream lines(table(60, 80));
   std::string line;
@@ -261,7 +261,7 @@ TEST_CASE("predict: a table without a label, whose columns are those of the run 
   CHECK(missing.exit_code == 3);
   check_contains(missing.err, "new.csv: expected a column 'width', which the checkpoint names");
 
-  // A line that cannot be read keeps its place, in every split.
+  // An unreadable line keeps its position, in every split.
   write_file(w.dir.file("new.csv"), text + "1,x,NA\n");
   const Finished bad = w.run(predict);
   CHECK(bad.exit_code == 3);
@@ -275,7 +275,7 @@ TEST_CASE("predict: a table without a label, whose columns are those of the run 
       json::parse(json_lines.out.substr(json_lines.out.rfind('\n', json_lines.out.size() - 2) + 1));
   CHECK(last.at("index") == 20);
   check_contains(last.at("error").get<std::string>(), "expected a number");
-  // Of other samples than those that are asked for, nothing is told.
+  // Samples that are not requested are not reported.
   write_file(w.dir.file("new.csv"), text.insert(text.find('\n') + 1, "NA,x,1\n"));
   const Finished val =
       w.run_well({"predict", "runs/small", "new.yaml", "data.val_split=3", "--split", "val"});
@@ -284,7 +284,7 @@ TEST_CASE("predict: a table without a label, whose columns are those of the run 
   CHECK(held_out.size() == 3);
   for (const TableRow& row : held_out) CHECK(row.at("index") != "0");
 
-  // Checkpoints of before do not name the columns.
+  // Older checkpoints do not name the columns.
   rewrite_checkpoint(w.dir.file("runs/small/checkpoints/step-00000016.safetensors"),
                      w.dir.file("old.safetensors"),
                      [](dpt::Metadata& metadata, std::vector<dpt::TensorView>&) {

@@ -1,4 +1,5 @@
-// dpt eval's results of classes, and dpt predict: against each other, and against the images.
+// Classes in the results of dpt eval, and dpt predict: compared with each other and with the
+// images.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -43,7 +44,7 @@ train: {epochs: 2}
 devices: [cpu]
 )";
 
-/// A run on images of many sizes, in three classes.
+/// A run on images of many sizes in three classes.
 struct ImageRun : Workplace {
   explicit ImageRun(const std::vector<std::string>& more = {}) : Workplace(kImageRun) {
     std::uint32_t seed = 1;
@@ -94,11 +95,11 @@ TEST_CASE("eval: results of classes follow from the predictions, on any devices"
     const auto label = static_cast<std::size_t>(value_in(row, "label"));
     const auto prediction = static_cast<std::size_t>(value_in(row, "prediction"));
     ++confusion[label][prediction];
-    // The file is where the path says, in the folder of its class.
+    // The file exists at the printed path, in the folder of its class.
     CHECK(fs::exists(fs::path(w.dir.path()) / row.at("path")));
     check_contains(row.at("path"), "/" + row.at("label_name") + "/");
     CHECK(row.at("probability") == row.at("probability_" + row.at("prediction_name")));
-    // The cross-entropy is that of the label's probability.
+    // The cross-entropy follows from the label's probability.
     CHECK(value_in(row, "loss") ==
           doctest::Approx(-std::log(value_in(row, "probability_" + row.at("label_name"))))
               .epsilon(1e-4));
@@ -127,7 +128,7 @@ TEST_CASE("eval: results of classes follow from the predictions, on any devices"
   CHECK(result.at("macro").at("recall").get<double>() == doctest::Approx(mean));
   CHECK_FALSE(result.contains("accuracy_top5"));
 
-  // In a log or a file, on request.
+  // Output to a log or a file contains the table only on request.
   const std::string asked = w.run_well({"eval", "runs/pictures", "--table"}).out;
   const std::string plain = w.run_well({"eval", "runs/pictures"}).out;
   CHECK(asked.starts_with(plain));
@@ -136,7 +137,7 @@ TEST_CASE("eval: results of classes follow from the predictions, on any devices"
   CHECK_FALSE(contains(plain, "precision"));
   CHECK(w.run({"eval", "runs/pictures", "--table", "--json"}).exit_code == 2);
 
-  // People get tables, programs the line that they know.
+  // Terminals get tables, other programs the usual line.
   if (!has_pseudo_terminals()) return;
   const std::string shown = on_terminal({"eval", "runs/pictures"}, w.dir.path());
   check_contains(shown, "precision  recall      f1  support");
@@ -215,7 +216,7 @@ TEST_CASE("predict gives what eval gives, without the training data, on any devi
   CHECK(w.run_well({"predict", "runs/pictures", "new", "--out", "out.csv"}).out.empty());
   CHECK(read_file(w.dir.file("out.csv")) == one.out);
 
-  // Files in the order given; with --top the classes in that of their probabilities.
+  // Files keep the given order; with --top, classes are sorted by probability.
   const std::vector<std::string> two = {"predict",        "runs/pictures/best.safetensors",
                                         "new/cow/11.png", "new/ant/10.jpg",
                                         "--top",          "3"};
@@ -288,7 +289,7 @@ TEST_CASE("predict over processes gives the lines of one, bad images where they 
   const Finished three = w.run(predict, {"--nproc", "3"});
   CHECK(three.exit_code == 3);
   CHECK(three.out == one.out);
-  CHECK(three.err.find(one.err) == 0);  // then the launcher tells who ended with 3
+  CHECK(three.err.find(one.err) == 0);  // then the launcher names the process that ended with 3
   const Finished file =
       w.run(predict, {"--nproc", "2", "--out", "out.csv", "--devices", "cpu,cpu"});
   CHECK(file.exit_code == 3);
@@ -298,7 +299,7 @@ TEST_CASE("predict over processes gives the lines of one, bad images where they 
                                          "--format", "jsonl"};
   CHECK(w.run_well(good, {"--nproc", "2"}).out == w.run_well(good).out);
 
-  // The checkpoint is rank 0's to read, and its error the cause of all.
+  // Rank 0 reads the checkpoint, and its error is the cause of all.
   const Finished refused = w.run({"predict", "runs/missing", "pictures"}, {"--nproc", "2"});
   CHECK(refused.exit_code == 3);
   check_contains(refused.err, "runs/missing");
@@ -308,7 +309,7 @@ TEST_CASE("predict writes many images in parts, bad ones where they were") {
   const ImageRun w;
   const std::string one = w.run_well({"predict", "runs/pictures", "pictures/test/bee/11.png"}).out;
   const std::size_t first = one.find('\n') + 1;
-  // Parts are of 8192.
+  // A part has 8192 samples.
   std::vector<std::string> words = {"predict", "runs/pictures", "--devices", "cpu,cpu,cpu"};
   std::string want = one.substr(0, first);
   for (int i = 0; i < 8200; ++i) {
@@ -383,7 +384,7 @@ loss: {type: mse}
   w.run_well({"train", "soft.yaml"});
   check_contains(w.run_well({"predict", "runs/soft", "a.png"}).out,
                  "path,prediction,prediction_name,output\n");
-  // Older ones do not: an elementwise loss is taken to be of one target for each output.
+  // Older checkpoints do not: an elementwise loss is assumed to have one target per output.
   const std::string checkpoint = w.dir.file("runs/arrays/checkpoints/step-00000008.safetensors");
   rewrite_checkpoint(checkpoint, w.dir.file("old.safetensors"),
                      [](dpt::Metadata& metadata, std::vector<dpt::TensorView>&) {
@@ -436,7 +437,7 @@ TEST_CASE("predict: paths are read from stdin") {
   CHECK(WEXITSTATUS(predict("\n", "")) == 2);
   check_contains(read_file(w.dir.file("err")),
                  "-: expected paths of images on stdin, one per line, found none");
-  // The names are taken: the missing checkpoint is next.
+  // The names are accepted: the missing checkpoint is the next error.
   CHECK(WEXITSTATUS(predict("a.png\nb.png\n", "")) == 3);
   check_contains(read_file(w.dir.file("err")), "nothing");
   CHECK(WEXITSTATUS(predict("a.png\n", "--nproc 2")) == 2);

@@ -16,7 +16,7 @@
 
 namespace dpt::testing {
 
-/// A port of the loopback on which nobody listened a moment ago.
+/// Returns a loopback port that was free a moment ago.
 inline int free_port() {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
@@ -31,7 +31,7 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
-/// The arguments of each process may differ; all run in the same folder.
+/// Runs several processes. Their arguments may differ; all run in the same folder.
 class Processes {
  public:
   Processes(const std::vector<std::vector<std::string>>& arguments, const std::string& cwd,
@@ -63,7 +63,7 @@ class Processes {
   std::vector<std::unique_ptr<Program>> programs_;
 };
 
-/// The same command on each, with these devices.
+/// Returns the same command for each process, with these devices.
 inline std::vector<std::vector<std::string>> on_devices(std::vector<std::string> command,
                                                         const std::vector<std::string>& devices) {
   std::vector<std::vector<std::string>> all;
@@ -74,14 +74,14 @@ inline std::vector<std::vector<std::string>> on_devices(std::vector<std::string>
   return all;
 }
 
-/// The name of a run's newest checkpoint and the bytes of its tensors.
+/// Returns the name of a run's newest checkpoint and the bytes of its tensors.
 inline std::string tensor_bytes(const std::string& run) {
   const std::vector<std::string> files = list_checkpoints(run + "/checkpoints");
   if (files.empty()) throw std::runtime_error(run + " has no checkpoint");
   std::string all = files[0].substr(files[0].rfind('/'));
   const SafetensorsFile file = SafetensorsFile::open(files[0]);
   for (const TensorEntry& tensor : file.tensors()) {
-    if (tensor.name == "dpt.integrity") continue;  // of the devices' names, too
+    if (tensor.name == "dpt.integrity") continue;  // covers the devices' names, too
     all += tensor.name;
     for (const std::byte byte : file.read(tensor)) all += static_cast<char>(byte);
   }

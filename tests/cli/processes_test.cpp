@@ -1,5 +1,5 @@
-// One run over several processes: the bits of one process, failures that every process names, and
-// runs that go on with other processes.
+// One run over several processes: the same bits as in one process, failures that every process
+// reports, and resuming with other processes.
 #include "tests/cli/processes.h"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,8 @@ namespace {
 
 using namespace testing;
 
-/// Batch norm, its synchronised form, a moving average and dropout: all that travels with a step.
+/// Batch norm, its synchronised form, a moving average and dropout: everything that accompanies a
+/// step.
 const char* const kWorldConfig = R"(version: 1
 name: world
 seed: 3
@@ -77,7 +78,7 @@ TEST_CASE_FIXTURE(InWorld, "Exact mode gives the same bits on every layout of pr
   CHECK((bits("two") == expected));
   train_on("uneven", {"cpu", "cpu,cpu", "cpu"});
   CHECK((bits("uneven") == expected));
-  // Half of it on one layout, half on another.
+  // Half of the run uses one layout, half another.
   train_on("four", {"cpu", "cpu", "cpu", "cpu"}, {"--max-steps", "17"});
   train_on("four", {"cpu,cpu", "cpu"});
   CHECK((bits("four") == expected));
@@ -98,7 +99,8 @@ TEST_CASE_FIXTURE(InWorld, "Samples are mixed with the same partners on every la
 
 TEST_CASE_FIXTURE(InWorld,
                   "Fast mode overlaps sums over processes with backward, with equal bits") {
-  // Two replicas have one order of addition, so that the sums of one process are comparable.
+  // Two replicas have only one order of addition, so that the sums are comparable with those of one
+  // process.
   const std::vector<std::string> wide = {"train.shards=0", "model.layers.conv2.out_channels=200",
                                          "model.layers.conv1.out_channels=40"};
   std::vector<std::string> alone = train("threads");
@@ -122,7 +124,7 @@ TEST_CASE_FIXTURE(InWorld, "Rank 0 alone writes the run folder and speaks of it"
   const std::string log = read_file(dir.file("run/metrics.jsonl"));
   CHECK(log.find("\"event\":\"processes\"") != std::string::npos);
   CHECK(log.find("\"devices\":[\"cpu\",\"cpu\"]") != std::string::npos);
-  // A complete run is complete for all of them.
+  // All processes see that the run is complete.
   Processes again(on_devices(train("run"), {"cpu", "cpu"}), dir.path());
   for (const Finished& each : again.wait()) CHECK(each.exit_code == 0);
 }
@@ -150,7 +152,7 @@ TEST_CASE_FIXTURE(InWorld, "The survivors of a killed process name it, save, and
       CHECK(each.err.find(pid) != std::string::npos);
       CHECK(each.err.find("This process was at step ") != std::string::npos);
     }
-    // The newest checkpoint is good, and the run goes on from it, here without other processes.
+    // The newest checkpoint is good, and the run continues from it, here without other processes.
     std::vector<std::string> resume = command;
     resume.insert(resume.end(), {"--devices", "cpu,cpu,cpu", "--max-steps", "1"});
     const Finished resumed = run_dpt(resume, dir.path());
@@ -161,7 +163,7 @@ TEST_CASE_FIXTURE(InWorld, "The survivors of a killed process name it, save, and
 
 TEST_CASE_FIXTURE(InWorld, "No step is lost with a process, and the bits stay those of the run") {
   std::vector<std::string> command = train("lost");
-  // Without checkpoints of its own until the end.
+  // The run saves no checkpoint until its end.
   command.insert(command.end(), {"train.epochs=60", "checkpoint.every_steps=0",
                                  "checkpoint.every=0", "log.every=1"});
   Processes processes(on_devices(command, {"cpu,cpu", "cpu,cpu"}), dir.path());
@@ -262,7 +264,7 @@ TEST_CASE_FIXTURE(InWorld, "A stopped process is named after the stall timeout")
     CHECK(each.exit_code == 6);
     CHECK(each.err.find("rank 2") != std::string::npos);
   }
-  // It finds out when it wakes.
+  // The process notices when it continues.
   processes[2].send(SIGCONT);
   CHECK(processes[2].wait().exit_code == 6);
 }
@@ -312,7 +314,7 @@ TEST_CASE_FIXTURE(InWorld, "A world that is suspended as a whole goes on when it
   }
 }
 
-/// A grey image of 2 x 2, PNG.
+/// A grey PNG image of 2 x 2 pixels.
 const std::string kGrey(
     "\x89\x50\x4e\x47\x0d\x0a\x1a\x0a\x00\x00\x00\x0d\x49\x48\x44\x52\x00\x00\x00\x02"
     "\x00\x00\x00\x02\x08\x00\x00\x00\x00\x57\xdd\x52\xf8\x00\x00\x00\x0e\x49\x44\x41"
@@ -331,8 +333,8 @@ optimizer: {type: SGD, lr: 0.05}
 train: {epochs: 2}
 devices: [cpu]
 )");
-  // Each process has a folder of its own, in which the samples of the other cannot be read. Two of
-  // every four are rank 0's. (Of a folder of images, names and sizes are compared.)
+  // Each process has a separate folder, in which the samples of the other are unreadable. Rank 0
+  // reads two of every four. (In a folder of images, only names and sizes are compared.)
   for (const int rank : {0, 1}) {
     for (int i = 0; i < 16; ++i) {
       const std::string folder =
@@ -352,7 +354,7 @@ devices: [cpu]
     CAPTURE(each.err);
     CHECK(each.exit_code == 0);
   }
-  // The other way round every process finds a image that it cannot read.
+  // If the folders are swapped, every process finds an unreadable image.
   std::swap(arguments[0].back(), arguments[1].back());
   arguments[0][3] = arguments[1][3] = "other";
   Processes others(arguments, w.dir.path());
@@ -361,7 +363,7 @@ devices: [cpu]
     CHECK((each.exit_code == 3 || each.exit_code == 6));
     CHECK(each.err.find(".png") != std::string::npos);
   }
-  // Rank 0 ends with the exit code of rank 1, and says so to Prometheus.
+  // Rank 0 ends with the exit code of rank 1, and reports it to Prometheus.
   arguments[0].back() = arguments[1].back();
   for (auto& words : arguments) {
     words[3] = "third";

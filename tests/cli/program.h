@@ -1,4 +1,4 @@
-// Runs the dpt program as its users do, in a process of its own.
+// Runs the dpt program as users do, in a separate process.
 #pragma once
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 namespace dpt::testing {
 
 struct Finished {
-  int exit_code = -1;  ///< -SIGNAL when a signal ended it
+  int exit_code = -1;  ///< -SIGNAL if a signal ended it
   std::string out, err;
 };
 
@@ -36,11 +36,11 @@ inline void write_file(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// Longer than anything here takes on a busy machine, and well before ctest's own deadline: a test
-/// that hangs says where.
+/// Longer than any test here takes on a busy machine, and well before ctest's own deadline, so that
+/// a hanging test reports its place.
 constexpr std::chrono::seconds kPatience{90};
 
-/// Asks until it holds; false when patience is over.
+/// Polls until the condition holds; returns false on timeout.
 inline bool wait_until(const std::function<bool()>& holds) {
   const auto until = std::chrono::steady_clock::now() + kPatience;
   while (!holds()) {
@@ -51,7 +51,7 @@ inline bool wait_until(const std::function<bool()>& holds) {
 }
 
 /// A running dpt. Its working directory is `cwd`; stdout and stderr go to files in `logs`.
-/// `in_child` runs before the program, in its process: for other streams and limits.
+/// `in_child` runs in its process before the program starts, to set other streams and limits.
 class Program {
  public:
   Program(const std::vector<std::string>& arguments, const std::string& cwd, const TempDir& logs,
@@ -71,14 +71,15 @@ class Program {
       if (chdir(cwd.c_str()) != 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0 || dup2(in, 0) < 0) {
         _exit(126);
       }
-      // Signals that nohup, or a shell that started the tests in the background, makes them ignore.
+      // nohup, or a shell that started the tests in the background, may have set these signals to
+      // be ignored.
       for (const int number : {SIGHUP, SIGINT, SIGTERM}) signal(number, SIG_DFL);
       if (in_child) in_child();
       execv(argv[0], argv.data());
       _exit(127);
     }
   }
-  /// A test that fails must not leave a process running.
+  /// Kills the process, so that a failing test does not leave it running.
   ~Program() {
     if (is_running()) {
       send(SIGKILL);
@@ -88,18 +89,19 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  /// Nothing once it is known to have ended: its number may belong to another process by then.
+  /// Sends nothing once the process is known to have ended: its number may be in use by another
+  /// one.
   void send(int signal) const {
     if (!ended_) kill(pid_, signal);
   }
   pid_t pid() const { return pid_; }
-  /// What it has written to stderr so far.
+  /// Returns the output on stderr so far.
   std::string messages() const { return read_file(err_); }
   bool is_running() {
     if (!ended_) ended_ = waitpid(pid_, &status_, WNOHANG) == pid_;
     return !ended_;
   }
-  /// Throws, and ends it, when it does not end by itself.
+  /// Waits for the end. On timeout, kills the process and throws.
   Finished wait() {
     if (!wait_until([this] { return !is_running(); })) {
       send(SIGKILL);
@@ -127,18 +129,19 @@ inline Finished run_dpt(const std::vector<std::string>& arguments, const std::st
   return Program(arguments, cwd, logs, in_child).wait();
 }
 
-/// Waits until the log of the run in `folder` has `text`; false when patience is over.
+/// Waits until the log of the run in `folder` has `text`; returns false on timeout.
 inline bool wait_for_log(const std::string& folder, const std::string& text) {
   return wait_until(
       [&] { return read_file(folder + "/metrics.jsonl").find(text) != std::string::npos; });
 }
 
-/// Waits until the run in `folder` has written a checkpoint; false when patience is over.
+/// Waits until the run in `folder` has written a checkpoint; returns false on timeout.
 inline bool wait_for_checkpoint(const std::string& folder) {
   return wait_for_log(folder, "\"event\":\"checkpoint\"");
 }
 
-/// A run of some hundred quick steps in exact mode, so that bits can be compared.
+/// Returns the config of a run of several hundred quick steps in exact mode, so that bits can be
+/// compared.
 inline std::string program_config() {
   return R"(version: 1
 name: small

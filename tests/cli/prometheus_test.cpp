@@ -1,5 +1,5 @@
-// log.prometheus: what a scrape finds during a run, after each way in which one ends, and what is
-// refused at the start.
+// log.prometheus: the values that a scrape finds during a run and after each way to end, and the
+// settings that are refused at the start.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Too long for any test: a signal ends it.
+/// Training longer than any test: a signal ends it.
 constexpr const char* kEndless = "train.epochs=1000000";
 
 /// Runs the smallest network with a textfile in the folder prom.
@@ -27,14 +27,14 @@ struct Watched : Tiny {
   std::string folder = dir.file("prom"), path = folder + "/tiny.prom";
   Watched() { fs::create_directory(folder); }
 
-  /// Returns the words of a run whose log has no lines of steps but the first.
+  /// Returns the command of a run that logs only the first step.
   std::vector<std::string> command(const std::vector<std::string>& more = {}) const {
     std::vector<std::string> words = {"train", "small.yaml", "log.prometheus=prom/tiny.prom",
                                       "log.every=1000000000"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  /// Returns the value of a metric, with `labels` behind run and folder; empty if there is none.
+  /// Returns the value of a metric whose `labels` follow run and folder; empty if there is none.
   std::string value(const std::string& name, const std::string& labels = {}) const {
     const std::string text = "\n" + read_file(path);
     const std::string begin = "\n" + name + "{run=\"tiny\",folder=\"";
@@ -69,7 +69,7 @@ TEST_CASE("a scrape sees a run's progress, its stop by a signal, and the resumed
     CHECK(w.value("dpt_running") == "1");
     CHECK(w.value("dpt_exit_code").empty());
     CHECK(w.value("dpt_steps") == "5000000");
-    // The time of the last step moves without lines of steps in the log.
+    // The time of the last step advances even though the log gets no step lines.
     const double before = w.number("dpt_last_step_timestamp_seconds");
     CHECK(before >= w.number("dpt_start_timestamp_seconds"));
     REQUIRE(wait_until([&] { return w.number("dpt_last_step_timestamp_seconds") > before; }));
@@ -83,7 +83,7 @@ TEST_CASE("a scrape sees a run's progress, its stop by a signal, and the resumed
   }
   w.check_end("stopped", 143);
   const double stopped_at = w.number("dpt_step"), epochs = w.number("dpt_epoch");
-  // Another file is no other run.
+  // Another file does not make another run.
   w.run_well({"train", "small.yaml", "train.epochs=" + std::to_string(int(epochs) + 2),
               "log.prometheus=prom/tiny.prom"});
   w.check_end("ok", 0);
@@ -196,9 +196,9 @@ TEST_CASE("a file that cannot be written is an error with line and column, befor
   write_file(w.folder + "/other.prom", "disk_errors 1\n");
   check("prom/other.prom", "the file exists and was not written by dpt");
   CHECK(read_file(w.folder + "/other.prom") == "disk_errors 1\n");
-  // A config may be in a folder of any name, but the path is stored as text.
+  // A config's folder may have any name, but the path is stored as text.
   check_contains(dpt::why_no_prometheus_file("\xff/tiny.prom"), "expected a path in UTF-8");
-  // Trying a config touches no file of a run.
+  // A smoke test does not touch the files of a run.
   w.run_well({"train", "small.yaml", "log.prometheus=prom/tiny.prom", "--smoke"});
   CHECK_FALSE(fs::exists(w.path));
 }

@@ -1,4 +1,4 @@
-// The page of a dpt report, taken apart.
+// Parses the page of a dpt report.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -27,14 +27,14 @@ log: {every: 5}
 devices: [cpu]
 )";
 
-/// A build without Chart.js has no reports, and says so.
+/// Returns true if this build lacks Chart.js; it has no reports and says so.
 inline bool lacks_charts() {
   if (!dpt::report_assets().charts.empty()) return false;
   skip_test("this build has no Chart.js (DPT_CHARTS)");
   return true;
 }
 
-/// What is between the two texts; REQUIRES both, in this order.
+/// Returns the text between two others; REQUIRES both, in this order.
 inline std::string between(const std::string& text, const std::string& begin,
                            const std::string& end) {
   const std::size_t at = text.find(begin);
@@ -58,7 +58,7 @@ inline nlohmann::json curve_data(const std::string& page) {
       between(page, "<script type=\"application/json\" id=\"curve-data\">", "</script>"));
 }
 
-/// The points of a curve of the page; empty where it has none.
+/// Returns the points of a curve on the page; empty if the page lacks it.
 inline nlohmann::json points_of(const std::string& page, const std::string& title, std::size_t run,
                                 const std::string& of) {
   const nlohmann::json data = curve_data(page);
@@ -88,7 +88,7 @@ inline std::vector<std::byte> from_base64(const std::string& text) {
   return bytes;
 }
 
-/// Cells of a table in a section, row by row, without their markup.
+/// Returns the cells of a table in a section, row by row, without markup.
 inline std::vector<std::vector<std::string>> cells_of(const std::string& html,
                                                       const std::string& style) {
   std::vector<std::vector<std::string>> rows;
@@ -112,7 +112,7 @@ inline std::vector<std::vector<std::string>> cells_of(const std::string& html,
   return rows;
 }
 
-/// A small net on arrays with that kind of targets (npy_data.h), which are in `folder`.
+/// Returns the config of a small net on arrays with that kind of targets (npy_data.h) in `folder`.
 inline std::string arrays_config(const std::string& folder, const std::string& kind,
                                  bool weighted) {
   return "version: 1\nname: arrays\ndata:\n" + npy_data(folder, kind, weighted) + R"(  val_split: 8
@@ -130,11 +130,11 @@ loss: {type: )" +
          loss_of_kind(kind) + "}\n";
 }
 
-/// A folder in which reports are made.
+/// A folder in which reports are created.
 struct Reports : Workplace {
   explicit Reports(const std::string& config = kDigits) : Workplace(config) {}
 
-  /// The page that the command makes, and what it says on stderr.
+  /// Returns the page that the command creates, and stores its stderr in `messages`.
   std::string page(const std::vector<std::string>& words, std::string* messages = nullptr) const {
     std::vector<std::string> command = {"report"};
     command.insert(command.end(), words.begin(), words.end());

@@ -15,7 +15,7 @@ TEST_CASE("report: a reliability diagram has a bar for each bin with samples, an
   CHECK(count_of(svg, "<circle ") == 2);
   check_contains(svg, "8 samples: mean probability 0.9500, right 0.7500");
   check_contains(svg, "2 samples: mean probability 0.5000, right 0.5000");
-  // 46 + 230 * 0.95 and 8 + 230 * 0.25.
+  // The position is 46 + 230 * 0.95 and 8 + 230 * 0.25.
   check_contains(svg, "cx=\"264.5\" cy=\"65.5\"");
   CHECK(count_of(svg, "class=\"diagonal\"") == 1);
 }
@@ -28,7 +28,7 @@ TEST_CASE("report: a scatter of a regression has its points between round ticks"
   for (const char* tick : {">0</text>", ">5</text>", ">10</text>"}) {
     CHECK(count_of(svg, tick) == 2);
   }
-  // All values may be the same.
+  // A plot works if all values are equal.
   scatter.points = {{3.0F, 3.0F}};
   const std::string one = dpt::scatter_plot(scatter, true);
   CHECK(count_of(one, "<circle ") == 1);

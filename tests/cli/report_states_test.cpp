@@ -1,4 +1,5 @@
-// dpt report of runs in any state, with any text in them; and what a browser makes of the pages.
+// dpt report of runs in any state, containing any text, and the rendering of its pages by a
+// browser.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -30,7 +31,7 @@ TEST_CASE("a report of a run whose data is gone, or other data, has all but the 
   check_contains(section(page, "evaluation"), "test_x.npy");
   CHECK(has_section(page, "curves"));
   CHECK(has_section(page, "time"));
-  // Words with a '=' change the config for the evaluation.
+  // Words with a '=' change the config of the evaluation.
   const std::string moved = w.dir.file("moved");
   page = w.page(
       {"runs/arrays", "data.train.images=" + moved + "/train_x.npy",
@@ -39,12 +40,12 @@ TEST_CASE("a report of a run whose data is gone, or other data, has all but the 
       &messages);
   CHECK(messages.empty());
   check_contains(section(page, "evaluation"), "Confusion matrix");
-  // What is wrong with the command line itself ends it.
+  // An invalid command line ends the command.
   const Finished typo = w.run({"report", "runs/arrays", "data.rot=" + moved, "-o", "page.html"});
   CHECK(typo.exit_code == 2);
   check_contains(typo.err, "unknown key 'rot' in data set npy");
   CHECK(w.run({"report", "runs/arrays", "--devices", "gpx", "-o", "page.html"}).exit_code == 2);
-  // Results on other samples than the run's would not compare.
+  // Results on other samples than the run's would not be comparable.
   write_npy_part(moved, "test", "labels", 9, 1234);
   fs::rename(moved, folder);
   const Finished poorer = w.run({"report", "runs/arrays", "-o", "page.html"});
@@ -195,7 +196,7 @@ TEST_CASE("text of users is no part of a report's markup") {
   write_file(w.dir.file(name + "/config.yaml"),
              read_file(w.dir.file(name + "/config.yaml")) + "# " + hostile + "\x01\n");
   const std::string page = w.page({"runs/a", name});
-  // The page's own three scripts, and no other; and no element of the text.
+  // The page has only its own three scripts, and the text adds no element.
   CHECK(count_of(page, "</script>") == 3);
   CHECK(count_of(page, "<img src=x") == 0);
   CHECK(count_of(page, "<b>&\"'") == 0);

@@ -1,4 +1,4 @@
-// dpt report: what is on its page.
+// dpt report: the content of its page.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   const std::string page = read_file(w.dir.file("runs/digits/report.html"));
   CHECK(page.substr(0, 15) == "<!doctype html>");
 
-  // Nothing is requested: no address outside text, and a policy that allows none.
+  // The page makes no requests: addresses occur only in text, and its policy allows none.
   check_contains(page,
                  "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; ");
   std::string markup = page;
@@ -37,7 +37,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   check_contains(page, "Chart.js v");
   check_contains(page, "Permission is hereby granted");
 
-  // The numbers of the table are those of the summary.
+  // The table has the numbers of the summary.
   const json summary = json::parse(read_file(w.dir.file("runs/digits/summary.json")));
   const auto results = cells_of(section(page, "runs"), "runs");
   const auto cell = [&](const std::string& name) {
@@ -53,7 +53,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   CHECK(cell("devices") == "cpu");
   CHECK(cell("train / val / test samples") == "1137 / 300 / 360");
 
-  // The curves are the log's.
+  // The curves are those of the log.
   const std::string log = w.dir.file("runs/digits/metrics.jsonl");
   const auto same = [&](const json& points, const std::vector<json>& lines, const char* field) {
     CAPTURE(field);
@@ -66,7 +66,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   };
   same(points_of(page, "loss", 0, "train"), events(log, "epoch"), "loss");
   std::vector<json> evals = events(log, "eval");
-  // Measured at the end, with the weights of the best epoch.
+  // The test is measured at the end, with the weights of the best epoch.
   evals.back()["step"] = summary["best"]["step"];
   same(points_of(page, "accuracy", 0, "test"), {evals.back()}, "accuracy");
   evals.pop_back();
@@ -75,7 +75,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   same(points_of(page, "learning rate", 0, "step"), events(log, "step"), "lr");
   same(points_of(page, "samples/s", 0, "step"), events(log, "step"), "images_per_s");
 
-  // The classes are dpt eval's.
+  // The classes equal those of dpt eval.
   const json eval = json::parse(w.run_well({"eval", "runs/digits", "--json"}).out);
   const std::string evaluation = section(page, "evaluation");
   check_contains(evaluation,
@@ -99,7 +99,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   CHECK(scores[4][1] == fmt::format("{:.4f}", eval["classes"][3]["precision"].get<double>()));
   CHECK(scores[4][3] == fmt::format("{:.4f}", eval["classes"][3]["f1"].get<double>()));
 
-  // The parts of the time are the summary's.
+  // The parts of the time equal those of the summary.
   const std::string time = section(page, "time");
   check_contains(time, "Bound by <b>" + summary["ledger"]["bound_by"].get<std::string>() + "</b>");
   CHECK(count_of(time, "class=\"part ") >= 2);
@@ -108,10 +108,10 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   check_contains(section(page, "configs"), "optimizer:\n");
   CHECK_FALSE(has_section(page, "differences"));
 
-  // The same of the same; a report is replaced.
+  // The same run gives the same page; an existing report is replaced.
   w.run_well({"report", "runs/digits/"});
   CHECK(read_file(w.dir.file("runs/digits/report.html")) == page);
-  // It is a part of the run, and no hindrance to the next one.
+  // The report belongs to the run and does not prevent the next one.
   w.run_well({"train", "small.yaml", "--overwrite"});
   CHECK_FALSE(fs::exists(w.dir.file("runs/digits/report.html")));
 }
@@ -163,7 +163,7 @@ TEST_CASE("mistakes in a report are the samples that the predictions say, with t
                               rows[0].prediction + "</bdi><br>");
   check_contains(certain, fmt::format("probability {:.4f}", rows[0].probability));
 
-  // Without any, only the logs are read.
+  // `--mistakes 0` reads only the logs.
   const std::string without = w.page({"runs/digits", "--mistakes", "0"});
   CHECK_FALSE(has_section(without, "evaluation"));
   CHECK(has_section(without, "curves"));
@@ -185,7 +185,7 @@ TEST_CASE("images in a report are what the samples are") {
     const dpt::Image image = dpt::decode_image(png, "a picture of the report", 1);
     REQUIRE(image.pixels.size() == 64);
     const std::size_t index = std::stoul(between(html, ">#", "<"));
-    constexpr std::size_t kSamples = 23;  // of npy_data
+    constexpr std::size_t kSamples = 23;  // the number of samples of npy_data
     REQUIRE(index < kSamples);
     const std::string expected = images.substr(images.size() - (kSamples - index) * 64, 64);
     CHECK(std::string(image.pixels.begin(), image.pixels.end()) == expected);
@@ -211,7 +211,7 @@ TEST_CASE("a report of several runs has them over one another, and where their c
                                                              {"train.epochs", "3", "5"}});
   CHECK(count_of(section(page, "evaluation"), "<h4>Most confident mistakes</h4>") == 2);
   CHECK(count_of(section(page, "time"), "class=\"bar\"") == 2);
-  // Runs in folders of the same name are told apart by their paths.
+  // Runs in folders with the same name are distinguished by their paths.
   fs::create_directories(w.dir.file("other"));
   fs::copy(w.dir.file("sweep/a"), w.dir.file("other/a"), fs::copy_options::recursive);
   CHECK(curve_data(w.page({"sweep/a", "other/a"}))["runs"] == json({"sweep/a", "other/a"}));

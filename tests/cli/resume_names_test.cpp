@@ -1,4 +1,4 @@
-// Names that --resume understands, its message for others, and ways back: to the best if the other
+// Names that --resume accepts, its message for others, and ways back: to the best if the other
 // checkpoints are damaged, and to an abandoned branch.
 #include <doctest/doctest.h>
 
@@ -59,8 +59,8 @@ TEST_CASE("--resume: a step, a bare name, a part of the path, best, a folder") {
   if (best < 36) resumed("best", "c/best.safetensors", best);
   resumed("c/checkpoints", "c/checkpoints/" + dpt::checkpoint_name(36), 36);
 
-  // A run's folder means its newest checkpoint: for the run itself, the one that a plain resume
-  // takes.
+  // A run's folder means its newest checkpoint; for the run itself, the one that a plain resume
+  // uses.
   const Finished other =
       w.train_well({"--resume", "r", "train.epochs=4", "--max-steps", "37"}, "n");
   check_contains(other.err, "resuming r/checkpoints/" + dpt::checkpoint_name(36) + " at step 36");
@@ -121,7 +121,7 @@ TEST_CASE("damaged checkpoints: the message names the good best and the command 
   after["train.log"] = before.at("train.log");
   CHECK((after == before));
 
-  // The command works as described, and the damaged files are not lost.
+  // The suggested command works, and the damaged files are not lost.
   const Finished again = w.train_well({"train.epochs=4", "--resume", "r/best.safetensors"});
   check_contains(again.err, "resuming r/best.safetensors at step " + std::to_string(step));
   CHECK(w.summary()["epochs"] == 4);
@@ -171,8 +171,8 @@ TEST_CASE("back to a branch that was left: its log lines come back, each step on
   std::vector<std::int64_t> epochs;
   for (const json& event : w.events("epoch")) epochs.push_back(event["epoch"]);
   CHECK(epochs == Steps{1, 2, 3});
-  // Only what was repeated of this branch stays in the abandoned lines; the other branch's is
-  // there, once.
+  // The abandoned lines keep the repeated steps of this branch and those of the other branch, each
+  // once.
   std::vector<std::int64_t> gone = logged_steps(w.events("step", "r", "metrics.abandoned.jsonl"));
   std::sort(gone.begin(), gone.end());
   Steps expected;
@@ -180,7 +180,7 @@ TEST_CASE("back to a branch that was left: its log lines come back, each step on
   for (std::int64_t step = 25; step <= 36; ++step) expected.push_back(step);
   CHECK(gone == expected);
 
-  // Go to the other branch again, whose log is with its checkpoint.
+  // Returns to the other branch, whose log is next to its checkpoint.
   const std::string other = "r/checkpoints/abandoned-2/" + dpt::checkpoint_name(20);
   train({"--resume", other, "--max-steps", "20"});
   CHECK(logged_steps(w.events("step")) == Steps(all.begin(), all.begin() + 20));
@@ -199,7 +199,7 @@ TEST_CASE("back to a branch that was left: the ancestors of both lines stay wher
   REQUIRE(steps_in(w.dir.file("r/checkpoints")) == Steps{18, 16, 12, 8, 4});
   const auto time_of_12 = fs::last_write_time(w.checkpoint(12));
   SUBCASE("with its log") {
-    // A line more or less in metrics.abandoned.jsonl changes nothing of what comes back: 13 to 24.
+    // The lines in metrics.abandoned.jsonl do not affect the steps that come back: 13 to 24.
     fs::remove(w.dir.file("r/metrics.abandoned.jsonl"));
     const std::string back = train({"--resume", "abandoned-1/step-00000024", "--max-steps", "25"});
     CHECK(steps_in(w.dir.file("r/checkpoints")) == Steps{25, 24, 12, 8, 4});
@@ -237,7 +237,7 @@ TEST_CASE("back to a branch whose best is an ancestor that is moved aside: the b
   };
   const auto best_of_branch = state_of(w.checkpoint(16)).best_step;
   train({"--resume", "12", "--max-steps", "14"});
-  // Without the log of the branch its ancestors are not known, and move.
+  // Without the log of the branch its ancestors are unknown, so they move.
   fs::remove(w.dir.file("r/checkpoints/abandoned-1/metrics.jsonl"));
   const std::string back =
       train({"--resume", "abandoned-1/" + dpt::checkpoint_name(16), "--max-steps", "17"});
@@ -276,7 +276,7 @@ TEST_CASE("a run of which only the best is left: a new run says where it is and 
   check_contains(command_in(plain.err), " --resume r/best.safetensors");
   CHECK(w.events("step").size() == 36);
 
-  // The log of a run that never had a checkpoint but its best.
+  // The log of a run that has no checkpoint except its best.
   std::string lines;
   std::istringstream log(read_file(w.dir.file("r/metrics.jsonl")));
   for (std::string line; std::getline(log, line);) {

@@ -1,5 +1,5 @@
-// A rollback takes the best back together with the weights: whatever was stopped, named or removed
-// in between.
+// A rollback restores the best together with the weights, even if the run was stopped, or files
+// were named or removed, in between.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -14,7 +14,7 @@ using nlohmann::json;
 namespace {
 
 /// Runs of 20 steps whose step 16 diverges, because the fourth epoch begins with an absurd learning
-/// rate; after the rollback it is a normal one.
+/// rate; after the rollback the rate is normal.
 struct Rollbacks : Tiny {
   std::vector<std::string> command(const std::string& folder, const std::string& seed) const {
     return {"train",
@@ -28,7 +28,7 @@ struct Rollbacks : Tiny {
             "lr_schedule={type: multistep, milestones: [3], gamma: 1.0e+60}",
             "seed=" + seed};
   }
-  /// The last rollback of a run, which must have gone back to `step`.
+  /// Returns the last rollback of a run, which must have gone back to `step`.
   json rollback(const std::string& folder, std::int64_t step) const {
     const auto all = events(dir.file(folder + "/metrics.jsonl"), "rollback");
     REQUIRE_FALSE(all.empty());
@@ -41,7 +41,7 @@ struct Rollbacks : Tiny {
 }  // namespace
 
 TEST_CASE("rollback: the best goes back with the weights, in an undisturbed run too") {
-  // Step 5 is the best until step 15 is, with seed 3 as with seed 4.
+  // Step 5 is the best until step 15, with seed 3 as with seed 4.
   struct Case {
     std::string seed, more;
   };
@@ -118,7 +118,7 @@ TEST_CASE("rollback: its checkpoint is found from wherever the run is resumed") 
       CHECK((w.outcome(folder) == end));
       CHECK_FALSE(std::filesystem::exists(w.dir.file(folder + "/replaced")));
     };
-    // In one process, and in two: the second one finds what the first has carried over.
+    // Resumes in one process, then in two; the second finds the best that the first carried over.
     const std::string twice = c.folder + "-twice";
     if (std::filesystem::exists(w.dir.file(c.folder))) {
       std::filesystem::copy(w.dir.file(c.folder), w.dir.file(twice),
@@ -138,7 +138,7 @@ TEST_CASE("rollback: a run resumed from linked checkpoints finds what it goes ba
   const Rollbacks w;
   const std::string keep = "checkpoint.keep_last=1";
   w.run_well(w.command("source", "3"), {keep, "--max-steps", "12"});
-  // The best of the rollback's checkpoint is in best.safetensors alone.
+  // Only best.safetensors holds the best of the rollback's checkpoint.
   const std::string checkpoints = "source/checkpoints";
   REQUIRE(fs::exists(w.dir.file(checkpoints + "/step-00000010.safetensors")));
   fs::remove(w.dir.file(checkpoints + "/step-00000005.safetensors"));

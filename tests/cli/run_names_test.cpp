@@ -1,4 +1,4 @@
-// The run that a config leads to: by the name in it, the name of its file, or its folder.
+// The run that belongs to a config: by the name in it, the name of its file, or its folder.
 #include <doctest/doctest.h>
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ TEST_CASE("the config.yaml of a run leads back to its folder") {
   check_contains(w.run_well({"train", "out/a/config.yaml", "--max-steps", "3"}).err,
                  "resuming out/a/checkpoints/step-00000002.safetensors");
   CHECK_FALSE(fs::exists(w.dir.file("runs")));
-  // The config is found from within the folder, and through other ways of writing its path.
+  // The config is found from within the folder, and through other spellings of its path.
   const Finished inside =
       run_dpt({"train", "config.yaml", "--max-steps", "4"}, w.dir.file("out/a"));
   CHECK(inside.exit_code == 0);
@@ -26,7 +26,7 @@ TEST_CASE("the config.yaml of a run leads back to its folder") {
   check_contains(w.run_well({"train", "out/../out/./a/config.yaml"}).err, "at step 4");
   check_contains(w.run_well({"train", "out/a/config.yaml"}).err, "out/a is complete");
   CHECK_FALSE(fs::exists(w.dir.file("out/a/runs")));
-  // An explicit --run-dir takes precedence, and a new run gets a folder of its own.
+  // An explicit --run-dir takes precedence, and a new run gets a separate folder.
   w.run_well({"train", "out/a/config.yaml", "--run-dir", "b", "--max-steps", "1"});
   CHECK(fs::exists(w.dir.file("b/metrics.jsonl")));
   w.run_well({"train", "out/a/config.yaml", "--resume", "never", "--max-steps", "1"});
@@ -41,7 +41,7 @@ TEST_CASE("a config.yaml that no run has written is a config as any other") {
   write_file(w.dir.file("project/config.yaml"), kTinyConfig);
   w.run_well({"train", "project/config.yaml", "--max-steps", "1"});
   CHECK(fs::exists(w.dir.file("runs/tiny/metrics.jsonl")));
-  // The log of another program does not make it a run.
+  // A log of another program does not make the folder a run.
   write_file(w.dir.file("project/metrics.jsonl"), "{\"loss\": 1}\n");
   check_contains(w.run_well({"train", "project/config.yaml", "--max-steps", "2"}).err,
                  "resuming runs/tiny/");
@@ -73,7 +73,7 @@ TEST_CASE("a config from a stream needs a name, and its paths are those of the w
   const Finished shared = from_stdin({"train", "/dev/stdin", "name=given", "--nproc", "2"});
   CHECK(shared.exit_code == 2);
   check_contains(shared.err, "--nproc: /dev/stdin: expected a file, which each process can read");
-  // A pipe is empty for its second reader.
+  // A second reader finds the pipe empty.
   const Finished twice = run_dpt({"train", "/dev/stdin", "--smoke"}, w.dir.path(), [&] {
     int ends[2];
     const std::string text = kTinyConfig;

@@ -1,4 +1,4 @@
-// dpt runs and dpt compare: what they tell of runs in any state, without touching them.
+// dpt runs and dpt compare: their reports on runs in any state, without changes to the runs.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -54,7 +54,7 @@ TEST_CASE("runs lists the runs of a folder, whatever became of them") {
   CHECK(runs[2]["status"] == "ok");
   auto summary = nlohmann::json::parse(read_file(w.dir.file("runs/tiny/summary.json")));
   CHECK(runs[2]["best"] == summary["best"]);
-  // The best of the killed run is what its best checkpoint says.
+  // The best of the killed run comes from its best checkpoint.
   CHECK(runs[0]["best"] == summary["best"]);
   CHECK(runs[2]["results"]["test/accuracy"] == summary["test"]["accuracy"]);
   CHECK(runs[0]["results"]["test/loss"] == summary["test"]["loss"]);
@@ -66,7 +66,7 @@ TEST_CASE("runs lists the runs of a folder, whatever became of them") {
   check_contains(table, "\nruns/sweep/two  max_steps    20");
   check_contains(table, "val/accuracy ");
   CHECK(w.run_well({"runs", "runs/tiny"}).out.find("runs/killed") == std::string::npos);
-  // An empty folder has a heading, a missing one is an error.
+  // An empty folder gives a heading; a missing one is an error.
   CHECK(json_out(w, {"runs", "runs/notes"})["runs"].empty());
   const Finished none = w.run({"runs", "nowhere"});
   CHECK(none.exit_code == 3);
@@ -81,10 +81,10 @@ TEST_CASE("runs lists a run once, whatever links lead to it, and calls divergenc
   fs::create_directory_symlink("a", w.dir.file("runs/0"));
   fs::create_directory_symlink(".", w.dir.file("runs/again"));
   fs::create_directory_symlink("nowhere", w.dir.file("runs/gone"));
-  // A run of elsewhere is found by its link.
+  // A run stored elsewhere is found through its link.
   w.run_well({"train", "small.yaml", "--run-dir", "elsewhere/c"});
   fs::create_directory_symlink(w.dir.file("elsewhere/c"), w.dir.file("runs/c"));
-  // One that is too deep to be found, too.
+  // A run that is too deep for the search is found through a link, too.
   w.run_well({"train", "small.yaml", "--run-dir", "runs/1/2/3/d"});
   fs::create_directory_symlink("1/2/3", w.dir.file("runs/d"));
   const auto runs = json_out(w, {"runs"})["runs"];
@@ -144,7 +144,7 @@ TEST_CASE("a run that is under way is called running") {
   program.send(SIGKILL);
   program.wait();
   check_contains(w.run_well({"runs"}).out, "interrupted");
-  // Looking at it has left it as it was: it can be resumed.
+  // The commands leave the run unchanged: it can be resumed.
   w.run_well(
       {"train", "small.yaml", "--run-dir", "runs/r", "train.epochs=100000", "--max-steps", "1"});
 }
@@ -183,13 +183,13 @@ TEST_CASE("compare shows where configs differ, and the spread over seeds") {
   check_contains(text, "  optimizer.lr  ");
   check_contains(text, "\n2 runs that differ only in the seed: s1, s2\n");
   check_contains(text, "standard deviation\n");
-  // A run that was stopped is no sample of the results, and a seed counts once.
+  // A stopped run does not contribute to the results, and a seed counts once.
   w.run_well({"train", "small.yaml", "--run-dir", "s4", "seed=4", "--max-steps", "2"});
   w.run_well({"train", "small.yaml", "--run-dir", "again", "seed=2"});
   CHECK(json_out(w, {"compare", "s1", "s2", "s4", "again"})["groups"][0]["runs"] ==
         nlohmann::json({"s1", "s2"}));
   CHECK(json_out(w, {"compare", "s1", "s4"})["groups"].empty());
-  // Layers that only one of them has are told as such.
+  // Layers that exist in only one of the runs are reported.
   w.run_well(
       {"train", "small.yaml", "--run-dir", "deep",
        "model.layers=[{type: Flatten}, {type: Linear, name: hidden, out_features: 4}, {type: "
@@ -225,7 +225,7 @@ TEST_CASE("compare prints a row for each run, sorted on request, and CSV with al
   rows = rows_of({"--sort", "optimizer.lr"});
   CHECK(rows[1].starts_with("lr0.01 "));
   CHECK(rows[3].starts_with("lr0.5 "));
-  // The best first: a small loss, a large accuracy.
+  // The best comes first: the smallest loss, or the largest accuracy.
   const auto runs = json_out(w, compare)["runs"];
   const auto check_sorted = [&](const std::string& name, bool rises) {
     std::vector<std::string> words = compare;
@@ -255,8 +255,8 @@ TEST_CASE("compare prints a row for each run, sorted on request, and CSV with al
   check_contains(rows[2], fmt::format(",{},", runs[0]["results"]["test/loss"].get<double>()));
   CHECK(w.run(compare, {"--csv", "--json"}).exit_code == 2);
 
-  // Many differences have a table of their own, and a field that is null here and missing there
-  // is none.
+  // Many differences get a separate table. A field that is null in one run and missing in the other
+  // is not a difference.
   w.run_well({"train", "small.yaml", "--run-dir", "many", "optimizer.lr=0.2", "seed=5", "name=x",
               "train.epochs=3", "data.batch_size=4", "data.val_split=4", "data.size=50",
               "model.layers=[{type: Flatten}, {type: Tanh}, {type: Linear, name: fc, "
@@ -290,7 +290,7 @@ TEST_CASE("compare tells runs apart that differ in the order of their layers onl
   CHECK(out["differences"]["model.layers.t.from"] == nlohmann::json({"[r]", "[0]"}));
   CHECK(out["groups"].empty());
   check_contains(w.run_well({"compare", "a", "b"}).out, "  model.layers  ");
-  // A resume, like a comparison, does not take one for the other.
+  // A resume, like a comparison, distinguishes the two orders of layers.
   const Finished resumed = w.run({"train", "small.yaml", "--run-dir", "a", other});
   CHECK(resumed.exit_code == 2);
   check_contains(resumed.err, "model.layers: the order differs: 0, r, t, fc -> 0, t, r, fc\n");
@@ -317,7 +317,7 @@ TEST_CASE("runs: the best of a run that goes on is what its file says") {
   CHECK(killed["status"] == "interrupted");
   CHECK(killed["best"] == best);
   CHECK(killed["steps"] == 4);
-  // A process that failed does not know a best either.
+  // A process that failed has no best either.
   write_file(log, text + R"({"v":1,"event":"run_start","step":4}
 {"v":1,"event":"run_end","status":"failed","exit_code":3}
 )");
@@ -372,14 +372,14 @@ TEST_CASE("runs that differ in seed or fold only are repetitions") {
   ended.back() = false;
   const auto groups = dpt::groups_of_runs(configs, ended);
   REQUIRE(groups.size() == 3);
-  // Of five folds; other divisions, other options and the same fold again are none of them.
+  // A group of five folds; other divisions, other options and a repeated fold do not belong to it.
   CHECK(groups[0].runs == std::vector<std::size_t>{0, 1, 4});
   CHECK(groups[0].over == std::vector<std::string>{"data.val_split.fold"});
   CHECK(groups[1].runs == std::vector<std::size_t>{6, 7});
   CHECK(groups[1].over == std::vector<std::string>{"seed"});
   CHECK(groups[2].runs == std::vector<std::size_t>{8, 9});
   CHECK(groups[2].over == std::vector<std::string>{"data.val_split.fold", "seed"});
-  // Each fold measures its own numbers for data.normalize: auto; given numbers are an option.
+  // With data.normalize: auto each fold measures its own numbers; given numbers are an option.
   for (const bool is_auto : {true, false}) {
     std::vector<ConfigValues> two = {configs[0], configs[1]};
     for (ConfigValues& each : two) {
@@ -388,7 +388,7 @@ TEST_CASE("runs that differ in seed or fold only are repetitions") {
     }
     CHECK(dpt::groups_of_runs(two, {true, true}).size() == (is_auto ? 1 : 0));
   }
-  // A folder is no fold.
+  // `data.folder` is not a fold.
   ConfigValues a = configs[0], b = configs[0];
   a["data.folder"] = "x";
   b["data.folder"] = "y";
@@ -447,7 +447,7 @@ TEST_CASE("the time of a run is that of all of its processes") {
   write_file(log, text);
   check_contains(w.run_well({"runs"}).out, "  2:00 ");
   check_contains(w.run_well({"runs", "--csv"}).out, ",120\n");
-  // A log of an earlier release has no times, so the run's time is unknown.
+  // A log of an earlier release lacks times, so the run's time is unknown.
   for (std::size_t at; (at = text.find("\"elapsed_s\":100,")) != text.npos;) text.erase(at, 16);
   write_file(log, text);
   CHECK_FALSE(contains(w.run_well({"runs", "--csv"}).out, "seconds"));

@@ -1,5 +1,5 @@
-// dpt train --smoke: the whole way without the data, for every config that is shipped and for each
-// kind of data, and nothing left behind.
+// dpt train --smoke: a complete run without the data, for every shipped config and each kind of
+// data, without leaving files.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Smoke : Workplace {
     const std::string temporary = dir.file("tmp");
     return run_dpt(words, dir.path(), [&] { setenv("TMPDIR", temporary.c_str(), 1); });
   }
-  /// It passes, and leaves nothing.
+  /// Checks that it passes and leaves no files.
   std::string passes(const std::string& config, const std::vector<std::string>& more = {}) const {
     const Finished finished = smoke(config, more);
     INFO(finished.out, finished.err);
@@ -35,13 +35,13 @@ struct Smoke : Workplace {
     }
     check_contains(finished.out, "bit by bit");
     CHECK(fs::is_empty(dir.file("tmp")));
-    // The config and the folder for temporary files.
+    // Only the config and the folder for temporary files exist.
     CHECK(std::distance(fs::directory_iterator(dir.path()), {}) == 2);
     return finished.out;
   }
 };
 
-/// A small config with that data, model and loss.
+/// Returns a small config with that data, model and loss.
 std::string smoke_config(const std::string& data, const std::string& model,
                          const std::string& more = "") {
   return "version: 1\nname: small\ndata:\n  batch_size: 64\n" + data + "model:\n" + model +
@@ -63,7 +63,7 @@ TEST_CASE("every shipped config passes the smoke test without its data") {
   CHECK(configs.size() >= 8);
   for (const std::string& config : configs) {
     CAPTURE(config);
-    // Eleven million weights; ResNet-20 has the same layers.
+    // resnet18 is slow, with eleven million weights, and resnet20 has the same layers.
     if (config.find("resnet18") != std::string::npos) continue;
     w.passes(config, {"--devices", "cpu"});
   }
@@ -108,7 +108,7 @@ TEST_CASE("smoke: each kind of data and of targets, with no file there") {
              "  input: [5, 1, 1]\n  layers: [{type: Flatten}, {type: Linear, out_features: 1}]\n",
              "loss: {type: l1}\nmetrics: [{type: r2}]\n"),
       ", r2 ");
-  // Images of one size, larger than the model's input: CIFAR's own.
+  // All images have one size, larger than the model's input: that of CIFAR.
   check_contains(passes("  dataset: cifar10\n  root: nowhere\n" + transforms,
                         std::string(kSmokeInput) +
                             "  layers: [{type: Flatten}, {type: Linear, out_features: 10}]\n"),
@@ -176,12 +176,12 @@ TEST_CASE("smoke: what fails names its stage, and its files are kept") {
   CHECK(fs::exists(folder + "/through/train.log"));
   CHECK(folder.rfind(w.dir.file("tmp") + "/dpt-smoke-", 0) == 0);
   fs::remove_all(folder);
-  // Before there is any file, there is nothing to keep.
+  // No folder is kept if the test fails before the first file exists.
   const Finished refused = w.smoke("small.yaml", {"model.layers.fc.out_features=0"});
   CHECK(refused.exit_code == 2);
   check_contains(refused.out, "smoke test failed: data\n");
   CHECK(fs::is_empty(w.dir.file("tmp")));
-  // Transforms that do not lead to the model's input.
+  // These transforms do not produce the model's input size.
   CHECK(w.smoke("small.yaml", {"data.transforms.train=[{type: CenterCrop, size: 3}]"}).exit_code ==
         2);
   CHECK(fs::is_empty(w.dir.file("tmp")));

@@ -1,4 +1,4 @@
-// val_split as a mapping, and data.sampler, as a user meets them.
+// val_split as a mapping, and data.sampler, from the user's view.
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,5 @@
-// Messages of dpt train about what it finds: more epochs or steps than asked for, a name or a
-// folder that does not fit, a config that cannot be read twice, files of others.
+// Messages of dpt train about an existing state: more epochs or steps than requested, a name or a
+// folder that does not fit, a config that cannot be read twice, foreign files.
 #include <fcntl.h>
 
 #include <filesystem>
@@ -19,7 +19,7 @@ TEST_CASE("a run that has trained more epochs than the config asks for says so")
   CHECK(w.run_well(train).err == "runs/tiny: " + text +
                                      "To continue training, raise train.epochs, or start a new run "
                                      "with --overwrite or --resume never\n");
-  // Without its results they are measured again.
+  // If its results are missing, they are measured again.
   fs::remove(w.dir.file("runs/tiny/summary.json"));
   const Finished again = w.run_well(train);
   check_contains(again.err, text);
@@ -50,7 +50,7 @@ TEST_CASE("--resume of another run under another name: the message says how to c
                  "name), or start a new run: --resume never");
   CHECK_FALSE(contains(w.run({"train", "small.yaml", "seed=9"}).err, "instead of another name"));
   w.run_well({"train", "small.yaml", "--resume", "runs/tiny", "--run-dir", "runs/other"});
-  // What is already given is no remedy.
+  // A setting that is already given is not suggested.
   const Finished best = w.run({"train", "small.yaml", "--overwrite", "--resume", "best", "seed=9"});
   CHECK(best.exit_code == 2);
   check_contains(best.err,
@@ -71,13 +71,14 @@ TEST_CASE("a folder of runs is not taken for the folder of one") {
     check_contains(refused.err, "such as --run-dir runs/NAME");
   }
   CHECK_FALSE(fs::exists(w.dir.file("runs/.dpt-run")));
-  // The next name that is free is no such folder; a run above the folder of runs hides none.
+  // The next free name does not count as such a folder; a run above the folder of runs hides no
+  // run.
   fs::create_directories(w.dir.file("runs/tiny"));
   fs::rename(w.dir.file("runs/a"), w.dir.file("runs/tiny/a"));
   w.run_well(train, {"--resume", "never"});
   CHECK(fs::exists(w.dir.file("runs/tiny-2/summary.json")));
   w.run_well(train, {"--run-dir", "."});
-  // A run that is there already goes on.
+  // An existing run continues.
   fs::create_directories(w.dir.file("old"));
   fs::rename(w.dir.file("runs/b"), w.dir.file("old/b"));
   fs::copy(w.dir.file("runs/c"), w.dir.file("old"), fs::copy_options::recursive);
@@ -160,7 +161,7 @@ TEST_CASE("a start that fails before the run has a log leaves no run folder that
          "model.input=[1, 4, 5]"},
         3);
   CHECK(contents(w.dir.file("old")) == before);
-  // A step that diverges has been trained.
+  // A step that diverges still counts as trained.
   fails({"--run-dir", "diverged", "optimizer.lr=1e38", "train.epochs=9"}, 5);
   CHECK(fs::exists(w.dir.file("diverged/metrics.jsonl")));
 }

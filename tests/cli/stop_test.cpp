@@ -1,4 +1,4 @@
-// Signals beyond the first, stopped processes, threads that cannot be started.
+// Further signals after the first, stopped processes, threads that cannot be started.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/file.h>
@@ -19,7 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A mask of signals from /proc: "ShdPnd" (sent to the process, not yet delivered), "SigIgn".
+/// Returns a mask of signals from /proc: "ShdPnd" (sent to the process, not yet delivered),
+/// "SigIgn".
 std::uint64_t signals_of(pid_t pid, const std::string& mask) {
   std::istringstream lines(read_file("/proc/" + std::to_string(pid) + "/status"));
   for (std::string line; std::getline(lines, line);) {
@@ -34,7 +35,7 @@ std::uint64_t bit_of(int signal) {
   return std::uint64_t{1} << (signal - 1);
 }
 
-/// A run that cannot end by itself: its messages go into a pipe that is full.
+/// A run that cannot end by itself: its messages go into a full pipe.
 class Stuck {
  public:
   explicit Stuck(const std::function<void()>& in_child = {}) {
@@ -48,10 +49,10 @@ class Stuck {
         });
     REQUIRE(wait_for_checkpoint(dir.file("runs/small")));
     const std::string own = "/proc/self/fd/" + std::to_string(ends_[1]);
-    // Opened anew: whether writes wait is a property of the open file, which the run shares.
+    // Opened separately: the blocking mode belongs to the open file, which the run shares.
     const int filler = open(own.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     REQUIRE(filler >= 0);
-    // Bytes one by one, so that not even a short message finds room.
+    // Single bytes fill the rest, so that not even a short message fits.
     const std::string block(4096, '.');
     while (write(filler, block.data(), block.size()) > 0) {
     }
@@ -63,14 +64,14 @@ class Stuck {
     close(ends_[0]);
     close(ends_[1]);
   }
-  /// Sends a signal and waits until the process has taken it.
+  /// Sends a signal and waits until the process has received it.
   void send(int signal) {
     program->send(signal);
     REQUIRE(wait_until([&] {
       return !program->is_running() || (signals_of(program->pid(), "ShdPnd") & bit_of(signal)) == 0;
     }));
   }
-  /// Sends it when signals are no longer the same request as the ones before.
+  /// Sends a signal so late that it no longer counts as part of the same request.
   void send_later(int signal) {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
     send(signal);
@@ -106,7 +107,7 @@ TEST_CASE("a second SIGTERM or SIGINT stops at once, whatever the run is doing")
 }
 
 TEST_CASE("signals that come at the same time are one request, and the checkpoint is saved") {
-  // `timeout` sends SIGTERM to the program and to its group; some supervisors SIGINT and SIGTERM.
+  // `timeout` sends SIGTERM to the program and its group; some supervisors send SIGINT and SIGTERM.
   Stuck run;
   run.program->send(SIGSTOP);
   for (const int signal : {SIGINT, SIGTERM}) run.program->send(signal);
@@ -136,7 +137,7 @@ TEST_CASE("what dpt --nproc passes on, however late, is no second request, but t
 }
 
 TEST_CASE("the first SIGTERM or SIGINT after SIGHUP or SIGUSR1 is no second one") {
-  // A terminal that closes sends SIGHUP and SIGTERM, a job scheduler SIGUSR1 and SIGTERM.
+  // A closing terminal sends SIGHUP and SIGTERM, a job scheduler SIGUSR1 and SIGTERM.
   for (const auto& [first, second, exit_code] :
        {std::tuple{SIGHUP, SIGTERM, 129}, std::tuple{SIGUSR1, SIGINT, 75}}) {
     CAPTURE(first);
@@ -192,7 +193,7 @@ TEST_CASE("signals that were ignored stay ignored: nohup, trap '', jobs in the b
 
 namespace {
 
-/// Makes signals pending before the program begins: they arrive at its first instant.
+/// Returns a function that makes signals pending, so that they arrive as the program starts.
 std::function<void()> pending(std::vector<int> numbers) {
   return [numbers] {
     sigset_t mask;
@@ -246,7 +247,7 @@ std::string grey_image() {
   return bytes;
 }
 
-/// Run with a cache whose lock is held here: the program waits as if for another process.
+/// A run whose cache lock is held by the test: the program waits as if for another process.
 struct HeldCache {
   TempDir dir;
   int lock = -1;
@@ -374,7 +375,7 @@ TEST_CASE("signals that were ignored stay ignored in other commands, too") {
 TEST_CASE("time in which the process is stopped is no stall") {
   const TempDir dir, logs;
   write_file(dir.file("small.yaml"), program_config());
-  // Rank 1 has the work, so rank 0 waits for it nearly always, also at the moment of the stop.
+  // Rank 1 has the work, so rank 0 nearly always waits for it, also at the moment of the stop.
   Program program({"train", "small.yaml", "train.epochs=100000", "train.stall_timeout=1",
                    "device_weights=[1,50]", "data.batch_size=90", "train.shards=64"},
                   dir.path(), logs);
@@ -404,7 +405,7 @@ TEST_CASE("a --max-time that is too short for anything: each process gets on by 
     const std::vector<std::string> whole = {
         "train", "small.yaml", "train.epochs=2", "data.size=24", "--devices", devices, "--run-dir"};
     w.run_well(whole, {folder + "-whole"});
-    // Four steps, two validations, one test.
+    // Four steps, two validations and one test need seven processes at most.
     int processes = 1;
     while (w.run(whole, {folder, "--max-time", "0"}).exit_code == 75 && processes < 12) ++processes;
     CHECK(processes <= 7);
@@ -438,8 +439,8 @@ optimizer: {type: SGD, lr: 0.1}
 train: {epochs: 1}
 devices: [cpu]
 )");
-  // A thread's stack is as large as this limit, and no address space has room for it. (A limit of
-  // the number of threads does not bind root.)
+  // A thread's stack has the size of this limit, which no address space can hold. (A limit on the
+  // number of threads does not apply to root.)
   const auto no_stacks = [] {
     const rlimit limit{rlim_t{1} << 47, RLIM_INFINITY};
     if (setrlimit(RLIMIT_STACK, &limit) != 0) _exit(124);

@@ -1,4 +1,4 @@
-// Terminals that go away, results that cannot be written, names that are not UTF-8.
+// Terminals that disappear, results that cannot be written, names that are not UTF-8.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 struct ShortRuns : Workplace {
-  /// A short run in `folder`.
+  /// Trains briefly in `folder`.
   Finished train(const std::string& folder, const std::function<void()>& in_child = {}) const {
     return run_dpt({"train", "small.yaml", "--run-dir", folder, "train.epochs=2"}, dir.path(),
                    in_child);
@@ -42,7 +42,7 @@ TEST_CASE("a run goes on without its terminal: a pipe that nobody reads, streams
     const json summary = json::parse(read_file(w.dir.file(folder + "/summary.json")));
     CHECK(summary["status"] == "ok");
     CHECK(summary["steps"] == 24);
-    // No message of the program may land in a file that got the number of a closed stream.
+    // No message may end up in a file that reuses the number of a closed stream.
     for (const std::string& line : lines_of(read_file(w.dir.file(folder + "/metrics.jsonl")))) {
       CHECK(json::accept(line));
     }
@@ -82,7 +82,7 @@ TEST_CASE("a run ends, is stopped and saves while nobody reads stderr: a pipe th
   ShortRuns w;
   int ends[2];
   REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
-  // Blocking, as a shell makes it, once it is full.
+  // The pipe is filled in non-blocking mode, then set to blocking, as a shell leaves it.
   REQUIRE(fcntl(ends[1], F_SETFL, O_NONBLOCK) == 0);
   const std::string page(4096, 'x');
   while (write(ends[1], page.data(), page.size()) > 0) {
@@ -96,7 +96,7 @@ TEST_CASE("a run ends, is stopped and saves while nobody reads stderr: a pipe th
     words.insert(words.end(), more.begin(), more.end());
     return std::make_unique<Program>(words, w.dir.path(), logs, stuck);
   };
-  // Together: each waits some seconds for a reader.
+  // The runs take place together, because each waits several seconds for a reader.
   const auto plain = train("plain", plain_logs, {"train.epochs=2"});
   const auto stopped = train("stopped", stopped_logs, {"train.epochs=1000000"});
   const auto processes = train("processes", processes_logs, {"train.epochs=2", "--nproc", "2"});
@@ -111,7 +111,7 @@ TEST_CASE("a run ends, is stopped and saves while nobody reads stderr: a pipe th
   CHECK(steps_of("plain") == 24);
   CHECK(processes->wait().exit_code == 0);
   CHECK(steps_of("processes") == 24);
-  // The file has what nobody saw.
+  // The file contains the messages that had no reader.
   CHECK(read_file(w.dir.file("plain/train.log")).find("epoch 2") != std::string::npos);
   close(ends[0]);
   close(ends[1]);
@@ -147,7 +147,7 @@ TEST_CASE("results that do not arrive are a failure of every command that has so
   for (const std::vector<std::string>& command : commands) {
     CAPTURE(command[0] + " " + (command.size() > 1 ? command[1] : "") + " " + command.back());
     CHECK(run_dpt(command, w.dir.path()).exit_code == 0);
-    // Full, closed, and a pipe that nobody reads.
+    // A full device, a closed stream, and a pipe without a reader.
     for (const std::function<void()>& in_child :
          {std::function<void()>([] { write_to(1, "/dev/full"); }),
           std::function<void()>([] { close(1); }),
@@ -158,7 +158,7 @@ TEST_CASE("results that do not arrive are a failure of every command that has so
     }
   }
   close(ends[1]);
-  // The first reason to fail stays.
+  // The first reason for failure stays.
   const Finished finished = run_dpt({"eval", "run", "--json", "--require", "test/accuracy>=1.1"},
                                     w.dir.path(), [] { write_to(1, "/dev/full"); });
   CHECK(finished.exit_code == 7);

@@ -1,4 +1,4 @@
-// The tables that dpt eval --predictions and dpt predict write.
+// Reads the tables that dpt eval --predictions and dpt predict write.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@ namespace dpt::testing {
 
 using TableRow = std::map<std::string, std::string>;
 
-/// The fields of a line; quotes may stand around a whole field and hold commas.
+/// Returns the fields of a line; a whole field may be quoted and then contain commas.
 inline std::vector<std::string> table_fields(const std::string& line) {
   std::vector<std::string> fields;
   for (std::size_t begin = 0; begin <= line.size();) {

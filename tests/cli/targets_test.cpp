@@ -1,6 +1,5 @@
 // The commands on .npy data with each kind of target: train, eval and its predictions, config
-// check,
-// --require, gradcheck, --overfit.
+// check, --require, gradcheck, --overfit.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -39,7 +38,7 @@ loss: {type: )" + loss_of_kind(kind) + "}\n" +
   }
 };
 
-/// The rows of a table without quotes: the names, then each sample's fields.
+/// Returns the rows of a table without quotes: the names, then each sample's fields.
 std::vector<std::vector<std::string>> table(const std::string& path) {
   std::vector<std::vector<std::string>> rows;
   std::ifstream file(path);
@@ -124,7 +123,7 @@ TEST_CASE("npy: each kind of target is trained, measured and predicted") {
     std::string names;
     std::getline(std::ifstream(w.dir.file("out.csv")), names);
     CHECK(names == first);
-    // On several replicas the same.
+    // The result is the same on several replicas.
     w.run_well({"eval", "runs/arrays", "--predictions", "two.csv", "--devices", "cpu,cpu,cpu"});
     CHECK(table(w.dir.file("two.csv")) == rows);
   }
@@ -155,7 +154,7 @@ TEST_CASE("npy: the metrics of the config are printed after each epoch and at th
 
 TEST_CASE("npy: the accuracy of multi-hot targets is exact at the bound of a gate") {
   const Arrays w("multi_hot", false);
-  // The targets are the first three of the four: a third has no exact fp32.
+  // The targets are the first three of the four: fp32 cannot represent a third exactly.
   const auto write_targets = [&](const std::string& part, std::int64_t n) {
     std::vector<float> targets;
     for (std::int64_t i = 0; i < 3 * n; ++i) targets.push_back(i % 7 < 3 ? 1.0F : 0.0F);
@@ -209,7 +208,7 @@ TEST_CASE("npy: a run that was stopped goes on to the same weights") {
     return events(w.dir.file(run + "/metrics.jsonl"), "eval").back();
   };
   CHECK(last("parts")["loss"] == last("whole")["loss"]);
-  // Other weights of the samples are other data.
+  // Changed sample weights make other data.
   write_npy_part(w.dir.path(), "train", "soft_labels", 60, 1);
   write_bytes(w.dir.file("train_w.npy"), npy({60}, std::vector<float>(60, 1.0F)));
   const Finished other = w.run({"eval", "parts", "--split", "val"});

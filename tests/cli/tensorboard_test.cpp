@@ -1,4 +1,5 @@
-// log: {tensorboard: true}: TensorBoard's own reader finds what the log has, also after a resume.
+// log: {tensorboard: true}: TensorBoard's own reader finds the values of the log, also after a
+// resume.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -19,7 +20,8 @@ TEST_CASE("event files have the scalars of the log, each step once, after a kill
                                           "checkpoint.every=2",
                                           "log={every: 1, tensorboard: true}"};
   w.run_well(words, {"--max-steps", "10"});
-  // As if killed after step 10: the steps behind the checkpoint that is left are repeated.
+  // The folder looks as if the run was killed after step 10: the steps after the remaining
+  // checkpoint are repeated.
   const Finished resumed = w.run_well(words);
   CHECK(resumed.err.find("warning") == std::string::npos);
   w.run_well({"train", "small.yaml", "train.epochs=4", "checkpoint.every=2", "--run-dir",
@@ -32,7 +34,7 @@ TEST_CASE("event files have the scalars of the log, each step once, after a kill
     CHECK(entry.path().filename().string().starts_with("events.out.tfevents."));
   }
   CHECK(files >= 2);
-  // --overwrite takes it for a part of the run, and without the option there is none.
+  // --overwrite treats the files as part of the run; without the option there are none.
   w.run_well({"train", "small.yaml", "--run-dir", "plain"});
   CHECK_FALSE(fs::exists(w.dir.file("plain/tensorboard")));
 
@@ -70,7 +72,7 @@ TEST_CASE("event files have the scalars of the log, each step once, after a kill
     compare("eval", split + std::string("/"), "loss", split);
     compare("eval", split + std::string("/"), "accuracy", split);
   }
-  // Where a line is in the run is no curve.
+  // The position in the run is not a curve.
   for (const char* tag : {"train/epoch", "train_epoch/epoch", "val/epoch", "val/n", "test/n"}) {
     CHECK_FALSE(scalars.contains(tag));
   }

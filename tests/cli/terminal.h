@@ -14,8 +14,8 @@
 
 namespace dpt::testing {
 
-/// Returns the output of dpt with a terminal as its streams, 100 columns wide. It must end with
-/// `exit_code`. `no_color`: value of NO_COLOR.
+/// Returns the output of dpt with a 100-column terminal as its streams. The exit code must be
+/// `exit_code`. `no_color` is the value of NO_COLOR.
 inline std::string on_terminal(const std::vector<std::string>& arguments, const std::string& cwd,
                                const std::string& no_color = "1", int exit_code = 0) {
   winsize size = {};

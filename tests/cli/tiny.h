@@ -1,11 +1,11 @@
-// The smallest run: for tests of what commands say and refuse.
+// The smallest run, for tests of messages and refusals.
 #pragma once
 
 #include "tests/cli/workplace.h"
 
 namespace dpt::testing {
 
-/// 40 samples in five steps of one small layer.
+/// A config with 40 samples, five steps and one small layer.
 inline constexpr const char* kTinyConfig = R"(version: 1
 name: tiny
 data: {dataset: synthetic, size: 48, test_size: 6, classes: 3, val_split: 8, batch_size: 8}

@@ -1,4 +1,5 @@
-// The parts of dpt train that need no process: where a run starts, its results, how it goes on.
+// The parts of dpt train that need no process: the start of a run, its results, and its
+// continuation.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// A job with one replica, an open run folder and what its commands say.
+/// A job with one replica, an open run folder and the messages of its commands.
 struct Start {
   TempDir dir;
   Job job = small_job(small_config(kSgd), {cpus(1)});
@@ -37,7 +38,7 @@ struct Start {
     return load_start(options, job, folder.path(), progress);
   }
   std::string messages() const { return read_file(dir.file("messages")); }
-  /// The text of the Error that loading throws, which must be of that kind.
+  /// Returns the message of the Error that loading throws, which must be of that kind.
   std::string refused(ErrorKind kind) const {
     try {
       load();
@@ -50,7 +51,7 @@ struct Start {
   std::string checkpoint(std::int64_t step) const { return folder.checkpoint(step); }
 };
 
-/// A run of seven steps, five of which make an epoch.
+/// Returns the folder of a run of seven steps, with five steps per epoch.
 TempDir& seven_steps() {
   static TempDir dir;
   static const FinalState state =
@@ -138,7 +139,7 @@ TEST_CASE("how a run that ended early goes on") {
   CHECK(hint({"dpt", "train"}, RunEnd::stopped) == same);
   s.options.resume = "must";
   CHECK(hint({"dpt", "train"}, RunEnd::stopped) == same);
-  // The limit on steps would stop it again at once.
+  // The same limit on steps would stop it again at once.
   const std::vector<std::string> limited = {"dpt",           "--max-steps", "3",  "a.yaml",
                                             "--max-steps=3", "--max-time",  "1h", "--resume-x"};
   CHECK(hint(limited, RunEnd::max_steps) == "to resume: dpt a.yaml --max-time 1h --resume-x");
@@ -150,7 +151,7 @@ TEST_CASE("how a run that ended early goes on") {
   s.options.resume = "auto";
   s.options.overwrite = true;
   CHECK(hint({"dpt", "--overwrite", "a.yaml"}, RunEnd::stopped) == "to resume: dpt a.yaml");
-  // A folder that the command does not name.
+  // The command does not name the folder.
   s.options.run_dir.clear();
   CHECK(hint({"dpt", "a.yaml"}, RunEnd::stopped) ==
         "to resume: dpt a.yaml --run-dir " + s.folder.path());
@@ -164,7 +165,7 @@ TEST_CASE("results hold what was measured and nothing else") {
   outcome.state.step = 12;
   outcome.state.epoch = 2;
   outcome.seconds = 1.5;
-  // Without the order of the keys.
+  // Ignores the order of the keys.
   const auto summary = [&] {
     return nlohmann::json::parse(summary_of(s.job, s.folder, outcome).dump());
   };
@@ -248,7 +249,7 @@ TEST_CASE("--weights: names that are expected, by themselves or up to a star") {
   s.options.expect_left_over = {"extra.x", "*"};
   const TrainStart start = s.load();
   CHECK(start.checkpoint.empty());
-  // A resumed run could not load them again: a rollback never goes back to them.
+  // A resumed run could not load the weights again, so a rollback never goes back to the start.
   CHECK(start.point.state.rollback_step == -1);
   CHECK(fresh_start(s.job).state.rollback_step == 0);
   const std::vector<float>& params = start.point.params;
@@ -259,7 +260,7 @@ TEST_CASE("--weights: names that are expected, by themselves or up to a star") {
   check_contains(said, "  left over in the file: extra.y (expected)");
   CHECK(count_of(said, "(expected)") == 9);
 
-  // A star matches any characters; without one, only the name itself.
+  // A star matches any characters; a pattern without one matches only that name.
   s.options.expect_missing = {"conv1", "onv1.*", "conv2.w*", "conv2.bias.*", "", "fc*"};
   s.options.expect_left_over = {"extra", "extra.x"};
   const std::string refused = s.refused(ErrorKind::data);
@@ -288,7 +289,7 @@ TEST_CASE("weights: what the patterns of the config do not expect is refused, wi
                      "to the config's `weights`:\n  map: {\"net.\": \"\"}\n"
                      "  missing from the file: conv2.weight\n");
   CHECK_FALSE(contains(refused, "conv1"));
-  // The patterns name nothing that was loaded.
+  // The patterns do not match anything that was loaded.
   weights.map = {{"net.", ""}};
   const std::string mapped = s.refused(ErrorKind::data);
   check_contains(mapped, " does not fit the model:\n  missing from the file: conv2.weight\n");
@@ -300,7 +301,7 @@ TEST_CASE("weights: what the patterns of the config do not expect is refused, wi
   weights.expect_left_over = {"extra.*"};
   CHECK(s.load().point.state.rollback_step == -1);
   check_contains(s.messages(), "weights from " + file + ": 2 loaded, 6 missing, 1 left over");
-  // Other patterns may come from the command line.
+  // The command line may supply other patterns.
   weights.expect_left_over.clear();
   check_contains(s.refused(ErrorKind::data), "left over in the file: extra.x");
   s.options.expect_left_over = {"extra.?"};
@@ -314,7 +315,7 @@ TEST_CASE("weights: what the patterns of the config do not expect is refused, wi
                  "file\n"
                  "  weights.expect_left_over: 'net.*' matches no tensor that is left over in the "
                  "file\nCorrect");
-  // --weights names another file for the same block.
+  // --weights replaces the file of the same block.
   s.options = {};
   s.options.weights = s.dir.file("none");
   weights.expect_left_over = {"extra.*"};
@@ -367,7 +368,7 @@ TEST_CASE("where a run goes on: the newest checkpoint, the one that is named, or
   s.options.resume = "never";
   CHECK(s.load().checkpoint.empty());
 
-  // Weights are for a fresh start.
+  // Weights only apply to a fresh start.
   CHECK_FALSE(contains(s.messages(), "is not used"));
   s.options.resume = "auto";
   s.options.weights = s.dir.file("no-such-file");

@@ -74,7 +74,7 @@ TEST_CASE("on_bad_sample: skip leaves out images of val/ and test/, the same on 
   CHECK(found[2][2] == 2);
   check_contains(one.err, " (1 unreadable)");
   check_contains(one.err, " (2 unreadable)");
-  // Each is reported once, although every epoch finds it.
+  // Each file is reported once, although every epoch finds it.
   for (const char* name : {"val/grey/3.png", "test/dark/1.png", "test/white/5.png"}) {
     CHECK(count(one.err, std::string("left out: ") + w.dir.file("photos/") + name) +
               count(one.err, std::string("left out: photos/") + name) ==
@@ -112,7 +112,7 @@ TEST_CASE("on_bad_sample: skip leaves out what val_split draws") {
   CHECK(found[0][1] == 9 - unreadable);
   CHECK(w.train("three", joined(words, {"--devices", "cpu,cpu,cpu"})).exit_code == 0);
   CHECK(evaluations(w, "three") == found);
-  // All unreadable samples count.
+  // data.max_bad_samples counts all unreadable samples.
   const Finished many = w.train("many", joined(words, {"data.max_bad_samples=5"}));
   CHECK(many.exit_code == 3);
   check_contains(many.err, "The number of bad samples is now 6, and");

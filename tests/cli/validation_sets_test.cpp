@@ -1,4 +1,4 @@
-// Validation sets with files of their own: val/ of an image folder, data.val of tables and arrays.
+// Validation sets with separate files: val/ of an image folder, data.val of tables and arrays.
 #include <doctest/doctest.h>
 
 #include <nlohmann/json.hpp>
@@ -27,8 +27,7 @@ struct Photos : FolderWorkplace {
   }
 };
 
-/// Removes the lines of the field data.val from what a run has stored: it is as an earlier release
-/// has left it.
+/// Removes the field data.val from a stored run, as if an earlier release had written it.
 void make_earlier(const Photos& w) {
   const auto without = [](const std::string& text) {
     const std::string line = "  val: none\n";
@@ -71,7 +70,7 @@ TEST_CASE("validation set: val/ is measured each epoch, chooses the best, and is
   const Finished all = w.run_well({"predict", "runs/small", "--split", "all"});
   CHECK(count(all.out, "photos/val/") == 18);
   CHECK(count(all.out, "\n") == 1 + 3 * 18);
-  // Each part's samples have the predictions that they have alone.
+  // Each part's samples have the same predictions as when they are evaluated alone.
   const auto tail = [](const std::string& text, int lines) {
     std::size_t at = text.size();
     for (int i = 0; i <= lines; ++i) at = text.rfind('\n', at - 1);
@@ -92,7 +91,7 @@ TEST_CASE("validation set: val/ is measured each epoch, chooses the best, and is
   write_file(w.dir.file("photos/test/dark/0.png"), image_of("dark", 0));
   const Finished check = w.run_well({"config", "check", "small.yaml"});
   check_contains(check.out, "18 training samples, 18 validation samples, 18 test samples");
-  // Other images are another validation set.
+  // Changed images make another validation set.
   write_file(w.dir.file("photos/val/grey/0.png"), image_of("grey", 0) + "more bytes");
   const Finished other = w.run({"eval", "runs/small", "--split", "val"});
   CHECK(other.exit_code == 3);
@@ -127,18 +126,18 @@ TEST_CASE("validation set: a run of an earlier release keeps val/ as its test se
   w.run_well({"train", "small.yaml", "data.val=none", "--max-steps", "3"});
   make_earlier(w);
   CHECK(w.eval()["split"] == "test");
-  // The user's config is the one that the run was started with.
+  // The user's config is the one with which the run was started.
   const Finished resumed = w.run_well({"train", "small.yaml"});
   check_contains(resumed.err, "resuming");
   CHECK(w.summary()["test"]["n"] == 18);
   CHECK(!w.summary().contains("val"));
   check_contains(read_file(w.dir.file("runs/small/config.yaml")), "  val: none\n");
-  // What the user writes is compared, as ever.
+  // An explicit user setting is still compared.
   make_earlier(w);
   const Finished other = w.run({"train", "small.yaml", "data.val=auto"});
   CHECK(other.exit_code == 2);
   check_contains(other.err, "data.val: none -> auto");
-  // A new run has today's meaning.
+  // A new run uses the present meaning.
   w.run_well({"train", "small.yaml", "--overwrite"});
   CHECK(w.summary()["val"]["n"] == 18);
 }

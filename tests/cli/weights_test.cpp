@@ -1,4 +1,4 @@
-// `weights` of a config: what the commands make of it.
+// `weights` in a config: its effect on the commands.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 /// A run of the tiny network whose weights are in "pre.safetensors", and a config "tune.yaml" that
-/// starts from them: in a folder of its own, because paths are relative to the config.
+/// starts from them. The config has a separate folder, because paths are relative to it.
 struct Tuning : Tiny {
   explicit Tuning(const std::string& ema = "null") {
     run_well({"train", "small.yaml", "train.ema=" + ema});
@@ -58,7 +58,7 @@ TEST_CASE("weights: config check, config show, a dry run and the run know them")
   check_contains(run.err, "weights from " + file + ": 2 loaded");
   CHECK(w.values("runs/tune/best.safetensors", "fc.weight") ==
         w.values("c/pre.safetensors", "fc.weight"));
-  // A resumed run has them already, whatever has become of the file.
+  // A resumed run already has the weights, even if the file is gone.
   fs::rename(w.dir.file("c/pre.safetensors"), w.dir.file("moved.safetensors"));
   const Finished more = w.run_well({"train", "c/tune.yaml", kStill, "train.epochs=2"});
   check_contains(more.err, "resuming");
@@ -67,7 +67,7 @@ TEST_CASE("weights: config check, config show, a dry run and the run know them")
       {"train", "c/tune.yaml", kStill, "train.epochs=3", "weights.file=moved.safetensors"});
   check_contains(other.err, "moved.safetensors is ignored: the run resumes from runs/tune");
   check_contains(other.err, "; it began with " + file);
-  // Said once of an argument, which takes the place of the config's.
+  // An argument that replaces the config's file is reported once.
   fs::copy_file(w.dir.file("moved.safetensors"), w.dir.file("third.safetensors"));
   const Finished twice = w.run_well(
       {"train", "c/tune.yaml", kStill, "train.epochs=4", "--weights", "third.safetensors"});
@@ -77,7 +77,7 @@ TEST_CASE("weights: config check, config show, a dry run and the run know them")
   const Finished changed = w.run({"train", "c/tune.yaml", kStill, "weights.head=null"});
   CHECK(changed.exit_code == 2);
   check_contains(changed.err, "weights.head: by_class_name -> null");
-  // A fresh one needs it.
+  // A fresh run needs the file.
   const Finished missing = w.run({"config", "check", "c/tune.yaml"});
   CHECK(missing.exit_code == 3);
   check_contains(missing.err, file + ": cannot open");
@@ -105,7 +105,7 @@ TEST_CASE("weights: the average of a run with train.ema is taken, or the weights
   const auto asked = start({"weights.use=raw"});
   CHECK(asked.first == raw);
   check_contains(asked.second, "pre.safetensors (raw, not the average): 2 loaded");
-  // Without the config's block too.
+  // The same without the config's block.
   const Finished plain = w.run_well(
       {"train", "small.yaml", kStill, "--run-dir", "p", "--weights", "c/pre.safetensors"});
   check_contains(plain.err, "(moving average)");
@@ -141,7 +141,7 @@ TEST_CASE("weights: another number of classes, and what a config gets wrong") {
   refused("{file: x, head: by_name}", "expected one of by_class_name, new, found 'by_name'");
   refused("{file: x, use: best}", "expected one of ema, swa, raw, found 'best'");
   refused("{map: {a: b}}", "missing key 'file' in weights");
-  // A plain value is the file.
+  // A plain value means the file.
   w.write_config("weights: pre.safetensors\n");
   check_contains(w.run_well({"config", "check", "c/tune.yaml"}).out, "pre.safetensors: 2 loaded");
   w.write_config("pretrained: {file: x}\n");
@@ -179,7 +179,7 @@ TEST_CASE("weights: a run folder means its best checkpoint; other folders and fi
   const Finished run = w.run_well(
       {"train", "small.yaml", "--run-dir", "r", "--weights", "runs/tiny", "--max-steps", "1"});
   check_contains(run.err, "weights from runs/tiny/best.safetensors: 2 loaded");
-  // Other commands that take a folder do the same.
+  // Other commands that accept a folder behave the same.
   check_contains(w.run_well({"inspect", "runs/tiny"}).out, "integrity: good");
   write_file(w.dir.file("tune.yaml"), "extends: small.yaml\nname: t\nweights: {file: runs/tiny}\n");
   check_contains(w.run_well({"config", "check", "tune.yaml"}).out,
@@ -200,7 +200,7 @@ TEST_CASE("weights: a run folder means its best checkpoint; other folders and fi
   refused(weights("hub"),
           "hub: expected a run folder or a file, found a folder with hub/model.safetensors: name "
           "the file to start from");
-  // New users have files like these.
+  // New users typically have files like these.
   write_file(w.dir.file("w.pt"), torch_archive(pickle(pickled::ordered({})), {}));
   const std::string torch =
       "w.pt: expected a safetensors file, found a PyTorch file (torch.save), ";
@@ -232,7 +232,8 @@ TEST_CASE("weights: of many names that do not fit, ten of a kind are listed") {
 
 namespace {
 
-/// Views of one storage of 51 numbers, as the tiny network's layer under a prefix.
+/// Returns views of one storage of 51 numbers, shaped like the tiny network's layer, under a
+/// prefix.
 std::string torch_state(const std::string& prefix, std::int64_t outputs = 3) {
   return pickled::ordered(
       {{prefix + "fc.weight", PickledTensor{{outputs, 16}, {1, 3}, "0", 51}.text()},
@@ -253,8 +254,8 @@ TEST_CASE("weights: a file of PyTorch starts a run, and inspect shows it") {
   check_contains(run.err, "weights from w.pth (state_dict; not ema): 2 loaded, 0 missing, 0 left");
   const SafetensorsFile best = SafetensorsFile::open(w.dir.file("runs/tiny/best.safetensors"));
   const std::vector<float> weight = best.read_floats(*best.find("fc.weight"));
-  CHECK(weight[1] == 3);   // a step along the inputs
-  CHECK(weight[16] == 1);  // and one along the outputs
+  CHECK(weight[1] == 3);   // one step along the inputs
+  CHECK(weight[16] == 1);  // one step along the outputs
   CHECK(best.read_floats(*best.find("fc.bias")) == std::vector<float>{48, 49, 50});
 
   const std::string shown = w.run_well({"inspect", "w.pth"}).out;
@@ -266,7 +267,7 @@ TEST_CASE("weights: a file of PyTorch starts a run, and inspect shows it") {
   check_contains(listed, R"("usual":"state_dict")");
   check_contains(listed, R"("key":"ema")");
 
-  // The prefix that would make the file fit comes first, and nothing after it is advice.
+  // The prefix that would make the file fit comes first, and no advice follows it.
   const std::vector<std::string> check = {"config", "check", "tune.yaml"};
   write_file(w.dir.file("tune.yaml"),
              "extends: small.yaml\nname: t\nweights: {file: w.pth, key: ema}\n");
@@ -278,7 +279,7 @@ TEST_CASE("weights: a file of PyTorch starts a run, and inspect shows it") {
   CHECK_FALSE(contains(prefix.err, "expect_missing"));
   check_contains(w.run_well(check, {"weights.map={module.: ''}"}).out,
                  "w.pth (ema; not state_dict): 2 loaded, 0 missing, 0 left over");
-  // The name of a dictionary is no secret.
+  // The name of a dictionary is not a secret.
   const Finished named = w.run(check, {"weights.key=state_dict"});
   CHECK(!contains(named.out + named.err, "***"));
   const Finished unknown = w.run(check, {"weights.key=em"});
@@ -298,7 +299,7 @@ TEST_CASE("weights: head: new replaces the last layer in one word") {
       bad.err,
       "w.pth: tensor 'fc.weight': expected the shape [3, 16] of the config's model, found "
       "[2, 16]. To start this layer anew, add to the config's `weights`:\n  head: new\n");
-  // The fields of `weights` go with --weights, too.
+  // The fields of `weights` also work with --weights.
   check_contains(w.run_well({"train", "small.yaml", "--weights", "w.pth", "weights.head=new",
                              "--dry-run", "name=other"})
                      .err,

@@ -1,4 +1,4 @@
-// A folder in which the program is run, and what its outputs are asked for.
+// A folder in which tests run the program and read its outputs.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@
 
 namespace dpt::testing {
 
-/// A folder with a config, "small.yaml", in it.
+/// A folder that contains a config, "small.yaml".
 struct Workplace {
   TempDir dir;
   explicit Workplace(const std::string& config = program_config()) {
@@ -21,12 +21,12 @@ struct Workplace {
   Finished run(const std::vector<std::string>& arguments) const {
     return run_dpt(arguments, dir.path());
   }
-  /// The same with `more` arguments.
+  /// Runs the program with `more` arguments appended.
   Finished run(std::vector<std::string> arguments, const std::vector<std::string>& more) const {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
   }
-  /// A run that must end well.
+  /// Runs the program, which must succeed.
   Finished run_well(const std::vector<std::string>& arguments,
                     const std::vector<std::string>& more = {}) const {
     Finished finished = run(arguments, more);

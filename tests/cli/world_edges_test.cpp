@@ -1,5 +1,5 @@
-// Edge cases of a world of processes: exit codes of the first cause, limits of descriptors, jobs
-// whose tasks nobody started, and worlds without a token.
+// Edge cases of a world of processes: exit codes of the first cause, descriptor limits, jobs whose
+// tasks were not started, and worlds without a token.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -18,7 +18,7 @@ std::vector<std::string> train_command(const std::string& run) {
   return {"train", "small.yaml", "--run-dir", run};
 }
 
-/// Sets both limits, which a program cannot raise again.
+/// Sets both limits, so that a program cannot raise them again.
 void limit_descriptors(rlim_t count) {
   const rlimit limit{count, count};
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(126);
@@ -65,7 +65,7 @@ TEST_CASE("a wrong command line of one rank ends all, with its message") {
     for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--overfit", "1"},
                                                   {"--no-such-option"},
                                                   {"--max-time", "soon"}}) {
-      // Without a token, what remains of the command line tells that it is of this run.
+      // Without a token, the rest of the command line identifies the run.
       for (const bool has_token : {true, false}) {
         CAPTURE(rank);
         CAPTURE(wrong[0]);
@@ -150,7 +150,7 @@ TEST_CASE("without a token, a process with another config is of another run and 
 TEST_CASE("too few descriptors for the connections: one line on every rank before connecting") {
   const Workplace w;
   for (const int poor : {0, 1}) {
-    // At the first limit it can tell the others; at the second not even that.
+    // At the first limit the process can still inform the others; at the second it cannot.
     for (const int limit : {40, 8}) {
       CAPTURE(poor);
       CAPTURE(limit);

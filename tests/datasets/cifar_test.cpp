@@ -1,4 +1,4 @@
-// CIFAR's binary files. They are large, so most tests stop at their sizes; the files are sparse.
+// CIFAR's binary files. They are large, so most tests only check sizes, with sparse files.
 #include <filesystem>
 #include <fstream>
 
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 const DataRequirements kRequirements10{{32, 32, 3}, 10};
 const DataRequirements kRequirements100{{32, 32, 3}, 100};
 
-/// Writes `bytes` at `offset` of a file of `size` bytes, zeros elsewhere.
+/// Writes `bytes` at `offset` into a file of `size` bytes that is zero elsewhere.
 void sparse(const TempDir& dir, const std::string& name, std::uintmax_t size,
             std::uintmax_t offset = 0, const Bytes& bytes = {}) {
   dir.write(name, {});
@@ -42,9 +42,9 @@ TEST_CASE("CIFAR-10: five files become one source, channels last") {
   const Cifar10Dir dir("cifar-10-batches-bin/");
   Bytes record = {7};
   record.resize(3073, 0);
-  record[1] = 11;                    // Red of the first pixel.
-  record[1 + 1024 + 1] = 22;         // Green of the second.
-  record[1 + 2 * 1024 + 1023] = 33;  // Blue of the last.
+  record[1] = 11;                    // Red value of the first pixel.
+  record[1 + 1024 + 1] = 22;         // Green value of the second.
+  record[1 + 2 * 1024 + 1023] = 33;  // Blue value of the last.
   sparse(dir, "cifar-10-batches-bin/data_batch_2.bin", 30'730'000, 3073 * 4, record);
   const DataSets sets = open("cifar10", {{"root", dir.path()}}, kRequirements10);
   REQUIRE(sets.train->size() == 50000);

@@ -1,5 +1,5 @@
-// One class table for all splits of a data set, and for the checkpoint that is evaluated on it:
-// whatever the format, a class means the output that it was trained as.
+// One class table for all splits of a data set, and for the checkpoint that is evaluated on it: in
+// every format, a class maps to the output that it was trained as.
 #include "datasets/class_table.h"
 
 #include <doctest/doctest.h>
@@ -26,11 +26,11 @@ std::string image_file() {
   return {bytes.begin(), bytes.end()};
 }
 
-/// Samples that are known by their classes alone, in each format that has names.
+/// Samples that are identified by their classes alone, in each format that has names.
 struct NamedData : TempDir {
   explicit NamedData(std::string kind) : format(std::move(kind)) {}
 
-  /// Samples in this order, where the format has one.
+  /// Writes samples, in this order if the format has one.
   void put(const std::string& split, const Names& classes) const {
     std::filesystem::remove_all(*this / split);
     if (format == "image_folder") {
@@ -81,7 +81,7 @@ struct NamedData : TempDir {
   std::string format;
 };
 
-/// Runs `body` for each of them.
+/// Runs `body` for each format.
 void for_each_format(const std::function<void(const NamedData&)>& body) {
   for (const char* format : {"image_folder", "csv", "webdataset"}) {
     CAPTURE(format);
@@ -95,7 +95,7 @@ Labels labels_of(const DataSource& source) {
   return all;
 }
 
-/// The classes of all samples, by the table.
+/// Returns the classes of all samples, according to the table.
 Names names_of_samples(const DataSource& source) {
   Names names;
   for (const std::int32_t label : labels_of(source)) {
@@ -171,7 +171,7 @@ TEST_CASE("classes: folders whose names are not UTF-8 have those that a checkpoi
     const std::string latin = "caf\xe9", kept = "caf\xef\xbf\xbd";
     data.put("train", {latin, "zebra", latin});
     if (data.format != "image_folder") {
-      // Text is UTF-8.
+      // Text must be UTF-8.
       check_contains(data.error(2), data.format == "csv" ? "expected UTF-8, found the byte 0xE9"
                                                          : "1.cls: expected UTF-8, found the byte");
       return;
@@ -211,7 +211,7 @@ TEST_CASE("classes: those of a checkpoint, whatever the data's own order") {
     CHECK(sets.test->classes() == known);
     CHECK(names_of_samples(*sets.train) == Names{"cat", "dog", "emu"});
     CHECK(names_of_samples(*sets.test) == Names{"dog", "emu"});
-    // A part of them is a gap, which is stated; another one is refused.
+    // A subset of the classes is a gap, which is reported; an unknown class is refused.
     data.put("train", {"dog"});
     CHECK(labels_of(*data.read(3, known).train) == Labels{2});
     CHECK(data.read(3, known).notes ==
@@ -246,7 +246,7 @@ TEST_CASE("classes: numbers are places in data.classes, whose names a checkpoint
   CHECK(labels_of(*read(known, known)) == Labels{2, 0, 1});
   CHECK(labels_of(*read(known, {"emu", "cat", "dog"})) == Labels{1, 2, 0});
   CHECK(read(known, {"emu", "cat", "dog"})->classes() == known);
-  // Names of today for a run without any, and none.
+  // A run without names accepts today's names, or none.
   CHECK(read({"0", "1", "2"}, known)->classes() == known);
   CHECK(labels_of(*read({"0", "1", "2"}, {})) == Labels{2, 0, 1});
   const auto error = [&](const Names& of_checkpoint, const Names& given) {
@@ -263,7 +263,7 @@ TEST_CASE("classes: numbers are places in data.classes, whose names a checkpoint
               read({}, {"a", "b", "a"});
             },
             ErrorKind::usage) == "data.classes: expected different names, found 'a' twice");
-  // What the first label is, all are.
+  // The type of the first label applies to all.
   testing::write_bytes(dir / "s.tar", shard({"2", "dog"}));
   CHECK(error({}, {}) ==
         "$/s.tar, 1.cls: expected the number of a class, found 'dog' (without data.label_type, "

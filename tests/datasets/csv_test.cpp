@@ -78,7 +78,7 @@ TEST_CASE("csv: features, and classes by name, whose table is the training file'
   CHECK(!sets.train->resizes());
   REQUIRE(sets.train->resident());
   CHECK(sets.train->resident()->pixels.size() == 24);
-  // Columns and classes go by name.
+  // Columns and classes are matched by name.
   CHECK(features(*sets.test, 0) == std::vector<float>{6, 7});
   CHECK(labels(*sets.test) == std::vector<std::int32_t>{1});
   CHECK(sets.test->classes() == sets.train->classes());
@@ -121,7 +121,7 @@ TEST_CASE("csv: several labels in a field are multi-hot targets, named as classe
   CHECK(targets(*dir.read(several, known).train, 0) == std::vector<float>{1, 1, 0, 0, 0});
   const Fields given = with(several, {{"classes", Strings{"10", "9", "dog", "cat"}}});
   CHECK(targets(*dir.read(given, kTwoFeatures).train, 2) == std::vector<float>{1, 0, 0, 1});
-  // Numbers, spaces as separators, and the delimiter of the file within quotes.
+  // Numbers, separated by spaces, with the file's delimiter inside quotes.
   const Fields numbers = with(several, {{"label_type", std::string("number")}});
   dir.put("train.csv", "a,kind,b\n1,2|0,1\n");
   CHECK(targets(*dir.read(numbers, kTwoFeatures).train, 0) == std::vector<float>{1, 0, 1});
@@ -258,7 +258,7 @@ TEST_CASE("csv: quotes, line ends, byte order mark, other delimiters, lines in f
   dir.put("train.csv", "a;kind;b\n1;\"x;y\";2");
   CHECK(dir.read(with(kKind, {{"delimiter", std::string(";")}}), kTwoFeatures).train->classes() ==
         Strings{"x;y"});
-  // Fields across the borders of what is read at once.
+  // Fields that cross the boundaries between read buffers.
   std::string text = "a,kind,b\n";
   for (int i = 0; i < 40000; ++i) text += fmt::format("{},k{},\"{}\"\r\n", i, i % 7, i + 0.5);
   dir.put("train.csv", text);
@@ -437,7 +437,7 @@ TEST_CASE("csv: images by path, with classes or targets") {
   dir.write("img/one.png", png(9, 9, 1, noise(81)));
   CHECK(open("csv", fields, small).train->fingerprint() != before);
 
-  // Relative to another folder.
+  // Paths are relative to another folder.
   dir.put("lists/train.csv", "file,kind,round,red\nimg/two.jpg,b,1,0\nimg/one.png,a,0,1\n");
   const Fields hot = {{"train.file", dir / "lists/train.csv"},
                       {"root", dir.path()},
@@ -454,7 +454,7 @@ TEST_CASE("csv: images by path, with classes or targets") {
         "file, or to data.root): restore them, or leave them out with data.on_bad_sample: skip\n"
         "  line 2: $/lists/img/two.jpg: No such file or directory\n"
         "  line 3: $/lists/img/one.png: No such file or directory");
-  // A run that leaves out what cannot be read meets them when it reads them.
+  // A run that leaves out unreadable samples detects them when it reads them.
   DataRequirements skips = small;
   skips.leaves_out_files = true;
   const DataSets without = open("csv", fields, skips);
@@ -489,7 +489,7 @@ TEST_CASE("csv: a few images of each class are tried, in whatever order they are
   const auto tried =
       dir.read({{"path", std::string("file")}, {"label", std::string("kind")}}, {{4, 4, 1}, 2})
           .train->samples_to_try();
-  // All 200 of one class, 256 of the 400 of the other, its first and last among them.
+  // All 200 samples of one class, and 256 of the 400 of the other, including its first and last.
   CHECK(tried.size() == 456);
   CHECK(std::count_if(tried.begin(), tried.end(), [](auto i) { return i % 3 == 1; }) == 200);
   CHECK(tried.front() == 0);

@@ -1,5 +1,6 @@
-// Random damage to every kind of file: a reader either reads or throws dpt::Error, and never asks
-// for absurd memory. The damage is seeded, so a failure comes back. The sanitizer builds run this.
+// Random damage to every kind of file: a reader either succeeds or throws dpt::Error, without
+// excessive memory use. The damage is seeded, so that failures are reproducible. The sanitizer
+// builds run this.
 #include <algorithm>
 #include <filesystem>
 #include <random>
@@ -26,8 +27,8 @@ using namespace data_test;
 
 using testing::fuzz;
 
-/// Decodes all of a file or, where it has an odd checksum, a part that its bytes and the size in
-/// its header choose.
+/// Decodes a whole file or, if its checksum is odd, a part that depends on its bytes and the size
+/// in its header.
 void decode_some(const Bytes& bytes, const std::string& name) {
   std::uint32_t sum = 0;
   for (const std::uint8_t byte : bytes) sum = sum * 31 + byte;

@@ -1,4 +1,4 @@
-// IDX files, good ones and bad ones, and the data sets that are made of them.
+// IDX files, valid and invalid, and the data sets built from them.
 #include <array>
 #include <numeric>
 
@@ -14,7 +14,7 @@ using namespace data_test;
 
 const DataRequirements kIdxRequirements{{2, 3, 1}, 10};
 
-/// Four files of 2x3 images: 5 for training, 2 for testing.
+/// A folder with four files of 2x3 images: 5 for training, 2 for testing.
 struct IdxDir : TempDir {
   IdxDir() {
     write("train-images-idx3-ubyte", images(5));
@@ -26,7 +26,7 @@ struct IdxDir : TempDir {
   DataSets read(const DataRequirements& requirements = kIdxRequirements) const {
     return open("idx", {{"root", path()}}, requirements);
   }
-  /// The message for a bad file in place of a good one.
+  /// Returns the message for a bad file in place of a good one.
   std::string with(const std::string& name, const Bytes& bytes) const {
     write(name, bytes);
     return error_of([&] { read(); }, *this);
@@ -238,7 +238,7 @@ TEST_CASE("IDX: magic numbers that are wrong in one byte, and which of them is g
 TEST_CASE("IDX: the fewest and the most samples") {
   const IdxDir dir;
   const std::string images = "train-images-idx3-ubyte";
-  // These numbers are accepted: what is wrong is told later.
+  // These numbers are accepted: the error is reported later.
   CHECK(dir.with(images, idx({1, 2, 3}, noise(6))) ==
         "$/train-images-idx3-ubyte has 1 image, but $/train-labels-idx1-ubyte has 5 labels: they "
         "do not belong together");
@@ -299,7 +299,7 @@ TEST_CASE("how much a compressed file may hold, to the byte") {
   CHECK(holds(1000, 1032 * 1001 - 1) == "yes");
   CHECK(holds(1000, 1032 * 1001) ==
         "x: it takes 1033032 bytes, more than a gzip file of 1000 bytes can hold");
-  // Up to 64 MiB whatever can be, beyond that no more than 200 times the file.
+  // The limit is 64 MiB, or 200 times the file's size if that is more.
   constexpr std::uint64_t kSmall = 64 << 20;
   CHECK(holds(100'000, kSmall) == "yes");
   CHECK(holds(100'000, kSmall + 1) == "bomb");
@@ -328,7 +328,7 @@ TEST_CASE("a plain file: its rest, to the byte") {
 }
 
 TEST_CASE("IDX: compressed files of many pieces") {
-  // Noise does not shrink: the file is longer than what is read at once.
+  // Noise is incompressible: the file exceeds one read buffer.
   const TempDir dir;
   const Bytes pixels = noise(50 * 64 * 64);
   dir.write("train-images.gz", gzip(idx({50, 64, 64}, pixels)));
@@ -336,7 +336,7 @@ TEST_CASE("IDX: compressed files of many pieces") {
   REQUIRE(std::filesystem::file_size(dir / "train-images.gz") > 3 * 65536);
   const DataSets sets = open("idx", {{"root", dir.path()}}, {{64, 64, 1}, 256});
   CHECK(sample(*sets.train, 49).first == Bytes(pixels.end() - 64 * 64, pixels.end()));
-  // Two members, the second of which begins in the middle of such a piece.
+  // Two members, the second of which begins in the middle of a read buffer.
   const Bytes all = idx({50, 64, 64}, pixels);
   const Bytes first(all.begin(), all.begin() + 100'000), second(all.begin() + 100'000, all.end());
   dir.write("train-images.gz", concat(gzip(first), gzip(second)));
@@ -479,7 +479,7 @@ TEST_CASE("digits are inside the program") {
         }) ==
         "digits: the data set has 10 classes, but the model's last layer has 9 outputs: give it "
         "10");
-  // The folder in the repository holds the same.
+  // The folder in the repository holds the same samples.
   const DataSets files =
       open("digits", {{"root", testing::source_dir() + "/datasets/digits"}}, {{8, 8, 1}, 10});
   CHECK(files.train->fingerprint() == sets.train->fingerprint());

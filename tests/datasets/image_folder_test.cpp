@@ -25,7 +25,8 @@ Bytes grey_png(std::uint8_t value, std::uint32_t size = 8) {
   return png(size, size, 1, Bytes(size * size, value));
 }
 
-/// Two classes, cat with three images and dog with two; a test set with one of each.
+/// A folder with two classes: cat with three images and dog with two, and a test set with one of
+/// each.
 struct FolderDir : TempDir {
   FolderDir() {
     write("train/dog/b.png", grey_png(4));
@@ -44,7 +45,7 @@ struct FolderDir : TempDir {
   std::string error(const DataRequirements& requirements = kFolderRequirements) const {
     return error_of([&] { read(requirements); }, *this);
   }
-  /// The message when a sample is read.
+  /// Returns the message when a sample is read.
   std::string read_error(std::int64_t index) const {
     const DataSets sets = read();
     return error_of([&] { sample(*sets.train, index); }, *this);
@@ -155,7 +156,8 @@ TEST_CASE("image_folder: the fingerprint follows sizes, and the cache its budget
 TEST_CASE("image_folder: some images of each class are tried, all of a few") {
   const FolderDir dir;
   CHECK(dir.read().train->samples_to_try() == std::vector<std::int64_t>{0, 1, 2, 3, 4});
-  // More than half of 512 in one of two classes: every one of that half, spread over the class.
+  // One of the two classes has 300 images. It gets half of the 512 tries: 256, spread over the
+  // class.
   for (int i = 0; i < 297; ++i) dir.write(fmt::format("train/cat/{:03}x.png", i), {1});
   const std::vector<std::int64_t> tried = dir.read().train->samples_to_try();
   REQUIRE(tried.size() == 256 + 2);
@@ -239,7 +241,7 @@ TEST_CASE("image_folder: data.val and data.test name other folders, or none") {
         "image_folder: $: no folder x in it, which data.test names");
   CHECK(error({{"val", std::string("x")}}) ==
         "image_folder: $: no folder x in it, which data.val names");
-  // Their results would be those of samples that were trained on, or tuned on.
+  // Otherwise results would be measured on samples used for training or tuning.
   for (const char* train : {"train", "./train/", "val/../train"}) {
     for (const char* part : {"test", "val"}) {
       CHECK(error({{part, std::string(train)}})
@@ -251,7 +253,7 @@ TEST_CASE("image_folder: data.val and data.test name other folders, or none") {
   CHECK(error({{"val", std::string("test")}})
             .find("expected a test set in test, found the validation set itself") !=
         std::string::npos);
-  // As runs of earlier releases have it.
+  // A folder like those of runs of earlier releases.
   fs::remove_all(dir / "test");
   const DataSets earlier = with({{"val", std::string("none")}});
   CHECK(earlier.test->size() == 1);
@@ -310,7 +312,7 @@ TEST_CASE("image_folder: folders that are refused") {
           "; add samples to train on, or remove these");
     fs::remove_all(dir / "test/emu");
     fs::remove_all(dir / "test/dog");
-    // A gap, which is stated.
+    // The gap is reported.
     CHECK(dir.read().notes ==
           std::vector<std::string>{"the test data has no samples of 1 of the 2 classes: dog"});
     fs::create_directory(dir / "test/dog");
@@ -374,7 +376,7 @@ TEST_CASE("image_folder: many files and folders are listed in order, by several 
   const TempDir dir;
   constexpr int kClasses = 40, kMany = 2500;
   for (int c = 0; c < kClasses; ++c) dir.write(fmt::format("train/{:02}/0.png", c), {1});
-  // More than are looked at in one go.
+  // More files than one batch of the listing.
   for (int i = 0; i < kMany; ++i) dir.write(fmt::format("train/07/x{:04}.png", i), {1});
   const auto heartbeat = std::make_shared<Heartbeat>();
   set_heartbeat_of_thread(heartbeat);
@@ -382,7 +384,7 @@ TEST_CASE("image_folder: many files and folders are listed in order, by several 
   const auto read = [&] { return open("image_folder", {{"root", dir.path()}}, requirements); };
   const DataSets sets = read();
   set_heartbeat_of_thread(nullptr);
-  // A listing that takes long is no stall.
+  // A slow listing does not count as a stall.
   CHECK(heartbeat->beats() >= 2 * kClasses);
   REQUIRE(sets.train->size() == kClasses + kMany);
   CHECK(sets.train->describe(7) == dir / "train/07/0.png");
@@ -391,7 +393,7 @@ TEST_CASE("image_folder: many files and folders are listed in order, by several 
     REQUIRE(sets.train->label(8 + i) == 7);
   }
   CHECK(sets.train->label(8 + kMany) == 8);
-  // Of several entries that are wrong, all processes name the same.
+  // If several entries are wrong, all processes name the same one.
   for (int c = kClasses - 1; c > 2; --c) dir.write(fmt::format("train/{:02}/a.heic", c), {1});
   for (int round = 0; round < 20; ++round) {
     REQUIRE(

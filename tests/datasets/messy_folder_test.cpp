@@ -1,4 +1,4 @@
-// Folders as people have them: nested, linked, with files that are no images.
+// Image folders as they occur in practice: nested, linked, with files that are not images.
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -15,7 +15,7 @@ namespace {
 using namespace data_test;
 namespace fs = std::filesystem;
 
-/// Two classes with one image each.
+/// A folder of two classes with one image each.
 struct MessyDir : TempDir {
   MessyDir() {
     put("train/cat/b.png", 1);
@@ -32,7 +32,7 @@ struct MessyDir : TempDir {
   std::string error(std::int64_t classes = 2) const {
     return error_of([&] { read(false, classes); }, *this);
   }
-  /// The notes, with the folder's path written as "$".
+  /// Returns the notes, with the folder's path replaced by "$".
   std::vector<std::string> notes(bool leaves_out = false, std::int64_t classes = 2) const {
     std::vector<std::string> notes = read(leaves_out, classes).notes;
     for (std::string& note : notes) {
@@ -42,7 +42,7 @@ struct MessyDir : TempDir {
     }
     return notes;
   }
-  /// The training files, relative to the folder.
+  /// Returns the training files, relative to the folder.
   std::vector<std::string> files() const {
     const DataSets sets = read();
     std::vector<std::string> all;
@@ -98,7 +98,7 @@ TEST_CASE("messy folders: what is no image is left out, with one note that count
                              "README 1, Thumbs.db 2",
                              "the test data has no samples of 1 of the 2 classes: dog"});
   CHECK(dir.read().train->fingerprint() == before);
-  // Groups beyond the first ones are counted together.
+  // Groups after the first ones are counted together.
   for (char c = 'a'; c <= 'z'; ++c) dir.write(std::string("train/cat/x.") + c + "q", {1});
   const std::string many = dir.notes()[0];
   CHECK(many.starts_with("image_folder: $: 31 files that are not images are left out: .aq 1, .bq"));
@@ -178,7 +178,7 @@ TEST_CASE("messy folders: links are followed wherever they lead, but not in circ
   const Texts expected = {"cat/b.png", "cat/link.png",     "cat/linked/two.png",
                           "dog/a.png", "emu/more/two.png", "emu/one.png"};
   CHECK(files() == std::pair(expected, std::size_t{0}));
-  // To a folder above the link, to itself through another folder, and to the root.
+  // Links to a folder above, through another folder to itself, and to the root.
   fs::create_directory_symlink("..", outside / "pets/more/up");
   fs::create_directory_symlink(dir.path(), dir / "train/dog/root");
   CHECK(files() == std::pair(expected, std::size_t{1}));
@@ -219,7 +219,7 @@ TEST_CASE("messy folders: the fingerprint of a folder that opened before is what
   dir.write("train/cat/B.JPG", {1, 2});
   dir.write("train/dog/a.jpeg", {1, 2, 3});
   const DataSets sets = open("image_folder", {{"root", dir.path()}}, {{4, 5, 3}, 2});
-  // XXH3 of "image_folder v1 4x5x3" and, in this order, of names and sizes.
+  // XXH3 of "image_folder v1 4x5x3" followed by names and sizes, in this order.
   CHECK(sets.train->fingerprint() == "xxh3:4b2b3f185b1a686f");
 }
 

@@ -1,4 +1,4 @@
-// Arrays of NumPy: what can be read of them, and each way in which a file can be wrong.
+// NumPy arrays: the readable ones, and every way in which a file can be invalid.
 #include "tests/support/npy.h"
 
 #include <doctest/doctest.h>
@@ -81,7 +81,7 @@ TEST_CASE("npy: images of bytes and of floats, features, and class labels of any
     CHECK(class_counts({features.train, {0, 1, 2}}, 3) == std::vector<std::int64_t>{1, 1, 1});
     CHECK(features.train->label(0) == 2);
   }
-  // Without a model, as many classes as there are.
+  // Without a model, the number of classes comes from the data.
   CHECK(open_npy(dir, {}).train->classes().size() == 3);
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("npy: soft labels, multi-hot targets and values, with and without weig
   const auto soft = source("soft_labels", false);
   CHECK(soft->targets() == TargetShape{TargetKind::soft_labels, 2, false});
   CHECK(row(*soft, 0) == std::vector<float>{0.25, 0.75});
-  // The first of the largest.
+  // The label is the first of the largest values.
   for (const auto& [index, label] : {std::pair(0, 1), {1, 0}, {2, 0}}) {
     CHECK(soft->label(index) == label);
   }
@@ -139,9 +139,9 @@ TEST_CASE("npy: soft labels, multi-hot targets and values, with and without weig
   CHECK(labels.train->targets() == TargetShape{TargetKind::class_index, 0, true});
   CHECK(row(*labels.train, 0) == std::vector<float>{0.5});
   CHECK(labels.train->label(2) == 1);
-  // Of a part without weights, each is 1.
+  // In a part without weights, each weight is 1.
   CHECK(row(*labels.test, 1) == std::vector<float>{1});
-  // A binary target.
+  // A binary target may have a single column.
   CHECK(open_npy(dir, {{"target", "multi_hot"}}, 1).train->targets() ==
         TargetShape{TargetKind::multi_hot, 1, false});
 }

@@ -1,4 +1,4 @@
-// Archives of NumPy: members that are stored or deflated, and each way in which one can be wrong.
+// NumPy archives: stored and deflated members, and every way in which one can be invalid.
 #include <doctest/doctest.h>
 
 #include "datasets/npy_array.h"
@@ -93,7 +93,7 @@ TEST_CASE("npz: archives that are damaged, truncated or of another kind") {
   check_contains(error(dir, ""), "$/data.npz: not a zip archive, or a truncated one: expected the");
   const std::string good = zip(both());
   check_contains(error(dir, good.substr(0, good.size() - 1)), "not a zip archive, or a truncated");
-  // Its members are gone, the list of them is not.
+  // The members are gone, but their directory is intact.
   check_contains(error(dir, good.substr(100)),
                  "expected entry 1 of 2 in the list of members at the");
   std::string bad = good;
@@ -108,7 +108,7 @@ TEST_CASE("npz: archives that are damaged, truncated or of another kind") {
   CHECK(error(dir, bad) ==
         "$/data.npz, member x.npy: expected a local header at the offset 0, found other bytes: it "
         "is damaged");
-  // The size in the list of members.
+  // The size in the directory of members.
   bad = good;
   bad[good.find("PK\x01\x02") + 24] ^= 1;
   check_contains(error(dir, bad), "bytes cannot be the content of");

@@ -1,4 +1,5 @@
-// Parts that several threads work on: each once, and of several errors always the first part's.
+// Parts that several threads process: each part once, and of several errors always that of the
+// first part.
 #include "datasets/parallel_parts.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Two parts of a data set must not have a file in common, even under different names.
+// Two parts of a data set must not share a file, even under different names.
 #include "datasets/shared_files.h"
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Made-up data: the same everywhere, learnable, and as hard as asked.
+// Synthetic data: identical everywhere, learnable, and as hard as requested.
 #include <zlib.h>
 
 #include <cmath>
@@ -18,7 +18,8 @@ DataSets make(double difficulty, std::int64_t size = 500) {
               {{8, 8, 1}, 5});
 }
 
-/// Share of test samples whose nearest class mean (over the training samples) is their class's.
+/// Returns the share of test samples whose nearest class mean (over the training samples) is that
+/// of their class.
 double nearest_mean_accuracy(const DataSets& sets) {
   std::vector<std::vector<double>> means(5, std::vector<double>(64));
   for (std::int64_t i = 0; i < sets.train->size(); ++i) {

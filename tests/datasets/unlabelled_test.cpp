@@ -1,5 +1,4 @@
-// Samples to be predicted: every kind of data set without its labels, and with labels that nobody
-// looks at.
+// Samples to be predicted: every kind of data set without labels, and with labels that are ignored.
 #include <filesystem>
 
 #include "datasets/dataset.h"
@@ -21,7 +20,7 @@ using testing::write_bytes;
 using Strings = std::vector<std::string>;
 using Source = std::shared_ptr<const DataSource>;
 
-/// A part of a data set, and what is wrong with its samples.
+/// A part of a data set, and the errors of its samples.
 struct Opened {
   Source source;
   std::shared_ptr<UnreadableSamples> unreadable = std::make_shared<UnreadableSamples>();
@@ -36,7 +35,7 @@ Opened open_part(const std::string& name, const Fields& fields, DataPart part,
   return opened;
 }
 
-/// What a model of that input, from a checkpoint with two classes, asks for.
+/// Returns the requirements of a model with that input, from a checkpoint with two classes.
 DataRequirements of_checkpoint(SampleShape input, const Strings& features = {},
                                std::optional<DType> type = {}) {
   DataRequirements requirements{input, 2};
@@ -61,7 +60,7 @@ std::string text_of(const Bytes& bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// The grey values of one pixel each of the samples.
+/// Returns the grey values of samples with one pixel each.
 Bytes pixels_of(const DataSource& source) {
   Bytes values;
   for (std::int64_t i = 0; i < source.size(); ++i) {
@@ -91,7 +90,7 @@ TEST_CASE("unlabelled: arrays need no targets, and those that are there are not 
   CHECK(source->resident()->targets.empty());
   CHECK(!open_part("npy", train, DataPart::test, two).source);
 
-  // Of the training samples there may be no files at all, and no targets of those that are there.
+  // The training files may be missing, and so may the targets of the other samples.
   const Fields both = {{"train.images", dir / "gone.npy"},
                        {"train.targets", dir / "gone.npy"},
                        {"test.images", dir / "x.npy"},
@@ -101,7 +100,7 @@ TEST_CASE("unlabelled: arrays need no targets, and those that are there are not 
   CHECK(floats(*test, 2) == std::vector<float>{5, 6});
   CHECK_FALSE(test->targets().weighted);
 
-  // The targets are what the model's outputs are of.
+  // The outputs of the model define the kind of the targets.
   const ModelOutputs values{{"a", "b", "c"}, {TargetKind::values, 3, false}};
   const Source numbers = open_part("npy", train, DataPart::train, two, values).source;
   CHECK(numbers->targets() == TargetShape{TargetKind::values, 3, false});
@@ -141,10 +140,10 @@ TEST_CASE("unlabelled: features of a table are those of the run, by name and in 
   CHECK(source->features() == Strings{"width", "height"});
   CHECK(source->label(1) == 0);
   CHECK(source->describe(1) == dir / "x.csv, line 3");
-  // Also where this data set names them in another order, or a label.
+  // This also holds if this data set names the columns in another order, or a missing label.
   const Fields named = {{"features", Strings{"height", "width"}}, {"label", std::string("gone")}};
   CHECK(floats(*open({"width", "height"}, named).source, 0) == std::vector<float>{1, 2});
-  // A run that had no names takes them from here.
+  // A run without names takes them from this data set.
   CHECK(floats(*open({}, named).source, 0) == std::vector<float>{2, 1});
 
   CHECK(error_of([&] { open({}); }, dir)
@@ -161,7 +160,7 @@ TEST_CASE("unlabelled: features of a table are those of the run, by name and in 
             .starts_with("$/x.csv: the samples are 1x1 with 1 channel, but the checkpoint's model "
                          "takes 1x1 with 2"));
 
-  // A line that cannot be read keeps its place.
+  // An unreadable line keeps its position.
   put("width,height\n1,2\n3,NA\n5,6\n");
   const Opened some = open({"width", "height"});
   REQUIRE(some.source->size() == 3);
@@ -219,7 +218,7 @@ TEST_CASE("unlabelled: shards of images alone, or with labels of any kind") {
   CHECK(pixels_of(*opened.source) == Bytes{1, 2, 0, 4});
   CHECK(opened.unreadable->take_below(4).count(2) == 1);
   CHECK(!open_part("webdataset", fields, DataPart::test, of_checkpoint({4, 4, 1})).source);
-  // Training still asks for labels.
+  // Training still requires labels.
   check_contains(error_of(
                      [&] {
                        data_test::open("webdataset", fields, {{4, 4, 1}, 0});
@@ -275,7 +274,7 @@ TEST_CASE("unlabelled: IDX images without labels, of the part that is asked for"
           dir),
       "train-images-idx3-ubyte: the samples are 2x3 with 1 channel, but the checkpoint's model "
       "takes 8x8 with 1 channel");
-  // Data sets that were published have as many images as they had.
+  // Published data sets must have their published number of images.
   check_contains(error_of([&] { open_part("mnist", root, DataPart::train, small); }, dir),
                  "expected 60000 images, as the data set was published, found 3");
   check_contains(error_of([&] { open_part("fashion_mnist", root, DataPart::test, small); }, dir),
@@ -291,7 +290,7 @@ TEST_CASE("unlabelled: a folder for each class, of any classes") {
   dir.write("test/ant/1.png", {1});
   const Fields root = {{"root", dir.path()}};
   const Opened opened = open_part("image_folder", root, DataPart::test, of_checkpoint({4, 4, 1}));
-  // Those of the run first, so that numbers are those of an evaluation.
+  // Samples of the run's classes come first, so that their numbers equal those of an evaluation.
   CHECK(pixels_of(*opened.source) == Bytes{4, 3, 2, 0, 1});
   CHECK(opened.source->describe(0) == dir / "test/no/10.png");
   CHECK(opened.unreadable->take_below(5).count(3) == 1);
@@ -327,12 +326,12 @@ TEST_CASE("unlabelled: data sets whose labels are always there") {
   };
   compare("digits", {}, {8, 8, 1}, 10);
   compare("synthetic", {{"size", std::int64_t{20}}, {"test_size", std::int64_t{10}}}, {5, 5, 1}, 3);
-  // A model with other outputs may be asked all the same.
+  // A model with other outputs can still predict.
   CHECK(open_part("digits", {}, DataPart::test, of_checkpoint({8, 8, 1})).source->size() == 360);
   CHECK(!open_part("synthetic", {{"test_size", std::int64_t{0}}}, DataPart::test,
                    of_checkpoint({5, 5, 1}))
              .source);
-  // Each part of CIFAR by itself.
+  // Each part of CIFAR works separately.
   for (const std::string name : {"cifar10", "cifar100"}) {
     const std::string file = name == "cifar10" ? "test_batch.bin" : "test.bin";
     const std::size_t record = name == "cifar10" ? 3073 : 3074;

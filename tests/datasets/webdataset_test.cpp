@@ -1,4 +1,4 @@
-// Tar shards: their names, members and labels, and each way in which one can be wrong.
+// Tar shards: their names, members and labels, and every way in which one can be invalid.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -26,13 +26,13 @@ using testing::write_bytes;
 
 const DataRequirements kShardRequirements{{4, 4, 1}, 3};
 
-/// A PNG file of one grey.
+/// Returns a PNG file with a single grey value.
 std::string grey_file(std::uint8_t value) {
   const Bytes bytes = png(8, 8, 1, Bytes(64, value));
   return {bytes.begin(), bytes.end()};
 }
 
-/// The members of a sample.
+/// Returns the members of a sample.
 std::string pair_of(const std::string& key, int value) {
   return tar_member(key + ".cls", fmt::format("{}\n", value % 3)) +
          tar_member(key + ".png", grey_file(static_cast<std::uint8_t>(value)));
@@ -45,7 +45,7 @@ DataSets open_shards(const TempDir& dir, const std::string& shards, const Fields
   return open("webdataset", fields, requirements);
 }
 
-/// The message for a shard of those bytes.
+/// Returns the message for a shard with these bytes.
 std::string shard_error(const TempDir& dir, const std::string& bytes) {
   write_bytes(dir / "s.tar", bytes);
   return error_of([&] { open_shards(dir, "s.tar"); }, dir);
@@ -73,7 +73,7 @@ TEST_CASE("webdataset: samples of several shards, in any order of members") {
     CHECK(sets.train->classes() == std::vector<std::string>{"0", "1", "2"});
     REQUIRE(sets.train->size() == 5);
     const std::vector<std::pair<int, int>> expected = {{0, 0}, {1, 1}, {2, 2}, {4, 1}, {5, 0}};
-    // In another order than that of the files.
+    // The order of reading differs from that of the files.
     for (const int i : {4, 0, 3, 1, 2, 0, 4}) {
       const auto& [grey, label] = expected[i];
       CHECK(sample(*sets.train, i) == std::pair(Bytes(16, static_cast<std::uint8_t>(grey)), label));
@@ -92,7 +92,8 @@ TEST_CASE("webdataset: samples of several shards, in any order of members") {
   const DataSets validated = open_shards(dir, "s-01.tar", {{"val.shards", dir / "s-00.tar"}});
   CHECK(validated.val->size() == 2);
   CHECK(!validated.test);
-  // Without a model, as many classes as there are, and the test set has no others.
+  // Without a model, the number of classes comes from the training data, and the test set adds
+  // none.
   CHECK(open_shards(dir, "s-00.tar", {}, {{4, 4, 1}, 0}).train->classes().size() == 2);
   CHECK(error_of(
             [&] {
@@ -173,7 +174,7 @@ TEST_CASE(
 
 TEST_CASE("webdataset: members behind more than 8 GiB are read, whichever way their size is said") {
   const std::uint64_t size = (std::uint64_t{9} << 30) + 17;
-  // One size has binary digits, as GNU tar writes it, and one is in an extended header.
+  // One size is in binary, as GNU tar writes it, and one is in an extended header.
   std::string binary = tar_member("a.bin", "").substr(0, 512);
   for (std::size_t i = 0; i < 12; ++i) {
     binary[124 + i] = static_cast<char>(i < 4 ? 0 : size >> (8 * (11 - i)));
@@ -283,7 +284,7 @@ TEST_CASE(
   check_contains(shard_error(dir, tar_member("x", "99 path=a\n", 'x') + kTarEnd),
                  "offset 0: an extended header that is damaged");
   CHECK(shard_error(dir, kTarEnd) == "$/s.tar: expected samples, found none in 1 shard");
-  // Truncated while it is in use.
+  // Truncated while in use.
   write_bytes(dir / "s.tar", good + kTarEnd);
   const DataSets sets = open_shards(dir, "s.tar");
   std::filesystem::resize_file(dir / "s.tar", 1550);
@@ -321,19 +322,19 @@ TEST_CASE("webdataset: samples that are incomplete, twice there, or without a go
   check_contains(shard_error(dir, tar({{"a.cls", "1"}, {"a.txt", "GIF"}})),
                  "sample a: expected one image (.jpg, .jpeg, .jpe, .jfif, .png, .webp, .bmp, .gif, "
                  ".tif, .tiff, .pbm, .pgm, .ppm, .pnm), found .cls, .txt (the");
-  // Beside a JPEG or PNG, another image is a description, as in earlier releases.
+  // Next to a JPEG or PNG, another image is a description, as in earlier releases.
   check_contains(shard_error(dir, tar({{"a.cls", "1"}, {"a.gif", "GIF"}, {"a.bmp", "BM"}})),
                  "sample a: expected one image (");
   check_contains(shard_error(dir, tar({{"a.png", picture}, {"a", "1"}})),
                  "found .png, no extension (the");
-  // All images first.
+  // The images precede all labels.
   check_contains(shard_error(dir, tar({{"a.png", picture}, {"b.png", picture}, {"a.cls", "1"}})),
                  "sample a: expected a label");
   CHECK(
       shard_error(dir, tar({{"a.cls", "1"}, {"a.png", picture}, {"a.jpg", picture}})) ==
       "$/s.tar, a.jpg: expected one image and one label for each sample, found a second one for a "
       "(the base name of a sample ends at the first dot)");
-  // Names with a dot before the number are one sample: not all of its members are listed.
+  // Names with a dot before the number form one sample, and only some of its members are listed.
   std::vector<std::pair<std::string, std::string>> dotted;
   for (int i = 0; i < 20; ++i) dotted.emplace_back(fmt::format("img.{:02}.jpg", i), picture);
   const std::string many = shard_error(dir, tar(dotted));

@@ -1,5 +1,5 @@
-// What stands in for cuDNN in an emulated build: one plan for every problem, by plain loops that
-// are as easy to check as the reference, in double, so that its errors are those of rounding the
+// Replaces cuDNN in an emulated build. There is one plan for every problem: plain loops, as easy to
+// check as the reference. They compute in double, so that the only errors come from rounding the
 // factors and the result.
 #include <algorithm>
 #include <vector>
@@ -13,7 +13,8 @@
 namespace dpt {
 namespace {
 
-/// Rounds to tf32: 10 bits of mantissa, ties away from zero, as tensor cores are fed.
+/// Rounds to tf32: 10 bits of mantissa, ties away from zero, as the inputs of tensor cores are
+/// rounded.
 struct Tf32 {
   float value;
 };
@@ -30,8 +31,8 @@ double factor_of(Bf16 number) {
 }
 
 /// Calls use(x_at, y_at, tap) for every position (p, q) of sample n and every tap (r, s) of the
-/// kernel that does not fall on padding: the offsets of x's first channel there, of y's, and
-/// r * S + s.
+/// kernel that does not fall on padding. x_at and y_at are the offsets of the first channel in x
+/// and y; tap is r * S + s.
 template <class Use>
 void for_taps(const ConvProblem& d, std::int64_t n, std::int64_t first_tap, std::int64_t end_tap,
               const Use& use) {
@@ -48,8 +49,8 @@ void for_taps(const ConvProblem& d, std::int64_t n, std::int64_t first_tap, std:
   }
 }
 
-/// The weight (K,R,S,C/groups) as (group,R,S,C/groups,K/groups), so that the inner loops run over
-/// adjacent numbers.
+/// Returns the weight (K,R,S,C/groups) as (group,R,S,C/groups,K/groups), so that the inner loops
+/// run over adjacent numbers.
 template <class Factor>
 std::vector<double> transposed(const ConvProblem& d, const Factor* weight) {
   const std::int64_t taps = d.kernel.h * d.kernel.w;
@@ -64,7 +65,7 @@ std::vector<double> transposed(const ConvProblem& d, const Factor* weight) {
   return result;
 }
 
-/// A block per sample.
+/// Launched with one block per sample.
 template <class Factor, class T>
 __global__ void conv_forward(ConvProblem d, const Factor* x, const Factor* weight, const T* bias,
                              T* y) {
@@ -90,7 +91,7 @@ __global__ void conv_forward(ConvProblem d, const Factor* x, const Factor* weigh
   }
 }
 
-/// A block per sample.
+/// Launched with one block per sample.
 template <class Factor, class T>
 __global__ void conv_backward_data(ConvProblem d, T* dx, const Factor* weight, const Factor* dy) {
   const std::int64_t group_in = d.in.c / d.groups, group_out = d.out.c / d.groups;
@@ -110,7 +111,7 @@ __global__ void conv_backward_data(ConvProblem d, T* dx, const Factor* weight, c
   }
 }
 
-/// A block per tap of the kernel.
+/// Launched with one block per tap of the kernel.
 template <class Factor>
 __global__ void conv_backward_weights(ConvProblem d, const Factor* x, const Factor* dy,
                                       float* dweight, bool add) {
@@ -161,7 +162,7 @@ class EmulatedPlan final : public ConvPlan {
   void run(const ConvArgs& args) {
     const auto* weight = static_cast<const Factor*>(args.weight);
     const auto samples = static_cast<unsigned>(problem_.batch);
-    // As cuDNN wants it: in the tensors' type.
+    // cuDNN takes the bias in the tensors' type.
     const auto* bias = static_cast<const T*>(
         problem_.type == DType::bf16 ? args.bias16 : static_cast<const void*>(args.bias));
     switch (problem_.pass) {
@@ -186,7 +187,7 @@ class EmulatedPlan final : public ConvPlan {
   ConvProblem problem_;
 };
 
-/// As the real ones: the library and its handle are needed before anything else.
+/// Checks, as the real plans do, that the library and its handle exist.
 void check_library(const CudaContext& context) {
   if (emulation::cudnn() == emulation::Cudnn::absent) {
     fail(ErrorKind::device, "cuDNN cannot be used: told to be absent");

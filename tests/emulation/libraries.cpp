@@ -1,4 +1,4 @@
-// What stands in for kernels/cuda/runtime/libraries.cpp in an emulated build: nothing is opened.
+// Replaces kernels/cuda/runtime/libraries.cpp in an emulated build: no library is opened.
 #include "kernels/cuda/runtime/libraries.h"
 
 #include "emulation/control.h"

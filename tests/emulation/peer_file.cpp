@@ -15,7 +15,7 @@ namespace dpt {
 namespace {
 
 constexpr int kMostRanks = 64;
-constexpr std::size_t kFloats = 1 << 16;  ///< of each rank; longer sums go in parts
+constexpr std::size_t kFloats = 1 << 16;  ///< of each rank; longer sums run in parts
 
 }  // namespace
 
@@ -43,7 +43,7 @@ PeerFile::PeerFile(const std::string& id, int total, bool owns)
   const int file = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   const std::size_t bytes = file_bytes(total);
   void* memory = MAP_FAILED;
-  // All make it as long as it has to be, and zeros are nobody's arrival.
+  // Each process sets the same length; the file's initial zeros mean that no rank has arrived.
   if (file >= 0 && total <= kMostRanks && ftruncate(file, static_cast<off_t>(bytes)) == 0) {
     memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   }
@@ -95,7 +95,7 @@ bool PeerFile::sum(int rank, std::vector<float>& values, const std::atomic<bool>
     for (int other = 1; other < total_; ++other) {
       for (std::size_t i = 0; i < count; ++i) values[begin + i] += part(other)[i];
     }
-    // Nobody writes its next part before all have read this one.
+    // A rank may write its next part only after all ranks have read this one.
     if (meet(rank, 1, aborted) != Met::all) return false;
   }
   return true;

@@ -1,4 +1,4 @@
-// Emulated sums between processes: a file that all of them map, named by the id of the sums.
+// Emulated sums between processes: a file that all processes map, named by the id of the sums.
 #pragma once
 
 #include <atomic>
@@ -10,21 +10,21 @@ namespace dpt {
 
 class PeerFile {
  public:
-  /// `owns`: one of them, with which the file goes where its name is still there.
+  /// `owns` is true for one process, whose destructor removes the file if its name still exists.
   PeerFile(const std::string& id, int total, bool owns);
   ~PeerFile();
   PeerFile(const PeerFile&) = delete;
 
   enum class Met : std::uint8_t { all, given_up, aborted };
-  /// For `count` ranks from `first` on: waits until all ranks have come as often as these, one has
-  /// given up, or `aborted` is set.
+  /// Adds an arrival for `count` ranks from `first` on. Waits until all ranks have arrived this
+  /// many times, a process has given up, or `aborted` is set.
   Met meet(int first, int count, const std::atomic<bool>& aborted);
-  /// Nobody waits any more.
+  /// Ends every present and future wait.
   void give_up();
-  /// When all have the file, its name may go.
+  /// Removes the name of the file; to be called when all processes have opened it.
   void remove_name();
-  /// values[i] = the sum over ranks of values[i], added in the order of the ranks. False if it was
-  /// aborted: then some are the sum, and others not.
+  /// Sets values[i] to the sum over ranks of values[i], added in the order of the ranks. Returns
+  /// false if aborted; then only some of the values are sums.
   bool sum(int rank, std::vector<float>& values, const std::atomic<bool>& aborted);
 
  private:

@@ -1,6 +1,6 @@
-// What stands in for kernels/cuda/runtime/nccl.cpp in an emulated build: sums begin when all ranks
-// have begun all of theirs. Replicas of a process on one GPU are allowed too, so that tests need no
-// two. Between processes, which may be threads of a test, the numbers go through a file.
+// Replaces kernels/cuda/runtime/nccl.cpp in an emulated build. A sum runs when all ranks have begun
+// all of their sums. Replicas of a process may share a GPU here, so that tests need only one.
+// Between processes, which may be threads of a test, the numbers go through a file.
 #include "kernels/peer_sums.h"
 
 #include <algorithm>
@@ -20,7 +20,8 @@
 namespace dpt {
 namespace {
 
-/// "absent", "fails_to_connect", or a version that is not the others'.
+/// Returns the requested failure: "absent", "fails_to_connect", or a version that differs from the
+/// others'.
 std::string wanted_failure() {
   const char* wanted = std::getenv("DPT_EMULATED_NCCL");
   return wanted ? wanted : "";
@@ -48,7 +49,7 @@ class EmulatedSums final : public PeerSums {
       fail(ErrorKind::device, "emulated sums: no network interface");
     }
     const PeerFile::Met met = file_->meet(first_, here, aborted_);
-    // A process that is killed leaves nothing.
+    // Without a name, the file disappears even if a process is killed.
     if (first_ == 0 && met == PeerFile::Met::all) file_->remove_name();
     if (met == PeerFile::Met::given_up) {
       fail(ErrorKind::device, "emulated sums: another rank did not connect");
@@ -101,11 +102,11 @@ class EmulatedSums final : public PeerSums {
     std::vector<Sum> sums;
     std::vector<cudaEvent_t> events;
     cudaEvent_t done = nullptr;
-    float* copy = nullptr;  ///< of its part, on the GPU that adds; it needs no peer access
+    float* copy = nullptr;  ///< copy of this rank's part on the GPU that adds; avoids peer access
     std::int64_t copy_count = 0;
   };
 
-  /// Of so many floats, on the present GPU.
+  /// Returns room for `count` floats on the current GPU.
   static float* room(Rank& rank, std::int64_t count) {
     if (rank.copy_count < count) {
       cuda_check(cudaFree(rank.copy), "cudaFree");
@@ -127,8 +128,8 @@ class EmulatedSums final : public PeerSums {
     return event;
   }
 
-  /// An aborted sum is to the host one that was queued: it leaves its data, which are not the sum,
-  /// to what was queued after it.
+  /// Finishes the sums between processes. To the host, an aborted sum looks like any queued one: it
+  /// leaves data that are not the sum for the work queued after it.
   void finish_over_processes(int rank) {
     Rank& mine = ranks_[rank];
     require_whole();
@@ -191,8 +192,8 @@ class EmulatedSums final : public PeerSums {
   int arrived_ = 0;
   std::int64_t round_ = 0;
   std::atomic<bool> aborted_{false};
-  std::optional<PeerFile> file_;  ///< where there are several processes
-  int first_ = 0;                 ///< of the ranks here
+  std::optional<PeerFile> file_;  ///< only if there are several processes
+  int first_ = 0;                 ///< first rank of this process
 };
 
 }  // namespace
@@ -204,7 +205,7 @@ PeerReadiness peer_readiness(std::span<Backend* const> backends) noexcept {
     for (const Backend* backend : backends) {
       const CudaContext* context = cuda_context_of(*backend);
       if (!context) fail(ErrorKind::device, "not all devices are GPUs");
-      // Replicas of a process may share one.
+      // Replicas of a process may share a GPU.
       const auto earlier =
           std::count_if(readiness.gpus.begin(), readiness.gpus.end(),
                         [&](const PeerReadiness::Gpu& gpu) { return gpu.name == context->name; });

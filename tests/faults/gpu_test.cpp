@@ -1,4 +1,4 @@
-// GPUs that fail when they are told to: only the emulated ones do.
+// GPUs that fail on request, which only emulated ones can.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -39,7 +39,8 @@ TEST_CASE("a GPU that fails ends the run within seconds, and names call, replica
     CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
     emulation::clear_failures();
     emulation::set_devices(2);
-    // What was saved before is good: the run goes on from it to the bits of an undisturbed one.
+    // The earlier checkpoint is good: the run resumes from it and reaches the bits of an
+    // undisturbed run.
     const std::string newest =
         newest_good_checkpoint(folder.path() + "/checkpoints", [](const std::string&) {});
     REQUIRE(!newest.empty());
@@ -53,7 +54,7 @@ TEST_CASE("a kernel that cannot be launched is told with its layer") {
   const TempDir folder;
   const Job job = small_job(small_config(kSgdWithoutDecay), {"devices=[cuda:0]", "train.shards=8"});
   std::string text;
-  // Exact mode times no plans: the first launch reads the clock, the second is the input kernel's,
+  // Exact mode times no plans: the first launch reads the clock, the second is the input kernel,
   // the third begins the first layer.
   emulation::fail("cudaLaunchKernelEx:3:cudaErrorLaunchOutOfResources");
   try {
@@ -70,7 +71,7 @@ TEST_CASE("a kernel that cannot be launched is told with its layer") {
 TEST_CASE("what does not fit on a GPU is told with the layer, and what would fit") {
   emulation::set_devices(1, std::size_t{73} << 20);  // the workspaces take 72 MiB
   const TempDir folder;
-  // In exact mode: fast mode cuts the batch.
+  // The job uses exact mode, because fast mode splits the batch.
   const Job job = small_job(small_config(kSgdWithoutDecay),
                             {"devices=[cuda:0]", "data.size=4000", "data.batch_size=3000",
                              "train.epochs=1", "train.shards=1"});

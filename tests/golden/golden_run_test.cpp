@@ -1,7 +1,7 @@
-// A golden run: what the program logs, keeps and reports over nine epochs against PyTorch.
+// A golden run: the log, checkpoints and reports of nine epochs compared with PyTorch.
 //
-// make_golden_run.py made run.json and run.safetensors and says what they hold. As with LeNet,
-// every tolerance is kSlack times what PyTorch's own float32 runs are away from float64. Counts are
+// make_golden_run.py writes run.json and run.safetensors and describes them. As with LeNet, every
+// tolerance is kSlack times the distance of PyTorch's own float32 runs from float64. Counts are
 // exact.
 #include <doctest/doctest.h>
 
@@ -60,7 +60,8 @@ checkpoint: {every: 3, keep_last: 2, keep_best: {monitor: val/loss, mode: min}}
 log: {every: 4}
 )";
 
-/// A run folder's log, where a later line replaces an earlier one of the same step or epoch.
+/// The log of a run folder, in which a later line replaces an earlier one of the same step or
+/// epoch.
 struct Log {
   std::map<int, Json> steps, epochs, val;
   Json test;
@@ -82,7 +83,7 @@ Log read_log(const std::string& folder) {
   return log;
 }
 
-/// `key` of `got` against the golden `want`, within `tolerance`.
+/// Compares `key` of `got` with the golden `want`, within `tolerance`.
 void check_near(const Json& got, const char* key, double want, double tolerance) {
   CAPTURE(key);
   REQUIRE(got.contains(key));
@@ -91,12 +92,12 @@ void check_near(const Json& got, const char* key, double want, double tolerance)
   CHECK(std::abs(got[key].get<double>() - want) <= tolerance);
 }
 
-/// A share of `n` samples: equal but for the last bits of the division.
+/// Checks a share of `n` samples: equal except for the last bits of the division.
 void check_share(const Json& got, double hits, double n) {
   check_near(got, "accuracy", hits / n, 1e-6);
 }
 
-/// Epochs 1 to `last`, and every logged step of them.
+/// Checks epochs 1 to `last`, and every logged step of them.
 void check_log(const Log& log, int last) {
   const Json& golden = expected();
   const int per_epoch = golden["steps_per_epoch"],
@@ -131,7 +132,7 @@ void check_log(const Log& log, int last) {
   }
 }
 
-/// The test set's result, of the weights after `epoch`.
+/// Checks the test set's result with the weights after `epoch`.
 void check_test(const Json& got, int epoch) {
   const Json& want = expected()["epochs"][epoch - 1];
   check_near(got, "loss", want["test_loss"], allowed("eval_loss"));
@@ -139,7 +140,7 @@ void check_test(const Json& got, int epoch) {
   CHECK(got["n"] == expected()["test_samples"]);
 }
 
-/// The parameters of a checkpoint against those that run.safetensors holds under `prefix`.
+/// Compares the parameters of a checkpoint with those in run.safetensors under `prefix`.
 void check_weights(const std::string& path, const std::string& prefix) {
   const SafetensorsFile got = SafetensorsFile::open(path);
   const SafetensorsFile want = SafetensorsFile::open(golden("run.safetensors"));
@@ -167,7 +168,7 @@ struct Workplace {
   std::string folder() const { return dir.file("run"); }
   Json summary() const { return Json::parse(read_file(folder() + "/summary.json")); }
 
-  /// Starts or goes on.
+  /// Starts or resumes the run.
   Finished train(std::vector<std::string> more) const {
     std::vector<std::string> words = {"train", "golden.yaml"};
     words.insert(words.end(), more.begin(), more.end());
@@ -175,7 +176,7 @@ struct Workplace {
       words.insert(words.end(), {"--weights", golden("run.safetensors"), "--expect-left-over",
                                  "final.*", "best.*"});
     }
-    // Last, because the option before takes any number of words.
+    // --run-dir comes last, because the preceding option accepts any number of words.
     words.insert(words.end(), {"--run-dir", "run"});
     const Finished run = run_dpt(words, dir.path());
     INFO(run.err);
@@ -184,13 +185,13 @@ struct Workplace {
   }
 };
 
-/// One replica and three, fast and exact.
+/// One replica and three, in fast and exact mode.
 const std::vector<std::vector<std::string>> kWays = {{"devices=[cpu]"},
                                                      {"devices=[cpu,cpu,cpu]"},
                                                      {"devices=[cpu]", "train.shards=5"},
                                                      {"devices=[cpu,cpu,cpu]", "train.shards=5"}};
 
-/// All that a complete run of nine epochs leaves.
+/// Checks all results of a complete run of nine epochs.
 void check_whole_run(const Workplace& w) {
   const Json& golden = expected();
   const int per_epoch = golden["steps_per_epoch"], best = golden["best"]["val/loss"];
@@ -264,7 +265,7 @@ TEST_CASE("early stopping ends where the golden run's validation says, also acro
     for (const bool in_pieces : {false, true}) {
       CAPTURE(in_pieces);
       const Workplace w;
-      // A stop in every epoch: what early stopping has counted so far comes from the checkpoint.
+      // The run stops in every epoch: the count of early stopping comes from the checkpoint.
       for (int epoch = 1; in_pieces && epoch < last; ++epoch) {
         w.train({field, "devices=[cpu]", "--max-steps", std::to_string(epoch * per_epoch + 2)});
         CHECK(w.summary()["status"] == "max_steps");

@@ -1,13 +1,13 @@
-// Golden trajectories: 50 steps from the same weights on the same samples as PyTorch, of LeNet, of
-// a net with residual blocks, of one with batch normalisation, of one with shared weights, of one
-// with transposed convolutions and of the zoo's resnet20 with padded shortcuts. make_golden.py
-// writes the files and describes them.
+// Golden trajectories: 50 steps from the same weights on the same samples as PyTorch, for LeNet and
+// for nets with residual blocks, batch normalisation, shared weights and transposed convolutions,
+// and for the zoo's resnet20 with padded shortcuts. make_golden.py writes the files and describes
+// them.
 //
-// A file's losses and final weights are those of a float64 run, and its metadata tells how far
-// PyTorch's own float32 runs are from them, in four variants of layout and threads. So nobody had
-// to guess a tolerance: float32 arithmetic in another order of summation may be kSlack times as far
-// away as the furthest of those. A wrong formula is out by orders of magnitude: SGD without its
-// weight decay, or Adam with 1 % more epsilon, moves some weight by 0.03.
+// A file has the losses and final weights of a float64 run, and its metadata say how far PyTorch's
+// own float32 runs are from them, in four variants of layout and threads. This gives the tolerance:
+// float32 arithmetic in another order of summation may deviate kSlack times as far as the furthest
+// of those. A wrong formula deviates by orders of magnitude more: SGD without its weight decay, or
+// Adam with 1 % more epsilon, moves some weight by 0.03.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -31,11 +31,11 @@ namespace {
 
 constexpr double kSlack = 4.0;
 
-/// make_golden.py's nets.
+/// A net of make_golden.py.
 struct Net {
   const char* file;
   const char* layers;
-  const char* key = "layers:";  ///< before them, or the network of the zoo whose options they are
+  const char* key = "layers:";  ///< text before `layers`
 };
 constexpr Net kLenet = {"lenet.safetensors", R"(
     - {type: Conv2d, name: conv1, out_channels: 20, kernel_size: 3, padding: 1}
@@ -66,7 +66,7 @@ constexpr Net kResidual = {"residual.safetensors", R"(
     - {type: Flatten}
     - {type: Linear, name: fc, out_features: 10})"};
 
-// Over the whole batch, so that any number of replicas follows one.
+// Normalises over the whole batch, so that any number of replicas follows the same trajectory.
 constexpr Net kNormalised = {"normalised.safetensors", R"(
     - {type: Conv2d, name: conv1, out_channels: 6, kernel_size: 3, padding: 1, bias: false}
     - {type: BatchNorm2d, name: bn1, sync: true}
@@ -119,7 +119,7 @@ constexpr Net kPadded = {"padded.safetensors",
                          "\n  width: 2\n  shortcut: pad\n  classes: 10\n  sync: true",
                          "zoo: resnet20"};
 
-/// The config of a net; `optimizer` as in make_golden.py.
+/// Returns the config of a net; `optimizer` as in make_golden.py.
 Job golden_job(const Net& net, const std::string& optimizer,
                const std::vector<std::string>& overrides) {
   const std::string config = R"(
@@ -149,7 +149,7 @@ std::vector<T> read_as(const SafetensorsFile& file, const std::string& name,
   return values;
 }
 
-/// The parameters that the file holds under `prefix`, as a flat buffer.
+/// Returns the parameters in the file under `prefix`, as a flat buffer.
 std::vector<float> flat_params(const SafetensorsFile& file, const std::string& prefix,
                                const Plan& plan) {
   std::vector<float> flat(static_cast<std::size_t>(plan.param_floats));
@@ -166,7 +166,7 @@ struct Trajectory {
   std::vector<float> params;
 };
 
-/// Trains on the given samples, step by step, on as many replicas as the job has devices.
+/// Trains on the given samples, step by step, with as many replicas as the job has devices.
 Trajectory follow(const Job& job, const std::vector<float>& init, double lr,
                   const std::vector<std::int32_t>& indices) {
   const auto samples = *job.data.splits.train.source->resident();
@@ -240,7 +240,8 @@ void check_golden(const Net& net, const std::string& name, const std::string& op
         kSlack * measured("weight_error_rms"));
 }
 
-/// One replica, uneven replicas in fast mode, and exact mode: all must follow.
+/// Returns the ways to run: one replica, uneven replicas in fast mode, and exact mode. Each must
+/// follow the trajectory.
 const std::vector<std::vector<std::string>>& ways_to_run() {
   static const std::vector<std::vector<std::string>> ways = [] {
     std::vector<std::vector<std::string>> all;

@@ -1,9 +1,9 @@
-// What a disk may hold after a power cut, worked out from the calls that a run made.
+// The possible content of a disk after a power cut, computed from the calls of a run.
 //
-// POSIX promises little: the bytes of a file are on the disk after fsync of the file, and its name,
-// after a creation, link, rename or removal, after fsync of its folder. Everything else may be
-// there or not. (kill -9 loses nothing of this: the page cache lives on, so it can't test an
-// fsync.)
+// POSIX guarantees little: the bytes of a file are on the disk after fsync of the file, and its
+// name, after a creation, link, rename or removal, after fsync of its folder. Everything else may
+// or may not be there. (kill -9 loses none of this: the page cache survives, so that it cannot test
+// an fsync.)
 #pragma once
 
 #include <map>
@@ -16,22 +16,22 @@ namespace dpt::testing {
 
 class CrashModel {
  public:
-  /// What of the changes that nothing has made durable reaches the disk.
+  /// The share of the changes not yet made durable that reaches the disk.
   enum class Keeps {
     nothing,  ///< neither names nor bytes
     names     ///< names of files, whose bytes are as they were at their last fsync: often none
   };
 
-  /// Everything below `folder` is on the disk when the run begins.
+  /// Starts with everything below `folder` on the disk.
   explicit CrashModel(const std::string& folder);
 
   void apply(const IoCall& call, const std::string& data);
 
-  /// The files that are left, by absolute path.
+  /// Returns the remaining files, by absolute path.
   std::map<std::string, std::string> after_crash(Keeps keeps) const;
 
  private:
-  /// A file or a folder. A folder that is moved takes along what is durable in it.
+  /// A file or a folder. A folder that is moved takes its durable content along.
   struct Node {
     bool is_folder = false;
     std::string bytes, durable;                              // of a file
@@ -39,7 +39,7 @@ class CrashModel {
   };
   using NodePtr = std::shared_ptr<Node>;
 
-  /// The folder in which `path` stands now; null when it is not below the watched one.
+  /// Returns the folder that contains `path` now; null if it is not below the watched one.
   Node* parent(const std::string& path) const;
   NodePtr find(const std::string& path) const;
 

@@ -1,5 +1,5 @@
-// That work which the log calls saved survives a power cut: from the order of writes, fsyncs and
-// renames that a run really makes. See crash_model.h.
+// Work that the log calls saved survives a power cut, given the actual order of a run's writes,
+// fsyncs and renames. See crash_model.h.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ bool is_published(const std::string& path) {
          path.ends_with("command.txt");
 }
 
-/// Steps of checkpoints that these bytes of metrics.jsonl call saved, and the best among them.
+/// Steps of the checkpoints that these bytes of metrics.jsonl call saved, and the best of them.
 struct Saved {
   std::int64_t newest = 0, best = 0;
   void read(const std::string& lines) {
@@ -51,7 +51,7 @@ struct Saved {
   }
 };
 
-/// Files as they would be in a folder: which steps have an intact checkpoint.
+/// Returns the steps with an intact checkpoint among the files.
 std::set<std::string> intact_tensors(const std::map<std::string, std::string>& files,
                                      const TempDir& scratch) {
   std::set<std::string> found;
@@ -64,7 +64,7 @@ std::set<std::string> intact_tensors(const std::map<std::string, std::string>& f
   return found;
 }
 
-/// Highest step among the intact checkpoints in `folder`/checkpoints of a crashed disk.
+/// Returns the highest step of the intact checkpoints in `folder`/checkpoints of a crashed disk.
 std::int64_t newest_on_disk(const std::map<std::string, std::string>& files,
                             const std::string& folder, const TempDir& scratch) {
   std::int64_t newest = 0;
@@ -85,7 +85,7 @@ TEST_CASE("every published file: fsync, rename, then fsync of its folder before 
   INFO(run.finished.err);
   REQUIRE(run.finished.exit_code == 0);
   std::map<std::uint64_t, bool> is_durable;  // by inode: no write since its last fsync
-  std::set<std::string> waiting;             // folders in which a name is new
+  std::set<std::string> waiting;             // folders with a new name
   int published = 0;
   for (const IoCall& call : run.calls) {
     CAPTURE(call.number);
@@ -99,10 +99,10 @@ TEST_CASE("every published file: fsync, rename, then fsync of its folder before 
       CHECK(is_durable[call.inode]);
       waiting.insert(parent_of(call.second));
     }
-    // What an older file holds may go only when the newer one is safe.
+    // An older file may be removed only when the newer one is safe.
     const bool removes = call.kind == "unlink" && call.path.ends_with(".safetensors");
     if (removes) CHECK(waiting.count(parent_of(call.path)) == 0);
-    // Nobody is told of a checkpoint that a power cut may take back.
+    // The log must not mention a checkpoint that a power cut may take back.
     if (call.kind == "write" && call.path.ends_with("metrics.jsonl")) {
       const std::string text = run.data.substr(call.data_at, static_cast<std::size_t>(call.bytes));
       if (text.find("\"event\":\"checkpoint\"") != std::string::npos) CHECK(waiting.empty());
@@ -189,7 +189,7 @@ TEST_CASE("a power cut does not bring back the branch that a resume has left") {
   std::int64_t newest = 0;
   for (const IoCall& call : run.calls) {
     disk.apply(call, run.data);
-    // The copy of the log that stays with the branch is written before its checkpoints move.
+    // The branch's copy of the log is written before its checkpoints move.
     const bool is_copy = call.path.find("/abandoned-") != std::string::npos;
     has_begun = has_begun ||
                 (!is_copy && run.data.substr(call.data_at, static_cast<std::size_t>(call.bytes))
@@ -210,7 +210,7 @@ TEST_CASE("after a power cut at any call the same command ends with the undistur
   const IoRun run = w.run();
   REQUIRE(run.finished.exit_code == 0);
   const Outcome want = outcome_of(w.folder());
-  // Each state of the disk once.
+  // Each distinct state of the disk is checked once.
   std::vector<std::map<std::string, std::string>> states;
   std::set<std::map<std::string, std::string>> seen;
   for (const IoCall& call : run.calls) {

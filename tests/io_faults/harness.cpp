@@ -34,7 +34,7 @@ std::vector<IoCall> parse_calls(const std::string& text) {
   return calls;
 }
 
-/// Child process, as Program makes one, with an environment of its own.
+/// Starts a child process like Program, with a different environment.
 Finished run_with_environment(const std::vector<std::string>& arguments, const std::string& cwd,
                               const std::vector<std::string>& variables, const TempDir& logs) {
   std::vector<std::string> words = {"/usr/bin/env"};
@@ -54,7 +54,7 @@ Finished run_with_environment(const std::vector<std::string>& arguments, const s
     if (chdir(cwd.c_str()) != 0 || dup2(to, 1) < 0 || dup2(err_to, 2) < 0 || dup2(from, 0) < 0) {
       _exit(126);
     }
-    alarm(60);  // kept over exec; its default ends the process
+    alarm(60);  // survives exec; its default action ends the process
     execv(argv[0], argv.data());
     _exit(127);
   }
@@ -69,13 +69,13 @@ Finished run_with_environment(const std::vector<std::string>& arguments, const s
 IoRun run_watched(const std::vector<std::string>& arguments, const std::string& cwd,
                   const std::string& root, const std::optional<IoFault>& fault) {
   const TempDir logs;
-  // As tests/support/places.h: the build's library, or where it was moved to another machine.
+  // Like tests/support/places.h: the library of the build, or its path on another machine.
   const char* moved = std::getenv("DPT_IO_SHIM");
-  std::vector<std::string> variables = {
-      std::string("LD_PRELOAD=") + (moved ? moved : DPT_IO_SHIM), "DPT_IO_ROOT=" + root,
-      "DPT_IO_LOG=" + logs.file("calls"),
-      // The sanitizer's library wants to be the first; its checks work as the second too.
-      "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0"};
+  std::vector<std::string> variables = {std::string("LD_PRELOAD=") + (moved ? moved : DPT_IO_SHIM),
+                                        "DPT_IO_ROOT=" + root, "DPT_IO_LOG=" + logs.file("calls"),
+                                        // The sanitizer's library requires to be the first, but its
+                                        // checks also work if it is the second.
+                                        "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0"};
   if (fault) {
     variables.push_back("DPT_IO_FAIL_AT=" + std::to_string(fault->at));
     variables.push_back("DPT_IO_FAULT=" + fault->what);

@@ -1,4 +1,4 @@
-// Runs of the program under the I/O shim, and what their folders hold afterwards.
+// Runs of the program under the I/O shim, and the resulting content of their folders.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace dpt::testing {
 
-/// One call that the shim has written down.
+/// One call that the shim recorded.
 struct IoCall {
   int number = 0;
   std::string kind, path, second;
@@ -20,7 +20,7 @@ struct IoCall {
   std::int64_t where = 0;  ///< offset of a write, length of a truncation, flags of an open
   std::int64_t bytes = 0;
   int error = 0;
-  std::size_t data_at = 0;  ///< where a write's bytes begin in IoRun::data
+  std::size_t data_at = 0;  ///< offset of a write's bytes in IoRun::data
 };
 
 struct IoRun {
@@ -34,25 +34,25 @@ struct IoFault {
   std::string what;  ///< ENOSPC, EIO, EINTR, short, nothing, KILL
 };
 
-/// Runs dpt in `cwd` with calls below `root` written down, and one of them failing. A run that does
-/// not end within a minute is killed: its exit code is -SIGKILL.
+/// Runs dpt in `cwd`, recording calls below `root` and failing one of them. Kills a run that lasts
+/// more than a minute: its exit code is -SIGKILL.
 IoRun run_watched(const std::vector<std::string>& arguments, const std::string& cwd,
                   const std::string& root, const std::optional<IoFault>& fault = {});
 
-/// The small run of these tests: three epochs of five steps, checkpoints within and after them, a
-/// best by validation loss, exact mode on two replicas.
+/// Returns the small config of these tests: three epochs of five steps, checkpoints within and
+/// after them, a best by validation loss, exact mode on two replicas.
 std::string watched_config();
 
-/// The folder of a path; the path itself where it has none.
+/// Returns the folder of a path, or the path itself if it has none.
 inline std::string parent_of(const std::string& path) {
   return path.substr(0, path.rfind('/'));
 }
 
-/// Every regular file below `folder` with its content, by relative path.
+/// Returns every regular file below `folder` with its content, by relative path.
 std::map<std::string, std::string> files_below(const std::string& folder);
 
-/// Does work(0), ..., work(count - 1) on a few threads and gives what they complain of, in order.
-/// (Assertions stay on the test's own thread.)
+/// Runs work(0), ..., work(count - 1) on a few threads and returns their complaints, in order.
+/// (Assertions must stay on the test's thread.)
 template <class Work>
 std::vector<std::string> on_threads(int count, const Work& work);
 

@@ -1,6 +1,6 @@
-// What a run does when a call to the file system fails: every call of a fresh run, of a resumed one
-// and of one that replaces another, one at a time. Whatever fails, the exit code and the message
-// say so, no checkpoint is lost, and the same command afterwards ends as if nothing had happened.
+// Runs in which a file system call fails: every call of a fresh run, of a resumed one and of one
+// that replaces another, one at a time. The exit code and the message must report the failure, no
+// checkpoint may be lost, and the same command afterwards must give the undisturbed result.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -23,9 +23,9 @@ struct Scenario {
   std::string name;
   std::vector<std::string> command = {"train", "watched.yaml", "--run-dir", "run"};
   TempDir before;  ///< the folder as the command finds it, under "run"
-  Outcome want;    ///< of the undisturbed command
+  Outcome want;    ///< result of the undisturbed command
   IoRun undisturbed;
-  std::set<std::string> old_tensors;  ///< of every checkpoint that is there before
+  std::set<std::string> old_tensors;  ///< of every earlier checkpoint
   std::int64_t old_step = 0;
 
   explicit Scenario(const std::string& which) : name(which) {
@@ -58,7 +58,7 @@ struct Scenario {
     REQUIRE(want.results.find("\"test\":{") != std::string::npos);
   }
 
-  /// The command in `place`, which becomes a copy of the prepared folder.
+  /// Runs the command in `place`, which becomes a copy of the prepared folder.
   IoRun run_in(const TempDir& place, const std::optional<IoFault>& fault) const {
     fs::copy(before.path(), place.path(),
              fs::copy_options::recursive | fs::copy_options::overwrite_existing);
@@ -66,7 +66,7 @@ struct Scenario {
   }
 };
 
-/// Files that are there for people; a run may go on without them, saying so.
+/// Returns true for files meant for people; a run may continue without them, with a warning.
 bool is_log(const std::string& path) {
   return path.ends_with("metrics.jsonl") || path.ends_with("train.log");
 }
@@ -75,9 +75,8 @@ bool is_folder_call(const IoCall& call) {
   return call.kind == "open_folder" || call.kind == "fsync_folder";
 }
 
-/// Whether the call is one that goes on after a signal: all of ours. (The text log is spdlog's; the
-/// removal of a tree, the listing of a folder and the reading of a config are the standard
-/// library's.)
+/// Returns true if the call must continue after a signal, as all of dpt's own calls do. (spdlog
+/// writes the text log; the standard library removes trees, lists folders and reads configs.)
 bool goes_on_after_signal(const IoCall& call) {
   if (call.kind == "write") return true;
   if (call.kind == "read") return call.path.ends_with(".safetensors");
@@ -85,8 +84,8 @@ bool goes_on_after_signal(const IoCall& call) {
          call.path.find("/replaced") == std::string::npos;
 }
 
-/// Whether the call is part of bringing a file to where it belongs: the run may not go on as if
-/// nothing were. (Tidying up may fail: a warning says so.)
+/// Returns true if the call is part of publishing a file: the run must not ignore its failure.
+/// (Cleaning up may fail, with a warning.)
 bool publishes(const std::vector<IoCall>& calls, const IoCall& call) {
   static const std::set<std::string> published = {".safetensors", ".json", ".yaml", ".txt"};
   const auto is_published = [&](const std::string& path) {
@@ -94,7 +93,8 @@ bool publishes(const std::vector<IoCall>& calls, const IoCall& call) {
            published.count(fs::path(path).extension().string()) > 0;
   };
   if (is_folder_call(call)) {
-    // Opened and made durable for the sake of the call before: a folder that is listed only is not.
+    // A folder that is opened and synced for the preceding call counts; one that is only listed
+    // does not.
     const IoCall* before = nullptr;
     for (const IoCall& each : calls) {
       if (each.number >= call.number) break;
@@ -108,7 +108,7 @@ bool publishes(const std::vector<IoCall>& calls, const IoCall& call) {
          call.path.ends_with(".tmp") && is_published(call.path.substr(0, call.path.size() - 4));
 }
 
-/// Whether anything of the run that the command was to replace is still there, whole.
+/// Returns true if any part of the run to be replaced is still intact.
 bool old_run_is_there(const Scenario& scenario, const TempDir& place) {
   std::set<std::string> found;
   for (const auto& [path, bytes] : files_below(place.path())) {
@@ -118,12 +118,13 @@ bool old_run_is_there(const Scenario& scenario, const TempDir& place) {
                        scenario.old_tensors.end());
 }
 
-/// Runs with a fault, looks at what is left, runs again. Empty text if all is as it must be.
+/// Runs with a fault, checks the result, and runs again. Returns an empty text if everything is
+/// correct.
 std::string complaint_about(const Scenario& scenario, const IoFault& fault) {
   const TempDir place;
   const IoRun run = scenario.run_in(place, fault);
   const std::string folder = place.file("run");
-  // The order of calls of two threads may differ a little from run to run: this one's is asked.
+  // The order of calls of two threads may vary between runs, so this run's own calls are examined.
   const auto failed = std::find_if(run.calls.begin(), run.calls.end(),
                                    [&](const IoCall& call) { return call.number == fault.at; });
   if (failed == run.calls.end()) return {};
@@ -150,7 +151,7 @@ std::string complaint_about(const Scenario& scenario, const IoFault& fault) {
   if (exit_code == 0 && !(outcome_of(folder) == scenario.want)) {
     return complain("exit code 0 with another result");
   }
-  // What stands under its final name is whole, or was not touched.
+  // A file under its final name is complete or unchanged.
   for (const auto& [path, bytes] : files_below(place.path())) {
     if (path.ends_with(".safetensors") && tensors_of(place.file(path)).empty()) {
       return complain(path + " is not intact");
@@ -176,9 +177,9 @@ std::string complaint_about(const Scenario& scenario, const IoFault& fault) {
   return {};
 }
 
-/// Every call of the scenario fails once with a full disk or an I/O error, in turn; every write is
-/// also interrupted, or takes only half, or nothing at all. Of the other calls the first of each
-/// kind and type of file is interrupted.
+/// Returns the faults: every call of the scenario fails once with a full disk and once with an I/O
+/// error; every write is also interrupted, or takes only half of its bytes, or none. Of the other
+/// calls, the first of each kind and type of file is interrupted.
 std::vector<IoFault> all_faults(const std::vector<IoCall>& calls) {
   std::vector<IoFault> faults;
   std::set<std::pair<std::string, std::string>> interrupted;
@@ -248,7 +249,7 @@ TEST_CASE("on_failure continue: a last save that failed once is made again, as t
     REQUIRE(tries < 20);
     const TempDir place;
     const IoRun run = in(place, IoFault{at, "EIO"});
-    // The order of calls of two threads may differ a little from run to run.
+    // The order of calls of two threads may vary between runs.
     const int should = number_of_last_open(run.calls);
     if (should != std::exchange(at, should)) continue;
     INFO(run.finished.err);

@@ -1,5 +1,5 @@
-// Processes that are killed before any of their calls while a run is replaced, discarded or brought
-// back: the run that --overwrite replaces is complete again, or the new one has a checkpoint.
+// Processes that are killed before any of their calls while a run is replaced, discarded or
+// restored: the run that --overwrite replaces is complete again, or the new one has a checkpoint.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -22,8 +22,8 @@ using Files = std::map<std::string, std::string>;
 
 const Words kRun = {"train", "watched.yaml", "--run-dir", "run"};
 
-/// A run folder, with checkpoints/ in it or on "another disk", for which the tests can only use
-/// another folder.
+/// A run folder with checkpoints/ in it or on "another disk", for which the tests use another
+/// folder.
 struct RunPlace {
   TempDir dir;
   explicit RunPlace(bool linked) {
@@ -71,8 +71,9 @@ std::set<std::string> tensors_in(const RunPlace& place) {
 struct Case {
   std::string name;
   bool linked;
-  std::vector<Words> before;  ///< arguments of dpt train, in turn; the first makes the old run
-  Words command;              ///< command of dpt that is killed
+  std::vector<Words>
+      before;     ///< arguments of dpt train, in sequence; the first creates the old run
+  Words command;  ///< dpt command to kill
 };
 
 /// Kills the command before each of its calls in turn; `check` examines the place afterwards.
@@ -110,7 +111,7 @@ void check_kills(const Case& c,
     copy_to(place);
     const IoRun run =
         run_watched(c.command, place.dir.path(), place.dir.path(), IoFault{i + 1, "KILL"});
-    if (run.finished.exit_code != -SIGKILL) return {};  // It made fewer calls this time.
+    if (run.finished.exit_code != -SIGKILL) return {};  // the run made fewer calls this time
     ++killed;
     const std::string complaint = check(place, old);
     if (complaint.empty()) return {};
@@ -143,7 +144,8 @@ std::string old_or_new(const RunPlace& place, const Files& old) {
     return missing_of(old, place.files());
   }
   if (again.exit_code != 2) return "dpt runs --restore: " + again.err;
-  // Nothing to restore: the old run is in place, or the new one has its first regular checkpoint.
+  // There is nothing to restore: the old run is in place, or the new one has its first regular
+  // checkpoint.
   if (missing_of(old, place.files()).empty()) return {};
   const std::int64_t step = newest_step(place.dir.file("run"));
   return step == 0 ? "neither the old run nor a checkpoint of the new one is there: " + again.err

@@ -1,7 +1,7 @@
-// A step allocates nothing: the heap's entry points are replaced in this test program, and count
-// what the calling thread asks for, libraries included. oneDNN builds a small table of a call's
-// arguments on the heap in every call, and its matrix multiplication packs into heap memory;
-// neither can be switched off, so the test holds it to that.
+// A step allocates nothing. This test program replaces the heap's entry points to count the
+// allocations of the calling thread, including those of libraries. oneDNN builds a small argument
+// table on the heap in every call, and its matrix multiplication packs into heap memory; neither
+// can be disabled, so the test allows exactly these.
 #include <doctest/doctest.h>
 
 #include <cerrno>
@@ -31,7 +31,7 @@ thread_local Allocations allocations;
 
 }  // namespace
 
-// Sanitizers bring a heap of their own, which must stay in charge.
+// Sanitizers replace the heap themselves, which must not be disturbed.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 extern "C" {
 void* __libc_malloc(std::size_t bytes);
@@ -84,8 +84,7 @@ Allocations count_allocations(const std::function<void()>& step) {
   return allocations;
 }
 
-/// Forward and backward once to warm up, then counted, over the first and a second set of
-/// addresses.
+/// Runs forward and backward with two sets of addresses, once to warm up and once to count.
 Allocations count_in_step(Backend& backend, Op& op, std::int64_t x, std::int64_t weight,
                           std::int64_t bias, std::int64_t y) {
   OpRunner first(backend, op, random_values(x, 1), random_values(weight, 2), random_values(bias, 3),
@@ -123,13 +122,13 @@ TEST_CASE("the counter counts") {
 
 /// The largest node of oneDNN's argument table; a buffer for numbers would be larger.
 constexpr std::size_t kTableNode = 512;
-/// What its matrix multiplication packs its operands into, whatever the size of the batch.
+/// Size of the memory for packed operands of its matrix multiplication, independent of the batch.
 constexpr std::size_t kPackedOperands = std::size_t{1} << 21;
 
 void check_allocations(const Op& op, const Allocations& seen) {
   const std::string name = op.implementation();
   INFO(name);
-  // Own kernels name themselves so; a composite of oneDNN lists its passes.
+  // dpt's own kernels have simple names; a composite of oneDNN lists its passes.
   const bool uses_onednn = name.find("forward ") != std::string::npos;
   const bool multiplies = name.find("gemm") != std::string::npos;
   if (!uses_onednn) CHECK(seen.count == 0);

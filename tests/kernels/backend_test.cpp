@@ -1,4 +1,4 @@
-// Memory and order of a backend, and the promises that concern all of its kernels.
+// Memory and ordering of a backend, and guarantees that concern all of its kernels.
 #include "kernels/backend.h"
 
 #include <doctest/doctest.h>
@@ -78,7 +78,7 @@ TEST_CASE("the phases of a step are timed in the order of the queue, a captured 
     backend->synchronize();
     for (const PhaseTimes& times : {first, second}) {
       CHECK(times.spent[0] > 0);
-      CHECK(times.spent[1] == 0);  // it did not end
+      CHECK(times.spent[1] == 0);  // the phase did not end
       CHECK(times.spent[3] == 0);
     }
     // A clock that advances in steps of a microsecond may be one step ahead at each end.
@@ -162,8 +162,8 @@ TEST_CASE("what the CPU cannot run is refused when the kernel is made") {
   CHECK(refused([] { make_cpu_backend(0); }) == "cpu: needs at least 1 thread, not 0");
 }
 
-/// What exact mode rests on: identical samples in one batch get identical rows, and a sample's row
-/// does not depend on its place in the batch.
+/// Checks the basis of exact mode: identical samples in one batch get identical rows, and a
+/// sample's row does not depend on its position in the batch.
 TEST_CASE("a sample's activations do not depend on its place in the batch") {
   for (const std::string& name : backend_names()) {
     const auto backend = make_backend(parse_device(name));
@@ -188,7 +188,7 @@ TEST_CASE("a sample's activations do not depend on its place in the batch") {
   }
 }
 
-/// A fused description gives the numbers of its parts, and close to the same gradients.
+/// Compares a fused description with its parts: the same outputs, and nearly the same gradients.
 TEST_CASE("fused equals unfused") {
   for (const std::string& name : backend_names()) {
     const auto backend = make_backend(parse_device(name));

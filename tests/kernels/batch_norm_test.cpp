@@ -1,4 +1,5 @@
-// Statistics in pieces: merged, they are those of the whole; and what becomes of running ones.
+// Statistics computed in parts: merged, they equal those of the whole. Also the update of running
+// statistics.
 #include <algorithm>
 #include <cmath>
 
@@ -22,7 +23,7 @@ BatchNormDesc description(std::int64_t batch, DType type = DType::f32) {
   return desc;
 }
 
-/// The moments of samples [begin, end) as an operation computes them.
+/// Returns the moments of samples [begin, end) as an operation computes them.
 std::vector<float> moments_of(Backend& backend, const std::vector<float>& x, std::int64_t begin,
                               std::int64_t end) {
   const std::int64_t sample = 6 * kChannels;
@@ -53,7 +54,7 @@ TEST_CASE("moments of pieces, merged in any tree, are those of all samples") {
         squares += (x[i] - mean) * (x[i] - mean);
       }
       CHECK(whole[c] == doctest::Approx(mean).epsilon(1e-6));
-      // Next to a mean of 1800 a float has 1e-4 left.
+      // Around a mean of 1800, floats are only precise to 1e-4.
       CHECK(whole[kChannels + c] == doctest::Approx(squares).epsilon(1e-3));
     }
     std::vector<OnDevice<float>> memory;
@@ -95,7 +96,7 @@ TEST_CASE("more pieces than one kernel merges") {
     std::vector<DevPtr> parts;
     std::vector<MomentMerge> merges;
     for (int k = 0; k < 70; ++k) {
-      // One value each: 0, 1, 2, ...; their mean is 34.5, the sum of squares known.
+      // One value per part: 0, 1, 2, ...; their mean is 34.5, and the sum of squares is known.
       memory.emplace_back(*backend, std::vector<float>{static_cast<float>(k), 0.0F});
       if (k > 0) merges.push_back(moment_merge(0, k, k, 1));
     }
@@ -112,7 +113,7 @@ TEST_CASE("running statistics follow PyTorch's rule, and only an applied step") 
   for (const std::string& name : backend_names()) {
     INFO(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
-    // Two floats with momentum 0.1, two with 0.25, two that average; then their counters.
+    // Two floats with momentum 0.1, two with 0.25, two that average, followed by their counters.
     const std::vector<float> start = {
         1, 2, 3, 4, 5, 6, UpdateCounter::bits(0), UpdateCounter::bits(9)};
     const std::vector<float> sums = {40, 80, 120, 160, 200, 240, 0, 0};
@@ -169,7 +170,7 @@ TEST_CASE("the first running statistic that an update would make non-finite is f
   for (const std::string& name : backend_names()) {
     INFO(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
-    // Places from 16 on: 1,000 with momentum 0.1, one that averages, then its counter.
+    // From index 16 on: 1,000 with momentum 0.1, one that averages, followed by its counter.
     const std::vector<RunningRange> ranges = {{16, 1016, 0.1F, 1017}, {1016, 1017, -1.0F, 1017}};
     const auto found = [&](std::vector<std::pair<std::size_t, float>> sums, float start = 1) {
       std::vector<float> all(1018, 0.0F);
@@ -203,11 +204,11 @@ TEST_CASE("a folded batch norm is that of the sums of the layer before it") {
   for (const std::string& name : backend_names()) {
     INFO(name);
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
-    // Of three channels: weights of five each, then bias, gamma, beta, mean and variance.
+    // Three channels with five weights each, followed by bias, gamma, beta, mean and variance.
     std::vector<float> flat = random_values(15 + 5 * 3, 11);
     for (std::size_t i = 27; i < 30; ++i) flat[i] = std::abs(flat[i]) + 0.1F;
     NormFold all{3, 5, 0, 24, 27, 15, 18, 21, 2, 20, static_cast<float>(kEps)};
-    NormFold none = all;  // without what may be left out
+    NormFold none = all;  // without the optional parameters
     none.bias = none.gamma = none.beta = NormFold::kNone;
     none.to_weight = 23;
     none.to_bias = 38;

@@ -1,6 +1,6 @@
-// Our own kernels in bf16 on every backend: pooling, ReLU, sums, cross-entropy and the input kernel
-// against the reference on numbers that bf16 holds. (Products in bf16: cpu/bf16_products_test.cpp
-// and tests/kernels/cuda.)
+// dpt's own bf16 kernels on every backend: pooling, ReLU, sums, cross-entropy and the input kernel
+// against the reference, on numbers that bf16 holds exactly. (Products in bf16:
+// cpu/bf16_products_test.cpp and tests/kernels/cuda.)
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -21,8 +21,8 @@ namespace {
 struct Bf16Result {
   std::vector<float> y, dx;
 };
-/// Forward and, in training, backward of an operation without parameters. `x` holds as many
-/// inputs, one after another.
+/// Runs forward and, in training, backward of an operation without parameters. `x` holds all
+/// `inputs`, one after another.
 Bf16Result run(Backend& backend, Op& op, const std::vector<Bf16>& x, const std::vector<Bf16>& dy,
                bool training = true, std::size_t inputs = 1) {
   const float not_a_number = std::numeric_limits<float>::quiet_NaN();
@@ -48,7 +48,7 @@ Bf16Result run(Backend& backend, Op& op, const std::vector<Bf16>& x, const std::
   if (training) op.backward(args);
   saved.check_guard();
   if (training && op.backward_keeps_dy()) CHECK(widened(dy_at.get()) == widened(dy));
-  // What lies past the scratch memory that was asked for is not the operation's.
+  // The memory after the requested scratch does not belong to the operation.
   const std::vector<float> after = scratch.get();
   for (std::size_t i = 1; i <= kBehind; ++i) CHECK(std::isnan(after[after.size() - i]));
   return {widened(y_at.get()), widened(dx_at.get())};
@@ -120,8 +120,8 @@ TEST_CASE("a sum in bf16 is rounded once") {
   }
 }
 
-/// On GPUs the kernel gives a row to 8 threads, to a warp or to a block, and a batch to one block
-/// or more.
+/// Covers all ways in which GPU kernels distribute the work: a row to 8 threads, to a warp or to a
+/// block, and a batch to one block or more.
 TEST_CASE("cross-entropy for every number of classes and samples, in fp32 and bf16") {
   for (const auto& backend : backends()) {
     INFO(backend->info().name);
@@ -192,7 +192,7 @@ TEST_CASE("the input kernel in bf16 rounds what it gives in fp32") {
         d.raw_type = raw_type;
         const DevPtr from = raw_type == DType::u8 ? samples.ptr() : fp32_samples.ptr();
         for (const bool more : {false, true}) {
-          // Erased and mixed; the first sample is then no more than the partner of the second.
+          // The batch is erased and mixed; the first sample is then only the partner of the second.
           d.erase = d.mix = more;
           d.batch = more ? 4 : 5;
           const std::size_t lead = more ? 1 : 0;

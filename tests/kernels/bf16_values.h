@@ -1,4 +1,4 @@
-// Host vectors of bf16 numbers, and what a result in bf16 may be.
+// Host vectors of bf16 numbers, and the allowed error of a bf16 result.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -22,8 +22,8 @@ inline std::vector<float> widened(const std::vector<Bf16>& values) {
   return result;
 }
 
-/// A result in bf16 is an fp32 number (whose error is far smaller) rounded once to 8 bits of
-/// mantissa: it errs by 2^-8 of itself, and here may by a little more. What comes near zero by
+/// Checks bf16 results. A result is an fp32 number (whose error is far smaller) rounded once to 8
+/// bits of mantissa: its relative error is 2^-8, or slightly more here. A result near zero through
 /// cancellation has the fp32 error of the terms.
 inline void check_rounded(const std::string& what, const std::vector<float>& got,
                           const std::vector<double>& want) {

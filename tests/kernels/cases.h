@@ -1,4 +1,4 @@
-// Descriptions that the kernel tests run over: ordinary ones, and the edges where kernels go wrong.
+// Descriptions for the kernel tests: ordinary ones, and edge cases where kernels go wrong.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace dpt::testing {
 
-/// Output size of a convolution along both axes.
+/// Returns the output size of a convolution along both axes.
 inline SampleShape conv_shape(const SampleShape& in, std::int64_t channels, Size2 kernel,
                               Size2 stride, Size2 padding, Size2 dilation) {
   return {(in.h + 2 * padding.h - dilation.h * (kernel.h - 1) - 1) / stride.h + 1,
@@ -32,7 +32,7 @@ inline Conv2dDesc conv_case(std::int64_t batch, SampleShape in, std::int64_t cha
   return d;
 }
 
-/// A pool over `in` with the floor output size; callers overwrite what they vary.
+/// Returns a pool over `in` with the floor output size; callers override the rest.
 inline Pool2dDesc pool_case(PoolKind kind, std::int64_t batch, SampleShape in, Size2 kernel,
                             Size2 stride, Size2 padding = {0, 0}, Size2 dilation = {1, 1}) {
   Pool2dDesc d;
@@ -47,7 +47,7 @@ inline Pool2dDesc pool_case(PoolKind kind, std::int64_t batch, SampleShape in, S
   return d;
 }
 
-/// `conv` with a pool of its floor output size after it.
+/// Returns `conv` with a pool of its floor output size after it.
 inline Conv2dDesc with_pool(Conv2dDesc conv, PoolKind kind, Size2 kernel, Size2 stride,
                             Size2 padding = {0, 0}) {
   conv.pool = pool_case(kind, conv.batch, conv.conv_out, kernel, stride, padding);
@@ -83,7 +83,7 @@ inline std::vector<Conv2dDesc> conv_cases() {
       conv_case(3, {8, 8, 1}, 6, {3, 3}),                              // C = 1
       conv_case(2, {28, 28, 1}, 20, {3, 3}),                           // LeNet's first
       conv_case(3, {13, 13, 20}, 50, {5, 5}),                          // LeNet's second
-      conv_case(1, {9, 7, 3}, 5, {3, 2}),                              // batch 1, odd everything
+      conv_case(1, {9, 7, 3}, 5, {3, 2}),                              // batch 1, odd sizes
       conv_case(2, {5, 6, 4}, 7, {5, 6}),                              // kernel = input
       conv_case(2, {9, 9, 8}, 8, {2, 2}, {3, 3}),                      // stride > kernel
       conv_case(2, {8, 8, 16}, 16, {3, 3}, {1, 1}, {1, 1}),            // ResNet's

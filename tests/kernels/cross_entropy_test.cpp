@@ -22,7 +22,7 @@ struct Outcome {
   StepMetrics metrics;
 };
 
-/// Returns what a step left: `value` in loss and weight, and counts, with 5 votes to stop.
+/// Returns the results of a step: `value` in loss and weight, and `counts`, with 5 votes to stop.
 StepMetrics metrics_of(float value, const std::vector<SplitSum>& counts) {
   StepMetrics metrics;
   metrics.loss_sum = metrics.weight = value;
@@ -33,7 +33,7 @@ StepMetrics metrics_of(float value, const std::vector<SplitSum>& counts) {
   return metrics;
 }
 
-/// Runs the kernel on labels that are reached through slots, as batches on a device are.
+/// Runs the kernel on labels that are addressed through slots, as batches on a device are.
 Outcome run(Backend& backend, const CrossEntropyDesc& d, const std::vector<float>& logits,
             const std::vector<std::int32_t>& labels, float inverse_count,
             const std::vector<float>& targets = {},
@@ -102,7 +102,7 @@ void check(const CrossEntropyDesc& d, const std::vector<float>& logits,
     CHECK(got.metrics.count.value() == static_cast<double>(d.batch));
     CHECK(static_cast<double>(got.metrics.weight) == doctest::Approx(want.weight).epsilon(1e-6));
     CHECK(got.metrics.labelled.value() == static_cast<double>(want.labelled));
-    CHECK(got.metrics.stop_votes == 5);  // not this kernel's to write
+    CHECK(got.metrics.stop_votes == 5);  // this kernel must not write it
 
     const Outcome in_place = run(*backend, d, logits, labels, scale, targets,
                                  metrics_of(1, {{0, 3}, {0, 4}, {0, 6}}), GradWrite::add, true);

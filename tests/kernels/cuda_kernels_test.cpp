@@ -1,6 +1,6 @@
-// What our own kernels on GPUs do beyond the CPU's: windows of every size, labels that do not
-// exist, replayed captured graphs, and the same bits as the CPU where both compile the same text.
-// Through the Backend interface; skipped where there is no GPU.
+// Features of dpt's own GPU kernels beyond the CPU's: windows of every size, invalid labels,
+// replayed captured graphs, and the same bits as the CPU where both compile the same source. Uses
+// the Backend interface; skipped without a GPU.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@
 namespace dpt::testing {
 namespace {
 
-/// The first GPU, or null where there is none.
+/// Returns the backend of the first GPU, or null without a GPU.
 std::unique_ptr<Backend> gpu() {
   return have_gpu() ? make_backend(parse_device("cuda:0")) : nullptr;
 }
@@ -33,7 +33,7 @@ TEST_CASE("max pooling keeps a byte a window where its positions fit, else two o
     const Pool2dDesc d = pool_case(PoolKind::max, 2, {kernel + 1, kernel + 1, 3}, window, {1, 1});
     const auto op = backend->make(d);
     CHECK(op->saved_bytes() == static_cast<std::size_t>(d.batch * d.out.elements() * bytes));
-    // The largest is the last of all positions in the first window.
+    // The largest value is at the last position of the first window.
     std::vector<float> x = random_values(d.batch * d.in.elements(), 1);
     const auto last = static_cast<std::size_t>((kernel - 1) * (kernel + 2) * 3);
     x[last] = 5;
@@ -50,7 +50,7 @@ TEST_CASE("pooling in fp32 has the CPU's bits") {
   if (!backend) return;
   const auto cpu = make_cpu_backend(1);
   std::vector<Pool2dDesc> cases = pool_cases();
-  // Windows that tile the input, leave some of it out, or hang over.
+  // Windows that tile the input, leave part of it out, or extend beyond it.
   for (const std::int64_t kernel : {2, 3}) {
     const Size2 window{kernel, kernel};
     for (const std::int64_t c : {1, 2, 4}) {
@@ -86,7 +86,7 @@ TEST_CASE("cross-entropy of few classes has the CPU's bits") {
     const LossResult here = run_loss(*cpu, d, logits, labels);
     const LossResult there = run_loss(*backend, d, logits, labels);
     CHECK(same_bits(here.gradient, there.gradient));
-    // The logarithm of a GPU may differ in the last bit of a double.
+    // A GPU's logarithm may differ in the last bit of a double.
     check_close("loss per sample", there.sample_loss, to_double(here.sample_loss), 1e-7);
   }
 }

@@ -1,4 +1,4 @@
-// Which devices exist, how they are named, and what of the machine a process may use.
+// Device detection and naming, and the share of the machine that a process may use.
 #include "kernels/devices.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@
 namespace dpt::testing {
 namespace {
 
-/// The text and kind of the Error that `call` throws.
+/// Returns the message and kind of the Error that `call` throws.
 template <class Call>
 Error error_of(const Call& call) {
   try {
@@ -50,7 +50,7 @@ TEST_CASE("device names") {
 }
 
 TEST_CASE("auto is one replica per physical core, never more than samples") {
-  if (!cuda_info().devices.empty()) return;  // there auto is every GPU
+  if (!cuda_info().devices.empty()) return;  // with GPUs, auto means every GPU
   const int cores = cpu_info().physical_allowed;
   CHECK(cores >= 1);
   CHECK(resolve_devices({"auto"}, 1 << 20).size() == static_cast<std::size_t>(cores));
@@ -89,7 +89,7 @@ TEST_CASE("devices that are asked for by name") {
 TEST_CASE("an affinity mask lowers the number of replicas") {
   const std::vector<int> cpus = host_system::allowed_cpus();
   REQUIRE(!cpus.empty());
-  // What a message says of the machine's processors.
+  // The processors as a message describes them.
   const auto told = [] {
     return std::string(error_of([] { resolve_devices({"cuda:1023"}, 8); }).what());
   };
@@ -97,7 +97,7 @@ TEST_CASE("an affinity mask lowers the number of replicas") {
   CHECK(told().ends_with(fmt::format("cpu ({} physical core{})", cores, cores == 1 ? "" : "s")));
   int seen = 0;
   std::string text;
-  // The mask is a thread's own, so the test program keeps its.
+  // The mask belongs to a thread, so the test program keeps its own.
   std::thread([&] {
     cpu_set_t one;
     CPU_ZERO(&one);
@@ -109,7 +109,7 @@ TEST_CASE("an affinity mask lowers the number of replicas") {
   CHECK(text.ends_with("cpu (1 physical core)"));
 }
 
-/// A made-up machine: files below a temporary root.
+/// A synthetic machine: files below a temporary root.
 class Machine {
  public:
   void write(const std::string& path, const std::string& text) {
@@ -135,12 +135,12 @@ TEST_CASE("hyper-threads of one core count once") {
   machine.core(1, 0, 1);
   machine.core(2, 0, 0);  // sibling of 0
   machine.core(3, 0, 1);  // sibling of 1
-  machine.core(4, 1, 0);  // another package counts its cores from 0 again
+  machine.core(4, 1, 0);  // another package numbers its cores from 0 again
   CHECK(host_system::physical_cores({0, 1, 2, 3, 4}, machine.root()) == 3);
   CHECK(host_system::physical_cores({0, 2}, machine.root()) == 1);
   CHECK(host_system::physical_cores({1, 2}, machine.root()) == 2);
   CHECK(host_system::physical_cores({}, machine.root()) == 1);
-  CHECK(host_system::physical_cores({7, 8}, machine.root()) == 2);  // topology not told
+  CHECK(host_system::physical_cores({7, 8}, machine.root()) == 2);  // unknown topology
   machine.core(5, 2, 0, 0);
   machine.core(6, 2, 0, 1);  // the same number on another die
   CHECK(host_system::physical_cores({5, 6}, machine.root()) == 2);
@@ -155,9 +155,9 @@ TEST_CASE("control groups limit processors, old and new") {
   v2.write("/proc/self/cgroup", "0::/outer/inner");
   v2.write("/sys/fs/cgroup/outer/inner/cpu.max", "max 100000");
   CHECK(host_system::quota_cpus(v2.root()) == 0);
-  v2.write("/sys/fs/cgroup/outer/cpu.max", "350000 100000");  // an outer group's limit holds
+  v2.write("/sys/fs/cgroup/outer/cpu.max", "350000 100000");  // the limit of an outer group applies
   CHECK(host_system::quota_cpus(v2.root()) == 3);
-  v2.write("/sys/fs/cgroup/outer/inner/cpu.max", "50000 100000");  // half a processor is still one
+  v2.write("/sys/fs/cgroup/outer/inner/cpu.max", "50000 100000");  // half a processor counts as one
   CHECK(host_system::quota_cpus(v2.root()) == 1);
 
   Machine v1;
@@ -168,13 +168,13 @@ TEST_CASE("control groups limit processors, old and new") {
   v1.write("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "200000");
   CHECK(host_system::quota_cpus(v1.root()) == 2);
 
-  Machine half;  // a quota says nothing without its period, and the other way round
+  Machine half;  // a quota means nothing without its period, and vice versa
   half.write("/proc/self/cgroup", "4:cpu,cpuacct:/job");
   half.write("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "200000");
   half.write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
   CHECK(host_system::quota_cpus(half.root()) == 0);
 
-  Machine container;  // its own group is the root of what it sees, whatever the path says
+  Machine container;  // its own group is the root of its view, whatever the path is
   container.write("/proc/self/cgroup", "0::/docker/0123");
   container.write("/sys/fs/cgroup/cpu.max", "400000 100000");
   CHECK(host_system::quota_cpus(container.root()) == 4);
@@ -209,7 +209,8 @@ TEST_CASE("control groups limit memory, and file cache counts as free") {
 
 TEST_CASE("memory: without a word about it there is no limit") {
   Machine machine;
-  constexpr std::uint64_t kAll = std::uint64_t{1} << 62;  // adding a use to it does not overflow
+  constexpr std::uint64_t kAll = std::uint64_t{1}
+                                 << 62;  // adding the usage to it does not overflow
   CHECK(host_system::memory(machine.root()).total == kAll);
   CHECK(host_system::memory(machine.root()).free == kAll);
   machine.write("/proc/self/cgroup", "0::/a");
@@ -223,21 +224,21 @@ TEST_CASE("memory: what a group leaves free, and what is left when it uses more 
   Machine machine;
   machine.write("/proc/meminfo", "MemTotalX: 1 kB\nMemTotal:  1024 kB\nMemAvailable: 4096 kB");
   CHECK(host_system::memory(machine.root()).total == kMiB);
-  CHECK(host_system::memory(machine.root()).free == kMiB);  // never more than there is
+  CHECK(host_system::memory(machine.root()).free == kMiB);  // never more than the machine has
   machine.write("/proc/meminfo", "MemTotal: 8192 kB\nMemAvailable: 4096 kB");
   machine.write("/proc/self/cgroup", "0::/a/b");
   machine.write("/sys/fs/cgroup/a/b/memory.max", std::to_string(6 * kMiB));
   machine.write("/sys/fs/cgroup/a/b/memory.current", std::to_string(kMiB));
   CHECK(host_system::memory(machine.root()).total == 6 * kMiB);
   CHECK(host_system::memory(machine.root()).free == 4 * kMiB);
-  // The outer group is narrower; it uses all of what it may, and more.
+  // The limit of the outer group is lower; its usage reaches the limit, then exceeds it.
   machine.write("/sys/fs/cgroup/a/memory.max", std::to_string(2 * kMiB));
   machine.write("/sys/fs/cgroup/a/memory.current", std::to_string(2 * kMiB));
   CHECK(host_system::memory(machine.root()).total == 2 * kMiB);
   CHECK(host_system::memory(machine.root()).free == 0);
   machine.write("/sys/fs/cgroup/a/memory.current", std::to_string(3 * kMiB));
   CHECK(host_system::memory(machine.root()).free == 0);
-  // More cache than use: all of it is free.
+  // The cache exceeds the usage: all memory is free.
   machine.write("/sys/fs/cgroup/a/memory.stat", fmt::format("inactive_file {}", 5 * kMiB));
   CHECK(host_system::memory(machine.root()).free == 2 * kMiB);
 }

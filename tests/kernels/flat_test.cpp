@@ -1,5 +1,5 @@
-// The flat kernels on every backend: the gradient norm, sums, rounding, and that wide and plain
-// loops, and all backends, give the same bits. tests/engine/optimizers has the optimizers.
+// The flat kernels on every backend: the gradient norm, sums and rounding. Wide and plain loops,
+// and all backends, must give the same bits. tests/engine/optimizers covers the optimizers.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -66,7 +66,7 @@ TEST_CASE("The gradient norm is exact where double is, and clips as PyTorch does
     }
     const std::vector<float> bad(20, std::numeric_limits<float>::quiet_NaN());
     CHECK(std::isnan(norm_of(backend, bad, 1).clip));
-    // `finite` tells NaN and infinity from a norm that is only large.
+    // `finite` distinguishes NaN and infinity from a norm that is only large.
     CHECK(norm_of(backend, bad, 1).finite == 0);
     std::vector<float> large(20, 3e38F);
     CHECK(norm_of(backend, large, 0).finite == 1);
@@ -84,7 +84,7 @@ TEST_CASE("Clipping keeps what is in bounds, and NaNs") {
       const std::vector<float> want = {0.5F, -0.5F, 0.5F, -0.5F,  0.25F, -0.0F,
                                        0.5F, -0.5F, 0.0F, 1e-30F, 7};
       const OnDevice<float> on_device(backend, values);
-      // Not the last one.
+      // The last value stays unclipped.
       backend.clip_values(on_device.ptr() + skip * sizeof(float), 0.5F,
                           static_cast<std::int64_t>(values.size() - 1 - skip));
       std::vector<float> got = on_device.get();
@@ -102,7 +102,8 @@ TEST_CASE("Clipping keeps what is in bounds, and NaNs") {
 TEST_CASE("The norms of ranges have the same bits on all backends") {
   const std::int64_t n = 70'001;
   const std::vector<float> values = random_values(n, 11);
-  // Around a lane, a group of lanes, a block of lanes and a tile; from any place; none.
+  // Sizes around a lane, a group of lanes, a block of lanes and a tile, from any offset; also
+  // empty.
   const std::vector<Range> ranges = {{0, 1},           {3, 3},           {5, 36},
                                      {7, 40},          {40, 295},        {40, 297},
                                      {64, 64 + 16384}, {65, 65 + 16385}, {1, n}};
@@ -112,7 +113,7 @@ TEST_CASE("The norms of ranges have the same bits on all backends") {
     const OnDevice<float> norms(backend, std::vector<float>(ranges.size() + 1, -1));
     const auto op = backend.range_norms(ranges);
     op->run(on_device.ptr(), norms.ptr());
-    op->run(on_device.ptr(), norms.ptr());  // nothing is left over
+    op->run(on_device.ptr(), norms.ptr());  // no state is left over from the first run
     const std::vector<float> got = norms.get();
     CHECK(got.back() == -1);
     for (std::size_t r = 0; r < ranges.size(); ++r) {
@@ -127,7 +128,7 @@ TEST_CASE("The norms of ranges have the same bits on all backends") {
     if (first.empty()) first = got;
     CHECK(same_bits(got, first));
     backend.range_norms({})->run(on_device.ptr(), norms.ptr());
-    // Large values whose squares only a double holds.
+    // Large values whose squares only fit into a double.
     const OnDevice<float> large(backend, {3e38F, 4e37F, 2e-38F, 2e-38F});
     backend.range_norms(std::vector<Range>{{0, 2}, {2, 4}})->run(large.ptr(), norms.ptr());
     CHECK(norms.get()[0] == doctest::Approx(3.0265e38).epsilon(1e-4));
@@ -136,8 +137,8 @@ TEST_CASE("The norms of ranges have the same bits on all backends") {
 }
 
 TEST_CASE("The norms of ranges are added up in the order that is written down") {
-  // The norm is half way between two floats, and rounded up by squares that are lost if they are
-  // added to the large one's lane or group, one by one.
+  // The norm is halfway between two floats. Squares that would be lost if they were added one by
+  // one to the large one's lane or group round it up.
   std::vector<float> values(384);
   values[0] = 1;
   values[32] = values[33] = 0x1p-12F;
@@ -151,7 +152,7 @@ TEST_CASE("The norms of ranges are added up in the order that is written down") 
     };
     for (int i = 64; i < 384; ++i) values[i] = 0;
     CHECK(norm() == 1.0F);
-    // In lanes 64 to 127, first in a whole row of lanes, then in the rest after it.
+    // The squares are in lanes 64 to 127, first in a whole row of lanes, then in the remaining row.
     for (const int first : {64, 320}) {
       CAPTURE(first);
       for (int i = 64; i < 384; ++i) {
@@ -159,7 +160,7 @@ TEST_CASE("The norms of ranges are added up in the order that is written down") 
       }
       CHECK(norm() == 1.0F + 0x1p-23F);
     }
-    // In lane 0 they are lost, one after the other.
+    // Small squares in lane 0 are lost, one after the other.
     values.assign(values.size(), 0);
     values.resize(std::size_t{256} * 64);
     values[0] = 1;
@@ -181,7 +182,7 @@ TEST_CASE("The CPU's gradient norm has the same bits on every processor") {
     const OnDevice<float> grads(*backend, g);
     const OnDevice<StepScalars> s(*backend, {StepScalars{}});
     backend->grad_norm(grads.ptr(), n, s.ptr());
-    // The same partial sums, one element at a time: what a processor without wide loops does.
+    // Computes the same partial sums one element at a time, as a processor without wide loops does.
     double partial[16] = {};
     for (std::size_t i = 0; i < g.size(); ++i) {
       partial[i % 16] += static_cast<double>(g[i]) * static_cast<double>(g[i]);
@@ -220,7 +221,7 @@ TEST_CASE("Flat addition, also in place and at odd addresses") {
 }
 
 TEST_CASE("A tree sum adds in the order given, and writes every output") {
-  // More parts and more additions than one kernel of a GPU takes, too.
+  // The numbers of parts and additions also exceed those of a single GPU kernel.
   for (const int parts : {1, 2, 3, 7, 32, 33, 70}) {
     for (const std::size_t n : {0U, 1U, 37U, 4099U}) {
       for (const std::size_t skip : {0U, 1U}) {
@@ -230,7 +231,7 @@ TEST_CASE("A tree sum adds in the order given, and writes every output") {
         for (int p = 0; p < parts; ++p) {
           values.push_back(random_values(static_cast<std::int64_t>(n), 20 + p));
         }
-        // A clipped binary tree; then something no tree does: a part used twice.
+        // A clipped binary tree, then an order that no tree has: a part is used twice.
         std::vector<TreeAdd> additions;
         for (int step = 1; step < parts; step *= 2) {
           for (int left = 0; left + step < parts; left += 2 * step) {
@@ -294,7 +295,7 @@ TEST_CASE("Rounding to bf16 goes to the nearest, ties to even, and keeps what is
         CHECK(std::memcmp(&want[i], std::vector<float>{to_float(got[i])}.data(), 4) == 0);
       }
       for (std::size_t i = want.size(); i < all.size() - 1; ++i) {
-        // Half of a step: 8 bits of mantissa, the leading one among them.
+        // Half a step, with 8 bits of mantissa including the leading one.
         CHECK(std::abs(to_float(got[i]) - all[i]) <= 0x1p-8F * std::abs(to_float(got[i])));
       }
       CHECK(std::isnan(to_float(got.back())));
@@ -303,7 +304,8 @@ TEST_CASE("Rounding to bf16 goes to the nearest, ties to even, and keeps what is
 }
 
 TEST_CASE("Counts are exact in fp32 sums of any parts, in any order") {
-  // The low digits of the parts are as large as possible, and there are as many parts as shards.
+  // The low digits of the parts are as large as possible, and their number is the maximum number of
+  // shards.
   constexpr std::size_t kParts = 65536;
   std::vector<SplitSum> parts(kParts);
   std::int64_t want = 0;
@@ -332,7 +334,7 @@ TEST_CASE("Counts are exact in fp32 sums of any parts, in any order") {
   }
   CHECK(parts[0].count() == want);
   CHECK(parts[0].value() == static_cast<double>(want));
-  // A sum of sums continues counting.
+  // A sum of sums continues the count.
   parts[0].add_count(257);
   CHECK(parts[0].count() == want + 257);
   CHECK(parts[0].low < SplitSum::kDigit);

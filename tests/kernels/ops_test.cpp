@@ -1,4 +1,4 @@
-// Every operation with a gradient against the double-precision reference, on every backend.
+// Compares every operation with a gradient to the double-precision reference, on every backend.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@
 namespace dpt::testing {
 namespace {
 
-/// One test body for what all operations promise: the reference's numbers in both directions,
+/// A test of the guarantees of all operations: the reference's numbers in both directions,
 /// GradWrite::add, the same bits in a second run, and forward alone without training.
 struct Promise {
   std::string name;
@@ -49,7 +49,7 @@ void check_training(Backend& backend, Op& op, const Promise& p) {
   CHECK(same_bits(third.dbias, first.dbias));
 }
 
-/// The first layer's way: parameter gradients only.
+/// Checks backward as in a first layer: parameter gradients only.
 void check_without_dx(Backend& backend, Op& op, const Promise& p) {
   INFO(backend.info().name, " without dx: ", p.name, " by ", op.implementation());
   OpRunner runner(backend, op, p.x, p.weight, p.bias, p.y_count());
@@ -157,7 +157,7 @@ TEST_CASE("pooling agrees with the reference, ties and odd numbers too") {
   for (const Pool2dDesc& d : pool_cases()) {
     std::vector<float> x = random_values(d.batch * d.in.elements(), 1);
     check_pool(d, x);
-    // Many equal values: the first one of a window gets the gradient.
+    // Many values are equal: the first one of a window gets the gradient.
     for (float& v : x) v = std::floor(v * 2);
     check_pool(d, x);
   }

@@ -1,4 +1,4 @@
-// The loops of every formula on every backend: they touch their ranges only, and all give the same
+// The loops of every formula on every backend: they touch only their ranges, and all give the same
 // bits. tests/engine/optimizers compares them with PyTorch.
 #include <doctest/doctest.h>
 
@@ -15,15 +15,15 @@ namespace dpt::testing {
 namespace {
 
 constexpr std::int64_t kCount = 101;
-/// Between them and around them are elements that nobody updates.
+/// Ranges with unused elements before, between and after them.
 const std::vector<UpdateRange> kRanges = {{1, 4, 1}, {16, 37, 0}, {64, 36, 1}};
 
-/// Runs a formula's update with constants that are all `constant`; gives what it left in memory.
+/// Runs a formula's update with all constants set to `constant`. Returns the content of the memory.
 template <class Formula>
 std::vector<std::vector<float>> update(Backend& backend, float constant) {
   std::vector<UpdateStep> steps(2);
   for (std::size_t g = 0; g < steps.size(); ++g) {
-    // Constants are floats, and at most two flags, which these bits make false.
+    // The constants are floats and up to two flags, which these bits make false.
     const std::vector<float> values(sizeof(UpdateStep) / sizeof(float),
                                     constant / static_cast<float>(g + 1));
     std::memcpy(&steps[g], values.data(), sizeof(UpdateStep));

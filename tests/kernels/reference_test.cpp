@@ -1,5 +1,5 @@
-// The reference itself: its gradients are checked against differences of its own forward pass, in
-// double precision.
+// Tests the reference itself: its gradients against differences of its own forward pass, in double
+// precision.
 #include "tests/support/reference.h"
 
 #include <doctest/doctest.h>
@@ -70,7 +70,7 @@ TEST_CASE("the reference's pooling gradients are the slopes of its forward pass"
     if (d.batch * d.in.elements() > 1000) continue;
     const Values x = random_doubles(d.batch * d.in.elements(), 1);
     const Values dy = random_doubles(d.batch * d.out.elements(), 4);
-    // A window of padding alone gives -inf, which has no slope.
+    // A window of padding only gives -inf, which has no slope.
     const Values y = reference::pool(d, x);
     if (!std::isfinite(*std::min_element(y.begin(), y.end()))) continue;
     check_gradient(
@@ -95,7 +95,7 @@ TEST_CASE("the reference's cross-entropy gradient is the slope of its loss") {
   }
 }
 
-// Worked out by hand: AvgPool2d(3, 2, padding=1, ceil_mode=True) over 0 .. 35 as 6x6.
+// Computed by hand: AvgPool2d(3, 2, padding=1, ceil_mode=True) over 0 .. 35 as 6x6.
 TEST_CASE("the reference's average pooling counts padding but no ceil_mode overhang") {
   Pool2dDesc d = pool_case(PoolKind::average, 1, {6, 6, 1}, {3, 3}, {2, 2}, {1, 1});
   d.out = {4, 4, 1};

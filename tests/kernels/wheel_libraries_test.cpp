@@ -1,4 +1,4 @@
-// NVIDIA's libraries next to the program, in made-up Python environments.
+// NVIDIA's libraries next to the program, in synthetic Python environments.
 #include "kernels/wheel_libraries.h"
 
 #include <doctest/doctest.h>
@@ -36,7 +36,7 @@ TEST_CASE("wheel libraries: found beside the wheel's package, and only there") {
   CHECK(wheel_library(program, "libcublasLt.so.12") == "");
   CHECK(wheel_library(program, "libcudnn.so.9") == "");
 
-  // A program of a build or of a Debian package has nothing to do with a neighbour's nvidia/.
+  // A program from a build or a Debian package ignores a neighbouring nvidia/.
   CHECK(wheel_library(packages / "usr/bin/dpt", "libnccl.so.2") == "");
   CHECK(wheel_library(packages / "build/release/dpt", "libnccl.so.2") == "");
   CHECK(wheel_library("dpt", "libnccl.so.2") == "");

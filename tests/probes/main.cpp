@@ -1,5 +1,5 @@
-// gpu_probes [--device N] [--repeats N] [--calls N] [--mebibytes N]: prints what the probes
-// measured, one line of JSON. Exit code 4 if there is no such GPU, 1 if a call of CUDA failed.
+// gpu_probes [--device N] [--repeats N] [--calls N] [--mebibytes N]: prints the results of the
+// probes as one line of JSON. Exit code 4 if there is no such GPU, 1 if a CUDA call failed.
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>

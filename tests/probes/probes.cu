@@ -12,13 +12,13 @@
 namespace dpt::probes {
 namespace {
 
-// A chain of this many kernels is a step of LeNet, about; the longer one gives the cost of a
-// dependency as a slope, without that of the launch of the graph.
+// A chain of this many kernels is about one step of LeNet. The longer chain gives the cost of a
+// dependency as a slope, without the cost of launching the graph.
 constexpr int kShort = 20, kLong = 200;
-constexpr std::size_t kSmallCopy = 4096;  // A step's scalars, indices and sums.
+constexpr std::size_t kSmallCopy = 4096;  // Size of a step's scalars, indices and sums.
 
-/// What a kernel does that may start before the previous one has ended: it lets the next one start,
-/// and waits for the previous one. Without the attribute at launch, neither has an effect.
+/// Lets the next kernel start and waits for the previous one. Without the attribute at launch,
+/// neither has an effect.
 __device__ inline void let_next_start_and_wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
@@ -37,12 +37,12 @@ __global__ void count_up(int* number) {
   if (blockIdx.x == 0 && threadIdx.x == 0) *number += 1;
 }
 
-/// Reads a number and writes one, in memory of the host.
+/// Reads a number and writes one in host memory.
 __global__ void through_host_memory(const int* from, int* to) {
   if (threadIdx.x == 0) *to = *from + 1;
 }
 
-/// Keeps the stream busy for about so many clock cycles.
+/// Keeps the stream busy for about `cycles` clock cycles.
 __global__ void spin(long long cycles) {
   const long long begin = clock64();
   while (clock64() - begin < cycles) {
@@ -98,7 +98,7 @@ class DeviceBytes {
   explicit DeviceBytes(std::size_t bytes) {
     cuda_check(cudaMalloc(&memory_, bytes), "cudaMalloc");
     cuda_check(cudaMemset(memory_, 0, bytes), "cudaMemset");
-    // It is in the legacy stream, for which the probes' stream does not wait.
+    // The fill is in the legacy stream, for which the probes' stream does not wait.
     cuda_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
   DeviceBytes(const DeviceBytes&) = delete;
@@ -110,7 +110,7 @@ class DeviceBytes {
   void* memory_ = nullptr;
 };
 
-/// Page-locked memory of the host that the device can access.
+/// Page-locked host memory that the device can access.
 class HostBytes {
  public:
   explicit HostBytes(std::size_t bytes) {
@@ -131,7 +131,7 @@ class HostBytes {
   void* memory_ = nullptr;
 };
 
-/// What `work` enqueues, as a graph.
+/// A graph of the operations that `work` enqueues.
 class Graph {
  public:
   Graph(const Stream& stream, const std::function<void()>& work) {
@@ -202,7 +202,7 @@ class Probes {
   }
 
   /// Times `enqueue`, which enqueues one call. The stream is kept busy until all calls of a repeat
-  /// are enqueued, so the time on the device does not contain the host's.
+  /// are enqueued, so that the time on the device excludes that of the host.
   const Timing& time(const std::string& name, const std::function<void()>& enqueue) {
     const auto enqueue_all = [&] {
       const double begin = now_us();
@@ -211,7 +211,7 @@ class Probes {
     };
     enqueue_all();
     stream_.wait();
-    // Twice what the host needs, as clock cycles; at least what makes it certain to be ahead.
+    // Twice the host's time in clock cycles, with a minimum that ensures that the host is ahead.
     const double host_us = enqueue_all();
     stream_.wait();
     const double cycles = (2 * host_us + 300) * results_.clock_khz / 1000.0;
@@ -228,7 +228,8 @@ class Probes {
     return results_.timings.back();
   }
 
-  /// CUDA loads a kernel at its first launch, which is not to be inside a capture or a measurement.
+  /// Launches each kernel once: CUDA loads a kernel at its first launch, which must not be inside a
+  /// capture or a measurement.
   void load_kernels() {
     const HostBytes numbers(2 * sizeof(int));
     const Shape shape = {"", 1, 32};
@@ -240,8 +241,7 @@ class Probes {
     stream_.wait();
   }
 
-  /// Programmatic launches must keep the order that they claim to keep, or their times mean
-  /// nothing.
+  /// Checks that programmatic launches keep the promised order; otherwise their times mean nothing.
   void check_dependencies() {
     const DeviceBytes number(sizeof(int));
     const Shape shape = {"", 4, 32};

@@ -1,4 +1,4 @@
-// The backends that kernel tests run on: one test body, this list.
+// The backends that kernel tests run on: each test body runs on every backend of this list.
 #pragma once
 
 #include <omp.h>
@@ -17,12 +17,13 @@
 
 namespace dpt::testing {
 
-/// Names for make_backend: one thread, several, and a GPU where there is one; or the one that
-/// DPT_TEST_BACKENDS names, for checkers under which every backend more costs minutes.
+/// Returns names for make_backend: one CPU thread, several, and a GPU if present. The environment
+/// variable DPT_TEST_BACKENDS replaces the list, for checkers under which each further backend
+/// costs minutes.
 inline std::vector<std::string> backend_names() {
   if (const char* only = std::getenv("DPT_TEST_BACKENDS")) return {only};
   std::vector<std::string> names = {"cpu"};
-  // Under ThreadSanitizer OMP_THREAD_LIMIT allows no team.
+  // ThreadSanitizer runs set OMP_THREAD_LIMIT, which allows no team of threads.
   if (omp_get_thread_limit() >= 2) names.emplace_back("cpu:2");
   if (cuda_info().unavailable.empty()) names.push_back("cuda:0");
   return names;
@@ -34,7 +35,7 @@ inline std::vector<std::unique_ptr<Backend>> backends() {
   return all;
 }
 
-/// What the device error says that `make` throws; empty if it throws none.
+/// Returns the message of the device error that `make` throws, or an empty text if it throws none.
 template <class Make>
 std::string refused(const Make& make) {
   try {
@@ -45,27 +46,28 @@ std::string refused(const Make& make) {
   return {};
 }
 
-/// Kinds of device for whole runs, as in a config: "cpu", and "cuda:0" where there is a GPU.
+/// Returns the device kinds for whole runs, as in a config: "cpu", and "cuda:0" if there is a GPU.
 inline std::vector<std::string> device_kinds() {
   std::vector<std::string> kinds = {"cpu"};
   if (cuda_info().unavailable.empty()) kinds.push_back("cuda:0");
   return kinds;
 }
 
-/// Whether the CPU plays this device (tests/emulation): a run takes a second or more, and some have
-/// to do for all.
+/// Returns true if the CPU emulates this device (tests/emulation). An emulated run takes a second
+/// or more, so tests make only a few.
 inline bool is_emulated(const std::string& device) {
   return device != "cpu" && cuda_info().devices.at(0).name.find("Emulated") != std::string::npos;
 }
 
-/// "devices=[cpu,cpu,cpu]": replicas that share one device, as an override of a config.
+/// Returns the config override for replicas that share one device, for example
+/// "devices=[cpu,cpu,cpu]".
 inline std::string replicas_on(const std::string& device, int count) {
   std::string text = "devices=[" + device;
   for (int i = 1; i < count; ++i) text += "," + device;
   return text + "]";
 }
 
-/// Whether there is a GPU; says that the test case is skipped where there is none.
+/// Returns true if there is a GPU. Otherwise reports the test case as skipped.
 inline bool have_gpu() {
   if (cuda_info().unavailable.empty()) return true;
   skip_test("no CUDA device: " + cuda_info().unavailable);

@@ -1,5 +1,5 @@
-// A layer in bf16 on every backend: the reference at what bf16 holds, rounded once. Parameters are
-// fp32, as those of the operations that read them so.
+// Compares a layer in bf16 on every backend with the reference, which gets bf16 inputs and is
+// rounded once. Parameters are fp32, as the operations read them.
 #pragma once
 
 #include "engine/layers/activation_shape.h"

@@ -1,4 +1,4 @@
-// Comparison of a backend's numbers with each other and with the double-precision reference.
+// Compares a backend's numbers with each other and with the double-precision reference.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -11,7 +11,7 @@
 
 namespace dpt::testing {
 
-/// Equal bits, so that -0 differs from 0 and a NaN equals itself.
+/// Returns true if the bits are equal, so that -0 differs from 0 and a NaN equals itself.
 template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() &&
@@ -36,7 +36,7 @@ inline void check_close(const std::string& what, const std::vector<float>& got,
     if (same) continue;
     INFO("element ", i, " of ", got.size(), ": got ", value, ", want ", want[i]);
     CHECK(same);
-    return;  // The first one says enough.
+    return;  // The first difference says enough.
   }
 }
 

@@ -1,5 +1,5 @@
-// A deadline for every test case: one that hangs ends its program with a message that names it,
-// long before ctest's own limit, which only knows the program. Included by main.cpp alone.
+// A deadline for every test case. A case that hangs ends its program with a message that names the
+// case, long before ctest's limit, which knows only the program. Only main.cpp includes this.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -19,17 +19,18 @@ inline constexpr int kDefaultDeadline = 360;
 inline constexpr int kDefaultDeadline = 180;
 #endif
 
-/// Seconds a test case may take; DPT_TEST_DEADLINE sets another number, 0 for none (a debugger).
+/// Returns the seconds that a test case may take. DPT_TEST_DEADLINE overrides the number; 0
+/// disables the deadline, for use in a debugger.
 inline int deadline_of_a_case() {
   const char* text = std::getenv("DPT_TEST_DEADLINE");
   return text ? std::atoi(text) : kDefaultDeadline;
 }
 
-/// What the signal's handler says; written before the timer is set.
+/// Message that the signal handler prints; written before the timer is set.
 inline char g_deadline_message[1024];
 
-/// A timer with a signal of its own, because a thread that watches would stand in the way of tests
-/// that fork, and SIGALRM belongs to the tests.
+/// A timer with a dedicated signal: a watching thread would disturb tests that fork, and tests use
+/// SIGALRM themselves.
 class Deadline final : public doctest::IReporter {
  public:
   explicit Deadline(const doctest::ContextOptions&) {

@@ -1,4 +1,4 @@
-// What the log of a run tells.
+// Reads the events from the log of a run.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -10,7 +10,7 @@
 
 namespace dpt::testing {
 
-/// The events of that name in a metrics.jsonl, each line of which must be an event.
+/// Returns the events of that name in a metrics.jsonl. Each of its lines must be an event.
 inline std::vector<nlohmann::json> events(const std::string& path, const std::string& name) {
   std::vector<nlohmann::json> found;
   std::ifstream lines(path);

@@ -1,4 +1,4 @@
-// Contents of files, and errors that name one.
+// Reads and writes whole files, and captures errors that name a file.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +23,8 @@ inline void write_all_text(const std::string& path, const std::string& bytes) {
   out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
-/// The error that `call` throws, as text without `path`; "no error" when it returns.
+/// Returns the message of the error that `call` throws, with `path` removed; "no error" if it
+/// returns.
 template <class Call>
 std::string error_of(Call call, const std::string& path, ErrorKind kind = ErrorKind::data) {
   try {

@@ -1,5 +1,5 @@
-// Random damage to files: a reader either reads or throws dpt::Error. The damage is seeded, so a
-// failure comes back.
+// Damages files at random: a reader must either succeed or throw dpt::Error. The damage is seeded,
+// so that failures are reproducible.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,7 +15,7 @@ namespace dpt::testing {
 
 using Bytes = std::vector<std::uint8_t>;
 
-/// Changes bytes, cuts, repeats or inserts, a few times.
+/// Changes, cuts, repeats or inserts bytes, a few times.
 inline Bytes damaged(Bytes bytes, std::mt19937& random) {
   const auto below = [&](std::size_t n) { return n == 0 ? 0 : random() % n; };
   const std::size_t times = 1 + below(4);
@@ -54,7 +54,7 @@ inline Bytes damaged(Bytes bytes, std::mt19937& random) {
   return bytes;
 }
 
-/// Runs `read` on damaged copies; counts the ones it took.
+/// Runs `read` on damaged copies and counts the copies that it accepts.
 template <class Read>
 void fuzz(const std::vector<Bytes>& seeds, int rounds, Read read) {
   std::mt19937 random(4711);

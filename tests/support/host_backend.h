@@ -1,4 +1,4 @@
-// What test backends share: memory of this process, and nothing that runs concurrently.
+// The part that test backends share: device memory is host memory, and nothing runs concurrently.
 #pragma once
 
 #include <cstring>
@@ -29,7 +29,7 @@ class HostBackend : public Backend {
   std::uint64_t free_bytes() override { return std::uint64_t{1} << 40; }
   bool can_use_memory_of(const Backend&) override { return true; }
 
-  // Its time is nobody's concern.
+  // No test reads this backend's phase times.
   void begin_phases(DevPtr times) override {
     *reinterpret_cast<PhaseTimes*>(times.address) = PhaseTimes{};
   }

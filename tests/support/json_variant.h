@@ -1,4 +1,4 @@
-// A Variant made of JSON, as golden files have the options of a case.
+// Builds a Variant from JSON, in which golden files store the options of a case.
 #pragma once
 
 #include <algorithm>

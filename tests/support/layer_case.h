@@ -1,5 +1,5 @@
-// What every layer's test does: run the layer on every backend, compare with the double-precision
-// reference in both directions, and check the reference's gradients against differences.
+// The checks of every layer's test: run the layer on every backend, compare both directions with
+// the double-precision reference, and check the reference's gradients against finite differences.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -28,14 +28,14 @@ inline ActivationShape vector_of(std::int64_t features) {
   return {{1, 1, features}, true};
 }
 
-/// Options of a pooling layer.
+/// Returns the options of a pooling layer.
 inline Options pool(Size2 kernel, Options more = {}) {
   Options all = {{"kernel_size", kernel}};
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 
-/// As many inputs of that shape as the layer reads at least.
+/// Returns inputs of that shape, the minimum number that the layer reads.
 inline std::vector<ActivationShape> inputs_of(const Layer& layer, const ActivationShape& in) {
   return std::vector<ActivationShape>(static_cast<std::size_t>(layer.input_count().least), in);
 }
@@ -64,7 +64,7 @@ inline std::unique_ptr<Op> compile(const Layer& layer, Backend& backend, const A
   return compile(layer, backend, inputs_of(layer, in), batch, training);
 }
 
-/// The mathematics of a layer for the shapes of its inputs.
+/// Returns the reference mathematics of a layer for the shapes of its inputs.
 inline Maths maths_of(const Layer& layer, const std::vector<ActivationShape>& in,
                       std::int64_t batch) {
   ReferenceBackend backend;
@@ -73,9 +73,9 @@ inline Maths maths_of(const Layer& layer, const std::vector<ActivationShape>& in
 }
 
 /// Checks an analytic gradient of L = sum(y * dy) against central differences in double. The error
-/// of a difference is of the order step^2 and 2^-52 / step, both below 1e-9 at 1e-5; where a kink
-/// (ReLU, the winner of a window) lies within a step the two one-sided differences disagree, and
-/// such an element is skipped; few may be.
+/// of a difference is of the order step^2 and 2^-52 / step, both below 1e-9 at 1e-5. Where a kink
+/// (ReLU, the winner of a window) lies within a step, the two one-sided differences disagree; these
+/// elements are skipped, and there may be only a few of them.
 inline void check_differences(const std::string& what, Values at, const Values& gradient,
                               const std::function<double(const Values&)>& loss) {
   INFO(what);
@@ -101,7 +101,7 @@ inline void check_differences(const std::string& what, Values at, const Values& 
   CHECK(kinks * 20 <= at.size());
 }
 
-/// Name of the gradient of a parameter in messages.
+/// Returns the name of a parameter's gradient for messages.
 inline std::string gradient_name(std::size_t param) {
   return "gradient of parameter " + std::to_string(param);
 }
@@ -132,7 +132,7 @@ inline void check_gradients_of_reference(const Maths& maths) {
   }
 }
 
-/// Values of a layer's parameters, from seeds that begin with `seed`.
+/// Returns values for a layer's parameters, from seeds that begin with `seed`.
 inline std::vector<std::vector<float>> random_params(const Maths& maths, std::uint64_t seed) {
   std::vector<std::vector<float>> all;
   for (const std::size_t count : maths.params) {
@@ -141,8 +141,9 @@ inline std::vector<std::vector<float>> random_params(const Maths& maths, std::ui
   return all;
 }
 
-/// Sums of up to a few hundred products of numbers below 1, in fp32 and any order: 2e-6 of the
-/// largest result (see check_close) covers their rounding.
+/// Compares the layer with the reference on every backend. The tolerance, 2e-6 of the largest
+/// result (see check_close), covers the rounding of fp32 sums, in any order, of up to a few hundred
+/// products of numbers below 1.
 inline void check_on_backends(const Layer& layer, const std::vector<ActivationShape>& in,
                               std::int64_t batch) {
   const Maths maths = maths_of(layer, in, batch);
@@ -151,7 +152,7 @@ inline void check_on_backends(const Layer& layer, const std::vector<ActivationSh
   const std::vector<float> dy = random_values(static_cast<std::int64_t>(maths.y), 4);
   const Values y = maths.forward(to_double(x), to_double(params));
   const Derivatives want = maths.backward(to_double(x), to_double(params), to_double(dy));
-  // Of several inputs without separate gradients, all have the same one.
+  // Without separate gradients, all inputs have the same gradient.
   const std::size_t gradients = maths.sizes.empty() ? maths.x / maths.inputs : maths.x;
   const Values dx(want.x.begin(), want.x.begin() + static_cast<std::ptrdiff_t>(gradients));
   for (const std::string& name : backend_names()) {
@@ -189,7 +190,7 @@ inline void check_on_backends(const Layer& layer, const ActivationShape& in, std
   check_on_backends(layer, inputs_of(layer, in), batch);
 }
 
-/// Both of the above.
+/// Checks the layer on every backend, and the reference's gradients against finite differences.
 inline void check_layer(const Layer& layer, const std::vector<ActivationShape>& in,
                         std::int64_t batch = 3) {
   check_gradients_of_reference(maths_of(layer, in, 2));
@@ -199,7 +200,7 @@ inline void check_layer(const Layer& layer, const ActivationShape& in, std::int6
   check_layer(layer, inputs_of(layer, in), batch);
 }
 
-/// y of a layer without parameters for a one-sample image of one channel.
+/// Returns y of a layer without parameters for a single one-channel image.
 inline Values output_of(const Layer& layer, const ActivationShape& in, const Values& x) {
   return maths_of(layer, in, 1).forward(x, {});
 }

@@ -1,4 +1,4 @@
-// Runs a loss of a backend on host vectors of either type.
+// Runs a loss of a backend on host vectors of fp32 or bf16.
 #pragma once
 
 #include <cmath>
@@ -13,10 +13,10 @@
 
 namespace dpt::testing {
 
-/// What a loss reads of the samples.
+/// Targets of the samples, as a loss reads them.
 struct LossTargets {
-  std::vector<std::int32_t> labels;  ///< one a sample, in any case
-  std::vector<float> rows;           ///< of TargetShape::floats(); empty where that is 0
+  std::vector<std::int32_t> labels;  ///< one per sample, always
+  std::vector<float> rows;           ///< TargetShape::floats() per sample; empty if that is 0
   LossTargets(std::vector<std::int32_t> all, std::vector<float> of_samples = {})
       : labels(std::move(all)), rows(std::move(of_samples)) {}
   LossTargets(std::initializer_list<std::int32_t> all) : labels(all) {}
@@ -24,15 +24,15 @@ struct LossTargets {
 
 struct LossResult {
   std::vector<float> gradient, sample_loss;
-  std::vector<float> outputs;  ///< where they were asked for
+  std::vector<float> outputs;  ///< empty unless requested
   std::vector<std::int32_t> prediction;
   std::vector<float> sample_sums;
   StepMetrics metrics;
 };
 
-/// T is float or Bf16, as the operation's description says. The gradient overwrites the logits; it
-/// is multiplied by `inverse_count`, if there is one. `sums`: how many the description has. Samples
-/// lie in the reverse order, with one between them that nobody may read.
+/// Runs the loss. T is float or Bf16, as in the operation's description. The gradient overwrites
+/// the logits and is multiplied by `inverse_count`, if given. `sums` is the number of sums in the
+/// description. Samples lie in reverse order, separated by unused rows that must not be read.
 template <class T>
 LossResult run_loss(Backend& backend, LossOp& op, const std::vector<T>& logits,
                     const LossTargets& targets, std::optional<float> inverse_count = 0.25F,

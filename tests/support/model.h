@@ -1,4 +1,4 @@
-// Layers and whole models made in code, as the reader would make them from YAML.
+// Layers and whole models built in code, as the config reader would build them from YAML.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -15,20 +15,20 @@ namespace dpt::testing {
 
 using Options = std::vector<std::pair<std::string, PlainValue>>;
 
-/// An integer field. (A plain 3 would be ambiguous among the types of a field.)
+/// Returns an integer field. (A plain 3 would be ambiguous among the field types.)
 inline PlainValue integer(std::int64_t value) {
   return value;
 }
-/// A string field; a literal would become a bool.
+/// Returns a string field; a literal would become a bool.
 inline PlainValue word(const std::string& value) {
   return value;
 }
-/// A Size2 field with both sides equal.
+/// Returns a Size2 field with equal sides.
 inline PlainValue square(std::int64_t side) {
   return Size2{side, side};
 }
 
-/// `{type: TYPE, name: value, ...}` read into the options struct of TYPE.
+/// Returns `{type: TYPE, name: value, ...}` read into the options struct of TYPE.
 inline Variant variant(const std::string& type, const Options& options) {
   for (const ObjectTable* table : layer_kinds().table().alternatives) {
     if (table->name != type) continue;
@@ -56,7 +56,8 @@ inline std::unique_ptr<Layer> layer(const std::string& type, const Options& opti
   return make_layer(variant(type, options));
 }
 
-/// A model of a config "net.yaml" whose layers stand one per line from line 10 on, column 7.
+/// Builds the model of a config "net.yaml" whose layers stand one per line, from line 10 on, at
+/// column 7.
 class ModelSpecBuilder {
  public:
   explicit ModelSpecBuilder(std::vector<std::int64_t> input) {
@@ -66,7 +67,7 @@ class ModelSpecBuilder {
     spec_.model.input = std::move(input);
     spec_.model.where = {"net.yaml", 7, 3};
   }
-  /// An empty name becomes the index, as in nn.Sequential.
+  /// Appends a layer. An empty name becomes the index, as in nn.Sequential.
   ModelSpecBuilder& add(const std::string& type, const Options& options = {},
                         const std::string& name = "", std::vector<std::string> from = {}) {
     std::vector<LayerSpec>& layers = spec_.model.layers;
@@ -78,7 +79,7 @@ class ModelSpecBuilder {
     layers.push_back(std::move(made));
     return *this;
   }
-  /// The last layer uses the weights of `owner`.
+  /// Makes the last layer use the weights of `owner`.
   ModelSpecBuilder& shares(const std::string& owner) {
     spec_.model.layers.back().share_weights = owner;
     return *this;
@@ -97,7 +98,7 @@ class ModelSpecBuilder {
   TrainSpec spec_;
 };
 
-/// The net of configs/lenet-fashion-mnist.yaml.
+/// Returns the network of configs/lenet-fashion-mnist.yaml.
 inline TrainSpec lenet_spec() {
   const Options pool = {{"kernel_size", square(2)}, {"stride", square(2)}};
   return ModelSpecBuilder({1, 28, 28})
@@ -114,7 +115,7 @@ inline TrainSpec lenet_spec() {
       .spec();
 }
 
-/// The text of the Error that `call` throws; empty if it throws none.
+/// Returns the message of the Error that `call` throws, or an empty text if it throws none.
 template <class Call>
 std::string error_text(const Call& call) {
   try {

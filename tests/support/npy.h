@@ -12,14 +12,14 @@
 
 namespace dpt::testing {
 
-/// The element type in a header.
+/// Returns the element type as a header writes it.
 template <class T>
 std::string npy_type() {
   const char* kind = std::is_floating_point_v<T> ? "f" : std::is_signed_v<T> ? "i" : "u";
   return fmt::format("{}{}{}", sizeof(T) == 1 ? "|" : "<", kind, sizeof(T));
 }
 
-/// A file with that header text.
+/// Returns the bytes of a file with that header text.
 inline std::string npy_file(const std::string& header, const std::string& elements,
                             int version = 1) {
   const std::size_t before = version == 1 ? 10 : 12;

@@ -1,4 +1,4 @@
-// A small data set of arrays whose targets, of any kind, can be learned: the brightness of the four
+// A small data set of arrays with learnable targets of every kind: the brightness of the four
 // quarters of an 8x8 image decides them.
 #pragma once
 
@@ -12,18 +12,19 @@
 
 namespace dpt::testing {
 
-/// "labels", "soft_labels", "multi_hot" or "values".
+/// Returns the kinds of targets: "labels", "soft_labels", "multi_hot" and "values".
 inline const std::vector<std::string>& npy_kinds() {
   static const std::vector<std::string> kinds = {"labels", "soft_labels", "multi_hot", "values"};
   return kinds;
 }
 
-/// A loss of such targets.
+/// Returns a loss for this kind of targets.
 inline std::string loss_of_kind(const std::string& kind) {
   return kind == "multi_hot" ? "bce_with_logits" : kind == "values" ? "mse" : "cross_entropy";
 }
 
-/// Writes FOLDER/PART_x.npy, PART_y.npy of that kind, and PART_w.npy: weights, some of which are 0.
+/// Writes FOLDER/PART_x.npy, PART_y.npy with targets of that kind, and PART_w.npy with weights,
+/// some of which are 0.
 inline void write_npy_part(const std::string& folder, const std::string& part,
                            const std::string& kind, std::int64_t n, std::uint64_t seed) {
   std::vector<std::uint8_t> images;
@@ -58,7 +59,8 @@ inline void write_npy_part(const std::string& folder, const std::string& part,
   write_bytes(start + "_w.npy", npy({n}, weights));
 }
 
-/// The files of 60 training and 23 test samples, and the config's lines that name them.
+/// Writes the files of 60 training and 23 test samples. Returns the lines of a config that name
+/// them.
 inline std::string npy_data(const std::string& folder, const std::string& kind, bool weighted) {
   write_npy_part(folder, "train", kind, 60, 1);
   write_npy_part(folder, "test", kind, 23, 2);

@@ -1,4 +1,4 @@
-// Runs the operations of a backend on host vectors: what every kernel test and layer test needs.
+// Runs the operations of a backend on host vectors, for kernel tests and layer tests.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@
 
 namespace dpt::testing {
 
-/// Values in [-1, 1) that depend on the seed only.
+/// Returns values in [-1, 1) that depend on the seed only.
 inline std::vector<float> random_values(std::int64_t count, std::uint64_t seed) {
   std::vector<float> values(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -35,7 +35,7 @@ inline std::vector<std::vector<double>> to_double(const std::vector<std::vector<
   return result;
 }
 
-/// Bytes that follow a test's memory: NaN as floats, other ones in every call.
+/// Returns the guard bytes that follow a test's memory: NaN as floats, different in every call.
 inline std::vector<std::byte> guard_bytes() {
   static std::atomic<std::uint32_t> calls{0};
   const std::vector<std::uint32_t> words(256, 0x7FC00000U + (++calls & 0xFFFFU));
@@ -43,7 +43,8 @@ inline std::vector<std::byte> guard_bytes() {
   return {bytes, bytes + words.size() * sizeof(words[0])};
 }
 
-/// Device memory that holds a vector. Nobody may write past it, and who reads there gets NaN.
+/// Device memory that holds a vector, followed by guard bytes: an operation that writes past the
+/// vector is caught, and one that reads there gets NaN.
 template <class T>
 class OnDevice {
  public:
@@ -85,17 +86,18 @@ class OnDevice {
   DeviceMemory memory_;
 };
 
-/// What an operation left behind. Memory that it must not touch is checked by the runner.
+/// The results of an operation. The runner checks that the operation left other memory untouched.
 struct OpResult {
   std::vector<float> y, dx;
-  std::vector<std::vector<float>> gradients;  ///< of the parameters, in their order
-  std::vector<float> dweight, dbias;          ///< the first two, if the operation has them
+  std::vector<std::vector<float>> gradients;  ///< of the parameters, in order
+  std::vector<float> dweight, dbias;  ///< the first two gradients, if the operation has them
 };
 
-/// One operation with its memory. Outputs start as NaN, so that an element nobody writes shows.
+/// One operation with its memory. Outputs start as NaN, so that an element that is never written
+/// shows.
 class OpRunner {
  public:
-  /// `x` holds as many inputs, one after another: of one size, or of those in `sizes`.
+  /// `x` holds all inputs, one after another: of equal size, or of the given `sizes`.
   OpRunner(Backend& backend, Op& op, std::vector<float> x, const std::vector<float>& weight,
            const std::vector<float>& bias, std::int64_t y_count, int inputs = 1,
            std::vector<std::size_t> sizes = {})
@@ -129,7 +131,7 @@ class OpRunner {
     return y_.get();
   }
 
-  /// Backward with this gradient of y. What backward does not need is destroyed before.
+  /// Runs backward with this gradient of y. First destroys everything that backward does not need.
   OpResult backward(const std::vector<float>& dy, GradWrite write = GradWrite::overwrite) {
     dy_.set(dy);
     if (!op_.backward_needs_x()) x_.set(nan(x_host_.size()));
@@ -172,12 +174,12 @@ class OpRunner {
     if (ids_) a.ids = ids_->ptr();
     if (step_) a.step = step_->ptr();
     if (op_.coupled_channels() > 0) {
-      // All samples are in this call.
+      // This single call has all samples.
       a.values = static_cast<double>(x_host_.size()) / static_cast<double>(op_.coupled_channels());
     }
     return a;
   }
-  /// What dropout keys its draws by.
+  /// Sets the sample numbers and the step, which key the draws of dropout.
   void draw_for(const std::vector<std::int64_t>& ids, std::int64_t step) {
     ids_ = std::make_unique<OnDevice<std::int64_t>>(backend_, ids);
     step_ = std::make_unique<OnDevice<std::int64_t>>(backend_, std::vector{step});

@@ -1,5 +1,5 @@
-// The only file that is compiled with paths of the build: all others are the same in every clone,
-// so that clones share a compiler cache.
+// The only file that is compiled with paths of the build tree. All other files compile identically
+// in every clone, so that clones can share a compiler cache.
 #include "tests/support/places.h"
 
 #include <cstdlib>

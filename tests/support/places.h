@@ -1,6 +1,5 @@
-// Where tests find the repository's files and the program: where the build says, or, for programs
-// that were moved to another machine, where the environment variables DPT_SOURCE_DIR and DPT_BINARY
-// say.
+// Paths of the repository's files and of the program. They are set by the build. For programs that
+// were moved to another machine, the environment variables DPT_SOURCE_DIR and DPT_BINARY set them.
 #pragma once
 
 #include <string>

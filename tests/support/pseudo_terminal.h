@@ -1,4 +1,4 @@
-// Pseudo-terminals, which a chroot without devpts does not have.
+// Checks for pseudo-terminals, which a chroot without devpts lacks.
 #pragma once
 
 #include <fcntl.h>
@@ -9,8 +9,7 @@
 
 namespace dpt::testing {
 
-/// Returns false, after a line that says why the test case is skipped, if no pseudo-terminal can be
-/// made.
+/// Returns true if a pseudo-terminal can be opened. Otherwise reports the test case as skipped.
 inline bool has_pseudo_terminals() {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   bool works = terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0;

@@ -13,8 +13,8 @@ namespace dpt::reference {
 
 namespace {
 
-/// Calls use(x_index, y_index, weight_index) for every product of a convolution that does not fall
-/// on padding.
+/// Calls use(x_index, y_index, weight_index) for every product of a convolution, except those that
+/// fall on padding.
 template <class Use>
 void for_conv_taps(const Conv2dDesc& d, const Use& use) {
   for (std::int64_t n = 0; n < d.batch; ++n) {
@@ -42,8 +42,8 @@ void for_conv_taps(const Conv2dDesc& d, const Use& use) {
   }
 }
 
-/// Calls window(y_index, inputs, divisor) for every output of a pool; `inputs` are the indices of
-/// the window's elements that lie on the input, in row-major order.
+/// Calls window(y_index, inputs, divisor) for every output of a pool. `inputs` are the indices of
+/// the window's elements that lie inside the input, in row-major order.
 template <class Window>
 void for_windows(const Pool2dDesc& d, const Window& window) {
   std::vector<std::size_t> inputs;
@@ -75,7 +75,7 @@ void for_windows(const Pool2dDesc& d, const Window& window) {
             for (std::int64_t kw = 0; kw < d.kernel.w; ++kw) {
               const std::int64_t ih = oh * d.stride.h - d.padding.h + kh * d.dilation.h;
               const std::int64_t iw = ow * d.stride.w - d.padding.w + kw * d.dilation.w;
-              // Elements beyond the padded input are ceil_mode's overhang: they never count.
+              // Elements beyond the padded input are ceil_mode's overhang; they never count.
               if (ih < d.in.h + d.padding.h && iw < d.in.w + d.padding.w) ++padded;
               if (ih < 0 || iw < 0 || ih >= d.in.h || iw >= d.in.w) continue;
               inputs.push_back(
@@ -93,7 +93,7 @@ void for_windows(const Pool2dDesc& d, const Window& window) {
   }
 }
 
-/// The element of a max-pooling window that wins: the first largest, or the last NaN.
+/// Returns the element that wins a max-pooling window: the first largest, or the last NaN.
 std::size_t winner(const Values& x, const std::vector<std::size_t>& inputs) {
   std::size_t best = inputs.front();
   for (const std::size_t i : inputs) {
@@ -136,7 +136,7 @@ Values relu_backward(Values dy, const Values& y) {
 
 namespace {
 
-/// y and dy/dx at x.
+/// Values of y and dy/dx at x.
 struct Point {
   double value, slope;
 };
@@ -368,7 +368,7 @@ CrossEntropy cross_entropy(const CrossEntropyDesc& d, const Values& logits,
 
 namespace {
 
-/// The mean of every channel, and 1 / standard deviation with the biased variance.
+/// Mean of every channel, and 1 / standard deviation with the biased variance.
 struct ChannelStatistics {
   Values mean, inverse;
 };

@@ -1,5 +1,5 @@
-// Plain double-precision implementations of every operation, forward and backward, written for
-// reading: tests compare the backends with them. Activations are (batch, h, w, c), convolution
+// Plain double-precision implementations of every operation, forward and backward, written to be
+// easy to read. Tests compare the backends with them. Activations are (batch, h, w, c), convolution
 // weights (out, kh, kw, in/groups), linear weights (out, in), as in kernels/backend.h.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace dpt::reference {
 
 using Values = std::vector<double>;
 
-/// The convolution alone, with bias if not empty: (batch, conv_out).
+/// Computes the convolution alone, with bias if not empty: (batch, conv_out).
 Values conv(const Conv2dDesc& d, const Values& x, const Values& weight, const Values& bias);
 
 /// Gradients of an operation with parameters.
@@ -20,42 +20,44 @@ struct Gradients {
   Values x, weight, bias;
 };
 
-/// Convolution with what the description fuses after it; `bias` is not read where d.bias is false.
+/// Computes the convolution and the operations that the description fuses with it. Ignores `bias`
+/// if d.bias is false.
 Values conv2d(const Conv2dDesc& d, const Values& x, const Values& weight, const Values& bias);
 Gradients conv2d_backward(const Conv2dDesc& d, const Values& x, const Values& weight,
                           const Values& bias, Values dy);
 
-/// y and dy are read and written where the convolution that it transposes has its input, x and dx
-/// where it has its output.
+/// Computes a transposed convolution. Relative to the convolution that it transposes, y and dy have
+/// the place of the input, x and dx that of the output.
 Values conv_transpose2d(const ConvTranspose2dDesc& d, const Values& x, const Values& weight,
                         const Values& bias);
 Gradients conv_transpose2d_backward(const ConvTranspose2dDesc& d, const Values& x,
                                     const Values& weight, const Values& dy);
 
-/// A linear layer is a 1x1 convolution over a 1x1 image.
+/// Describes a linear layer as a 1x1 convolution over a 1x1 image.
 Conv2dDesc as_convolution(const LinearDesc& d);
 Values linear(const LinearDesc& d, const Values& x, const Values& weight, const Values& bias);
 Gradients linear_backward(const LinearDesc& d, const Values& x, const Values& weight,
                           const Values& bias, const Values& dy);
 
 Values relu(Values x);
-/// dy where y (ReLU's output) is positive or NaN.
+/// Returns dy where y (ReLU's output) is positive or NaN, and 0 elsewhere.
 Values relu_backward(Values dy, const Values& y);
 
 Values activation(const ActivationDesc& d, const Values& x);
 Values activation_backward(const ActivationDesc& d, const Values& x, const Values& dy);
 
-/// What dropout multiplies x by, and dy too: 0 or 1 / (1 - p) for each element. ids[k] belongs to
-/// sample k.
+/// Returns the factors by which dropout multiplies x and dy: 0 or 1 / (1 - p) for each element.
+/// ids[k] belongs to sample k.
 Values dropout_factors(const DropoutDesc& d, const std::vector<std::int64_t>& ids,
                        std::int64_t step);
 Values product(const Values& a, const Values& b);
 
-/// `x` holds all inputs, one after another, and so does the gradient.
+/// Sums the inputs. `x` holds all inputs, one after another; the gradient has the same order.
 Values sum(const SumDesc& d, const Values& x);
 Values sum_backward(const SumDesc& d, const Values& x, Values dy);
 
-/// As sum: `x` holds all inputs, and so does the gradient.
+/// Concatenates the inputs. `x` holds all inputs, one after another; the gradient has the same
+/// order.
 Values concat(const ConcatDesc& d, const Values& x);
 Values concat_backward(const ConcatDesc& d, const Values& dy);
 Values product(const ProductDesc& d, const Values& x);
@@ -73,13 +75,13 @@ Values channel_scale(const ChannelScaleDesc& d, const Values& x, const Values& w
 Gradients channel_scale_backward(const ChannelScaleDesc& d, const Values& x, const Values& weight,
                                  const Values& dy);
 
-/// Batch normalisation with the statistics of this batch.
+/// Normalises the batch with its own statistics.
 Values batch_norm(const BatchNormDesc& d, const Values& x, const Values& weight,
                   const Values& bias);
 Gradients batch_norm_backward(const BatchNormDesc& d, const Values& x, const Values& weight,
                               const Values& bias, Values dy);
 
-/// In a window of max pooling the first largest element wins, or the last NaN.
+/// Pools x. The first largest element wins a window of max pooling, or the last NaN.
 Values pool(const Pool2dDesc& d, const Values& x);
 Values pool_backward(const Pool2dDesc& d, const Values& x, const Values& dy);
 
@@ -91,8 +93,8 @@ struct CrossEntropy {
   std::int64_t correct = 0, labelled = 0;
 };
 
-/// As torch.nn.CrossEntropyLoss, summed. labels[k] and row k of `targets`, which are those of
-/// d.targets, belong to sample k.
+/// Computes the loss of torch.nn.CrossEntropyLoss, summed. labels[k] and row k of `targets`, which
+/// has the shape d.targets, belong to sample k.
 CrossEntropy cross_entropy(const CrossEntropyDesc& d, const Values& logits,
                            const std::vector<std::int32_t>& labels, double scale,
                            const Values& targets = {});

@@ -1,7 +1,7 @@
-// A Backend whose kernels are tests/support/reference.h, in double precision. It is strict about
-// memory, to catch a wrong memory plan: scratch and used-up gradients are overwritten with NaN,
-// saved data and activations are checked in backward, and what an operation said it does not need
-// must not be handed to it.
+// A Backend whose kernels are those of tests/support/reference.h, in double precision. It is strict
+// about memory, to catch a wrong memory plan: it overwrites scratch and consumed gradients with
+// NaN, checks saved data and activations in backward, and fails if an operation receives data that
+// it declared unnecessary.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -31,11 +31,11 @@ inline Values read_floats(DevPtr from, std::size_t count) {
   return {values, values + count};
 }
 
-/// Stores rounded values, or adds them to what is there.
+/// Stores rounded values, or adds them to the present ones.
 inline void write_floats(DevPtr to, const Values& values, bool add = false) {
   float* out = reinterpret_cast<float*>(to.address);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    // -0 stays what it is.
+    // Assignment keeps -0, which an addition to 0 would lose.
     out[i] = static_cast<float>(add ? static_cast<double>(out[i]) + values[i] : values[i]);
   }
 }
@@ -47,7 +47,7 @@ inline void fill_nan(DevPtr to, std::size_t bytes) {
 /// Parameters of an operation, in the order of its description's kParams.
 using Params = std::vector<Values>;
 
-/// Gradients of an operation's inputs and parameters.
+/// Gradients with respect to an operation's inputs and parameters.
 struct Derivatives {
   Derivatives(Values of_x, Params of_params) : x(std::move(of_x)), params(std::move(of_params)) {}
   Derivatives(reference::Gradients g)
@@ -56,22 +56,22 @@ struct Derivatives {
   Params params;
 };
 
-/// An operation as mathematics.
+/// An operation described as mathematics: sizes and functions.
 struct Maths {
   std::size_t x = 0, y = 0;         ///< elements
-  std::vector<std::size_t> params;  ///< elements of each; 0 for one that the operation lacks
-  std::size_t inputs = 1;           ///< how many x holds, one after another
-  std::vector<std::size_t> sizes;   ///< of those that have gradients of their own; else empty
+  std::vector<std::size_t> params;  ///< elements of each; 0 if the operation lacks it
+  std::size_t inputs = 1;           ///< number of inputs in x, one after another
+  std::vector<std::size_t> sizes;   ///< of the inputs, if they have separate gradients; else empty
   bool input_gradient = true;
-  /// Elements of an input.
+  /// Returns the number of elements of an input.
   std::size_t input(std::size_t k) const { return sizes.empty() ? x / inputs : sizes[k]; }
   std::function<Values(const Values& x, const Params& params)> forward;
   std::function<Derivatives(const Values& x, const Params& params, const Values& dy)> backward;
 };
 
-/// How an operation keeps what backward needs.
+/// Ways for an operation to keep the data that backward needs.
 enum class Keep : std::uint8_t {
-  activations,  ///< it asks for x and y again
+  activations,  ///< backward requests x and y
   saved         ///< it copies x into `saved` and asks for neither
 };
 
@@ -104,7 +104,7 @@ class ReferenceOp : public Op {
     fill_nan(args.scratch, scratch_bytes());
     const Values x = keep_ == Keep::saved ? read_floats(args.saved, maths_.x) : read_inputs(args);
     if (keep_ == Keep::activations) {
-      // x, y and saved data must still be what they were when forward ended.
+      // x, y and saved data must be unchanged since forward ended.
       const std::vector<float> again = rounded(run(x, args));
       CHECK(std::memcmp(again.data(), address(args.y), maths_.y * sizeof(float)) == 0);
       CHECK(std::memcmp(again.data(), address(args.saved), maths_.y * sizeof(float)) == 0);
@@ -137,7 +137,7 @@ class ReferenceOp : public Op {
     return all;
   }
   void write_input_gradients(const OpArgs& args, const Values& dx) const {
-    // Without separate gradients, all inputs have the same one.
+    // Without separate gradients, all inputs have the same gradient.
     auto from = dx.begin();
     for (std::size_t k = 0; k < (separate_gradients() ? maths_.inputs : 1); ++k) {
       const DevPtr to = k == 0 ? args.dx : args.more_dx[k - 1];
@@ -156,7 +156,7 @@ class ReferenceOp : public Op {
   Keep keep_;
 };
 
-/// ReLU that runs in place and needs y only, as the backends' do.
+/// ReLU that runs in place and needs only y, as in the real backends.
 class ReferenceInPlaceRelu final : public Op {
  public:
   explicit ReferenceInPlaceRelu(std::size_t count) : count_(count) {}
@@ -177,7 +177,7 @@ class ReferenceInPlaceRelu final : public Op {
   std::size_t count_;
 };
 
-/// Dropout, in place; the sample numbers and the step are read from the addresses given.
+/// Dropout, in place. It reads the sample numbers and the step from the given addresses.
 class ReferenceDropout final : public Op {
  public:
   explicit ReferenceDropout(const DropoutDesc& desc) : desc_(desc) {}
@@ -203,7 +203,7 @@ class ReferenceDropout final : public Op {
   DropoutDesc desc_;
 };
 
-/// A sum that runs in place and hands its gradient on.
+/// A sum that runs in place and passes its gradient on.
 class ReferenceInPlaceSum final : public Op {
  public:
   explicit ReferenceInPlaceSum(const SumDesc& desc) : desc_(desc) {}
@@ -235,7 +235,7 @@ class ReferenceInPlaceSum final : public Op {
   SumDesc desc_;
 };
 
-/// Batch normalisation with batch statistics, in the four parts that the contract asks for.
+/// Batch normalisation with batch statistics, in the four parts that the contract requires.
 class ReferenceBatchNorm final : public ReferenceOp {
  public:
   ReferenceBatchNorm(const BatchNormDesc& desc, Maths maths, Keep keep)
@@ -307,7 +307,7 @@ class ReferenceCrossEntropy final : public LossOp {
   CrossEntropyDesc desc_;
 };
 
-/// Gathers f32 samples; does not know augmentation, whose tests stand with the backends.
+/// Gathers f32 samples. It does not support augmentation, which the tests of the backends cover.
 class ReferenceInput final : public InputOp {
  public:
   explicit ReferenceInput(const InputDesc& desc) : desc_(desc) {}
@@ -429,7 +429,7 @@ class ReferenceBackend : public HostBackend {
   }
   std::unique_ptr<Op> op(const DropoutDesc& d) { return std::make_unique<ReferenceDropout>(d); }
   std::unique_ptr<Op> op(const SumDesc& d) {
-    // The Executor's own sums, of gradients, are in place too.
+    // The Executor's sums of gradients are in place too.
     if (keep_ == Keep::saved || !d.training) return std::make_unique<ReferenceInPlaceSum>(d);
     const std::int64_t count = d.batch * d.shape.elements();
     Maths maths = sizes(d.inputs * count, count, {}, true);
@@ -517,7 +517,7 @@ class ReferenceBackend : public HostBackend {
       maths.sizes.push_back(static_cast<std::size_t>(batch * shape.elements()));
     }
   }
-  /// Without parameters.
+  /// Creates an operation without parameters.
   template <class Forward, class Backward>
   std::unique_ptr<Op> make(Maths maths, const Forward& forward, const Backward& backward) {
     maths.forward = [=](const Values& x, const Params&) { return forward(x); };

@@ -1,5 +1,5 @@
-// The references of the operations that move, repeat or scale values, and of those that normalise a
-// sample by itself.
+// References of the operations that move, repeat or scale values, and of those that normalise each
+// sample separately.
 #include <cmath>
 #include <cstddef>
 
@@ -12,7 +12,8 @@ std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Calls use(index in the inputs one after another, index in y) for every element.
+/// Calls use(input_index, y_index) for every element; input_index counts through the inputs, one
+/// after another.
 template <class Use>
 void for_concat(const ConcatDesc& d, const Use& use) {
   const std::int64_t pixels = d.batch * d.out.h * d.out.w;
@@ -37,8 +38,8 @@ void for_concat(const ConcatDesc& d, const Use& use) {
   }
 }
 
-/// Calls use(index of a, index of b, index in y) for every element; both are indices in the inputs
-/// one after another.
+/// Calls use(a_index, b_index, y_index) for every element; both input indices count through the
+/// inputs, one after another.
 template <class Use>
 void for_product(const ProductDesc& d, const Use& use) {
   const std::int64_t second = d.batch * d.in[0].elements();
@@ -56,7 +57,7 @@ void for_product(const ProductDesc& d, const Use& use) {
   }
 }
 
-/// Calls use(index in x, index in y) for every element of y that shows one of x.
+/// Calls use(x_index, y_index) for every element of y that shows an element of x.
 template <class Use>
 void for_pixel_map(const PixelMapDesc& d, const Use& use) {
   for (std::int64_t n = 0; n < d.batch; ++n) {
@@ -73,7 +74,7 @@ void for_pixel_map(const PixelMapDesc& d, const Use& use) {
   }
 }
 
-/// The set of which an element is one, and its channel.
+/// Normalisation set and channel of an element.
 struct Member {
   std::size_t set, channel;
 };
@@ -83,7 +84,7 @@ Member member_of(const GroupNormDesc& d, std::size_t i) {
           channel};
 }
 
-/// The mean of every set, and 1 / standard deviation with the biased variance.
+/// Mean of every set, and 1 / standard deviation with the biased variance.
 struct SetStatistics {
   Values mean, inverse;
   double values = 0;

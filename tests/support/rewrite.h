@@ -1,4 +1,4 @@
-// Checkpoints that are well-formed and yet not what dpt would write.
+// Writes checkpoints that are well-formed but differ from what dpt would write.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace dpt::testing {
 
-/// Writes the checkpoint `from` to `to`, which may be the same file, with what `change(metadata,
-/// views)` makes of its metadata and tensors. Its checksum is right.
+/// Writes the checkpoint `from` to `to`, which may be the same file, after `change(metadata,
+/// views)` has modified its metadata and tensors. The checksum is correct.
 template <class Change>
 void rewrite_checkpoint(const std::string& from, const std::string& to, Change change) {
   const SafetensorsFile file = SafetensorsFile::open(from);

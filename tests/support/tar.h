@@ -10,7 +10,7 @@
 
 namespace dpt::testing {
 
-/// A header of the ustar format, and the content in whole blocks.
+/// Returns a ustar header and the content, padded to whole blocks.
 inline std::string tar_member(const std::string& name, const std::string& content, char type = '0',
                               const std::string& prefix = "") {
   std::string header(512, '\0');
@@ -32,7 +32,7 @@ inline std::string tar_member(const std::string& name, const std::string& conten
   return header + content + std::string((512 - content.size() % 512) % 512, '\0');
 }
 
-/// An extended header of pax for the next member.
+/// Returns a pax extended header for the next member.
 inline std::string pax_header(const std::vector<std::pair<std::string, std::string>>& fields) {
   std::string text;
   for (const auto& [key, value] : fields) {
@@ -46,7 +46,7 @@ inline std::string pax_header(const std::vector<std::pair<std::string, std::stri
 
 inline const std::string kTarEnd(1024, '\0');
 
-/// An archive of pairs of name and content.
+/// Returns an archive of pairs of name and content.
 inline std::string tar(const std::vector<std::pair<std::string, std::string>>& members) {
   std::string file;
   for (const auto& [name, content] : members) file += tar_member(name, content);

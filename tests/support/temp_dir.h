@@ -1,4 +1,4 @@
-// A folder below the system's temporary one, removed at the end of the test.
+// A folder below the system's temporary folder, removed at the end of the test.
 #pragma once
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// What a text says: parts of it, checked and counted.
+// Checks and counts parts of a text.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,13 +12,13 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// Fails with both texts when `part` is not in `text`.
+/// Fails, showing both texts, if `part` is not in `text`.
 inline void check_contains(const std::string& text, const std::string& part) {
   INFO("looked for: ", part, "\nin: ", text);
   CHECK(contains(text, part));
 }
 
-/// How often `part` is in `text`.
+/// Returns how often `part` occurs in `text`.
 inline std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t n = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;

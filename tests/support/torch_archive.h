@@ -1,5 +1,5 @@
 // Writes files as torch.save does: a zip archive of a pickle and the bytes of storages. It checks
-// nothing, for files that lie.
+// nothing, so that tests can write malformed files.
 // Source: CPython's Lib/pickletools.py
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace dpt::testing {
 
-/// Opcodes that leave a value on the stack.
+/// Opcodes that leave one value on the stack.
 namespace pickled {
 
 inline std::string text(const std::string& value) {
@@ -36,7 +36,7 @@ inline std::string object(const std::string& module, const std::string& name) {
   return "c" + module + "\n" + name + "\n";
 }
 using Pairs = std::vector<std::pair<std::string, std::string>>;
-/// A dictionary of texts and values.
+/// Pickles a dictionary with text keys.
 inline std::string dictionary(const Pairs& pairs) {
   std::string all = "}(";
   for (const auto& [key, value] : pairs) all += text(key) + value;
@@ -55,7 +55,7 @@ struct PickledTensor {
   std::int64_t elements = 0;  ///< of the storage
   std::int64_t offset = 0;
   std::string storage = "FloatStorage";
-  std::string metadata{};  ///< a seventh argument, or none
+  std::string metadata{};  ///< a seventh argument, or empty
 
   std::string text() const {
     using namespace pickled;
@@ -72,20 +72,20 @@ inline std::string pickle(const std::string& value) {
   return "\x80\x02" + value + ".";
 }
 
-/// The little-endian bytes of numbers.
+/// Returns the little-endian bytes of numbers.
 template <class T>
 std::string bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-/// The floats 0, 1, 2, ...
+/// Returns the bytes of the floats 0, 1, 2, ...
 inline std::string counted(int count) {
   std::vector<float> values;
   for (int i = 0; i < count; ++i) values.push_back(static_cast<float>(i));
   return bytes_of(values);
 }
 
-/// An archive of a pickle and of storages: pairs of key and bytes.
+/// Returns an archive of a pickle and of storages, which are pairs of key and bytes.
 inline std::string torch_archive(const std::string& data_pkl,
                                  const std::vector<std::pair<std::string, std::string>>& storages,
                                  const ZipStyle& style = {}) {

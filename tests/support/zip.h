@@ -9,12 +9,12 @@
 
 namespace dpt::testing {
 
-/// How a member is written.
+/// Options for writing a member.
 struct ZipStyle {
   bool deflated = false;
-  bool zip64 = false;          ///< sizes in zip64's field of both headers, as of more than 4 GiB
-  int method = -1, flags = 0;  ///< what the headers say; -1: what is true
-  bool has_crc = true;         ///< false: 0, as torch.save may write
+  bool zip64 = false;  ///< sizes in the zip64 field of both headers, as for files above 4 GiB
+  int method = -1, flags = 0;  ///< what the headers claim; -1: the true method
+  bool has_crc = true;         ///< false: writes 0, as torch.save may do
 };
 
 inline std::string little_endian(std::uint64_t value, int bytes) {
@@ -23,7 +23,7 @@ inline std::string little_endian(std::uint64_t value, int bytes) {
   return text;
 }
 
-/// Bytes without a header, as members have them.
+/// Returns the bytes as a raw deflate stream without a header, as in a zip member.
 inline std::string deflated(const std::string& content) {
   z_stream stream{};
   deflateInit2(&stream, 6, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY);
@@ -38,7 +38,7 @@ inline std::string deflated(const std::string& content) {
   return out;
 }
 
-/// An archive of pairs of name and content.
+/// Returns an archive of pairs of name and content.
 inline std::string zip(const std::vector<std::pair<std::string, std::string>>& members,
                        const ZipStyle& style = {}, const std::string& comment = "") {
   std::string file, list;

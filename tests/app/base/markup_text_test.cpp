@@ -1,4 +1,4 @@
-// Text that must not become a part of the HTML or XML around it.
+// Text that must not become part of the surrounding HTML or XML.
 #include <doctest/doctest.h>
 
 #include "app/base/markup_text.h"

@@ -1,4 +1,4 @@
-// What --baseline takes and refuses.
+// Baselines that --baseline accepts and refuses.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -38,7 +38,7 @@ TEST_CASE("what cannot be a baseline is refused, and says what to do") {
   const auto refusal = [&](const std::string& baseline, int code) {
     const Finished finished = w.train({"--baseline", baseline, "--require", "test/loss<=baseline"});
     CHECK(finished.exit_code == code);
-    // Before anything else is done.
+    // The baseline is refused before the run begins.
     CHECK_FALSE(fs::exists(w.dir.file("new")));
     return finished.err;
   };
@@ -63,11 +63,11 @@ TEST_CASE("what cannot be a baseline is refused, and says what to do") {
   check_contains(refusal("part/summary.json", 3), "found one that was stopped: " + advice);
   fs::remove(w.dir.file("part/summary.json"));
   check_contains(refusal("part", 3), "found one that was stopped: " + advice);
-  // --max-steps is an end that was asked for.
+  // --max-steps is a requested end.
   w.run_well({"train", "small.yaml", "--run-dir", "limited", "train.epochs=2", "--max-steps", "7"});
   CHECK(w.train({"--baseline", "limited", "--require", "val/loss<=baseline+9"}).exit_code == 0);
   fs::remove_all(w.dir.file("new"));
-  // Values that are not there are known before the run.
+  // Missing values are reported before the run.
   check_contains(refusal("limited", 7),
                  "--require test/loss<=baseline: the baseline limited has no test result");
   Json summary = w.summary();
@@ -85,7 +85,7 @@ TEST_CASE("what cannot be a baseline is refused, and says what to do") {
   summary["test"].erase("loss");
   write_file(w.dir.file("none.json"), summary.dump());
   check_contains(refusal("none.json", 7), "the baseline none.json has no test/loss");
-  // A bound that is a number needs nothing of it.
+  // A numeric bound needs no value from the baseline.
   CHECK(w.train({"--baseline", "none.json", "--require", "test/loss<=100"}).exit_code == 0);
   check_contains(w.train({"--require", "test/loss<=baseline"}).err, "name one with --baseline");
   CHECK(w.train({"--require", "test/loss<=baseline"}).exit_code == 2);
@@ -99,7 +99,7 @@ TEST_CASE("a baseline with something else in the place of a number is refused wi
     const Finished finished =
         w.train({"--baseline", "bad.json", "--require", requirement, "--verdict", "v.md"});
     CHECK(finished.exit_code == 3);
-    // Before anything else is done.
+    // The baseline is refused before the run begins.
     CHECK_FALSE(fs::exists(w.dir.file("new")));
     check_contains(w.text("v.md"), "# dpt train: failed, requirements not checked\n");
     return finished.err;
@@ -109,11 +109,11 @@ TEST_CASE("a baseline with something else in the place of a number is refused wi
   CHECK(refusal(summary, "test/loss<=baseline") ==
         "dpt: error: --baseline bad.json: expected a number as test/loss in bad.json, found "
         "\"0.25\"; name another baseline\n");
-  // A bound that is a number does not need it, but the table of the verdict would show it.
+  // A numeric bound does not need the value, but the verdict's table would show it.
   check_contains(refusal(summary, "test/loss<=100"), "test/loss in bad.json, found \"0.25\"");
   CHECK(w.train({"--baseline", "bad.json", "--require", "val/loss<=baseline+9"}).exit_code == 0);
   fs::remove_all(w.dir.file("new"));
-  // The results of the best epoch have a name of their own.
+  // The results of the best epoch have a separate name.
   summary["best_val"]["loss"] = true;
   check_contains(refusal(summary, "val/loss<=baseline"),
                  "best_val/loss in bad.json, found true; name");
@@ -122,7 +122,7 @@ TEST_CASE("a baseline with something else in the place of a number is refused wi
                  "as val/loss in bad.json, found an array; name");
   summary["test"] = "good";
   check_contains(refusal(summary, "test/loss<=baseline"), "test/loss in bad.json, found \"good\"");
-  // In a run folder, and in the output of an evaluation.
+  // The same in a run folder, and in the output of an evaluation.
   write_file(w.dir.file("runs/tiny/summary.json"), summary.dump());
   check_contains(w.eval({"--baseline", "runs/tiny", "--require", "test/loss<=baseline"}).err,
                  "test/loss in runs/tiny/summary.json, found \"good\"; name");

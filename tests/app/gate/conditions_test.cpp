@@ -48,7 +48,7 @@ TEST_CASE("a bound may be that of a baseline, plus, minus or times a number") {
     check_contains(requirement_error(std::string("test/loss<=") + bad),
                    "baseline, baseline+N, baseline-N or baseline*F");
   }
-  // Each relation at its bound; NaN on either side meets nothing.
+  // Each relation is tested at its bound; NaN on either side meets no condition.
   const auto met = [](const std::string& relation, double value, double baseline) {
     return parse_condition("val/loss" + relation + "baseline+1").is_met(value, baseline);
   };
@@ -77,7 +77,7 @@ TEST_CASE("--require: each relation below, at and above its bound") {
   CHECK(met("<0.7", below));
   CHECK_FALSE(met("<0.7", bound));
   CHECK_FALSE(met("<0.7", above));
-  // What was not measured meets nothing.
+  // A value that was not measured meets no condition.
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const char* text : {">=0.7", ">0.7", "<=0.7", "<0.7"}) CHECK_FALSE(met(text, nan));
 
@@ -140,7 +140,7 @@ TEST_CASE("--require: all that are not met, and why") {
   CHECK(verdict({"val/loss<0.5", "val/loss>0", "test/loss<1"}) ==
         "--require val/loss<0.5: not met: the value is 0.5\n"
         "--require test/loss<1: this run has no test result");
-  // In memory, what is not finite is a number.
+  // A summary in memory holds non-finite values as numbers.
   for (const double value : {NAN, INFINITY, -INFINITY}) {
     const Json results = {{"val", {{"loss", value}}}};
     for (const char* relation : {"<", ">"}) {
@@ -149,7 +149,7 @@ TEST_CASE("--require: all that are not met, and why") {
       check_contains(problems_of(conditions), "the value is not finite");
     }
   }
-  // Six digits do not tell these apart.
+  // Six digits cannot distinguish these values.
   CHECK(verdict({"val/loss<0.49999999"}) ==
         "--require val/loss<0.49999999: not met: the value is 0.5");
 }

@@ -1,4 +1,5 @@
-// The gate of dpt train and dpt eval: when it judges, what it reports, which files it may replace.
+// The gate of dpt train and dpt eval: when it judges, its report, and the files that it may
+// replace.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -16,7 +17,7 @@ TEST_CASE("a split without samples is exit code 3, of eval too") {
   check_contains(test.err, "the test split is empty: ");
   CHECK(w.run({"eval", "a", "--split", "test", "--require", "test/loss<=1"}).exit_code == 3);
   CHECK(w.run({"eval", "a", "--require", "val/loss<=100"}).exit_code == 0);
-  // That of a split which is not evaluated is a mistake.
+  // A condition on a split that is not evaluated is an error.
   CHECK(w.run({"eval", "a", "--split", "val", "--require", "test/loss<=1"}).exit_code == 2);
   CHECK(w.run({"eval", "a", "--require", "train/loss<=1"}).exit_code == 2);
 }
@@ -43,7 +44,7 @@ TEST_CASE("requirements that are met are told, with the baseline's value") {
                                     "{:.6g} <= {:.6g} (the baseline runs/tiny: {:.6g})\n",
                                     w.summary()["test"]["accuracy"].get<double>(), w.loss(),
                                     w.loss() + 1, w.loss()));
-  // The value with all of its digits where six do not tell it from the bound.
+  // A value is printed with all digits if six do not distinguish it from the bound.
   const std::string bound = fmt::format("{}", w.loss() * (1 + 1e-9));
   check_contains(w.eval({"--require", "test/loss<=" + bound}).err,
                  fmt::format("met: test/loss {} <= {}\n", w.loss(), bound));
@@ -69,11 +70,12 @@ TEST_CASE("files of verdicts are checked before the run, and take nothing away")
   check_contains(refusal({"--junit", "a", "--verdict", "a"}, 2),
                  "expected two files, found a twice");
   CHECK(w.train({"--verdict", "a.md"}).exit_code == 2);
-  // A dry run writes none.
+  // A dry run writes no files.
   write_file(w.dir.file("old.md"), "# dpt train: old");
   CHECK(w.train({"--require", "test/loss<100", "--verdict", "old.md", "--dry-run"}).exit_code == 0);
   CHECK(w.text("old.md") == "# dpt train: old");
-  // What cannot be written in the end is a failure, but for one that comes first.
+  // A file that cannot be written in the end is a failure, unless an earlier failure takes
+  // precedence.
   CHECK(w.eval({"--require", "test/loss<100", "--verdict", "/dev/full"}).exit_code == 3);
   const Finished both = w.eval({"--require", "test/loss<0", "--verdict", "/dev/full"});
   CHECK(both.exit_code == 7);

@@ -1,4 +1,4 @@
-// A run whose results gates are tested with.
+// A run whose results the tests of gates use.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace dpt::testing {
 
-/// A run of the tiny config in runs/tiny, to be compared with.
+/// A run of the tiny config in runs/tiny, for comparison.
 struct Gates : Tiny {
   Gates() { run_well({"train", "small.yaml"}); }
   Json summary() const { return Json::parse(read_file(dir.file("runs/tiny/summary.json"))); }

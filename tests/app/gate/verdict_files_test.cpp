@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What is wrong with the text as XML, for the little that a verdict has of it: elements that nest,
+/// Returns the XML error in the text, checking only what a verdict uses: nested elements,
 /// attributes in double quotes, known entities.
 std::string xml_problem(const std::string& text) {
   std::vector<std::string> open;
@@ -75,7 +75,7 @@ TEST_CASE("the verdict: a table in Markdown and test cases in JUnit XML") {
   check_contains(xml, "<testsuite name=\"dpt train\" tests=\"2\" failures=\"0\" errors=\"0\" ");
   check_contains(xml, "<testcase classname=\"dpt.train\" name=\"test/loss&lt;=baseline+1\">");
 
-  // One that is not met: both files replace those of before.
+  // With a condition that is not met, both files replace the previous ones.
   asked.insert(asked.end(), {"--require", "test/loss<0"});
   CHECK(w.eval(asked).exit_code == 7);
   check_contains(w.text("verdict.md"), "# dpt eval: 1 of 3 requirements not met\n\nruns/tiny, ");
@@ -87,7 +87,7 @@ TEST_CASE("the verdict: a table in Markdown and test cases in JUnit XML") {
   CHECK(count_of(xml, "<failure message=\"not met: the value is " + loss +
                           "\">not met: the value is " + loss + "</failure>") == 1);
 
-  // The run fails before anything is judged.
+  // The run fails before any condition is judged.
   fs::remove_all(w.dir.file("new"));
   std::vector<std::string> failing = {
       "train", "small.yaml", "--run-dir", "new", "optimizer.lr=1e38", "--require", "test/loss<1"};
@@ -101,7 +101,7 @@ TEST_CASE("the verdict: a table in Markdown and test cases in JUnit XML") {
   check_contains(xml, " tests=\"1\" failures=\"0\" errors=\"1\" skipped=\"0\">");
   check_contains(xml, "<error message=\"");
 
-  // A run that will go on is judged at its end.
+  // A run that will be resumed is judged at its end.
   CHECK(w.run({"train", "small.yaml", "--run-dir", "part", "--max-time", "0s", "--require",
                "test/loss<1"},
               files)

@@ -1,6 +1,6 @@
 // bfloat16 as CUDA has it: the upper half of a float, converted with round to nearest even; a NaN
-// stays one. CUDA's arithmetic on bf16 rounds after every operation; what mixes it with floats is
-// ambiguous there. So that nothing means something else here, arithmetic on bf16 itself is deleted:
+// stays a NaN. CUDA's bf16 arithmetic rounds after every operation, and mixing bf16 with floats is
+// ambiguous there. To exclude any difference in meaning, arithmetic on bf16 is deleted here:
 // convert to float, compute, convert back.
 #pragma once
 
@@ -24,7 +24,7 @@ struct __align__(2) __nv_bfloat16 {
  private:
   static unsigned short rounded(float value) {
     const unsigned bits = __float_as_uint(value);
-    if ((bits & 0x7fffffffU) > 0x7f800000U) return 0x7fff;  // CUDA's one NaN.
+    if ((bits & 0x7fffffffU) > 0x7f800000U) return 0x7fff;  // CUDA's canonical NaN.
     return static_cast<unsigned short>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
   }
   unsigned short bits_;
@@ -55,7 +55,7 @@ inline __nv_bfloat16 __float2bfloat16_rn(float a) {
   return a;
 }
 inline __nv_bfloat16 __double2bfloat16(double a) {
-  // By way of a float rounded to odd, so that the second rounding decides alone.
+  // Rounds first to a float, to odd, so that only the second rounding affects the result.
   float near = static_cast<float>(a);
   if (static_cast<double>(near) != a && std::isfinite(near)) {
     if (std::fabs(static_cast<double>(near)) > std::fabs(a)) near = std::nextafter(near, 0.0F);

@@ -1,4 +1,4 @@
-// Types that CUDA's libraries share. Those the emulation computes with, and some to refuse.
+// Types that CUDA's libraries share: those that the emulation supports, and some for it to refuse.
 #pragma once
 
 enum cudaDataType_t {

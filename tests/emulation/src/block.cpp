@@ -1,6 +1,6 @@
-// Runs grids: blocks one after another, the threads of a block as fibers. A fiber runs thread after
-// thread; only when one has to wait does another fiber take over, so a kernel without barriers
-// costs no switches.
+// Runs grids: blocks one after another, the threads of a block as fibers. A fiber runs one thread
+// after another; another fiber takes over only when a thread has to wait, so a kernel without
+// barriers needs no switches.
 #include "block.h"
 
 #include <fmt/format.h>
@@ -28,21 +28,22 @@ constexpr std::size_t kGuardBytes = 256;
 
 struct Thread {
   Fiber* fiber = nullptr;
-  // What it waits for in a warp operation.
+  // The warp operation that the thread waits for.
   const void* input = nullptr;
   void* output = nullptr;
   unsigned mask = 0;
   std::source_location where;
 };
 
-/// Lanes as bits.
+/// The state of a warp; each number is a set of lanes, one bit per lane.
 struct Warp {
   unsigned runnable = 0;  ///< by position in the order of lanes
   unsigned started = 0;   ///< by position
-  unsigned present = 0;   ///< exists
-  unsigned waiting = 0;   ///< in a warp operation
-  unsigned away = 0;      ///< at the block's barrier, or ended
-  // What all of `waiting` wait for, if it is the same thing, as it nearly always is.
+  unsigned present = 0;   ///< lanes that exist
+  unsigned waiting = 0;   ///< lanes that wait in a warp operation
+  unsigned away = 0;      ///< lanes at the block's barrier, or ended
+  // True if all of `waiting` wait for the same thing, as they nearly always do: for `mask` at
+  // `where`.
   bool uniform = true;
   unsigned mask = 0;
   std::source_location where;
@@ -52,7 +53,7 @@ bool same_place(const std::source_location& a, const std::source_location& b) {
   return a.line() == b.line() && a.column() == b.column() && a.file_name() == b.file_name();
 }
 
-/// A permutation of 0..count-1 that needs no table.
+/// A permutation of 0..count-1 without a table.
 class Permutation {
  public:
   Permutation(Order order, std::uint64_t count, std::uint64_t salt) : count_(count) {
@@ -68,22 +69,22 @@ class Permutation {
       } while (std::gcd(factor_, count) != 1);
     }
   }
-  // Grids have at most 2^31 blocks in x, so the product fits for all that ever runs here.
+  // Grids have at most 2^31 blocks in x, so the product fits for every grid that can run here.
   std::uint64_t operator()(std::uint64_t i) const { return (i * factor_ + offset_) % count_; }
 
  private:
   std::uint64_t count_, factor_ = 1, offset_ = 0;
 };
 
-/// The one block that runs at a time, with all that outlives it.
+/// Runs one block at a time, and holds the state that outlives a block.
 class Runner {
  public:
   std::string run(const GridLaunch& launch);
   void barrier(const std::source_location& where);
   void warp_arrive(unsigned mask, const void* input, void* output, detail::WarpFunction function,
                    void* context, const std::source_location& where);
-  /// Ends the kernel. What the thread has on its stack is never destroyed, so nothing here owns
-  /// memory when it leaves.
+  /// Ends the kernel. The objects on the thread's stack are never destroyed, so this function owns
+  /// no memory when it leaves.
   template <class... Args>
   [[noreturn]] void fault(fmt::format_string<const Args&...> text, const Args&... args);
   void* shared() const { return shared_; }
@@ -110,10 +111,10 @@ class Runner {
   Warp warp_[32];
   unsigned warp_order_[32];
   unsigned lane_of_[32], position_of_[32];
-  dim3 shape_{0, 0, 0};  ///< of index_
+  dim3 shape_{0, 0, 0};  ///< shape of index_
 
-  unsigned current_ = 0;  ///< running thread
-  unsigned cursor_ = 0;   ///< place in warp_order_ of the warp that runs
+  unsigned current_ = 0;  ///< index of the running thread
+  unsigned cursor_ = 0;   ///< position in warp_order_ of the running warp
   unsigned at_barrier_ = 0, ended_ = 0;
   std::source_location barrier_;
   std::string fault_;
@@ -126,7 +127,7 @@ class Runner {
   SharedVariables shared_variables_;
 };
 
-// Never destroyed: host threads may still run kernels while the process ends.
+// Never destroyed: host threads may still run kernels while the process exits.
 Runner& runner() {
   static Runner& instance = *new Runner;
   return instance;
@@ -216,8 +217,8 @@ void Runner::run_block() {
   if (!fault_.empty()) drop_fibers();
 }
 
-/// Chooses the next thread: another one of the same warp, else of the next warp in order that has
-/// one. False if none can run.
+/// Chooses the next thread: another thread of the same warp, else one of the next warp in order
+/// that has a runnable thread. Returns false if no thread can run.
 bool Runner::pick() {
   for (unsigned tried = 0; tried < warps_; ++tried) {
     const unsigned w = warp_order_[cursor_];
@@ -238,11 +239,12 @@ bool Runner::pick() {
   return false;
 }
 
-/// Stops the current thread, which has noted what it waits for, until it may run again.
+/// Stops the current thread, which has recorded what it waits for, until it may continue.
 void Runner::suspend() {
   Fiber& mine = *thread_[current_].fiber;
   if (!pick()) {
-    // Everyone waits. The barrier notices whoever ended; so some wait for their warp only.
+    // No thread can run. The barrier detects ended threads itself, so some threads wait for their
+    // warp.
     unsigned in_warps = 0;
     std::source_location where;
     for (unsigned w = 0; w < warps_; ++w) {
@@ -326,7 +328,7 @@ void Runner::warp_arrive(unsigned mask, const void* input, void* output,
   function(inputs, outputs, context);
 }
 
-/// Fails if one of the lanes waits for something else.
+/// Fails if one of these lanes waits for something else.
 void Runner::check_others(unsigned lanes, unsigned mask, const std::source_location& where) {
   const unsigned w = current_ / 32;
   for (unsigned rest = warp_[w].waiting & lanes; rest != 0; rest &= rest - 1) {
@@ -367,8 +369,8 @@ void Runner::fiber_main() {
       if (thread_[current_].fiber) break;
       thread_[current_].fiber = mine;
     }
-    // Either another fiber's thread can go on, or all have ended: nobody can wait for ever, for a
-    // thread that ends has checked that nobody waits for it.
+    // Either a thread of another fiber can continue, or all threads have ended. No thread waits
+    // forever: an ending thread has checked that no other waits for it.
     free_.push_back(mine);
     switch_fiber(*mine, ended_ == threads_ ? host_ : *thread_[current_].fiber);
   }
@@ -387,7 +389,7 @@ Fiber* Runner::take_fiber() {
   return fiber;
 }
 
-/// After a fault: what is left on the fibers' stacks is forgotten.
+/// Discards the fibers' stacks and everything on them, after a fault.
 void Runner::drop_fibers() {
   free_.clear();
   for (const auto& fiber : fibers_) {
@@ -408,7 +410,7 @@ void Runner::fault(fmt::format_string<const Args&...> text, const Args&... args)
                         blockDim.x, blockDim.y, blockDim.z);
   fault_ += place_of_block();
   switch_fiber(*thread_[current_].fiber, host_);
-  __builtin_trap();  // A thread that faulted never goes on.
+  __builtin_trap();  // A faulted thread never continues.
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// cuBLASLt's objects: making them, setting their attributes, and choosing algorithms.
+// cuBLASLt's objects: creating them, setting their attributes, and choosing algorithms.
 #include "cublaslt.h"
 
 #include <algorithm>
@@ -27,7 +27,8 @@ bool sound(const MatrixLayout& layout) {
          static_cast<std::uint64_t>(layout.ld) >= length;
 }
 
-/// The combinations of types that the library's tables list, of those that are emulated.
+/// Returns true if the library's tables list this combination of types; covers the emulated types
+/// only.
 bool supported_types(const Matmul& m) {
   const bool f32 = m.a.type == CUDA_R_32F && m.b.type == CUDA_R_32F && m.c.type == CUDA_R_32F &&
                    m.d.type == CUDA_R_32F;
@@ -58,7 +59,7 @@ bool supported_epilogue(const Matmul& m) {
     case CUBLASLT_EPILOGUE_DRELU_BGRAD:
     case CUBLASLT_EPILOGUE_BGRADA:
     case CUBLASLT_EPILOGUE_BGRADB:
-      // What these mean for a row-major result is not documented.
+      // The documentation does not define these for a row-major result.
       return m.d.order == CUBLASLT_ORDER_COL &&
              (m.desc.bias_type == -1 || m.desc.bias_type == m.d.type);
     default:
@@ -329,8 +330,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     return status;
   }
   const auto wishes = read_opaque<MatmulPreference>(preference);
-  // Of each kind of algorithm one: splitting k through the workspace; whole matrices of 16-byte
-  // aligned columns; anything. Their sums differ in the last bits, as those of real ones do.
+  // There is one algorithm of each kind: one splits k through the workspace, one needs whole
+  // matrices with 16-byte aligned columns, one takes anything. Their sums differ in the last bits,
+  // as those of real algorithms do.
   const std::uint64_t split_bytes = 2 * matmul.d.rows * matmul.d.cols * sizeof(float);
   const MatmulAlgo algorithms[] = {{1, split_bytes, 16, 2, matmul.problem()},
                                    {2, 0, 16, 1, matmul.problem()},
@@ -341,7 +343,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   }
   for (const MatrixLayout& layout : {matmul.a, matmul.b, matmul.c, matmul.d}) {
     const std::uint64_t step = static_cast<std::uint64_t>(layout.ld) * bytes_of(layout.type);
-    alignment = std::min(alignment, step & (~step + 1));  // The largest power of 2 in it.
+    alignment =
+        std::min(alignment, step & (~step + 1));  // The largest power of 2 that divides step.
   }
   for (const MatmulAlgo& algorithm : algorithms) {
     if (*found == wanted || algorithm.alignment > alignment ||
@@ -364,7 +367,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* 
                                                     cublasLtMatmulAlgoConfigAttributes_t attribute,
                                                     void* value, std::size_t bytes,
                                                     std::size_t* written) {
-  // Two of them have 16 bits.
+  // Two of the attributes have 16 bits.
   const std::size_t size = attribute == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID ||
                                    attribute == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID
                                ? sizeof(std::uint16_t)

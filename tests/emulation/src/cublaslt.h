@@ -1,4 +1,4 @@
-// What is inside cuBLASLt's opaque objects here, and the checks that the heuristics and the
+// The content of cuBLASLt's opaque objects here, and the checks that the heuristics and the
 // multiplication share.
 #pragma once
 
@@ -15,7 +15,7 @@ struct MatrixLayout {
   std::int64_t ld = 0, batch_offset = 0;
   std::int32_t batch = 1;
 
-  /// Elements from the first to one past the last.
+  /// Returns the number of elements from the first to the last, gaps included.
   std::uint64_t extent() const {
     const bool by_rows = order == CUBLASLT_ORDER_ROW;
     const std::uint64_t lines = by_rows ? rows : cols, length = by_rows ? cols : rows;
@@ -47,13 +47,14 @@ struct MatmulPreference {
   std::uint64_t implementations = ~std::uint64_t{0};
 };
 
-/// What stands in a cublasLtMatmulAlgo_t.
+/// Content of a cublasLtMatmulAlgo_t.
 struct MatmulAlgo {
   std::uint64_t id = 0;
   std::uint64_t workspace = 0;
-  std::uint64_t alignment = 0;  ///< that all matrices must have, in bytes
-  std::uint64_t parts = 1;      ///< k is summed in so many parts
-  std::uint64_t problem = 0;    ///< for which types, transpositions and epilogue it was made
+  std::uint64_t alignment = 0;  ///< required of all matrices, in bytes
+  std::uint64_t parts = 1;      ///< number of parts in which k is summed
+  std::uint64_t problem =
+      0;  ///< identifies the types, transpositions and epilogue that it was made for
 };
 
 template <class Inside, class Opaque>
@@ -69,7 +70,7 @@ void write_opaque(Opaque* to, const Inside& value) {
   std::memcpy(static_cast<void*>(to), &value, sizeof(Inside));
 }
 
-/// A whole problem, and whether it makes sense.
+/// A whole problem, and the check that it is valid.
 struct Matmul {
   MatmulDesc desc;
   MatrixLayout a, b, c, d;
@@ -81,7 +82,7 @@ struct Matmul {
   bool has_bias_gradient() const {
     return has(16) || has(CUBLASLT_EPILOGUE_BGRADA) || has(CUBLASLT_EPILOGUE_BGRADB);
   }
-  /// Of the bias vector, or its gradient.
+  /// Returns the length of the bias vector, or of its gradient.
   std::uint64_t bias_length() const { return has(CUBLASLT_EPILOGUE_BGRADB) ? d.cols : d.rows; }
   std::uint64_t problem() const;
   cublasStatus_t check() const;

@@ -1,4 +1,5 @@
-// cuBLASLt's multiplication itself: the checks of a call, and the sums when its stream comes to it.
+// cuBLASLt's multiplication itself: the checks of a call, and the computation when its stream
+// reaches it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +30,7 @@ std::uint16_t to_bf16(float value) {
   if ((bits & 0x7fffffffU) > 0x7f800000U) return 0x7fff;
   return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
 }
-/// To the 10 bits of mantissa of tf32, to nearest even.
+/// Rounds to the 10 bits of mantissa of tf32, to nearest even.
 float to_tf32(float value) {
   const unsigned bits = __float_as_uint(value);
   if ((bits & 0x7f800000U) == 0x7f800000U) return value;
@@ -48,7 +49,8 @@ void store(void* matrix, std::int32_t type, std::uint64_t at, float value) {
   }
 }
 
-/// op(matrix) as (rows, cols) floats, column after column, rounded to what the arithmetic sees.
+/// Returns op(matrix) as (rows, cols) floats in column-major order, rounded to the precision of the
+/// arithmetic.
 std::vector<float> unpack(const void* matrix, const MatrixLayout& layout, bool transposed,
                           std::int32_t compute) {
   const std::uint64_t rows = transposed ? layout.cols : layout.rows,
@@ -66,7 +68,7 @@ std::vector<float> unpack(const void* matrix, const MatrixLayout& layout, bool t
   return result;
 }
 
-/// Adds the products of k in [from, to) to one column of sums (m).
+/// Adds the products of k in [from, to) to one column of m sums.
 void add_products(std::vector<float>& sums, const std::vector<float>& a, const float* b_column,
                   std::uint64_t from, std::uint64_t to) {
   const std::uint64_t m = sums.size();
@@ -95,7 +97,7 @@ void compute(const MatmulCall& call) {
   const std::vector<float> a = unpack(call.a, matmul.a, desc.trans_a != CUBLAS_OP_N, desc.compute);
   const std::vector<float> b = unpack(call.b, matmul.b, desc.trans_b != CUBLAS_OP_N, desc.compute);
   if (call.algorithm.workspace > 0) {
-    // Whoever shares the workspace with other work finds its bytes changed.
+    // Overwrites the workspace, so that other work that shares it is caught.
     std::fill_n(static_cast<unsigned char*>(call.workspace), call.algorithm.workspace, 0xff);
   }
   std::vector<float> sums(m), part(m), bias_gradient(matmul.bias_length());
@@ -110,7 +112,7 @@ void compute(const MatmulCall& call) {
     for (std::uint64_t i = 0; i < m; ++i) {
       const std::uint64_t at = matmul.d.at(i, j);
       float value = call.alpha * sums[i];
-      // With beta = 0 what stands in C must not matter, not even a NaN.
+      // With beta = 0, the content of C must not matter, not even a NaN.
       if (call.beta != 0.0F) {
         value += call.beta * load(call.c, matmul.c.type, matmul.c.at(i, j));
       }
@@ -137,7 +139,7 @@ void compute(const MatmulCall& call) {
   }
 }
 
-/// Whether the device may use these bytes: its own memory, pinned memory, or a peer's.
+/// Returns true if the device may use these bytes: its own memory, pinned memory, or a peer's.
 bool usable(const void* pointer, std::uint64_t bytes, int device) {
   const Allocation* memory = find_memory(pointer);
   if (!memory || !in_memory(pointer, bytes, memory->device)) return false;
@@ -145,7 +147,8 @@ bool usable(const void* pointer, std::uint64_t bytes, int device) {
          state().devices.at(device).peers.contains(memory->device);
 }
 
-/// The name of the first operand that lies where the device must not read or write; or null.
+/// Returns the name of the first operand that the device must not read or write; null if all are
+/// fine.
 const char* misplaced(const MatmulCall& call, int device) {
   const Matmul& m = call.matmul;
   const auto good = [&](const void* pointer, const MatrixLayout& layout) {
@@ -179,7 +182,7 @@ cublasStatus_t check(const MatmulCall& call, std::size_t workspace_bytes) {
   const Matmul& m = call.matmul;
   if (const cublasStatus_t status = m.check(); status != CUBLAS_STATUS_SUCCESS) return status;
   if (!call.a || !call.b || !call.c || !call.d) return CUBLAS_STATUS_INVALID_VALUE;
-  // In place means in the same place.
+  // In-place operation requires the same layout.
   if (call.c == call.d && (m.c.ld != m.d.ld || m.c.type != m.d.type)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }

@@ -24,13 +24,13 @@ constexpr std::size_t kStackBytes = 512 << 10;
 constexpr std::size_t kStackBytes = 128 << 10;
 #endif
 
-/// What the fiber that goes on has to know of the one that stopped.
+/// The information that the resumed fiber needs about the stopped one.
 struct Turn {
   Fiber* from;
   Fiber* to;
 };
 
-/// To be called on the stack of `turn.to` as soon as it runs.
+/// Must be called on the stack of `turn.to` as soon as it runs.
 void arrive(context::transfer_t transfer, [[maybe_unused]] void* fake_stack) {
   Turn& turn = *static_cast<Turn*>(transfer.data);
   turn.from->context = transfer.fctx;
@@ -38,7 +38,7 @@ void arrive(context::transfer_t transfer, [[maybe_unused]] void* fake_stack) {
   const void* bottom = nullptr;
   std::size_t size = 0;
   __sanitizer_finish_switch_fiber(fake_stack, &bottom, &size);
-  if (!turn.from->stack) {  // The host thread's stack: only the sanitizer knows where it lies.
+  if (!turn.from->stack) {  // The host thread's stack: only the sanitizer knows its bounds.
     turn.from->stack_bytes = size;
     turn.from->sanitizer = const_cast<void*>(bottom);
   }
@@ -59,7 +59,8 @@ void make_stack(Fiber& fiber) {
   void* memory = mmap(nullptr, kStackBytes + page, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED || mprotect(memory, page, PROT_NONE) != 0) throw std::bad_alloc();
-  // The busy ends of hundreds of stacks must not fall on the same few lines of the caches.
+  // Staggers the stacks: the busy ends of hundreds of stacks must not map to the same few cache
+  // lines.
   static std::size_t stacks = 0;
   fiber.stack = static_cast<std::byte*>(memory) + page;
   fiber.stack_bytes = kStackBytes - stacks++ * 5 % 64 * 64;

@@ -1,4 +1,4 @@
-// Capturing streams into graphs, and running them.
+// Captures streams into graphs, and runs the graphs.
 #include <algorithm>
 
 #include "state.h"
@@ -6,7 +6,7 @@
 namespace emulation {
 namespace {
 
-/// Whether every node comes before what `stream` would do next.
+/// Returns true if every node comes before the next work of `stream`.
 bool all_joined(const Capture& capture, const Stream& stream) {
   std::vector<bool> seen(capture.nodes.size());
   std::vector<std::size_t> open = stream.last;
@@ -29,8 +29,8 @@ void leave_capture(const std::shared_ptr<Capture>& capture) {
   std::erase(state().captures, capture);
 }
 
-/// Runs the nodes, each after those it depends on; the order setting says which of those that could
-/// be next is.
+/// Runs each node after those that it depends on; the order setting chooses among the nodes that
+/// are ready.
 void run_graph(Lock& lock, const std::vector<std::shared_ptr<Node>>& nodes) {
   std::vector<std::size_t> missing(nodes.size());
   std::vector<std::vector<std::size_t>> before(nodes.size());

@@ -1,4 +1,4 @@
-// Launching kernels: the checks of the call, and those when it runs.
+// Launches kernels: the checks at the call, and those when the kernel runs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -50,8 +50,8 @@ cudaError_t check_attributes(const cudaLaunchConfig_t& config) {
   return cudaSuccess;
 }
 
-/// Why a kernel of the device may not use the address, or null. `declared`: the parameter is a
-/// pointer, so it has to lead somewhere.
+/// Returns the reason why a kernel of the device may not use the address, or null. `declared` is
+/// true if the parameter is declared as a pointer, so that the address must be valid.
 const char* refuse_pointer(const void* pointer, int device, bool declared) {
   if (!pointer) return nullptr;
   const Allocation* memory = find_memory(pointer);
@@ -66,8 +66,8 @@ const char* refuse_pointer(const void* pointer, int device, bool declared) {
 std::string check_arguments(const detail::Kernel& kernel, int device) {
   std::size_t index = 0;
   for (const detail::Argument& argument : kernel.arguments()) {
-    // Structs of pointers are searched: a word that happens to be the address of freed memory, but
-    // is no pointer, is too unlikely to matter.
+    // Structs are searched for pointers: a word that is the address of freed memory by accident is
+    // too unlikely to matter.
     for (std::size_t at = 0; at + sizeof(void*) <= argument.bytes; at += sizeof(void*)) {
       const void* pointer = nullptr;
       std::memcpy(&pointer, static_cast<const char*>(argument.address) + at, sizeof pointer);

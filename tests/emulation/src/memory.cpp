@@ -14,8 +14,9 @@
 namespace emulation {
 namespace {
 
-// Around every allocation, so that a write beyond its ends is seen, and a read finds NaNs.
-// AddressSanitizer sees more, but only beyond what malloc returned: for it they are left out.
+// A border around every allocation reveals writes beyond its ends and makes reads there return
+// NaNs. AddressSanitizer detects more, but only beyond the ends of malloc's memory, so its builds
+// have no borders.
 constexpr std::size_t kAlignment = 256;
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kGuardBytes = 0;
@@ -39,7 +40,7 @@ cudaError_t allocate(void** pointer, std::size_t bytes, int device) {
   return cudaSuccess;
 }
 
-/// Frees the memory kept longest until no more than `keep` bytes of freed memory are left.
+/// Releases freed memory, the oldest first, until at most `keep` bytes of it are left.
 void release_freed(std::size_t keep) {
   State& all = state();
   while (all.freed_bytes > keep) {
@@ -67,13 +68,14 @@ cudaError_t release(void* pointer, bool host) {
   return cudaSuccess;
 }
 
-/// What an end of a copy is: a device, or the host (pinned or not).
+/// Returns the place of one end of a copy: a device, or the host (pinned or not).
 int place_of(const void* pointer) {
   const Allocation* memory = find_memory(pointer);
   return memory ? memory->device : kHost;
 }
 
-/// Whether a copy may touch these bytes: on a device, all of them in one live allocation.
+/// Returns true if a copy may access these bytes; on a device, one live allocation must contain all
+/// of them.
 bool copyable(const void* pointer, std::size_t bytes, int place) {
   if (place != kHost) return in_memory(pointer, bytes, place);
   const Allocation* memory = find_memory(pointer);
@@ -93,7 +95,7 @@ cudaError_t check_copy(const Copy& copy) {
   return good ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-/// `staged` keeps what copy.from points to alive, if that is not the caller's.
+/// Queues a copy. `staged` keeps the memory at copy.from alive if it is not the caller's.
 cudaError_t queue_copy(cudaStream_t handle, const Copy& copy,
                        std::shared_ptr<std::vector<unsigned char>> staged = nullptr) {
   const auto stream = find_stream(handle);
@@ -112,7 +114,7 @@ cudaError_t queue_copy(cudaStream_t handle, const Copy& copy,
   return enqueue(*stream, std::move(work));
 }
 
-/// Finds out where both ends lie and whether that is what `kind` says.
+/// Determines the places of both ends and checks that they match `kind`.
 cudaError_t classify(Copy& copy, cudaMemcpyKind kind) {
   copy.to_place = place_of(copy.to);
   copy.from_place = place_of(copy.from);
@@ -125,7 +127,8 @@ cudaError_t classify(Copy& copy, cudaMemcpyKind kind) {
     case cudaMemcpyDeviceToHost:
       return !to_device && from_device ? cudaSuccess : cudaErrorInvalidValue;
     case cudaMemcpyDeviceToDevice:
-      // Real devices also take two different ones here; whoever means that says Peer or Default.
+      // Real devices also accept two different devices here; a program that means that uses Peer or
+      // Default.
       return to_device && copy.to_place == copy.from_place ? cudaSuccess : cudaErrorInvalidValue;
     case cudaMemcpyDefault:
       return cudaSuccess;
@@ -210,7 +213,7 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
     if (!pointer) return cudaErrorInvalidValue;
     *pointer = nullptr;
     if (bytes == 0) return cudaSuccess;
-    // What no number of pages can hold is no size to CUDA.
+    // CUDA rejects a size that overflows when rounded up to whole pages.
     constexpr std::size_t kPage = std::size_t{2} << 20;
     if (bytes > std::numeric_limits<std::size_t>::max() - kPage) return cudaErrorInvalidValue;
     Device& device = state().devices.at(this_thread().device);
@@ -301,7 +304,8 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
     cudaError_t error = classify(copy, kind);
     if (error != cudaSuccess) return error;
     if (copy.to_place != kHost && copy.from_place == kHost && from && !find_memory(from)) {
-      // From pageable memory the call returns once it has been read; the GPU has it later.
+      // A copy from pageable memory returns once the memory has been read; the GPU may receive it
+      // later.
       const auto* bytes_of_host = static_cast<const unsigned char*>(from);
       auto staged =
           std::make_shared<std::vector<unsigned char>>(bytes_of_host, bytes_of_host + bytes);
@@ -310,7 +314,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
     }
     error = queue_copy(nullptr, copy);
     if (error != cudaSuccess) return error;
-    // Between places on devices the call returns before the copy has run.
+    // Copies between devices return before they have run.
     if (copy.to_place == kHost || copy.from_place == kHost) run_stream(lock, find_stream(nullptr));
     return state().devices.at(this_thread().device).lost;
   });

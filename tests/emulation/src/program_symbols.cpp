@@ -17,8 +17,8 @@
 
 namespace emulation {
 
-// Where the thread's own variables lie, from which the others are counted. Named, so that the table
-// of symbols has it.
+// Anchors from which the addresses of thread_local variables and functions are counted. They have C
+// names, so that the symbol table lists them unmangled.
 extern "C" {
 __attribute__((used)) thread_local unsigned char emulation_thread_local_anchor = 0;
 __attribute__((used)) void emulation_code_anchor() {}
@@ -28,7 +28,7 @@ namespace {
 
 struct Symbols {
   std::vector<LocalVariable> locals;
-  std::map<std::uintptr_t, std::string> functions;  ///< by address at run time, mangled
+  std::map<std::uintptr_t, std::string> functions;  ///< mangled names by address at run time
 };
 
 template <class T>
@@ -74,7 +74,7 @@ Symbols read_symbols() {
       result.functions[static_cast<std::uintptr_t>(static_cast<std::intptr_t>(symbol.st_value) +
                                                    code_offset)] = name;
     }
-    // _ZZ begins the names of what functions declare.
+    // The mangled names of variables that functions declare begin with _ZZ.
     if (type == STT_TLS && name.starts_with("_ZZ") && anchor >= 0) {
       result.locals.push_back(
           {static_cast<std::intptr_t>(symbol.st_value) - anchor, symbol.st_size});

@@ -1,4 +1,4 @@
-// What the program's own symbol table says.
+// The content of the program's symbol table.
 #pragma once
 
 #include <cstddef>
@@ -7,17 +7,17 @@
 
 namespace emulation {
 
-/// A thread_local variable that a function declares, in this thread's copy of it.
+/// A thread_local variable that a function declares, as this thread's copy.
 struct LocalVariable {
-  std::ptrdiff_t offset = 0;  ///< from an address that every thread has its own of
+  std::ptrdiff_t offset = 0;  ///< from an address that is different in every thread
   std::size_t bytes = 0;
   unsigned char* here() const;
 };
 
-/// All of them; none if the program was stripped.
+/// Returns all of these variables; none if the program was stripped.
 const std::vector<LocalVariable>& thread_local_variables();
 
-/// The name of the function at this address, or the address as text.
+/// Returns the name of the function at this address, or the address as text.
 std::string function_name(const void* function);
 
 }  // namespace emulation

@@ -1,5 +1,5 @@
-// What DPT_EMULATED_* and emulation/control.h set. Everything here is used under the emulation's
-// one lock.
+// The settings that DPT_EMULATED_* and emulation/control.h change. The emulation's one lock guards
+// them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,15 +12,15 @@
 
 namespace emulation {
 
-/// Fills memory that the program has not written: a float of such bytes is not a number.
+/// Byte that fills memory before the program writes it: floats of these bytes are NaN.
 constexpr unsigned char kPoison = 0xff;
 
-/// A failure that has been asked for.
+/// A requested failure.
 struct Failure {
   std::string call;
-  int device = -1;  ///< -1: any
+  int device = -1;  ///< -1: any device
   std::uint64_t remaining = 0;
-  std::string error;  ///< by its name
+  std::string error;  ///< name of the error
 };
 
 struct Settings {
@@ -29,18 +29,18 @@ struct Settings {
   int multiprocessors = 8;
   int compute_major = 9, compute_minor = 0;
   Order order;
-  std::uint64_t launches = 0;  ///< so far; varies the random order
+  std::uint64_t launches = 0;  ///< number so far; varies the random order
   std::vector<Failure> failures;
   Cudnn cudnn = Cudnn::works;
 };
 
-/// Read from the environment at the first call.
+/// Returns the settings, which the first call reads from the environment.
 Settings& settings();
 
-/// Counts a call; the name of the error that it is to fail with, if it is.
+/// Counts a call. Returns the name of the error if this call is to fail.
 std::optional<std::string> take_failure(const char* call, int device);
 
-/// A well-mixed number that depends on `value` alone.
+/// Returns a well-mixed hash of `value`.
 std::uint64_t mix(std::uint64_t value);
 
 }  // namespace emulation

@@ -1,9 +1,9 @@
-// The __shared__ variables of kernels: which a kernel uses, and filling them with NaNs between
-// blocks.
+// The __shared__ variables of kernels: finds those that a kernel uses, and fills them with NaNs
+// between blocks.
 //
-// They are thread_local variables of functions, but not all such variables are shared memory. One
-// that changes while a block runs is: kernels write nothing else that is thread_local. So the first
-// blocks of a kernel are watched.
+// Shared variables are thread_local variables of functions, but not all of these are shared memory.
+// A variable that changes while a block runs is shared, since kernels write no other thread_local
+// variables. The first blocks of a kernel are therefore watched.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ namespace emulation {
 
 class SharedVariables {
  public:
-  /// Before a block of this kernel runs, on the thread that runs it.
+  /// Must be called before a block of this kernel runs, on the thread that runs it.
   void before_block(const void* kernel);
   void after_block();
 
  private:
   struct Kernel {
-    int watched = 0;                 ///< blocks
-    std::vector<std::size_t> known;  ///< variables it writes
+    int watched = 0;                 ///< number of watched blocks
+    std::vector<std::size_t> known;  ///< variables that the kernel writes
   };
   std::map<const void*, Kernel> kernels_;
   Kernel* running_ = nullptr;

@@ -1,4 +1,4 @@
-// Running calls and queued work.
+// Runs calls and queued work.
 #include "state.h"
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 namespace emulation {
 
 State& state() {
-  // Never destroyed: host threads may still call while the process ends.
+  // Never destroyed: host threads may still make calls while the process exits.
   static State& instance = *new State;
   return instance;
 }
@@ -21,7 +21,7 @@ ThreadState& this_thread() {
 
 namespace {
 
-/// Whether this thread may not make calls that a capture forbids; those captures become invalid.
+/// Returns true if a capture forbids this thread's call; the captures concerned become invalid.
 bool forbidden_by_capture() {
   bool forbidden = false;
   const cudaStreamCaptureMode own = this_thread().capture_mode;
@@ -54,7 +54,7 @@ cudaError_t checked(const char* name, Needs needs, Lock& lock,
                : error;
   }
   if (needs >= Needs::context && all.devices.at(thread.device).lost != cudaSuccess) {
-    // Memory is given back all the same, so that the accounts stay right after a reset.
+    // Memory is freed in spite of the failure, so that the accounts are right after a reset.
     if (std::string_view(name).starts_with("cudaFree")) body(lock);
     return all.devices.at(thread.device).lost;
   }
@@ -108,7 +108,8 @@ void push_wait(Stream& stream, const std::shared_ptr<Stream>& other) {
   push(stream, std::move(wait));
 }
 
-/// The legacy stream and the blocking streams of its device wait for each other at every call.
+/// Makes the legacy stream and the blocking streams of its device wait for each other at every
+/// call.
 cudaError_t order_with_legacy(Stream& stream) {
   Device& device = state().devices.at(stream.device);
   if (stream.blocking() && device.legacy) push_wait(stream, device.legacy);

@@ -1,9 +1,9 @@
-// What exists: devices, memory, streams, events, captures and graphs; and how work is queued and
-// run.
+// The state of the emulation: devices, memory, streams, events, captures and graphs; and the
+// queueing and running of work.
 //
-// One lock guards everything, kernels included. Work waits in its stream's queue until somebody
-// needs it; whoever does runs it on his own thread, with the lock held (released only around host
-// functions).
+// One lock guards everything, kernels included. Work waits in its stream's queue until a host
+// thread needs its result; that thread then runs the work, with the lock held (it is released only
+// around host functions).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -30,7 +30,8 @@ struct CUgraphExec_st {};
 
 namespace emulation {
 
-/// Shared memory, in bytes: what a kernel has without asking, and may ask for.
+/// Bytes of shared memory: the default and the opt-in limit of a kernel, and the limit of a
+/// processor.
 constexpr int kSharedPerBlock = 48 << 10, kSharedOptIn = 227 << 10, kSharedPerProcessor = 228 << 10;
 
 using Lock = std::unique_lock<std::mutex>;
@@ -39,24 +40,24 @@ using Clock = std::chrono::steady_clock;
 struct Stream;
 struct Capture;
 
-/// A place in a stream's queue: everything queued before it.
+/// A position in a stream's queue: everything queued before it.
 struct Point {
   std::shared_ptr<Stream> stream;
   std::uint64_t count = 0;
 };
 
-/// One item of queued work, or a node of a graph: then it runs many times.
+/// One item of queued work, or a node of a graph, which runs many times.
 struct Work {
   cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
   int device = 0;
-  /// Empty text = success; else what went wrong, and `error` says how it is reported.
+  /// Runs the work. Returns cudaSuccess, or the error to report.
   std::function<cudaError_t(Lock&)> run;
-  Point wait;  ///< runs first, if it has a stream
+  Point wait;  ///< run this first, if it has a stream
 };
 
 struct Node : CUgraphNode_st {
   Work work;
-  std::vector<std::size_t> after;  ///< nodes that must have run
+  std::vector<std::size_t> after;  ///< nodes that must run before this one
 };
 
 struct Stream : CUstream_st {
@@ -65,10 +66,11 @@ struct Stream : CUstream_st {
   bool legacy = false;
   std::deque<Work> queue;
   std::uint64_t queued = 0, done = 0;
-  bool running = false;                       ///< a host function of it runs, without the lock
-  std::uint64_t queried = ~std::uint64_t{0};  ///< `queued` at the last query that was not ready
+  bool running = false;  ///< a host function of the stream runs, without the lock
+  std::uint64_t queried =
+      ~std::uint64_t{0};  ///< value of `queued` at the last query that was not ready
   std::shared_ptr<Capture> capture;
-  std::vector<std::size_t> last;  ///< while capturing: nodes that the next one comes after
+  std::vector<std::size_t> last;  ///< while capturing: nodes that precede the next one
   bool blocking() const { return !legacy && !(flags & cudaStreamNonBlocking); }
 };
 
@@ -85,8 +87,8 @@ struct Event : CUevent_st {
   unsigned flags = 0;
   bool recorded = false, queried = false;
   Point point;
-  std::shared_ptr<Clock::time_point> time;  ///< when the record ran
-  std::weak_ptr<Capture> capture;           ///< the record was captured there, after `last`
+  std::shared_ptr<Clock::time_point> time;  ///< time at which the record ran
+  std::weak_ptr<Capture> capture;           ///< capture that holds the record, after `last`
   bool captured = false;
   std::vector<std::size_t> last;
 };
@@ -99,9 +101,9 @@ struct GraphExec : CUgraphExec_st {
 };
 
 struct Device {
-  cudaError_t lost = cudaSuccess;  ///< the error after which nothing works on it any more
+  cudaError_t lost = cudaSuccess;  ///< error after which every use of the device fails
   std::size_t used = 0;
-  std::set<int> peers;  ///< whose memory its kernels may use
+  std::set<int> peers;  ///< devices whose memory its kernels may use
   std::shared_ptr<Stream> legacy;
 };
 
@@ -109,7 +111,7 @@ constexpr int kHost = -1;
 struct Allocation {
   std::size_t bytes = 0;
   int device = kHost;
-  bool freed = false;  ///< kept for a while, to notice that it is used
+  bool freed = false;  ///< kept for a while, to detect later uses
 };
 
 struct State {
@@ -124,13 +126,13 @@ struct State {
   std::deque<std::uintptr_t> freed;
   std::size_t freed_bytes = 0;
   std::vector<std::shared_ptr<Capture>> captures;
-  std::map<const void*, int> dynamic_shared;  ///< what cudaFuncSetAttribute allowed
+  std::map<const void*, int> dynamic_shared;  ///< sizes that cudaFuncSetAttribute allowed
   std::size_t work_done = 0;
   std::string last_fault;
 };
 State& state();
 
-/// What belongs to a host thread.
+/// State of a host thread.
 struct ThreadState {
   int device = 0;
   cudaError_t last_error = cudaSuccess;
@@ -146,34 +148,36 @@ enum class Needs {
   no_capture  ///< also forbidden while a capture goes on that this thread must respect
 };
 
-/// Wraps every call: takes the lock, counts it for asked-for failures, checks what it needs, and
+/// Wraps every call: takes the lock, counts the call for requested failures, checks `needs`, and
 /// keeps the error for cudaGetLastError.
 cudaError_t api(const char* name, Needs needs, const std::function<cudaError_t(Lock&)>& body);
 
-/// Null if the handle is not a stream. A null handle is the current device's legacy stream.
+/// Returns the stream, or null if the handle is not a stream. A null handle is the current device's
+/// legacy stream.
 std::shared_ptr<Stream> find_stream(cudaStream_t handle);
 std::shared_ptr<Event> find_event(cudaEvent_t handle);
 
 /// Queues the work, or adds it to the graph that the stream captures.
 cudaError_t enqueue(Stream& stream, Work work);
-/// Runs a stream's queue up to a point, and what it waits for.
+/// Runs a stream's queue up to a point, and all work that it waits for.
 void run_until(Lock& lock, const Point& point);
 void run_stream(Lock& lock, const std::shared_ptr<Stream>& stream);
 void run_device(Lock& lock, int device);
 /// Runs one item of work now, unless its device is lost.
 void run_work(Lock& lock, const Work& work);
 
-/// A device is lost: keeps the reason and prints it.
+/// Marks a device as lost; keeps the reason and prints it.
 cudaError_t lose_device(int device, cudaError_t error, const std::string& why);
 bool loses_device(cudaError_t error);
 
-/// The allocation that holds the address, or lies directly before it (one past the end); null if
-/// there is none. Its address goes to `base`.
+/// Returns the allocation that holds the address or ends directly before it (one past the end), or
+/// null. Stores the allocation's address in `base`.
 const Allocation* find_memory(const void* pointer, std::uintptr_t* base = nullptr);
-/// Whether the whole range lies in one live allocation of the device (kHost: pinned memory).
+/// Returns true if one live allocation of the device (kHost: pinned memory) contains the whole
+/// range.
 bool in_memory(const void* pointer, std::size_t bytes, int device);
 void forget_all_memory();
-/// A description of an allocation whose borders were overwritten, or an empty text.
+/// Describes an allocation whose borders were overwritten. Returns an empty text if all are intact.
 std::string damaged_memory();
 
 cudaError_t error_by_name(const std::string& name);

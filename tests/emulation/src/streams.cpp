@@ -8,7 +8,8 @@ bool is_done(const Event& event) {
   return !event.recorded || event.point.stream->done >= event.point.count;
 }
 
-/// An event whose record was captured belongs to the graph: asking for it spoils the capture.
+/// Refuses an event whose record was captured: it belongs to the graph, and a query invalidates the
+/// capture.
 cudaError_t refuse_captured(const Event& event) {
   if (!event.captured) return cudaSuccess;
   if (const auto capture = event.capture.lock()) capture->invalid = true;
@@ -19,17 +20,18 @@ cudaError_t lost(int device) {
   return state().devices.at(device).lost;
 }
 
-/// A stream that captures, and must not.
+/// Refuses a stream that is capturing.
 cudaError_t refuse_capturing(const Stream& stream) {
   if (!stream.capture) return cudaSuccess;
   stream.capture->invalid = true;
   return cudaErrorStreamCaptureUnsupported;
 }
 
-/// Makes the capturing stream, or one that joins the capture by this, wait for a captured event.
+/// Makes the capturing stream, or one that joins the capture by this call, wait for a captured
+/// event.
 cudaError_t wait_captured(Stream& stream, const Event& event) {
   const auto capture = event.capture.lock();
-  if (!capture) return cudaErrorCapturedEvent;  // That capture has ended.
+  if (!capture) return cudaErrorCapturedEvent;  // The capture has ended.
   if (capture->invalid) return cudaErrorStreamCaptureInvalidated;
   if (stream.legacy) {
     capture->invalid = true;
@@ -110,7 +112,8 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     const auto stream = find_stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = refuse_capturing(*stream); error != cudaSuccess) return error;
-    // The first question finds it busy, the second one done: both answers are seen by callers.
+    // The first query finds the stream busy and the second one finds it done, so that callers see
+    // both answers.
     if (stream->done != stream->queued && stream->queried != stream->queued) {
       stream->queried = stream->queued;
       return cudaErrorNotReady;
@@ -147,7 +150,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void*
     Work work;
     work.type = cudaGraphNodeTypeHost;
     work.run = [=](Lock& lock) {
-      // Without the lock: it may wait for what another host thread does.
+      // The lock is released: the host function may wait for another host thread.
       lock.unlock();
       this_thread().in_host_function = true;
       function(user_data);
@@ -196,7 +199,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
     const auto time = std::make_shared<Clock::time_point>();
     Work work;
     work.run = [time](Lock&) {
-      --state().work_done;  // A mark is no work.
+      --state().work_done;  // A marker is not work.
       *time = Clock::now();
       return cudaSuccess;
     };

@@ -1,4 +1,4 @@
-// Capture and replay of graphs, and the calls a capture forbids.
+// Capture and replay of graphs, and the calls that a capture forbids.
 #include <array>
 #include <thread>
 
@@ -64,7 +64,7 @@ TEST_CASE("a captured step runs at every replay and never before") {
     REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
   }
   CHECK(host_copy(x, 1)[0] == 60);
-  // A launch that waits in the stream outlives its graph.
+  // A launch that is queued in a stream outlives its graph.
   REQUIRE(cudaGraphLaunch(exec, stream) == cudaSuccess);
   REQUIRE(cudaGraphExecDestroy(exec) == cudaSuccess);
   REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
@@ -218,7 +218,7 @@ TEST_CASE("captures begin and end where they may") {
   std::thread([&] { error = cudaStreamEndCapture(stream, &graph); }).join();
   CHECK(error == cudaErrorStreamCaptureWrongThread);
   CHECK(end(stream) == cudaSuccess);
-  // The legacy stream would have to wait for the capturing one.
+  // The legacy stream would have to wait for the capturing stream.
   int* x = device_array<int>(1);
   begin(blocking, cudaStreamCaptureModeRelaxed);
   CHECK(launch({1, 1}, set_value, x, 1) == cudaErrorStreamCaptureImplicit);

@@ -33,7 +33,7 @@ struct Matrix {
   }
 };
 
-/// Small whole numbers, so that sums are exact in every type and order.
+/// Returns small whole numbers, so that sums are exact in every type and order.
 std::vector<float> numbers(std::uint64_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<float> values(count);
@@ -69,7 +69,7 @@ struct Case {
   std::uint32_t alignment = 16;
 };
 
-/// Everything one call needs.
+/// Everything that one call needs.
 struct Call {
   explicit Call(const Case& c)
       : a{c.trans_a ? c.k : c.m, c.trans_a ? c.m : c.k, c.rows_a, c.gap, c.in},
@@ -132,8 +132,8 @@ struct Call {
   int found = 0;
 };
 
-/// Runs every algorithm that the heuristics name and compares it with plain loops. Returns how
-/// many.
+/// Runs every algorithm that the heuristics return and compares it with plain loops. Returns the
+/// number of algorithms.
 int compare(const Case& c) {
   const Machine machine;
   Call call(c);
@@ -280,9 +280,9 @@ TEST_CASE("wrong calls are refused, and memory that is not the device's is a fau
   CHECK(run(a, 0, workspace, 16) == CUBLAS_STATUS_INVALID_VALUE);
   CHECK(run(a, 0, workspace + 16, (1 << 20) - 16) == CUBLAS_STATUS_INVALID_VALUE);
   CHECK(run(nullptr, 1, nullptr, 0) == CUBLAS_STATUS_INVALID_VALUE);
-  CHECK(run(a + 1, 1, nullptr, 0) == CUBLAS_STATUS_INVALID_VALUE);  // Not aligned as promised.
+  CHECK(run(a + 1, 1, nullptr, 0) == CUBLAS_STATUS_INVALID_VALUE);  // Not aligned as declared.
   CHECK(run(a + 1, 2, nullptr, 0) == CUBLAS_STATUS_SUCCESS);
-  // An algorithm made for something else.
+  // The algorithm was made for another problem.
   call.set(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t{CUBLASLT_EPILOGUE_RELU});
   CHECK(run(a, 1, nullptr, 0) == CUBLAS_STATUS_INVALID_VALUE);
   call.set(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t{CUBLASLT_EPILOGUE_GELU});

@@ -1,4 +1,4 @@
-// Threads, barriers, shared memory, warp operations, and the order they run in.
+// Threads, barriers, shared memory and warp operations, and the order in which threads run.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -35,14 +35,14 @@ __global__ void reverse_block(int* x) {
   x[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
 }
 
-/// As reverse_block, but somebody forgot the barrier.
+/// Reverses a block like reverse_block, but lacks the barrier.
 __global__ void reverse_block_without_barrier(int* x) {
   __shared__ int tile[256];
   tile[threadIdx.x] = x[threadIdx.x];
   x[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
 }
 
-/// Each of 8 warps sums its lanes, the block the warps: one barrier between, none forgotten.
+/// Sums the lanes of each of 8 warps, then the warps, with the one barrier that is needed between.
 __global__ void sum_block(const int* x, int* sum, int rounds) {
   int* parts = static_cast<int*>(emulation::dynamic_shared_memory());
   for (int round = 0; round < rounds; ++round) {
@@ -135,7 +135,8 @@ __global__ void read_missing_lane(float* out) {
   out[threadIdx.x] = __shfl_sync(0xffffffffU, 1.0F, 31);
 }
 
-/// A lane hands its value to the next one through shared memory, twice; one __syncwarp is missing.
+/// Hands each lane's value to the next lane through shared memory, twice; one __syncwarp is
+/// missing.
 __global__ void pass_on(int* x, bool wait) {
   __shared__ int slots[32];
   const unsigned lane = threadIdx.x;
@@ -178,7 +179,7 @@ __global__ void read_fresh_variable(T* out) {
   shared[0] = shared[1] = shared[2] = T{1};
 }
 
-/// Runs the kernel and returns its fault, which must be one.
+/// Runs the kernel, which must fault, and returns its fault.
 template <class... Params, class... Args>
 std::string fault_of(Shape shape, void (*kernel)(Params...), Args... args) {
   REQUIRE(launch(shape, kernel, args...) == cudaSuccess);
@@ -251,7 +252,7 @@ TEST_CASE("barriers that some threads do not reach are faults, not hangs") {
     const std::string fault = fault_of({1, 64}, kernel, x);
     CHECK_MESSAGE(contains(fault, expected), fault);
     CHECK_MESSAGE(contains(fault, "execution_test.cpp:"), fault);
-    // The device is lost, and a fresh one works.
+    // The device is lost, but a fresh one works.
     CHECK(cudaMemset(x, 0, 4) == cudaErrorLaunchFailure);
     REQUIRE(cudaDeviceReset() == cudaSuccess);
     int* y = device_array(iota(64));
@@ -286,7 +287,7 @@ TEST_CASE("shuffles and votes") {
     for (int thread = 0; thread < 64; ++thread) {
       const int lane = thread % 32;
       const WarpResults& r = results[thread];
-      CHECK(r.shfl == 10);  // Lane 33 means lane 1.
+      CHECK(r.shfl == 10);  // Lane 33 wraps to lane 1.
       CHECK(r.up == (lane < 3 ? lane : lane - 3));
       CHECK(r.down == (lane > 28 ? lane : lane + 3));
       CHECK(r.across == (lane ^ 5));
@@ -371,7 +372,7 @@ TEST_CASE("shared memory starts as NaN in every block") {
   REQUIRE(launch({3, 1, 64}, read_fresh_shared, out) == cudaSuccess);
   REQUIRE(launch({3, 1}, read_fresh_variable<float>, out + 3) == cudaSuccess);
   auto values = host_copy(out, 6);
-  // What a kernel's first block writes tells which variables are shared memory.
+  // The writes of a kernel's first block show which variables are shared memory.
   CHECK(values[3] == 0.0F);
   values.erase(values.begin() + 3);
   for (const float value : values) CHECK(std::isnan(value));

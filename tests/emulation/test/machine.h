@@ -1,4 +1,4 @@
-// What the tests of the emulation share: a fresh machine for each test, and short launches.
+// The common parts of the emulation's tests: a fresh machine for each test, and short launches.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-/// A fresh machine with two devices, without asked-for failures, in forward order.
+/// A fresh machine with two devices, without requested failures, in forward order.
 struct Machine {
   explicit Machine(int devices = 2, std::size_t bytes = 64 << 20) {
     emulation::clear_failures();
@@ -40,7 +40,7 @@ T* device_array(const std::vector<T>& host) {
   T* pointer = device_array<T>(host.size());
   REQUIRE(cudaMemcpy(pointer, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice) ==
           cudaSuccess);
-  // The copy belongs to the legacy stream, and other streams do not wait for that.
+  // The copy runs in the legacy stream, and other streams do not wait for it.
   REQUIRE(cudaStreamSynchronize(nullptr) == cudaSuccess);
   return pointer;
 }

@@ -1,4 +1,4 @@
-// The probes of scripts/gpu/check, for the order of their calls: the times mean nothing here.
+// The probes of scripts/gpu/check. Checks only the order of their calls: times mean nothing here.
 #include <string>
 
 #include "kernels/base/error.h"

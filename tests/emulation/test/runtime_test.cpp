@@ -1,4 +1,4 @@
-// Devices, memory, limits of launches, errors that stay, and failures that were asked for.
+// Devices, memory, limits of launches, persistent errors, and requested failures.
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
@@ -79,7 +79,7 @@ TEST_CASE("memory: alignment, fresh bytes, accounts, running out") {
   CHECK(cudaGetLastError() == cudaSuccess);
   CHECK(cudaMalloc(&more, free) == cudaSuccess);
   CHECK(cudaSetDevice(1) == cudaSuccess);
-  device_array<float>(100);  // The other device has memory of its own.
+  device_array<float>(100);  // The other device has separate memory.
   CHECK(cudaFree(more) == cudaSuccess);
   CHECK(cudaFree(more) == cudaErrorInvalidValue);
   CHECK(cudaFree(nullptr) == cudaSuccess);
@@ -200,7 +200,7 @@ TEST_CASE("kernels may not be given memory that is not theirs") {
   CHECK(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
 }
 
-#if !defined(__SANITIZE_ADDRESS__)  // Which would end the program at once.
+#if !defined(__SANITIZE_ADDRESS__)  // AddressSanitizer would end the program at once.
 TEST_CASE("writes beyond an allocation are found after the kernel") {
   for (const int at : {-1, 10, 70}) {
     const Machine machine;
@@ -220,7 +220,7 @@ TEST_CASE("a lost device stays lost until it is reset; others go on") {
   float host = 5;
   REQUIRE(cudaMemcpyAsync(&host, x, 4, cudaMemcpyDeviceToHost, stream) == cudaSuccess);
   CHECK(cudaStreamSynchronize(stream) == cudaErrorIllegalAddress);
-  CHECK(host == 5.0F);  // What was queued after it never runs.
+  CHECK(host == 5.0F);  // Work queued after the failure never runs.
   CHECK(cudaGetLastError() == cudaErrorIllegalAddress);
   CHECK(cudaGetLastError() == cudaErrorIllegalAddress);
   CHECK(launch({1, 1, 0, stream}, set_float, x, 0) == cudaErrorIllegalAddress);

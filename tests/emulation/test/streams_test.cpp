@@ -1,4 +1,4 @@
-// Work runs as late as CUDA permits: what somebody forgot to wait for has not happened.
+// Work runs as late as CUDA permits: work that a program forgot to wait for has not happened.
 #include <atomic>
 #include <numeric>
 #include <thread>
@@ -70,7 +70,7 @@ TEST_CASE("a missing wait between streams gives a wrong result, the wait the rig
     int* sum = device_array(std::vector<int>{0});
     REQUIRE(launch({1, 1, 0, producer}, set_value, x, 5) == cudaSuccess);
     REQUIRE(cudaEventRecord(event, producer) == cudaSuccess);
-    // Work after the record is not waited for.
+    // Work queued after the record is not waited for.
     REQUIRE(launch({1, 1, 0, producer}, set_value, x, 50) == cudaSuccess);
     if (wait) REQUIRE(cudaStreamWaitEvent(consumer, event) == cudaSuccess);
     REQUIRE(launch({1, 1, 0, consumer}, add_to, sum, x) == cudaSuccess);
@@ -108,7 +108,7 @@ TEST_CASE("events: first not ready, then ready, with times that grow") {
   REQUIRE(cudaEventCreate(&start) == cudaSuccess);
   REQUIRE(cudaEventCreate(&end) == cudaSuccess);
   float milliseconds = -1;
-  CHECK(cudaEventQuery(start) == cudaSuccess);  // Never recorded: nothing to wait for.
+  CHECK(cudaEventQuery(start) == cudaSuccess);  // Never recorded, so there is nothing to wait for.
   CHECK(cudaEventElapsedTime(&milliseconds, start, end) == cudaErrorInvalidResourceHandle);
   int* x = device_array<int>(1);
   REQUIRE(cudaEventRecord(start, stream) == cudaSuccess);
@@ -133,7 +133,7 @@ TEST_CASE("the legacy stream waits for blocking streams, and not for others") {
     int* x = device_array(std::vector<int>{1});
     REQUIRE(launch({1, 1, 0, stream}, set_value, x, 2) == cudaSuccess);
     CHECK(host_copy(x, 1)[0] == (flags == cudaStreamDefault ? 2 : 1));
-    // And blocking streams wait for the legacy stream.
+    // Blocking streams wait for the legacy stream.
     REQUIRE(launch({1, 1}, set_value, x, 3) == cudaSuccess);
     int* sum = device_array(std::vector<int>{0});
     REQUIRE(launch({1, 1, 0, stream}, add_to, sum, x) == cudaSuccess);
@@ -155,7 +155,7 @@ TEST_CASE("host functions run in their stream's order and may make no CUDA calls
               stream,
               [](void* data) {
                 Seen& s = *static_cast<Seen*>(data);
-                s.value = *s.x;  // Memory of the device is readable here, in the emulation.
+                s.value = *s.x;  // In the emulation, the host can read device memory.
                 s.error = cudaStreamSynchronize(nullptr);
               },
               &seen) == cudaSuccess);

@@ -1,4 +1,4 @@
-// Checkpoints: what a run is, to the file and back, bit for bit; and files that do not fit.
+// Checkpoints: saving and loading the state of a run, bit for bit; and files that do not fit.
 #include "engine/checkpoints/checkpoint.h"
 
 #include <doctest/doctest.h>
@@ -144,7 +144,7 @@ TEST_CASE("tensors lie in the file as torchvision's, the optimizer's too") {
     REQUIRE(conv);
     CHECK(conv->shape == std::vector<std::int64_t>{2, 3, 2, 2});
     const std::vector<float> oihw = file.read_floats(*conv);
-    // (o, i, h, w) of the file is (o, h, w, i) of the buffer.
+    // Index (o, i, h, w) in the file is (o, h, w, i) in the buffer.
     for (int o = 0; o < 2; ++o) {
       for (int i = 0; i < 3; ++i) {
         for (int hw = 0; hw < 4; ++hw) {
@@ -174,7 +174,7 @@ TEST_CASE("values that are not finite are never saved") {
   CHECK(error_of([&] { save_checkpoint(path, plan, bad); }, path, ErrorKind::diverged) ==
         "F: not saved: 'optim.exp_avg_sq.conv1.weight' has the value inf at element 0; training "
         "has diverged; the last good checkpoint is kept");
-  // Padding is nobody's value.
+  // Padding belongs to no value.
   bad = small_checkpoint(plan);
   bad.params[plan.params[1].offset + 2] = std::nanf("");
   CHECK(read_all(path) == before);
@@ -237,7 +237,7 @@ TEST_CASE("schema versions: a newer minor is read, a newer major is refused by n
   CHECK(without_shares("1.0") == "no error");
   CHECK(load_checkpoint(other, plan).state.device_weights.empty());
   CHECK(without_shares("1.1") == "F: expected metadata 'dpt.device_weights', found none");
-  // What 1.4 brought is missing in the files of 1.3.
+  // The metadata that 1.4 introduced are missing in the files of 1.3.
   const auto without_later = [&](const std::string& version) {
     testing::rewrite_checkpoint(path, other, [&](Metadata& metadata, std::vector<TensorView>&) {
       metadata["dpt.version"] = version;
@@ -378,7 +378,7 @@ TEST_CASE("a foreign file and one of a later dpt are called that, not damaged") 
   CHECK(both(path) ==
         "F: the file is damaged: its bytes do not match its checksum; there is no good checkpoint "
         "in its folder");
-  // Of a later one even the checksum may mean something else.
+  // In a file of a later major version even the checksum may have another meaning.
   save_checkpoint(path, plan, small_checkpoint(plan));
   testing::rewrite_checkpoint(path, other, [](Metadata& metadata, std::vector<TensorView>&) {
     metadata["dpt.version"] = "2.0";
@@ -461,7 +461,7 @@ TEST_CASE("a file without a checksum is no good checkpoint, whatever its name") 
         }) == folder.file(checkpoint_name(1)));
   CHECK(warnings == std::vector<std::string>{folder.file(checkpoint_name(2)) +
                                              ": has no checksum 'dpt.integrity'; it is skipped"});
-  // Nor does it take the place of one.
+  // Nor does the unverifiable file displace a good one.
   apply_retention(folder.path(), 1);
   CHECK(std::filesystem::exists(folder.file(checkpoint_name(1))));
 }
@@ -505,7 +505,7 @@ TEST_CASE("retention keeps the newest good ones; a damaged one cannot push out a
   write_all_text(folder.file(checkpoint_name(5)), "damaged");
   apply_retention(folder.path(), 1);
   CHECK(steps() == Steps{5, 4});
-  apply_retention(folder.path(), 0);  // at least one good one stays
+  apply_retention(folder.path(), 0);  // at least one good file stays
   CHECK(steps() == Steps{5, 4});
   apply_retention(folder.file("missing"), 2);
 }
@@ -530,15 +530,15 @@ TEST_CASE("retention knows what it wrote, what is needed and what is of another 
   }
   Retention retention(folder.path(), 2);
   retention.pin(1);
-  // Step 9 is of a branch that was left: it stays and does not count.
+  // Step 9 belongs to an abandoned branch: its file stays and does not count.
   retention.apply(
       5, [](std::int64_t step) { return step == 2; }, warn);
   CHECK(steps() == Steps{9, 5, 4, 2, 1});
   retention.apply(5, none, warn);
   CHECK(steps() == Steps{9, 5, 4, 1});
 
-  // Damage is seen although the file was verified before, also if its time of modification is set
-  // back, and the damaged file displaces no good one.
+  // A damaged file is detected although it was verified before, even if its modification time is
+  // set back, and it displaces no good one.
   const auto time = std::filesystem::last_write_time(path(5));
   const std::string good = read_all(path(5));
   std::string bytes = good;

@@ -1,5 +1,4 @@
-// Full disks, folders that cannot be written, signals, and processes killed in the middle of a
-// save.
+// Full disks, folders that cannot be written, signals, and processes killed during a save.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,7 +26,7 @@ int entries(const std::string& folder) {
   return static_cast<int>(std::distance(fs::directory_iterator(folder), {}));
 }
 
-/// Mounted for the life of the object, if this process may mount.
+/// A small tmpfs, mounted for the life of the object if this process may mount.
 class TinyDisk {
  public:
   TinyDisk(const std::string& folder, const std::string& options) : folder_(folder) {
@@ -65,7 +64,7 @@ TEST_CASE("a full disk: the old file stays, the temporary one goes") {
   CHECK(read_all(path) == before);
   CHECK(SafetensorsFile::open(path).check_integrity() == Integrity::good);
   CHECK(entries(folder.file("disk")) == 1);
-  // And there is room again for what fits.
+  // The space is free again for a file that fits.
   CHECK_NOTHROW(write_safetensors(path, {}, {{"x", "F32", {1000}, small.data()}}));
 }
 
@@ -101,7 +100,7 @@ TEST_CASE("folders that are missing or cannot be written") {
   CHECK(save(folder.file("none/a")) ==
         "F: cannot create a temporary file in its folder: No such file or directory; an existing "
         "file is unchanged");
-  // The target is a folder: found out at the rename, and the temporary file goes.
+  // The target is a folder: this is detected at the rename, and the temporary file is removed.
   fs::create_directory(folder.file("taken"));
   CHECK(save(folder.file("taken")).find("F: cannot rename into place (after ") == 0);
   CHECK(entries(folder.path()) == 1);
@@ -112,7 +111,7 @@ TEST_CASE("folders that are missing or cannot be written") {
   const std::string before = read_all(closed + "/a");
   std::string expected = "Permission denied";
   if (::geteuid() == 0) {
-    // Root may write anywhere except on a read-only mount.
+    // Root may write anywhere except to a read-only mount.
     if (::mount(closed.c_str(), closed.c_str(), nullptr, MS_BIND, nullptr) != 0 ||
         ::mount(nullptr, closed.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY, nullptr) != 0) {
       ::umount2(closed.c_str(), MNT_DETACH);
@@ -150,7 +149,7 @@ TEST_CASE("a left-over or planted temporary file is replaced, never written thro
 }
 
 TEST_CASE("short writes and interrupted calls") {
-  // A pipe takes a few bytes at a time, and a timer interrupts whoever waits for it.
+  // A pipe accepts a few bytes at a time, and a timer interrupts the waiting writer.
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   struct sigaction usual {
@@ -164,7 +163,7 @@ TEST_CASE("short writes and interrupted calls") {
     sigset_t alarm;
     ::sigemptyset(&alarm);
     ::sigaddset(&alarm, SIGALRM);
-    ::pthread_sigmask(SIG_BLOCK, &alarm, nullptr);  // so that the writer gets them
+    ::pthread_sigmask(SIG_BLOCK, &alarm, nullptr);  // so that the writer receives the signals
     std::vector<char> buffer(7919);
     for (int chunks = 0;; ++chunks) {
       if (chunks % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));
@@ -215,7 +214,7 @@ TEST_CASE("killed in the middle of saves: the newest good checkpoint is whole") 
     int status = 0;
     ::waitpid(child, &status, 0);
     REQUIRE(WIFSIGNALED(status));
-    // Whatever has a checkpoint's name is whole: the rename comes after everything else.
+    // A file with a checkpoint's name is always complete: the rename is the last step.
     const std::string newest = newest_good_checkpoint(
         folder.path(), [](const std::string& line) { FAIL_CHECK("not whole: ", line); });
     REQUIRE(newest != "");

@@ -1,4 +1,5 @@
-// A second writer of the format that checks nothing, for files that lie.
+// A second writer of the safetensors format. It checks nothing, so that tests can write malformed
+// files.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace dpt {
 
-/// Length, header, data; whatever they say.
+/// Returns length, header and data, without checks.
 inline std::string raw_file(const std::string& header, const std::string& data = "",
                             std::int64_t claimed_length = -1) {
   const std::uint64_t length = claimed_length >= 0 ? static_cast<std::uint64_t>(claimed_length)

@@ -1,4 +1,4 @@
-// Files of other programs given as a safetensors file: the message says what they are.
+// Files of other programs given as a safetensors file: the message names their format.
 #include <doctest/doctest.h>
 
 #include "engine/checkpoints/foreign_file.h"
@@ -20,7 +20,7 @@ std::string zip(const std::string& member) {
   return bytes + std::string(64, '\0');
 }
 
-/// Returns the error for opening such a file, without its path.
+/// Returns the error for opening a file with these bytes, without its path.
 std::string said(const std::string& bytes, const std::string& name = "w.pt") {
   const TempDir folder;
   const std::string path = folder.file(name);

@@ -1,5 +1,5 @@
-// Random damage to files of torch.save: they are read or refused, and nothing asks for absurd
-// memory. The sanitizer builds run this.
+// Random damage to files of torch.save: they are read or refused, without excessive memory use. The
+// sanitizer builds run this.
 #include <doctest/doctest.h>
 
 #include "engine/checkpoints/torch_file.h"
@@ -21,7 +21,7 @@ Bytes bytes_of(const std::string& text) {
 
 /// Reads all tensors of all dictionaries.
 void read_everything(const std::string& path) {
-  constexpr std::uint64_t kMaxBytes = 1 << 20;  // a view may repeat its one element without end
+  constexpr std::uint64_t kMaxBytes = 1 << 20;  // a view may repeat its one element endlessly
   TorchFile file = TorchFile::open(path);
   for (const TorchDictionary& each : file.dictionaries()) {
     file.choose(each.key);
@@ -48,7 +48,7 @@ TEST_CASE("fuzz: files of torch.save") {
                   write_all_text(path, {bytes.begin(), bytes.end()});
                   read_everything(path);
                 });
-  // Damage that the archive's checksums do not see: the pickle itself lies.
+  // Damage that the archive's checksums do not detect, in the pickle itself.
   testing::fuzz({bytes_of(small)}, 8000, [&](const Bytes& bytes) {
     write_all_text(path, archive({bytes.begin(), bytes.end()}));
     read_everything(path);

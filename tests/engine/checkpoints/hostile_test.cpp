@@ -1,4 +1,4 @@
-// Files that lie: each is refused, with a text that says where and what.
+// Malicious files: each is refused with a message that says where the fault is and what it is.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
@@ -26,7 +26,7 @@ void check(const std::vector<Case>& cases) {
   }
 }
 
-/// A header with one tensor 'a', and its data.
+/// Returns a header with one tensor 'a', and its data.
 std::string tensor(const std::string& info, std::size_t data_bytes = 4) {
   return raw_file("{\"a\":" + info + "}", std::string(data_bytes, 'x'));
 }
@@ -184,7 +184,7 @@ TEST_CASE("lengths, names and shapes at their bounds") {
        {tensor("{\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[0,4]}"),
         "tensor 'a': expected 9223372036854775807 bytes for U8 [9223372036854775807], found 4 "
         "(data_offsets 0 to 4)"},
-       // A space is printable, the last of the control characters is not.
+       // A space is printable; the last of the control characters is not.
        {raw_file("{\"a b\":7}"), "tensor 'a b': expected an object, found 7"},
        {raw_file("{\"a\\u007fb\":{}}"),
         "tensor 'a?b': expected a name of printable characters, found byte 0x7f in it"}});

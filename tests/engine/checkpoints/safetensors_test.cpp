@@ -1,4 +1,4 @@
-// Writing and reading safetensors files that are as they should be, and files that were changed.
+// Writing and reading valid safetensors files, and detecting changed ones.
 #include "engine/checkpoints/safetensors.h"
 
 #include <doctest/doctest.h>
@@ -41,7 +41,7 @@ TEST_CASE("what is written is read back") {
   CHECK(file.metadata() == kMetadata);
   CHECK(file.check_integrity() == Integrity::good);
   REQUIRE(file.tensors().size() == 5);
-  // In the order given, the checksum last.
+  // Tensors keep the given order; the checksum comes last.
   CHECK(file.tensors()[0].name == "conv.weight");
   CHECK(file.tensors()[4].name == "dpt.integrity");
   CHECK(file.find("nothing") == nullptr);
@@ -64,7 +64,7 @@ TEST_CASE("what is written is read back") {
   CHECK(header % 8 == 0);
   CHECK(bytes[8] == '{');
   CHECK(bytes.size() == 8 + header + 24 + 3 + 8 + 16);
-  // Nothing is left next to it.
+  // No other file remains in the folder.
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("what is longer than a block is read, written and hashed whole") {
   const SafetensorsFile file = SafetensorsFile::open(path);
   CHECK(file.check_integrity() == Integrity::good);
   CHECK((file.read_floats(*file.find("x")) == values));
-  // A changed byte in each of the blocks, the last one included.
+  // A changed byte in each of the blocks, including the last.
   const std::string good = read_all(path);
   for (std::size_t at = 1000; at < good.size(); at += 1 << 20) {
     CAPTURE(at);
@@ -216,7 +216,7 @@ TEST_CASE("every single flipped bit is found") {
     }
   }
   CHECK(by_reader > 0);
-  CHECK(by_checksum > 8 * 48);  // all of the tensors and the checksum itself, at least
+  CHECK(by_checksum > 8 * 48);  // at least all tensors and the checksum itself
 }
 
 TEST_CASE("every truncation, and every tail, is found") {

@@ -1,4 +1,4 @@
-// A plan with one parameter of every layout, made by hand, and a checkpoint that fits it.
+// A hand-made plan with one parameter of every layout, and a checkpoint that fits it.
 #pragma once
 
 #include <algorithm>
@@ -48,14 +48,14 @@ inline Plan small_plan() {
   return plan;
 }
 
-/// A file to start from, and nothing else of `weights`.
+/// Returns a WeightsSpec that only names a file to start from.
 inline WeightsSpec weights_of(const std::string& file) {
   WeightsSpec weights;
   weights.file = file;
   return weights;
 }
 
-/// Buffer values first, first + 1, ... in the parameters, 0 in the padding.
+/// Returns the values first, first + 1, ... for the parameters, and 0 for the padding.
 inline std::vector<float> counting(const Plan& plan, float first) {
   std::vector<float> flat(static_cast<std::size_t>(plan.param_floats));
   for (const Param& param : plan.params) {

@@ -1,4 +1,4 @@
-// Counters that no run can have, checksums that are gone, and names of older releases.
+// Impossible counters, missing checksums, and names of older releases.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -101,7 +101,7 @@ TEST_CASE("a counter that no run can have is refused with file, key, expected an
     CHECK(
         error_with(key, "9223372036854775807").starts_with(std::string("F: metadata 'dpt.") + key));
   }
-  CHECK(error_with("epoch_skipped", "512") == "no error");  // of as many samples
+  CHECK(error_with("epoch_skipped", "512") == "no error");  // as many samples as there are
   CHECK(error_with("epoch_skipped", "513").starts_with("F: metadata 'dpt.epoch_skipped'"));
   CHECK(error_with("skipped_steps", "17") == "no error");
   CHECK(error_with("skipped_in_row", "5") == "no error");
@@ -135,7 +135,7 @@ TEST_CASE("a counter that no run can have is refused with file, key, expected an
 TEST_CASE("a counter at its bound is accepted, one past it is not") {
   CHECK(error_with("step", "1099511627776") == "no error");
   CHECK(error_with("step", "1099511627777").starts_with("F: metadata 'dpt.step'"));
-  CHECK(error_with("step", "15") == "no error");  // that of the best
+  CHECK(error_with("step", "15") == "no error");  // the step of the best
   CHECK(error_with("epoch", "1000000") == "no error");
   CHECK(error_with("position", "1099511627776") == "no error");
   CHECK(error_with("position", "1099511627777").starts_with("F: metadata 'dpt.position'"));
@@ -169,7 +169,7 @@ TEST_CASE("results at their bounds are accepted: no sample right, all right, no 
     CAPTURE(key);
     for (const char* good : {"0", "1099511627776"}) CHECK(error_with(key, good) == "no error");
   }
-  // Of two epochs that are closed, and one that is not.
+  // Two epochs are closed, and a third is not.
   for (const char* good : {"0", "3"}) CHECK(error_with("averaged", good) == "no error");
   for (const char* bad : {"-1", "4"}) {
     CHECK(error_with("averaged", bad).starts_with("F: metadata 'dpt.averaged': expected"));
@@ -207,7 +207,7 @@ TEST_CASE("files of older minor versions leave what they do not know at its defa
   CHECK(old.lr_scale == 1);
   CHECK(old.plateau_scale == 1);
   CHECK(old.rollback_step == -1);
-  // Every sample counted, with the weight 1.
+  // Older files counted every sample with the weight 1.
   CHECK(old.epoch_weight == 512);
   CHECK(old.epoch_labelled == 512);
   CHECK(old.epoch_sums.empty());

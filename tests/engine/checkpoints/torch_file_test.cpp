@@ -1,4 +1,4 @@
-// Files of torch.save: dictionaries, views of storages, types of numbers.
+// Files of torch.save: dictionaries, views of storages, number types.
 #include "engine/checkpoints/torch_file.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ using testing::PickledTensor;
 using testing::torch_archive;
 using Floats = std::vector<float>;
 
-/// A file "w.pth" of a folder.
+/// A file "w.pth" in a temporary folder.
 struct Written {
   TempDir folder;
   std::string path = folder.file("w.pth");
@@ -79,7 +79,7 @@ TEST_CASE("torch file: which dictionary is meant, and weights.key") {
   w.write(dictionary({{"epoch", integer(3)}, {"net", state}}));
   CHECK(w.open().chosen().key == "net");
   CHECK(w.open().dictionaries().size() == 1);
-  // A tensor besides a state_dict is no state_dict.
+  // A tensor next to a state_dict does not count as one.
   w.write(dictionary({{"best", tensor}, {"net", state}}));
   CHECK(w.open().chosen().key == "net");
   CHECK(w.open("").chosen().tensors.size() == 1);
@@ -131,7 +131,8 @@ TEST_CASE("torch file: every type of storage, and every way to write a number") 
     CHECK(w.open().read(*w.open().find("a")) ==
           std::vector<std::byte>(2 * type.width, std::byte{1}));
   }
-  // None, True, BININT, BININT1, BININT2, LONG1 of 0, 1 and 9 bytes, BINFLOAT, SHORT_BINUNICODE.
+  // Covers None, True, BININT, BININT1, BININT2, LONG1 of 0, 1 and 9 bytes, BINFLOAT,
+  // SHORT_BINUNICODE.
   using std::string_literals::operator""s;
   const std::string numbers = "](N\x88J\xff\xff\xff\xffK\x01M\x01\x02\x8a\0\x8a\x01\x80\x8a\x09"s +
                               std::string(9, 'x') + "G" + std::string(8, 'x') + "\x8c\x01y" + "e";
@@ -144,7 +145,7 @@ TEST_CASE("torch file: protocol 4, parameters, scalars, empty and expanded tenso
   const auto named = [](const std::string& text) {
     return "\x8c" + testing::little_endian(text.size(), 1) + text + "\x94";
   };
-  // The memo of protocol 4 counts by itself: OrderedDict is value 2.
+  // Protocol 4 numbers the memo implicitly: OrderedDict is value 2.
   const std::string type = named("collections") + named("OrderedDict") + "\x93\x94";
   const std::string state =
       std::string("\x95") + std::string(8, '\0') + type + ")R(" + named("a") + kVector.text() +
@@ -182,7 +183,7 @@ TEST_CASE("torch file: deflated members, zip64, and checksums that are left out"
                                    error_of([&] { file.read(*file.find("a")); }, w.path)}) {
     CHECK(error.starts_with("F, member archive/data/0: damaged: expected the checksum (CRC-32) "));
   }
-  // torch.serialization.set_crc32_options(False)
+  // The archive is written as after torch.serialization.set_crc32_options(False).
   w.write(state, {{"0", testing::counted(12)}}, {.has_crc = false});
   CHECK(floats(w.open(), "a") == Floats{2, 3, 4});
   CHECK(w.open().check_integrity() == Integrity::absent);

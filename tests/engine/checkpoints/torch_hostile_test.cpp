@@ -1,5 +1,5 @@
-// Files of torch.save that lie, or hold what dpt does not read: each is refused by name, and
-// nothing in them is executed.
+// Malicious files of torch.save, and files with content that dpt does not read: each is refused by
+// name, and nothing in them is executed.
 #include <doctest/doctest.h>
 
 #include "engine/checkpoints/safetensors.h"
@@ -21,7 +21,7 @@ using testing::torch_archive;
 const std::string kStorage(48, '\0');
 const PickledTensor kGood{{3}, {1}, "0", 12};
 
-/// A part of a pickle, and a part of the message.
+/// A part of a pickle, and a part of the message that refuses it.
 struct HostilePickle {
   std::string bytes, text;
 };
@@ -195,7 +195,7 @@ TEST_CASE("views that leave their storage, or whose sizes overflow") {
   CHECK(refused_tensor(negated) == "no error");
   negated.metadata = "N";
   CHECK(refused_tensor(negated) == "no error");
-  // Any shape is possible of one element; nothing of that size is ever allocated.
+  // A view of one element may have any shape; memory of that size is never allocated.
   CHECK(refused_tensor({{1'000'000'000'000}, {0}, "0", 12}) == "no error");
 }
 
@@ -246,7 +246,7 @@ TEST_CASE("names, and dictionaries in each other") {
   CHECK(refused_value("}q\x01(" + text("a") + good + text("self") + "h\x01u") == "no error");
   const std::string deep = std::string(1'000'000, ']') + std::string(999'999, 'a');
   check_contains(refused_value(deep), "F: expected a dictionary of tensors, such as a state_dict");
-  // One dictionary 400 times in another one, which is 400 times in a third.
+  // A dictionary that occurs 400 times in another one, which occurs 400 times in a third.
   const auto many = [](const std::string& value) {
     std::string all = "}(" + text("0") + value + "q\x05";
     for (int i = 1; i < 400; ++i) all += text(std::to_string(i)) + "h\x05";

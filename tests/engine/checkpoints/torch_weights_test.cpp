@@ -34,7 +34,7 @@ TEST_CASE("a run starts from a torch file, and the report names the dictionary")
   CHECK(report.loaded.size() == 3);
   CHECK(report.key == "ema");
   CHECK(report.other_keys == std::vector<std::string>{"state_dict"});
-  // dpt's own layout is the one in which they are stored.
+  // The tensor is stored in dpt's own layout.
   for (int i = 0; i < 24; ++i) CHECK(flat[i] == static_cast<float>(i));
   CHECK(flat[plan.params[1].offset] == 4);
   spec.key.reset();

@@ -1,4 +1,4 @@
-// Checkpoints are read once: a file that this process has verified is known until it changes.
+// Checkpoints are verified once: this process remembers a verified file until the file changes.
 #include "engine/checkpoints/verified_files.h"
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@
 namespace dpt {
 namespace {
 
-/// Returns the bytes that this process has read so far; -1 if the system does not say.
+/// Returns the bytes that this process has read so far; -1 if the system does not report them.
 std::int64_t bytes_read() {
   std::ifstream io("/proc/self/io");
   std::string name;
@@ -29,7 +29,7 @@ std::int64_t bytes_read() {
   return io >> name >> value && name == "rchar:" ? value : -1;
 }
 
-/// Checkpoints of a plan large enough that their headers do not matter.
+/// Checkpoints of a plan so large that the size of their headers is negligible.
 struct LargeFiles {
   static constexpr std::int64_t kFloats = 1 << 18;
   static constexpr std::int64_t kFileBytes = kFloats * std::int64_t{sizeof(float)};
@@ -44,9 +44,9 @@ struct LargeFiles {
     checkpoint.optimizer.clear();
     save_checkpoint(path(step), plan, checkpoint);
   }
-  /// Waits until a change is as old as those of files that earlier processes wrote.
+  /// Waits until the file's change is old enough to be trusted, as in files of earlier processes.
   static void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(120)); }
-  /// Returns how many whole files of that size `work` reads.
+  /// Returns the bytes that `work` reads, as a multiple of a file's size.
   template <class Work>
   static double files_read(Work work) {
     const std::int64_t before = bytes_read();
@@ -126,7 +126,7 @@ TEST_CASE("a file that has just changed, or will have, is not remembered") {
     const struct timespec when { seconds.count(), 1 + (time - seconds).count() % 999'999'999 };
     const struct timespec times[2] = {when, when};
     REQUIRE(::futimens(file.fd(), times) == 0);
-    LargeFiles::settle();  // lets the change of the times itself age
+    LargeFiles::settle();  // waits until the change of the modification time is old enough
     return VerifiedFiles::stamp_before_reading(file.fd());
   };
   CHECK_FALSE(changed_at(std::chrono::hours(1)).has_value());  // a clock that is ahead
@@ -136,7 +136,7 @@ TEST_CASE("a file that has just changed, or will have, is not remembered") {
   CHECK_FALSE(known.contains(file.fd()));
   known.add(file.fd(), *old);
   CHECK(known.contains(file.fd()));
-  // A file that changed while it was read is not known.
+  // A file that changes while it is read does not count as verified.
   VerifiedFiles others;
   changed_at(-std::chrono::hours(2));
   others.add(file.fd(), *old);

@@ -1,4 +1,4 @@
-// Files of weights as the start of a run: names, shapes, averages, the rows of a head.
+// Weights files as the start of a run: names, shapes, averages, the rows of a head.
 #include "engine/checkpoints/weights_file.h"
 
 #include <doctest/doctest.h>
@@ -40,14 +40,14 @@ struct Loading {
     const Param& of = plan.params[param];
     return flat[of.offset + i];
   }
-  /// A tensor of a parameter as the file holds it.
+  /// Returns the values of a parameter in the file's layout.
   std::vector<float> tensor(int param) const {
     const Param& of = plan.params[param];
     std::vector<float> values(static_cast<std::size_t>(of.count));
     to_file_layout(of, flat.data() + of.offset, values.data());
     return values;
   }
-  /// Tensors of the conv's shapes under a prefix.
+  /// Writes tensors with the shapes of the convolution's parameters, named with a prefix.
   void write_conv(const std::string& prefix, std::vector<TensorView> more = {}) {
     static const std::vector<float> values(24, 0.5F);
     more.push_back({prefix + "weight", "F32", {2, 3, 2, 2}, values.data()});
@@ -101,7 +101,7 @@ TEST_CASE("weights only: loaded, missing, left over, other types, wrong shapes")
   CHECK(l.at(0, 5) == 0.5F);
   CHECK(l.at(1, 0) == 1.0F);
   CHECK(l.at(1, 1) == -2.0F);
-  CHECK(l.at(2, 0) == 9.0F);  // a missing one stays as it was
+  CHECK(l.at(2, 0) == 9.0F);  // a missing tensor keeps its values
 
   save_checkpoint(path, l.plan, small_checkpoint(l.plan));
   l.load();
@@ -129,7 +129,7 @@ TEST_CASE("weights.map: the longest prefix is replaced, once") {
   l.write_conv("module.old.", {{"module.z", "F32", {1}, &other}, {"x.z", "F32", {1}, &other}});
   l.load();
   CHECK(l.report.loaded == Names{"conv1.weight", "conv1.bias"});
-  // Under the names that they have in the file.
+  // Leftover tensors are reported by their names in the file.
   CHECK(l.report.left_over == Names{"module.z", "x.z"});
   CHECK(l.at(1, 1) == 0.5F);
 
@@ -173,7 +173,7 @@ TEST_CASE("weights that are not finite, and variances below 0, are errors that s
   write();
   testing::check_contains(l.error(),
                           "'conv1.bias': expected finite numbers, found -inf at [1] (1 of 2");
-  // What is not taken from the file may be anything.
+  // Values that are not taken from the file may be non-finite.
   l.plan.params[1].name = "conv1.other";
   l.load();
   CHECK(l.report.left_over == Names{"conv1.bias", "unused"});
@@ -202,7 +202,7 @@ TEST_CASE("weights.use: the average where the file has one, or what is asked for
   l.plan.params[1].spec.file_shape = {2};
   Checkpoint checkpoint = small_checkpoint(l.plan);
   const auto use = [&](std::optional<WeightsUse> wanted) {
-    l.flat.assign(l.flat.size(), 0);  // as the padding is
+    l.flat.assign(l.flat.size(), 0);  // the padding is 0
     l.spec.use = wanted;
     l.load();
     return l.report.use;
@@ -267,7 +267,7 @@ TEST_CASE("weights.head: the rows of classes that both have, by name") {
   CHECK(l.report.head->copied == Names{"a", "c"});
   CHECK(l.report.head->fresh == Names{"b"});
 
-  // Another number of classes, with names that nobody has looked at yet.
+  // The number of classes differs, and their names are still unchecked.
   Loading wide;
   wide.plan = small_plan();
   wide.plan.params[2].spec.file_shape[0] = 1;
@@ -323,7 +323,7 @@ TEST_CASE("weights.head: the layer that it is") {
   CHECK(head_with("Linear", "") == "last");
   CHECK(head_with("Conv2d", "") == "last");
   CHECK(head_with("Linear", "fc1") == "fc1");
-  // Its rows are not the classes.
+  // The rows of these layers do not correspond to the classes.
   for (const char* type : {"BatchNorm1d", "ConvTranspose2d"}) {
     CHECK(error_of([&] { head_with(type, ""); }, l.spec.file) ==
           "F: weights.head: by_class_name: expected a model whose last layer with parameters is a "
@@ -339,7 +339,7 @@ TEST_CASE("weights.head: the rows of the average, where that is taken") {
   checkpoint.optimizer.emplace_back("ema", average);
   save_checkpoint(l.spec.file, l.plan, checkpoint);
   l.spec.head = HeadRows::by_class_name;
-  l.flat.assign(l.flat.size(), 0);  // as the padding is
+  l.flat.assign(l.flat.size(), 0);  // the padding is 0
   l.load();
   CHECK(l.flat == average);
 }
@@ -363,7 +363,7 @@ TEST_CASE("weights of another shape: refused, or set aside where both lists name
   CHECK(l.report.left_over == Names{"fc1.weight"});
   CHECK(l.at(2, 0) == 9.0F);
   CHECK(l.at(1, 0) == 0.5F);
-  // What fits is loaded, whatever is expected.
+  // A tensor that fits is loaded even if expect_missing names it.
   l.spec.expect_missing = {"*"};
   l.load();
   CHECK(l.report.missing == Names{"fc1.weight"});
@@ -409,7 +409,7 @@ TEST_CASE("a counter that the file lacks is 0, and a pattern may name it") {
   CHECK(l.report.missing.empty());
   CHECK(l.report.zeroed == Names{"bn1.num_batches_tracked"});
   CHECK(l.at(2, 0) == 0);
-  // As configs wrote it when this was an error.
+  // Older configs list the counter, because this used to be an error.
   l.spec.expect_missing = {"bn1.*"};
   l.load();
   CHECK(l.report.missing == Names{"bn1.num_batches_tracked"});
@@ -432,7 +432,7 @@ TEST_CASE("a first convolution that reads images of other channels is called tha
 TEST_CASE("advice: a pattern for each layer, and the prefix that would make names equal") {
   CHECK(patterns_for({"a.b.weight", "a.b.bias", "c", "a.weight"}, {"d.weight"}) ==
         R"(["a.b.*", "c", "a.*"])");
-  // No pattern names what is loaded.
+  // The patterns must not match any loaded name.
   CHECK(patterns_for({"a.b.weight", "a.weight"}, {"a.b.bias"}) == R"(["a.b.weight", "a.weight"])");
   const Names counters = {"bn1.num_batches_tracked", "a.bn2.num_batches_tracked"};
   CHECK(patterns_for(counters, {"bn1.weight", "a.bn2.weight"}) == R"(["*.num_batches_tracked"])");
@@ -444,12 +444,12 @@ TEST_CASE("advice: a pattern for each layer, and the prefix that would make name
         R"({"module.": ""})");
   CHECK(map_entry_for({"net.a.weight", "net.a.bias"}, {"a.weight", "a.bias"}) == R"({"": "net."})");
   CHECK(map_entry_for({"head.weight"}, {"fc.weight"}).empty());
-  // One name alone may be an accident.
+  // A single common name may be an accident.
   CHECK(map_entry_for({"weight"}, {"fc.weight"}).empty());
 }
 
 TEST_CASE("weights: a file of 200,000 other tensors, a long map, and many classes take no time") {
-  // A search through all names for each of them would take many minutes.
+  // Searching all names for each of them would take many minutes.
   Loading l;
   std::vector<std::string> names;
   std::vector<TensorView> tensors;

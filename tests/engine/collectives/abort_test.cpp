@@ -1,4 +1,4 @@
-// What goes wrong on one rank reaches all the others, with its cause, and nobody waits for ever.
+// A failure on one rank reaches all the others, with its cause, and no rank waits forever.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -103,7 +103,7 @@ TEST_CASE("an abort from outside wakes sleepers, and its cause stays the first o
     group.abort(0, "second");
   });
   const auto outcomes = run_ranks(group, 3, [&group](Communicator& comm, QueuedBackend&) {
-    // The two others sleep at the barrier, or come to it afterwards: either way it does not open.
+    // The two other ranks sleep at the barrier or reach it later; it does not open in either case.
     while (comm.rank() == 1 && group.abort_cause().empty()) std::this_thread::sleep_for(1ms);
     comm.barrier();
   });
@@ -125,7 +125,7 @@ TEST_CASE("aborts at random instants: a call returns on all ranks or on none") {
       group.abort(0, "from outside");
     });
     run_ranks(group, ranks, [&](Communicator& comm, QueuedBackend& backend) {
-      // Each round has its own memory, as if a rank that shards freed it.
+      // Each round allocates its own memory and frees it, as a rank may do.
       for (;;) {
         calls().at("all_reduce")(comm, backend);
         ++returned[comm.rank()];
@@ -146,7 +146,7 @@ TEST_CASE("a rank that does not come is named when the stall timeout is over") {
       QueuedBackend backend;
       const auto comm = group.join(rank, backend);
       try {
-        // Rank 3 comes when the others have given up.
+        // Rank 3 arrives after the others have given up.
         while (rank == 3 && group.abort_cause().empty()) std::this_thread::sleep_for(1ms);
         comm->barrier();
       } catch (const Error& error) {
@@ -179,7 +179,7 @@ TEST_CASE("a rank that beats is waited for, one that does not is named with what
   std::atomic<bool> over{false};
   const auto outcomes = run_ranks(group, 3, [&](Communicator& comm, QueuedBackend&) {
     if (comm.rank() == 1) {
-      // Slow: longer than the timeout, but never quiet for that long.
+      // Slow: the wait is longer than the timeout, but the rank is never quiet for that long.
       heartbeat_of_thread()->set_step(7);
       const auto until = std::chrono::steady_clock::now() + 1500ms;
       while (std::chrono::steady_clock::now() < until) {
@@ -227,7 +227,7 @@ TEST_CASE("a thread that a replica starts beats for it") {
   CHECK(first_failure(outcomes).empty());
 }
 
-// Runs `odd` on one rank and `usual` on the others; all must throw the same, and stay stopped.
+// Runs `odd` on one rank and `usual` on the others. All must throw the same error and stay stopped.
 void check_refused(int ranks, int odd_rank, const RankBody& usual, const RankBody& odd,
                    const std::string& expected) {
   LocalGroup group(ranks, 1min);

@@ -1,4 +1,4 @@
-// Links between processes: what they carry, who may not be an end of one, and how they fail.
+// Links between processes: the data they carry, who may connect, and how they fail.
 #include <doctest/doctest.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
@@ -23,7 +23,7 @@ namespace {
 
 using testing::check_contains;
 using LinksBody = std::function<void(ProcessLinks&)>;
-/// Function that sees an invitation before the others do, and may replace it.
+/// A function that sees an invitation before the other processes do, and may replace it.
 using Meddler = std::function<std::string(int rank, const std::string& invitation)>;
 
 /// Makes links between `size` threads and runs `body` on each; returns the errors by rank.
@@ -76,7 +76,7 @@ void exchange_numbers(ProcessLinks& links, std::size_t count) {
   }
 }
 
-/// Connections to the port of an invitation.
+/// Foreign connections to the port of an invitation.
 class Strangers {
  public:
   ~Strangers() {
@@ -112,7 +112,7 @@ TEST_CASE("Links carry what each process sends to each other, of any size") {
         [&](ProcessLinks& links) {
           CHECK(links.size() == size);
           for (const std::size_t count : {1, 0, 1000, 0, 3'000'000}) exchange_numbers(links, count);
-          // Data goes only from the first to the last.
+          // Only the first process sends data, to the last one.
           std::vector<std::span<const std::byte>> send(static_cast<std::size_t>(size));
           std::vector<std::span<std::byte>> receive(send.size());
           int number = links.rank() == 0 ? 7 : 0;
@@ -155,7 +155,7 @@ TEST_CASE("Strangers on every port of the links change nothing") {
       [](ProcessLinks& links) { exchange_numbers(links, 1000); },
       [&](int rank, const std::string& invitation) {
         const std::lock_guard lock(mutex);
-        // These connections stay open, and are more than are kept at once.
+        // These connections stay open, and exceed the number that is kept at once.
         for (int i = 0; i < 40; ++i) {
           strangers.come(invitation, "");
           strangers.come(invitation, std::string(200, '\xff'));
@@ -196,7 +196,7 @@ TEST_CASE("What answers in place of a process must prove the secret, too") {
     for (;;) {
       const int one = accept(listener, nullptr, nullptr);
       if (one < 0) return;
-      // The proof that it has received is valid for the other direction only.
+      // The server echoes the proof that it received, which is valid only in the other direction.
       std::string greeting(48, '\0');
       recv(one, greeting.data(), greeting.size(), MSG_WAITALL);
       send(one, greeting.data() + 16, 32, MSG_NOSIGNAL);
@@ -254,7 +254,7 @@ TEST_CASE("An exchange after one that broke throws") {
 TEST_CASE("Without descriptors, links fail with a message") {
   rlimit before{};
   REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
-  // The lowest free number becomes the first that is not allowed.
+  // The lowest free descriptor becomes the first one that is not allowed.
   const int lowest = dup(0);
   REQUIRE(lowest >= 0);
   close(lowest);

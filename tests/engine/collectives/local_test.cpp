@@ -1,4 +1,4 @@
-// Ranks as threads: sums that are exact, trees that do not depend on the ranks, small transfers.
+// Ranks as threads: exact sums, trees that do not depend on the number of ranks, small transfers.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace {
 
 using Values = std::vector<float>;
 
-// A shard's values: floats of very different sizes, so that the order of additions shows.
+// Returns a shard's values: floats of very different sizes, so that the order of additions shows.
 Values shard_values(std::int64_t shard, std::int64_t count, bool exact) {
   std::mt19937 random(static_cast<std::uint32_t>(shard * 977 + 5));
   Values values(static_cast<std::size_t>(count));
@@ -38,7 +38,8 @@ Values sum_of(const std::vector<Values>& shards, std::int64_t first, int level) 
 
 enum class Out { own_buffer, first_part, last_part };
 
-// Each rank owns a range of shards and contributes its maximal nodes; returns the ranks' results.
+// Reduces with each rank owning a range of shards and contributing its maximal nodes. Returns the
+// results of all ranks.
 std::vector<Values> reduce(int ranks, std::int64_t shards, std::int64_t count, bool exact, Out out,
                            int rounds = 1) {
   std::vector<Values> all;
@@ -193,7 +194,7 @@ TEST_CASE("trees that change from call to call on one communicator") {
           throw std::runtime_error("wrong sum");
         }
       }
-      // The nodes of the call before, but of a larger tree.
+      // These are the nodes of the previous call, but of a larger tree.
       reduce_ones(3, 2);
     });
     for (const Outcome& outcome : outcomes) {
@@ -224,12 +225,12 @@ TEST_CASE("a world of one adds its own parts, whatever they are") {
 
 TEST_CASE("where a device cannot reach another's memory, sums are made in the host's") {
   for (int ranks : {2, 3, 5}) {
-    for (int blind = 0; blind <= ranks; ++blind) {  // all of them in the last round
+    for (int blind = 0; blind <= ranks; ++blind) {  // in the last round all devices
       CAPTURE(ranks);
       CAPTURE(blind);
       const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend& backend) {
         backend.reaches_others = blind != ranks && comm.rank() != blind;
-        // More parts, more floats, and fewer again.
+        // First more parts, then more floats, then fewer again.
         for (const auto& [shards, count] : std::vector<std::pair<std::int64_t, std::int64_t>>{
                  {2, 17}, {2, 3}, {7, 3}, {7, 1001}, {11, 40}, {1, 2000}, {5, 16}}) {
           std::vector<Values> all;
@@ -249,7 +250,7 @@ TEST_CASE("where a device cannot reach another's memory, sums are made in the ho
             throw std::runtime_error("wrong sum");
           }
         }
-        // No device has seen another's events.
+        // No device waited for an event of another device.
         if (!backend.waited_for.empty()) throw std::runtime_error("waited for a device");
       });
       CHECK(first_failure(outcomes) == "");
@@ -297,7 +298,7 @@ TEST_CASE("only GPUs overlap their sums; every rank is told why the others do no
       if (ranks == 1) {
         CHECK(why == "there is one replica");
       } else {
-        // As this dpt is built with CUDA or without.
+        // The reason depends on whether this dpt is built with CUDA.
         CHECK((why == "not all devices are GPUs" || why.find("without CUDA") != std::string::npos));
       }
     }
@@ -356,7 +357,7 @@ TEST_CASE("a world of one refuses what several would refuse") {
                        "rank 0: all_reduce: expected parts that cover shards 0 to 1 once; they end "
                        "after 1 shards",
                        Error);
-  // The same parts are as wrong the next time, and the right ones are still added.
+  // The same wrong parts fail again, and the right ones are still added.
   CHECK_THROWS_AS(comm->all_reduce(2, {&part, 1}, buffer.ptr(), 4), Error);
   Floats second(backend, Values(4, 2.0F));
   const PartialSum both[] = {part, {{1, 0}, second.ptr()}};

@@ -1,5 +1,5 @@
-// Sums over GPUs of several processes: what the processes agree on, and what ends a sum. The GPUs
-// are emulated, the "processes" groups of threads.
+// Sums over GPUs of several processes: the processes' agreement, and failures that end a sum. The
+// GPUs are emulated; the "processes" are groups of threads.
 #include <doctest/doctest.h>
 
 #include "engine/collectives/shared_peer_sums.h"
@@ -28,7 +28,7 @@ TEST_CASE("Processes that cannot sum over GPUs are named, the first of them, and
   CHECK(problem_of_peers({ready({"a", "b"}), ready({"c", "b"})}) ==
         "cuda:1 of rank 0 and cuda:1 of rank 1 are the same GPU (at b)");
   CHECK(problem_of_peers({ready({"a", "a"})}) == "replicas share a GPU");
-  // Two parts of a GPU have ids of their own in one place, which NCCL refuses.
+  // Two parts of the same GPU have different ids but one location, which NCCL refuses.
   PeerReadiness part = ready({"d"});
   part.gpus[0].place = "at a";
   CHECK(problem_of_peers({ready({"a"}), part}).find("the same GPU (at a)") != std::string::npos);
@@ -51,14 +51,14 @@ TEST_CASE("Processes that cannot sum over GPUs are named, the first of them, and
 namespace dpt {
 namespace {
 
-/// The emulation of NCCL fails so for all "processes" of this one.
+/// Makes the emulation of NCCL fail in the given way for all "processes" of this process.
 struct NcclThat {
   explicit NcclThat(const char* how) { setenv("DPT_EMULATED_NCCL", how, 1); }
   NcclThat(const NcclThat&) = delete;
   ~NcclThat() { unsetenv("DPT_EMULATED_NCCL"); }
 };
 
-/// Four GPUs, two for each process; back to two afterwards.
+/// Provides four GPUs, two for each process; the destructor restores two.
 struct FourGpus {
   FourGpus() { emulation::set_devices(4); }
   FourGpus(const FourGpus&) = delete;
@@ -86,7 +86,7 @@ const Layout kTwoTwos{2, 2};
 
 TEST_CASE("GPUs of two processes sum buckets, the same on all, over what was queued before") {
   const FourGpus four;
-  // The last bucket is longer than what the emulation carries at a time.
+  // The last bucket is longer than one transfer of the emulation.
   const std::vector<std::int64_t> buckets = {1, 300, 70'000};
   const std::int64_t count = 70'301;
   std::vector<float> expected(static_cast<std::size_t>(count));
@@ -122,7 +122,7 @@ TEST_CASE("GPUs of two processes sum buckets, the same on all, over what was que
   for (const auto& result : results) CHECK((result == expected));
 }
 
-/// What all ranks are told about sums that there are not.
+/// Returns the reasons that all ranks get when overlapped sums are unavailable.
 std::vector<std::string> reasons_of_all(const std::function<std::unique_ptr<Backend>(int)>& make) {
   std::vector<std::string> reasons(4);
   const auto errors = run_processes(kTwoTwos, [&](WorldRank& at) {
@@ -130,7 +130,7 @@ std::vector<std::string> reasons_of_all(const std::function<std::unique_ptr<Back
     const auto backend = make(rank);
     const auto communicator = at.group.join(at.local, *backend);
     CHECK(!communicator->set_up_overlapped_sums(reasons[rank]));
-    // The world is whole: the sums through host memory have not begun.
+    // The world is whole: sums through host memory have not begun.
     communicator->barrier();
     communicator->stop_sums();
   });
@@ -166,7 +166,7 @@ TEST_CASE("Where the GPUs cannot be connected, all fall back") {
 
 TEST_CASE("A rank that fails ends sums that ranks of other processes wait for") {
   const FourGpus four;
-  // Before it is in a sum, or never.
+  // Rank 3 fails before it begins a sum, or never connects.
   for (const bool connects : {true, false}) {
     CAPTURE(connects);
     std::atomic<int> finished_waiting = 0;
@@ -187,7 +187,7 @@ TEST_CASE("A rank that fails ends sums that ranks of other processes wait for") 
           backend->upload(data.ptr(), values.data(), 400);
           communicator->sum_overlapped(data.ptr(), 100);
           communicator->finish_sums();
-          // To the host an aborted sum has only been queued: its data must not be used.
+          // For the host, an aborted sum has only been queued: its data must not be used.
           ++finished_waiting;
           communicator->wait_for_sums([&] { backend->synchronize(); });
           fail(ErrorKind::unexpected, "a sum without rank 3");
@@ -211,14 +211,14 @@ TEST_CASE("An abort before sums are there ends their connecting") {
   sums->abort();
   std::string text;
   try {
-    sums->connect({2, 0, make_peer_id()});  // the other one never comes
+    sums->connect({2, 0, make_peer_id()});  // the other rank never comes
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::peer);
     text = error.what();
   }
   CHECK(text.find("aborted") != std::string::npos);
   CHECK_THROWS_AS(sums->require_whole(), Error);
-  // The rank that aborts may not even know that sums are being made.
+  // The aborting rank may not even know that the sums are being set up.
   SharedPeerSums shared;
   shared.abort();
   const int ranks_of[] = {1};
@@ -247,7 +247,7 @@ TEST_CASE("A process waits for others when all its ranks wait for their GPUs") {
         communicator->barrier();
         if (rank == 2) {
           communicator->wait_for_sums([&] {
-            too_early = in_process_1.load();  // Rank 3 is still at work.
+            too_early = in_process_1.load();  // Rank 3 is still working.
             rank_2_waits.set_value();
             while (in_process_1 == 0) std::this_thread::yield();
             rank_2_has_seen.set_value();

@@ -1,5 +1,5 @@
-// What each process contributes to a sum: the nodes, how its ranks' parts make them, and that they
-// cover all shards once.
+// The nodes that each process contributes to a sum: how its ranks' parts build them, and that all
+// nodes together cover every shard once.
 #include "engine/collectives/process_nodes.h"
 
 #include <doctest/doctest.h>

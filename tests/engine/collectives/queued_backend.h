@@ -1,6 +1,6 @@
 // A backend with the laziest queue that the contract allows: nothing runs before synchronize().
-// A communicator that forgets where results are read, or its events, shows it at once. Memory,
-// copies and `add` only.
+// This exposes a communicator that reads results too early or omits an event. It supports only
+// memory, copies and `add`.
 #pragma once
 
 #include <cstring>
@@ -49,7 +49,7 @@ class QueuedBackend : public testing::HostBackend {
   std::unique_ptr<InputOp> make_input(const InputDesc&) override { no(); }
 
   int fail_at_add = 0;         ///< the n-th add from now throws; 0 = none
-  bool reaches_others = true;  ///< whether it can use the memory of other backends
+  bool reaches_others = true;  ///< true if it can use the memory of other backends
   std::vector<const Event*> recorded, waited_for;
 
  private:

@@ -1,5 +1,5 @@
-// Runs a function on every rank, each in its thread with its backend, as the trainer does: whoever
-// throws aborts the group.
+// Runs a function on every rank, each in its own thread with its own backend, as the trainer does.
+// A rank that throws aborts the group.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 namespace dpt {
 
 struct Outcome {
-  std::optional<ErrorKind> kind;  ///< none when the rank returned
+  std::optional<ErrorKind> kind;  ///< none if the rank returned
   std::string text;
 };
 
@@ -52,7 +52,7 @@ inline std::vector<Outcome> run_ranks(
   return run_ranks(group, size, body);
 }
 
-/// The text of the first rank that failed, or empty.
+/// Returns the message of the first rank that failed, or an empty text.
 inline std::string first_failure(const std::vector<Outcome>& outcomes) {
   for (const Outcome& outcome : outcomes) {
     if (outcome.kind) return outcome.text;

@@ -1,4 +1,4 @@
-// The shard tree: every cut into ranges gives the bits of the uncut tree.
+// The shard tree: every partition into ranges gives the same bits as the whole tree.
 #include "engine/collectives/shard_tree.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@
 namespace dpt {
 namespace {
 
-// The definition, as literally as can be.
+// Computes the sum exactly as the definition says.
 float sum_by_definition(const std::vector<float>& shards, std::int64_t first, int level) {
   if (level == 0) return shards[first];
   const std::int64_t half = std::int64_t{1} << (level - 1);
@@ -31,7 +31,7 @@ float evaluate(std::int64_t shards, const std::vector<TreeNode>& nodes, std::vec
   return slots.front();
 }
 
-// Values of very different sizes: nearly every other order of additions gives other bits.
+// Returns values of very different sizes: nearly every other order of additions gives other bits.
 std::vector<float> awkward(std::int64_t n, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<float> values(static_cast<std::size_t>(n));
@@ -41,8 +41,7 @@ std::vector<float> awkward(std::int64_t n, std::uint32_t seed) {
   return values;
 }
 
-// Shards 0..S-1 are cut at `cuts`; each range contributes its maximal nodes, evaluated on their
-// own.
+// Cuts shards 0..S-1 at `cuts`; each range contributes its maximal nodes, evaluated separately.
 void check_split(std::int64_t shards, const std::vector<std::int64_t>& cuts,
                  const std::vector<float>& values) {
   std::vector<TreeNode> nodes;
@@ -87,7 +86,7 @@ TEST_CASE("maximal nodes of known ranges") {
   CHECK(maximal_nodes(8, {0, 8}) == Nodes{{0, 3}});
   CHECK(maximal_nodes(8, {0, 3}) == Nodes{{0, 1}, {2, 0}});
   CHECK(maximal_nodes(8, {3, 6}) == Nodes{{3, 0}, {4, 1}});
-  // Clipped: shard 4 of 5 is its own parent twice over, and the root holds all.
+  // The tree is clipped: shard 4 of 5 is its own parent twice over, and the root holds everything.
   CHECK(maximal_nodes(5, {0, 5}) == Nodes{{0, 3}});
   CHECK(maximal_nodes(5, {4, 5}) == Nodes{{4, 2}});
   CHECK(maximal_nodes(6, {4, 6}) == Nodes{{4, 2}});
@@ -155,7 +154,8 @@ TEST_CASE("all cuts of up to twelve shards, and random cuts of more, empty range
 }
 
 TEST_CASE("the values would show a wrong order") {
-  // Guards the tests above: left-to-right sums differ from the tree's for most of these values.
+  // Guards the tests above: left-to-right sums differ from the tree's sums for most of these
+  // values.
   int differ = 0;
   for (std::uint32_t seed = 0; seed < 100; ++seed) {
     const std::vector<float> values = awkward(16, seed);

@@ -1,5 +1,5 @@
-// Ranks as threads of several processes: the same bits as in one process, whatever the layout. The
-// "processes" are groups of threads here, over links by TCP.
+// Ranks as threads of several processes: the same bits as in one process, in any layout. The
+// "processes" are groups of threads here, linked by TCP.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ namespace {
 
 using WorldBody = std::function<void(Communicator&, QueuedBackend&, ProcessLinks&)>;
 
-/// Runs `body` on every rank of every process; the first error of each rank, by rank.
+/// Runs `body` on every rank of every process. Returns the first error of each rank, by rank.
 std::vector<std::string> run_world(const Layout& layout, const WorldBody& body,
                                    bool in_host_memory = false) {
   return run_processes(layout, [&](WorldRank& rank) {
@@ -56,7 +56,8 @@ int level_of_root(std::int64_t shards) {
   return level;
 }
 
-/// The sums that the ranks get, each owning the shards of `owners` as maximal nodes.
+/// Returns the sums that the ranks get. Each rank contributes the shards that `owners` assigns to
+/// it, as maximal nodes.
 std::vector<std::vector<float>> reduce_in_world(const Layout& layout, std::int64_t shards,
                                                 std::int64_t count,
                                                 const std::vector<Range>& owners, int rounds = 2) {
@@ -86,7 +87,7 @@ TEST_CASE("The sum has the same bits on every layout of ranks over processes") {
   for (const Layout& layout :
        {Layout{1, 1}, Layout{2, 2}, Layout{1, 1, 1}, Layout{3, 1}, Layout{1, 2, 1, 3}}) {
     for (const std::int64_t shards : {7, 8}) {
-      // From one line to more than what travels whole.
+      // Sizes range from one cache line to more than is sent as a whole.
       for (const std::int64_t count : {1, 100, 30'000}) {
         CAPTURE(layout.size());
         CAPTURE(ranks_in(layout));
@@ -149,7 +150,7 @@ TEST_CASE("Sums that overlap with the computation are the sums in any order") {
     std::vector<float> data;
     for (int round = 0; round < 3; ++round) {
       data = values_of(comm.rank(), count);
-      // Buckets of all sizes, while other collectives go on beside them.
+      // Buckets of all sizes, while other collectives run at the same time.
       for (std::int64_t begin = 0; begin < count;) {
         const std::int64_t size = std::min(count - begin, begin + 1);
         comm.sum_overlapped(at(data, begin), size);
@@ -206,7 +207,7 @@ TEST_CASE("Parts that are not those of the process' shards are refused") {
   const auto errors =
       run_world({1, 1}, [&](Communicator& comm, QueuedBackend& backend, ProcessLinks& links) {
         Floats buffer(backend, std::vector<float>(64));
-        const PartialSum part{{0, 0}, buffer.ptr()};  // of rank 1 too
+        const PartialSum part{{0, 0}, buffer.ptr()};  // rank 1 owns this part too
         try {
           comm.all_reduce(2, {&part, 1}, buffer.ptr(), 64);
         } catch (const Error& error) {
@@ -225,7 +226,7 @@ TEST_CASE("An abort wakes the ranks of its process that wait for another process
         comm.barrier();
       });
   CHECK(errors[2] == "no such image");
-  // Its links end with its process; who waits for it finds them broken.
+  // The links end with their process; a rank that waits for it finds them broken.
   for (const int rank : {0, 1}) {
     const std::string& error = errors[rank];
     CAPTURE(error);
@@ -255,7 +256,7 @@ TEST_CASE("Exchanges of an aborted process end with the cause") {
       CHECK(text.find("rank 7 fell over") != std::string::npos);
       send[1 - p] = {&out, 1};
       CHECK_THROWS_AS(links->exchange(send, receive, "barrier"), Error);
-      // Links that close earlier would break the other process' links.
+      // Closing a link earlier would break the link of the other process.
       gathering.gather(p, "has ended");
     });
   }

@@ -1,4 +1,4 @@
-// Worlds of several processes in one: each is a group of threads, linked by TCP.
+// Worlds of several processes within one process: each is a group of threads, linked by TCP.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ inline int ranks_in(const Layout& layout) {
   return std::accumulate(layout.begin(), layout.end(), 0);
 }
 
-/// What the processes of a test tell each other: collectives in memory.
+/// In-memory collectives through which the processes of a test exchange data.
 class Gathering {
  public:
   explicit Gathering(int size) : size_(static_cast<std::size_t>(size)), rounds_of_(size_) {}
@@ -48,7 +48,7 @@ class Gathering {
   const std::size_t size_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::size_t> rounds_of_;  ///< by rank: gatherings that it took part in
+  std::vector<std::size_t> rounds_of_;  ///< by rank: number of gatherings that it took part in
   std::vector<Round> rounds_;
 };
 
@@ -62,7 +62,7 @@ inline LinkOptions local_links(int rank, int size) {
   return options;
 }
 
-/// Where a thread stands in its world.
+/// The position of a thread in its world.
 struct WorldRank {
   int process, local;
   WorldGroup& group;
@@ -70,13 +70,13 @@ struct WorldRank {
 };
 
 struct WorldOptions {
-  /// A failure aborts every process, as the control channel has it; else only its own.
+  /// True if a failure aborts every process, as the control channel does; false: only its own.
   bool tells_all = false;
-  /// Process, what it waits in.
+  /// Receives the process and the operation in which it waits.
   std::function<void(int process, const char* operation)> waiting;
 };
 
-/// Runs `body` on every rank of every process; the first error of each rank, by rank.
+/// Runs `body` on every rank of every process. Returns the first error of each rank, by rank.
 inline std::vector<std::string> run_processes(const Layout& layout,
                                               const std::function<void(WorldRank&)>& body,
                                               const WorldOptions& options = {}) {
@@ -125,12 +125,12 @@ inline std::vector<std::string> run_processes(const Layout& layout,
       const bool has_failed =
           std::any_of(mine.begin(), mine.end(), [](const auto& error) { return !error.empty(); });
       if (has_failed && !options.tells_all) {
-        // As of a process that ends: the others find its links broken.
+        // A process that ends breaks its links, which the others notice.
         owned.reset();
         beside.reset();
         links.reset();
       }
-      // Nobody who is still at work loses what this process has sent, or its group.
+      // A process that still works must not lose data sent by this one, or its group.
       gather("has ended");
     });
   }

@@ -1,4 +1,4 @@
-// Blocks: names, repetition, what a layer in a block reads, and what is refused.
+// Blocks: names, repetition, inputs of the layers in a block, and invalid blocks.
 #include "engine/config/blocks.h"
 
 #include <doctest/doctest.h>
@@ -17,13 +17,14 @@ using Texts = std::vector<std::string>;
 
 namespace {
 
-/// A config whose layers stand from line 4 on, each line indented by four.
+/// Returns a config whose layers start at line 4, each line indented by four.
 std::string config(const std::string& layers) {
   return "data: {dataset: synthetic, batch_size: 8}\nmodel:\n  input: [3, 8, 8]\n  layers:" +
          layers + "\noptimizer: {type: Adam, lr: 1e-3}\ntrain: {epochs: 1}\n";
 }
 
-/// "name type" of each layer that runs, with " < inputs" where it does not read the one before.
+/// Returns "name type" of each layer that runs, with " < inputs" if it does not read the previous
+/// one.
 Texts flat(const TrainSpec& spec) {
   Texts lines;
   for (const LayerSpec& layer : spec.model.layers) {
@@ -46,7 +47,7 @@ std::string conv(const std::string& name, const std::string& more = "") {
   return "{type: Conv2d, name: " + name + ", out_channels: 3, kernel_size: 1" + more + "}";
 }
 
-/// The first two stages of a residual network, with torchvision's names.
+/// The first two stages of a residual network, named as in torchvision.
 const std::string kStages = R"(
     - {type: Conv2d, name: conv1, out_channels: 4, kernel_size: 3}
     - {type: ReLU, name: relu}
@@ -107,7 +108,7 @@ TEST_CASE("a Sequential gives names and no layers of its own") {
         Texts{"features.0 Conv2d", "features.1 ReLU"});
   CHECK(flat(" [{type: Sequential, layers: [" + kConv + ", {type: ReLU, name: r}]}, " + kConv +
              "]") == Texts{"0.0 Conv2d", "0.r ReLU", "1 Conv2d"});
-  // Names may have dots, and a block in a block in a block is one more name each.
+  // Names may have dots, and each level of nested blocks adds one name.
   CHECK(flat(" [{type: Sequential, name: a.b, layers: [{type: Sequential, name: c, layers: "
              "[{type: Sequential, name: d, layers: [" +
              kConv + "]}]}]}]") == Texts{"a.b.c.d.0 Conv2d"});
@@ -120,10 +121,10 @@ TEST_CASE("repeat numbers the copies: below the name, or in the list if there is
         Texts{"0 ReLU", "1.c Conv2d", "2.c Conv2d", "3 ReLU"});
   CHECK(flat(" [" + block + ", name: b}, {type: ReLU}]") ==
         Texts{"b.0.c Conv2d", "b.1.c Conv2d", "1 ReLU"});
-  // One copy is numbered too, so that another number of copies changes no name.
+  // A single copy is numbered too, so that another number of copies changes no name.
   CHECK(flat(" [{type: Sequential, name: b, repeat: 1, layers: [" + conv("c") + "]}]") ==
         Texts{"b.0.c Conv2d"});
-  // A block that is repeated is a Sequential of its copies, written shorter.
+  // A repeated block is shorthand for a Sequential of its copies.
   CHECK(flat(" [{type: Sequential, name: b, layers: [" + block + "}]}]") ==
         flat(" [" + block + ", name: b}]"));
   CHECK(flat(" [{type: Sequential, name: a, repeat: 2, layers: [" + block + ", name: b}]}]") ==
@@ -134,7 +135,8 @@ TEST_CASE("a Residual adds its input or its shortcut to its branch") {
   // The first layer's input is the image.
   CHECK(flat(" [{type: Residual, name: r, layers: [" + kConv + "]}]") ==
         Texts{"r.0 Conv2d", "r.add Add < r.0, input"});
-  // Unnamed layers of the shortcut count on; a second block reads the first one's sum.
+  // Numbering of unnamed layers continues in the shortcut; a second block reads the first one's
+  // sum.
   CHECK(flat(" [{type: Residual, repeat: 2, layers: [" + kConv + ", " + kConv + "], shortcut: [" +
              kConv + "]}]") == Texts{"0.0 Conv2d", "0.1 Conv2d", "0.2 Conv2d < input",
                                      "0.add Add < 0.1, 0.2", "1.0 Conv2d", "1.1 Conv2d",
@@ -157,22 +159,22 @@ TEST_CASE("from: the innermost block first, then outward; a block's name is its 
   CHECK(flat(" [" + x + "{type: Sequential, name: b, layers: [" + conv("y") +
              ", {type: Add, from: [x, y, input]}]}]")
             .back() == "b.1 Add < x, b.y, input");
-  // Blocks, copies of blocks, and layers inside of blocks, by dotted names.
+  // Blocks, copies of blocks, and layers inside blocks are read by dotted names.
   const std::string block = "{type: Residual, name: b, repeat: 2, layers: [" + conv("c") + "]}, ";
   CHECK(flat(" [" + block + "{type: Add, from: [b, b.0, b.0.c, b.1]}]").back() ==
         "1 Add < b.1.add, b.0.add, b.0.c, b.1.add");
-  // From inside of a later block, and relative to one around.
+  // A name in a later block, and a name relative to an enclosing block.
   CHECK(flat(" [{type: Sequential, name: a, layers: [" + block +
              "{type: Sequential, name: d, layers: [{type: Add, from: [b.0, a.b]}]}]}]")
             .back() == "a.d.0 Add < a.b.0.add, a.b.1.add");
-  // Of a block: what its layers read, of the first copy only.
+  // `from` of a block sets the input of its layers, in the first copy only.
   CHECK(flat(" [" + x + conv("y") + ", {type: Residual, name: b, from: x, repeat: 2, layers: [" +
              conv("c") + "]}]") == Texts{"x Conv2d", "y Conv2d", "b.0.c Conv2d < x",
                                          "b.0.add Add < b.0.c, x", "b.1.c Conv2d",
                                          "b.1.add Add < b.1.c, b.0.add"});
   CHECK(flat(" [" + x + "{type: Residual, name: b, from: input, layers: [" + conv("c") + "]}]")
             .back() == "b.add Add < b.c, input");
-  // A layer called input hides the image from where it stands on.
+  // A layer called input hides the image from its position on.
   CHECK(flat(" [{type: Sequential, name: b, layers: [" + conv("input") + ", " + conv("c") +
              ", {type: Add, from: [input, c]}]}]")
             .back() == "b.2 Add < b.input, b.c");
@@ -184,7 +186,8 @@ TEST_CASE("share_weights names layers as from does") {
   };
   const std::string x = conv("x") + ", ";
   CHECK(flat(" [" + x + shares("y", "x") + "]") == Texts{"x Conv2d", "y Conv2d = x"});
-  // The innermost block first; a copy shares with the layer of its own copy, or with one before.
+  // The innermost block is searched first; a copy shares with a layer of the same copy, or of an
+  // earlier one.
   CHECK(flat(" [" + x + "{type: Sequential, name: b, repeat: 2, layers: [" + shares("y", "x") +
              ", " + conv("w") + ", " + shares("z", "w") + "]}]") ==
         Texts{"x Conv2d", "b.0.y Conv2d = x", "b.0.w Conv2d", "b.0.z Conv2d = b.0.w",
@@ -200,7 +203,7 @@ TEST_CASE("share_weights names layers as from does") {
   const std::string expanded = shown(with_explicit_layers(spec));
   CHECK(expanded.find("name: b.y\n      share_weights: b.x\n") != std::string::npos);
   CHECK(shown(good_spec(expanded)) == expanded);
-  // Whose weights they are cannot change in a resumed run.
+  // A resumed run cannot change which weights are shared.
   const Texts changes =
       refused_changes(small_catalog(), shown(good_spec(config(" [" + x + conv("y") + "]"))), "a",
                       shown(good_spec(config(" [" + x + shares("y", "x") + "]"))));
@@ -235,7 +238,7 @@ TEST_CASE("what is wrong inside of a block is told with the line as written and 
   const auto block = [](const std::string& layers) {
     return "\n    - type: Sequential\n      name: b\n      repeat: 3\n      layers:" + layers;
   };
-  // Once, not once for each copy.
+  // The issue is reported once, not once for each copy.
   CHECK(issues(block("\n        - " + conv("conv1") + "\n        - {type: ReLU, from: conv2}")) ==
         Texts{"10:30: layer 'b.0.1': expected the name of an earlier layer in 'from', found "
               "'conv2', did you mean 'conv1'? Earlier layers: conv1"});
@@ -260,14 +263,14 @@ TEST_CASE("what is wrong inside of a block is told with the line as written and 
               "Flatten, Linear, Add, Sequential, Residual"});
   CHECK(issues(block("\n        - {type: Conv2d, out_channels: 0, kernel_size: 1}")) ==
         Texts{"9:40: expected an integer from 1 to 65536, found 0"});
-  // Names that a block makes are unique too.
+  // Names that a block generates must be unique too.
   CHECK(issues("\n    - {type: Residual, name: b, layers: [" + conv("add") + "]}") ==
         Texts{"5:63: layer 'b.add': expected a unique layer name, found 'add', which is also that "
               "of the layer that its Residual block adds in line 5"});
   CHECK(issues("\n    - " + conv("b.0") + block("\n        - {type: ReLU}")) ==
         Texts{"7:13: layer 'b.0': expected a unique layer name, found 'b', which is also that of "
               "layer 0 in line 5"});
-  // Two blocks of one name are one mistake, not one for each layer.
+  // Two blocks with the same name are one mistake, not one for each layer.
   const std::string twin = "\n    - {type: Sequential, name: b, layers: [" + conv("x") + "]}";
   CHECK(issues(twin + twin) == Texts{"6:32: expected a unique layer name, found 'b', which is also "
                                      "that of layer 0 in line 5"});
@@ -310,7 +313,7 @@ TEST_CASE("the number of layers is limited once blocks are expanded") {
   const Texts most = issues(" [" + repeated(9999, repeated(9999, repeated(9999, kConv))) + "]");
   REQUIRE(most.size() == 1);
   CHECK(most[0].ends_with("layer 'b.0.b.1.b.1.0' is one too many"));
-  // Soon, also where the blocks are empty, which is an error by itself.
+  // The issue is reported quickly, even if the blocks are empty, which is itself an error.
   std::string empty = "{type: Sequential, repeat: 10000, layers: []}";
   for (int i = 0; i < 8; ++i) empty = repeated(10000, empty);
   CHECK(issues(" [" + empty + "]").size() >= 1);
@@ -336,7 +339,7 @@ TEST_CASE("config show prints blocks as written, or the layers they stand for") 
   CHECK(flat(plain) == flat(spec));
   CHECK(shown(plain) == expanded);
   CHECK(shown(with_explicit_layers(plain)) == expanded);
-  // Each value with the line in which it stands in the block.
+  // Each value is shown with the line where it stands in the block.
   std::string origins = show_spec(small_catalog(), explicit_spec, true);
   for (std::size_t at; (at = origins.find("  #")) != std::string::npos;) origins.erase(at, 1);
   CHECK(origins.find("    - type: Conv2d # test.yaml:11\n      name: layer1.0.conv1 # "
@@ -354,7 +357,7 @@ TEST_CASE("a resumed run may write its blocks in another way, but not change the
       refused_changes(small_catalog(), stored, "a", shown(good_spec(config(changed))));
   REQUIRE_FALSE(found.empty());
   CHECK(found[0] == "model.layers.layer1.1.conv1.type: Conv2d -> (absent)");
-  // Former names of keys are known in blocks too.
+  // Former names of keys are recognised in blocks too.
   std::string older = stored;
   older.replace(older.find("stride: 2"), 9, "hop: 2");
   CHECK(shown(load_stored_spec(small_catalog(), older, "a")) == stored);
@@ -384,7 +387,7 @@ TEST_CASE("the schema of a layer is that of a block's layers too") {
   const auto& sequential = schema["$defs"]["layer.Sequential"];
   CHECK(sequential["required"] == nlohmann::json({"layers"}));
   CHECK(sequential["properties"]["layers"]["minItems"] == 1);
-  // A block has no weights of its own to share.
+  // A block itself has no weights to share.
   CHECK_FALSE(sequential["properties"].contains("share_weights"));
   CHECK_FALSE(residual.contains("share_weights"));
   CHECK(schema["$defs"]["layer.Linear"]["properties"].contains("share_weights"));

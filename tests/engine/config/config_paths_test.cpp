@@ -23,10 +23,10 @@ TEST_CASE("config paths: fields, fields of kinds, and the words they may have") 
   CHECK_FALSE(find("optimizer.type")->words.empty());
   REQUIRE(find("data.shuffle"));
   CHECK(find("data.shuffle")->words == std::vector<std::string>{"false", "true"});
-  // The key that chooses what the others of its mapping are.
+  // This key selects the kind of its mapping.
   REQUIRE(find("data.dataset"));
   CHECK_FALSE(find("data.dataset")->words.empty());
-  // Layers are named by the user.
+  // Layer names are chosen by the user.
   CHECK_FALSE(find("model.layers"));
   CHECK(std::is_sorted(paths.begin(), paths.end(),
                        [](const ConfigPath& a, const ConfigPath& b) { return a.path < b.path; }));

@@ -1,4 +1,4 @@
-// The config of a checkpoint with other data, which need no labels.
+// The config of a checkpoint applied to other data, which need no labels.
 #include <doctest/doctest.h>
 
 #include "engine/config/read_spec.h"
@@ -17,7 +17,7 @@ struct SmallTable {
   std::string file, labels, kind;
 };
 
-/// The small catalog with a data set whose labels must be named.
+/// Returns the small catalog with a data set whose labels must be named.
 const Catalog& table_catalog() {
   static const ObjectTable table = [] {
     ObjectTable made = object_table<SmallTable>(
@@ -42,7 +42,7 @@ const Catalog& table_catalog() {
   return catalog;
 }
 
-/// The stored config of a run with other things in it than the samples are to have.
+/// Returns the stored config of a run with non-default settings.
 std::string stored_run() {
   return shown(good_spec(
       kGoodConfig, {"train.early_stopping={monitor: val/loss}", "data.on_bad_sample=salvage"}));
@@ -69,7 +69,7 @@ TEST_CASE("to predict: overrides of the stored config, which need no labels") {
   const TrainSpec same = to_predict({});
   CHECK(same.data.dataset.type == "images");
   CHECK(same.devices == std::vector<std::string>{"cpu"});
-  // Nothing need be held out for it.
+  // No validation split is needed for prediction.
   CHECK(!same.train.early_stopping);
   CHECK(to_predict({"", {"data.val_split=0"}}).data.val_split.count == 0);
   CHECK(to_predict({"", {"data.root=/new"}}).data.dataset.as<SmallImages>().root == "/new");
@@ -81,7 +81,7 @@ TEST_CASE("to predict: overrides of the stored config, which need no labels") {
   CHECK(to_predict({"", {"data.file=/new"}}, stored).data.dataset.as<SmallTable>().file == "/new");
   const std::string bare = "data={dataset: table, batch_size: 3, file: /new}";
   CHECK(to_predict({"", {bare}}, stored).data.dataset.as<SmallTable>().labels.empty());
-  // Training asks for them as ever.
+  // Training still requires labels.
   const ReadResult trained = read_spec_text(table_catalog(), kGoodConfig, "t.yaml", {bare});
   REQUIRE(trained.issues.size() == 1);
   CHECK(trained.issues[0].text == "missing key 'labels' in data set table: Where the labels are.");
@@ -90,7 +90,7 @@ TEST_CASE("to predict: overrides of the stored config, which need no labels") {
                      {"data={dataset: table, batch_size: 3, file: /new, labels: /y}"});
   REQUIRE(unnamed.issues.size() == 1);
   CHECK(unnamed.issues[0].text == "data set table: kind: expected what labels are");
-  // What is wrong with what is there is told all the same.
+  // Errors in the given values are still reported.
   check_contains(refusal({"", {"data.rot=/new"}}), "unknown key 'rot' in data set images");
   check_contains(refusal({"", {"data={dataset: table, file: /x, kind: none, batch_size: 2}"}}),
                  "kind: expected one");
@@ -115,7 +115,7 @@ TEST_CASE("to predict: of another config the data section and the seed, and noth
   CHECK(spec.data.on_bad_sample == OnBadSample::salvage);
   CHECK(spec.model.layers.size() == 4);
 
-  // A whole config, of another model, that may be wrong in what does not matter here.
+  // A whole config, of another model, which may contain errors in parts that prediction ignores.
   const std::string whole =
       "version: 1\nextends: base.yaml\nseed: 9\nmodel: {input: [1], layrs: []}\nfrobnicate: 1\n"
       "data: {file: new.csv, batch_size: 5, cache: there, cache_shorter_side: 9, "
@@ -141,7 +141,7 @@ TEST_CASE("to predict: of another config the data section and the seed, and noth
         config + ":1:7: expected a config with a section data, a mapping, found 'images'");
   check_contains(refusal(with("data: [\n")), config + ":");
   check_contains(refusal({dir.file("gone.yaml"), {}}), "cannot read the config ");
-  // A stored config that cannot be read is no fault of the user's words.
+  // An unreadable stored config is not a usage error.
   CHECK_THROWS_WITH_AS(to_predict(with("data: {}\n"), "version: 1\n"),
                        doctest::Contains("run.safetensors: the config stored in it cannot be read"),
                        Error);

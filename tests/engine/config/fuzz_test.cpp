@@ -1,4 +1,4 @@
-// Whatever a config holds, the reader ends, soon, with a spec or with issues.
+// Whatever a config contains, the reader quickly returns a spec or issues.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@ std::size_t below(Random& random, std::size_t n) {
   return n == 0 ? 0 : random() % n;
 }
 
-/// Bits of YAML that parsers have tripped over, and words of this format.
+/// Fragments of YAML that have confused parsers, and words of this format.
 const std::vector<std::string> kPieces = {"{",
                                           "}",
                                           "[",
@@ -130,7 +130,7 @@ TEST_CASE("mutations of a good config never crash, hang or pass what is broken i
       continue;
     }
     ++good;
-    // What was read can be shown, and that reads back to itself.
+    // The result can be shown, and the shown text reads back as the same config.
     const std::string shown = show_spec(small_catalog(), result.spec);
     CHECK_MESSAGE(
         show_spec(small_catalog(), load_spec_text(small_catalog(), shown, "x.yaml")) == shown,

@@ -1,4 +1,4 @@
-// Patterns over names, and what is said of one that matches nothing.
+// Name patterns, and the message about a pattern that matches nothing.
 #include "engine/config/name_patterns.h"
 
 #include <doctest/doctest.h>
@@ -22,11 +22,11 @@ TEST_CASE("a star is any number of characters, a question mark one") {
   CHECK(matches_pattern("conv1.weight", "conv1.weight"));
   CHECK_FALSE(matches_pattern("conv1", "conv1.weight"));
   CHECK_FALSE(matches_pattern("conv1.weightx", "conv1.weight"));
-  // A star must be able to take more than the first fit.
+  // A star must be able to match more than the first fit.
   CHECK(matches_pattern("*ab*ab", "abxabab"));
   CHECK_FALSE(matches_pattern("*ab*abc", "abxabab"));
   CHECK(matches_pattern("a**b", "ab"));
-  // A dot is a dot.
+  // A dot matches only a dot.
   CHECK_FALSE(matches_pattern("conv1.weight", "conv1xweight"));
   CHECK(matches_any(std::vector<std::string>{"x", "fc.*"}, "fc.weight"));
   CHECK_FALSE(matches_any({}, "fc.weight"));

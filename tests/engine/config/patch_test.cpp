@@ -1,4 +1,4 @@
-// Patches of named layers, networks of the zoo, and overrides of what these give.
+// Patches of named layers, networks of the zoo, and overrides of the result.
 
 #include <doctest/doctest.h>
 
@@ -23,7 +23,7 @@ const std::string kNetRest =
     "data: {dataset: synthetic, batch_size: 8}\noptimizer: {type: Adam, lr: 1e-3}\n"
     "train: {epochs: 1}\n";
 
-/// The model's entries stand from line 5 on, indented by two.
+/// Returns a config whose model entries start at line 5, indented by two.
 std::string net_config(const std::string& model) {
   return kNetRest + "model:\n  input: [3, 8, 8]\n" + model;
 }
@@ -44,13 +44,13 @@ const std::string kNetLayers = R"(  layers:
     - {type: Flatten}
     - {type: Linear, name: fc, out_features: 10}
 )";
-constexpr int kPatchLine = 21;  // of `patch:` after these layers
+constexpr int kPatchLine = 21;  // line of `patch:` after these layers
 
 std::string patched_net(const std::string& entries) {
   return net_config(kNetLayers + "  patch:\n" + entries);
 }
 
-/// "name type" of each layer, with its output channels and its inputs if it names any.
+/// Returns "name type" of each layer, with its output channels and its inputs if it names any.
 Texts net_lines(const TrainSpec& spec) {
   Texts lines;
   for (const LayerSpec& layer : spec.model.layers) {
@@ -66,7 +66,7 @@ Texts net_lines(const std::string& text, const Texts& overrides = {}) {
   return net_lines(good_spec(text, overrides));
 }
 
-/// The lines of `all` with those from `at` on replaced by `now`, `count` of them.
+/// Returns `all` with the `count` lines from `at` on replaced by `now`.
 Texts with_lines(Texts all, std::size_t at, std::size_t count, const Texts& now) {
   const auto begin = all.begin() + static_cast<std::ptrdiff_t>(at);
   all.insert(all.erase(begin, begin + static_cast<std::ptrdiff_t>(count)), now.begin(), now.end());
@@ -110,12 +110,12 @@ TEST_CASE("a patch changes, inserts and deletes layers by name") {
         with_lines(with_lines(kPlainNet, 18, 1, {"5 Flatten"}), 0, 0, {"first ReLU"}));
   CHECK(net_lines(patched_net("    - {delete: relu1}\n")) ==
         with_lines(with_lines(kPlainNet, 18, 1, {"3 Flatten"}), 1, 2, {"layer1.0.conv1 Conv2d 4"}));
-  // Entries are applied in order; what is inserted can be changed.
+  // Entries are applied in order; an inserted layer can be changed.
   CHECK(net_lines(patched_net("    - {insert_after: relu1, layers: [{type: ReLU, name: a}]}\n"
                               "    - {delete: relu1}\n"
                               "    - {change: a, name: b}\n")) ==
         with_lines(kPlainNet, 1, 1, {"b ReLU"}));
-  // Unnamed layers by their index; another type leaves the name and the inputs.
+  // Unnamed layers are addressed by their index; a change of type keeps the name and the inputs.
   CHECK(net_lines(patched_net("    - {change: '4', type: ReLU}\n")) ==
         with_lines(kPlainNet, 18, 1, {"4 ReLU"}));
   CHECK(net_lines(patched_net(
@@ -146,12 +146,12 @@ TEST_CASE("a patch reaches into blocks, and into one copy of a repeated block") 
                               {"layer2.0.r ReLU", "layer2.0.1 ReLU < layer1.2.add",
                                "layer2.0.add Add < layer2.0.r, layer2.0.1"}),
                    11, 3, {}));
-  // The block itself.
+  // The block itself can be changed.
   CHECK(net_lines(patched_net("    - {change: layer1, repeat: 1}\n")) ==
         with_lines(with_lines(kPlainNet, 12, 1, {"layer2.0.1 ReLU < layer1.0.add"}), 5, 6, {}));
   CHECK(net_lines(patched_net("    - {change: layer2.last, name: end}\n"))[17] ==
         "layer2.end ReLU");
-  // A copy that is named, but not changed, changes nothing.
+  // Naming a copy without changing it changes nothing.
   CHECK(net_lines(patched_net("    - {change: layer1.2, type: Residual}\n")) == kPlainNet);
   CHECK(net_lines(patched_net("    - {change: layer2.1, type: Residual}\n")) == kPlainNet);
 }
@@ -215,7 +215,7 @@ TEST_CASE("what is wrong with a patch is told where it is") {
         line +
             ":37: expected a list of at least 1 layer in 'layers' of 'insert_after', found a "
             "mapping");
-  // What it gives is checked like what was written.
+  // The result of a patch is checked like a hand-written config.
   CHECK(issue("{change: conv1, out_channels: 0}") ==
         line + ":37: expected an integer from 1 to 65536, found 0");
   CHECK(
@@ -250,13 +250,14 @@ TEST_CASE("patches of configs that extend one another add up; other layers drop 
   const TrainSpec spec = load_spec(small_catalog(), top);
   CHECK(net_lines(spec) == with_lines(with_lines(kPlainNet, 0, 1, {"conv1 Conv2d 32"}), 8, 1,
                                       {"layer1.2.conv1 Conv2d 5"}));
-  // Where each value came from, and what is shown: the result, as with everything that extends.
+  // Origins show the source of each value, and the config is shown as the result, as always with
+  // `extends`.
   CHECK(spec.origins.at("model.layers.0.out_channels").file == folder.file("middle.yaml"));
   CHECK(spec.origins.at("model.layers.0.kernel_size").file == folder.file("base.yaml"));
   const std::string text = shown(spec);
   CHECK(text.find("patch") == std::string::npos);
   CHECK(net_lines(load_spec_text(small_catalog(), text, "x.yaml")) == net_lines(spec));
-  // The command line's comes last.
+  // A patch on the command line is applied last.
   CHECK(net_lines(load_spec(small_catalog(), top, {"model.patch=[{delete: layer2.last}]"})) ==
         with_lines(net_lines(spec), 17, 1, {}));
   CHECK(net_lines(load_spec(small_catalog(), top, {"model.layers.conv1.out_channels=6"}))[0] ==
@@ -282,7 +283,7 @@ TEST_CASE("a network of the zoo stands for its layers") {
   const TrainSpec spec = good_spec(net_config(tiny));
   CHECK(net_lines(spec) == expected);
   CHECK(spec.model.layers[4].where.text() == "test.yaml:6:8");
-  // As written, or as the layers it stands for.
+  // A network can be shown as written, or as the layers it stands for.
   const std::string text = shown(spec);
   CHECK(text.find("model:\n  zoo: tiny\n  classes: 10\n  width: 4\n  input: [3, 8, 8]\nloss:") !=
         std::string::npos);
@@ -295,7 +296,7 @@ TEST_CASE("a network of the zoo stands for its layers") {
         shown(with_explicit_layers(spec)));
   CHECK(refused_changes(small_catalog(), shown(kept), "a", text).empty());
 
-  // Its options and its layers can be changed.
+  // The network's options and its layers can be changed.
   CHECK(net_lines(net_config(tiny), {"model.width=8"})[1] == "layer1.0.conv1 Conv2d 8");
   CHECK(net_lines(net_config(tiny + "  patch: [{change: layer1.1.conv1, out_channels: 9}]\n")) ==
         with_lines(expected, 4, 1, {"layer1.1.conv1 Conv2d 9"}));
@@ -343,7 +344,7 @@ TEST_CASE("a config that extends one with a network of the zoo") {
   };
   CHECK(extended("{width: 2}")[0] == "layer1.0.conv1 Conv2d 2");
   CHECK(extended("{zoo: tiny, width: 2}")[0] == "layer1.0.conv1 Conv2d 2");
-  // Another network, or layers: nothing of the first one stays, but for the input.
+  // Another network, or layers, replace all of the first one except its input.
   CHECK(extended("{zoo: tinier, classes: 3}")[0] == "conv1 Conv2d 4");
   CHECK(extended("{layers: [{type: ReLU}]}") == Texts{"0 ReLU"});
 }
@@ -356,7 +357,7 @@ TEST_CASE("the schema knows the zoo and patches") {
   CHECK(model["properties"]["zoo"]["enum"] == nlohmann::json({"tiny", "tinier"}));
   CHECK(model["then"]["allOf"][0]["then"]["$ref"] == "#/$defs/model.tiny");
   const auto& tiny = schema["$defs"]["model.tiny"];
-  // The data set may give the input.
+  // The data set may determine the input.
   CHECK(required["if"]["required"] == nlohmann::json({"zoo"}));
   CHECK_FALSE(required.contains("required"));
   REQUIRE(required["allOf"].size() == 2);
@@ -368,7 +369,7 @@ TEST_CASE("the schema knows the zoo and patches") {
   CHECK(required["else"]["propertyNames"]["enum"] == nlohmann::json({"input", "layers", "patch"}));
   CHECK(model["properties"]["patch"]["items"]["oneOf"].size() == 4);
   CHECK_FALSE(model["properties"].contains("classes"));
-  // Over a base, options may be given without the name.
+  // With a base config, options may be given without the network's name.
   const std::string names = model["else"]["propertyNames"].dump();
   for (const char* key : {"classes", "layers", "patch", "input"}) {
     CHECK(names.find(key) != std::string::npos);

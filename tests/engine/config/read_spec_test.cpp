@@ -1,4 +1,4 @@
-// The strict reader: good values arrive, bad ones are told apart, all of them in one run.
+// The strict reader: it accepts good values, and reports every bad one in a single run.
 #include "engine/config/read_spec.h"
 
 #include <doctest/doctest.h>
@@ -262,7 +262,7 @@ TEST_CASE("layer names are unique and inputs are earlier layers") {
   CHECK(issues_of(changed("{type: Conv2d,", "{type: Conv2d, from: x,")) ==
         Texts{"15:28: expected the name of an earlier layer in 'from', found 'x'. No layer comes "
               "before this one"});
-  // The image is no layer, and yet may be named.
+  // The image is not a layer, but can be named as an input.
   CHECK(issues_of(changed("{type: Conv2d,", "{type: Conv2d, from: input,")).empty());
   CHECK(issues_of(changed("  layers:\n", "  layers: []\n  old:\n")).at(0) ==
         "14:11: expected a list of at least 1 layer, found an empty list");
@@ -307,7 +307,7 @@ TEST_CASE("values that exclude one another are found") {
         Texts{"20:12: optimizer SGD: expected momentum above 0 with nesterov, found 0"});
   CHECK(issues_of(changed("keep_last: 2", "keep_best: {monitor: val/loss, mode: max}")) ==
         Texts{"23:35: checkpoint.keep_best: expected mode: min with monitor: val/loss, found max"});
-  // Of a name that nothing has, that is all that is said.
+  // An unknown name is the only issue reported for its mapping.
   CHECK(issues_of(changed("keep_last: 2", "keep_best: {monitor: val/acuracy, mode: min}")) ==
         Texts{"23:45: expected one of val/accuracy, val/loss, found 'val/acuracy'; did you mean "
               "'val/accuracy'?"});

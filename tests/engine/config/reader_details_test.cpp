@@ -1,4 +1,4 @@
-// The reader at its borders: looks of scalars, suggestions, where checks begin and end.
+// Edge cases of the reader: forms of scalars, suggestions, limits of the checks.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -35,7 +35,7 @@ YamlNode plain_node(const std::string& text) {
   return node;
 }
 
-/// "VALUE", or "HINT" in brackets.
+/// Returns "VALUE", or "[HINT]" if there is no value.
 template <class T>
 std::string told(const Scalar<T>& scalar) {
   return scalar.value ? fmt::format("{}", *scalar.value) : "[" + scalar.hint + "]";
@@ -47,7 +47,7 @@ std::string as_number(const std::string& text) {
   return told(read_number(plain_node(text)));
 }
 
-/// The only issue of a config, or how many there are.
+/// Returns the only issue of a config, or the number of issues.
 std::string only_issue(const std::string& text, const Texts& overrides = {}) {
   const Texts all = issues_of(text, overrides);
   return all.size() == 1 ? all[0] : fmt::format("{} issues", all.size());
@@ -139,7 +139,7 @@ TEST_CASE("what was found is shown in at most 40 characters, and drives no termi
   const std::string forty(40, 'x');
   CHECK(in_quotes(forty) == "'" + forty + "'");
   CHECK(in_quotes(forty + "y") == "'" + forty + "...'");
-  // Characters count, not bytes.
+  // Counts characters, not bytes.
   std::string umlauts;
   for (int i = 0; i < 40; ++i) umlauts += "\xC3\xA4";
   CHECK(in_quotes(umlauts) == "'" + umlauts + "'");
@@ -159,27 +159,27 @@ TEST_CASE("closest: how far is too far") {
   const auto near = [](const std::string& word, const Texts& names) {
     return closest(word, names);
   };
-  // One error in any word, one in three letters of longer ones.
+  // One error is tolerated in any word, one per three letters in longer words.
   CHECK(near("ab", {"ac"}) == "ac");
   CHECK(near("ab", {"cd"}) == "");
   CHECK(near("abcde", {"abcxy"}) == "");
   CHECK(near("abcdef", {"abcdxy"}) == "abcdxy");
   CHECK(near("abcdef", {"abcxyz"}) == "");
-  CHECK(near("abcd", {"bacd"}) == "bacd");  // neighbours that changed places are one error
+  CHECK(near("abcd", {"bacd"}) == "bacd");  // swapped neighbours are one error
   CHECK(near("abcd", {"abc"}) == "abc");
   CHECK(near("abcd", {"abcde"}) == "abcde");
-  // The nearest wins, and of equals the first.
+  // The nearest word wins; of equally near words, the first.
   CHECK(near("abcdef", {"abcdxy", "abcdex"}) == "abcdex");
   CHECK(near("abcdef", {"xbcdef", "abcdex"}) == "xbcdef");
-  // The beginning of a word, and a longer one that begins with it; three letters at least.
+  // The beginning of a word, and a longer word that begins with it, match from three letters on.
   CHECK(near("out", {"out_channels"}) == "out_channels");
   CHECK(near("ou", {"out_channels"}) == "");
   CHECK(near("strides_of_all", {"strides"}) == "strides");
   CHECK(near("lr_of_everything", {"lr"}) == "");
-  // The end of a word, from four letters on.
+  // The end of a word matches from four letters on.
   CHECK(near("loss", {"val/loss"}) == "val/loss");
   CHECK(near("oss", {"val/loss"}) == "");
-  // Neither capitals nor separators count.
+  // Case and separators are ignored.
   CHECK(near("Kernel-Size", {"kernel_size"}) == "kernel_size");
   CHECK(near(std::string(64, 'k'), {std::string(64, 'k')}) == std::string(64, 'k'));
   CHECK(near(std::string(65, 'k'), {std::string(65, 'k')}) == "");
@@ -274,7 +274,7 @@ TEST_CASE("a key in the wrong place is told its right ones") {
   };
   CHECK(hint("epochs") == ", did you mean 'lr_schedule.warmup.epochs' or 'train.epochs'?");
   CHECK(hint("max_epochs") == ", did you mean 'lr_schedule.warmup.epochs' or 'train.epochs'?");
-  CHECK(hint("lr") == ", did you mean 'optimizer.lr'?");  // of two kinds, named once
+  CHECK(hint("lr") == ", did you mean 'optimizer.lr'?");  // two kinds have it, but it is named once
   CHECK(hint("dataset") == ", did you mean 'data.dataset'?");
   CHECK(hint("learning_rate") == ", did you mean 'optimizer.lr'?");
   CHECK(hint("random_seed") == ", did you mean 'seed'?");
@@ -369,14 +369,14 @@ TEST_CASE("variables of the environment in a path: names, defaults, what is left
   unsetenv("DPT_TEST_UNSET");
   const auto path = [](const std::string& text) { return expand_variables(text).path; };
   const auto problem = [](const std::string& text) { return expand_variables(text).problem; };
-  // The shell's syntax of variables.
+  // Shell syntax for variables is refused.
   CHECK(problem("$HOME/pets") ==
         "expected a path, found one that begins with '$HOME': a variable is written ${HOME}; write "
         "./$HOME for a name that begins with '$'");
   CHECK(path("$no_such_variable/pets") == "$no_such_variable/pets");
   CHECK(path("./$HOME") == "./$HOME");
   CHECK(path("a${DPT_Test_9}b") == "avb");
-  CHECK(path("${DPT_TEST_EMPTY:-x}") == "x");  // as in a shell, empty is not set
+  CHECK(path("${DPT_TEST_EMPTY:-x}") == "x");  // as in a shell, empty counts as unset
   CHECK(problem("${DPT_TEST_EMPTY}").starts_with("the environment variable DPT_TEST_EMPTY is not"));
   CHECK(path("${DPT_TEST_UNSET:-a:-b}") == "a:-b");
   CHECK(path("${DPT_TEST_UNSET:-}x") == "x");
@@ -451,7 +451,7 @@ TEST_CASE("configs extend one another up to sixteen, and are read up to their li
   write("one-more.yaml", "extends: 0.yaml\n");
   CHECK(read_spec(small_catalog(), folder.file("one-more.yaml")).issues.size() == 1);
 
-  // The whole path of a base may be given, and its own path is relative to it.
+  // A base may be given by an absolute path, and its own `extends` is relative to it.
   write("absolute.yaml", "extends: " + folder.file("15.yaml") + "\nseed: 8\n");
   const TrainSpec spec = load_spec(small_catalog(), folder.file("absolute.yaml"));
   CHECK(spec.seed == 8);
@@ -598,7 +598,7 @@ TEST_CASE("a field that may change covers what is below it, not what begins like
   CHECK(diff_specs(before, after, {"log", "data.val"}) ==
         Texts{"logger: 2 -> 4", "data.val_split: 2 -> 4"});
   CHECK(diff_specs("a: 1\n", "a: 1\nlog: 2\nlogs: 3\n", {"log"}) == Texts{"logs: (absent) -> 3"});
-  // Items without a name go by their index, lists of plain values are one value.
+  // Items without a name are identified by index; lists of plain values count as one value.
   CHECK(diff_specs("l: [{a: 1}, {name: x, a: 2}]\nm: []\nn: {}\no: null\np: [1, 2]\n",
                    "l: [{a: 3}, {name: x, a: 4}]\nm: 1\nn: 2\no: 3\np: [1]\n",
                    {}) == Texts{"l.0.a: 1 -> 3", "l.x.a: 2 -> 4", "m: [] -> 1", "n: {} -> 2",
@@ -610,7 +610,7 @@ TEST_CASE("diff_specs tells lists and words apart that read alike") {
   CHECK(diff_specs("f: null\n", "f: \"null\"\n", {}) == Texts{"f: null -> \"null\""});
   CHECK(diff_specs("f: []\n", "f: \"[]\"\n", {}) == Texts{"f: [] -> \"[]\""});
   CHECK(diff_specs("f: [a b]\n", "f: [\"a b\"]\n", {}).empty());
-  // An item without a name is not one that is called like its index.
+  // An item without a name differs from one that is named like its index.
   CHECK(diff_specs("l: [{name: 1, a: 1}, {a: 2}]\n", "l: [{name: 1, a: 1}, {a: 3}]\n", {}) ==
         Texts{"l.#1.a: 2 -> 3"});
 }
@@ -621,7 +621,7 @@ TEST_CASE("the order of a list with names differs where common items are elsewhe
   CHECK(differing_orders({{"a", "b"}, {"a", "b"}}).empty());
   CHECK(differing_orders({{"a", "x", "b"}, {"a", "b", "y"}}).empty());
   CHECK(differing_orders({{"a", "b"}, {"b", "x", "a"}}) == Texts{"a, b", "b, a"});
-  // A long common beginning and end of the lists is left out.
+  // A long common beginning or end of the lists is omitted.
   CHECK(differing_orders({{"1", "2", "3", "a", "b", "4", "5", "6"},
                           {"1", "2", "3", "b", "a", "4", "5", "6"},
                           {"1", "2", "3", "a", "b", "4", "5", "6"}}) ==

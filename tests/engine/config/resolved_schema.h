@@ -1,4 +1,4 @@
-// The schema with shared properties written out, for tests.
+// The schema with shared properties expanded, for tests.
 #pragma once
 
 #include <cstring>
@@ -10,8 +10,8 @@
 
 namespace dpt::testing {
 
-/// Replaces references to the definitions of properties in `value`; those to kinds (`layer`,
-/// `data.images`) remain, because they may contain each other.
+/// Replaces references to the definitions of properties in `value`. References to kinds (`layer`,
+/// `data.images`) remain, because kinds may contain each other.
 inline void write_out(nlohmann::json& value, const nlohmann::json& defs) {
   if (!value.is_structured()) return;
   for (auto& [key, below] : value.items()) {

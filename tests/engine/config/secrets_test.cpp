@@ -32,7 +32,7 @@ TEST_CASE("a command line is shown without the values of secret names") {
         Words{"S3_SECRET=***", "data.password=***", "key=***", "=x", "key", "next"});
   // An option that needs no value does not hide the next option.
   CHECK(without_secrets({"--token", "--overwrite", "x"}) == Words{"--token", "--overwrite", "x"});
-  // Layers and tensors may have such names.
+  // Layers and tensors may have these names.
   const Words names = {"model.layers.key.out_channels=32", "model.layers.token_mix.0.bias=false",
                        "model.patch=[{delete: key}]", "weights.map.key.=query."};
   CHECK(without_secrets(names) == names);

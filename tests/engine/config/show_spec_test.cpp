@@ -1,4 +1,4 @@
-// config show, the diff of two configs, the schema and the reference page.
+// `config show`, the diff of two configs, the schema and the reference page.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -66,7 +66,7 @@ TEST_CASE("a shown config reads back to an equal spec") {
       CHECK(again.weights->head == HeadRows::by_class_name);
       CHECK(again.weights->use == WeightsUse::raw);
     }
-    // With comments it is the same config.
+    // The text with comments reads back as the same config.
     CHECK(shown(load_spec_text(small_catalog(), show_spec(small_catalog(), spec, true),
                                "/elsewhere/shown.yaml")) == text);
   }
@@ -83,7 +83,7 @@ TEST_CASE("train.freeze is a list, as it always was, or a mapping") {
   CHECK(both.params == Texts{"a.*"});
   CHECK(both.except == Texts{"b.*"});
   CHECK(frozen("{except: [fc.*]}").params.empty());
-  // A stored config has a list where an older dpt would expect it.
+  // A stored config has a list where an older dpt expects one.
   const auto line_of = [](const std::string& freeze) {
     const std::string text = shown(good_spec(changed("shards: auto", "freeze: " + freeze)));
     const std::size_t at = text.find("  freeze:");
@@ -96,7 +96,7 @@ TEST_CASE("train.freeze is a list, as it always was, or a mapping") {
 
 TEST_CASE("config show --origins says where each value came from") {
   const TrainSpec spec = good_spec(kGoodConfig, {"train.epochs=3"});
-  // The comments' column follows the longest line, which holds a path: the spaces do not count.
+  // The column of the comments follows the longest line, which holds a path, ignoring the spaces.
   std::string text = show_spec(small_catalog(), spec, true);
   for (std::size_t at; (at = text.find("  #")) != std::string::npos;) text.erase(at, 1);
   CHECK(text.find("  epochs: 3 # command line\n") != std::string::npos);
@@ -106,7 +106,7 @@ TEST_CASE("config show --origins says where each value came from") {
 }
 
 TEST_CASE("config show --origins: the comments stand in one column, two spaces after the lines") {
-  // Where the comment of each line begins, and the length of the text before it.
+  // Returns the column where the comment of each line begins, and the length of the text before it.
   const auto columns = [](const std::string& root) {
     std::vector<std::pair<std::size_t, std::size_t>> all;
     std::istringstream text(
@@ -126,7 +126,7 @@ TEST_CASE("config show --origins: the comments stand in one column, two spaces a
   for (const auto& [at, end] : columns("/a")) {
     CHECK(at == std::string("    start_factor: 0.3333333333333333  ").size());
   }
-  // Up to sixty characters; longer lines do not count.
+  // Up to sixty characters count; longer lines are ignored.
   const std::string sixty = "/" + std::string(60 - 9, 'x');
   const auto at_most = columns(sixty), more = columns(sixty + "yyy");
   CHECK(longest(at_most) == 60);
@@ -187,7 +187,7 @@ TEST_CASE("the schema is strict JSON Schema 2020-12") {
 TEST_CASE("the schema of each sort of field") {
   using nlohmann::json;
   const json schema = resolved_schema(small_catalog());
-  // Without the description.
+  // Removes the description.
   const auto bare = [](json field) {
     field.erase("description");
     return field;
@@ -215,7 +215,8 @@ TEST_CASE("the schema of each sort of field") {
   CHECK(early["anyOf"][0]["properties"]["patience"]["default"] == 5);
   CHECK(early["anyOf"][0]["additionalProperties"] == false);
   CHECK(early["anyOf"][1] == json({{"type", "null"}}));
-  CHECK_FALSE(early["anyOf"][0]["properties"]["mode"].contains("default"));  // it follows monitor
+  CHECK_FALSE(early["anyOf"][0]["properties"]["mode"].contains(
+      "default"));  // its default follows `monitor`
   CHECK(early["anyOf"][0]["properties"]["monitor"]["default"] == "val/accuracy");
 
   CHECK(bare(full["devices"]) == json::parse(R"({"default": ["auto"], "anyOf": [{"type": "string"},
@@ -236,7 +237,7 @@ TEST_CASE("the schema of each sort of field") {
   CHECK(layer["allOf"][1] == json::parse(R"({"if": {"properties": {"type": {"const": "ReLU"}},
       "required": ["type"]}, "then": {"$ref": "#/$defs/layer.ReLU"}})"));
 
-  // The kind of a schedule may be left out, and then it is the default's.
+  // The kind of a schedule may be omitted, which selects the default.
   const json& schedule = required["lr_schedule"];
   CHECK_FALSE(schedule.contains("required"));
   CHECK(schedule["if"] == json::parse(R"({"not": {"required": ["type"]}})"));
@@ -258,7 +259,7 @@ TEST_CASE("the schema of each sort of field") {
   CHECK(transforms["items"]["$ref"] == "#/$defs/transform");
   CHECK(schema["$defs"]["transform"]["allOf"][0]["then"]["$ref"] == "#/$defs/transform.Normalize");
 
-  // A config that extends another need not be complete, but for the items of its lists.
+  // A config that extends another may be incomplete, except for the items of its lists.
   CHECK(schema["if"] == json::parse(R"({"required": ["extends"]})"));
   const json& data = full["data"];
   CHECK_FALSE(data.contains("required"));

@@ -27,16 +27,16 @@ struct SmallImages {
 };
 
 const Catalog& small_catalog();
-/// Every value of a spec, as show_spec writes it.
+/// Returns every value of a spec, as show_spec writes it.
 std::string shown(const TrainSpec& spec);
 
-/// A config that reads without issue.
+/// A config that reads without issues.
 extern const std::string kGoodConfig;
 
-/// kGoodConfig with the first `from` replaced by `to`.
+/// Returns kGoodConfig with the first `from` replaced by `to`.
 std::string changed(const std::string& from, const std::string& to);
 
-/// "line:column: text" (or "file:line:column: text" for other files than test.yaml) of each issue.
+/// Returns "line:column: text" of each issue, with "file:" in front for files other than test.yaml.
 std::vector<std::string> issues_of(const std::string& text,
                                    const std::vector<std::string>& overrides = {});
 

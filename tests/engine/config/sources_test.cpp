@@ -1,4 +1,4 @@
-// Where values come from: files that extend one another, the command line, the environment.
+// Sources of values: files that extend one another, the command line, the environment.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -28,7 +28,7 @@ std::string write(const TempDir& folder, const std::string& name, const std::str
   return path;
 }
 
-/// Issues with the folder's name taken out.
+/// Returns the issues without the folder's name.
 Texts file_issues(const TempDir& folder, const std::string& file, const Texts& overrides = {}) {
   Texts out;
   for (const ConfigIssue& issue : read_spec(small_catalog(), file, overrides).issues) {
@@ -41,7 +41,7 @@ Texts file_issues(const TempDir& folder, const std::string& file, const Texts& o
   return out;
 }
 
-/// An environment variable for as long as the object lives.
+/// Sets an environment variable for the life of the object.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {
@@ -275,7 +275,7 @@ TEST_CASE("variables are replaced in paths and nowhere else") {
   CHECK(root_of("a$b$") == here + "/a$b$");
   CHECK(root_of("$${A}") == here + "/${A}");
   CHECK(root_of("''") == "");
-  // The default is expanded like the rest, and only if it is used.
+  // The default is expanded too, and only if it is used.
   CHECK(root_of("'${DPT_TEST_UNSET:-${DPT_TEST_VARIABLE}/b}/x'") == "/somewhere/b/x");
   CHECK(root_of("'${DPT_TEST_UNSET:-${DPT_TEST_UNSET2:-/c}}'") == "/c");
   CHECK(root_of("'${DPT_TEST_VARIABLE:-${DPT_TEST_UNSET}}'") == "/somewhere");
@@ -361,8 +361,8 @@ TEST_CASE("a secret variable stays in the stored config, which runs where it is 
     const TrainSpec again = load_stored_spec(small_catalog(), written, "c");
     CHECK(again.data.dataset.as<SmallImages>().root == "/mnt/canary/x");
     CHECK(show_spec(small_catalog(), again) == written);
-    // The same folder without the variable is known to whoever reads the config, but a secret to
-    // others.
+    // If the config gives the same folder without the variable, readers of the config know it, but
+    // it is still masked for others.
     CHECK(show_spec(small_catalog(), good_spec(changed("root: images", "root: /mnt/canary/x")))
               .find("canary") == std::string::npos);
   }
@@ -374,7 +374,7 @@ TEST_CASE("a secret variable stays in the stored config, which runs where it is 
     CHECK(show_spec(small_catalog(), spec).find(folder.path() + "/${DPT_TEST_SECRET}/a/../x") !=
           std::string::npos);
   }
-  // Commands that need no data still read the config without the variable.
+  // Commands that need no data can read the config even if the variable is unset.
   const TrainSpec spec = load_stored_spec(small_catalog(), written, "c");
   const std::string path = spec.data.dataset.as<SmallImages>().root;
   CHECK(path == "${DPT_TEST_SECRET}/a/../x");
@@ -399,7 +399,7 @@ TEST_CASE("a path on the command line is relative to the working directory") {
   const std::string file = write(folder, "c.yaml", kGoodConfig);
   CHECK(load_spec(small_catalog(), file, {"data.root=x"}).data.dataset.as<SmallImages>().root ==
         (std::filesystem::current_path() / "x").string());
-  // A default that is relative belongs to the config.
+  // A relative default is relative to the config.
   std::string text = kGoodConfig;
   text.erase(text.find("  root: images\n"), 15);
   CHECK(load_spec(small_catalog(), write(folder, "d.yaml", text))

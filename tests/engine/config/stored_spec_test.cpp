@@ -1,4 +1,5 @@
-// Enum fields, defaults that follow another field, what a resumed run may change, former names.
+// Enum fields, defaults that follow another field, the changes that a resumed run may make, former
+// names.
 #include <doctest/doctest.h>
 
 #include "engine/config/blocks.h"
@@ -13,7 +14,7 @@ using Texts = std::vector<std::string>;
 
 namespace {
 
-/// The good config as it was stored before `shares` was renamed.
+/// Returns the good config as stored before `shares` was renamed.
 std::string of_an_older_release() {
   std::string text = shown(good_spec(kGoodConfig, {"device_weights=[3, 1]"}));
   const std::string now = "device_weights: [3, 1]";
@@ -39,7 +40,7 @@ TEST_CASE("mode follows the monitor where it is not written") {
                                                  "train.early_stopping={monitor: val/loss}"});
   CHECK(spec.checkpoint.keep_best.mode == Direction::min);
   CHECK(spec.train.early_stopping.value().mode == Direction::min);
-  // What is stored says it, and reads back.
+  // The stored text contains the value, and reads back.
   const std::string text = shown(spec);
   CHECK(text.find("mode: max") == std::string::npos);
   CHECK(shown(load_spec_text(small_catalog(), text, "/elsewhere/shown.yaml")) == text);
@@ -56,7 +57,7 @@ TEST_CASE("a renamed key is named with its new name") {
         Texts{"4:1: the key 'shares' was renamed: write 'device_weights' in the config"});
   CHECK(issues_of(kGoodConfig, {"shares=[3, 1]"}) ==
         Texts{"command line: the key 'shares' was renamed: write 'device_weights' in the config"});
-  // One that is required does not count as missing besides.
+  // A misnamed required key is not also reported as missing.
   CHECK(issues_of(changed("std: [0.25]}]\n    eval", "sigma: [0.25]}]\n    eval")) ==
         Texts{"10:74: the key 'sigma' was renamed: write 'std' in transform Normalize"});
 }
@@ -73,7 +74,7 @@ TEST_CASE("exif_orientation: apply for a new config, ignore for one stored befor
   };
   CHECK(orientation_in(stored) == ExifOrientation::apply);
   CHECK(orientation_in(earlier) == ExifOrientation::ignore);
-  // A resume takes the run's value unless the config sets one.
+  // A resumed run takes its stored value unless the config sets one.
   const auto values = [&](const TrainSpec& spec) {
     return values_of_run(small_catalog(), spec, earlier, "config.yaml");
   };
@@ -143,7 +144,7 @@ TEST_CASE("a resumed run may change what the tables mark, and nothing else") {
   CHECK(changes(stored, {"data.val_split=5"}) == Texts{"data.val_split: 100 -> 5"});
   CHECK(changes(stored, {"train.shards=4"}) == Texts{"train.shards: auto -> 4"});
   CHECK(changes(of_an_older_release(), {}).empty());
-  // A warm-up's start has no effect without a warm-up, whatever its default was.
+  // The start factor of a warm-up has no effect without a warm-up, whatever its default was.
   const Texts other_start = {"lr_schedule.warmup.start_factor=0"};
   CHECK(changes(stored, other_start).size() == 1);
   const Texts no_warmup = {"lr_schedule.warmup={start_factor: 0}"};
@@ -218,7 +219,7 @@ TEST_CASE("the order of named layers is part of what a resumed run may not chang
   CHECK(changes_of(block("ReLU, name: x", "Conv2d, name: y, out_channels: 4, kernel_size: 3"),
                    block("Conv2d, name: y, out_channels: 4, kernel_size: 3", "ReLU, name: x"))
             .at(0) == "model.layers: the order differs: b.x, b.y, f, fc -> b.y, b.x, f, fc");
-  // One more layer means another input of the next one, but no other order.
+  // One more layer gives the next one another input, but the order is the same.
   CHECK(changes_of(with_layers(conv + kHead), with_layers(conv + relu + kHead)) ==
         Texts{"model.layers.f.from: [c] -> [r]", "model.layers.r.type: (absent) -> ReLU",
               "model.layers.r.name: (absent) -> r", "model.layers.r.from: (absent) -> [c]"});
@@ -236,7 +237,7 @@ TEST_CASE("inputs that are written and those that follow from the order are the 
                                                    "    - {type: Linear, name: fc, "
                                                    "out_features: 10, from: f}\n"))
             .empty());
-  // The function is the same, but the places in the buffers and the draws differ.
+  // The function is the same, but positions in the buffers and random draws differ.
   CHECK(changes_of(branches("a", "b", ""), branches("b", "a", "")) ==
         Texts{"model.layers: the order differs: stem, a, b, sum, ... -> stem, b, a, sum, ..."});
   std::string other = branches("a", "b", "");
@@ -247,7 +248,7 @@ TEST_CASE("inputs that are written and those that follow from the order are the 
 }
 
 TEST_CASE("a text as it was stored before inputs were compared is the same run still") {
-  // The text has no `from`, and a block is stored as it was written.
+  // The text has no `from`, and a block is stored as written.
   const std::string config =
       with_layers("    - {type: Sequential, name: b, repeat: 2, layers: [{type: ReLU}]}\n" +
                   std::string(kHead));

@@ -1,4 +1,4 @@
-// The event-built tree: what YAML itself may hold in a config.
+// The event-built tree: the YAML that a config may contain.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -41,7 +41,7 @@ TEST_CASE("every value and key knows its place") {
   CHECK(map.find("x")->is_plain);
   CHECK_FALSE(map.find("y")->is_plain);
   CHECK(tree.find("list")->children.at(1).kind == YamlNode::Kind::null);
-  // A value that is not there stands where its key does.
+  // A missing value has the position of its key.
   CHECK(tree.find("empty")->where.text() == "t.yaml:5:1");
 }
 
@@ -73,7 +73,7 @@ TEST_CASE("aliases find what they name wherever it stands") {
   CHECK(a.at(3).find("m")->children.at(0).text == "7");
   const YamlNode& d = *tree.find("d");
   CHECK(d.find("e")->children.at(0).children.at(1).text == "8");
-  CHECK(d.find("e")->children.at(0).key.empty());  // it was that of `k`
+  CHECK(d.find("e")->children.at(0).key.empty());  // the key of `k` is dropped
   CHECK(d.find("e")->children.at(1).find("k")->children.size() == 2);
   CHECK(d.find("f")->find("g")->children.size() == 4);
   const auto& h = tree.find("h")->children;
@@ -155,7 +155,7 @@ TEST_CASE("UTF-8 at the borders of its forms") {
     CHECK(first_issue("a: x" + std::string(bad)) == text);
     CHECK(first_issue("a: x" + std::string(bad) + "y\n") == text);
   }
-  // The place counts characters in its line.
+  // The position counts characters of its line.
   CHECK(first_issue("b: 1\n\xC3\xA4: \xFF") == "2:4: expected UTF-8 text, found the byte 0xFF");
   CHECK(first_issue("a: \x7F") == "1:4: expected text, found the control character 0x7F");
   CHECK(first_issue("a: \x1F") == "1:4: expected text, found the control character 0x1F");
@@ -188,7 +188,7 @@ TEST_CASE("broken YAML is an issue with its line, not a crash") {
         std::string::npos);
   CHECK(first_issue("a: {root: ${HOME}/x}\n")
             .find("inside {...}, put a value with ${...} into quotes") != std::string::npos);
-  // Also in a last line that no line break ends.
+  // A last line without a line break is checked too.
   CHECK(first_issue("a: {root: ${HOME}/x}")
             .find("inside {...}, put a value with ${...} into quotes") != std::string::npos);
 }
@@ -200,7 +200,7 @@ TEST_CASE("size, depth and the growth of aliases are bounded") {
                     kMaxConfigBytes + 1));
   CHECK(first_issue("a: " + std::string(200, '[') + std::string(200, ']'))
             .find("expected at most 64 levels of nesting, found more") != std::string::npos);
-  // Ten to the power of nine values in ten lines.
+  // 10^9 values in ten lines.
   std::string laughs = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n";
   for (int i = 1; i < 10; ++i) {
     std::string line = fmt::format("a{}: &a{} [", i, i);
@@ -209,11 +209,11 @@ TEST_CASE("size, depth and the growth of aliases are bounded") {
   }
   CHECK(first_issue(laughs).find("expected at most 400000 values in a config, found more (aliases "
                                  "count as often as they are used)") != std::string::npos);
-  // Depth by aliases: no line of it is deep.
+  // Depth through aliases: no single line is deep.
   std::string ladder = "a0: &a0 [1]\n";
   for (int i = 1; i < 200; ++i) ladder += fmt::format("a{}: &a{} [*a{}]\n", i, i, i - 1);
   CHECK(first_issue(ladder).find("levels of nesting") != std::string::npos);
-  // As many keys as fit: finding duplicates must not take the square of their number.
+  // As many keys as fit: finding duplicates must not take quadratic time.
   std::string wide;
   for (int i = 0; i < 210'000; ++i) wide += fmt::format("k{}: 1\n", i);
   CHECK(first_issue(wide).find("expected at most 400000 values") != std::string::npos);

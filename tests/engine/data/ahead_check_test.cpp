@@ -1,4 +1,4 @@
-// Samples of evaluations are read ahead, each once, by idle threads.
+// Idle threads read the samples of evaluations ahead, each sample once.
 #include "engine/data/ahead_check.h"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Unreadable samples are replaced by others, the same ones for every reader.
+// Unreadable samples are replaced by others, which are the same for every reader.
 #include "engine/data/bad_samples.h"
 
 #include <cstring>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace data_test;
 
-/// Sample i is a byte of i with the label i; some cannot be read.
+/// Source in which sample i is a byte of i with the label i; some samples cannot be read.
 class PartlyBad final : public DataSource {
  public:
   explicit PartlyBad(std::set<std::int64_t> bad) : bad_(std::move(bad)) {}
@@ -37,7 +37,7 @@ class PartlyBad final : public DataSource {
   std::string describe(std::int64_t index) const override { return fmt::format("file {}", index); }
   std::string fingerprint() const override { return "partly bad"; }
 
-  mutable std::vector<std::int64_t> keys;  ///< of the draws of what was read
+  mutable std::vector<std::int64_t> keys;  ///< keys of the draws of each read
 
  private:
   std::set<std::int64_t> bad_;
@@ -46,7 +46,7 @@ class PartlyBad final : public DataSource {
 
 TEST_CASE("the next sample of the split takes the place of one that cannot be read") {
   const auto bad = std::make_shared<BadSamples>(3);
-  // 5 and 18 are held out for validation: they take no place.
+  // 5 and 18 are held out for validation, so they cannot be replacements.
   std::vector<std::int64_t> indices(20);
   std::iota(indices.begin(), indices.end(), 0);
   std::erase_if(indices, [](std::int64_t i) { return i == 5 || i == 18; });
@@ -92,7 +92,7 @@ TEST_CASE("whether a sample can be read is asked anew in each epoch, whatever ca
     source->read_in_epoch({epoch, 9, 9}, {&pixel, 1}, label);
     return label;
   };
-  // A crop of the lower half shows what another does not.
+  // A sample that one crop cannot read may be readable for the crop of another epoch.
   CHECK(label_of(0) == 9);
   CHECK(label_of(1) == 11);
   CHECK(label_of(2) == 9);

@@ -1,4 +1,4 @@
-// The survey of all samples, perceptual hashes, and what follows from them.
+// The survey of all samples, perceptual hashes, and the conclusions from them.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -24,7 +24,7 @@ namespace {
 
 using namespace data_test;
 
-/// Samples of floats or bytes that a function makes.
+/// Source whose samples of floats or bytes come from a function.
 struct MadeSource final : DataSource {
   using Make = std::function<void(std::int64_t index, std::span<std::byte> pixels)>;
   MadeSource(std::int64_t size, SampleShape shape, DType type, Make make)
@@ -49,7 +49,7 @@ struct MadeSource final : DataSource {
   std::vector<std::string> classes_ = {"even", "odd"};
 };
 
-/// A smooth image, another one for each seed.
+/// Returns a smooth image, a different one for each seed.
 Bytes smooth_image(SampleShape shape, std::uint64_t seed, double gain = 1, double offset = 0) {
   const auto random = [&](std::uint64_t i) {
     return philox::uniform(philox::block(seed, philox::Use::synthesis, i, 0).v[0]);
@@ -80,7 +80,7 @@ Split whole(std::shared_ptr<const DataSource> source) {
   return split;
 }
 
-/// The survey's statistics.
+/// Returns the survey's statistics.
 ChannelStatistics statistics_of(const std::shared_ptr<const DataSource>& source, int workers) {
   std::vector<SurveyedSplit> splits = {{"train", whole(source), {}, {}, {}}};
   SurveyOptions options;
@@ -98,7 +98,7 @@ TEST_CASE("perceptual hash: nearly the same for a brighter and flatter image") {
     const std::uint64_t hash = perceptual_hash(smooth_image(shape, seed), shape);
     CHECK(std::popcount(hash ^ perceptual_hash(smooth_image(shape, seed, 0.8, 10), shape)) <= 3);
     CHECK(std::popcount(hash ^ perceptual_hash(smooth_image(shape, seed + 100), shape)) > 8);
-    // Bytes and the same numbers as floats look alike.
+    // Bytes and floats with the same numbers have similar hashes.
     const Bytes bytes = smooth_image(shape, seed);
     const std::vector<float> floats(bytes.begin(), bytes.end());
     CHECK(perceptual_hash(floats, shape) == hash);
@@ -115,7 +115,7 @@ TEST_CASE("similar hashes: all pairs up to the distance, and none above it") {
   };
   for (std::uint64_t i = 0; i < 300; ++i) {
     hashes.push_back(random(i));
-    // One that differs in 0 to 7 bits, anywhere.
+    // Adds a hash that differs in 0 to 7 bits, anywhere.
     std::uint64_t changed = random(i);
     for (std::uint64_t bit = 0; bit < i % 8; ++bit) {
       changed ^= std::uint64_t{1} << (random(1000 + 8 * i + bit) % 64);
@@ -142,7 +142,7 @@ TEST_CASE("similar hashes: when very many are alike, it says that it did not com
   const std::vector<std::uint64_t> equal(1000, 42);
   const SimilarHashes few = find_similar_hashes(equal, 5, 2, {}, 100);
   CHECK(!few.complete);
-  // Each with the 50 that follow.
+  // Each hash is paired with the 50 that follow.
   CHECK(few.pairs.size() == 999 * 50 - 49 * 50 / 2);
   const SimilarHashes limited = find_similar_hashes(equal, 5, 2, {}, 4096, 700);
   CHECK(!limited.complete);
@@ -161,7 +161,7 @@ TEST_CASE("statistics: bytes exactly, floats to the last digits, on any number o
       101, shape, DType::f32, [](std::int64_t index, std::span<std::byte> pixels) {
         const Bytes made = noise(pixels.size() / 4, static_cast<std::uint32_t>(index));
         std::vector<float> values;
-        // The mean is far from 0: the sum of squares alone would lose the deviation.
+        // The mean is far from 0: a sum of squares alone would lose the deviation.
         for (const std::uint8_t byte : made)
           values.push_back(1e4F + static_cast<float>(byte) / 255);
         std::memcpy(pixels.data(), values.data(), pixels.size());
@@ -183,7 +183,7 @@ TEST_CASE("statistics: bytes exactly, floats to the last digits, on any number o
     CHECK(of_bytes.mean[c] == doctest::Approx(mean[c]).epsilon(1e-12));
     CHECK(of_bytes.stddev[c] == doctest::Approx(std::sqrt(squares[c])).epsilon(1e-12));
     CHECK(of_floats.mean[c] == doctest::Approx(1e4 + mean[c]).epsilon(1e-9));
-    // Near 1e4 a float has steps of 1e-3.
+    // Near 1e4, floats are 1e-3 apart.
     CHECK(of_floats.stddev[c] == doctest::Approx(std::sqrt(squares[c])).epsilon(1e-3));
   }
   for (const int workers : {2, 7}) {
@@ -217,7 +217,7 @@ TEST_CASE("a survey names what cannot be read, and throws what is no fault of th
 }
 
 TEST_CASE("a survey and a search end soon when they are asked to") {
-  // Reading the tenth sample lasts until the survey was asked to stop.
+  // The tenth read blocks until the survey has been asked to stop.
   std::mutex mutex;
   std::condition_variable changed;
   bool reached = false, asked = false;
@@ -230,7 +230,7 @@ TEST_CASE("a survey and a search end soon when they are asked to") {
         reached = true;
         changed.wait(lock, [&] { return asked; });
         lock.unlock();
-        // However late the survey notices, it cannot have read all.
+        // However late the survey notices the request, it cannot have read everything.
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       });
   Splits splits;
@@ -251,7 +251,7 @@ TEST_CASE("a survey and a search end soon when they are asked to") {
 }
 
 TEST_CASE("a comparison of similar images ends soon when it is asked to") {
-  // The third read, the first of the comparison, lasts until it was asked to stop.
+  // The third read, the first of the comparison, blocks until the survey has been asked to stop.
   std::mutex mutex;
   std::condition_variable changed;
   bool reached = false, asked = false;

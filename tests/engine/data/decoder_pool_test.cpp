@@ -1,4 +1,5 @@
-// Decoder threads that several loaders share: all are served, and who leaves is left alone.
+// Decoder threads that several loaders share: all loaders are served, and a removed one is not
+// called.
 #include <atomic>
 #include <latch>
 
@@ -8,7 +9,7 @@
 namespace dpt {
 namespace {
 
-/// Has a number of pieces of work, and may hold the thread that does one.
+/// Client with a number of work items; it may block the thread that runs one.
 struct Pieces final : DecoderPool::Client {
   explicit Pieces(int count) : left(count) {}
   bool work() noexcept override {
@@ -70,7 +71,7 @@ TEST_CASE("clients of a decoder pool are served until they leave") {
     pool.add(second);
     first.wait_until(40);
     second.wait_until(40);
-    // Nobody looks again by itself: new work is announced.
+    // Threads do not look again by themselves: new work must be announced.
     second.left = 5;
     pool.wake();
     second.wait_until(45);

@@ -17,7 +17,7 @@ void append(png_structp png, png_bytep bytes, std::size_t count) {
   out.insert(out.end(), bytes, bytes + count);
 }
 
-/// Writes rows of `stride` bytes; `set` may add what stands between header and pixels.
+/// Writes rows of `stride` bytes; `set` may add chunks between header and pixels.
 Bytes write_png(std::uint32_t width, std::uint32_t height, int depth, int type, bool interlaced,
                 const Bytes& pixels, const std::function<void(png_structp, png_infop)>& set = {}) {
   Bytes out;
@@ -107,7 +107,7 @@ Bytes png_header(std::uint32_t width, std::uint32_t height) {
 
 namespace {
 
-/// `set_up` is called before the first row.
+/// Encodes a JPEG. Calls `set_up` before the first row.
 template <class SetUp>
 Bytes jpeg_with(int width, int height, int channels, const Bytes& pixels, SetUp set_up) {
   jpeg_compress_struct info{};
@@ -170,7 +170,7 @@ void set_orientation(Bytes& jpeg, int orientation) {
 }
 
 Bytes jpeg_of_scans(int scans, const Bytes& pixels) {
-  // Progressive: the mean first, then each frequency by itself, bit by bit.
+  // Progressive: the mean first, then each frequency separately, bit by bit.
   std::vector<jpeg_scan_info> all;
   const auto add = [&](int frequency, int high, int low) {
     if (static_cast<int>(all.size()) < scans) {

@@ -1,4 +1,4 @@
-// Files of tests/golden/image_formats.json and orientations.json, with Pillow's pixels.
+// The files of tests/golden/image_formats.json and orientations.json, with Pillow's pixels.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ struct GoldenImage {
 const std::vector<GoldenImage>& golden_images();
 /// Returns images that are stored rotated, with the pixels of the upright image.
 const std::vector<GoldenImage>& golden_orientations();
-/// Exif data and their orientation: 1 to 8, or nothing if the tag is missing.
+/// Exif data and their orientation: 1 to 8, or empty if the tag is missing.
 struct GoldenExif {
   Bytes data;
   std::optional<int> orientation;
 };
 std::vector<GoldenExif> golden_exif();
-/// Returns the image with that name; fails the test if there is none.
+/// Returns the image with that name; fails the test if it does not exist.
 const GoldenImage& golden_image(const std::string& name);
 
 }  // namespace dpt::data_test

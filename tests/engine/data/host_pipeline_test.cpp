@@ -1,5 +1,5 @@
-// Transforms on the host: what a pipeline makes of images, whatever was decoded of them, and that
-// it depends on nothing but seed, epoch and sample.
+// Transforms on the host: the output of a pipeline is the same whether a part or the whole image
+// was decoded, and depends only on seed, epoch and sample.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -82,7 +82,7 @@ Bytes result(const HostPipeline& pipeline, const DataSource& source, std::int64_
   return pixels;
 }
 
-/// What the transforms' own `apply` makes of the whole image.
+/// Returns the result of the transforms' own `apply` on the whole image.
 Bytes applied(const std::vector<Variant>& transforms, Image image, std::int64_t epoch,
               std::int64_t index) {
   for (std::size_t place = 0; place < transforms.size(); ++place) {
@@ -126,7 +126,7 @@ TEST_CASE("Letterbox: a image keeps its ratio of sides and stands in the middle"
   CHECK(boxed(wide, {4, 2}) == Bytes{114, 114, 10, 20, 114, 114, 114, 114});
   CHECK(boxed(wide, {1, 5}) == Bytes{114, 10, 20, 114, 114});
   CHECK(boxed(wide, {1, 2}) == Bytes{10, 20});
-  // A side never vanishes.
+  // A side never shrinks to zero.
   CHECK(boxed({1, 300, 1, Bytes(300, 7)}, {3, 3}) == Bytes{114, 114, 114, 7, 7, 7, 114, 114, 114});
   CHECK(pipeline_error({host_variant("Letterbox",
                                      {{"size", Size2{8, 8}}, {"fill", std::vector<double>{1, 2}}})})
@@ -167,10 +167,11 @@ TEST_CASE("images are resized to the model's input unless the transforms give th
   CHECK((pipeline_of({random_resized_crop(6, 7)}).size() == Size2{6, 7}));
   CHECK((pipeline_of({resize({6, 7})}).size() == Size2{6, 7}));
   CHECK((pipeline_of({resize({12}), center_crop(6, 7)}).size() == Size2{6, 7}));
-  // The shorter side becomes 12, and 12 * 47 / 31 is cut.
+  // The shorter side becomes 12, and 12 * 47 / 31 is rounded down.
   CHECK((pipeline_of({resize({12})}, Size2{31, 47}).size() == Size2{12, 18}));
   CHECK((pipeline_of({resize({12})}, Size2{47, 31}).size() == Size2{18, 12}));
-  // RandomCrop alone gives none: after the model's input there is nothing left to choose.
+  // RandomCrop alone does not use the pipeline: at the model's input size there is nothing to
+  // choose.
   CHECK((pipeline_of({random_crop(9), resize({8, 8})}).size() == Size2{8, 8}));
   CHECK((pipeline_of({host_variant("RandomGrayscale"), random_crop(6)}).size() == Size2{6, 6}));
   CHECK(pipeline_error({host_variant("RandomGrayscale"), random_crop(9)}) ==
@@ -189,7 +190,7 @@ TEST_CASE("CenterCrop keeps torchvision's middle, and pads what is smaller") {
   const Bytes crop = applied({center_crop(4, 4)}, image, 0, 0);
   CHECK(crop.front() == 2 * 5 + 0 + 1);
   CHECK(crop.back() == 5 * 5 + 3 + 1);
-  // Of three missing rows one is above, of one missing column none is before.
+  // If three rows are missing, one goes above; if one column is missing, none goes to the left.
   const Bytes padded = applied({center_crop(10, 6)}, image, 0, 0);
   CHECK(std::count(padded.begin(), padded.end(), 0) == 60 - 35);
   CHECK(padded[6] == 1);
@@ -216,7 +217,8 @@ TEST_CASE("RandomResizedCrop: parts within the image, of the area and ratio aske
   CHECK(least > 0.075);
   CHECK(least < 0.1);
   CHECK(most > 0.9);
-  // So narrow that no try fits: the middle, of the nearest ratio that is allowed.
+  // The image is so narrow that no try fits: the result is a centered box with the nearest allowed
+  // ratio.
   DrawStream draws(1, 0, 0, 0);
   CHECK((transform->choose({10, 4000}, draws)->box == PixelBox{0, 1993, 10, 13}));
   const auto wide = random_resized_crop_transform().make(host_variant(

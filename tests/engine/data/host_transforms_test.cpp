@@ -1,4 +1,4 @@
-// Transforms on the host: their pixels are torchvision's, their draws are a function of (seed,
+// Transforms on the host: their pixels match torchvision's, their draws are a function of (seed,
 // epoch, sample, place) with torchvision's distributions, and bad options are refused.
 #include "engine/data/transform_kinds.h"
 
@@ -15,7 +15,7 @@
 #include "tests/engine/data/support.h"
 #include "tests/engine/data/transform_case.h"
 
-// Names of its own: the other tests of data are compiled with it as one source.
+// A separate namespace, because the other tests of data are compiled with this one as one source.
 namespace dpt::host_transforms_test {
 namespace {
 
@@ -30,7 +30,7 @@ json read_json(const std::string& file) {
   return json::parse(in);
 }
 
-/// How many bytes differ, and by how much at most.
+/// Returns the number of bytes that differ, and the largest difference.
 std::pair<std::size_t, int> difference(const Image& a, const Image& b) {
   REQUIRE(a.pixels.size() == b.pixels.size());
   std::pair<std::size_t, int> result{0, 0};
@@ -85,7 +85,7 @@ TEST_CASE("pixels after a transform are torchvision's on PIL images") {
     CHECK(found.height == expected.height);
     REQUIRE(found.width == expected.width);
     const auto [count, most] = difference(found, expected);
-    // torchvision's sums of a blur are in another order: image_ops.h.
+    // torchvision adds in another order in a blur: see image_ops.h.
     CHECK(most <= (operation == "blur" ? 1 : 0));
     CHECK(count <= (operation == "blur" ? expected.pixels.size() / 50 : 0));
     ++counts[operation];
@@ -95,7 +95,7 @@ TEST_CASE("pixels after a transform are torchvision's on PIL images") {
   CHECK(counts["trivial"] == 28);
 }
 
-// Not a test of its own: scripts/check/transforms compares the results with torchvision's.
+// Runs only from scripts/check/transforms, which compares the results with torchvision's.
 TEST_CASE("cases of scripts/check/transforms" * doctest::skip()) {
   const char* in = std::getenv("DPT_TRANSFORM_CASES");
   const char* out = std::getenv("DPT_TRANSFORM_RESULTS");
@@ -112,8 +112,8 @@ TEST_CASE("cases of scripts/check/transforms" * doctest::skip()) {
 }
 
 TEST_CASE("every hue is turned as Pillow's formulas say, for all colours") {
-  // Pillow's conversions, step by step (Convert.c), for a sample of the 2^24 colours; all of them
-  // were compared with Pillow itself by scripts/check/transforms --all-colours.
+  // Pillow's conversions, step by step (Convert.c), for a sample of the 2^24 colours.
+  // scripts/check/transforms --all-colours has compared all of them with Pillow itself.
   const auto hue_of = [](int r, int g, int b) -> std::array<int, 2> {
     const int largest = std::max({r, g, b}), smallest = std::min({r, g, b});
     if (largest == smallest) return {0, 0};
@@ -208,7 +208,7 @@ TEST_CASE("flips and grey images happen with their probability") {
     };
     CHECK(changed(*make(kind, {{"p", 0.0}})) == 0);
     CHECK(changed(*make(kind, {{"p", 1.0}})) == kSamples);
-    // Five standard deviations are 137.
+    // The tolerance of 137 is five standard deviations.
     const int some = changed(*make(kind, {{"p", 0.25}}));
     CHECK(some > 860);
     CHECK(some < 1140);
@@ -219,7 +219,7 @@ TEST_CASE("flips and grey images happen with their probability") {
   CHECK(std::equal(image.pixels.begin(), image.pixels.begin() + 3, before.begin() + 3));
 }
 
-/// Least, mean and greatest of what `draw` gives for many samples.
+/// Returns the minimum, mean and maximum of `draw` for many samples.
 template <class Draw>
 std::array<double, 3> spread(const Draw& draw, int samples = 4000) {
   double least = 1e9, sum = 0, greatest = -1e9;
@@ -254,7 +254,7 @@ TEST_CASE("an affine transform draws torchvision's ranges, and only what is aske
   check_uniform(of(&AffineParams::scale), 0.8, 1.2);
   check_uniform(of(&AffineParams::shear_x), -5, 5);
   check_uniform(of(&AffineParams::shear_y), 0, 20);
-  // Rounded to whole pixels: the ends have half the weight.
+  // The results are rounded to whole pixels, so the ends have half the weight.
   check_uniform(of(&AffineParams::translate_x), -30, 30);
   check_uniform(of(&AffineParams::translate_y), -10, 10);
   const AffineRanges only_degrees{{-10, 30}, {}, {}, {}, {}};
@@ -323,7 +323,7 @@ TEST_CASE("trivial augmentation draws each operation, magnitude and sign") {
     CHECK(counts[at] < 1160);
     const bool has_sign = at >= 1 && at <= 9;
     const bool has_magnitude = has_sign || at == 10 || at == 11;
-    // Of five bins one is 0, which has no sign.
+    // One of five bins is 0, which has no sign.
     CHECK(negative[at] > (has_sign ? 0.3 * counts[at] : -1));
     CHECK(negative[at] < (has_sign ? 0.5 * counts[at] : 1));
     CHECK(magnitudes[at].size() == (has_magnitude ? 5U : 1U));
@@ -358,7 +358,7 @@ TEST_CASE("the rectangle that is erased lies in the image and has its share of t
   CHECK(mean > 0.15);
   CHECK(mean < 0.18);
   CHECK(missing == 0);
-  // A rectangle as high as the image is refused each time.
+  // A rectangle as high as the image is rejected in every try.
   DrawStream draws = stream(1);
   CHECK(!draw_erasing({{0.9, 1}, {1, 1}}, {4, 60}, draws));
 }
@@ -444,7 +444,7 @@ TEST_CASE("options that do not fit are refused with place, expected and found") 
             .starts_with("config.yaml:3:5: ColorJitter: hue: expected a number of at least 0"));
   CHECK(error(trivial_augment_wide_transform, {{"fill", Values{}}})
             .starts_with("config.yaml:3:5: TrivialAugmentWide: fill: expected 1 or 3 numbers"));
-  // How many channels there are shows with the first image.
+  // The number of channels is known only with the first image.
   const auto pad = make(pad_transform, {{"padding", Whole{1}}, {"fill", Values{1, 2, 3}}});
   CHECK(error_of(
             [&] {

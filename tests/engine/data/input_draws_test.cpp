@@ -1,5 +1,5 @@
-// What is erased and how batches are mixed: draws, and what the input kernel makes of them,
-// compared with torchvision.
+// Draws for erasing samples and mixing batches, and their results in the input kernel, compared
+// with torchvision.
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -54,7 +54,7 @@ Floats floats_of(const json& hexadecimal) {
   return values;
 }
 
-/// The batch of the golden file under the input kernel of every backend.
+/// Runs the batch of the golden file through the input kernel of every backend.
 void check_pixels(const Floats& samples, InputDesc desc, const std::vector<InputBox>& boxes,
                   const InputMix& mix, const Floats& expected) {
   using testing::OnDevice;
@@ -143,7 +143,7 @@ TEST_CASE("an equal mixture has the label of the first class") {
   CHECK(mixed.values == 5);
   CHECK(mix_targets(mixed, mix_up(0.5, {1, 1}), {3}, {1}, row.data()) == 1);
   CHECK(row == Floats{0, 0.5F, 0, 0.5F, 0});
-  // What has no labels keeps none.
+  // Targets without labels stay without labels.
   const TargetShape values{TargetKind::values, 2, false};
   CHECK(mixed_targets(values, 2) == values);
   const Floats own = {1, 8}, partner = {3, -8};
@@ -171,7 +171,7 @@ TEST_CASE("factors have the distribution Beta(alpha, alpha)") {
     const double variance = 1 / (4 * (2 * alpha + 1));
     CHECK(std::abs(sum / kDraws) < 5 * std::sqrt(variance / kDraws));
     CHECK(squares / kDraws == doctest::Approx(variance).epsilon(0.05));
-    // Of a symmetric Beta: 3 variance^2 (2 alpha + 1) / (2 alpha + 3).
+    // The kurtosis of a symmetric Beta is 3 variance^2 (2 alpha + 1) / (2 alpha + 3).
     const double kurtosis = 3 * variance * variance * (2 * alpha + 1) / (2 * alpha + 3);
     CHECK(fourth / kDraws == doctest::Approx(kurtosis).epsilon(0.1));
   }
@@ -237,7 +237,7 @@ TEST_CASE("rectangles are erased of the share of the samples that p says") {
   CHECK(std::abs(static_cast<int>(count(0.25, 0).size()) - 500) < 97);
   CHECK(count(0.25, 0) == count(0.25, 0));
   CHECK(count(0.25, 0) != count(0.25, 1));
-  // Of a list of several, the draws are those of its place.
+  // A transform's position in the list selects its draws.
   const Variant flip = variant(transform_kinds().table(), "RandomHorizontalFlip");
   const InputDraws second = draws_of({flip, erasing_with({{"p", 1.0}})}, {});
   CHECK(second.erased(0, 1) != draws_of({erasing_with({{"p", 1.0}})}, {}).erased(0, 1));

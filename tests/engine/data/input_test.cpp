@@ -28,10 +28,10 @@ int threads_of_this_process() {
 struct Batch {
   std::vector<std::int32_t> slots;
   std::vector<std::int64_t> ids;
-  std::vector<InputBox> boxes = {};  ///< what is erased
+  std::vector<InputBox> boxes = {};  ///< the erased boxes
   InputMix mix = {};
 
-  /// Sample k, or of mixed ones with the one before it.
+  /// Returns a batch of sample k only, preceded by its partner if samples are mixed.
   Batch alone(std::size_t k, bool mixed) const {
     const std::size_t first = k - (mixed ? 1 : 0), count = mixed ? 2 : 1;
     const auto cut = [&](const auto& all) {
@@ -45,7 +45,7 @@ struct Batch {
 std::vector<float> run_on(Backend& backend, InputDesc desc, const Bytes& raw, const Batch& batch,
                           std::int64_t epoch) {
   using testing::OnDevice;
-  // The first one of mixed samples is no more than the partner of the second.
+  // In a mixed batch, the first sample is only the partner of the second.
   const std::size_t lead = desc.mix ? 1 : 0;
   desc.batch = static_cast<std::int64_t>(batch.slots.size() - lead);
   const OnDevice<std::uint8_t> samples(backend, raw);
@@ -62,10 +62,10 @@ std::vector<float> run_on(Backend& backend, InputDesc desc, const Bytes& raw, co
   return y.get();
 }
 
-/// The result of the first backend, whose bits all others have.
+/// Returns the result of the first backend, after checking that all others have the same bits.
 std::vector<float> run(const InputDesc& desc, const Bytes& raw, const Batch& batch,
                        std::int64_t epoch) {
-  // Made once: a GPU takes a while.
+  // Created once, because creating a GPU backend is slow.
   static const auto backends = [] {
     std::vector<std::unique_ptr<Backend>> all;
     for (const std::string& name : testing::backend_names()) {
@@ -86,7 +86,7 @@ bool inside(const InputBox& box, std::int64_t y, std::int64_t x) {
   return y >= box.top && y < box.top + box.height && x >= box.left && x < box.left + box.width;
 }
 
-/// The definition, spelled out pixel by pixel.
+/// Computes the definition pixel by pixel.
 std::vector<double> reference(const InputDesc& desc, const Bytes& raw, const Batch& batch,
                               std::int64_t epoch) {
   const SampleShape &in = desc.raw, &out = desc.out;
@@ -165,7 +165,7 @@ void check(const InputDesc& desc, const InputMix& mix = {}, std::int64_t epoch =
     if (!(std::abs(static_cast<double>(got[i]) - want[i]) <= tolerance)) ++wrong;
   }
   CHECK(wrong == 0);
-  // However a batch is cut, and in whatever order: the same bits.
+  // The bits are the same for any partition and order of the batch.
   const std::size_t lead = desc.mix ? 1 : 0;
   const std::size_t step = desc.erase || desc.mix ? 7 : 1;
   for (std::size_t k = batch.slots.size(); k-- > lead;) {
@@ -198,11 +198,11 @@ TEST_CASE("input kernel: every combination against the reference") {
           desc.crop = crop > 0;
           if (crop == 1) desc.crop_padding = 2;
           if (crop == 2) desc.out = {3, 4, c};
-          if (crop == 3) {  // More padding than image: some crops see nothing of it.
+          if (crop == 3) {  // More padding than image: some crops contain only padding.
             desc.out = {2, 3, c};
             desc.crop_padding = 5;
           }
-          if (crop == 4) {  // Larger than the image.
+          if (crop == 4) {  // The crop is larger than the image.
             desc.out = {8, 9, c};
             desc.crop_padding = 2;
           }
@@ -240,7 +240,7 @@ TEST_CASE("input kernel: what is not finite stays out of a sample that takes all
   std::memcpy(raw.data(), values, sizeof(values));
   const Batch batch{{0, 1}, {0, 1}, {}, {0.0F, 1.0F, {0, 0, 1, 2}}};
   CHECK(run(desc, raw, batch, 0) == std::vector<float>{1, 2});
-  // Nothing is mixed outside of the box.
+  // Pixels outside the box are not mixed.
   const Batch other{{1, 0}, {0, 1}, {}, {0.5F, 0.5F, {0, 0, 0, 0}}};
   CHECK(run(desc, raw, other, 0) == std::vector<float>{1, 2});
 }
@@ -264,7 +264,7 @@ TEST_CASE("input kernel: threads change nothing") {
 }
 
 TEST_CASE("input kernel: a replica computes on the threads of its device and no more") {
-  // OpenMP's default team has a thread for each core. With N replicas these were N x N threads.
+  // OpenMP's default team has a thread for each core; N replicas would then start N x N threads.
   const InputDesc desc = desc_of({28, 28, 1}, {28, 28, 1});
   const Bytes raw = noise(300 * 784);
   Batch batch;

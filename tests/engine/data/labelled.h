@@ -1,4 +1,4 @@
-// A data set of labels and groups, for what looks at nothing else.
+// A data set of labels and groups, for tests that ignore the samples' content.
 #pragma once
 
 #include <algorithm>

@@ -20,7 +20,8 @@ using namespace data_test;
 
 constexpr std::int64_t kSamples = 200;
 
-/// Sample i is four bytes of i, label i % 10. Counts what is read, can be slow and can fail.
+/// Source in which sample i is four bytes of i with the label i % 10. It counts reads, can be slow
+/// and can fail.
 class CountingSource final : public DataSource {
  public:
   std::int64_t size() const override { return kSamples; }
@@ -81,7 +82,7 @@ Loader::Options options(int workers, int prefetch = 3) {
   return result;
 }
 
-/// Checks that a batch holds the samples that the epoch's order says.
+/// Checks that a batch holds the samples given by the epoch's order.
 void check_batch(const HostBatch& batch, const Split& split, std::int64_t epoch, Range range) {
   const std::vector<std::int64_t> order = epoch_order(split.size(), 7, epoch, true);
   REQUIRE(static_cast<std::int64_t>(batch.slots.size()) == range.size());
@@ -134,7 +135,7 @@ TEST_CASE("where samples are mixed, the one before the first is read too") {
       const Split split = split_of(source);
       Loader loader(split, options(2, 2));
       const std::vector<std::int64_t> order = epoch_order(split.size(), 7, 1, true);
-      // The partner is right before the range, around the end of the batch, and one of the range.
+      // The partner is right before the range, beyond the end of the batch, or part of the range.
       const std::vector<Range> ranges = {{4, 8}, {8, 10}, {12, 18}, {20, 20}};
       const std::vector<std::int64_t> partners = {3, 11, 17, 24};
       loader.start(1, ranges, partners);
@@ -155,7 +156,7 @@ TEST_CASE("where samples are mixed, the one before the first is read too") {
         CHECK(std::equal(staged.begin(), staged.end(), row.begin()));
         if (!resident && i == 2) CHECK(slot == 5);  // not read twice
       }
-      // The next start has none.
+      // The next start has no partners.
       loader.start(1, {{0, 5}});
       check_batch(loader.next(), split, 1, {0, 5});
     }
@@ -194,7 +195,7 @@ TEST_CASE("a rank's part: uneven, empty and missing ranges, a subset of the sour
 }
 
 TEST_CASE("each epoch has its own order, made ahead or not") {
-  constexpr std::int64_t kMany = 5000;  // enough to be made ahead
+  constexpr std::int64_t kMany = 5000;  // enough to be prepared ahead
   Split resident =
       split_of(open("synthetic", {{"size", std::int64_t{kMany}}}, {{1, 1, 1}, 10}).train);
   REQUIRE(resident.source->resident());
@@ -206,7 +207,7 @@ TEST_CASE("each epoch has its own order, made ahead or not") {
   }
   for (const Split& split : {resident, decoded}) {
     Loader loader(split, options(2));
-    // One after another, again, from the middle, onwards, back.
+    // Epochs in sequence, repeated, from the middle, forward, and back.
     for (const std::int64_t epoch : {0, 1, 2, 2, 2, 7, 8, 3, 0, 1}) {
       CAPTURE(epoch);
       const std::vector<Range> ranges = {{0, 60}, {kMany - 40, kMany}};
@@ -236,7 +237,7 @@ TEST_CASE("decoding runs ahead by `prefetch` batches and no further") {
       reinterpret_cast<const std::uint8_t*>(held.pixels.data()),
       reinterpret_cast<const std::uint8_t*>(held.pixels.data()) + held.pixels.size());
   CHECK(settle(40) == 40);
-  // What the caller holds is not written to, however far the decoders are.
+  // The buffer that the caller holds is not overwritten, however far ahead the decoders are.
   CHECK(std::memcmp(before.data(), held.pixels.data(), before.size()) == 0);
 }
 
@@ -252,7 +253,7 @@ TEST_CASE("an error comes out of the batch it belongs to, the first of several")
     loader.next();
     loader.next();
     CHECK(error_of([&] { loader.next(); }) == fmt::format("sample {} is bad", order[45]));
-    // The loader stays usable: the batches after it, and another epoch.
+    // The loader remains usable for the following batches and for another epoch.
     CHECK(loader.next().slots.size() == 20);
     loader.start(0, {{0, 20}});
     check_batch(loader.next(), split, 0, {0, 20});
@@ -292,7 +293,7 @@ TEST_CASE("shutdown and restart at any moment") {
   const Split split = split_of(source);
   for (int stop = 0; stop < 40; ++stop) {
     Loader loader(split, options(1 + stop % 4, 1 + stop % 3));
-    if (stop % 10 == 9) continue;  // Never started.
+    if (stop % 10 == 9) continue;  // The loader was never started.
     loader.start(0, batches(kSamples, 16));
     for (int i = 0; i < stop % 5; ++i) loader.next();
     if (stop % 2) {

@@ -38,7 +38,7 @@ TEST_CASE("an epoch's order is a permutation, a pure function of seed and epoch"
 }
 
 TEST_CASE("the order of an epoch never changes between versions") {
-  // A resumed run must see the samples that the first one would have seen.
+  // A resumed run must see the samples that the first run would have seen.
   CHECK(epoch_order(10, 1, 0, true) == Order{9, 3, 1, 2, 6, 8, 0, 5, 4, 7});
   CHECK(epoch_order(9, 7, 5, true) == Order{8, 0, 1, 5, 4, 2, 6, 7, 3});
 }
@@ -91,7 +91,7 @@ TEST_CASE("splits part the training samples and leave the test set alone") {
   std::set<std::int64_t> all(splits.train.indices.begin(), splits.train.indices.end());
   all.insert(splits.val.indices.begin(), splits.val.indices.end());
   CHECK(all.size() == 1000);
-  // Drawn from everywhere, and another seed draws others.
+  // Samples come from the whole range, and another seed draws others.
   CHECK(splits.val.indices.front() < 100);
   CHECK(splits.val.indices.back() > 900);
   CHECK(make_splits(sets, {100}, 1).val.indices == splits.val.indices);

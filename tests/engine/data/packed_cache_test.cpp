@@ -1,5 +1,5 @@
-// The cache of decoded images: it reads as the images it was made of, and what is wrong with
-// its file is found.
+// The cache of decoded images: it returns the same images as its source, and detects faults in its
+// file.
 #include "engine/data/packed_cache.h"
 
 #include <doctest/doctest.h>
@@ -25,7 +25,7 @@
 namespace dpt {
 namespace {
 
-/// Images of 3 channels and sizes of their own, one of which cannot be read.
+/// Images of 3 channels and different sizes, one of which cannot be read.
 class Images final : public DataSource {
  public:
   explicit Images(std::string fingerprint = "pictures", std::int64_t bad = 4)
@@ -241,7 +241,8 @@ TEST_CASE("who makes a cache beats for each image, and who waits for it beats, t
   slow->on_read = [&](std::int64_t index) {
     beats.push_back(maker->beats());
     has_begun = true;
-    // However long it takes, nobody is taken for stalled: it goes on once the other has beaten.
+    // However long it takes, the waiting process does not count as stalled. Continue once it has
+    // beaten.
     const std::uint64_t before = waiter->beats();
     while (index == 1 && waiter->beats() < before + 3) std::this_thread::yield();
   };
@@ -271,7 +272,8 @@ TEST_CASE("a cache of other data, or a damaged one, is refused") {
                           "expected shorter_side 9, found 0"));
 
   const std::string whole = read_whole_file(path);
-  // Every byte counts: those of a image when it is read, the others at once.
+  // A change of any byte is detected: in an image when it is read, elsewhere when the file is
+  // opened.
   for (std::size_t at = 0; at < whole.size(); at += at < 9000 ? 997 : 1) {
     CAPTURE(at);
     std::string bad = whole;

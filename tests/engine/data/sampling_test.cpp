@@ -1,4 +1,4 @@
-// What an epoch sees of classes of unlike size.
+// The samples that an epoch draws from classes of unequal size.
 #include "engine/data/sampling.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using namespace data_test;
 
-/// 24 of class 0, 5 of class 2 and one of class 3; class 1 has none.
+/// Returns 24 samples of class 0, 5 of class 2 and one of class 3; class 1 is empty.
 std::vector<std::int32_t> uneven() {
   std::vector<std::int32_t> labels(24, 0);
   labels.insert(labels.end(), 5, 2);
@@ -30,7 +30,7 @@ Split whole_split(const std::shared_ptr<const DataSource>& source) {
 
 TEST_CASE("balanced: each class as often, its samples in turns, also from epoch to epoch") {
   const auto source = std::make_shared<Labelled>(uneven());
-  // 31 samples and 3 classes: the odd one goes round.
+  // 31 samples and 3 classes: the odd one rotates among the classes.
   Split split = whole_split(source);
   split.indices.pop_back();
   split.indices.push_back(29);
@@ -55,11 +55,11 @@ TEST_CASE("balanced: each class as often, its samples in turns, also from epoch 
         CHECK(count <= 11);
         of_class[label] += count;
       }
-      // A pure function of the epoch.
+      // The order depends on nothing but the epoch.
       CHECK(sampling.epoch(epoch).indices == order.indices);
     }
     for (const auto& [label, count] : of_class) CHECK(count == 12 * 31 / 3);
-    // 124 draws of 5 samples, and of 25, of which one is there twice.
+    // 124 draws from 5 samples, and from 25 samples, one of which occurs twice.
     for (const std::int64_t index : {24, 25, 26, 27, 28}) {
       CHECK(of_sample[index] >= 24);
       CHECK(of_sample[index] <= 25);
@@ -93,7 +93,7 @@ TEST_CASE("balanced: a sample that comes again in an epoch has another key each 
 }
 
 TEST_CASE("balanced: the order never changes between versions") {
-  // A resumed run must see the samples that the first one would have seen.
+  // A resumed run must see the samples that the first run would have seen.
   const auto source = std::make_shared<Labelled>(std::vector<std::int32_t>{0, 0, 0, 0, 1, 2});
   const Split split = whole_split(source);
   const EpochOrder order = Sampling(split, {1, true, Sampler::balanced}).epoch(5);

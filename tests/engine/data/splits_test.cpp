@@ -1,4 +1,4 @@
-// What is held out: fractions, folds, by class and by group.
+// Held-out samples: fractions and folds, by class and by group.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -56,14 +56,14 @@ std::map<std::int32_t, int> classes_of(const DataSource& source,
   return counts;
 }
 
-/// 70 of class 0, 25 of class 1, 8 of class 2, mixed.
+/// Returns 70 samples of class 0, 25 of class 1 and 8 of class 2, shuffled.
 std::shared_ptr<const Labelled> mixed_classes() {
   std::vector<std::int32_t> labels;
   for (int i = 0; i < 103; ++i) labels.push_back(i % 13 == 5 ? 2 : i % 4 == 0 ? 1 : 0);
   return std::make_shared<Labelled>(labels);
 }
 
-/// 60 samples of 14 groups of unlike size, each with samples of some of 3 classes.
+/// Returns 60 samples in 14 groups of unequal size, each with samples of some of 3 classes.
 std::shared_ptr<const Labelled> some_groups() {
   std::vector<std::int32_t> labels;
   std::vector<std::int64_t> groups;
@@ -84,7 +84,7 @@ Folds folds_of(const std::shared_ptr<const DataSource>& source, std::int64_t par
     all.insert(folds.back().begin(), folds.back().end());
     total += folds.back().size();
   }
-  // Each sample once.
+  // Each sample occurs once.
   CHECK(static_cast<std::int64_t>(all.size()) == source->size());
   CHECK(total == all.size());
   return folds;
@@ -164,7 +164,7 @@ TEST_CASE("group: no group is divided, and sizes are near to those asked for") {
       CHECK(each.size() <= 23);
     }
   }
-  // By class: each of the three has its third, as nearly as groups of up to 17 samples allow.
+  // By class: each of the three gets its third, as nearly as groups of up to 17 samples allow.
   for (const auto& each : folds_of(
            source, 3, [](ValSplitSpec spec) { return stratified(grouped(std::move(spec))); })) {
     for (std::int32_t label = 0; label < 3; ++label) {
@@ -195,7 +195,7 @@ TEST_CASE("splits that the data does not allow are refused") {
 }
 
 TEST_CASE("splits never change between versions") {
-  // A resumed run must hold out what the first one held out.
+  // A resumed run must hold out the same samples as the first one.
   const auto source = some_groups();
   CHECK((held_out(source, fold(2, 12)) == std::vector<std::int64_t>{35, 40, 42, 56, 59}));
   CHECK((held_out(source, stratified({6})) == std::vector<std::int64_t>{0, 18, 22, 30, 43, 44}));

@@ -89,7 +89,7 @@ std::string error_of(const std::function<void()>& action, const TempDir& dir, Er
 
 namespace {
 
-/// Sets the field of that name; one of a nested struct is "OUTER.NAME".
+/// Sets the field of that name; "OUTER.NAME" addresses a field of a nested struct.
 void set_field(const ObjectTable& table, void* options, const std::string& name,
                const PlainValue& value) {
   const std::size_t dot = name.find('.');

@@ -1,5 +1,5 @@
-// Cases of tests/golden/make_golden_transforms.py: a image, an operation and its parameters, and
-// what torchvision makes of it.
+// Cases of tests/golden/make_golden_transforms.py: an image, an operation with its parameters, and
+// torchvision's result.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,11 +8,11 @@
 
 namespace dpt::data_test {
 
-/// {"size": [height, width, channels], "pixels": "hexadecimal"}
+/// Reads {"size": [height, width, channels], "pixels": "hexadecimal"}.
 Image image_of(const nlohmann::json& value);
 nlohmann::json json_of(const Image& image);
 
-/// What our functions make of the image.
+/// Runs the case with our functions and returns the resulting image.
 Image run_case(const nlohmann::json& test_case, const Image& picture);
 
 }  // namespace dpt::data_test

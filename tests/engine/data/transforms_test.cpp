@@ -1,4 +1,4 @@
-// The transforms of a config as a description of the input kernel.
+// The transforms of a config, translated to a description of the input kernel.
 #include "engine/data/transforms.h"
 #include "datasets/dataset.h"
 #include "engine/data/host_pipeline.h"
@@ -97,7 +97,7 @@ TEST_CASE("transforms that do not fit are refused with their line") {
         "config.yaml:3:5: RandomHorizontalFlip: comes after RandomErasing, which must be last");
   CHECK(error({transform("RandomErasing", {{"value", Numbers{1, 2}}})}) ==
         "config.yaml:3:5: RandomErasing: value has 2 values, but the images have 3 channels");
-  // All of a list are reported at once.
+  // All errors of a list are reported at once.
   CHECK(error({transform("RandomCrop", {{"size", Size2{9, 9}}}), normalize({0}, {1}), crop}) ==
         "config.yaml:3:5: RandomCrop: size 9x9 is not the height and width of model.input, 32x32: "
         "write size: [32, 32]\n"
@@ -112,7 +112,7 @@ TEST_CASE("RandomErasing is done by the kernel, after Normalize") {
   CHECK(one.erase_value == std::vector<float>{0, 0, 0});
   const InputDesc each = desc_of({transform("RandomErasing", {{"value", Numbers{1, -2, 0.5}}})});
   CHECK(each.erase_value == std::vector<float>{1, -2, 0.5F});
-  // What the host does comes before it.
+  // Transforms that run on the host must come first.
   const std::vector<Variant> list = {transform("RandomErasing"), transform("RandomVerticalFlip")};
   CHECK(error_of(
             [&] {
@@ -135,14 +135,14 @@ TEST_CASE("crops and images at the borders of what fits") {
   const auto crop = [](Size2 size, std::int64_t padding) {
     return transform("RandomCrop", {{"size", size}, {"padding", padding}});
   };
-  // As large as the image with its border, and no larger on either side.
+  // The crop may be as large as the image with its border, but no larger on either side.
   CHECK(desc_of({crop({34, 36}, 2)}, {30, 32, 1}, {34, 36, 1}).crop);
   CHECK(error({crop({35, 36}, 2)}, {30, 32, 1}, {35, 36, 1}).find("(34x36)") != std::string::npos);
   CHECK(error({crop({34, 37}, 2)}, {30, 32, 1}, {34, 37, 1}).find("(34x36)") != std::string::npos);
   CHECK(error({crop({34, 35}, 2)}, {30, 32, 1}, {34, 36, 1})
             .find("size 34x35 is not the height and width of model.input, 34x36") !=
         std::string::npos);
-  // Without a crop both sides must be the model's.
+  // Without a crop, both sides must equal the model's.
   CHECK(error({}, {32, 32, 3}, {31, 32, 3}).starts_with("model.input is 31x32, but"));
   CHECK(error({}, {32, 32, 3}, {32, 31, 3}).starts_with("model.input is 32x31, but"));
   CHECK(error({}, {28, 28, 3}, {28, 28, 1}) ==

@@ -1,4 +1,4 @@
-// The file of trusted certificates, looked for in made-up systems.
+// The file of trusted certificates, searched for in synthetic systems.
 #include "engine/downloads/certificates.h"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ TEST_CASE("certificates: libcurl's own file, if it exists, then those of other d
   const TempDir system;
   const std::string root = system.path();
   const std::string debian = "/etc/ssl/certs/ca-certificates.crt";
-  CHECK(certificate_file(debian, root) == "");  // none: the error names SSL_CERT_FILE
+  CHECK(certificate_file(debian, root) == "");  // not found; the error suggests SSL_CERT_FILE
   CHECK(certificate_file("", root) == "");
 
   const std::string alpine = root + "/etc/ssl/cert.pem";

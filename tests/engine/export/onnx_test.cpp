@@ -1,4 +1,4 @@
-// ONNX models are read back: every type of layer, and what must hold of every graph.
+// ONNX models are read back: every type of layer, and the invariants of every graph.
 #include "engine/export/onnx.h"
 
 #include <doctest/doctest.h>
@@ -44,7 +44,7 @@ ExportFacts facts_of(const TrainSpec& spec) {
   return facts;
 }
 
-/// Weights that tell which they are: the index in the file's layout.
+/// Returns weights that identify themselves: each is its index in the file's layout.
 std::vector<float> numbered_params(const Plan& plan) {
   std::vector<float> flat(static_cast<std::size_t>(plan.param_floats));
   for (const Param& param : plan.params) {
@@ -69,8 +69,8 @@ std::int64_t count_of(const onnx::Tensor& tensor) {
   return count;
 }
 
-/// What holds of every graph: names are unique, values are computed before they are read, all that
-/// is there is used, tensors have as many bytes as their shapes say.
+/// Checks the invariants of every graph: names are unique, values are computed before they are
+/// read, everything is used, and the size of tensors matches their shapes.
 void check_graph(const onnx::Graph& graph) {
   std::set<std::string> known, unread, names;
   for (const onnx::ValueInfo& input : graph.input()) known.insert(input.name());
@@ -96,7 +96,7 @@ void check_graph(const onnx::Graph& graph) {
   CHECK(unread == std::set<std::string>{graph.output(0).name()});
 }
 
-/// The operations, and the attributes of the first of a type.
+/// Returns the operations, and the attributes of the first one of a type.
 Texts ops_of(const onnx::Model& model) {
   Texts ops;
   for (const onnx::Node& node : model.graph().node()) ops.push_back(node.op_type());
@@ -133,7 +133,7 @@ std::vector<float> floats_of(const onnx::Tensor& tensor) {
   return values;
 }
 
-/// A type of layer, how it is written, and the operations that it must become.
+/// A type of layer, its options, and the operations that it must become.
 struct Case {
   const char *type, *options;
   Texts ops;
@@ -198,13 +198,13 @@ const std::vector<Case>& cases() {
 }  // namespace
 
 TEST_CASE("every type of layer becomes operations that make a good graph") {
-  std::set<std::string> known = {"BatchNorm1d"};  // reads vectors: below
+  std::set<std::string> known = {"BatchNorm1d"};  // reads vectors; tested below
   for (const Case& each : cases()) {
     CAPTURE(each.type);
     CAPTURE(each.options);
     known.insert(each.type);
     const std::string comma = each.options[0] == '\0' ? "" : ", ";
-    // What names its inputs does not read the sum, which would then have no reader.
+    // A layer that names its inputs does not read the sum, which would then have no reader.
     const bool is_joining = std::string(each.options).starts_with("from:");
     std::string layers =
         "    - {type: Conv2d, name: a, out_channels: 4, kernel_size: 1}\n"

@@ -1,4 +1,4 @@
-// Transforms become operations: known sizes are computed here, others in the graph.
+// Transforms become ONNX operations: known sizes are computed here, others in the graph.
 #include "engine/export/preprocessing.h"
 
 #include <doctest/doctest.h>
@@ -64,7 +64,7 @@ struct Recorder final : OpWriter {
 
   std::vector<std::string> ops;
   std::vector<std::vector<std::string>> read;
-  int choices = 0;  ///< calls of `either`
+  int choices = 0;  ///< number of calls of `either`
 };
 
 Recorder written(const char* transforms) {
@@ -80,7 +80,7 @@ TEST_CASE("preprocessing: a known size leaves no arithmetic in the graph") {
       R"([{"type": "Resize", "size": [70, 90]}, {"type": "CenterCrop", "size": 64},
           {"type": "Normalize", "mean": [0.5], "std": [0.5]}])");
   for (const char* type : {"Mod", "Pad"}) CHECK(r.count(type) == 0);
-  // (70 - 64) / 2 and (90 - 64) / 2.
+  // The offsets are (70 - 64) / 2 and (90 - 64) / 2.
   CHECK(r.last_inputs("Slice")[1] == "i 3 13");
   CHECK(r.last_inputs("Slice")[2] == "i 67 77");
 }
@@ -92,7 +92,7 @@ TEST_CASE("preprocessing: the order of the passes is Pillow's, chosen by the siz
 }
 
 TEST_CASE("preprocessing: halves of a crop go to even numbers") {
-  // 3 / 2 becomes 2, 5 / 2 becomes 2.
+  // Halves are rounded to even: 3 / 2 and 5 / 2 both become 2.
   const Recorder r =
       written(R"([{"type": "Resize", "size": [67, 69]}, {"type": "CenterCrop", "size": 64}])");
   CHECK(r.last_inputs("Slice")[1] == "i 2 2");
@@ -100,7 +100,7 @@ TEST_CASE("preprocessing: halves of a crop go to even numbers") {
 
 TEST_CASE("preprocessing: a shorter side keeps the ratio, in the graph") {
   const Recorder r = written(R"([{"type": "Resize", "size": [72], "interpolation": "nearest"}])");
-  // Both sides times 72, then over the shorter one.
+  // Both sides are multiplied by 72, then divided by the shorter one.
   CHECK(r.count("Min") == 3);  // the shorter side; the last pixel of each axis
   CHECK(r.count("Div") == 4);
 }
@@ -108,7 +108,7 @@ TEST_CASE("preprocessing: a shorter side keeps the ratio, in the graph") {
 TEST_CASE("preprocessing: padding with a color for each channel") {
   const Recorder r = written(R"([{"type": "Pad", "padding": [1, 2, 3, 4], "fill": [5, 6, 7]},
                   {"type": "Resize", "size": [8, 8]}])");
-  // [left, top, right, bottom] become the beginnings and the ends of (N, C, H, W).
+  // [left, top, right, bottom] become the starts and the ends of (N, C, H, W).
   CHECK(r.last_inputs("Pad")[1] == "i 0 0 2 1 0 0 4 3");
   CHECK(r.reads("Sub", "f 10 12 14"));
 }

@@ -1,4 +1,4 @@
-// The state_dict of a plan: what is in the file, and what must not be.
+// The state_dict of a plan: the content of the file, and the entries that it must not have.
 #include "engine/export/torch_state.h"
 
 #include <doctest/doctest.h>
@@ -53,7 +53,7 @@ model:
   CHECK(file.check_integrity() == Integrity::absent);
   std::vector<std::string> names;
   for (const TensorEntry& entry : file.tensors()) names.push_back(entry.name);
-  // What is 8 bytes wide comes first.
+  // The 8-byte values come first.
   CHECK(names == std::vector<std::string>{"bn.num_batches_tracked", "conv.weight", "conv.bias",
                                           "bn.weight", "bn.bias", "bn.running_mean",
                                           "bn.running_var", "fc.weight", "fc.bias"});
@@ -78,6 +78,6 @@ model:
   CHECK(metadata.at("mean") == "[0.286, 0.5]");
   CHECK(metadata.at("std") == "[0.353, 0.25]");
   CHECK(metadata.at("scale") == "255");
-  // These are the mark of a file with a checksum.
+  // These keys mark a file with a checksum.
   for (const auto& [key, value] : metadata) CHECK_FALSE(key.starts_with("dpt."));
 }

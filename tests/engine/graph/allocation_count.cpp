@@ -1,5 +1,5 @@
-// The counting operator new. In a file of its own, so that no caller sees through it: compilers
-// warn where they see memory from new go to free.
+// The counting operator new. It has a separate file so that compilers cannot see through it: they
+// warn if they see memory from new passed to free.
 #include "tests/engine/graph/allocation_count.h"
 
 #include <atomic>

@@ -4,7 +4,7 @@
 namespace dpt::testing {
 
 void start_counting_allocations();
-/// The allocations since the start, of all threads.
+/// Returns the number of allocations since the start, over all threads.
 int stop_counting_allocations();
 
 }  // namespace dpt::testing

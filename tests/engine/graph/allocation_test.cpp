@@ -1,5 +1,5 @@
-// A pass of the executor allocates nothing of its own. What kernels allocate is tested next to
-// them.
+// A pass of the executor itself allocates nothing. Allocations of kernels are tested with the
+// kernels.
 #include "engine/graph/make_plan.h"
 #include "tests/engine/graph/allocation_count.h"
 #include "tests/engine/graph/net.h"
@@ -23,7 +23,7 @@ class IdleInput final : public InputOp {
   void run(const InputArgs&) override {}
 };
 
-/// Kernels that do nothing, so that only the executor is left to allocate.
+/// Kernels that do nothing, so that only the executor can allocate.
 class IdleBackend final : public ReferenceBackend {
  public:
   std::unique_ptr<Op> make(const OpDesc&) override { return std::make_unique<IdleOp>(); }

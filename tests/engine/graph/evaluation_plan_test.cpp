@@ -1,5 +1,5 @@
-// Evaluations with folded batch norms: which ones are, and that the results are those of the
-// training plan.
+// Evaluations with folded batch norms: the norms that are folded, and the equality of the results
+// with those of the training plan.
 #include "engine/graph/evaluation_plan.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@
 namespace dpt::testing {
 namespace {
 
-/// A convolution with each thing that may stand behind a batch norm.
+/// Returns a net of convolutions with every kind of layer that may follow a batch norm.
 TrainSpec convolutional() {
   return ModelSpecBuilder({3, 12, 10})
       .add("Conv2d", {{"out_channels", integer(6)}, {"kernel_size", square(3)}, {"bias", false}},
@@ -41,8 +41,8 @@ TrainSpec convolutional() {
       .spec();
 }
 
-/// None of these may be folded: a ReLU stands between, two layers read the convolution, the norm
-/// keeps no running statistics, or reads what is no layer with weights.
+/// Returns a net whose batch norms cannot be folded: a ReLU is in between, two layers read the
+/// convolution, the norm keeps no running statistics, or it does not read a layer with weights.
 TrainSpec unfoldable() {
   return ModelSpecBuilder({3, 8, 8})
       .add("BatchNorm2d")
@@ -65,8 +65,8 @@ std::vector<std::string> names_of_nodes(const Plan& plan) {
   return names;
 }
 
-/// Starting values, but for batch norms, whose weights and statistics differ from channel to
-/// channel.
+/// Returns starting values, except for batch norms, whose weights and statistics differ from
+/// channel to channel.
 std::vector<float> params_of(const Plan& plan) {
   std::vector<float> params = start_params(plan);
   for (const Param& param : plan.params) {
@@ -102,7 +102,7 @@ TEST_CASE("batch norms are folded into the layer that only they read, with what 
         std::vector<std::string>{"conv1", "conv2", "silu", "conv3", "flat", "fc1", "fc2"});
   CHECK(evaluation.folds.size() == 4);
   CHECK(evaluation.plan.nodes[0].source_layers == std::vector<int>{0, 1, 2, 3});
-  // The training plan's parameters keep their places.
+  // The training plan's parameters keep their positions.
   REQUIRE(evaluation.plan.params.size() == plan.params.size() + 8);
   for (std::size_t i = 0; i < evaluation.plan.params.size(); ++i) {
     CHECK(evaluation.plan.params[i].is_folded == (i >= plan.params.size()));

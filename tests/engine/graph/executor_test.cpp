@@ -1,5 +1,5 @@
-// Whole nets: losses and gradients against plain mathematics, and what the memory plan must not
-// change.
+// Whole nets: losses and gradients against plain mathematics, and results that the memory plan must
+// not change.
 #include "engine/graph/executor.h"
 
 #include <algorithm>
@@ -26,7 +26,8 @@ std::vector<TrainSpec> nets() {
           normalised_net(), joined_net(), shared_net()};
 }
 
-/// Losses, predictions and gradients of a training and an evaluating executor against `maths`.
+/// Compares losses, predictions and gradients of a training and an evaluating executor with
+/// `maths`.
 void check_net(Backend& backend, const Plan& plan, const TestBatch& batch, double tolerance,
                float label_smoothing = 0) {
   INFO(backend.info().name);
@@ -37,7 +38,7 @@ void check_net(Backend& backend, const Plan& plan, const TestBatch& batch, doubl
   NetRunner runner(backend, plan, params, batch, true, label_smoothing);
   TrainResult result = runner.train();
   Values gradient = maths.gradient(to_double(params));
-  // Behind the gradients are the batch's statistics, where a net keeps running ones.
+  // The batch's statistics follow the gradients if the net keeps running ones.
   result.grads.resize(static_cast<std::size_t>(plan.trained_floats));
   gradient.resize(result.grads.size());
   check_close("gradient", result.grads, gradient, tolerance);
@@ -47,7 +48,7 @@ void check_net(Backend& backend, const Plan& plan, const TestBatch& batch, doubl
 
   std::vector<NetRunner*> evaluating = {&runner};
   std::optional<NetRunner> inference;
-  if (!couples(plan)) {  // or it would use running statistics
+  if (!couples(plan)) {  // otherwise it would use running statistics
     evaluating.push_back(&inference.emplace(backend, plan, params, batch, false, label_smoothing));
   }
   for (NetRunner* each : evaluating) {
@@ -80,7 +81,7 @@ TEST_CASE("the mathematics' gradient is that of its loss") {
 }
 
 TEST_CASE("the memory plan is right however kernels keep their data") {
-  // The reference backend destroys all memory that is free and checks all that is not.
+  // The reference backend destroys all free memory and checks all memory in use.
   for (const Keep keep : {Keep::activations, Keep::saved}) {
     for (const TrainSpec& spec : nets()) {
       for (const Plan& plan : {make_plan(spec), unfused_plan(spec)}) {
@@ -134,7 +135,7 @@ TEST_CASE("the memory plan is right for random graphs") {
   std::mt19937 random(5);
   for (int round = 0; round < 80; ++round) {
     ModelSpecBuilder model({2, 4, 3});
-    // All images have one shape, so that any of them may be added.
+    // All images have the same shape, so that any of them may be added.
     std::vector<std::string> images = {"input"}, unread;
     const auto any_image = [&] { return images[random() % images.size()]; };
     const auto add = [&](const std::string& type, const Options& options,
@@ -162,7 +163,7 @@ TEST_CASE("the memory plan is right for random graphs") {
           add("Identity", {}, {any_image()});
           break;
         case 4: {
-          // Each input has a gradient of its own, the same input twice too.
+          // Each input has a separate gradient, even if the same input occurs twice.
           std::vector<std::string> some = {any_image(), any_image()};
           if (random() % 2 == 0) some.push_back(some[0]);
           const std::string joined = "joined" + std::to_string(i);
@@ -184,7 +185,7 @@ TEST_CASE("the memory plan is right for random graphs") {
           break;
         }
         default: {
-          // Some images many times, more often in all than an operation has inputs.
+          // Some images occur many times, in all more often than an operation has inputs.
           std::vector<std::string> some = {any_image(), any_image()};
           while (some.size() < kMaxInputs && random() % 4 != 0) some.push_back(some[random() % 2]);
           add("Add", {}, some);
@@ -203,7 +204,7 @@ TEST_CASE("the memory plan is right for random graphs") {
         check_net(backend, plan, TestBatch(plan, 2), 2e-6);
       }
     }
-    // Where some operations clobber their gradient and others hand it on.
+    // In this backend some operations clobber their gradient and others pass it on.
     const std::unique_ptr<Backend> cpu = make_backend(parse_device("cpu"));
     const Plan plan = make_plan(spec);
     check_net(*cpu, plan, TestBatch(plan, 2), 1e-5);
@@ -214,10 +215,10 @@ TEST_CASE("losses and gradients on every backend, fused and unfused") {
   for (const std::string& name : backend_names()) {
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
     for (const TrainSpec& spec : nets()) {
-      // fp32 in a handful of layers: errors of some 1e-7 each, relative to the largest gradient.
+      // fp32 in a few layers: errors of about 1e-7 each, relative to the largest gradient.
       for (const Plan& plan : {make_plan(spec), unfused_plan(spec)}) {
         check_net(*backend, plan, TestBatch(plan, 5), 1e-5);
-        // One sample has no deviation from itself.
+        // A single sample has no deviation from its mean.
         check_net(*backend, plan, TestBatch(plan, couples(plan) ? 4 : 1), 1e-5, 0.1F);
       }
     }
@@ -325,7 +326,7 @@ TEST_CASE("the calls of a step one by one: named, with their products, and all o
   CHECK(forward == 3 * 4500720.0);
   CHECK(backward == 3 * 8758080.0);
   CHECK(calls[1].flops == 3 * plan.rows[0].forward_flops);
-  // Other gradients in between are overwritten.
+  // Gradients of another net are overwritten in between.
   NetRunner other(*backend, plan, start_params(plan), batch);
   const std::vector<ExecutorCall> alone =
       other.executor().train_calls(other.buffers(), other.batch());

@@ -1,4 +1,4 @@
-// train.freeze in the Plan: which parameters, and where no gradient is needed.
+// train.freeze in the Plan: the frozen parameters, and the places where no gradient is needed.
 #include <array>
 
 #include "engine/graph/make_plan.h"
@@ -34,9 +34,10 @@ TEST_CASE("no gradient is needed before the first layer that is trained") {
   CHECK(front.nodes[4].input_gradient);
   CHECK(front.rows[0].backward_flops == 0);
   CHECK(front.rows[3].backward_flops == 0);
-  // fc1's gradient of its weights, not of its input: as much as forward.
+  // fc1 needs the gradient of its weights but not of its input, which costs as much as forward.
   CHECK(front.rows[7].backward_flops == front.rows[7].forward_flops);
-  // A bias is enough to need one, and a frozen layer in the middle hands gradients on.
+  // A trained bias is enough to need a gradient, and a frozen layer in the middle passes gradients
+  // on.
   CHECK(needing_gradients(frozen_lenet({"conv1.weight"})) == needing_gradients(frozen_lenet({})));
   CHECK(needing_gradients(frozen_lenet({"conv2.*", "fc1.*"})) ==
         needing_gradients(frozen_lenet({})));
@@ -54,7 +55,7 @@ TEST_CASE("frozen layers before the first trained one have no gradient and no op
   const Plan plan = frozen_lenet({"conv*"});
   CHECK(begin({"conv*"}) == plan.params[4].offset);
   CHECK(plan.params[4].name == "fc1.weight");
-  // conv2's bias is trained, and its weight precedes it.
+  // conv2's bias is trained, and its weight precedes it in the buffer.
   CHECK(begin({"conv1.*", "conv2.weight"}) == plan.params[2].offset);
   for (const auto& patterns :
        {std::vector<std::string>{}, {"conv1.weight"}, {"conv2.*"}, {"fc*"}}) {

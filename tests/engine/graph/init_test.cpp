@@ -1,5 +1,5 @@
-// Starting values: bounds and moments, and that nothing but (seed, name, index in the file's
-// layout) decides a value.
+// Starting values: bounds and moments. A value depends only on seed, name, and index in the file's
+// layout.
 #include <algorithm>
 #include <cmath>
 
@@ -13,7 +13,7 @@
 namespace dpt::testing {
 namespace {
 
-/// The starting values of one parameter in file layout.
+/// Returns the starting values of one parameter in file layout.
 std::vector<float> start_of(const Plan& plan, const std::string& name, std::uint64_t seed = 1) {
   std::vector<float> flat(static_cast<std::size_t>(plan.param_floats), NAN);
   initialise_params(plan, seed, flat.data());
@@ -27,7 +27,7 @@ std::vector<float> start_of(const Plan& plan, const std::string& name, std::uint
   return {};
 }
 
-/// A Linear 400 -> 200 with these starting values.
+/// Returns the weights or the bias of a Linear 400 -> 200 with these starting values.
 std::vector<float> linear_start(const Options& init, const std::string& which = "fc.weight") {
   Options options = {{"out_features", integer(200)}};
   options.insert(options.end(), init.begin(), init.end());
@@ -57,8 +57,8 @@ Moments moments_of(const std::vector<float>& values) {
   return m;
 }
 
-/// 80,000 draws: the mean's standard error is bound / sqrt(3 * 80,000), the extremes come within
-/// a thousandth of the bounds, a uniform's kurtosis is 1.8.
+/// Checks 80,000 draws: the mean's standard error is bound / sqrt(3 * 80,000), the extremes come
+/// within a thousandth of the bounds, a uniform's kurtosis is 1.8.
 void check_uniform(const std::vector<float>& values, double bound) {
   const Moments m = moments_of(values);
   CHECK(std::abs(m.mean) < 5 * bound / std::sqrt(3.0 * 80000));
@@ -119,7 +119,8 @@ TEST_CASE("neighbours, seeds and names are independent of each other") {
   CHECK(one != two);
   CHECK(one != high);
   CHECK(start_of(plan, "fc1.weight", 1) == one);
-  // Both have the variance 1 / (3 * 800); the mean of 102,400 products scatters by this.
+  // Both have the variance 1 / (3 * 800), and this is the standard error of the mean of 102,400
+  // products.
   const double scatter = 1 / (3 * 800.0) / std::sqrt(102400.0);
   CHECK(std::abs(correlation(one, two, 0)) < 5 * scatter);
   CHECK(std::abs(correlation(one, high, 0)) < 5 * scatter);
@@ -137,7 +138,7 @@ TEST_CASE("a parameter's start does not depend on what stands around it") {
   for (const char* name : {"conv.weight", "conv.bias", "fc.weight", "fc.bias", "last.weight"}) {
     CHECK(start_of(small, name) == start_of(large, name));
   }
-  // Another name, other values; the same name in another layout, the same values in the file.
+  // Another name has other values; the same name in another layout has the same values in the file.
   const auto linear = [](const std::string& name, std::vector<std::int64_t> input) {
     return make_plan(ModelSpecBuilder(std::move(input)).add("Flatten").linear(name, 5).spec());
   };
@@ -152,7 +153,7 @@ TEST_CASE("a parameter's start does not depend on what stands around it") {
 TEST_CASE("the formula is fixed: checkpoints of old seeds can be made again") {
   const Plan plan = make_plan(ModelSpecBuilder({4, 1, 1}).add("Flatten").linear("fc", 2).spec());
   const std::vector<float> values = start_of(plan, "fc.weight", 5);
-  // FNV-1a of "fc.weight", computed here anew.
+  // Recomputes the FNV-1a hash of "fc.weight".
   std::uint64_t hash = 14695981039346656037ULL;
   for (const char c : std::string("fc.weight"))
     hash = (hash ^ static_cast<std::uint8_t>(c)) * 1099511628211ULL;
@@ -175,7 +176,7 @@ TEST_CASE("the formula of normal values is fixed: pairs by Box and Muller") {
   std::uint64_t hash = 14695981039346656037ULL;
   for (const char c : std::string("fc.weight"))
     hash = (hash ^ static_cast<std::uint8_t>(c)) * 1099511628211ULL;
-  // The second seed has the rarest value: all bits of its first word that count are 0.
+  // The second seed draws the rarest value: all used bits of its first word are 0.
   for (const std::uint64_t seed : {5, 2113073}) {
     const std::vector<float> values = start_of(plan, "fc.weight", seed);
     REQUIRE(values.size() == 9);

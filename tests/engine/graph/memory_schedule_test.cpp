@@ -1,4 +1,4 @@
-// What may share memory, and what a pass needs in all.
+// Memory that may be shared, and the total that a pass needs.
 #include "engine/graph/memory_schedule.h"
 
 #include "engine/graph/make_plan.h"
@@ -44,7 +44,7 @@ TEST_CASE("views and layers in place share memory; not when somebody needs what 
   CHECK(shared.nodes[1].x[0] == shared.nodes[1].y);
   CHECK(shared.nodes[2].x[0] == shared.nodes[2].y);
   CHECK(shared.nodes[3].x[0] == shared.nodes[1].y);
-  // Pooling has no gradient to give here, so it never reads its output again.
+  // Pooling has no input gradient to compute here, so it never reads its output again.
   CHECK(shared.nodes[0].dy == kNowhere);
   CHECK(shared.nodes[3].dx.empty());
 
@@ -63,14 +63,14 @@ TEST_CASE("views and layers in place share memory; not when somebody needs what 
   CHECK(over.nodes[2].x[0] == over.nodes[2].y);
   CHECK(over.nodes[2].dx == std::vector<int>{over.nodes[2].dy});
   CHECK(over.nodes[3].dx == std::vector<int>{over.nodes[3].dy});  // the view
-  needs[1].backward_needs_y = true;  // MaxPool2d wants to see what ReLU would overwrite
+  needs[1].backward_needs_y = true;  // MaxPool2d needs the values that ReLU would overwrite
   const MemorySchedule apart = make_memory_schedule(trained, 2, true, needs);
   CHECK(apart.nodes[2].x[0] != apart.nodes[2].y);
   const MemorySchedule inference = make_memory_schedule(trained, 2, false, needs);
   CHECK(inference.nodes[2].x[0] == inference.nodes[2].y);
 }
 
-/// conv1 -> conv2 -> conv3, whose output is added to that of conv1.
+/// Returns the plan of conv1 -> conv2 -> conv3, whose output is added to that of conv1.
 Plan residual_plan() {
   const Options same = {
       {"out_channels", integer(2)}, {"kernel_size", square(3)}, {"padding", square(1)}};
@@ -97,8 +97,8 @@ TEST_CASE("an Add gives its gradient to all inputs; a value of two readers gets 
   CHECK(add.dx == std::vector<int>{add.dy, add.dy});
   CHECK(s.nodes[2].dy == add.dx[0]);
   CHECK(s.nodes[2].dy_from == kNowhere);
-  // conv1's output was read by conv2 and the sum: both gradients stand until conv2's backward, and
-  // the sum takes the place of one that nobody else reads.
+  // conv1's output is read by conv2 and the sum: both gradients live until conv2's backward, and
+  // the sum takes the place of the one without other readers.
   REQUIRE(s.nodes[1].sums.size() == 1);
   const GradientSum& sum = s.nodes[1].sums[0];
   CHECK(sum.parts == std::vector<int>{add.dx[0], s.nodes[1].dx[0]});
@@ -106,10 +106,10 @@ TEST_CASE("an Add gives its gradient to all inputs; a value of two readers gets 
   CHECK(sum.value == plan.nodes[0].output);
   CHECK(s.nodes[0].dy == sum.to);
   CHECK(s.lifetimes[add.dx[0]].last == backward_step(6, 0));
-  // The sum writes over conv3's output, which nobody needs any more; not over conv1's.
+  // The sum overwrites conv3's output, which is no longer needed, but not conv1's.
   CHECK(add.y == add.x[0]);
 
-  // A kernel that clobbers its gradient gets a copy of it while others need it.
+  // A kernel that clobbers its gradient gets a copy while others need the original.
   needs[2].keeps_dy = false;
   const MemorySchedule copied = make_memory_schedule(plan, 2, true, needs);
   CHECK(copied.nodes[2].dy_from == copied.nodes[3].dx[0]);
@@ -141,7 +141,7 @@ TEST_CASE("separate gradients: a place for each input that asks for one, none of
     CHECK(s.lifetimes[concat.dx[k]].bytes == 2 * 32 * sizeof(float));
   }
   CHECK(s.lifetimes[concat.dy].bytes == 3 * 2 * 32 * sizeof(float));
-  // conv was read twice: its gradient is the sum of both.
+  // conv is read twice: its gradient is the sum of both.
   REQUIRE(concat.sums.size() == 1);
   CHECK(concat.sums[0].parts == std::vector<int>{concat.dx[1], concat.dx[2]});
   CHECK(s.nodes[0].dy == concat.sums[0].to);
@@ -152,7 +152,7 @@ TEST_CASE("separate gradients: a place for each input that asks for one, none of
 TEST_CASE("more gradients than an operation has inputs are added in turns") {
   const Plan plan = make_plan(branched_net());
   const MemorySchedule s = make_memory_schedule(plan, 2, true, needs_of(plan, {}));
-  // Nine heads read the same vector; the first of them is the last to give its gradient.
+  // Nine heads read the same vector; the first of them is the last to compute its gradient.
   const auto head = std::find_if(plan.nodes.begin(), plan.nodes.end(),
                                  [](const Node& node) { return node.name == "head0"; });
   const auto& sums = s.nodes[head - plan.nodes.begin()].sums;
@@ -161,7 +161,7 @@ TEST_CASE("more gradients than an operation has inputs are added in turns") {
   CHECK(sums[1].parts.size() == 2);
   CHECK(sums[1].parts[0] == sums[0].to);
   CHECK(sums[1].to == sums[0].to);
-  // A part that a later sum reads again is not written over.
+  // A part that a later sum reads again is not overwritten.
   for (const NodePlaces& node : s.nodes) {
     for (std::size_t k = 1; k < node.sums.size(); ++k) {
       const std::vector<int>& parts = node.sums[k].parts;
@@ -189,7 +189,7 @@ TEST_CASE("saved data live until backward, scratch for one step") {
   const Lifetime back = s.lifetimes[s.nodes[1].backward_scratch];
   CHECK(back.first == backward_step(nodes, 1));
   CHECK(back.last == back.first);
-  // Without training for one step too; and nothing where nothing is needed.
+  // The same holds without training for one step, and for a net without gradients.
   const MemorySchedule inference =
       make_memory_schedule(plan, 2, false, needs_of(plan, {false, true, true, 100, 200}));
   CHECK(inference.lifetimes[inference.nodes[1].saved].first == forward_step(1));
@@ -229,7 +229,7 @@ TEST_CASE("the memory estimate counts flat buffers and activations") {
   CHECK(memory.activations > 128 * 4 * (28 * 28 + 20 * 13 * 13));
   CHECK(memory.total() == memory.params + memory.grads + memory.optimizer + memory.activations);
   CHECK(estimate_memory(plan, 256, 0).activations > memory.activations * 19 / 10);
-  // Backward is assumed to read x and y again; of a layer that runs in place, y only.
+  // The estimate assumes that backward reads x and y again, but only y if a layer runs in place.
   const Plan plain = make_plan(ModelSpecBuilder({1, 16, 16})
                                    .conv("c", 4, 1)
                                    .add("AvgPool2d", {{"kernel_size", square(1)}})
@@ -242,8 +242,8 @@ TEST_CASE("the memory estimate counts flat buffers and activations") {
   needs[1] = {true, false, true, 0, 0};
   CHECK(estimate_memory(plain, 8, 0).activations ==
         static_cast<std::int64_t>(make_memory_schedule(plain, 8, true, needs).bytes));
-  // The input, what c and the ReLU give, one gradient of the image, the logits and
-  // their gradient.
+  // The input, the outputs of c and of the ReLU, one gradient of the image, the logits and their
+  // gradient.
   CHECK(estimate_memory(plain, 8, 0).activations == 8 * 4 * 256 * (1 + 3 * 4) + 2 * 128);
 }
 

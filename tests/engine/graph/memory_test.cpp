@@ -1,4 +1,4 @@
-// assign_memory: no two blocks that live at the same time share a byte.
+// assign_memory: two blocks that are alive at the same time never overlap.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ TEST_CASE("random lifetimes never overlap in memory, and the arena is no larger 
     std::vector<Lifetime> lifetimes;
     for (std::size_t i = 0; i < count; ++i) {
       const int a = static_cast<int>(random() % steps), b = static_cast<int>(random() % steps);
-      // Among them zero, equal and odd sizes.
+      // The sizes include zero, equal and odd ones.
       const std::size_t bytes = random() % 5 == 0 ? 0 : random() % (random() % 2 ? 300 : 5000);
       lifetimes.push_back({bytes, std::min(a, b), std::max(a, b)});
     }
@@ -59,11 +59,12 @@ TEST_CASE("blocks that never meet share the same place, and gaps are used") {
   CHECK(assign_memory({{1000, 0, 1}, {1000, 2, 3}, {1000, 4, 4}}, total) ==
         std::vector<std::size_t>{0, 0, 0});
   CHECK(total == 1024);
-  // The first and third live side by side; the second fits under the third once the first is dead.
+  // The first and third are alive together; the second fits under the third once the first is dead.
   CHECK(assign_memory({{128, 0, 1}, {64, 2, 3}, {100, 0, 3}}, total) ==
         std::vector<std::size_t>{0, 0, 128});
   CHECK(total == 256);
-  // A gap that is just wide enough; and of equal blocks the one that begins first lies first.
+  // A gap that is just wide enough. Of equal blocks, the one that begins first has the lower
+  // address.
   CHECK(assign_memory({{128, 0, 1}, {128, 0, 3}, {128, 2, 3}}, total) ==
         std::vector<std::size_t>{0, 128, 0});
   CHECK(total == 256);
@@ -74,7 +75,7 @@ TEST_CASE("blocks that never meet share the same place, and gaps are used") {
 }
 
 TEST_CASE("gradients are cut into buckets of the size that is asked for, from their end") {
-  // a: 32 and 4 floats, b: 8 and 2, each padded to 16, and 32 of metrics.
+  // a has 32 and 4 floats, b has 8 and 2, each padded to 16, plus 32 of metrics.
   const Plan plan =
       make_plan(ModelSpecBuilder({8, 1, 1}).add("Flatten").linear("a", 4).linear("b", 2).spec());
   REQUIRE(plan.grad_floats() == 112);

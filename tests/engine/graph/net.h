@@ -1,4 +1,5 @@
-// A Plan run by its Executor on host vectors, and the same net as plain mathematics in double.
+// Runs a Plan through its Executor on host vectors, and computes the same net in plain double
+// arithmetic.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,7 +22,7 @@
 
 namespace dpt::testing {
 
-/// `spec` as a plan in which nothing is fused.
+/// Returns `spec` as a plan without fusion.
 inline Plan unfused_plan(const TrainSpec& spec) {
   Plan plan = make_plan(spec);
   plan.nodes.clear();
@@ -61,7 +62,7 @@ inline Plan unfused_plan(const TrainSpec& spec) {
   return plan;
 }
 
-/// A batch that depends on the seed only: samples in the data set's order, and which ones it takes.
+/// A batch that depends only on the seed: samples in the data set's order, and the selected ones.
 struct TestBatch {
   TestBatch(const Plan& plan, std::int64_t batch, std::uint64_t seed = 1) : size(batch) {
     const std::int64_t sample = plan.input.elements();
@@ -86,11 +87,11 @@ struct TestBatch {
   std::vector<std::int32_t> labels, slots, taken_labels;
   std::vector<std::int64_t> ids;
   StepScalars scalars;
-  Values x;  ///< the samples taken, in order
+  Values x;  ///< the selected samples, in order
 };
 
 struct TrainResult {
-  std::vector<float> grads;  ///< param_floats
+  std::vector<float> grads;  ///< param_floats values
   StepMetrics metrics;
 };
 
@@ -100,7 +101,7 @@ struct EvalResult {
   StepMetrics metrics;
 };
 
-/// An executor with its memory. The arena starts as NaN, so that reading what nobody wrote shows.
+/// An executor with its memory. The arena starts as NaN, so that reads of unwritten memory show.
 class NetRunner {
  public:
   NetRunner(Backend& backend, const Plan& plan, const std::vector<float>& params,
@@ -146,14 +147,14 @@ class NetRunner {
     result.grads.resize(static_cast<std::size_t>(plan_.param_floats));
     return result;
   }
-  /// The gradients as they lie on the device: param_floats.
+  /// Returns the gradients in the device's layout: param_floats values.
   std::vector<float> grads() {
     std::vector<float> now = grads_.get();
     now.resize(static_cast<std::size_t>(plan_.param_floats));
     return now;
   }
 
-  /// `folded`: the parameters of an EvaluationPlan's own.
+  /// Evaluates the batch. `folded` are the additional parameters of an EvaluationPlan.
   EvalResult evaluate(DevPtr folded = {}) {
     ExecutorBuffers all = buffers();
     all.folded = folded;
@@ -198,14 +199,14 @@ class NetRunner {
   OnDevice<float> metrics_;
 };
 
-/// Starting values of a plan.
+/// Returns the starting values of a plan.
 inline std::vector<float> start_params(const Plan& plan, std::uint64_t seed = 3) {
   std::vector<float> flat(static_cast<std::size_t>(plan.param_floats));
   initialise_params(plan, seed, flat.data());
   return flat;
 }
 
-/// The net as a function of its flat parameters, all in double.
+/// The net as a function of its flat parameters, in double.
 class NetMaths {
  public:
   NetMaths(const Plan& plan, const TestBatch& batch, float label_smoothing = 0)
@@ -235,16 +236,16 @@ class NetMaths {
   reference::CrossEntropy loss(const Values& params) const {
     return loss_of(activations(params)[plan_.logits]);
   }
-  /// The mean loss over the batch.
+  /// Returns the mean loss over the batch.
   double mean_loss(const Values& params) const {
     return loss(params).loss_sum / static_cast<double>(batch_.size);
   }
 
-  /// Its gradient by the chain rule, laid out as the parameters.
+  /// Returns the gradient of the mean loss by the chain rule, in the layout of the parameters.
   Values gradient(const Values& params) const {
     const std::vector<Values> all = activations(params);
     Values result(params.size(), 0.0);
-    std::vector<Values> gradients;  // of every value
+    std::vector<Values> gradients;  // one for every value
     for (const Values& each : all) gradients.emplace_back(each.size(), 0.0);
     gradients[plan_.logits] = loss_of(all[plan_.logits]).gradient;
     for (std::size_t i = nodes_.size(); i-- > 0;) {
@@ -267,7 +268,7 @@ class NetMaths {
   }
 
  private:
-  /// Every value of the plan.
+  /// Computes every value of the plan.
   std::vector<Values> activations(const Values& params) const {
     std::vector<Values> all(plan_.values.size());
     all[0] = batch_.x;
@@ -278,7 +279,7 @@ class NetMaths {
     }
     return all;
   }
-  /// What a node reads, one after another.
+  /// Returns the inputs of a node, one after another.
   static Values inputs_of(const std::vector<Values>& all, const Node& node) {
     Values x;
     for (const int input : node.inputs) {
@@ -298,7 +299,7 @@ class NetMaths {
     }
     return nullptr;
   }
-  /// The parameters of a node, as its operation takes them.
+  /// Returns the parameters of a node in the order of its operation.
   Params of(const Values& params, std::size_t node) const {
     Params all;
     for (const std::string_view name : names_[node]) {
@@ -311,7 +312,7 @@ class NetMaths {
   }
   void put(Values& to, std::size_t node, std::string_view name, const Values& values) const {
     if (const Param* p = param(node, name)) {
-      auto sum = to.begin() + p->offset;  // of all layers that share it
+      auto sum = to.begin() + p->offset;  // over all layers that share it
       for (const double value : values) *sum++ += value;
     }
   }
@@ -320,12 +321,12 @@ class NetMaths {
   const TestBatch& batch_;
   CrossEntropyDesc loss_;
   std::vector<Maths> nodes_;
-  std::vector<std::span<const std::string_view>> names_;  // of the nodes' parameters
+  std::vector<std::span<const std::string_view>> names_;  // names of the nodes' parameters
 };
 
 // ---- Nets of different kinds -------------------------------------------------------------------
 
-/// As LeNet, small: everything fuses.
+/// Returns a small net like LeNet: everything fuses.
 inline TrainSpec small_lenet() {
   return ModelSpecBuilder({1, 10, 9})
       .conv("conv1", 3, 3)
@@ -341,8 +342,8 @@ inline TrainSpec small_lenet() {
       .spec();
 }
 
-/// Nodes that fuse with nothing, run in place one after another, stand before the first parameters
-/// or after the last, and views among them.
+/// Returns a net with unfused in-place nodes in sequence, before the first parameters and after the
+/// last, with views among them.
 inline TrainSpec odd_net() {
   return ModelSpecBuilder({2, 9, 8})
       .add("ReLU")
@@ -363,9 +364,9 @@ inline TrainSpec odd_net() {
       .spec();
 }
 
-/// Values with several readers and nodes with several inputs: a residual block with its ReLU, one
-/// whose shortcut has parameters, a value added to itself, the image among the inputs, views with
-/// several readers, and more readers than an operation has inputs.
+/// Returns a net with values that have several readers and nodes that have several inputs: a
+/// residual block with its ReLU, one whose shortcut has parameters, a value added to itself, the
+/// image as an input, views with several readers, and more readers than an operation has inputs.
 inline TrainSpec branched_net() {
   const auto conv = [](std::int64_t kernel, std::int64_t padding) {
     return Options{{"out_channels", integer(2)},
@@ -401,8 +402,8 @@ inline TrainSpec branched_net() {
       .spec();
 }
 
-/// Inputs with gradients of their own: one read twice, one that nobody trains, one that another
-/// layer clobbers; gates, in either place; and the layers with a weight for each channel.
+/// Returns a net with separate gradients of inputs: an input that is read twice, an untrained one,
+/// one that another layer clobbers; gates on either side; and the layers with a weight per channel.
 inline TrainSpec joined_net() {
   const Options conv = {
       {"out_channels", integer(2)}, {"kernel_size", square(3)}, {"padding", kWordSize}};
@@ -429,8 +430,9 @@ inline TrainSpec joined_net() {
       .spec();
 }
 
-/// Batch normalisation, with its ReLU and without, in a residual block, after another, before a
-/// pooling, with what reads the same value, without parameters, of a vector.
+/// Returns a net with batch normalisation: with and without ReLU, in a residual block, after
+/// another one, before a pooling, next to another reader of the same value, without parameters, and
+/// of a vector.
 inline TrainSpec normalised_net() {
   const auto conv = [](std::int64_t channels, std::int64_t stride) {
     return Options{{"out_channels", integer(channels)},
@@ -465,8 +467,9 @@ inline TrainSpec normalised_net() {
       .spec();
 }
 
-/// Weights that several layers use: neighbours, the ends of a branch, another stride and padding,
-/// a layer that nobody else reads fused or not, one with a frozen bias, norms, scales and vectors.
+/// Returns a net whose layers share weights: neighbours, the ends of a branch, layers with another
+/// stride and padding, a fused and an unfused layer with a single reader, one with a frozen bias,
+/// norms, scales and vectors.
 inline TrainSpec shared_net() {
   const auto conv = [](std::int64_t stride, std::int64_t padding) {
     return Options{{"out_channels", integer(2)},

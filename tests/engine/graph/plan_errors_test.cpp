@@ -1,4 +1,4 @@
-// Every mistake that make_plan finds, as its user reads it.
+// Every error that make_plan detects, as the user sees it.
 #include "engine/graph/make_plan.h"
 #include "engine/graph/plan.h"
 #include "tests/support/model.h"
@@ -67,7 +67,7 @@ TEST_CASE("the last layer must have one output per class") {
   CHECK(plan_error(ModelSpecBuilder({1, 8, 8}).add("Flatten").linear("fc", 1)) ==
         "net.yaml:11:7: layer 'fc' (Linear): the last layer must have one output per class, at "
         "least 2, found 1");
-  // Values are of any number.
+  // Value targets may have any number of outputs.
   TrainSpec spec = ModelSpecBuilder({1, 8, 8}).add("Flatten").linear("fc", 1).spec();
   spec.loss.type = "mse";
   CHECK(make_plan(spec).classes == 1);
@@ -176,7 +176,7 @@ TEST_CASE("layers with several inputs: how many, and of which shapes") {
         sum + "from: expected 2 to 8 inputs, found 9 (a, a, a, a, b, b, b, b, b)");
   CHECK(error({"c", "a", "d"}) == sum + "from: there is no layer 'c' above; did you mean 'a'?\n" +
                                       sum + "from: there is no layer 'd' above; did you mean 'a'?");
-  // A layer that only a wrong list names is not called unread.
+  // A layer that only an invalid list names is not reported as unread.
   CHECK(error({"a", "none"}).find("no layer reads") == std::string::npos);
 }
 
@@ -241,9 +241,9 @@ TEST_CASE("share_weights: both layers have the same parameters, which can be sha
   CHECK(error("Conv2d", conv(4, 3), conv(4, 3, false)) ==
         b + "expected the parameters of 'a', which are weight 4x4x3x3 and bias 4; this layer's are "
             "weight 4x4x3x3");
-  // How the window moves is the layer's own.
+  // Layers that share weights may move their windows differently.
   CHECK(error("Conv2d", conv(4, 3), with(conv(4, 3), "dilation", square(2))).empty());
-  // What the weights start as is not, unless it says the same.
+  // The initialisation of shared weights may not differ, unless both mean the same.
   const Options normal = with(conv(4, 3), "weight_init", word("kaiming_normal"));
   CHECK(error("Conv2d", conv(4, 3), normal) ==
         b + "the weights start as 'a' says, so weight_init has no effect here; remove it");

@@ -1,4 +1,4 @@
-// What make_plan makes of models without mistakes.
+// The plans that make_plan builds from valid models.
 #include "engine/graph/plan.h"
 
 #include <array>
@@ -141,7 +141,7 @@ TEST_CASE("shared weights are parameters of the first layer, which the others na
   CHECK(names ==
         std::vector<std::string>{"a.weight", "a.bias", "b.weight", "b.bias", "f.weight", "f.bias"});
   CHECK(plan.param_count == 2 * 20 + 10);
-  // Nodes: the view, a, b, c, d, e, f.
+  // The nodes are the view, a, b, c, d, e, f.
   REQUIRE(plan.nodes.size() == 7);
   CHECK(plan.nodes[3].params == plan.nodes[1].params);
   CHECK(plan.nodes[5].params == plan.nodes[1].params);
@@ -156,14 +156,14 @@ TEST_CASE("shared weights are parameters of the first layer, which the others na
   CHECK(plan.rows[4].shares == "a");
   CHECK(plan.rows[1].shares.empty());
 
-  // A gradient is complete after the first of its layers, the last in backward.
+  // A shared gradient is complete after the first of its layers, the last in backward.
   std::vector<std::array<std::int64_t, 3>> cuts;
   for (const GradientBucket& bucket : gradient_buckets(plan, 4)) {
     cuts.push_back({bucket.node, bucket.begin, bucket.end});
   }
   CHECK(cuts == std::vector<std::array<std::int64_t, 3>>{{6, 64, 128}, {2, 32, 64}, {1, 0, 32}});
 
-  // Frozen by its one name, for all layers.
+  // The shared parameter is frozen for all layers by its one name.
   spec.train.freeze.params = {"a.*"};
   const Plan frozen = make_plan(spec);
   for (const int node : {1, 3, 5}) CHECK(frozen.nodes[node].is_frozen);

@@ -128,7 +128,7 @@ TEST_CASE("an optimizer that is not known is said to be not counted") {
   const TrainSpec spec = lenet_spec();
   CHECK(summary_text(spec, make_plan(spec), 1).find("optimizer not counted") != std::string::npos);
   CHECK(summary_text(spec, make_plan(spec), 1).find("on 1 replica,") != std::string::npos);
-  // Nor is it part of the sum.
+  // The optimizer is not part of the sum either.
   const auto sum = [&](std::optional<int> buffers) {
     const std::string text = summary_text(spec, make_plan(spec), 1, buffers);
     return text.substr(text.rfind("activations "));
@@ -154,7 +154,7 @@ TEST_CASE("numbers in the summary that are too large for the largest unit") {
                     .add("Flatten")
                     .linear("fc", 2))
             .find("  1402.0 T  ") != std::string::npos);
-  // Four times 2^36 weights.
+  // The total is four times 2^36 weights.
   CHECK(summary(ModelSpecBuilder({65536, 1, 1})
                     .add("Flatten")
                     .linear("a", 1 << 20)
@@ -165,13 +165,13 @@ TEST_CASE("numbers in the summary that are too large for the largest unit") {
 }
 
 TEST_CASE("numbers in the summary, at the borders of their units") {
-  // Flatten and one Linear: `out` features of `in` pixels.
+  // Returns the cells for Flatten and one Linear with `out` features of `in` pixels.
   const auto cells = [](std::int64_t in, std::int64_t out) {
     const TrainSpec spec = ModelSpecBuilder({in, 1, 1}).add("Flatten").linear("fc", out).spec();
     const std::string text = summary_text(spec, make_plan(spec), 1, 0);
     const std::size_t begin = text.find("\nfc ") + 1;
     std::string line = text.substr(begin, text.find('\n', begin) - begin);
-    // The gaps between columns are of two spaces at least.
+    // Columns are at least two spaces apart.
     for (std::size_t at; (at = line.find("   ")) != std::string::npos;) line.erase(at, 1);
     return line;
   };

@@ -1,4 +1,4 @@
-// What counts as the best, and when patience ends.
+// The choice of the best result, and the end of patience.
 #include "engine/job/best.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@ using namespace dpt;
 
 namespace {
 
-/// The state after an epoch with these validation results.
+/// Notes an epoch with these validation results in the state.
 bool note(const TrainSpec& spec, RunState& state, double accuracy, double loss = 1.0) {
   ++state.epoch;
   state.step += 10;
@@ -66,7 +66,7 @@ TEST_CASE("patience counts evaluations since the last improvement") {
   note(spec, state, NAN);
   CHECK(has_stopped_early(spec, state));
 
-  // Counted by another monitor: not this one's patience.
+  // These evaluations were counted with another monitor, so its patience starts anew.
   spec.train.early_stopping->monitor = "val/loss";
   spec.train.early_stopping->mode = Direction::min;
   adopt_early_stopping(spec, state);
@@ -92,7 +92,7 @@ TEST_CASE("what is better, by which monitor, and where there is a value at all")
   CHECK(monitored_value(keep, state) == 0.7);
   keep.monitor = "val/loss";
   CHECK(monitored_value(keep, state) == 2.0);
-  // In the middle of an epoch the weights are others than those that were measured.
+  // In the middle of an epoch the weights differ from the measured ones.
   state.position = 12;
   CHECK_FALSE(monitored_value(keep, state).has_value());
   state.position = 0;
@@ -133,7 +133,7 @@ TEST_CASE("early stopping: min_delta must be exceeded, in the direction of the m
   note(spec, state, 0.0, 2.0);
   CHECK(state.early_best == 2.0);
   CHECK(state.early_monitor == "val/loss min");
-  note(spec, state, 0.0, 1.75);  // by exactly as much
+  note(spec, state, 0.0, 1.75);  // by exactly min_delta
   CHECK(state.bad_evaluations == 1);
   CHECK(state.early_best == 2.0);
   note(spec, state, 0.0, 2.5);
@@ -141,7 +141,7 @@ TEST_CASE("early stopping: min_delta must be exceeded, in the direction of the m
   note(spec, state, 0.0, 1.5);
   CHECK(state.bad_evaluations == 0);
   CHECK(state.early_best == 1.5);
-  // An epoch that was not measured neither counts nor helps.
+  // An epoch without a measurement changes nothing.
   state.bad_evaluations = 2;
   state.val_loss.reset();
   note_epoch(spec, state);
@@ -182,7 +182,7 @@ TEST_CASE("smoothing: an exponential average whose first value counts in full") 
   CHECK(sum == before);
   CHECK(smoothed(0.6, 1.0, sum, weight) ==
         doctest::Approx((0.6 * 2.48 + 0.4) / 0.784).epsilon(1e-15));
-  // A constant stays what it is.
+  // The average of a constant is that constant.
   sum = weight = 0;
   for (int i = 0; i < 100; ++i) {
     CHECK(smoothed(0.9, 0.3, sum, weight) == doctest::Approx(0.3).epsilon(1e-14));
@@ -204,7 +204,7 @@ TEST_CASE("a smoothed best is not the lucky value") {
   CHECK(note(spec, state, 0.9));  // the same value once more
   CHECK(state.best_step == 50);
 
-  // With other smoothing the average begins again.
+  // Changed smoothing restarts the average.
   KeepBestSpec other = spec.checkpoint.keep_best;
   other.smoothing = 0.25;
   CHECK(monitored_value(other, state) == 0.9);

@@ -1,5 +1,5 @@
-// Uneven device_weights: the cut itself, what a config may ask for, and that no result depends on
-// them more than on the number of replicas. Weights that dpt 0.1 measured are kept.
+// Uneven device_weights: the partition itself, valid configs, and results that vary no more than
+// with the number of replicas. Weights that dpt 0.1 measured are kept.
 #include "engine/job/device_weights.h"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// All vectors of `ranks` device_weights from 1 to `most`.
+/// Returns all vectors of `ranks` device_weights from 1 to `most`.
 std::vector<DeviceWeights> all_shares(int ranks, std::int64_t most) {
   std::vector<DeviceWeights> all = {{}};
   for (int rank = 0; rank < ranks; ++rank) {
@@ -197,7 +197,7 @@ TEST_CASE("device_weights that an earlier release measured stay those of its dev
   StartingPoint start = start_at(job, folder, 12);
   CHECK(start.state.device_weights.empty());
   start.state.device_weights = {9, 1};
-  // Other parts, so other roundings of the sums: the weights are used.
+  // The parts differ, and so does the rounding of the sums, which shows that the weights are used.
   CHECK_FALSE((train_small(job, folder.path(), &start) == whole));
   const StartingPoint later = start_at(job, folder, 20);
   CHECK(later.state.device_weights == DeviceWeights{9, 1});

@@ -1,4 +1,5 @@
-// What a resumed run is compared with: counters, learning rates, the optimizer, the devices.
+// The values that a resumed run is checked against: counters, learning rates, the optimizer, the
+// devices.
 #include "engine/job/resume_checks.h"
 
 #include <doctest/doctest.h>
@@ -30,7 +31,7 @@ std::string misfit(const Job& job, std::int64_t step, std::int64_t epoch, std::i
   return {};
 }
 
-/// Five steps an epoch.
+/// Returns a job with five steps per epoch.
 Job job_of(std::int64_t epochs, const std::string& schedule) {
   return small_job(small_config(kSgd),
                    {cpus(1), "train.epochs=" + std::to_string(epochs), "lr_schedule=" + schedule});
@@ -72,18 +73,18 @@ TEST_CASE(
   CHECK(change(4, 4, cosine, 0).empty());
   CHECK(change(4, 4, cosine, 20).empty());
   CHECK(change(4, 8, "{type: constant}", 7).empty());
-  // Step 1 has the full rate in any case.
+  // Step 1 has the full rate with any schedule.
   CHECK(change(4, 8, cosine, 0).rfind("the learning rate of step 2 is ", 0) == 0);
   CHECK(change(4, 8, cosine, 5).rfind("the learning rate of step 6 is ", 0) == 0);
   check_contains(change(4, 8, cosine, 5),
                  "train.epochs was 8 and is 4, and the schedule cosine spans");
-  // The warm-up is the same. What differs is what comes after it, if the run gets there.
+  // The warm-up is the same; the schedules differ after it, if the run gets there.
   const std::string warm = "{type: cosine, warmup: {steps: 10}}";
   CHECK(change(4, 8, warm, 2).rfind("the learning rate of step 12 is ", 0) == 0);
   CHECK(change(2, 8, warm, 2).empty());
-  // Of more epochs, continue_schedule tells.
+  // If there are more epochs, continue_schedule reports the change.
   CHECK(change(8, 4, cosine, 5).empty());
-  // Nothing is left to train.
+  // There are no steps left to train.
   CHECK(change(2, 4, cosine, 10).empty());
   CHECK(change(2, 4, cosine, 12).empty());
   CHECK(change(2, 4, cosine, 9).rfind("the learning rate of step 10 is ", 0) == 0);
@@ -106,7 +107,7 @@ TEST_CASE("more epochs: refused where the rate would change and nothing is said 
                     "would have used 0. Choose one: train.on_more_epochs=stretch (the schedule is "
                     "fitted to all epochs), hold (the learning rate of its last step, 0.000307791, "
                     "is kept) or restart (after epoch 4 it begins again and spans the new epochs)");
-  // What does not depend on the number of epochs goes on.
+  // A schedule that does not depend on the number of epochs continues.
   CHECK(more("{type: exponential, gamma: 0.5}", "").update.schedule_segments.empty());
   CHECK(more(cosine, "", 4).update.schedule_segments.empty());
   CHECK(more(cosine, "", 3).update.schedule_segments.empty());
@@ -125,7 +126,7 @@ TEST_CASE("more epochs: refused where the rate would change and nothing is said 
     CHECK(again.update.schedule(step) == before.update.schedule(step - 20));
   }
 
-  // Raised once more: a schedule that is held, or that began again, goes on in each way.
+  // Raised a second time: a schedule that was held or restarted can continue in each way.
   state.schedule_segments = {0, 4, 4, 0};
   state.step = 33;
   const auto twice = [&](const char* choice) {
@@ -163,7 +164,7 @@ TEST_CASE("a schedule that begins again does so in a run that is stopped anywher
   const auto steps = events(folder, "step");
   REQUIRE(steps.size() == 20);
   for (std::size_t i = 0; i < 10; ++i) CHECK(steps[i]["lr"] == steps[i + 10]["lr"]);
-  // Raised in the middle of the run, and stopped before and after the second beginning.
+  // Raised in the middle of the run, and stopped before and after the second start.
   for (const std::int64_t stop : {8, 10, 13}) {
     CAPTURE(stop);
     const TempDir other;
@@ -184,7 +185,7 @@ TEST_CASE("comparing the learning rates of a run of five million steps looks at 
   state.step = 20;
   CHECK(learning_rate_change(job, job.spec, state).empty());
   CHECK(asked < 20'000);
-  // What differs only after a long warm-up is seen too.
+  // A difference that shows only after a long warm-up is detected too.
   const std::string warm = "{type: cosine, warmup: {steps: 1000000}}";
   const std::string change =
       learning_rate_change(job_of(500'000, warm), job_of(1'000'000, warm).spec, state);
@@ -225,7 +226,7 @@ TEST_CASE("where runs start: at zero, or with what a checkpoint holds") {
   CHECK(start.params != fresh.params);
   REQUIRE(start.optimizer.size() == 1);
   CHECK(start.optimizer[0].first == "momentum_buffer");
-  // The first epoch is the best so far: the file does not know its own checksum.
+  // The first epoch is the best so far: a file cannot contain its own checksum.
   CHECK(read_checkpoint_header(path).state.best_checksum.empty());
   CHECK(start.state.best_step == 5);
   CHECK(start.state.best_checksum == start.checksum);
@@ -270,7 +271,7 @@ TEST_CASE("exact mode: other libraries, instruction sets or makers of processors
   CHECK(told(amd, "oneDNN 3.4.0, CUDA 12.4; avx512_core (Intel); 2 x cpu", "auto").empty());
   CHECK_FALSE(told(amd, "oneDNN 3.4.0, CUDA 12.4; avx2 (AMD); 2 x cpu").empty());
   CHECK_FALSE(told(amd, "oneDNN 3.5.0, CUDA 12.4; avx512_core (AMD); 2 x cpu").empty());
-  // Checkpoints of before do not tell the maker; a fresh run has none.
+  // Older checkpoints do not record the maker; a fresh run has none.
   const std::string older = "oneDNN 3.4.0, CUDA 12.4; avx512_core; 2 x cpu";
   CHECK(told(older, amd).empty());
   CHECK_FALSE(told(older, "oneDNN 3.4.0, CUDA 12.4; avx2 (AMD); 2 x cpu").empty());

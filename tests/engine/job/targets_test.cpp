@@ -1,5 +1,5 @@
-// Runs on data whose targets are not class labels alone: soft labels, multi-hot targets, values,
-// and weights of the samples.
+// Runs with targets other than plain class labels: soft labels, multi-hot targets, values, and
+// sample weights.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// small_config on targets of that kind, and with their loss.
+/// A job like small_config with targets of that kind and a matching loss.
 struct Targets {
   TempDir data;
   std::string config;
@@ -104,7 +104,8 @@ TEST_CASE("targets of each kind are learned, with and without weights") {
 }
 
 TEST_CASE("weights of 1 give the loss of none, and those of 0 leave samples out") {
-  // In fast mode the mean's divisor is in the gradients' scale, or they are divided after the sum.
+  // In fast mode the mean's divisor is part of the gradients' scale, or they are divided after the
+  // sum.
   const Targets targets("values", true, kSgd, 1);
   std::vector<float> ones(60, 1.0F);
   write_bytes(targets.data.file("train_w.npy"), npy({60}, ones));
@@ -118,7 +119,7 @@ TEST_CASE("weights of 1 give the loss of none, and those of 0 leave samples out"
   CHECK(first(with)["grad_norm"].get<double>() ==
         doctest::Approx(first(without)["grad_norm"].get<double>()).epsilon(1e-5));
 
-  // The first batch is that of its first half, at another scale.
+  // The first batch equals that of its first half, at another scale.
   for (std::size_t k = 0; k < 60; ++k) ones[k] = k < 6 ? 2.5F : 0.0F;
   write_bytes(targets.data.file("train_w.npy"), npy({60}, ones));
   const std::vector<std::string> still = {
@@ -209,13 +210,13 @@ TEST_CASE("targets that the loss or a metric is not of, or the test samples do n
                  "expected one of mse, l1, smooth_l1, found cross_entropy");
   check_contains(error_of(values, {"metrics=[{type: top_k}]"}),
                  "expected one of mean_absolute_error, r2, found top_k");
-  // Test samples without labels, where training has some.
+  // Training samples have labels, but test samples have none.
   const Targets labels("labels", false);
   write_npy_part(labels.data.path(), "test", "values", 23, 2);
   const std::string automatic = "data.target=auto";
   CHECK(error_of(labels, {automatic, "loss={type: mse}"}).find("can be soft_labels") !=
         std::string::npos);
-  // One output fits values, and no classes.
+  // A single output fits values but not classes.
   const std::string one = "model.layers.8.out_features=1";
   write_bytes(labels.data.file("train_y.npy"), npy({60}, std::vector<float>(60, 0.5F)));
   write_bytes(labels.data.file("test_y.npy"), npy({23}, std::vector<std::int32_t>(23, 0)));
@@ -234,7 +235,7 @@ TEST_CASE("targets that the loss or a metric is not of, or the test samples do n
 
 TEST_CASE("sums of metrics that overflow cost no checkpoint, and a resumed run has the same bits") {
   const Targets targets("values", false, kSgd, 2);
-  // The squares of such errors are beyond fp32, but not their absolute values.
+  // The squares of these errors exceed fp32, but not their absolute values.
   write_bytes(targets.data.file("train_y.npy"), npy({60, 4}, std::vector<float>(4 * 60, 1e25F)));
   const Job job = targets.job(
       {cpus(2), "loss={type: l1}", "metrics=[{type: r2}, {type: mean_absolute_error}]"});

@@ -98,7 +98,7 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-/// Random numbers that reach all pieces of the functions, and the points where pieces meet.
+/// Returns random numbers that reach all pieces of the functions, and the points between pieces.
 std::vector<float> wide_values(std::int64_t count) {
   std::vector<float> values = random_values(count, 5);
   for (float& value : values) value *= 9;
@@ -169,7 +169,7 @@ TEST_CASE("activations: numbers and gradients") {
       CAPTURE(name);
       const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
       const std::unique_ptr<Op> op = compile(*made, *backend, in, 1);
-      // The largest number is 100; close to the errors of numbers around 1 all the same.
+      // The largest number is 100, but errors are close to those of numbers around 1.
       OpRunner runner(*backend, *op, x, {}, {}, 257);
       check_close("wide y", runner.forward(), want_y, 1e-7);
       check_close("wide dx", runner.backward(dy).dx, want_dx, 2e-6);
@@ -234,7 +234,7 @@ TEST_CASE("activations in bf16: the reference at what bf16 holds, rounded once")
       op->backward(args);
       check_rounded("y", widened(y_at.get()), maths.forward(at, {}));
       const Values dx = maths.backward(at, {}, by).x;
-      // What reads y reads it rounded, and 1 - y is then off by half a step of y.
+      // Readers of y get it rounded, and 1 - y is then off by half a step of y.
       const bool reads_rounded = std::string(c.type) == "Sigmoid" || std::string(c.type) == "Tanh";
       if (reads_rounded) {
         check_close("dx", widened(dx_at.get()), dx, 0x1p-7);

@@ -23,7 +23,7 @@ TEST_CASE("AvgPool2d: the divisor is PyTorch's") {
     more.push_back({"padding", Size2{0, 1}});
     return output_of(*layer("AvgPool2d", pool({1, 2}, more)), in, x);
   };
-  // Windows of (pad, 1), (2, 4).
+  // The windows are (pad, 1) and (2, 4).
   CHECK(out({}) == Values{0.5, 3});
   CHECK(out({{"count_include_pad", false}}) == Values{1, 3});
   CHECK(out({{"divisor_override", integer(4)}}) == Values{0.25, 1.5});

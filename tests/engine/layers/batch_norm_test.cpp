@@ -37,7 +37,7 @@ TEST_CASE("BatchNorm: shapes, parameters and state") {
                                      : ParamRole::counter));
     CHECK(params[i].momentum == 0.1F);
   }
-  // The features of a flattened image lie in another order on the device.
+  // The features of a flattened image have another order on the device.
   const ActivationShape flat{{4, 5, 3}, true};
   CHECK(one->params({&flat, 1})[2].layout == ParamLayout::vector_hwc);
   CHECK(one->params({&flat, 1})[2].file_shape == std::vector<std::int64_t>{60});
@@ -51,17 +51,18 @@ TEST_CASE("BatchNorm: shapes, parameters and state") {
   REQUIRE(two->coupling(false));
   CHECK_FALSE(two->coupling(false)->sync);
   CHECK(layer("BatchNorm2d", {{"sync", true}})->coupling(false)->sync);
-  // Frozen, it uses its running statistics, if it has any.
+  // A frozen norm uses its running statistics, if it has any.
   CHECK_FALSE(two->coupling(true));
   CHECK(bare->coupling(true));
 }
 
-/// Training on every backend, in one piece, against the reference; and the running statistics.
+/// Trains on every backend, in one part, and compares with the reference, including running
+/// statistics.
 void check_training(const Layer& layer, const ActivationShape& in, std::int64_t batch) {
   check_gradients_of_reference(maths_of(layer, in, 4));
   const Maths maths = maths_of(layer, in, batch);
   const std::int64_t channels = in.channels();
-  // Far from zero: what a difference of squares would lose.
+  // The values are far from zero, where a difference of squares would lose precision.
   std::vector<float> x = random_values(static_cast<std::int64_t>(maths.x), 1);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] += static_cast<float>(i % 5);
   const std::vector<std::vector<float>> params = random_params(maths, 2);
@@ -89,7 +90,7 @@ void check_training(const Layer& layer, const ActivationShape& in, std::int64_t 
 }
 
 TEST_CASE("BatchNorm: numbers and gradients") {
-  // More rows than a kernel sums at once, and fewer; channels that fill no vector, one, several.
+  // More rows than a kernel sums at once, and fewer; channels that fill no vector, one, or several.
   check_training(*layer("BatchNorm2d"), image(3, 9, 7), 19);
   check_training(*layer("BatchNorm2d"), image(16, 4, 3), 6);
   check_training(*layer("BatchNorm2d", {{"affine", false}, {"eps", 0.1}}), image(37, 3, 2), 5);

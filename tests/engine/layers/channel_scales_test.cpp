@@ -66,7 +66,7 @@ TEST_CASE("PReLU, LayerScale: numbers and gradients") {
   check_layer(*prelu(4), image(4, 3, 2));
   check_layer(*prelu(5), vector_of(5), 7);
   check_layer(*layer("LayerScale"), image(3, 4, 5));
-  // More rows and columns than are summed at once.
+  // More rows and columns than a kernel sums at once.
   check_on_backends(*layer("PReLU"), image(70, 9, 8), 9);
   check_on_backends(*layer("LayerScale"), image(70, 9, 8), 9);
   check_in_bf16(*prelu(8), {image(8, 4, 5)}, 3);

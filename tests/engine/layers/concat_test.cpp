@@ -18,7 +18,7 @@ TEST_CASE("Concat: channels side by side, of one height and width") {
   CHECK(concat->params(in).empty());
   CHECK(maths_of(*concat, in, 1).forward({1, 2, 3, 4, 5, 6}, {}) == Values{1, 2, 5, 3, 4, 6});
 
-  // Images flattened: what torch.cat gives of the vectors are the images side by side, flattened.
+  // Flattened images: torch.cat of the vectors equals the concatenated images, flattened.
   const ActivationShape flat =
       concat->infer(std::vector<ActivationShape>{{{4, 5, 3}, true}, {{4, 5, 2}, true}});
   CHECK(flat.flat);
@@ -49,8 +49,8 @@ TEST_CASE("Concat: flattened images of different sizes have torch.cat's order of
   const ActivationShape out = concat->infer(in);
   CHECK(out.flat);
   CHECK(out.shape == SampleShape{1, 1, 11});
-  // Samples in the order (H,W,C): pixels one after another, with two channels (0 and 10), one
-  // value, and three channels (20, 30 and 40).
+  // The samples have the order (H,W,C): two channels (0 and 10), one value, and three channels (20,
+  // 30 and 40), pixel by pixel.
   CHECK(maths_of(*concat, in, 1).forward({0, 10, 1, 11, 5, 20, 30, 40, 21, 31, 41}, {}) ==
         Values{0, 1, 10, 11, 5, 20, 21, 30, 31, 40, 41});
   for (const auto& shapes :
@@ -106,7 +106,7 @@ TEST_CASE("Multiply: numbers and gradients") {
   check_layer(*multiply, {image(8, 1, 1), image(8, 3, 2)});
   check_layer(*multiply, {image(3, 1, 1), image(3, 1, 1)});
   check_layer(*multiply, {vector_of(17), vector_of(17)}, 1);
-  // More channels and pixels than a sum takes at once.
+  // More channels and pixels than a kernel sums at once.
   check_on_backends(*multiply, std::vector{image(70, 9, 8), image(70, 1, 1)}, 2);
   check_in_bf16(*multiply, {image(16, 4, 5), image(16, 1, 1)}, 3);
   check_in_bf16(*multiply, {image(3, 4, 5), image(3, 4, 5)}, 3);

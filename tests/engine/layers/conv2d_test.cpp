@@ -114,7 +114,7 @@ TEST_CASE("Conv2d: with ReLU and pooling fused after it") {
   CHECK(conv1->fuse(*conv1) == nullptr);
   CHECK(conv1->fuse(*layer("Flatten")) == nullptr);
 
-  // One after another gives the same numbers.
+  // Running the layers separately gives the same numbers.
   const ActivationShape wide = infer(*conv1, in);
   const Maths alone = maths_of(*conv1, in, 2), fused = maths_of(*conv_relu->fuse(*max), in, 2);
   const Values x = to_double(random_values(static_cast<std::int64_t>(alone.x), 5));
@@ -159,7 +159,7 @@ TEST_CASE("Conv2d with padding: same keeps the size, as PyTorch's") {
   CHECK(strided.table->check(strided.options.get()) ==
         "padding: same needs stride 1, found stride 1x2, as in PyTorch; write the padding as a "
         "number");
-  // PyTorch's numbers: an even kernel sees one zero more behind the image than before it.
+  // As in PyTorch, an even kernel gets one more zero after the image than before it.
   const auto even = layer("Conv2d", {{"out_channels", integer(1)},
                                      {"kernel_size", Size2{2, 4}},
                                      {"padding", kWordSize},
@@ -173,7 +173,7 @@ TEST_CASE("Conv2d with padding: same keeps the size, as PyTorch's") {
   check_layer(*even, image(1, 2, 3));
   check_layer(*same({3, 3}), image(3, 5, 4));
   check_layer(*same({2, 3}, {{"dilation", square(2)}}), image(3, 5, 4));
-  // Shapes that kernels of their own take: channels of whole vectors, a pooling behind.
+  // Shapes for dpt's own kernels: channels that fill whole vectors, followed by a pooling.
   const auto wide = [&](Size2 kernel) {
     return layer("Conv2d",
                  {{"out_channels", integer(8)}, {"kernel_size", kernel}, {"padding", kWordSize}});

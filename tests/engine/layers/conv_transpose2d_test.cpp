@@ -57,7 +57,7 @@ TEST_CASE("ConvTranspose2d: PyTorch's numbers") {
   const auto plain = made(1, {2, 2});
   CHECK(maths_of(*plain, image(1, 2, 2), 1).forward({1, 2, 3, 4}, {{1, 10, 100, 1000}, {0.5}}) ==
         Values{1.5, 12.5, 20.5, 103.5, 1234.5, 2040.5, 300.5, 3400.5, 4000.5});
-  // Of torch.nn.functional.conv_transpose2d, (H,W,C) and weights (in,H,W,out).
+  // Results of torch.nn.functional.conv_transpose2d, as (H,W,C) with weights (in,H,W,out).
   const auto strided =
       made(3, {2, 2},
            {{"stride", Size2{2, 1}}, {"padding", square(1)}, {"output_padding", Size2{1, 0}}});
@@ -130,7 +130,7 @@ TEST_CASE("ConvTranspose2d: numbers and gradients") {
   check_layer(*made(3, {2, 2}, {{"stride", square(2)}}), image(4, 3, 3));
   check_layer(*made(5, {3, 2}, {{"stride", Size2{2, 3}}, {"padding", Size2{1, 0}}}),
               image(1, 4, 3));
-  // Pixels at the end that no window covers have the bias alone.
+  // Pixels at the end that no window covers contain only the bias.
   check_layer(
       *made(3, {2, 3},
             {{"stride", square(4)}, {"output_padding", Size2{3, 2}}, {"padding", square(1)}}),
@@ -144,14 +144,14 @@ TEST_CASE("ConvTranspose2d: numbers and gradients") {
           4, {3, 3},
           {{"groups", integer(2)}, {"padding", square(1)}, {"stride", square(2)}, {"bias", false}}),
       image(6, 4, 3));
-  // Padding beyond the kernel: windows at the edges lie outside.
+  // Padding exceeds the kernel: windows at the edges lie outside.
   check_layer(*made(2, {2, 2}, {{"padding", square(2)}, {"stride", square(2)}}), image(2, 4, 4));
-  // Whole vectors of channels.
+  // The channels fill whole vectors.
   check_on_backends(*made(16, {4, 4}, {{"stride", square(2)}, {"padding", square(1)}}),
                     image(32, 5, 5), 2);
 }
 
-/// Whole numbers from -2 to 2: few enough products of them have sums that bf16 holds.
+/// Returns whole numbers from -2 to 2: bf16 holds the sums of a few of their products exactly.
 std::vector<float> small_numbers(std::size_t count, std::uint64_t seed) {
   std::vector<float> values = random_values(static_cast<std::int64_t>(count), seed);
   for (float& value : values) value = std::nearbyint(2 * value);

@@ -1,4 +1,4 @@
-// What a layer asks of a backend: its options and its place in the net, every field of it.
+// A layer's requests to a backend: every field of its options and its position in the net.
 #include <algorithm>
 
 #include "engine/layers/activation_shape.h"
@@ -8,7 +8,7 @@
 namespace dpt::testing {
 namespace {
 
-/// As a net of that type hands it to a layer that is trained or only evaluated.
+/// Returns the description for a layer in a net of that type, in training or evaluation.
 template <class Desc>
 Desc described(const Layer& layer, const ActivationShape& in, DType type, bool tf32, bool training,
                bool input_gradient) {
@@ -82,7 +82,8 @@ TEST_CASE("Conv2d hands its options and its context to the backend") {
     CHECK(p.in == d.conv_out);
     CHECK(p.out == f.out);
     CHECK(p.training == training);
-    // The gradient of the pooling's input is that of the convolution's output: its weights need it.
+    // The gradient of the pooling's input is that of the convolution's output, which its weights
+    // need.
     CHECK(p.input_gradient == training);
   }
 }
@@ -389,7 +390,7 @@ TEST_CASE("windows: as many as PyTorch, to the last one that fits") {
                  image(1, size, size))
         .shape.h;
   };
-  // torch.nn.MaxPool2d of the same options.
+  // The size that torch.nn.MaxPool2d gives with the same options.
   CHECK(out(5, 2, 2, 0, false) == 2);
   CHECK(out(5, 2, 2, 0, true) == 3);
   CHECK(out(6, 2, 2, 0, true) == 3);

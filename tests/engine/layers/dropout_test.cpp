@@ -28,7 +28,7 @@ std::vector<std::unique_ptr<Backend>> all_backends() {
   return all;
 }
 
-/// y for x = 1: the factors.
+/// Returns y for x = 1, that is, the factors.
 std::vector<float> factors(Backend& backend, const DropoutDesc& desc,
                            const std::vector<std::int64_t>& ids, std::int64_t step) {
   const std::unique_ptr<Op> op = backend.make(desc);
@@ -75,7 +75,7 @@ TEST_CASE("dropout agrees with the reference in both directions, in place too") 
         OpRunner runner(*backend, *op, x, {}, {}, count);
         runner.draw_for(ids, 12);
         check_close("y", runner.forward(), reference::product(to_double(x), want), 1e-7);
-        // It keeps neither x nor y: the runner destroys them.
+        // Backward needs neither x nor y: the runner destroys them.
         check_close("dx", runner.backward(dy).dx, reference::product(to_double(dy), want), 1e-7);
         CHECK_FALSE(op->passes_dy());
         CHECK(op->saved_bytes() == 0);
@@ -138,12 +138,12 @@ TEST_CASE("dropout keeps 1 - p of the units and the mean") {
         ++kept;
       }
       const auto n = static_cast<double>(got.size());
-      // Five standard deviations.
+      // The tolerance is five standard deviations.
       CHECK(std::abs(kept / n - (1 - p)) < 5 * std::sqrt(p * (1 - p) / n));
       CHECK(std::accumulate(got.begin(), got.end(), 0.0) / n ==
             doctest::Approx(kept / n / (1 - p)));
     }
-    // Whole channels: 600 of them.
+    // Drops whole channels, of which there are 600.
     const std::vector<float> got =
         factors(*backend, description(2, {3, 2, 300}, 0.5, true), {1, 2}, 1);
     double kept = 0;
@@ -195,7 +195,7 @@ TEST_CASE("dropout passes its input on in evaluation, and with p = 0") {
       const std::unique_ptr<Op> op = backend->make(desc);
       CHECK(op->scratch_bytes() == 0);
       const std::vector<float> x = random_values(90, 1), dy = random_values(90, 2);
-      OpRunner runner(*backend, *op, x, {}, {}, 90);  // without numbers to draw by
+      OpRunner runner(*backend, *op, x, {}, {}, 90);  // without sample numbers to draw by
       CHECK(runner.forward() == x);
       CHECK(op->passes_dy());
       CHECK(runner.backward(dy).dx == dy);

@@ -77,7 +77,7 @@ TEST_CASE("Linear per pixel: the channels of an image, as PyTorch's after a perm
             ->detail() == "per pixel, no bias");
   check_layer(*pixels, in);
   check_layer(*pixels->fuse(*layer("ReLU")), in);
-  // The same numbers as a convolution with a kernel of one pixel.
+  // A convolution with a kernel of one pixel gives the same numbers.
   const auto conv = layer("Conv2d", {{"out_channels", integer(5)}, {"kernel_size", square(1)}});
   const Values x = to_double(random_values(48, 1)), w = to_double(random_values(15, 2));
   const Values b = to_double(random_values(5, 3));

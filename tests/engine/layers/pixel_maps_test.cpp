@@ -38,7 +38,7 @@ TEST_CASE("ZeroPad2d and Upsample: numbers and gradients") {
   check_layer(*zero_pad({0, 0, 0, 0}), image(1, 2, 3), 1);
   check_layer(*upsample({2, 2}), image(3, 4, 5));
   check_layer(*upsample({1, 3}), image(4, 2, 3));
-  // More channels than a sum takes at once.
+  // More channels than a kernel sums at once.
   check_on_backends(*upsample({2, 2}), image(70, 2, 2), 2);
   check_in_bf16(*zero_pad({1, 2, 3, 0}), {image(3, 4, 5)}, 2);
   check_in_bf16(*upsample({2, 3}), {image(8, 3, 2)}, 2);

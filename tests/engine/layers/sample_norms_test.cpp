@@ -122,8 +122,8 @@ TEST_CASE("GroupNorm, LayerNorm: numbers and gradients") {
   check_layer(*layer("LayerNorm", {{"bias", false}}), vector_of(17));
   check_layer(*layer("LayerNorm2d"), image(9, 3, 2));
   check_layer(*layer("LayerNorm2d", {{"elementwise_affine", false}}), image(5, 2, 2));
-  // Sets, rows and columns of more than is summed at once.
-  // Several groups side by side, in two blocks of columns; and groups too wide for that.
+  // Sets, rows and columns larger than a kernel sums at once.
+  // Several adjacent groups in two blocks of columns, and groups too wide for that.
   check_on_backends(*group_norm(22), image(66, 9, 8), 2);
   check_on_backends(*group_norm(2, {{"affine", false}}), image(80, 3, 3), 2);
   check_on_backends(*group_norm(2), image(70, 9, 7), 9);
@@ -135,7 +135,7 @@ TEST_CASE("GroupNorm, LayerNorm: numbers and gradients") {
 }
 
 TEST_CASE("GroupNorm, LayerNorm: a mean far from zero costs no accuracy") {
-  // All values are multiples of 2^-11: what is subtracted is exact, in fp32 too.
+  // All values are multiples of 2^-11, so that the subtraction is exact, in fp32 too.
   std::vector<float> x = random_values(2 * 96, 1);
   for (float& value : x) value = 4000 + std::ldexp(std::floor(std::ldexp(value, 11)), -11);
   const std::vector<float> dy = random_values(2 * 96, 2);

@@ -1,4 +1,5 @@
-// Losses against PyTorch (tests/golden/make_golden_losses.py), and what does not fit.
+// Compares losses with PyTorch's (tests/golden/make_golden_losses.py), and refuses invalid
+// combinations.
 #include <doctest/doctest.h>
 
 #include <fstream>
@@ -38,7 +39,7 @@ std::string error_of(const Json& options, std::int64_t classes = 4, const Target
   return "no error";
 }
 
-/// Outputs above the label's.
+/// Returns the number of outputs above the label's.
 int rank_of(const float* logits, std::int64_t classes, std::int32_t label) {
   int rank = 0;
   for (std::int64_t c = 0; c < classes; ++c) {
@@ -58,14 +59,14 @@ TargetKind kind_named(const std::string& name) {
                                : TargetKind::class_index;
 }
 
-/// The targets of a golden case.
+/// Returns the shape of the targets of a golden case.
 TargetShape shape_of(const Json& each) {
   const TargetKind kind = kind_named(each.value("kind", std::string()));
   const std::int64_t classes = each["classes"];
   return {kind, kind == TargetKind::class_index ? 0 : classes, each.contains("sample_weights")};
 }
 
-/// Their rows, with the weights.
+/// Returns the targets' rows, including the weights.
 std::vector<float> rows_of(const Json& each, std::size_t batch) {
   const TargetShape shape = shape_of(each);
   const auto width = static_cast<std::size_t>(shape.values);
@@ -95,7 +96,7 @@ TEST_CASE("losses, weights and gradients are those of PyTorch") {
       const TargetShape shape = shape_of(each);
       const Loss loss = loss_of(each["type"], each["options"], classes, kCounts, shape);
       const bool labels_exist = has_labels(shape.kind);
-      // A label that nobody may read.
+      // If the targets have no labels, the values given here must not be read.
       const LossTargets targets(
           labels_exist ? labels : std::vector<std::int32_t>(labels.size(), 1 << 30),
           rows_of(each, labels.size()));
@@ -111,7 +112,7 @@ TEST_CASE("losses, weights and gradients are those of PyTorch") {
       }
       CHECK(weights == to_floats(each["weights"]));
 
-      // The divisor is in the gradient's scale, or nobody knows it yet.
+      // The divisor is part of the gradient's scale, unless it is not known yet.
       const auto scale =
           loss.is_weighted() ? std::nullopt : std::optional(1.0F / static_cast<float>(batch));
       std::vector<MetricSum> sums = {{SampleSum::none}};
@@ -164,7 +165,7 @@ TEST_CASE("losses, weights and gradients are those of PyTorch") {
       check_close("sums", got_sums, want, 1e-6);
       CHECK(got.metrics.labelled.value() == static_cast<double>(labelled));
 
-      // An evaluation measures the same and leaves the logits as they are.
+      // An evaluation measures the same values and leaves the logits unchanged.
       const auto eval = loss.compile(*backend, {batch, classes, DType::f32, false, sums});
       const LossResult measured =
           run_loss(*backend, *eval, logits, targets, 0.25F, sums.size(), loss.has_errors);
@@ -248,7 +249,7 @@ TEST_CASE("the least loss of soft labels and of multi-hot targets") {
   const TargetShape of_soft = {TargetKind::soft_labels, 4, false};
   const Loss plain = loss_of("cross_entropy", Json::object(), 4, kCounts, of_soft);
   CHECK(plain.least(soft) == doctest::Approx(1.5 * std::log(2.0)));
-  // At the logits that make it so, the loss is that, and the gradient 0.
+  // The logits that minimise the loss give its least value, and the gradient 0.
   const Loss weighted =
       loss_of("cross_entropy", {{"class_weights", {1.0, 2.0, 4.0, 1.0}}}, 4, kCounts, of_soft);
   const auto backend = make_backend(parse_device("cpu"));
@@ -301,7 +302,7 @@ TEST_CASE("gradients are divided by the weight that the sums hold") {
     for (std::size_t i = 0; i < 35; ++i) want[i] *= 1.0F / metrics.weight;
     CHECK(grads.get() == want);
 
-    // Where no sample counts, zeros stay zeros.
+    // If no sample counts, zeros stay zeros.
     const OnDevice<StepMetrics> weightless(*backend, {StepMetrics{}});
     const OnDevice<float> zeros(*backend, std::vector<float>(37, 0.0F));
     backend->divide_by_weight(zeros.ptr(), 37, weightless.ptr());
@@ -326,7 +327,7 @@ TEST_CASE("samples are counted exactly beyond what fp32 counts") {
       sum->add_count(kMany);
     }
     const OnDevice<StepMetrics> metrics(*backend, {before});
-    // One label is right, one is right among two, one does not count.
+    // One sample is right, one is right among the top two, one does not count.
     const OnDevice<float> logits(*backend, {9, 1, 0, 0, 9, 1, 0, 0, 9, 0, 0, 0});
     const OnDevice<std::int32_t> labels(*backend, {0, 1, 3}), slots(*backend, {0, 1, 2});
     LossArgs args;
@@ -394,7 +395,7 @@ TEST_CASE("cross_entropy: labels that do not count are in no sum") {
     const auto backend = make_backend(parse_device(name));
     const Loss loss = loss_of("cross_entropy", {{"ignore_index", 2}});
     const auto op = loss.compile(*backend, {3, 4, DType::f32, true});
-    // The prediction of the second sample, which is ignored, is right; its logits may be anything.
+    // The prediction of the ignored second sample is right, and its logits are arbitrary.
     const LossResult got = run_loss<float>(*backend, *op, {4, 0, 0, 0, NAN, 0, 9, 0, 0, 4, 0, 0},
                                            {0, 2, 0}, std::nullopt);
     CHECK(got.metrics.count.value() == 3);

@@ -44,7 +44,7 @@ TEST_CASE("log.layers: each logged step has the norms of what is updated, before
     const TempDir folder;
     train_small(job, folder.path(), nullptr, 6);
     const auto lines = events(folder.file("metrics.jsonl"), "step");
-    REQUIRE(lines.size() == 4);  // 1, 2, 4 and 6
+    REQUIRE(lines.size() == 4);  // steps 1, 2, 4 and 6
     for (const auto& line : lines) {
       const auto step = line["step"].get<std::int64_t>();
       CAPTURE(step);
@@ -76,7 +76,7 @@ TEST_CASE("log.layers: each logged step has the norms of what is updated, before
         CHECK(line["grad_norms"][param.name].get<double>() * clip * line["lr"].get<double>() ==
               doctest::Approx(norm(change)).epsilon(1e-3));
       }
-      std::sort(want.begin(), want.end());  // as `names`
+      std::sort(want.begin(), want.end());  // the same order as `names`
       CHECK(names == want);
       CHECK(line["param_norms"].size() == want.size());
     }

@@ -16,9 +16,9 @@ using namespace dpt::testing;
 
 namespace {
 
-/// A rate that changes no weight: every step has the gradients of the initial weights.
+/// A learning rate that changes no weight: every step has the gradients of the initial weights.
 constexpr const char* kStill = "{type: SGD, lr: 1.0e-30}";
-constexpr int kNoiseSteps = 4;  ///< the whole batches of an epoch
+constexpr int kNoiseSteps = 4;  ///< number of full batches in an epoch
 
 std::vector<nlohmann::json> noise_lines(const Job& job, int steps = kNoiseSteps) {
   const TempDir folder;
@@ -36,7 +36,7 @@ Job still_job(std::vector<std::string> overrides, const std::string& net = {}) {
   return small_job(config, std::move(overrides));
 }
 
-/// The squared norms of the mean gradients of consecutive batches of so many samples.
+/// Returns the squared norms of the mean gradients of consecutive batches of `batch` samples.
 std::vector<double> squares_of(int batch, const std::vector<std::string>& overrides,
                                const std::string& net) {
   std::vector<std::string> all = {cpus(1), "log.every=1",
@@ -49,14 +49,14 @@ std::vector<double> squares_of(int batch, const std::vector<std::string>& overri
   return values;
 }
 
-/// What the log must have after each step, where parts have `size` of the 12 samples and the first
-/// `used` of a batch are measured: the averages in double.
+/// Returns the expected log values after each step, averaged in double. Parts have `size` of the 12
+/// samples, and the first `used` parts of a batch are measured.
 std::vector<GradientNoise> expected_noise(int size, int used,
                                           const std::vector<std::string>& overrides,
                                           const std::string& net) {
   const std::vector<double> small = squares_of(size, overrides, net);
   std::vector<std::string> of_big = overrides;
-  // The statistics of batch norm are those of the parts.
+  // Batch norm uses the statistics of the parts.
   if (!net.empty()) of_big.push_back("train.shards=" + std::to_string(12 / size));
   const std::vector<double> big = squares_of(12, of_big, net);
   const int parts = 12 / size;
@@ -81,7 +81,7 @@ void compare_noise(const std::vector<nlohmann::json>& lines,
   for (std::size_t i = 0; i < lines.size(); ++i) {
     CAPTURE(i);
     CAPTURE(lines[i].dump());
-    // The squares of norms in fp32; the larger of the two terms cancel to a fraction.
+    // The squares of norms are fp32, and the larger of the two terms cancel to a fraction.
     const double rounding = 1e-5 * (std::abs(want[i].grad_sq) + want[i].variance / 12);
     CHECK(std::abs(lines[i]["grad_sq"].get<double>() - want[i].grad_sq) < rounding);
     CHECK(std::abs(lines[i]["grad_variance"].get<double>() - want[i].variance) < 12 * rounding);
@@ -122,18 +122,18 @@ TEST_CASE("parts of unlike size, and samples that do not count") {
     floats = given;
     floats.resize(static_cast<std::size_t>(layout.floats()));
   };
-  // Each part has weight, labelled (in two floats) and two norms, of sums: |6|^2 + |8|^2 = 100,
-  // over 4^2, and 9 over 1.
+  // Each part has a weight, the labelled count (in two floats) and two norms of its sums: the
+  // squares are |6|^2 + |8|^2 = 100, divided by 4^2, and 9, divided by 1.
   parts({4, 0, 4, 6, 8, 0, 0, 0, 0, 0, 1, 0, 1, 0, 3});
   const GradientNoise weighted = noise_of(result, floats, layout, true).value();
   const GradientNoise want = noise_of((4 * 100.0 / 16 + 1 * 9.0) / 5, 2.5, 7, 10);
   CHECK(weighted.grad_sq == doctest::Approx(want.grad_sq));
   CHECK(weighted.variance == doctest::Approx(want.variance));
-  // Sums that were divided by the 12 samples of the batch.
+  // These sums are already divided by the 12 samples of the batch.
   const GradientNoise plain = noise_of(result, floats, layout, false).value();
   CHECK(plain.variance ==
         doctest::Approx(noise_of(144 * (4 * 100.0 / 16 + 9) / 5, 2.5, 7, 10).variance));
-  // The whole batch in one part, no part, a norm that is not finite, no norm.
+  // The whole batch in one part, no part, a non-finite norm, no norm.
   parts({20, 12, 10, 1, 1});
   CHECK_FALSE(noise_of(result, floats, layout, true));
   parts({});
@@ -147,7 +147,8 @@ TEST_CASE("parts of unlike size, and samples that do not count") {
 }
 
 TEST_CASE("log.noise_scale: which micro-batches are a part") {
-  // Of 12 samples in micro-batches of at most 2: two shards, the first of which is this rank's.
+  // Returns the ends of parts for 12 samples in micro-batches of up to 2. With two shards, the
+  // first is this rank's.
   const auto ends = [](const DeviceWeights& weights, std::int64_t shards, MicroBatchRule rule,
                        bool together = false, std::int64_t samples = 12) {
     return part_ends(partition_batch(samples, weights, 0, shards, rule), together);
@@ -162,10 +163,10 @@ TEST_CASE("log.noise_scale: which micro-batches are a part") {
   CHECK(ends({1}, 0, 12).empty());
   CHECK(ends({1}, 0, 2, true).empty());
   CHECK(ends({1}, 1, 6) == Ends{0});
-  // Exact mode: the shards of this rank, with an addition after the second.
+  // Exact mode: this rank's shards, with an addition after the second.
   CHECK(ends({2, 1}, 3, 2) == Ends{1, 3});
   CHECK(ends({1}, 3, 4) == Ends{0, 1, 3});
-  // Of 3 samples in 2 ranks or 4 shards; of 1 sample nobody has a part.
+  // 3 samples in 2 ranks or 4 shards; with 1 sample there is no part.
   CHECK(ends({1}, 4, 12, false, 3).size() == 3);
   CHECK(ends({1}, 4, 12, false, 1).empty());
 }
@@ -194,7 +195,7 @@ TEST_CASE("log.noise_scale: the estimates are those of the gradients of smaller 
         {{replicas_on(device, 2), "train.accumulate=2"}, 6, 2, {}, norm},
     };
     for (std::size_t i = 0; i < cases.size(); ++i) {
-      // Each device has its own steps; the arithmetic is compared on the CPU.
+      // The steps depend on the device, but the arithmetic is compared on the CPU only.
       if (is_emulated(device) && i % 2 == 1) continue;
       const Case& each = cases[i];
       CAPTURE(device);
@@ -288,6 +289,6 @@ TEST_CASE("log.noise_scale: a batch without parts is an error that says what to 
   CHECK(problem({cpus(1), "train.accumulate=2"}) == "");
   CHECK(problem({cpus(1), "train.shards=2"}) == "");
   CHECK(problem({cpus(2)}, norm) == "");
-  // More samples than are run at once: there are micro-batches without being asked for.
+  // More samples than run at once: there are micro-batches without an explicit setting.
   CHECK(problem({cpus(1), "data.size=20000", "data.batch_size=10000"}) == "");
 }

@@ -1,4 +1,4 @@
-// Scores of classes and the calibration error, worked out by hand.
+// Scores of classes and the calibration error, against values computed by hand.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -22,7 +22,8 @@ void check_scores(const ClassScores& got, const ClassScores& want) {
 }  // namespace
 
 TEST_CASE("scores of classes follow from the confusion matrix") {
-  // Rows are labels: 2 1 0 0 0 / 0 2 2 0 0 / 1 0 1 0 0 / 0 0 0 0 0 / 0 0 0 1 0.
+  // Row L counts the predictions for label L: 2 1 0 0 0 / 0 2 2 0 0 / 1 0 1 0 0 / 0 0 0 0 0 / 0 0 0
+  // 1 0.
   const Ints labels = {0, 0, 0, 1, 1, 1, 1, 2, 2, 4};
   const Ints predictions = {0, 0, 1, 1, 1, 2, 2, 2, 0, 3};
   const ClassReport report = make_class_report(labels, predictions, 6);
@@ -33,7 +34,7 @@ TEST_CASE("scores of classes follow from the confusion matrix") {
   check_scores(report.classes[3], {0, 0, 0, 0, 1});
   check_scores(report.classes[4], {0, 0, 0, 1, 0});
   check_scores(report.classes[5], {0, 0, 0, 0, 0});
-  // Of the five classes that occur or were predicted.
+  // The average is over the five classes that occur or were predicted.
   check_scores(report.macro, {5.0 / 15, 5.0 / 15, (2.0 / 3 + 4.0 / 7 + 2.0 / 5) / 5, 10, 10});
   const decltype(report.confusion) want = {{{0, 0}, 2}, {{0, 1}, 1}, {{1, 1}, 2}, {{1, 2}, 2},
                                            {{2, 0}, 1}, {{2, 2}, 1}, {{4, 3}, 1}};
@@ -48,20 +49,20 @@ TEST_CASE("scores without samples are not numbers") {
 }
 
 TEST_CASE("the calibration error of bins of a fifteenth") {
-  // In (14/15, 1]: 2 of 3 right, 2.9375 expected. In (7/15, 8/15]: 1 of 2, 1. In (3/15, 4/15]: 0 of
-  // 1, 0.25. In (2/15, 3/15]: 1 of 1, 0.2, which ends the bin. In [0, 1/15]: 0 of 2, 0.0625.
+  // Right predictions, and the expected sum, by bin. (14/15, 1]: 2 of 3, 2.9375. (7/15, 8/15]: 1 of
+  // 2, 1. (3/15, 4/15]: 0 of 1, 0.25. (2/15, 3/15]: 1 of 1, 0.2, the upper end of the bin. [0,
+  // 1/15]: 0 of 2, 0.0625.
   const Ints labels = {0, 1, 0, 1, 1, 0, 2, 0, 0}, predictions = {0, 0, 0, 1, 0, 1, 2, 1, 1};
   const std::vector<float> probabilities = {0.9375F, 1, 1, 0.5F, 0.5F, 0.25F, 0.2F, 0, 0.0625F};
   const double want = (0.9375 + 0 + 0.25 + 0.8 + 0.0625) / 9;
   CHECK(calibration_error(labels, predictions, probabilities) ==
         doctest::Approx(want).epsilon(1e-7));
-  // One more that is right, in the bin of the fifteenth before: were 0.2 in the next bin, the two
-  // bins would have another sum.
+  // 0.2 and 0.25 fall into different bins; if 0.2 were in the higher bin, the sum would differ.
   const Ints more_labels = {2, 0}, more_predictions = {2, 1};
   const std::vector<float> more = {0.2F, 0.25F};
   CHECK(calibration_error(more_labels, more_predictions, more) ==
         doctest::Approx((0.8 + 0.25) / 2).epsilon(1e-7));
-  // A sum of rounded exponentials may exceed 1 by a bit: it belongs to the last bin.
+  // A sum of rounded exponentials may exceed 1 by one bit: it belongs to the last bin.
   const std::vector<float> above = {1, std::nextafter(1.0F, 2.0F)};
   CHECK(calibration_error(more_labels, Ints{2, 1}, above) == doctest::Approx(0.5).epsilon(1e-6));
   const std::vector<float> broken = {0.2F, NAN};

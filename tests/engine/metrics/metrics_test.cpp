@@ -1,4 +1,4 @@
-// What metrics make of the sums over samples, their names, and what does not fit.
+// Metrics computed from sums over samples, their names, and invalid combinations.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -32,7 +32,7 @@ TEST_CASE("accuracy is the first metric; top_k, and sums in the order of the met
   const NamedValues want = {
       {"accuracy", 0.5}, {"accuracy_top2", 0.75}, {"mean_absolute_error", 0.25}};
   CHECK(set.values({sums, 4}, false) == want);
-  // Of nothing, nothing is known.
+  // Without samples every metric is NaN.
   for (const auto& [name, value] : set.values({sums, 0}, false)) CHECK(std::isnan(value));
 }
 
@@ -46,7 +46,7 @@ TEST_CASE("per_class_accuracy: of each class that occurs, and their mean") {
   CHECK(set.values(measured, true) == want);
   const NamedValues classes = {{"cat", 0.5}, {"emu", 1.0}};
   CHECK(set.metrics[1].by_class(set.of(1, measured)) == classes);
-  // A training step has no labels on the host.
+  // In a training step the labels are not on the host.
   CHECK(set.values(measured, false).size() == 1);
 }
 
@@ -56,7 +56,7 @@ TEST_CASE("r2 is scikit-learn's r2_score of the one-hot targets, variance_weight
   const std::vector<std::int32_t> labels = {0, 1, 2, 0}, predictions = {0, 1, 2, 0};
   const std::vector<double> sums = {4, (0.25 + 0.25) / 3 + 0.25 / 3};
   const NamedValues values = set.values({sums, 4, labels, predictions, {}, 3}, true);
-  // Squares about the means (0.5, 0.25, 0.25): 1 + 0.75 + 0.75.
+  // Sum of squares about the means (0.5, 0.25, 0.25): 1 + 0.75 + 0.75.
   CHECK(values[1].second == doctest::Approx(1 - 0.75 / 2.5));
   const std::vector<std::int32_t> same = {1, 1, 1, 1};
   CHECK(std::isnan(set.values({sums, 4, same, predictions, {}, 3}, true)[1].second));
@@ -64,7 +64,7 @@ TEST_CASE("r2 is scikit-learn's r2_score of the one-hot targets, variance_weight
 
 TEST_CASE("r2 of values: 1 - squared errors / squares about the mean") {
   const MetricSet set = make_metrics({metric("r2"), metric("mean_absolute_error")}, kNumbers);
-  // The place of accuracy is there, and stays empty.
+  // The position of accuracy is reserved and stays empty.
   CHECK(set.sums == std::vector<MetricSum>{{SampleSum::none, 1},
                                            {SampleSum::squared_error, 1},
                                            {SampleSum::absolute_error, 1}});
@@ -85,7 +85,8 @@ TEST_CASE("accuracy: of multi-hot targets that of the outputs, of values none") 
   NamedValues values = hot.values({sums, 4}, false);
   CHECK(take_accuracy(values) == 0.75);
   CHECK(values == NamedValues{{"mean_absolute_error", 0.25}});
-  // Right outputs as a count: one division, so the nearest number to 0.95.
+  // Counting the right outputs needs only one division, so the result is the number nearest to
+  // 0.95.
   const std::vector<double> counts = {171, 0};
   Measured counted = {counts, 60};
   counted.matches_per_sample = 3;

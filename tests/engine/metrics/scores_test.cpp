@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 constexpr float kSteps = 16;
 
-/// One case of the file, in the form that metrics get from an evaluation.
+/// A case of the file, in the form that metrics receive from an evaluation.
 struct Case {
   explicit Case(const Json& json) : classes(json["classes"]) {
     for (const float output : json["outputs"].get<std::vector<float>>()) {
@@ -157,7 +157,8 @@ TEST_CASE("a threshold lies between neighbouring scores, also where fp32 has non
   const float above = std::nextafter(0.5F, 1.0F);
   CHECK(static_cast<float>(best({above}, {0.5F}).threshold) == 0.5F);
   CHECK(best({above}, {0.5F}).f1 == 1);
-  // The highest of equal F1: {1} and {1, 0.25} of two positives and two negatives.
+  // Two positives and two negatives: of the equal F1 of {1} and {1, 0.25}, the higher threshold is
+  // chosen.
   CHECK(best({1.0F, 0.125F}, {0.5F, 0.25F}).threshold == 0.75);
 }
 
@@ -213,7 +214,7 @@ TEST_CASE("names of averaged metrics, and options that do not fit") {
             .empty());
   CHECK(thresholds_of({metric("auroc", Json::object()), metric("f1", {{"threshold", {0.25}}})}) ==
         std::vector<double>{0.25});
-  // Only metrics of the outputs make an evaluation gather them.
+  // An evaluation gathers the outputs only for metrics that need them.
   CHECK_FALSE(make_metrics({metric("f1", Json::object())}, classes).needs_outputs());
   CHECK(make_metrics({metric("f1", Json::object())}, hot).needs_outputs());
   CHECK(make_metrics({metric("auroc", Json::object())}, classes).needs_outputs());

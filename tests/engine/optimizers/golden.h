@@ -1,5 +1,5 @@
-// The cases of tests/golden/optimizers.json (tests/golden/make_golden_optimizers.py made it), and a
-// device that holds what an optimizer updates.
+// The cases of tests/golden/optimizers.json (written by tests/golden/make_golden_optimizers.py),
+// and a device that holds the memory that an optimizer updates.
 #pragma once
 
 #include <array>
@@ -22,11 +22,11 @@ struct GoldenCase {
   std::string name;
   OptimizerSpec spec;
   double lr = 0;
-  double error = 0;                 ///< of PyTorch's own float32 run
+  double error = 0;                 ///< of PyTorch's float32 run
   std::vector<double> first, last;  ///< weights after updates 1 and 24
 };
 
-/// As make_golden_optimizers.py's.
+/// Generates the same numbers as make_golden_optimizers.py.
 inline float golden_uniform(std::uint32_t step, std::uint32_t place) {
   std::uint64_t mixed = (place + 1ULL) * 2654435761ULL + (step + 1ULL) * 2246822519ULL;
   mixed = ((mixed ^ (mixed >> 15)) * 3266489917ULL) & 0xFFFFFFFFULL;
@@ -61,10 +61,10 @@ inline const std::vector<GoldenCase>& golden_cases() {
   return cases;
 }
 
-/// Parameters with all states on a device, and an optimizer of them.
+/// Parameters with all states on a device, and their optimizer.
 class Training {
  public:
-  /// `states`: what each state starts with, if not what the optimizer says.
+  /// `states` replaces the initial values of the states that the optimizer defines.
   Training(Backend& backend, const OptimizerSpec& spec, std::vector<UpdateRange> ranges,
            const std::vector<float>& params, const std::vector<float>& states = {})
       : spec_(spec),
@@ -81,13 +81,13 @@ class Training {
       states_.emplace_back(backend, std::vector<float>(params.size(), start));
     }
   }
-  /// One range over all parameters.
+  /// Creates one range over all parameters.
   Training(Backend& backend, const OptimizerSpec& spec, const std::vector<float>& params,
            const std::vector<float>& states = {})
       : Training(backend, spec, {{0, static_cast<std::int64_t>(params.size()), 0}}, params,
                  states) {}
 
-  /// Update number `t`. `groups`: learning rate and weight decay of each.
+  /// Performs update number `t`. `groups` has the learning rate and weight decay of each group.
   void step(const std::vector<float>& grads, std::int64_t t,
             const std::vector<std::pair<double, double>>& groups, const StepScalars& now = {},
             bool guarded = false) {

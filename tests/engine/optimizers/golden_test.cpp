@@ -1,5 +1,5 @@
-// Every optimizer follows PyTorch, or where PyTorch does not have it its paper, for 24 updates on
-// every backend.
+// Every optimizer follows PyTorch, or its paper if PyTorch lacks it, for 24 updates on every
+// backend.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ TEST_CASE("optimizers follow PyTorch and their papers for 24 updates") {
     for (const std::string& device : backend_names()) {
       CAPTURE(device);
       const auto backend = make_backend(parse_device(device));
-      // Only formulas with norms tell the two tensors of the golden run apart.
+      // Only formulas with norms distinguish the two tensors of the golden run.
       const std::vector<UpdateRange> ranges = golden.spec.is_layerwise
                                                   ? std::vector<UpdateRange>{{0, 12, 0}, {12, 7, 0}}
                                                   : std::vector<UpdateRange>{{0, 19, 0}};
@@ -48,7 +48,7 @@ TEST_CASE("optimizers follow PyTorch and their papers for 24 updates") {
       }
       CHECK(largest_error(training.params(), golden.last) <= kSlack * golden.error);
       if (on_first_backend.empty()) on_first_backend = training.params();
-      if (golden.spec.is_layerwise) continue;  // norms are added up in another order
+      if (golden.spec.is_layerwise) continue;  // norms are added in another order
       CHECK(same_bits(training.params(), on_first_backend));
     }
   }

@@ -31,7 +31,7 @@ TEST_CASE("the table knows PyTorch's names, and hints at them for others") {
   }
 }
 
-/// The step of update `t` in the formula's own type.
+/// Returns the step of update `t` in the formula's own type.
 template <class Formula>
 typename Formula::Step step_of(const OptimizerSpec& spec, double lr, std::int64_t t) {
   REQUIRE(spec.formula == formula_index<Formula>());
@@ -39,7 +39,7 @@ typename Formula::Step step_of(const OptimizerSpec& spec, double lr, std::int64_
   return reinterpret_cast<const FormulaStep<Formula>*>(&block)->step;
 }
 
-/// The plain value of each field's default, but for those that all optimizers have.
+/// Returns the default of each field, except those that all optimizers share.
 std::string defaults_of(const std::string& type) {
   const ObjectTable& table = alternative(optimizer_kinds().table(), type);
   const std::shared_ptr<void> made = table.make();
@@ -147,16 +147,16 @@ TEST_CASE("Adam's bias corrections are computed in double, as Python does") {
   step = step_of<Formula>(adam, 1e-3, 10);
   CHECK(step.step_size == static_cast<float>(1e-3 / (1 - 0.3486784401)));
   CHECK(step.inverse_sqrt_bias2 == static_cast<float>(1 / std::sqrt(1 - 0.990044880209748)));
-  // With float arithmetic 1 - 0.999^1 would already be off in its fifth digit.
+  // With float arithmetic 1 - 0.999^1 would be off in the fifth digit.
   CHECK(1.0 / (static_cast<double>(1.0F - 0.999F)) != doctest::Approx(1000).epsilon(1e-7));
-  // Far along, both corrections vanish.
+  // After many updates, both corrections vanish.
   step = step_of<Formula>(adam, 1e-3, 1'000'000'000);
   CHECK(step.step_size == 1e-3F);
   CHECK(step.inverse_sqrt_bias2 == 1.0F);
 }
 
 TEST_CASE("NAdam's product of momenta is that of all updates so far") {
-  // PyTorch multiplies its state by mu_t in each; a resumed run has the closed form only.
+  // PyTorch multiplies its state by mu_t in each update; a resumed run has only the closed form.
   for (const double decay : {0.004, 0.0, 0.5}) {
     const OptimizerSpec nadam =
         make("NAdam", {{"momentum_decay", decay}, {"betas", std::vector<double>{0.99, 0.999}}});
@@ -172,7 +172,7 @@ TEST_CASE("NAdam's product of momenta is that of all updates so far") {
       CHECK(static_cast<double>(step.mean_rate) ==
             doctest::Approx(mu(t + 1) / (1 - product * mu(t + 1))).epsilon(1e-6));
     }
-    // Far along nothing overflows.
+    // Nothing overflows after many updates.
     CHECK(std::isfinite(step_of<NAdamFormula>(nadam, 1, 1'000'000'000).mean_rate));
   }
 }
@@ -181,7 +181,7 @@ TEST_CASE("RAdam is adaptive from the sixth update on") {
   const OptimizerSpec radam = make("RAdam");
   CHECK_FALSE(step_of<RAdamFormula>(radam, 1e-3, 5).is_adaptive);
   CHECK(step_of<RAdamFormula>(radam, 1e-3, 6).is_adaptive);
-  // With a short memory it never is: rho_inf = 2 / (1 - 0.6) - 1 = 4.
+  // With a short memory rectification never starts: rho_inf = 2 / (1 - 0.6) - 1 = 4.
   const OptimizerSpec never = make("RAdam", {{"betas", std::vector<double>{0.9, 0.6}}});
   CHECK_FALSE(step_of<RAdamFormula>(never, 1e-3, 1'000'000).is_adaptive);
 }

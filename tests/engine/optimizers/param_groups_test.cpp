@@ -1,4 +1,4 @@
-// Parameter groups: who is in which, the ranges, and the constants of each.
+// Parameter groups: membership, the ranges, and the constants of each group.
 #include "engine/optimizers/param_groups.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,7 @@
 namespace dpt {
 namespace {
 
-/// conv1.weight, conv1.bias, bn.weight, bn.bias, fc.weight, fc.bias: 20 floats in 32 each.
+/// Returns conv1.weight, conv1.bias, bn.weight, bn.bias, fc.weight, fc.bias: 20 floats in 32 each.
 std::vector<ParamPlace> places() {
   std::vector<ParamPlace> all;
   for (const char* layer : {"conv1", "bn", "fc"}) {

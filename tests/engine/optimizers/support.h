@@ -32,7 +32,7 @@ inline Variant make_variant(const VariantTable& alternatives, const std::string&
   return {type, {"test.yaml", 7, 3}, &table, options};
 }
 
-/// The message of the table's cross-field check; empty when it passes.
+/// Returns the message of the table's cross-field check; empty if it passes.
 inline std::string check_of(const Variant& variant) {
   return variant.table->check ? variant.table->check(variant.options.get()) : std::string();
 }

@@ -1,5 +1,5 @@
-// What the loops over flat buffers do with every formula, on every backend: bits, ranges, groups,
-// and values that are not finite.
+// The loops over flat buffers, with every formula on every backend: bits, ranges, groups, and
+// non-finite values.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-/// States in the middle of a run.
+/// The states in the middle of a run.
 const std::vector<float> kStates(kMaxOptimizerStates, 0.25F);
 
 void on_backends(const std::function<void(Backend&)>& use) {
@@ -66,7 +66,7 @@ TEST_CASE("an optimizer's bits do not depend on where the vectors end") {
 TEST_CASE("ranges: each with the constants of its group, and nothing else is touched") {
   const OptimizerSpec spec = optimizer("SGD", R"({"momentum": 0.5})");
   on_backends([&](Backend& backend) {
-    // More than a tile of a GPU's kernel, and than one block of them.
+    // More than a tile of a GPU's kernel, and more than one block of tiles.
     constexpr std::size_t kCount = 30000;
     const std::vector<float> start(kCount, 1.0F), grads(kCount, 1.0F);
     Training training(backend, spec, {{16, 20000, 1}, {20032, 5, 0}, {29999, 1, 2}}, start,
@@ -100,7 +100,7 @@ TEST_CASE("a layer-wise update depends on its own range only, wherever that lies
       alone.step(grads, 1, 0.5);
       const std::vector<float> want = alone.params();
       CHECK_FALSE(same_bits(want, start));
-      // Between two others, one of which is of several tiles too.
+      // The range is between two others, one of which has several tiles too.
       for (const std::int64_t begin : {16, 9008}) {
         std::vector<float> params(static_cast<std::size_t>(begin), 3.0F), gradients = params;
         for (const auto& [all, own] : {std::pair(&params, &start), std::pair(&gradients, &grads)}) {
@@ -215,8 +215,8 @@ TEST_CASE("a guarded update is refused, broken or withheld, and says so") {
           CHECK(same_bits(training.state(s), std::vector<float>(kCount, 0.25F)));
         }
       };
-      // These are known to be bad before the update: a loss, a sum of weights, running statistics,
-      // or a gradient that grad_norm has checked.
+      // Known to be bad before the update: a loss, a sum of weights, running statistics, or a
+      // gradient that grad_norm has checked.
       metrics.weight = kInfinity;
       step(training, good, 1);
       outcome_is(UpdateOutcome::refused, 7);
@@ -238,7 +238,7 @@ TEST_CASE("a guarded update is refused, broken or withheld, and says so") {
       step(training, good, 1);
       outcome_is(UpdateOutcome::refused, 7);
       now.finite = 1;
-      // The steps after it are withheld, until the host has said otherwise.
+      // The following steps are withheld until the host clears the guard.
       now.step = 8;
       step(training, good, 1);
       outcome_is(UpdateOutcome::withheld, 7);
@@ -247,7 +247,7 @@ TEST_CASE("a guarded update is refused, broken or withheld, and says so") {
       step(training, good, 1);
       outcome_is(UpdateOutcome::applied, 0);
       CHECK_FALSE(same_bits(training.params(), start));
-      // What only the update notices, in whole vectors and in the tail.
+      // Values that only the update detects, in whole vectors and in the tail.
       for (const std::size_t at : {std::size_t{3}, kCount - 1}) {
         for (const float value : {kNan, kInfinity}) {
           Training fresh(backend, golden.spec, start, kStates);
@@ -269,7 +269,8 @@ TEST_CASE("a guarded update is refused, broken or withheld, and says so") {
 }
 
 TEST_CASE("an update that overflows the second moment alone is broken") {
-  // Adam divides by it: the weight would stay where it is for ever, and look well.
+  // Adam divides by the second moment: the weight would never change again, without any visible
+  // error.
   const OptimizerSpec spec = optimizer("Adam", "{}");
   on_backends([&](Backend& backend) {
     for (const std::size_t at : {0U, 36U}) {
@@ -303,7 +304,7 @@ TEST_CASE("amsgrad keeps a NaN") {
 }
 
 TEST_CASE("centered RMSprop survives a gradient that does not vary") {
-  // The mean of squares less the squared mean, all of it rounding: below 0 at some step.
+  // The mean of squares minus the squared mean is pure rounding here, and negative at some step.
   const OptimizerSpec spec = optimizer("RMSprop", R"({"centered": true, "alpha": 0.5})");
   on_backends([&](Backend& backend) {
     Training training(backend, spec, std::vector<float>(9, 1.0F));

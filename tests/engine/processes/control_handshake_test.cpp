@@ -1,5 +1,5 @@
-// What the ends of the control channel prove to each other, and what becomes of a process that
-// talks to something else than rank 0 of its run.
+// The proofs that the ends of the control channel exchange, and a process that connects to
+// something other than rank 0 of its run.
 #include "engine/processes/control_handshake.h"
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace {
 using control::Handshake;
 using nlohmann::json;
 
-/// One end of a connection that speaks the messages of the channel by hand.
+/// One end of a connection on which a test speaks the channel's messages by hand.
 class Talk {
  public:
   explicit Talk(int socket) : socket_(socket) {}
@@ -30,7 +30,7 @@ class Talk {
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    // The other end may not listen yet.
+    // The other end may not be listening yet.
     while (::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
       std::this_thread::sleep_for(1ms);
     }
@@ -52,7 +52,7 @@ class Talk {
     frame += text;
     ::send(socket_, frame.data(), frame.size(), MSG_NOSIGNAL);
   }
-  /// The next message of this type; nothing if the connection ends.
+  /// Returns the next message of this type; nothing if the connection ends.
   std::optional<json> next(const std::string& type) {
     for (;;) {
       std::uint32_t size = 0;
@@ -77,8 +77,8 @@ class Talk {
   int socket_ = -1;
 };
 
-/// Listens in place of rank 0, and runs the same conversation with each that connects, one after
-/// the other.
+/// Listens in place of rank 0, and runs the same conversation with each peer that connects, one
+/// after the other.
 class FakeRank0 {
  public:
   FakeRank0(int port, std::function<void(Talk&)> converse)
@@ -114,7 +114,8 @@ class FakeRank0 {
 
 const std::string kNonce = "00112233445566778899aabbccddeeff";
 
-/// Rank 0's part of the handshake; with the token if it knows it. Returns false if it has ended.
+/// Performs rank 0's part of the handshake, with the token if it is known. Returns false if the
+/// peer has closed the connection.
 bool welcome(Talk& talk, const std::string& token,
              const json& answer = {{"type", "welcome"}, {"host", "fake"}, {"pid", 17}}) {
   const auto greeting = talk.next("greeting");
@@ -177,7 +178,7 @@ TEST_CASE("a proof is valid for its own connection and its own end only") {
   std::atomic<int> refused{0};
   const auto outcomes =
       run_all({joins_and_leaves(local_world(0, 2, ports), quick_options()), [&] {
-                 std::string seen;  // of the first connection, which ends
+                 std::string seen;  // proof of the first connection, which ends
                  for (int round = 0; round < 3; ++round) {
                    Talk talk = Talk::to(ports[0]);
                    talk.send({{"type", "greeting"}, {"magic", "dpt-control"}, {"nonce", kNonce}});
@@ -185,7 +186,7 @@ TEST_CASE("a proof is valid for its own connection and its own end only") {
                    REQUIRE(challenge);
                    const Handshake handshake{"a secret", kNonce, challenge->at("nonce")};
                    const std::string own = handshake.proof(ProofRole::connects, 1);
-                   // Another connection's, and that of the other end.
+                   // The proof of another connection, or of the other end.
                    const std::string proof = round == 0   ? own
                                              : round == 1 ? seen
                                                           : handshake.proof(ProofRole::accepts, 1);
@@ -264,7 +265,8 @@ TEST_CASE(
                stranger(3, {"train a.yaml", "p", "path a", "content a"}),
                [&] {
                  while (refused < 3) std::this_thread::sleep_for(1ms);
-                 // Another machine's copy of the config is of another content or in another place.
+                 // The copy of the config on another machine may have other content or another
+                 // path.
                  ControlOptions its = options;
                  its.run.config = "path on another machine";
                  return joins_and_leaves(nameless(1, 3, ports), its)();

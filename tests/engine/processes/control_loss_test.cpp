@@ -1,4 +1,4 @@
-// The control channel of real processes, of which some are killed or stopped.
+// The control channel of real processes, some of which are killed or stopped.
 #include <fcntl.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace dpt::testing {
 namespace {
 
-/// The child's end: what it says to the test, and what it is told.
+/// The child's connection to the test.
 class Parent {
  public:
   Parent(int in, int out) : in_(in), out_(out) {}
@@ -18,7 +18,7 @@ class Parent {
     const std::string text = line + "\n";
     [[maybe_unused]] const auto written = ::write(out_, text.data(), text.size());
   }
-  /// Whether the test said that it is over.
+  /// Returns true if the test has announced its end.
   bool says_end(std::chrono::milliseconds wait) const {
     pollfd one{in_, POLLIN, 0};
     return ::poll(&one, 1, static_cast<int>(wait.count())) > 0;
@@ -28,7 +28,7 @@ class Parent {
   int in_, out_;
 };
 
-/// A process of a world, a fork of the test, which must have one thread.
+/// A process of a world: a fork of the test, which must be single-threaded.
 class Process {
  public:
   Process(const World& world, const ControlOptions& options,
@@ -69,7 +69,7 @@ class Process {
   int pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
   void say_end() const { ::send(to_, "x", 1, MSG_NOSIGNAL); }
-  /// The next line that it says; "" if it ended or says nothing for long.
+  /// Returns the next line from the process; "" if it has ended or stays silent for long.
   std::string line() const {
     std::string text;
     char next = 0;
@@ -88,7 +88,7 @@ class Process {
 
 using Processes = std::vector<std::unique_ptr<Process>>;
 
-/// All of them joined, when this returns.
+/// Starts a world. All processes have joined when this returns.
 Processes start_world(int size, const ControlOptions& options,
                       const std::function<void(ControlChannel&, const Parent&)>& body) {
   const std::vector<int> ports = free_ports(3);
@@ -123,7 +123,7 @@ ControlOptions options_with_stall(std::chrono::milliseconds timeout) {
   return options;
 }
 
-/// Long enough that each has sent what it does.
+/// Time in which each process has sent several beats.
 constexpr auto kSomeBeats = 100ms;
 
 }  // namespace
@@ -162,7 +162,7 @@ TEST_CASE("a stopped process is named after the stall timeout, and told so when 
       CAPTURE(text);
       CHECK(contains(text, name + " does not answer: nothing was received from it for 1.0 s"));
       CHECK(contains(text, "it was last at step 17, training"));
-      // Its channel is closed without the stopped process.
+      // The remaining process closes its channel without waiting for the stopped one.
       CHECK(worlds[i][rank]->line() == "end");
     }
     CHECK(std::chrono::steady_clock::now() - start < 1s + 5s);
@@ -198,7 +198,7 @@ TEST_CASE("a process that goes on before the stall timeout, and a whole job afte
   for (const auto& process : processes) process->signal(SIGSTOP);
   std::this_thread::sleep_for(1600ms);
   for (const auto& process : processes) process->signal(SIGCONT);
-  // Whoever accused another would do so before its first beat arrives.
+  // A process that accused another would do so before the first beat arrives.
   std::this_thread::sleep_for(kSomeBeats);
   for (const auto& process : processes) process->say_end();
   for (const auto& process : processes) CHECK(process->line() == "left");
@@ -218,7 +218,7 @@ TEST_CASE("fail() returns when rank 0 does not take it, and its cause is that of
   CHECK(processes[1]->line() == "returned");
   const std::string text = processes[1]->line();
   CHECK(contains(text, name_in(processes, 1) + " failed before its first step: no memory"));
-  // It arrives when rank 0 goes on.
+  // The failure arrives when rank 0 continues.
   processes[0]->signal(SIGCONT);
   processes[0]->say_end();
   CHECK(processes[0]->line() == "returned");
@@ -243,13 +243,14 @@ TEST_CASE("a process may end at once after it has left, rank 0 too") {
 TEST_CASE("signals are handled on the threads of the program, not of the channel") {
   Processes processes =
       start_world(2, quick_options(), [](ControlChannel& channel, const Parent& to) {
-        // This thread blocks it; were it handled by one of the channel's, the process would end.
+        // This thread blocks the signal; if a thread of the channel handled it, the process would
+        // end.
         sigset_t one;
         sigemptyset(&one);
         sigaddset(&one, SIGTERM);
         ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
         to.say("blocked");
-        // While it waits for a signal, a thread is given it before all others.
+        // A thread that waits for a signal receives it before all other threads.
         for (sigset_t pending; ::sigpending(&pending) == 0 && !sigismember(&pending, SIGTERM);) {
           std::this_thread::sleep_for(1ms);
         }

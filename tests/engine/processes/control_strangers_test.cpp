@@ -1,5 +1,5 @@
-// Who may not join a world: processes of it that do not fit, and whatever else connects to its
-// port.
+// Refused connections to a world: processes of it that do not fit, and anything else that connects
+// to its port.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace dpt::testing {
 namespace {
 
-/// What connects without being dpt.
+/// A client that connects but is not dpt.
 class Stranger {
  public:
   explicit Stranger(int port) {
@@ -30,14 +30,14 @@ class Stranger {
   void send(const std::string& bytes) const {
     ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
-  /// A message: its length, and what follows.
+  /// Sends a message: its length and its text.
   void send_message(const std::string& text) const {
     const std::uint32_t size = htonl(static_cast<std::uint32_t>(text.size()));
     std::string bytes(sizeof size, '\0');
     std::memcpy(bytes.data(), &size, sizeof size);
     send(bytes + text);
   }
-  /// Whether the other end closes it; what it says before that.
+  /// Returns true if the other end closes the connection; appends the text before that to `said`.
   bool ends(std::string* said = nullptr) const {
     pollfd one{socket_, POLLIN, 0};
     char bytes[4096];
@@ -54,7 +54,7 @@ class Stranger {
   bool is_connected_ = false;
 };
 
-/// A socket that listens, and answers nothing or what is given.
+/// A server that never answers, or always gives the same answer.
 class OtherServer {
  public:
   OtherServer(int port, std::string answer) : socket_(listening_socket(port)) {
@@ -80,7 +80,7 @@ class OtherServer {
   std::thread thread_;
 };
 
-/// Lines for the user.
+/// Collects the lines for the user.
 class Warnings {
  public:
   std::function<void(const std::string&)> sink() {
@@ -170,7 +170,7 @@ TEST_CASE("processes find rank 0 past what else listens on their ports") {
   ControlOptions options = impatient(16s);
   std::vector<std::function<std::string()>> bodies;
   for (int rank = 0; rank < 3; ++rank) {
-    options.join_timeout = rank == 1 ? 4s : 60s;  // it does not wait for the silent one for long
+    options.join_timeout = rank == 1 ? 4s : 60s;  // it does not wait long for the silent process
     World world = local_world(rank, 3, ports);
     if (rank == 2) std::rotate(world.ports.begin(), world.ports.begin() + 1, world.ports.end());
     bodies.push_back(joins(world, options));
@@ -396,7 +396,7 @@ TEST_CASE("more silent strangers than are kept keep no process out") {
 TEST_CASE("strangers are refused and counted, and the run is unharmed") {
   const std::vector<int> ports = free_ports(1);
   Warnings warnings;
-  ControlOptions options = impatient(2s);  // so long may one say nothing
+  ControlOptions options = impatient(2s);  // the time that a process may stay silent
   options.warn = warnings.sink();
   std::atomic<bool> is_over{false};
   std::atomic<int> there{0};
@@ -404,7 +404,7 @@ TEST_CASE("strangers are refused and counted, and the run is unharmed") {
     return [&, rank]() -> std::string {
       const auto channel = ControlChannel::join(local_world(rank, 2, ports), options);
       ++there;
-      // All see the end in the same call.
+      // All processes see the end in the same call.
       while (channel->all_gather("is it over", is_over ? "yes" : "no")[0] != "yes") {
         std::this_thread::sleep_for(1ms);
       }
@@ -423,7 +423,7 @@ TEST_CASE("strangers are refused and counted, and the run is unharmed") {
       "[1, 2]",
       R"({"type":"hello","magic":7})",
       R"({"type":"beat","place":"","waits_in":"","progress":0,"quiet":0})",
-      hello + "a secret\"}",  // the right token, and a rank that is none
+      hello + "a secret\"}",  // the right token, but an invalid rank
       hello + "\"}",
       hello + R"(a secreta secret"})",
   };
@@ -446,7 +446,7 @@ TEST_CASE("strangers are refused and counted, and the run is unharmed") {
                                      one.send_message(text);
                                      if (one.ends()) ++ended;
                                    }
-                                   // These, for `half`, are as many as may be open: the next one
+                                   // With `half`, these connections reach the limit: the next one
                                    // closes the oldest.
                                    std::vector<std::unique_ptr<Stranger>> silent;
                                    for (int i = 0; i < kSilent; ++i) {
@@ -465,7 +465,7 @@ TEST_CASE("strangers are refused and counted, and the run is unharmed") {
   CHECK(outcomes[0].text == "left");
   CHECK(outcomes[1].text == "left");
   CHECK(ended == 2 + static_cast<int>(messages.size()) + kSilent + 2);
-  // Twenty, and the hundredth.
+  // The first twenty are reported, and the hundredth.
   REQUIRE(warnings.lines().size() == 21);
   CHECK(warnings.count("(1073741824 bytes of at most 4096)") == 1);
   CHECK(

@@ -1,5 +1,5 @@
-// The control channel of a world without accidents, and of one whose processes say that they failed
-// or wait for ever.
+// The control channel of a world without failures, and of one whose processes report failures or
+// wait forever.
 #include "engine/processes/control.h"
 
 #include <atomic>
@@ -98,7 +98,7 @@ TEST_CASE("the first cause reaches all, with text and exit code, whoever fails n
     }
     const auto failure = channel.wait_for_failure(kLong);
     while (called == 0) std::this_thread::yield();
-    // One that comes late is told at once.
+    // A handler that is set after the failure is called at once.
     std::atomic<bool> told{false};
     channel.on_failure([&](const WorldFailure& its) { told = its.text == failure->text; });
     while (!told) std::this_thread::yield();
@@ -196,7 +196,7 @@ TEST_CASE("a thread that makes no progress is found, with step, activity and tim
     channel.set_stall_timeout(1s);
     heartbeat_of_thread()->set_step(9);
     beat("reading samples");
-    // One hangs, one waits for it, one works.
+    // One rank hangs, one waits for it, one works.
     if (channel.world().rank == 0) channel.begin_wait("the sum of the gradients");
     while (channel.world().rank == 2 && !channel.failure()) {
       beat("training");
@@ -241,7 +241,7 @@ TEST_CASE("processes that all wait for each other are found, with what each wait
     CHECK(contains(outcome.text, "rank 2 in the results"));
   }
   CHECK(outcomes[2].kind == kPeer);
-  // The threads of a process that waits are not to be taken for stalled by each other.
+  // The threads of a waiting process must not take each other for stalled.
   CHECK(beats >= 2 * 8);
 }
 

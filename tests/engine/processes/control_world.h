@@ -1,5 +1,5 @@
-// Worlds for the tests of the control channel: processes that are threads, and real ones where one
-// must be killed or stopped.
+// Worlds for the tests of the control channel. Their processes are threads, except where one must
+// be killed or stopped.
 #pragma once
 
 #include <arpa/inet.h>
@@ -31,7 +31,7 @@ namespace dpt::testing {
 
 using namespace std::chrono_literals;
 
-/// Ports of the loopback that were free a moment ago.
+/// Returns loopback ports that were free a moment ago.
 inline std::vector<int> free_ports(int count) {
   std::vector<int> sockets, ports;
   for (int i = 0; i < count; ++i) {
@@ -62,7 +62,7 @@ inline int listening_socket(int port) {
   return listener;
 }
 
-/// A world of `size` on this machine, as its process `rank` sees it.
+/// Returns a world of `size` on this machine, as its process `rank` sees it.
 inline World local_world(int rank, int size, const std::vector<int>& ports) {
   World world;
   world.rank = world.local_rank = rank;
@@ -83,13 +83,13 @@ inline ControlOptions quick_options() {
   return options;
 }
 
-/// What came of a process: how it ended, and what it said.
+/// The result of a process: its error, if any, and its text.
 struct Outcome {
   int kind = 0;  ///< of the Error that ended it; 0 = none, -1 = another exception
   std::string text;
 };
 
-/// Runs each in a thread of its own.
+/// Runs each function in a separate thread.
 inline std::vector<Outcome> run_all(const std::vector<std::function<std::string()>>& bodies) {
   std::vector<Outcome> outcomes(bodies.size());
   std::vector<std::thread> threads;
@@ -108,7 +108,8 @@ inline std::vector<Outcome> run_all(const std::vector<std::function<std::string(
   return outcomes;
 }
 
-/// Joins a world of `size` as each of its processes and runs `body`, which leaves or does not.
+/// Joins a world of `size` as each of its processes and runs `body`, which may or may not leave the
+/// world.
 inline std::vector<Outcome> run_world(
     int size, const ControlOptions& options,
     const std::function<std::string(ControlChannel& channel)>& body) {
@@ -126,7 +127,7 @@ inline std::vector<Outcome> run_world(
 inline constexpr int kPeer = static_cast<int>(ErrorKind::peer);
 inline constexpr int kUsage = static_cast<int>(ErrorKind::usage);
 
-/// The last resort of tests that wait for what must come.
+/// Upper limit for waiting for events that must come.
 inline constexpr std::chrono::seconds kLong{60};
 
 }  // namespace dpt::testing

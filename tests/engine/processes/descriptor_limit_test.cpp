@@ -1,4 +1,4 @@
-// How many descriptors the processes of a world need.
+// The number of descriptors that the processes of a world need.
 #include "engine/processes/descriptor_limit.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-// Which process of how many: what each launcher sets, as its own runs have shown it, and what is
-// refused.
+// Detection of a process's rank and world size: the variables of each launcher, as observed in real
+// runs, and invalid combinations.
 #include "engine/processes/world.h"
 
 #include <doctest/doctest.h>
@@ -33,7 +33,7 @@ World detect(const Variables& variables, const WorldFlags& flags = {}) {
   return detect_world(environment_of(variables), flags);
 }
 
-/// Returns the text of the usage error that training ends with; empty if it does not.
+/// Returns the usage error that training ends with; empty if there is none.
 std::string refusal(const Variables& variables, const WorldFlags& flags = {}) {
   try {
     require_started_tasks(environment_of(variables), detect(variables, flags));
@@ -60,7 +60,7 @@ void check_place(const World& world, int rank, int size, int local_rank, int loc
   CHECK(world.local_size == local_size);
 }
 
-/// Eight ports after one another, below those that the system hands out.
+/// Checks for eight consecutive ports below those that the system hands out.
 void check_chosen_ports(const World& world) {
   REQUIRE(world.ports.size() == 8);
   for (std::size_t i = 0; i < 8; ++i) CHECK(world.ports[i] == world.ports[0] + static_cast<int>(i));
@@ -110,7 +110,7 @@ TEST_CASE("without a launcher: a world of one") {
   REQUIRE(gethostname(name.data(), name.size() - 1) == 0);
   CHECK(world.host == name.data());
   CHECK(describe(world) == "one process on host " + world.host);
-  // What scripts export for other programs.
+  // Scripts export these variables for other programs.
   CHECK(detect({{"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"}, {"SLURM_NTASKS", "4"}}).alone());
 }
 
@@ -244,7 +244,7 @@ TEST_CASE("Slurm: the first machine of the step, ports by job and step") {
 }
 
 TEST_CASE("Slurm without srun: training for several tasks is refused, one is a world of one") {
-  // Of a batch script: it is process 0 of no step.
+  // The variables of a batch script: it is process 0 without a step.
   const Variables batch = {{"SLURM_JOB_ID", "9"},
                            {"SLURM_NTASKS", "4"},
                            {"SLURM_PROCID", "0"},
@@ -255,17 +255,17 @@ TEST_CASE("Slurm without srun: training for several tasks is refused, one is a w
                  "this job has 4 tasks (SLURM_NTASKS=4), but srun did not start this process");
   check_contains(text, "srun dpt train");
   check_contains(text, "dpt train --nproc N");
-  // Commands that waste no time of the other tasks work: eval, predict, bench.
+  // Commands that need no other tasks work: eval, predict, bench.
   CHECK(detect(batch).alone());
   CHECK(detect(with(batch, {{"SLURM_NTASKS", "1"}})).alone());
   CHECK(detect(without(batch, "SLURM_NTASKS")).alone());
-  // salloc's shell as a step of its own (use_interactive_step), and what a batch script inherits
-  // from a shell that is one.
+  // The shell of salloc as a separate step (use_interactive_step), and a batch script that inherits
+  // the variables of such a shell.
   const Variables shell =
       with(batch, {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_ID", "4294967290"}});
   check_contains(refusal(shell), "this job has 4 tasks");
   check_contains(refusal(with(shell, {{"SLURM_STEP_ID", "0"}})), "this job has 4 tasks");
-  // The batch script as a step of its own.
+  // The batch script as a separate step.
   check_contains(
       refusal(with(batch, {{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_ID", "4294967291"}})),
       "this job has 4 tasks");
@@ -275,7 +275,7 @@ TEST_CASE("Slurm without srun: training for several tasks is refused, one is a w
       refusal(
           {{"SLURM_JOB_ID", "9"}, {"SLURM_NTASKS_PER_NODE", "2"}, {"SLURM_JOB_NUM_NODES", "3"}}),
       "6 tasks (SLURM_NTASKS_PER_NODE=2, SLURM_JOB_NUM_NODES=3)");
-  // --nproc is one of the ways out.
+  // --nproc is one of the suggested solutions.
   CHECK_NOTHROW(refuse_nested_launch(environment_of(batch)));
   CHECK(detect(with(batch, kNproc)).size == 3);
 }
@@ -285,7 +285,7 @@ TEST_CASE("of nested launchers the inner one counts") {
   CHECK(detect(with(kSlurm, kOpenMpi4)).launcher == "Open MPI");
   CHECK(detect(with(kSlurm, kMpich)).launcher == "MPICH");
   CHECK(detect(with(kTorchrun, kNproc)).launcher == "dpt --nproc");
-  // `srun --mpi=pmi2` sets these two, and is no MPI launcher.
+  // `srun --mpi=pmi2` sets these two variables, but is not an MPI launcher.
   const World pmi2 = detect(with(kSlurm, {{"PMI_RANK", "5"}, {"PMI_SIZE", "7"}}));
   CHECK(pmi2.launcher == "Slurm");
   check_contains(refusal(with(kSlurm, {{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}})),
@@ -303,7 +303,7 @@ TEST_CASE("processes of dpt --nproc") {
   CHECK(world.ports == std::vector<int>{40001, 40017, 40009});
   CHECK(world.job == "a1");
   CHECK(world.token == "secret");
-  // A user's own is for other launchers.
+  // A user's DPT_COORDINATOR applies to other launchers only.
   CHECK(detect(with(kNproc, {{"DPT_COORDINATOR", "h:1"}})).coordinator == "127.0.0.1");
   for (const char* ports : {"", "x", "1,,2", "1,", "0", "65536", "-1"}) {
     check_contains(refusal(with(kNproc, {{"DPT_PORTS", ports}})),
@@ -353,7 +353,7 @@ TEST_CASE("half a set that can only mean one process is no launcher's") {
     CAPTURE(variables.begin()->first);
     CHECK(refusal(variables).empty());
     CHECK(detect(variables).alone());
-    // The launcher that did start this process counts.
+    // The launcher that started this process takes precedence.
     CHECK(detect(with(kSlurm, variables)).launcher == "Slurm");
     CHECK_NOTHROW(refuse_nested_launch(environment_of(variables)));
   }
@@ -367,7 +367,7 @@ TEST_CASE("half a set that can only mean one process is no launcher's") {
       {{{"PMI_SIZE", "2"}}, "but not PMI_RANK"},
       {{{"LOCAL_RANK", ""}}, "but not RANK, WORLD_SIZE"}};
   for (const auto& [variables, part] : contradictions) check_contains(refusal(variables), part);
-  // A complete set is a launcher's, even of a single process.
+  // A complete set comes from a launcher, even for a single process.
   CHECK(detect({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).launcher == "RANK and WORLD_SIZE");
 }
 
@@ -414,7 +414,7 @@ TEST_CASE("flags: all of them, or none") {
   CHECK(world.coordinator == "node0");
   CHECK(world.ports == std::vector<int>{29400});
   CHECK(world.job == "j");
-  // On the loopback all are on this machine.
+  // A coordinator on the loopback means that all processes are on this machine.
   for (const char* place : {"127.0.0.1:5", "localhost:5", "[::1]:5"}) {
     check_place(detect({}, {2, 3, place}), 2, 3, 2, 3);
   }

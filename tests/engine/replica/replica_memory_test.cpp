@@ -1,5 +1,5 @@
-// What a replica holds of a device's memory, what it says when there is not enough, and where the
-// samples are.
+// A replica's use of device memory, its message if there is not enough, and the location of the
+// samples.
 #include <doctest/doctest.h>
 
 #include "engine/collectives/local_group.h"
@@ -17,14 +17,14 @@ using namespace dpt::testing;
 
 namespace {
 
-/// Counts the bytes that are allocated, and has as many free as it is told.
+/// Counts the allocated bytes; the test sets the number of free bytes.
 class MeasuredBackend : public CountingBackend {
  public:
   MeasuredBackend() { live() = 0; }
   DeviceMemory allocate(std::size_t bytes, const std::string& what) override {
     live() += bytes;
     DeviceMemory memory = CountingBackend::allocate(bytes, what);
-    // Its own release frees the bytes; this one also counts.
+    // The original release frees the bytes; this one also counts them.
     auto* owner = new DeviceMemory(std::move(memory));
     owners().emplace_back(owner);
     return {owner->ptr(), bytes, [](DevPtr, std::size_t freed) { live() -= freed; }};
@@ -102,7 +102,7 @@ TEST_CASE("the memory that a replica says it holds is what it has allocated") {
         evaluate_split(*one.replica, job, job.data.splits.test, "test");
         one.epoch();
         CHECK(one.replica->memory_bytes() == one.backend.live());
-        // Three shards of exact mode, of which two wait for their sum.
+        // Exact mode has three shards, two of which wait for their sum.
         CHECK(one.replica->memory_bytes() > flat * 3);
       }
       CHECK(MeasuredBackend::live() == 0);
@@ -133,7 +133,7 @@ TEST_CASE("a replica holds no gradients and no optimizer state of a frozen front
 }
 
 TEST_CASE("too large a batch for the memory: how much there is, and how many samples fit") {
-  // In exact mode; fast mode works with smaller parts.
+  // Exact mode only; fast mode works with smaller parts.
   const Job job = small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1), "train.shards=1"});
   MeasuredBackend measure;
   const std::size_t training =
@@ -174,7 +174,7 @@ TEST_CASE("too large a batch for the memory: how much there is, and how many sam
       with(evaluating - 1, false),
       fmt::format("23 samples at once need {} for activations, but", mebibytes(evaluating)));
   CHECK(with(evaluating, false) == "no error");
-  // What it holds already counts as free for what takes its place.
+  // Memory that will be replaced already counts as free.
   REQUIRE(training > evaluating);
   Alone one(job);
   evaluate_split(*one.replica, job, job.data.splits.test, "test");
@@ -184,7 +184,7 @@ TEST_CASE("too large a batch for the memory: how much there is, and how many sam
 
 TEST_CASE("fast mode makes micro-batches that there is memory for") {
   const std::string config = small_config("{type: SGD, lr: 0.1}");
-  // Whole batches of 12 only.
+  // The epoch has only full batches of 12.
   const auto job_with = [&](std::vector<std::string> overrides) {
     overrides.insert(overrides.end(), {cpus(1), "data.size=55"});
     return small_job(config, overrides);
@@ -194,7 +194,7 @@ TEST_CASE("fast mode makes micro-batches that there is memory for") {
   const std::size_t five =
       Executor(measure, job.model.plan, job.data.train_input, job.model.loss, 5, true)
           .arena_bytes();
-  // What GradientPass leaves free: two buffers of samples, the gradients, and an eighth.
+  // GradientPass leaves free two buffers of samples, the gradients, and an eighth.
   const std::size_t sample =
       static_cast<std::size_t>(job.data.splits.train.source->shape().elements()) +
       sizeof(std::int32_t);
@@ -235,7 +235,7 @@ TEST_CASE("a data set goes to the device when it takes no more than half of what
     batch.labels = source.resident()->labels;
     staging.stage(0, StepScalars{}, StepMetrics{}, batch, source);
     CHECK(staging.memory_bytes() == backend.live());
-    // The other source's place changes nothing.
+    // The location of the other source changes nothing.
     const Unresident other(job.data.splits.train.source);
     staging.stage(1, StepScalars{}, StepMetrics{}, batch, other);
     CHECK(staging.memory_bytes() == backend.live());

@@ -1,4 +1,4 @@
-// What a step asks of a device: its own scalars and numbers up, one launch, its results down.
+// The device calls of a step: upload its scalars and numbers, launch once, download its results.
 #include "engine/replica/input_staging.h"
 
 #include <doctest/doctest.h>
@@ -27,7 +27,7 @@ T at(DevPtr from, std::size_t index) {
   return value;
 }
 
-/// The last `count` samples of a resident data set, last one first.
+/// The last `count` samples of a resident data set, in reverse order.
 struct Backwards {
   Backwards(const DataSource& source, std::int64_t count)
       : ids(static_cast<std::size_t>(count)), slots(ids.size()) {
@@ -59,7 +59,7 @@ TEST_CASE("a step uploads no more than its own samples' numbers, after an evalua
   const auto step = [&](int slot, std::int64_t samples) {
     const Backwards given(source, samples);
     const StagedBatch staged = staging.stage(slot, scalars, metrics, given.batch, source);
-    // Two lines for scalars and metrics; of a sample, the id in 64 bits and the slot in 32.
+    // Two lines for scalars and metrics; per sample, the id in 64 bits and the slot in 32.
     CHECK(backend.take_calls().uploaded_bytes == 192 + static_cast<std::size_t>(samples) * 12);
     CHECK(at<StepScalars>(staged.batch.scalars, 0).inverse_count == 0.25F);
     CHECK(at<StepMetrics>(staged.metrics, 0).stop_votes == 1);
@@ -76,7 +76,7 @@ TEST_CASE("a step uploads no more than its own samples' numbers, after an evalua
   const StagedBatch before = step(1, 12);
   step(2, 1000);
   step(3, 0);
-  // Captured graphs hold the addresses: they are those of the number of samples.
+  // Captured graphs contain the addresses, which depend only on the number of samples.
   const StagedBatch after = step(4, 12);
   CHECK(staging.moves() == moves);
   CHECK(before.batch.ids == after.batch.ids);
@@ -102,7 +102,7 @@ TEST_CASE("a step is one copy to the device, one launch and one copy back") {
       }
     };
     CHECK(replica.launches() == "calls");
-    epochs(3, false);  // the ragged last batch too is recorded in the second
+    epochs(3, false);  // the ragged last batch is also captured in the second epoch
     CHECK(replica.launches() == "graph");
     epochs(3, true);
     evaluate_split(replica, job, job.data.splits.test, "test");
@@ -114,7 +114,7 @@ TEST_CASE("a step is one copy to the device, one launch and one copy back") {
                               static_cast<std::size_t>(job.data.splits.train.size()) * 12;
     epochs(1, false);
     CHECK((backend.take_calls() == CountingBackend::Calls{steps, steps, steps, 0, bytes}));
-    // Who asks for the norm gets it by one more.
+    // Requesting the norm costs one more.
     epochs(1, true);
     CHECK((backend.take_calls() == CountingBackend::Calls{steps, steps, 2 * steps, 0, bytes}));
   }
@@ -162,11 +162,11 @@ TEST_CASE("captured graphs end when what they hold the addresses of moves") {
     CHECK((calls.launches == 0) == (calls.singles > 0));
     return calls.launches == 1;
   };
-  // As calls, captured and replayed, replayed.
+  // The steps run as calls, then captured and replayed, then replayed.
   CHECK_FALSE(is_replayed());
   CHECK(is_replayed());
   CHECK(is_replayed());
-  // 60 samples at once need more memory for activations than 8, but no more for their numbers.
+  // 60 samples at once need more activation memory than 8, but no more memory for their numbers.
   const EvalResult first = evaluate_split(replica, job, job.data.splits.test, "test");
   CHECK_FALSE(first.samples.replayed);
   CHECK_FALSE(is_replayed());

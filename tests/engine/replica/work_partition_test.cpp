@@ -12,7 +12,7 @@ DeviceWeights equal(int ranks) {
   return DeviceWeights(static_cast<std::size_t>(ranks), 1);
 }
 
-/// Runs a partition with strings for gradients: "+" shows the order of the additions.
+/// Runs a partition with strings as gradients: "+" shows the order of the additions.
 std::map<int, std::string> run_symbolically(const WorkPartition& partition) {
   std::map<int, std::string> buffers;
   for (const WorkAction& action : partition.actions) {
@@ -34,7 +34,7 @@ std::map<int, std::string> run_symbolically(const WorkPartition& partition) {
   return buffers;
 }
 
-/// The whole sum of all ranks, as the collective would evaluate it.
+/// Returns the whole sum over all ranks, as the collective would evaluate it.
 std::string whole_sum(std::int64_t samples, const DeviceWeights& device_weights,
                       std::int64_t shards, std::int64_t micro_batch,
                       ShardBuffers in = ShardBuffers::reused) {
@@ -149,7 +149,7 @@ TEST_CASE("a shard has as many micro-batches as were asked for, if it has so man
   CHECK(sizes(12, {256, 3}) == Sizes{4, 4, 4});
   CHECK(sizes(10, {256, 4}) == Sizes{3, 3, 2, 2});
   CHECK(sizes(3, {256, 5}) == Sizes{1, 1, 1});
-  // More, where that many samples may not run at once.
+  // There are more micro-batches if that many samples may not run at once.
   CHECK(sizes(12, {2, 3}) == Sizes{2, 2, 2, 2, 2, 2});
   CHECK(sizes(12, {256, 2}, 2) == Sizes{3, 3, 3, 3});
 }

@@ -1,4 +1,5 @@
-// Where a run's time goes: every moment belongs to one part, and the log and the summary say so.
+// The time accounting of a run: every moment belongs to exactly one part, and the log and the
+// summary report it.
 #include "engine/run/ledger.h"
 
 #include <doctest/doctest.h>
@@ -72,7 +73,7 @@ TEST_CASE("the device's time is divided as the phases of the timed steps are") {
     spend(8);
   };
   device_works();
-  // No step was timed yet: nothing is known of it.
+  // No step has been timed yet, so the time of its parts is unknown.
   LedgerTotals first = ledger.take_interval();
   CHECK(first[LedgerPart::other] >= 0.008);
   CHECK(first[LedgerPart::forward] == 0);
@@ -118,7 +119,7 @@ TEST_CASE("waiting for the data of other ranks is taken from the time of sums, a
 
 namespace {
 
-/// The second replica's samples of each batch take their time, the first one's none.
+/// A source in which only the second replica's samples of each batch are slow.
 class SlowForOne : public Unresident {
  public:
   using Unresident::Unresident;
@@ -142,7 +143,7 @@ TEST_CASE("a run whose other replica waits for data is bound by data, not by sum
   train(job, fresh_start(job), {}, run, log, progress);
   const std::vector<nlohmann::json> ledgers = events(folder, "ledger");
   REQUIRE(ledgers.size() == 1);
-  // 5 steps, and 6 samples in each of them.
+  // 5 steps with 6 samples each.
   CHECK(ledgers[0]["parts"]["data"] > 0.05);
   CHECK(ledgers[0]["parts"]["data"] > ledgers[0]["parts"]["sum"]);
 }
@@ -154,7 +155,7 @@ TEST_CASE("the verdict names the largest part, and what to do about what is no c
       totals_with({{P::data, 62}, {P::forward, 10}, {P::backward, 20}, {P::other, 8}}), job);
   CHECK(data.bound_by == "data");
   CHECK(data.share == doctest::Approx(0.62));
-  // More threads than cores decode already.
+  // There are already more decoding threads than cores.
   CHECK(data.advice ==
         "keep decoded images (data.cache) or see which stage is slow: dpt bench CONFIG --data");
   if (cpu_info().logical_allowed > 1) {
@@ -226,7 +227,7 @@ TEST_CASE("the log has a ledger of each epoch, and the summary one of the run") 
     const Json summary = summary_of(job, run, outcome);
     const nlohmann::json whole = nlohmann::json::parse(summary["ledger"].dump());
     CHECK(total_of(whole) == doctest::Approx(whole["seconds"].get<double>()));
-    // With the last save and the test.
+    // The total includes the last save and the test.
     CHECK(whole["seconds"] > seconds);
     CHECK(whole["seconds"] >= outcome.seconds);
     CHECK(whole["parts"]["saving"] > 0);

@@ -1,4 +1,5 @@
-// What a start finds in a run folder: which files stay, which are moved aside, which is the best.
+// A start in an existing run folder: the files that stay, the files that are moved aside, and the
+// choice of the best.
 #include "engine/run/lineage.h"
 
 #include <doctest/doctest.h>
@@ -22,9 +23,9 @@ namespace fs = std::filesystem;
 
 using Steps = std::vector<std::int64_t>;
 
-/// A run folder whose checkpoints are written by hand: five steps an epoch.
+/// A run folder with hand-written checkpoints, five steps per epoch.
 struct Branches {
-  /// A checkpoint file of the state after `step`; `seed` makes another run of it.
+  /// Writes a checkpoint of the state after `step`; another `seed` makes it belong to another run.
   StartingPoint write(const std::string& path, RunState state, int seed = 0) {
     Checkpoint checkpoint;
     checkpoint.state = std::move(state);
@@ -40,7 +41,7 @@ struct Branches {
     start.folder = folder_of(path);
     return start;
   }
-  /// At the end of an epoch, with this validation accuracy.
+  /// Returns the state at the end of an epoch with this validation accuracy.
   static RunState after_epoch(std::int64_t epoch, double accuracy) {
     RunState state;
     state.step = 5 * epoch;
@@ -50,7 +51,7 @@ struct Branches {
     state.val_loss = 1 - accuracy;
     return state;
   }
-  /// The same, with the best one before it.
+  /// Returns the state with `best` as the best one before it.
   static RunState with_best(RunState state, const StartingPoint& best) {
     state.best = best.state.val_accuracy;
     state.best_step = best.state.step;
@@ -152,11 +153,11 @@ TEST_CASE("a resume from elsewhere: nothing of the folder's own run stays") {
   const std::string aside = b.folder.checkpoints() + "/abandoned-1/";
   CHECK(read_checkpoint_header(aside + checkpoint_name(10)).checksum == same_step.checksum);
   CHECK(read_checkpoint_header(aside + checkpoint_name(5)).checksum == own.checksum);
-  // All lines of the log are of the run that was there.
+  // All lines of the log belong to the previous run.
   CHECK(read_whole_file(b.folder.file("metrics.jsonl")).empty());
   CHECK(read_whole_file(b.folder.file("metrics.abandoned.jsonl")) == kLog);
   check_contains(b.messages, "2 line(s) of metrics.jsonl");
-  // The best comes along, and the one that was there is kept.
+  // The best comes along, and the previous best is kept.
   CHECK(b.best_checksum() == best.checksum);
   CHECK(start.state.best_step == 5);
   CHECK(read_checkpoint_header(aside + "best.safetensors").checksum == same_step.checksum);
@@ -192,7 +193,7 @@ TEST_CASE("--overwrite: the resumed file and the best are found where they were 
 }
 
 TEST_CASE("the best is found wherever it may lie, by its checksum") {
-  // Beside the resumed file, in the folder above, among what was moved aside.
+  // The best may be next to the resumed file, in the folder above, or among the files moved aside.
   for (const char* where :
        {"x/checkpoints/step-00000005.safetensors", "x/checkpoints/best.safetensors",
         "x/best.safetensors", "x/step-00000005.safetensors", "best.safetensors"}) {
@@ -206,7 +207,7 @@ TEST_CASE("the best is found wherever it may lie, by its checksum") {
     CHECK(start.state.best == 0.5);
     CHECK(b.messages.empty());
   }
-  // The resumed file itself.
+  // The best may be the resumed file itself.
   Branches b;
   const std::string from = b.dir.file("x/a.safetensors");
   StartingPoint start = b.write(from, Branches::after_epoch(1, 0.5));
@@ -234,7 +235,7 @@ TEST_CASE("a file from before 1.2 knows its best by step and value") {
       CHECK(b.messages.empty());
     } else {
       check_contains(b.messages, "warning: the best checkpoint (step 5, ");
-      // The one that the run goes on from is the best that is known then.
+      // The checkpoint from which the run continues is then the best known one.
       CHECK(b.best_checksum() == start.checksum);
       CHECK(start.state.best == 0.4);
     }
@@ -264,7 +265,7 @@ TEST_CASE("the best is lost: the resumed file takes its place if it was measured
     state.position = 24;
     StartingPoint start = b.checkpoint(state);
     fs::remove(b.place(5));
-    // A best of a later step of the same run is not the one that is known: it is moved.
+    // A best from a later step of the same run is not the known one, so it is moved.
     const StartingPoint later = b.write(b.folder.best(), Branches::after_epoch(3, 0.9));
     b.take(b.place(12), start);
     CHECK_FALSE(start.state.best.has_value());
@@ -287,7 +288,7 @@ TEST_CASE("keep_best monitors something else: the better of the best and the res
     Branches b;
     b.job.spec.checkpoint.keep_best.monitor = "val/loss";
     b.job.spec.checkpoint.keep_best.mode = Direction::min;
-    const StartingPoint best = b.checkpoint(Branches::after_epoch(1, 0.5));  // a loss of 0.5
+    const StartingPoint best = b.checkpoint(Branches::after_epoch(1, 0.5));  // its loss is 0.5
     RunState state = Branches::with_best(Branches::after_epoch(2, 0.4), best);
     state.val_loss = loss;
     StartingPoint start = b.checkpoint(state);
@@ -356,7 +357,7 @@ TEST_CASE("after a rollback: later checkpoints and lines go aside, those of the 
   check_contains(b.messages, "the checkpoint of step 15 is moved to ");
   CHECK(read_whole_file(b.folder.file("metrics.jsonl")) ==
         "{\"v\":1,\"event\":\"step\",\"step\":5}\n");
-  // Where the log cannot be read, that is said, and nothing else is lost.
+  // An unreadable log is reported, and nothing else is lost.
   fs::remove(b.folder.file("metrics.jsonl"));
   fs::create_directory(b.folder.file("metrics.jsonl"));
   b.messages.clear();

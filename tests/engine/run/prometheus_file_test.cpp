@@ -1,5 +1,5 @@
-// log.prometheus: the text of the file, when it is written, and what a disk does to it. Whole runs:
-// tests/cli.
+// log.prometheus: the text of the file, the times at which it is written, and disk errors.
+// tests/cli covers whole runs.
 #include "engine/run/prometheus_file.h"
 
 #include <doctest/doctest.h>
@@ -31,7 +31,7 @@ PrometheusState small_state() {
   return state;
 }
 
-/// A log that a file follows. Every event updates the file where `interval` is 0.
+/// A log that a Prometheus file follows. Every event updates the file if `interval` is 0.
 struct Followed {
   std::vector<std::string> warnings;
   RunLog log;
@@ -49,7 +49,7 @@ struct Followed {
   }
 };
 
-/// Returns the value of a sample without its two usual labels; empty if the file has none.
+/// Returns the value of a sample without its two usual labels; empty if the file lacks it.
 std::string value_in(const TempDir& dir, const std::string& name, const std::string& labels = {}) {
   const std::string text = "\n" + read_whole_file(dir.file("x.prom"));
   const std::string begin = "\n" + name + R"({run="mnist",folder="/runs/mnist")" + labels + "} ";
@@ -148,7 +148,7 @@ TEST_CASE("the file follows steps, evaluations and the end of a run") {
   CHECK(value_in(dir, "dpt_status", R"(,status="running")") == "1");
   const std::string begun = value_in(dir, "dpt_start_timestamp_seconds");
   CHECK(std::stod(begun) > 1.7e9);
-  // A run that never gets to its first step is stalled, too.
+  // A run that never reaches its first step counts as stalled, too.
   CHECK(value_in(dir, "dpt_last_step_timestamp_seconds") == begun);
   for (const char* absent : {"dpt_train_loss", "dpt_best", "dpt_exit_code", "dpt_evaluation"}) {
     CHECK(read_whole_file(dir.file("x.prom")).find(absent) == std::string::npos);
@@ -249,7 +249,7 @@ TEST_CASE("a full disk and a removed folder cost updates, not the old file and n
   check_contains(run.warnings[0], "; the run continues; ");
   run.step(3, 0.5);
   CHECK(value_in(dir, "dpt_step") == "3");
-  // One warning is all.
+  // There is only one warning.
   fs::rename(dir.path(), dir.path() + ".gone");
   run.step(4, 0.5);
   fs::rename(dir.path() + ".gone", dir.path());
@@ -290,7 +290,7 @@ TEST_CASE("a file that cannot be written is known at the start") {
   fs::create_directory(dir.file("folder.prom"));
   check_contains(why_no_prometheus_file(dir.file("folder.prom")),
                  "expected a file, found a folder");
-  // One of dpt's or an empty one is replaced, any other stays.
+  // An existing file is replaced if dpt wrote it or if it is empty, else it stays.
   write_file_atomically(dir.file("own.prom"), prometheus_text(small_state()));
   CHECK(why_no_prometheus_file(dir.file("own.prom")).empty());
   write_file_atomically(dir.file("empty.prom"), "");

@@ -1,4 +1,4 @@
-// The run folder: who holds it, what is set aside and comes back, what is a run.
+// The run folder: its lock, files that are set aside and come back, and the test for a run.
 #include "engine/run/run_folder.h"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ constexpr const char* kAllFiles[] = {
     "train.log",        "metrics.jsonl", "summary.json", "metrics.abandoned.jsonl",
     "tensorboard",      "report.html"};
 
-/// Everything that a run writes, each with its name as text.
+/// Writes every file of a run, each with its name as content.
 void write_run(const std::string& folder) {
   fs::create_directories(folder + "/checkpoints");
   for (const char* name : kAllFiles) write_file_atomically(folder + "/" + name, name);
@@ -79,7 +79,7 @@ TEST_CASE("set aside: all that a run wrote moves, and comes back as it was") {
   const TempDir dir;
   RunFolder folder(dir.file("run"));
   folder.set_aside();
-  CHECK_FALSE(fs::exists(folder.file("replaced")));  // There was nothing.
+  CHECK_FALSE(fs::exists(folder.file("replaced")));  // There was nothing to replace.
   CHECK_FALSE(folder.put_back());
 
   write_run(folder.path());
@@ -106,7 +106,7 @@ TEST_CASE("set aside: all that a run wrote moves, and comes back as it was") {
   CHECK(list_checkpoints(folder.checkpoints()).empty());
   CHECK(list_checkpoints(folder.file("replaced/checkpoints")).size() == 1);
 
-  // What the new run wrote by then gives way.
+  // The files that the new run has written by then are removed.
   write_file_atomically(folder.file("metrics.jsonl"), "new");
   SUBCASE("put back") {
     CHECK(folder.put_back());
@@ -168,7 +168,7 @@ TEST_CASE("what a crash of --overwrite leaves: the old run while the new one has
     CHECK_FALSE(fs::exists(folder.file("replaced")));
   }
   SUBCASE("in the middle of setting aside") {
-    // The name decides: whichever of its files are there, all of them belong to the old run.
+    // Only the folder's name decides: every file that it still holds belongs to the old run.
     fs::rename(path + "/replaced", path + "/replaced.moving");
     fs::rename(path + "/replaced.moving/config.yaml", path + "/config.yaml");
     const RunFolder folder(path);
@@ -183,7 +183,7 @@ TEST_CASE("what a crash of --overwrite leaves: the old run while the new one has
     CHECK_FALSE(fs::exists(folder.file("replaced.tmp")));
   }
   SUBCASE("when all but the checkpoints were back") {
-    // The checkpoints come last, and are back already where they are in place.
+    // The checkpoints come back last; those that are in place count as restored.
     fs::remove(path + "/checkpoints");
     fs::rename(path + "/replaced/checkpoints", path + "/checkpoints");
     for (const char* name : kAllFiles) fs::remove(path + "/replaced/" + std::string(name));
@@ -283,7 +283,7 @@ TEST_CASE("the run of a folder is in replaced/ only while a new one has no check
   write_file_atomically(dir.file("checkpoints/" + checkpoint_name(1)), "x");
   CHECK(folder_of_run(dir.path()) == dir.path());
   fs::remove_all(dir.file("checkpoints"));
-  // A folder of that name that is not ours.
+  // A folder of that name that dpt did not create.
   write_file_atomically(dir.file("replaced/notes.txt"), "mine");
   CHECK(folder_of_run(dir.path()) == dir.path());
 }
@@ -316,7 +316,7 @@ TEST_CASE("the lock is seen without being taken, and what is not a run's does no
     CHECK(is_locked_run(path));
   }
   CHECK_FALSE(is_locked_run(path));
-  // An earlier version's lock announces nothing.
+  // The lock of an earlier version announces nothing.
   const FileHandle file = open_file(path + "/.lock", O_RDWR);
   REQUIRE(::flock(file.fd(), LOCK_EX | LOCK_NB) == 0);
   CHECK(is_locked_run(path));
@@ -366,7 +366,7 @@ TEST_CASE("checkpoints elsewhere: writes reach the folder that is held, others s
   fs::create_directory_symlink(mine, path + "/checkpoints");
   RunFolder folder(path);
   CHECK(folder.check_held().empty());
-  // Another way to the same folder is no other folder.
+  // Another path to the same folder means the same folder.
   fs::remove(path + "/checkpoints");
   fs::create_directory_symlink("../mine", path + "/checkpoints");
   CHECK(folder.check_held().empty());

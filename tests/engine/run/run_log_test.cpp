@@ -1,4 +1,4 @@
-// The log bears what a disk and a crash do to it.
+// The log survives disk errors and crashes.
 #include "engine/run/run_log.h"
 
 #include <doctest/doctest.h>
@@ -31,7 +31,7 @@ std::vector<Json> lines_of(const std::string& path) {
   return lines;
 }
 
-/// Returns the text of a log with "T" for each time, which must have the right form.
+/// Returns the text of a log with "T" in place of each time, which must have the right form.
 std::string without_times(const std::string& path) {
   return std::regex_replace(
       read_whole_file(path),
@@ -65,14 +65,14 @@ TEST_CASE("a log that cannot be written warns once, and says later how much is m
   CHECK(lines[1]["event"] == "log_gap");
   CHECK(lines[1]["lines"] == 2);
   CHECK(lines[2]["event"] == "d");
-  // The gap is told once.
+  // The gap is reported once.
   log.event("e", {{"x", 5}});
   REQUIRE(lines_of(path).size() == 4);
   Json last = lines_of(path)[3];
   CHECK(last.erase("time") == 1);
   CHECK(last.erase("elapsed_s") == 1);
   CHECK(last == Json({{"v", 1}, {"event", "e"}, {"x", 5}}));
-  // A log whose file cannot even be made.
+  // A log whose file cannot be created.
   RunLog nowhere(folder.file("none/metrics.jsonl"),
                  [&](const std::string& text) { warnings.push_back(text); });
   nowhere.event("a", {});
@@ -141,7 +141,7 @@ TEST_CASE("half a line is gone as soon as a log is opened, and a replaced file i
   write("no line at all");
   RunLog again(path);
   CHECK(read_whole_file(path).empty());
-  // Without a path there is no file, and nobody is warned.
+  // Without a path there is no file and no warning.
   RunLog nothing;
   nothing.event("a", Json::object());
 }
@@ -165,12 +165,12 @@ TEST_CASE("lines past the moment of the resume move, once") {
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 5);
   CHECK(read_whole_file(path) == kept);
   CHECK(read_whole_file(folder.file("metrics.abandoned.jsonl")) == moved);
-  // A crash between the two writes: they are not appended a second time.
+  // After a crash between the two writes, the lines are not appended a second time.
   write(kept + moved);
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 5);
   CHECK(read_whole_file(folder.file("metrics.abandoned.jsonl")) == moved);
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 0);
-  // The test set is measured again only by a process that did not come to its end.
+  // The test set is measured again only by a process that did not finish.
   const std::string test = "{\"event\":\"eval\",\"epoch\":1,\"step\":10,\"split\":\"test\"}\n";
   write(test + kept);
   CHECK(abandon_log_lines(folder.path(), 10, 1) == 0);
@@ -198,14 +198,14 @@ TEST_CASE(
     return text;
   };
   const auto set = [&](const std::string& text) { std::ofstream(path) << text; };
-  // One line is longer than a block; a test result of a process that ended stays.
+  // One line is longer than a block; a test result of a finished process stays.
   const std::string longest = "{\"event\":\"note\",\"x\":\"" + std::string(200'000, 'y') + "\"}\n";
   const std::string kept = test + longest + end + steps(0, 10);
   set(kept + test + steps(10, 700));
   CHECK(abandon_log_lines(folder.path(), 9, 1) == 691);
   CHECK((read_whole_file(path) == kept));
   CHECK((read_whole_file(abandoned) == test + steps(10, 700)));
-  // The same lines are not appended again, others of the same length are.
+  // The same lines are not appended again, but other lines of the same length are.
   set(kept + test + steps(10, 700));
   CHECK(abandon_log_lines(folder.path(), 9, 1) == 691);
   CHECK((read_whole_file(abandoned) == test + steps(10, 700)));
@@ -241,23 +241,24 @@ TEST_CASE("which lines come again: by step, by epoch, and by the process that wr
   CHECK_FALSE(moves(R"({"event":"eval","epoch":1,"step":5,"split":"test"})", 10, 2));
   CHECK(moves(R"({"event":"eval","epoch":2,"step":10,"split":"test"})", 10, 2,
               "{\"event\":\"eval\",\"epoch\":1,\"step\":5}\n"));
-  // A rollback has the step that the run went back to: again, when it was killed right then.
+  // A rollback event has the step that the run went back to; it repeats if the run was killed at
+  // that moment.
   const std::string rollback = R"({"event":"rollback","step":10,"rollbacks":2})";
   CHECK(moves(rollback, 10, 2, {}, 1));
   CHECK_FALSE(moves(rollback, 10, 2, {}, 2));
   CHECK_FALSE(moves(rollback, 12, 2, {}, 3));
   CHECK(moves(rollback, 9, 2, {}, 2));
-  // Lines without a step are of the process that began last.
+  // Lines without a step belong to the process that began last.
   CHECK_FALSE(moves(R"({"event":"log_gap","lines":1})", 10, 2));
   CHECK_FALSE(
       moves(R"({"event":"log_gap","lines":1})", 10, 2, "{\"event\":\"run_start\",\"step\":10}\n"));
   CHECK_FALSE(moves(R"({"event":"checkpoint","step":8})", 10, 2));
-  // What is no event stays.
+  // A line that is not an event stays.
   for (const char* odd : {"7", "no JSON", "[1]", R"({"event":"step","step":"11"})", ""}) {
     CAPTURE(odd);
     CHECK_FALSE(moves(odd, 10, 2));
   }
-  // All of it.
+  // Moves everything.
   std::ofstream(folder.file("metrics.jsonl"))
       << "{\"event\":\"run_start\",\"step\":0}\n{\"event\":\"run_end\"}\n";
   CHECK(abandon_log_lines(folder.path(), -1, -1) == 2);

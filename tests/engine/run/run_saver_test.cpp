@@ -1,4 +1,4 @@
-// One save after the other: what stands on the disk after each, and what the saver says of it.
+// Consecutive saves: the files on the disk after each, and the saver's result.
 #include "engine/run/run_saver.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 using Steps = std::vector<std::int64_t>;
 
-/// A run folder with a saver, and requests as the trainer makes them.
+/// A run folder with a saver, and requests like the trainer's.
 struct Saves {
   explicit Saves(std::int64_t keep_last, std::int64_t pinned = -1, bool keeps_rollback_step = false)
       : saver(folder, plan, keep_last, pinned, keeps_rollback_step) {}
@@ -107,7 +107,7 @@ TEST_CASE("a save says what it saved: as a checkpoint, as the best, as both") {
   CHECK(both.best_moved);
   CHECK(s.best_on_disk() == 6);
   CHECK(read_whole_file(s.folder.best()) == read_whole_file(s.folder.file(both.path)));
-  // Whoever writes into one of them does not change the other.
+  // A write into one of the files does not change the other.
   CHECK_FALSE(fs::equivalent(s.folder.best(), s.folder.file(both.path)));
   CHECK(s.steps() == Steps{6, 4});
 }
@@ -133,7 +133,7 @@ TEST_CASE("what stays: keep_last, the pinned step, the step of a rollback") {
   s.rollback_step = 4;
   s.save(6, true, false);
   CHECK(s.steps() == Steps{6, 5, 4, 0});
-  // A best alone removes nothing.
+  // Saving only a best removes nothing.
   s.rollback_step = 6;
   s.save(7, false, true);
   CHECK(s.steps() == Steps{6, 5, 4, 0});
@@ -151,7 +151,7 @@ TEST_CASE("the checkpoint of the best stays until best.safetensors is seen to ho
   s.save(2, true, false);
   CHECK(s.steps() == Steps{2});
 
-  // Another file in its place, with and without a checksum to know the best by.
+  // Another file takes its place, with and without a checksum to identify the best.
   for (const bool has_checksum : {true, false}) {
     CAPTURE(has_checksum);
     Saves other(1);
@@ -185,7 +185,7 @@ TEST_CASE("a save that fails says whether best.safetensors is its checkpoint all
     const SaveResult not_best = s.save(3, true, false);
     CHECK(not_best.error != nullptr);
     CHECK_FALSE(not_best.best_moved);
-    // The next one can be written.
+    // The next checkpoint can be written.
     fs::rename(s.dir.file("away"), s.folder.checkpoints());
     CHECK(s.save(4, true, true).error == nullptr);
     CHECK(s.best_on_disk() == 4);
@@ -216,7 +216,7 @@ TEST_CASE("the run that --overwrite replaces goes when the first checkpoint is t
     }
     fs::rename(s.dir.file("away"), s.folder.checkpoints());
     CHECK(s.save(3, keep, !keep).error == nullptr);
-    // A best that is saved alone is nothing to resume from.
+    // A run cannot resume from a best that is saved alone.
     CHECK(fs::exists(s.folder.file("replaced")) == !keep);
   }
 }
@@ -260,7 +260,7 @@ TEST_CASE("a save into a folder that was moved says so once, into one that is lo
 TEST_CASE("what goes wrong after the save is a warning") {
   Saves s(1);
   s.save(1, true, false);
-  // Has the name of a checkpoint that may go, and cannot be removed as a file.
+  // This folder is named like a removable checkpoint, but cannot be removed as a file.
   fs::create_directories(s.folder.checkpoint(0) + "/x");
   const SaveResult result = s.save(2, true, false);
   CHECK(result.error == nullptr);

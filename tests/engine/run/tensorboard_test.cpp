@@ -1,5 +1,5 @@
-// Event files: framing and checksums against known vectors, what becomes a scalar, what a resume
-// leaves of older files, and what a disk does to them. TensorBoard's own reader: tests/cli.
+// Event files: framing and checksums against known vectors, the values that become scalars, the
+// older files after a resume, and disk errors. tests/cli uses TensorBoard's reader.
 #include "engine/run/tensorboard.h"
 
 #include <doctest/doctest.h>
@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// "tag step value" of the scalars in a file, or "file ..." and "start STEP"; "cut" where it ends
-/// in what is no record.
+/// Returns "tag step value" of the scalars in a file, "file ..." and "start STEP" for other
+/// records, and "cut" if the file ends in an incomplete record.
 std::vector<std::string> events_in(const std::string& path) {
   std::vector<std::string> texts;
   const std::string bytes = read_whole_file(path);
@@ -82,7 +82,7 @@ TEST_CASE("CRC-32C of the vectors of RFC 3720, and records as TensorFlow writes 
   descending.assign(ascending.rbegin(), ascending.rend());
   CHECK(crc32c(ascending) == 0x46DD794EU);
   CHECK(crc32c(descending) == 0x113FDB5CU);
-  // The first record of every event file without a time: the version, {3: "brain.Event:2"}.
+  // The first record of every event file, without its time: the version, {3: "brain.Event:2"}.
   const std::string payload =
       "\x1a\x0d"
       "brain.Event:2";
@@ -119,7 +119,7 @@ TEST_CASE("records that are cut off or damaged end the file") {
 TEST_CASE("lines of the log become scalars, at once") {
   const TempDir dir;
   Both both(dir.path());
-  both.step(1);  // before run_start: not of a run
+  both.step(1);  // before run_start, so it belongs to no run
   CHECK_FALSE(fs::exists(dir.file("tensorboard")));
   both.log.event("run_start", {{"run", "x"}, {"step", 0}});
   both.log.event("step", {{"epoch", 1},
@@ -149,7 +149,7 @@ TEST_CASE("a resumed run and a rollback go on in new files, without the steps th
     for (const std::int64_t step : {1, 2, 3, 4}) killed.step(step);
     killed.log.event("eval", {{"epoch", 1}, {"step", 3}, {"split", "val"}, {"loss", 1.0}});
   }
-  // What a crash leaves in the middle of a record.
+  // A crash in the middle of a record.
   const std::string first = files_of(dir.path())[0];
   fs::resize_file(first, fs::file_size(first) - 3);
   CHECK(abandon_log_lines(dir.path(), 2, 0) == 3);
@@ -165,7 +165,7 @@ TEST_CASE("a resumed run and a rollback go on in new files, without the steps th
           Texts{"file brain.Event:2", "start 1", "train/loss 1 0.5", "train/loss 2 1"});
     CHECK(events_in(files[1]) ==
           Texts{"file brain.Event:2", "start 3", "train/loss 3 1.5", "train/loss 4 2"});
-    // A rollback in the same process, to step 3.
+    // A rollback to step 3 in the same process.
     CHECK(abandon_log_lines(dir.path(), 3, 0) == 1);
     resumed.log.reopen();
     resumed.log.event("rollback", {{"step", 3}, {"bad_step", 5}});
@@ -175,7 +175,7 @@ TEST_CASE("a resumed run and a rollback go on in new files, without the steps th
   REQUIRE(files.size() == 3);
   CHECK(events_in(files[1]) == Texts{"file brain.Event:2", "start 3", "train/loss 3 1.5"});
   CHECK(events_in(files[2]) == Texts{"file brain.Event:2", "start 4", "train/loss 4 2"});
-  // Back to the beginning: files without any step go.
+  // Back to the beginning: files without any remaining step are removed.
   CHECK(abandon_log_lines(dir.path(), -1, -1) > 0);
   Both again(dir.path());
   again.log.event("run_start", {{"step", 0}});
@@ -193,7 +193,8 @@ TEST_CASE("a full disk costs events, not the file and not the run") {
   rlimit usual{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &usual) == 0);
   const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
-  // In the middle of a record. The log is longer than the file and loses its lines, too.
+  // The write fails in the middle of a record. The log is longer than the file and loses its lines,
+  // too.
   const rlimit small{fs::file_size(path) + 20, usual.rlim_max};
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
   both.step(2);
@@ -205,7 +206,7 @@ TEST_CASE("a full disk costs events, not the file and not the run") {
   check_contains(both.warnings[0], path + ": cannot write: File too large; the run continues");
   CHECK(events_in(path) ==
         Texts{"file brain.Event:2", "start 1", "train/loss 1 0.5", "train/loss 4 2"});
-  // A file in the place of the folder.
+  // A file stands in place of the folder.
   const TempDir other;
   write_file_atomically(other.file("tensorboard"), "mine");
   Both none(other.path());
@@ -246,7 +247,7 @@ TEST_CASE("each file begins with the hyperparameters, as TensorBoard's plugin re
       CHECK(hparams.at("optimizer.type").string_value() == "SGD");
       CHECK(hparams.at("nesterov").bool_value());
     }
-    // That of an earlier process is not repeated.
+    // The entry of an earlier process is not repeated.
     CHECK(found <= 1);
     if (path == files_of(run.path()).back()) CHECK(found == 1);
   }

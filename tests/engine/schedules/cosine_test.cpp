@@ -43,7 +43,7 @@ TEST_CASE("by epochs, the rate changes at the beginning of epochs, whatever the 
   const LrSchedule schedule = make_lr_schedule(spec, 0.4, 10);
   CHECK(schedule(15) == 0.4);
   CHECK(schedule(19) == 0.4);
-  // Four epochs are left from the one in which the warm-up ends.
+  // Four epochs remain from the one in which the warm-up ends.
   CHECK(schedule(20) == doctest::Approx(0.2 * (1 + std::sqrt(0.5))).epsilon(1e-14));
   CHECK(schedule(29) == schedule(20));
   CHECK(schedule(30) == doctest::Approx(0.2).epsilon(1e-14));
@@ -58,7 +58,7 @@ TEST_CASE("a cosine whose lowest rate is above lr is refused") {
                 10) ==
         "test.yaml:7:3: lr_schedule: expected an eta_min of at most the optimizer's lr (0.1), "
         "found 0.5");
-  // As large as the learning rate: it stays what it is.
+  // min_lr equals the learning rate, which therefore stays constant.
   const LrSchedule flat = make_lr_schedule(scheduled("cosine", 1, {{"min_lr", 0.1}}), 0.1, 10);
   for (std::int64_t step : {0, 5, 10}) CHECK(flat(step) == doctest::Approx(0.1).epsilon(1e-15));
 }

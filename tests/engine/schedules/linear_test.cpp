@@ -12,7 +12,7 @@ TEST_CASE("linear, with PyTorch's defaults and as a decay") {
         {{"start_factor", 1.0}, {"end_factor", 0.1}, {"total_iters", total}, {"by", "step"}});
   };
   check_rates(make_lr_schedule(decay(8), 0.3, 100), torch_rates::linear_decay);
-  // 0 is `run`: two epochs of four steps.
+  // 0 means `run`: two epochs of four steps.
   check_rates(make_lr_schedule(decay(0), 0.3, 4), torch_rates::linear_decay);
 }
 

@@ -1,4 +1,4 @@
-// Lengths of schedules that do not fit the run.
+// Schedule lengths that do not fit the run.
 #include "tests/engine/schedules/support.h"
 
 namespace dpt {
@@ -23,14 +23,14 @@ TEST_CASE("a decay to 0 that ends before the run") {
   CHECK(
       misfits("polynomial", 3).at(0).find("5 epochs is longer than the run, which has 3 epochs") !=
       std::string::npos);
-  // The warm-up before it counts, too.
+  // The warm-up before the schedule counts, too.
   TrainSpec warmed = scheduled("polynomial", 7);
   warmed.warmup.epochs = 2;
   CHECK(misfits_of_schedule(warmed, 4).empty());
   warmed.train.epochs = 8;
   CHECK(misfits_of_schedule(warmed, 4).at(0).find("from epoch 8 to the last one, 8") !=
         std::string::npos);
-  // Lengths in steps are judged only if the data is known.
+  // Lengths in steps are checked only if the data is known.
   const OptionValues by_step = {{"total_iters", std::int64_t{10}}, {"by", "step"}};
   CHECK(misfits("polynomial", 3, by_step, std::nullopt).empty());
   CHECK(misfits("polynomial", 3, by_step).at(0).find("from step 11 to the last one, 12") !=

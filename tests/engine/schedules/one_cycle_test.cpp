@@ -46,7 +46,7 @@ TEST_CASE("what one_cycle refuses") {
                               {{"three_phase", true}, {"pct_start", 0.6}})) ==
         "pct_start: expected at most 0.5 with three_phase: true, found 0.6");
   TrainSpec warmed = scheduled("one_cycle", 4);
-  warmed.warmup.epochs = 0.01;  // less than a step: refused all the same
+  warmed.warmup.epochs = 0.01;  // less than a step, but refused all the same
   CHECK(refusal(warmed, 0.1, 5) ==
         "test.yaml:7:3: lr_schedule: expected no warmup with one_cycle, which begins with a rise "
         "of its own (pct_start, div_factor), found one: remove it");

@@ -1,4 +1,4 @@
-// All schedules together, and the warm-up that any of them may have.
+// All schedules together, and the warm-up that each of them may have.
 #include <optional>
 
 #include "tests/engine/schedules/support.h"
@@ -37,17 +37,17 @@ TEST_CASE("the default warm-up is torch.optim.lr_scheduler.LinearLR's, its first
     if (start) spec.warmup.start_factor = *start;
     return make_lr_schedule(spec, 0.6, 7);
   };
-  // What PyTorch 2.15 gives for LinearLR(SGD(lr=0.6), ...), stepped after each of seven updates.
+  // The values of PyTorch 2.15 for LinearLR(SGD(lr=0.6), ...), stepped after each of seven updates.
   const auto check = [](const LrSchedule& ours, const std::vector<double>& torch) {
     check_rates(ours, torch);
   };
-  // LinearLR(optimizer): start_factor=1/3, total_iters=5.
+  // The reference is LinearLR(optimizer): start_factor=1/3, total_iters=5.
   check(rates(5, {}), {0.19999999999999998, 0.28, 0.36000000000000004, 0.4400000000000001,
                        0.5200000000000001, 0.6000000000000001, 0.6000000000000001});
   check(rates(4, {}), {0.19999999999999998, 0.3, 0.4, 0.5, 0.6, 0.6, 0.6});
   check(rates(4, 0.25), {0.15, 0.2625, 0.375, 0.48750000000000004, 0.6000000000000001,
                          0.6000000000000001, 0.6000000000000001});
-  // Only what is asked for trains at rate 0.
+  // The rate is 0 only if requested.
   CHECK(rates(5, {})(0) > 0);
   CHECK(rates(5, 0.0)(0) == 0);
 }
@@ -80,17 +80,17 @@ TEST_CASE("segments: a schedule that is held, and one that begins again with its
   };
   const auto near = [](double value) { return doctest::Approx(value).epsilon(1e-14); };
   for (const std::int64_t step : {0, 44, 89}) CHECK(rate({}, step) == rate({0, 0}, step));
-  // Four epochs, held for five.
+  // Four epochs, then held until the fifth.
   CHECK(rate({0, 4}, 20) == near(0.5));
   CHECK(rate({0, 4}, 39) == near(1.0 / 40));
   CHECK(rate({0, 4}, 40) == near(1.0 / 40));
   CHECK(rate({0, 4}, 89) == near(1.0 / 40));
-  // Four epochs, and again over five.
+  // Four epochs, then a restart over five.
   CHECK(rate({0, 4, 4, 0}, 39) == near(1.0 / 40));
   CHECK(rate({0, 4, 4, 0}, 40) == 1.0);
   CHECK(rate({0, 4, 4, 0}, 65) == near(0.5));
   CHECK(rate({0, 4, 4, 0}, 90) == near(0.0));
-  // Held between the two.
+  // Held between the two cycles.
   CHECK(rate({0, 2, 4, 5}, 39) == near(1.0 / 20));
   CHECK(rate({0, 2, 4, 5}, 40) == 1.0);
   spec.warmup.steps = 5;

@@ -1,4 +1,4 @@
-// A config with a schedule, and its rates compared with PyTorch's.
+// Builds a config with a schedule, and compares its rates with PyTorch's.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -24,7 +24,7 @@ inline TrainSpec scheduled(const std::string& type, std::int64_t epochs, OptionV
   return spec;
 }
 
-/// The rates of the first `count` updates.
+/// Returns the rates of the first `count` updates.
 inline std::vector<double> rates_of(const LrSchedule& schedule, std::size_t count) {
   std::vector<double> all;
   for (std::size_t step = 0; step < count; ++step) {
@@ -33,7 +33,8 @@ inline std::vector<double> rates_of(const LrSchedule& schedule, std::size_t coun
   return all;
 }
 
-/// PyTorch computes most schedules as a product of the steps so far: the last bits differ.
+/// Compares the rates. PyTorch computes most schedules as a product over the steps so far, so the
+/// last bits differ.
 inline void check_rates(const LrSchedule& schedule, std::span<const double> torch) {
   const std::vector<double> ours = rates_of(schedule, torch.size());
   for (std::size_t i = 0; i < torch.size(); ++i) {
@@ -42,8 +43,8 @@ inline void check_rates(const LrSchedule& schedule, std::span<const double> torc
   }
 }
 
-/// The schedule stepped by `unit`s of steps_per_epoch: PyTorch's rate for each of them, unchanged
-/// within an epoch.
+/// Compares a schedule that steps once per epoch: PyTorch has one rate per epoch, which must be
+/// constant within the epoch.
 inline void check_epochs(const LrSchedule& schedule, std::int64_t steps_per_epoch,
                          std::span<const double> torch) {
   for (std::size_t epoch = 0; epoch < torch.size(); ++epoch) {
@@ -54,7 +55,7 @@ inline void check_epochs(const LrSchedule& schedule, std::int64_t steps_per_epoc
   }
 }
 
-/// The message with which a schedule is refused.
+/// Returns the message with which a schedule is refused.
 inline std::string refusal(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch) {
   try {
     make_lr_schedule(spec, base_lr, steps_per_epoch);

@@ -22,7 +22,7 @@ TEST_CASE("wsd: warm-up of 25 steps, 60 stable ones, 40 of decay, of each shape"
     CHECK(at(shape, 125) == doctest::Approx(0.1).epsilon(1e-14));
     CHECK(at(shape, 1000) == doctest::Approx(0.1).epsilon(1e-14));
   }
-  // A quarter of the decay.
+  // After a quarter of the decay.
   CHECK(at("1-sqrt", 95) == doctest::Approx(0.1 + 0.4 * 0.5).epsilon(1e-14));
   CHECK(at("linear", 95) == doctest::Approx(0.1 + 0.4 * 0.75).epsilon(1e-14));
   CHECK(at("cosine", 95) == doctest::Approx(0.1 + 0.4 * (1 + std::sqrt(0.5)) / 2).epsilon(1e-14));

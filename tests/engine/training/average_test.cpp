@@ -18,7 +18,7 @@ const std::vector<float>& average_in(const StartingPoint& point) {
   return point.optimizer.back().second;
 }
 
-/// Whether two buffers are equal but for the counters, which are not averaged.
+/// Returns true if two buffers are equal except for the counters, which are not averaged.
 bool same_average(const Job& job, std::vector<float> a, const std::vector<float>& b) {
   const auto begin = static_cast<std::ptrdiff_t>(job.model.plan.counters.begin);
   std::copy_n(b.begin() + begin, job.model.plan.counters.size(), a.begin() + begin);
@@ -94,7 +94,7 @@ TEST_CASE("validation and test look at the average, and the log says so") {
   const auto evals = events(folder, "eval");
   REQUIRE(evals.size() == 3);
   for (const auto& eval : evals) CHECK(eval["weights"] == "ema");
-  // The same weights in a job that keeps no average.
+  // The same weights in a job without an average.
   const StartingPoint end = checkpoint_of(job, folder, 10);
   const Job plain = small_job(normed(), {cpus(1)});
   const auto backend =
@@ -121,7 +121,7 @@ TEST_CASE("a step that is skipped leaves the average as it is, and one that is u
     const TempDir folder;
     const std::string end = diverged(job, folder);
     if (std::string(policy) == "rollback") {
-      // It meets the sample again, from the same weights, until it gives up.
+      // The run meets the sample again, with the same weights, until it gives up.
       CHECK_FALSE(end.empty());
       const auto again = events(folder, "rollback");
       CHECK(again.size() == 2);
@@ -130,7 +130,7 @@ TEST_CASE("a step that is skipped leaves the average as it is, and one that is u
       continue;
     }
     CHECK(end.empty());
-    // The second step has the sample: the third continues with the average of the first.
+    // The second step has the sample, so the third continues with the average of the first.
     const StartingPoint before = checkpoint_of(job, folder, 1),
                         after = checkpoint_of(job, folder, 2);
     CHECK(after.state.skipped_steps == 1);
@@ -168,7 +168,7 @@ TEST_CASE("train.swa: the equal average of the weights and statistics after its 
     const auto end_of = [&](int epoch) {
       return checkpoint_of(job, folder, std::int64_t{epoch} * kStepsPerEpoch);
     };
-    // Before its first epoch it is the weights themselves, also in the middle of an epoch.
+    // Before its first epoch the average equals the weights, also in the middle of an epoch.
     for (const std::int64_t step : {3, 5, 9}) {
       const StartingPoint point = checkpoint_of(job, folder, step);
       CHECK(point.state.averaged == 0);
@@ -191,12 +191,12 @@ TEST_CASE("train.swa: the equal average of the weights and statistics after its 
       }
       CHECK(different == 0);
     }
-    // What is evaluated, and that the log says so.
+    // The log says which weights were evaluated.
     const auto evals = events(folder, "eval");
     REQUIRE(evals.size() == kEpochs + 1);
     CHECK_FALSE(evals[0].contains("weights"));
     for (std::size_t i = 1; i < kEpochs; ++i) CHECK(evals[i]["weights"] == "swa");
-    // The test is of the best, which the first epoch without an average may be.
+    // The test evaluates the best, which may be the first epoch, without an average.
     std::int64_t best_step = 0;
     for (const auto& saved : events(folder, "checkpoint")) {
       if (saved["best"] == true) best_step = saved["step"].get<std::int64_t>();
@@ -226,7 +226,7 @@ TEST_CASE("train.swa: the test names the weights of the best, if it is from befo
 }
 
 TEST_CASE("train.swa: epochs without a new average are no lack of improvement") {
-  // Averaged after epochs 1, 4 and 7: what is between repeats the value of the one before.
+  // Averaged after epochs 1, 4 and 7: the epochs in between repeat the previous value.
   for (const char* monitor : {"val/loss", "val/accuracy"}) {
     CAPTURE(monitor);
     const TempDir folder;
@@ -263,7 +263,8 @@ TEST_CASE("train.swa: the same bits on any replicas, and over stops, also in an 
     const StartingPoint rest = checkpoint_of(job(3), folder, stop);
     CHECK((train_small(job(3), folder.path(), &rest) == one));
   }
-  // As if stopped in the evaluation of the third epoch: it is averaged, but not closed.
+  // The state is as if the run stopped in the evaluation of the third epoch, which is averaged but
+  // not closed.
   const TempDir folder;
   train_small(job(1), folder.path(), nullptr, 15);
   StartingPoint rest = checkpoint_of(job(1), folder, 15);

@@ -1,4 +1,4 @@
-// A device that computes nothing and counts what it is asked to do: what a step costs the host.
+// A device that computes nothing and counts the requests, to measure the host's cost of a step.
 #pragma once
 
 #include <cstring>
@@ -7,18 +7,18 @@
 
 namespace dpt::testing {
 
-/// It queues and records, as a GPU does. Metrics are zeros.
+/// A backend that queues and captures, as a GPU does. Metrics are zeros.
 class CountingBackend : public HostBackend {
  public:
-  /// Calls that reach the device.
+  /// Numbers of calls that reach the device.
   struct Calls {
     int uploads = 0, launches = 0, downloads = 0;
-    int singles = 0;  ///< kernels, copies and zeros that no graph holds
+    int singles = 0;  ///< kernels, copies and zero fills outside of graphs
     std::size_t uploaded_bytes = 0;
     bool operator==(const Calls&) const = default;
   };
   CountingBackend() { info_ = {"counting", "counts calls", "none", "none", 1, true}; }
-  /// Since the last call.
+  /// Returns the calls since the last call of this function.
   Calls take_calls() { return std::exchange(calls_, {}); }
 
   void upload(DevPtr to, const void* host, std::size_t bytes) override {

@@ -1,4 +1,4 @@
-// Where a step stopped being finite: found in nets made for it, and told in sentences.
+// The place where a step became non-finite: found in nets built for it, and reported in sentences.
 #include "engine/training/diagnosis.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ namespace {
 
 using Place = Diagnosis::Place;
 
-/// 12 samples in one batch, a net of two linear layers.
+/// Returns a job with 12 samples in one batch and a net of two linear layers.
 Job two_layers(const std::string& optimizer = kSgdWithoutDecay) {
   return small_job(R"(
 name: two
@@ -41,7 +41,7 @@ train: {epochs: 1}
                    {cpus(1)});
 }
 
-/// Floats of one size everywhere.
+/// A source in which every float has the same value.
 class Constant : public Unresident {
  public:
   Constant(std::shared_ptr<const DataSource> source, float value)
@@ -58,7 +58,7 @@ class Constant : public Unresident {
   float value_;
 };
 
-/// Ones, and one NaN in the upper left corner.
+/// A source of ones, with one NaN in the upper left corner.
 class BadCorner : public Constant {
  public:
   explicit BadCorner(std::shared_ptr<const DataSource> source) : Constant(std::move(source), 1) {}
@@ -133,7 +133,7 @@ TEST_CASE("a loss whose logits are finite") {
   const Diagnosis found = look(job, params);
   CHECK(found.place == Place::loss);
   CHECK(found.layer.empty());
-  // Those of the two classes that the net calls impossible.
+  // The samples of the two classes to which the net gives probability zero.
   CHECK(found.samples.size() > 0);
   CHECK(found.samples.size() < 12);
 }
@@ -144,7 +144,8 @@ TEST_CASE("a gradient whose loss is finite: the last layer's parameter that has 
   job.data.splits.train.source = source;
   job.data.train_input.raw_type = DType::f32;
   std::vector<float> params = fresh_start(job).params;
-  // Activations of some units, whose gradients in the first layer are the input times a lot.
+  // Some units have activations; their gradients in the first layer are the input times a large
+  // factor.
   scale(job, params, "a.weight", 1e-38F);
   scale(job, params, "b.weight", 1e3F);
   const Diagnosis found = look(job, params);
@@ -160,10 +161,11 @@ TEST_CASE("the gradient of a sample is scaled as in the step, by the size of the
   job.data.train_input.raw_type = DType::f32;
   std::vector<float> params = fresh_start(job).params;
   scale(job, params, "a.weight", 1e-36F);
-  // Up to 3e38 in the first layer: two twelfths of weights up to 0.45, the input, and this.
+  // Gradients in the first layer reach 3e38: two twelfths, times weights up to 0.45, the input, and
+  // 4000.
   scale(job, params, "b.weight", 4000);
   CHECK(look(job, params).place == Place::unknown);
-  // As it would be without a scale.
+  // The same gradients as if they were not scaled by the batch.
   scale(job, params, "b.weight", 12);
   CHECK(look(job, params).place == Place::gradient);
 }
@@ -180,7 +182,7 @@ TEST_CASE("a sample is looked at as its epoch has drawn it") {
     CAPTURE(epoch);
     const Diagnosis found = look(job, params, UpdateOutcome::refused, {}, epoch);
     CHECK(found.place == Place::input);
-    // Those whose crop of 4 x 4 begins above and left of the corner, or at it.
+    // The samples whose 4 x 4 crop begins at the corner, or above and left of it.
     std::vector<std::int64_t> expected;
     for (const std::int64_t id : found.batch) {
       const auto drawn = augment::draw(job.data.train_input.seed, epoch, id, 5, 5, 0);
@@ -259,7 +261,7 @@ TEST_CASE("each place has a name for the log and a sentence for people") {
         "gradient: The first layer with a non-finite gradient, in the order of backward, is 'conv' "
         "(conv.bias)" +
             shown);
-  // Eight are named, the others counted.
+  // Eight samples are listed, the others counted.
   d.samples = {0, 1, 2, 3, 4, 5, 6, 7};
   CHECK(d.text(source).ends_with(list(d.samples)));
   d.samples.push_back(8);

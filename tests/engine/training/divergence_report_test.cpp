@@ -1,4 +1,4 @@
-// train.on_divergence: what the log and the messages say, and what a rollback leaves behind.
+// train.on_divergence: the log and the messages, and the files after a rollback.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -22,7 +22,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// A run in a folder, whose messages are kept.
+/// A run in a folder, with its messages.
 struct Told {
   TrainOutcome train(const Job& job, const std::function<StopReason()>& stop = {},
                      const StartingPoint* start = nullptr) {
@@ -40,7 +40,7 @@ struct Told {
   TempDir folder;
 };
 
-/// One replica, so that its learning rates can follow from how often they were asked for.
+/// Returns a job with one replica, so that its learning rates depend on the number of calls.
 Job rollback_job(std::vector<std::string> more = {}) {
   std::vector<std::string> overrides = {cpus(1),
                                         "checkpoint.every_steps=0",
@@ -52,7 +52,7 @@ Job rollback_job(std::vector<std::string> more = {}) {
   return small_job(small_config(kSgdWithoutDecay), overrides);
 }
 
-/// The same, with a second epoch that is better than the first by keep_best.
+/// Returns the same job with a second epoch that keep_best prefers to the first.
 Job improving_job() {
   Job job = rollback_job();
   Told probe;
@@ -64,7 +64,7 @@ Job improving_job() {
   return job;
 }
 
-/// The update after `step` steps overflows, the first time.
+/// Makes the update after `step` steps overflow, the first time only.
 void overflow_once(Job& job, std::int64_t step, const std::function<void()>& then = {}) {
   const auto is_done = std::make_shared<bool>(false);
   job.update.schedule = [usual = job.update.schedule, step, then, is_done](std::int64_t now) {
@@ -77,7 +77,7 @@ void overflow_once(Job& job, std::int64_t step, const std::function<void()>& the
 }  // namespace
 
 TEST_CASE("the log of a bad step has what was measured, and no more") {
-  // Without clipping the norm is measured at logged steps only.
+  // Without clipping the norm is measured only at logged steps.
   for (const bool is_measured : {false, true}) {
     CAPTURE(is_measured);
     Told run;
@@ -118,7 +118,7 @@ TEST_CASE("halt: whether there is a checkpoint to resume from is said") {
       "The last checkpoint is good; running the same command again resumes from it and";
   const std::string text = diverged(job, run.folder);
   check_contains(text, resumes);
-  // A checkpoint from elsewhere counts, also before the run has saved one of its own.
+  // A checkpoint from elsewhere counts, even before the run has saved one itself.
   const TempDir other;
   StartingPoint start = checkpoint_of(job, run.folder, 2);
   start.state.rollback_candidate = -1;
@@ -189,7 +189,7 @@ TEST_CASE("skip: an epoch of which nothing was trained has no results") {
 }
 
 TEST_CASE("rollback: right before a bad step there is nothing to go back to") {
-  // The first batch: a lower learning rate changes nothing before it.
+  // The first batch is bad: a lower learning rate changes nothing before it.
   Told run;
   const Job job =
       poisoned_job(small_config(kSgd), {cpus(1), "train.on_divergence.policy=rollback"}, 5, kNaN);
@@ -197,13 +197,13 @@ TEST_CASE("rollback: right before a bad step there is nothing to go back to") {
                  ". A rollback would go back to right before this step, where a lower learning "
                  "rate changes nothing. There is no checkpoint yet; ");
   CHECK(run.logged("rollback").empty());
-  // An update that overflows is another matter: a lower rate may save it.
+  // If instead an update overflows, a lower rate may avoid it.
   Told other;
   Job overflowing = rollback_job({"train.epochs=1"});
   overflow_once(overflowing, 0);
   CHECK(other.train(overflowing).end == RunEnd::complete);
   CHECK(other.logged("rollback").at(0)["step"] == 0);
-  // Nor does it matter when the checkpoint is a step away.
+  // A rollback also helps if the checkpoint is one step earlier.
   Told later;
   const Job poisoned =
       poisoned_job(small_config(kSgd),
@@ -222,7 +222,8 @@ TEST_CASE("rollback: the best is again the one of the step gone back to, as is w
   const TrainOutcome outcome =
       run.train(job, [&] { return stops ? StopReason::user : StopReason::none; });
   REQUIRE(outcome.end == RunEnd::stopped);
-  // The twelfth step brought the request too, but did not count; the sixth is the first that does.
+  // The request came with the twelfth step too, which did not count; the sixth is the first that
+  // does.
   const auto back = run.logged("rollback").at(0);
   CHECK(back["bad_step"] == 11);
   CHECK(back["step"] == 5);
@@ -243,7 +244,7 @@ TEST_CASE("rollback: the best is again the one of the step gone back to, as is w
   CHECK(read_checkpoint_header(best).state.step == 5);
   CHECK(outcome.state.best_checksum == read_checkpoint_header(best).checksum);
   CHECK(std::filesystem::exists(run.folder.file("checkpoints/abandoned-1/" + checkpoint_name(10))));
-  // It goes on as if it had not stopped: with checkpoints of its own at the same steps.
+  // The run continues as if it had not stopped, with checkpoints at the same steps.
   stops = false;
   const StartingPoint start = checkpoint_of(job, run.folder, outcome.state.step);
   CHECK(run.train(job, {}, &start).state.step == 20);
@@ -253,7 +254,7 @@ TEST_CASE("rollback: the best is again the one of the step gone back to, as is w
 }
 
 TEST_CASE("rollback: back at its start, a run is a new one with a lower learning rate") {
-  // The sums of Adagrad begin with its option, the average with the weights.
+  // The sums of Adagrad start from its option, the average from the weights.
   for (const char* optimizer :
        {"{type: Adagrad, lr: 0.01, initial_accumulator_value: 0.5}", "{type: Adam, lr: 0.01}"}) {
     CAPTURE(optimizer);
@@ -287,7 +288,7 @@ TEST_CASE("rollback: a checkpoint is made again where one of the same step was m
   for (const std::int64_t step : saved) {
     CHECK(checkpoint_of(job, run.folder, step).state.rollbacks == (step > 5 ? 1 : 0));
   }
-  // Later good steps are gone back to next time: the one after step 10 is good.
+  // The next rollback goes back to a later good step: the one after step 10 is good.
   Told other;
   Job later = rollback_job({"train.epochs=3"});
   overflow_once(later, 12);
@@ -302,7 +303,7 @@ TEST_CASE("rollback: a best that is lost meanwhile is looked for anew") {
   Told run;
   Job job = improving_job();
   overflow_once(job, 10, [&] {
-    // Both names: the next best would give the checkpoint its place again.
+    // Both names must go: otherwise the next best would restore the checkpoint.
     std::filesystem::remove(run.folder.file("best.safetensors"));
     std::filesystem::remove(run.folder.file("checkpoints/" + checkpoint_name(5)));
   });
@@ -311,7 +312,8 @@ TEST_CASE("rollback: a best that is lost meanwhile is looked for anew") {
   check_contains(run.messages(),
                  "the best checkpoint from before step 5 is missing; the next validation gives the "
                  "first candidate for a new best");
-  // The tenth step is the first that is measured again, and so the best whatever it was before.
+  // The tenth step is the first to be measured again, and thus the best whatever the previous best
+  // was.
   bool is_best_again = false;
   for (const auto& event : run.logged("checkpoint")) {
     if (event["step"] == 10) is_best_again = event["best"];

@@ -1,4 +1,4 @@
-// train.on_divergence: what a run does with steps that are not finite, with NaN and with infinity.
+// train.on_divergence: the handling of non-finite steps, with NaN and with infinity.
 #include "engine/training/divergence.h"
 
 #include <doctest/doctest.h>
@@ -36,7 +36,7 @@ TEST_CASE("halt: the report names step, layer and sample, and the last checkpoin
             poisoned_job(small_config(kSgd), {replicas_on(device, replicas)}, 30, c.value, &sample);
         StartingPoint fresh = fresh_start(job);
         if (c.place == "output") {
-          // Weights with which the sample's large value, and no other, overflows.
+          // With these weights only the sample's large value overflows.
           for (const Param& param : job.model.plan.params) {
             if (param.name != "conv2.weight") continue;
             for (std::int64_t i = 0; i < param.count; ++i) {
@@ -71,8 +71,8 @@ TEST_CASE("halt: the report names step, layer and sample, and the last checkpoin
 }
 
 TEST_CASE("halt: steps that were queued after the bad one have changed nothing") {
-  // Then the layer can be found with the weights of that step; and a gradient without clipping, of
-  // which only the update knows that it is not finite, ends the run at its own step too.
+  // The layer can be found with the weights of that step. A non-finite gradient without clipping,
+  // which only the update detects, also ends the run at its own step.
   for (const std::string& device : device_kinds()) {
     for (const char* clip : {"train.grad_clip_norm=1.0", "train.grad_clip_norm=null"}) {
       CAPTURE(device);
@@ -123,7 +123,7 @@ Job overflowing_statistics(std::vector<std::string> overrides, int epochs) {
   return poisoned_job(config, std::move(overrides), 30, 2e19F);
 }
 
-/// Returns weights of the first convolution that cancel each other: the mean stays small.
+/// Returns weights for the first convolution that cancel each other, so that the mean stays small.
 StartingPoint alternating_start(const Job& job) {
   StartingPoint start = fresh_start(job);
   for (const Param& param : job.model.plan.params) {
@@ -194,14 +194,14 @@ TEST_CASE("skip: the step changes nothing, and the run goes on with the same bit
             30, value, &sample);
         const FinalState end = train_small(job, folder.path());
         CHECK(end.step == kStepsPerEpoch * epochs_on(device));
-        // Once in each epoch.
+        // The sample occurs once in each epoch.
         const auto skipped = events(folder, "skipped_step");
         REQUIRE(skipped.size() == static_cast<std::size_t>(epochs_on(device)));
         CHECK(skipped[0]["step"] == 3);
         CHECK(skipped[0]["epoch"] == 1);
         CHECK(skipped[0]["in_row"] == 1);
         CHECK(skipped[0]["grad_norm"].is_null());
-        // On a GPU the ReLU of cuBLASLt may turn a NaN into 0, and the loss stays a number.
+        // On a GPU the ReLU of cuBLASLt may turn a NaN into 0, so that the loss stays a number.
         const bool finite_loss = device != "cpu" && skipped[0]["loss"].is_number();
         CHECK(skipped[0]["loss"].is_null() == !finite_loss);
         CHECK((skipped[0]["nonfinite"] ==
@@ -217,7 +217,7 @@ TEST_CASE("skip: the step changes nothing, and the run goes on with the same bit
         CHECK(after.state.skipped_in_row == 1);
         CHECK(after.state.epoch_skipped == 12);
         CHECK(checkpoint_of(job, folder, 4).state.skipped_in_row == 0);
-        // An epoch's loss is over the samples that were trained on.
+        // An epoch's loss covers only the samples that were trained on.
         for (const auto& epoch : events(folder, "epoch")) {
           CHECK(epoch["loss"].get<double>() > 0.1);
           CHECK(epoch["loss"].get<double>() < 3);
@@ -257,8 +257,8 @@ TEST_CASE("skip: dropout draws by steps that include the skipped ones, also afte
 }
 
 TEST_CASE("skip: the first update made counts as the first, whatever was skipped before it") {
-  // Adam's first update moves each weight by the learning rate; its second one, from empty moments,
-  // would move it by three quarters of it.
+  // Adam's first update moves each weight by the learning rate; its second update, with moments
+  // that are still zero, would move it by three quarters of that.
   const TempDir folder;
   const Job job = poisoned_job(
       small_config("{type: Adam, lr: 0.01, eps: 1e-30}"),
@@ -293,7 +293,7 @@ TEST_CASE("skip: too many steps in a row end the run") {
 TEST_CASE("rollback: goes on with a lower learning rate, with the same bits on any replicas") {
   for (const std::string& device : device_kinds()) {
     CAPTURE(device);
-    // Regular checkpoints where the weights are large already, and none before the divergence.
+    // Regular checkpoints with weights that are already large, and none before the divergence.
     for (const char* every : {"checkpoint.every_steps=3", "checkpoint.every=2"}) {
       if (is_emulated(device) && every != std::string("checkpoint.every=2")) continue;
       CAPTURE(every);
@@ -318,8 +318,8 @@ TEST_CASE("rollback: goes on with a lower learning rate, with the same bits on a
         REQUIRE(rollbacks.size() == 1);
         CHECK(rollbacks[0]["lr_scale"] == 0.01);
         CHECK(rollbacks[0]["rollbacks"] == 1);
-        // The best of the first epoch, saved at its end: a later checkpoint had no good step after
-        // it.
+        // The best of the first epoch, saved at its end: no later checkpoint was followed by a good
+        // step.
         CHECK(rollbacks[0]["step"] == 5);
         CHECK(rollbacks[0]["bad_step"].get<std::int64_t>() > 3);
         CHECK(checkpoint_of(job, folder, end.step).state.lr_scale == 0.01);
@@ -327,7 +327,7 @@ TEST_CASE("rollback: goes on with a lower learning rate, with the same bits on a
         if (!one) one = end;
         CHECK((end == *one));
       }
-      // Stopped at any step, on another number of replicas, and resumed.
+      // The run is stopped at any step and resumed on another number of replicas.
       const bool slow = is_emulated(device);
       for (std::int64_t stop = slow ? 8 : 1; stop < one->step; stop += slow              ? 20
                                                                        : device == "cpu" ? 1
@@ -361,8 +361,8 @@ TEST_CASE("rollback: no more than max_rollbacks times") {
 }
 
 TEST_CASE("an infinite loss that is no NaN, with a finite gradient, is a divergence") {
-  // One linear layer: the logits reach 1e37 and more before they overflow, and the loss of a batch
-  // is the sum of such numbers.
+  // One linear layer: the logits exceed 1e37 before they overflow, and the loss of a batch sums
+  // these numbers.
   const std::string config = R"(
 name: linear
 data: {dataset: synthetic, size: 64, test_size: 4, classes: 4, batch_size: 64}

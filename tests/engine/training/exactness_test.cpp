@@ -1,4 +1,4 @@
-// Exact mode's promise: the same bits on any number of replicas, and after any stop.
+// The guarantee of exact mode: the same bits on any number of replicas, and after any stop.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ FinalState train_on(const std::string& config, const std::string& devices,
   return train_on(config, std::vector<std::string>{devices}, shards);
 }
 
-/// Largest distance of two runs' weights.
+/// Returns the largest difference between two runs' weights.
 double weight_distance(const FinalState& a, const FinalState& b) {
   REQUIRE(a.params.size() == b.params.size());
   double worst = 0;
@@ -37,8 +37,8 @@ double weight_distance(const FinalState& a, const FinalState& b) {
   return worst;
 }
 
-/// With batch normalisation of images and of vectors, whose shards of one sample have something to
-/// normalise only in the images.
+/// Returns a config with batch normalisation of images and of vectors. In a shard of one sample,
+/// only the images have something to normalise.
 std::string normalised_config(const std::string& sync, int epochs = 4) {
   std::string config = small_config(kSgd, epochs);
   const auto insert_after = [&](const std::string& line, const std::string& layer) {
@@ -110,8 +110,8 @@ TEST_CASE(
 TEST_CASE(
     "exact mode: shared weights, equal bits for 1, 2, 3 and 8 replicas, in micro-batches, and "
     "after a stop") {
-  // Between them stands a layer that couples samples: each of the shared layers has a phase of its
-  // own, over all micro-batches.
+  // A layer between them couples samples, so each of the shared layers has a separate phase over
+  // all micro-batches.
   std::string config = small_config(kSgd, kSanitized ? 1 : 2);
   const std::string flatten = "    - {type: Flatten}\n";
   config.replace(config.find(flatten), 0,
@@ -137,7 +137,7 @@ TEST_CASE(
       }
       const bool slow = kSanitized && is_emulated(device);
       if (slow && sync == "false") continue;
-      // Fewer shards of more samples, each in three micro-batches.
+      // Fewer shards with more samples, each in three micro-batches.
       const auto in_pieces = [&](int replicas) {
         const TempDir folder;
         return train_small(small_job(with_sync, {replicas_on(device, replicas), "train.shards=2",
@@ -146,7 +146,7 @@ TEST_CASE(
       };
       const FinalState pieces = in_pieces(1);
       CHECK((in_pieces(2) == pieces));
-      // Only rounding tells them from one shard in one piece, where the statistics are the same.
+      // With equal statistics only rounding distinguishes this from one shard in one micro-batch.
       if (sync == "true" && !slow) {
         CHECK(weight_distance(train_on(with_sync, replicas_on(device, 1), "1"), one) < 1e-4);
         CHECK(weight_distance(pieces, one) < 1e-4);
@@ -249,7 +249,7 @@ TEST_CASE("exact mode: dropout, equal bits on any replicas and micro-batches and
       CHECK((train_on(config, replicas_on(device, replicas), "8") == one));
     }
     CHECK(weight_distance(one, train_on(without, replicas_on(device, 1), "8")) > 1e-3);
-    // In fast mode another cut of the batch is another rounding, but of the same masks.
+    // In fast mode another partition of the batch changes the rounding, but not the masks.
     CHECK(weight_distance(one, train_on(config, replicas_on(device, 2), "auto")) < 1e-4);
     Job pieces = small_job(config, {replicas_on(device, 1), "train.shards=auto"});
     pieces.placement.max_micro_batches.assign(1, 5);
@@ -264,7 +264,7 @@ TEST_CASE("exact mode: dropout, equal bits on any replicas and micro-batches and
     const Job three = small_job(config, {replicas_on(device, 3), "train.shards=8"});
     CHECK((train_small(three, folder.path(), &rest) == one));
   }
-  // Another name is another mask.
+  // Another layer name gives another mask.
   std::string renamed = config;
   renamed.replace(renamed.find("drop2"), 5, "drop3");
   const FinalState one = train_on(config, cpus(1), "8");
@@ -288,7 +288,7 @@ TEST_CASE("accumulated gradients are those of the whole batch, with equal bits o
 
 TEST_CASE("batch normalisation over the whole batch does not depend on the shards") {
   const FinalState one = train_on(normalised_config("true"), cpus(1), "auto");
-  // Were each shard normalised by itself, weights would differ in the first digit.
+  // If each shard were normalised separately, weights would differ in the first digit.
   std::string apart = normalised_config("true");
   for (std::size_t at; (at = apart.find("sync: true")) != std::string::npos;) {
     apart.replace(at, 10, "sync: false");
@@ -301,15 +301,15 @@ TEST_CASE("batch normalisation over the whole batch does not depend on the shard
       CAPTURE(shards);
       const FinalState other =
           train_on(normalised_config("true"), replicas_on(device, replicas), shards);
-      // Each step differs by rounding; normalisation of five samples makes more of it than a net
-      // without.
+      // Each step differs by rounding, which the normalisation of five samples amplifies more than
+      // a net without it.
       CHECK(weight_distance(one, other) < 1e-4);
     }
   }
 }
 
 TEST_CASE("exact mode: another number of shards is another order of additions") {
-  // Guards the test above: were all sums exact by luck, it could not fail.
+  // Guards the test above, which could not fail if all sums were exact by luck.
   for (const std::string& device : device_kinds()) {
     CAPTURE(device);
     const std::string config = small_config(kSgd, epochs_on(device)), one = replicas_on(device, 1);
@@ -318,8 +318,8 @@ TEST_CASE("exact mode: another number of shards is another order of additions") 
 }
 
 TEST_CASE("fast mode: four replicas against one") {
-  // 20 steps; every step's gradient differs by rounding only (some parts in 2^24 of its largest
-  // terms), and the net is small and its rate mild, so differences grow by a small factor a step.
+  // 20 steps: the gradients differ only by rounding (a few parts in 2^24 of the largest terms), and
+  // the net is small and its rate moderate, so differences grow by a small factor per step.
   const std::string config = small_config(kSgd);
   const FinalState one = train_on(config, cpus(1), "auto");
   for (const std::string& device : device_kinds()) {
@@ -339,7 +339,7 @@ TEST_CASE("a GPU and a CPU core together follow one CPU core") {
     const FinalState both = train_on(config, "devices=[cuda:0,cpu]", shards);
     CHECK(weight_distance(one, both) < 1e-5);
   }
-  // These weights leave the CPU core without shards: it only takes part in the sums.
+  // With these weights the CPU core has no shards: it only takes part in the sums.
   const FinalState whole = train_on(normalised_config("true"), cpus(1), "auto");
   for (const char* shards : {"auto", "2"}) {
     CAPTURE(shards);

@@ -1,4 +1,4 @@
-// What only runs on GPUs show: sums overlapped with backward, and steps as graphs.
+// Behaviour that only runs on GPUs show: sums overlapped with backward, and steps as graphs.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -35,7 +35,8 @@ TEST_CASE("gradients summed overlapped with backward, in buckets, follow those s
   }
   const std::string devices =
       emulated() ? "devices=[cuda:0,cuda:0,cuda:1]" : "devices=[cuda:0,cuda:1]";
-  // With a layer between those that share weights, whose bucket must wait for the first of them.
+  // There is a layer between those that share weights, whose bucket must wait for the first of
+  // them.
   std::string config = small_config(kSgdWithoutDecay, epochs_on("cuda:0"));
   const std::string fc2 = "    - {type: Linear, name: fc2";
   config.replace(config.find(fc2), 0,
@@ -57,7 +58,7 @@ TEST_CASE("gradients summed overlapped with backward, in buckets, follow those s
       worst =
           std::max(worst, std::abs(static_cast<double>(after.params[i]) - overlapped.params[i]));
     }
-    // Another order of additions, at most 20 steps: see the test of fast mode.
+    // Another order of additions over 20 steps or fewer: see the test of fast mode.
     CHECK(worst < 1e-5);
   }
 }
@@ -75,7 +76,7 @@ TEST_CASE("buckets cover the gradients from their end, whatever their size") {
       CHECK(bucket.node < node);
       const bool last = &bucket == &buckets.back();
       CHECK((last || (bucket.end - bucket.begin) * 4 >= bytes));
-      // All that stands in it belongs to this node or a later one.
+      // Everything in the bucket belongs to this node or a later one.
       for (const Param& param : job.model.plan.params) {
         if (param.offset >= bucket.begin && param.offset < bucket.end) {
           CHECK(param.node >= bucket.node);
@@ -134,7 +135,7 @@ TEST_CASE("shards are worked on at the same time where there is memory, with the
   with_memory(600);
   const FinalState one_by_one = train(1, 1, 1);
   with_memory(2048);
-  // Nodes of a graph that do not depend on each other run in this order.
+  // Independent nodes of a graph run in this order.
   emulation::set_order({emulation::OrderKind::reverse, 0});
   CHECK((train(1, 8, 8) == one_by_one));
   emulation::set_order({emulation::OrderKind::random, 5});
@@ -156,7 +157,7 @@ TEST_CASE("evaluations on a GPU are graphs too, with the bits of single calls") 
           split->source = std::make_shared<Unresident>(split->source);
         }
       }
-      // 23 test samples: micro-batches of 4 and 3; 7 for validation: the same.
+      // 23 test samples form micro-batches of 4 and 3; the 7 validation samples do too.
       job.placement.max_micro_batch = 4;
       const StartingPoint start = fresh_start(job);
       std::vector<float> others = start.params;
@@ -195,9 +196,9 @@ TEST_CASE("evaluations on a GPU are graphs too, with the bits of single calls") 
                     CHECK(equal(results, expected));
                   };
                   replica.set_params(start.params);
-                  // Steps and other data in between: each micro-batch finds its own samples. The
-                  // first step makes room for more samples, which ends all captured graphs; staged
-                  // micro-batches lie in two places.
+                  // Steps and other data run in between, and each micro-batch finds its own
+                  // samples. The first step grows the memory for samples, which discards all
+                  // captured graphs; staged micro-batches use two slots.
                   for (int round = 0; round < 6; ++round) {
                     CAPTURE(round);
                     check(job.data.splits.test, fresh, round > 3);

@@ -1,4 +1,5 @@
-// What differences can tell of a gradient, and that nothing sound is called wrong.
+// The limits of checking a gradient by differences, and that no correct gradient is reported as
+// wrong.
 #include "engine/training/gradient_check.h"
 
 #include <cmath>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr std::size_t kCount = 200;
 
-/// The sum of term(x, its index), in float as losses are, with that function's slope as gradient.
+/// Returns the sum of term(x, its index), in float as losses are, with the given slope as gradient.
 CheckedFunction sum_of(const std::function<double(double, std::size_t)>& term,
                        const std::function<double(double, std::size_t)>& slope) {
   CheckedFunction function;
@@ -69,8 +70,8 @@ TEST_CASE("gradient check: a wrong one differs: a factor, a sign, what is missin
 }
 
 TEST_CASE("gradient check: kinks are no mistakes") {
-  // Half of them lie at the point itself, where no difference shows the slope that was chosen; the
-  // others near it.
+  // Half of the kinks are at the point itself, where differences cannot show the chosen slope; the
+  // others are near it.
   const auto kinked = [](bool at_point) {
     CheckedFunction function = sum_of([](double x, std::size_t) { return 0.01 * std::max(x, 0.0); },
                                       [](double x, std::size_t) { return x > 0 ? 0.01 : 0.0; });
@@ -129,7 +130,7 @@ TEST_CASE("gradient check: of nets with all kinds of layers, nothing is called w
       }
       CHECK(asked == static_cast<int>(all.size()));
       CHECK(all.size() == 17);
-      // A bias in front of a batch normalisation has none.
+      // A bias before a batch normalisation has no gradient.
       CHECK(agree >= 14);
     }
   }

@@ -1,4 +1,4 @@
-// Steps behind sums that were aborted: their results look like others, and must not count.
+// Steps after aborted sums: their results look normal but must not count.
 #include <doctest/doctest.h>
 
 #include "engine/job/starting_point.h"
@@ -10,7 +10,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// Another's communicator, whose overlapped sums are aborted while a result is waited for.
+/// Wraps a communicator; its overlapped sums are aborted while a result is awaited.
 class AbortedSums : public Communicator {
  public:
   AbortedSums(Communicator& inner, int after) : inner_(inner), left_(after) {}
@@ -33,7 +33,7 @@ class AbortedSums : public Communicator {
 
  private:
   Communicator& inner_;
-  int left_;  ///< waits that end well
+  int left_;  ///< number of waits that still succeed
 };
 
 }  // namespace
@@ -56,7 +56,7 @@ TEST_CASE("a step whose sums were aborted does not count, nor is anything whole 
                 CHECK_THROWS_WITH_AS(stepper.step(false, false), "the sums were aborted", Error);
                 CHECK(counted == 1);
                 CHECK(replica.results_pending() == ahead);
-                // Also where no result is left whose wait could say so.
+                // The failure is also noticed if no further result is awaited.
                 for (int again = 0; again < 2; ++again) {
                   CHECK_THROWS_WITH_AS(stepper.drain(), "the sums were aborted", Error);
                 }

@@ -59,7 +59,7 @@ TEST_CASE("metrics of the config are logged, monitored and kept in checkpoints")
     CHECK(end.val_metrics[0].second == evals[1]["accuracy_top2"].get<double>());
     CHECK(end.early_best >= end.val_metrics[1].second);
 
-    // Stopped within an epoch, whose sums go on where they were.
+    // Stopped within an epoch, whose sums continue after the resume.
     const TempDir folder;
     const Job job = small_job(config, overrides);
     train_small(job, folder.path(), nullptr, kStepsPerEpoch + 2);
@@ -90,7 +90,7 @@ TEST_CASE("losses of values train and are measured") {
 }
 
 TEST_CASE("a batch whose samples do not count updates nothing, and the run goes on") {
-  // In batches of 2, some have no sample of the classes 2 and 3.
+  // Some batches of 2 lack samples of the classes 2 and 3.
   const std::string config = small_config(kSgd, 2) + "loss: {class_weights: [0, 0, 2, 1]}\n";
   for (const std::string& device : device_kinds()) {
     for (const char* policy : {"halt", "skip", "rollback"}) {

@@ -1,4 +1,4 @@
-// Training on the same few batches: which they are, and what is said when their loss does not fall.
+// Training on the same few batches: their choice, and the report if their loss does not fall.
 #include "engine/training/overfit.h"
 
 #include <doctest/doctest.h>
@@ -37,7 +37,7 @@ TEST_CASE("overfitting takes the first batches of the run's first epoch, as eval
   CHECK_FALSE(job.data.train_input.crop);
   CHECK_FALSE(job.data.train_input.flip);
   for (const std::int64_t step : {0, 2, 500}) CHECK(job.update.schedule(step) == 0.01);
-  // The last batch of an epoch is a smaller one.
+  // The last batch of an epoch is smaller.
   CHECK(overfit_job(whole, 5).data.splits.train.size() == 53);
   CHECK_THROWS_WITH(
       overfit_job(whole, 6),
@@ -68,7 +68,7 @@ TEST_CASE("what a loss must fall to is judged by the loss, from what it was befo
   const auto job = [](const std::string& loss, std::int64_t batches) {
     return overfit_job(small_job(small_config(kAdam), {cpus(1), "loss=" + loss}), batches);
   };
-  // Of several batches too: the later ones are seen by a model that has learned already.
+  // The same with several batches: the later ones are seen by a model that has already learned.
   CHECK(overfit_on(job("{type: mse}", 3), 3).first_loss ==
         overfit_on(job("{type: mse}", 1), 1).first_loss);
   const auto target = [&](const std::string& loss, double first) {
@@ -81,7 +81,7 @@ TEST_CASE("what a loss must fall to is judged by the loss, from what it was befo
   const double seventh = std::sqrt(0.02);
   CHECK(target("{type: l1}", 3) == doctest::Approx(3 * seventh));
   CHECK(target("{type: smooth_l1, beta: 0}", 3) == doctest::Approx(3 * seventh));
-  // Differences of 0.5 and of 10, where 1 is the border.
+  // Differences of 0.5 and of 10; the loss changes its form at 1.
   CHECK(target("{type: smooth_l1}", 0.125) == doctest::Approx(0.125 * 0.02));
   CHECK(target("{type: smooth_l1}", 9.5) == doctest::Approx(10 * seventh - 0.5));
   CHECK(target("{type: smooth_l1}", 2.5) == doctest::Approx(0.5 * 9 * 0.02));

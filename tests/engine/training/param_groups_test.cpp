@@ -16,7 +16,7 @@ using namespace dpt::testing;
 
 namespace {
 
-constexpr std::int64_t kSteps = 6;  // across an epoch's end, with its ragged batch
+constexpr std::int64_t kSteps = 6;  // past an epoch's end, with its ragged batch
 
 std::string without_clip(const std::string& optimizer, int epochs = 2) {
   std::string config = small_config(optimizer, epochs);
@@ -27,7 +27,7 @@ std::string without_clip(const std::string& optimizer, int epochs = 2) {
 struct Trained {
   Job job;
   FinalState state;
-  std::vector<nlohmann::json> steps;  ///< of the log
+  std::vector<nlohmann::json> steps;  ///< step events of the log
   std::vector<float> start;
 
   std::vector<float> of(const std::string& param, const std::vector<float>& flat) const {
@@ -92,7 +92,7 @@ TEST_CASE("a frozen batch normalisation keeps its statistics, and uses them") {
       const std::string first = std::string("bn1.") + name, second = std::string("bn2.") + name;
       CHECK(same_bits(end.of(first, end.start), end.of(first, end.state.params)));
       CHECK_FALSE(same_bits(all.of(first, all.start), all.of(first, all.state.params)));
-      // One that is frozen in part normalises as any other.
+      // A partly frozen layer normalises like any other.
       const bool stays = std::string(name) == "weight";
       CHECK(same_bits(end.of(second, end.start), end.of(second, end.state.params)) == stays);
     }
@@ -105,7 +105,7 @@ TEST_CASE("a frozen batch normalisation keeps its statistics, and uses them") {
 }
 
 TEST_CASE("freezing changes nothing for the other parameters but the gradient's norm") {
-  // Weights that are updated with a learning rate of 0 stay where they are too.
+  // With a learning rate of 0, weights stay unchanged too.
   const std::string frozen = without_clip("{type: SGD, lr: 0.05, momentum: 0.9}");
   const std::string still = without_clip(
       "{type: SGD, lr: 0.05, momentum: 0.9, groups: [{match: [conv1.*, fc1.*], lr_scale: 0}]}");
@@ -152,7 +152,7 @@ TEST_CASE("no backward pass runs where nothing before it is trained") {
   CHECK(std::count(all.begin(), all.end(), "conv1 backward") == 1);
   CHECK(calls_of("train.freeze=[conv1.*, conv2.*]") ==
         std::vector<std::string>{"fc2 backward", "fc1 backward"});
-  // A frozen layer in the middle hands its gradient on.
+  // A frozen layer in the middle passes its gradient on.
   CHECK(calls_of("train.freeze=[conv2.*, fc1.*]") == all);
 }
 
@@ -228,7 +228,7 @@ TEST_CASE("grad_clip_value: no element of the gradient is larger") {
     }
     CHECK(largest == doctest::Approx(0.01).epsilon(1e-4));
     CHECK(different > 0);
-    // What is logged is the norm before clipping.
+    // The logged norm is the one before clipping.
     CHECK(clipped.steps[0].at("grad_norm") == plain.steps[0].at("grad_norm"));
   }
 }

@@ -1,4 +1,4 @@
-// The schedule `plateau`: its decisions are PyTorch's, and it survives resumes and rollbacks.
+// The schedule `plateau`: its decisions equal PyTorch's, and it survives resumes and rollbacks.
 #include "engine/training/plateau.h"
 
 #include <doctest/doctest.h>
@@ -30,7 +30,7 @@ std::optional<LrReduction> evaluate_as(const TrainSpec& spec, RunState& state, d
   return note_plateau(spec, 0.3, 10, state);
 }
 
-/// The learning rates after each of the values.
+/// Checks the learning rates after each of the values.
 void check_plateau(OptionValues options, std::span<const double> torch) {
   const TrainSpec spec = plateau_spec(options);
   const LrSchedule schedule = make_lr_schedule(spec, 0.3, 10);
@@ -53,7 +53,8 @@ constexpr std::int64_t whole(std::int64_t value) {
   return value;
 }
 
-/// Lowers the rate after every second epoch from the second on, whatever the results.
+/// A schedule that lowers the rate after every second epoch from the second on, whatever the
+/// results.
 constexpr const char* kImpatient =
     "lr_schedule={type: plateau, factor: 0.5, patience: 0, threshold: 1.0e+300, threshold_mode: "
     "abs, cooldown: 1, smoothing: 0.3, warmup: {steps: 3}}";
@@ -88,12 +89,12 @@ TEST_CASE("plateau: what it reports") {
   CHECK(reduction->value == 2.25);
   CHECK(reduction->best == 2.0);
   CHECK(reduction->evaluations == 2);
-  // Without results nothing is decided.
+  // Without results the schedule decides nothing.
   state.plateau_bad = 1;
   state.val_loss.reset();
   CHECK_FALSE(note_plateau(spec, 0.3, 10, state));
   CHECK(state.plateau_bad == 1);
-  // Nor with another schedule.
+  // Other schedules ignore the results, too.
   CHECK_FALSE(evaluate_as(scheduled("constant", 9), state, NAN));
   CHECK(state.plateau_bad == 1);
 }
@@ -215,7 +216,7 @@ TEST_CASE("a rollback takes the reductions since then back, and multiplies the r
   CHECK(one.step == 30);
   REQUIRE(events(folder, "rollback").size() == 1);
   const std::int64_t back = events(folder, "rollback")[0]["step"];
-  // Reductions of before it were made again, and the log has each once.
+  // Reductions before the rollback were repeated, and the log has each once.
   const auto reductions = events(folder, "lr_reduced");
   double scale = 1;
   for (const auto& event : reductions) {

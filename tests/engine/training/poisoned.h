@@ -1,4 +1,4 @@
-// Runs that meet a step that is not finite: a sample with a NaN or an infinity, an exploding rate.
+// Runs with a non-finite step: a sample with a NaN or an infinity, or an exploding rate.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ namespace dpt::testing {
 inline constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// A source in floats, of which one sample has one bad value.
+/// A source of floats in which one sample has one bad value.
 class Poisoned : public Unresident {
  public:
   Poisoned(std::shared_ptr<const DataSource> source, std::int64_t sample, float value)
@@ -43,10 +43,12 @@ class Poisoned : public Unresident {
   float value_;
 };
 
-/// Each step multiplies the weights by about -100: they overflow within ten steps.
+/// An optimizer whose steps multiply the weights by about -100, so that they overflow within ten
+/// steps.
 inline constexpr const char* kExploding = "{type: SGD, lr: 100, momentum: 0.5, weight_decay: 1}";
 
-/// A job whose sample number `position` in the order of the first epoch has the value.
+/// Returns a job in which the sample at `position` in the order of the first epoch has the bad
+/// value.
 inline Job poisoned_job(const std::string& config, std::vector<std::string> overrides,
                         std::int64_t position, float value, std::int64_t* sample = nullptr) {
   Job job = small_job(config, std::move(overrides));
@@ -57,7 +59,7 @@ inline Job poisoned_job(const std::string& config, std::vector<std::string> over
   job.data.splits.val.source = source;
   job.data.splits.test = {};
   job.data.train_input.raw_type = job.data.eval_input.raw_type = DType::f32;
-  // The value stays in the image whatever the augmentation.
+  // The value stays in the image despite augmentation.
   job.data.train_input.crop_padding = 0;
   if (sample) *sample = id;
   return job;
@@ -67,7 +69,7 @@ inline StartingPoint checkpoint_of(const Job& job, const TempDir& folder, std::i
   return start_from_checkpoint(job, folder.file("checkpoints/" + checkpoint_name(step)));
 }
 
-/// What the run ends with; empty when it ends well.
+/// Returns the error with which the run ends; empty if it succeeds.
 inline std::string diverged(const Job& job, const TempDir& folder,
                             const StartingPoint* start = nullptr) {
   try {

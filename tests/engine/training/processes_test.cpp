@@ -1,4 +1,4 @@
-// What processes of a world compare, and which devices each of them gets.
+// The values that processes of a world compare, and the devices that each of them gets.
 #include <doctest/doctest.h>
 
 #include <unistd.h>
@@ -61,10 +61,10 @@ TEST_CASE("Processes of a machine share its cores, unless their launcher has bou
   CHECK(own_part_of_cores(machine, world) == (machine + 1) / 2);
   world.local_rank = 1;
   CHECK(own_part_of_cores(machine, world) == std::max(1, machine / 2));
-  // As many times fewer as there are processes: these are its own.
+  // The process already sees only its own share of the cores and must not divide it again.
   world.local_size = machine;
   CHECK(own_part_of_cores(1, world) == 1);
-  // More processes than cores.
+  // There are more processes than cores.
   world.local_size = 4 * machine;
   world.local_rank = 4 * machine - 1;
   CHECK(own_part_of_cores(machine, world) == 1);

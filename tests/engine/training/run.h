@@ -1,4 +1,4 @@
-// Small training runs inside the test's process.
+// Small training runs within the test's process.
 #pragma once
 
 #include <memory>
@@ -26,9 +26,9 @@ constexpr const char* kSgd = "{type: SGD, lr: 0.05, momentum: 0.9, weight_decay:
 constexpr const char* kSgdWithoutDecay = "{type: SGD, lr: 0.05, momentum: 0.9}";
 constexpr const char* kAdam = "{type: Adam, lr: 0.01}";
 
-/// A net with everything that could depend on the cut: a convolution with padding, pooling, two
-/// linear layers, crop and flip drawn per sample. 53 samples in batches of 12: four full batches
-/// and a ragged one of 5, smaller than eight shards.
+/// Returns the config of a net with everything that might depend on the partition: a convolution
+/// with padding, pooling, two linear layers, and a crop and flip drawn per sample. 53 samples in
+/// batches of 12 give four full batches and a ragged one of 5, smaller than eight shards.
 inline std::string small_config(const std::string& optimizer, int epochs = 4) {
   return R"(
 name: small
@@ -64,13 +64,14 @@ checkpoint: {every_steps: 1, keep_last: 100}
 )";
 }
 
-/// How long small_config() runs on such a device: an emulated step takes a tenth of a second.
+/// Returns the number of epochs of small_config() for this device: an emulated step takes a tenth
+/// of a second.
 inline int epochs_on(const std::string& device) {
   return is_emulated(device) ? 2 : 4;
 }
 constexpr int kStepsPerEpoch = 5;
 
-/// A sanitizer makes a run ten times slower, and finds what it finds in a few of them.
+/// Sanitizers make a run ten times slower, and a few runs suffice for them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;
 #else
@@ -81,7 +82,7 @@ inline std::string cpus(int count) {
   return replicas_on("cpu", count);
 }
 
-/// What a run shards: everything that the next step depends on.
+/// The state that the next step depends on.
 struct FinalState {
   std::int64_t step = 0;
   std::vector<float> params;
@@ -94,7 +95,7 @@ inline Job small_job(const std::string& config, std::vector<std::string> overrid
   return load_job(load_spec_text(catalog(), config, "small.yaml", overrides));
 }
 
-/// Trains from `start` (fresh if null) and gives the state in the folder's newest checkpoint.
+/// Trains from `start` (fresh if null) and returns the state in the folder's newest checkpoint.
 inline FinalState train_small(const Job& job, const std::string& folder_path,
                               const StartingPoint* start = nullptr, std::int64_t max_steps = 0) {
   RunFolder folder(folder_path);
@@ -115,12 +116,13 @@ inline FinalState train_small(const Job& job, const std::string& folder_path,
   return state;
 }
 
-/// The events of that name in the log of a run.
+/// Returns the events of that name in the log of a run.
 inline std::vector<nlohmann::json> events(const TempDir& folder, const std::string& name) {
   return events(folder.file("metrics.jsonl"), name);
 }
 
-/// The same samples, but read one by one, as from files: so batches are staged ahead.
+/// A source with the same samples that are read one by one, as from files, so that batches are
+/// staged ahead.
 class Unresident : public DataSource {
  public:
   explicit Unresident(std::shared_ptr<const DataSource> source) : source_(std::move(source)) {}

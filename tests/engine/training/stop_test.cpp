@@ -1,4 +1,4 @@
-// Requests to stop, at instants that the test chooses: during evaluations and steps, by --max-time.
+// Stop requests at moments that the test chooses: during evaluations and steps, and by --max-time.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,8 +22,8 @@ using namespace dpt::testing;
 
 namespace {
 
-/// Samples that are read one by one; reports when an evaluation has read the n-th. Reads ahead of
-/// the evaluations (AheadCheck) do not count.
+/// A source that is read one sample at a time and reports when an evaluation has read the n-th.
+/// Reads ahead of the evaluations (AheadCheck) do not count.
 class Counted final : public Unresident {
  public:
   Counted(std::shared_ptr<const DataSource> source, std::atomic<int>& reads)
@@ -38,7 +38,7 @@ class Counted final : public Unresident {
   std::atomic<int>& reads_;
 };
 
-/// A run in a folder, with what the trainer needs.
+/// A run in a folder, with everything that the trainer needs.
 struct Run {
   explicit Run(const std::string& path)
       : folder(path), log(folder.file("metrics.jsonl")), progress(true) {}
@@ -59,8 +59,8 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// 53 samples for training: 5 steps an epoch, 4 epochs. 64 for validation and as many for the test,
-/// in micro-batches of 8.
+/// Returns a job with 53 samples for training (5 steps per epoch, 4 epochs), and 64 each for
+/// validation and test, in micro-batches of 8.
 Job long_evaluations(int replicas) {
   Job job = small_job(small_config(kSgdWithoutDecay),
                       {cpus(replicas), "train.shards=4", "data.size=117", "data.val_split=64",
@@ -80,7 +80,8 @@ TEST_CASE("a stop request during a validation is answered at once, and changes n
     const TrainOutcome undisturbed = whole.train(job, fresh_start(job), {});
     REQUIRE(undisturbed.end == RunEnd::complete);
 
-    // The second validation is asked to stop when 70 of the two times 64 samples were read.
+    // The second validation gets the stop request when 70 of the two times 64 samples have been
+    // read.
     std::atomic<int> reads{0};
     job.data.splits.val.source = std::make_shared<Counted>(job.data.splits.val.source, reads);
     job.spec.data.prefetch = 1;
@@ -91,7 +92,8 @@ TEST_CASE("a stop request during a validation is answered at once, and changes n
     CHECK(stopped.end == RunEnd::stopped);
     CHECK(stopped.reason == StopReason::terminate);
     CHECK(stopped.state.step == 10);
-    // Not all were read, no second result was logged, and the checkpoint is of before it.
+    // Not all samples were read, no second result was logged, and the checkpoint precedes the
+    // evaluation.
     CHECK(reads < 128);
     CHECK(count_of(text_of(cut.folder.file("metrics.jsonl")), "\"split\":\"val\"") == 1);
     const StartingPoint there = cut.newest(job);
@@ -125,7 +127,7 @@ TEST_CASE("a stop request during the test at the end: the last checkpoint keeps 
   CHECK(!stopped.test);
   const StartingPoint last = run.newest(job);
   CHECK(last.state.step == 20);
-  // Going on: nothing to train, so only the test is asked again, and stopped again.
+  // A resume has nothing left to train, so only the test runs again, and is stopped again.
   reads = 0;
   CHECK(run.train(job, last, limits).end == RunEnd::stopped);
   CHECK((run.newest(job).params == last.params));
@@ -139,7 +141,7 @@ TEST_CASE("--max-time counts from the start of the process") {
   const Job job = long_evaluations(2);
   TrainLimits limits;
   limits.max_time = std::chrono::hours(1);
-  // Two hours for listing and loading the data.
+  // Two hours have passed for listing and loading the data.
   limits.begun = std::chrono::steady_clock::now() - std::chrono::hours(2);
   Run run(folder.path());
   const TrainOutcome outcome = run.train(job, fresh_start(job), limits);
@@ -169,7 +171,7 @@ TEST_CASE("data.workers auto: the cores that replicas leave free, at least one f
 }
 
 TEST_CASE("denormals: replicas and their decoders flush them") {
-  // A source that multiplies: what it computes is the decoder's arithmetic.
+  // A source that multiplies, so that its result shows the decoder's floating-point mode.
   struct Multiplying final : Unresident {
     Multiplying(std::shared_ptr<const DataSource> source, std::atomic<int>& denormals)
         : Unresident(std::move(source)), denormals_(denormals) {}
@@ -202,14 +204,15 @@ TEST_CASE("denormals: replicas and their decoders flush them") {
 
 namespace {
 
-/// Answers the first questions with no, all later ones with a request to stop.
+/// Returns a function that answers the first `questions` calls with no, and all later ones with a
+/// stop request.
 std::function<StopReason()> stop_after(int questions) {
   const auto asked = std::make_shared<std::atomic<int>>(0);
   return [=] { return (*asked)++ >= questions ? StopReason::terminate : StopReason::none; };
 }
 
-/// Returns the config of some steps of three micro-batches (or of four shards), with everything
-/// that a step changes.
+/// Returns the config of a few steps of three micro-batches (or four shards), with everything that
+/// a step changes.
 std::string stepped_config(const std::string& sync) {
   std::string config = small_config("{type: AdamW, lr: 0.01}", 2);
   const std::string after = "name: conv1, out_channels: 5, kernel_size: 3, padding: 1}\n";
@@ -225,7 +228,7 @@ TEST_CASE("a stop during a step gives it up between its micro-batches, and chang
   const TempDir whole_folder;
   Run whole(whole_folder.path());
   REQUIRE(whole.train(job, fresh_start(job), {}).end == RunEnd::complete);
-  // There is one question before each step, and two in it.
+  // The trainer asks once before each step, and twice in it.
   for (int questions = 0; questions < 9; ++questions) {
     CAPTURE(questions);
     const TempDir folder;
@@ -237,7 +240,7 @@ TEST_CASE("a stop during a step gives it up between its micro-batches, and chang
     CHECK(stopped.reason == StopReason::terminate);
     CHECK(stopped.state.step == questions / 3);
     CHECK(stopped.state.position == questions / 3 * 12);
-    // Nothing is saved of a run that has not made a step: it starts anew.
+    // A run without a completed step saves nothing: it starts anew.
     const bool is_saved = !list_checkpoints(cut.folder.checkpoints()).empty();
     CHECK(is_saved == (questions >= 3));
     const StartingPoint there = is_saved ? cut.newest(job) : fresh_start(job);
@@ -307,7 +310,7 @@ TEST_CASE("--max-time lets a step of several micro-batches end") {
 }
 
 TEST_CASE("a watch calls once a stop is requested and its patience over, unless it ends before") {
-  // Requests belong to the process, so each is made in a process of its own.
+  // Requests belong to the process, so each is made in a separate process.
   const auto calls_in_child = [](std::chrono::milliseconds patience, bool requests) {
     const pid_t pid = fork();
     REQUIRE(pid >= 0);

@@ -1,4 +1,4 @@
-// Small functions whose results only people read, and how a failure among ranks is told.
+// Small functions whose results are only read by people, and the message about a failed rank.
 #include <doctest/doctest.h>
 
 #include <pty.h>
@@ -56,7 +56,7 @@ std::vector<DeviceName> cpu_devices(int count) {
   return std::vector<DeviceName>(static_cast<std::size_t>(count));
 }
 
-/// What run_ranks throws when rank `bad` of `count` throws `error` and the others wait.
+/// Returns the error of run_ranks when rank `bad` of `count` throws `error` and the others wait.
 template <class Thrown>
 std::string failure_of(int count, int bad, const Thrown& error) {
   try {
@@ -77,11 +77,11 @@ TEST_CASE("a failure on one rank is the failure of the run, and says which devic
   CHECK(failure_of(3, 1, device) == "replica 1 on cpu: no memory left");
   CHECK(failure_of(2, 0, device) == "replica 0 on cpu: no memory left");
   CHECK(failure_of(1, 0, device) == "no memory left");
-  // Other kinds are told as they are.
+  // Other kinds are reported unchanged.
   CHECK(failure_of(3, 2, Error(ErrorKind::data, "a broken file")) == "a broken file");
   CHECK(failure_of(3, 2, std::runtime_error("a surprise")) == "a surprise");
   CHECK(failure_of(2, 5, device) == "nothing");
-  // Also what is no exception of ours or of the library.
+  // This includes exceptions that are neither dpt's nor the library's.
   for (const int count : {1, 2}) {
     CAPTURE(count);
     CHECK_THROWS_AS(run_ranks(cpu_devices(count), {},
@@ -101,7 +101,7 @@ TEST_CASE("the cause is told, also where what follows from it ends first") {
       try {
         communicator.barrier();
       } catch (const Error&) {
-        // Rank 0 has ended.
+        // Rank 0 has failed.
       }
       throw Error(ErrorKind::data, "a broken file");
     });
@@ -148,7 +148,7 @@ TEST_CASE("a job's counts: steps, batches, and what exact mode needs") {
 TEST_CASE("auto: no more replicas than a batch has samples, nor than there are at all") {
   const std::string config = small_config("{type: SGD, lr: 0.1}");
   CHECK(small_job(config, {"devices=auto", "data.batch_size=1"}).placement.ranks() == 1);
-  // Of eight samples seven are held out.
+  // Seven of eight samples are held out.
   CHECK(small_job(config, {"devices=auto", "data.size=8"}).placement.ranks() == 1);
 }
 
@@ -161,7 +161,8 @@ TEST_CASE("micro-batches: multiples of eight that fit a cache, or 32 that fit in
         micro_batch_limit(job.model.plan, job.placement.devices[0].traits());
     const std::int64_t bytes = estimate_memory(job.model.plan, 1, 0).activations;
     CHECK(micro_batch % 8 == 0);
-    // The largest that fits into 1 MiB, but from 32 in 512 MiB, or 8, to 256.
+    // The micro-batch is the largest that fits into 1 MiB, but not below 32 (or, if 32 exceed 512
+    // MiB, the largest that fits into these, minimum 8), and not above 256.
     if (micro_batch > 32) CHECK(micro_batch * bytes <= 1 << 20);
     if (micro_batch >= 32 && micro_batch < 256) CHECK((micro_batch + 8) * bytes > 1 << 20);
     if (micro_batch > 8) CHECK(micro_batch * bytes <= 1 << 29);
@@ -172,7 +173,7 @@ TEST_CASE("micro-batches: multiples of eight that fit a cache, or 32 that fit in
   CHECK(limit(1) == 256);
   CHECK(limit(64) < 256);
   CHECK(limit(1024) == 32);
-  // Of images as large as ImageNet's, 512 MiB hold fewer than 32.
+  // With images as large as ImageNet's, 512 MiB hold fewer than 32.
   const Plan large =
       make_plan(load_spec_text(catalog(),
                                "data: {dataset: synthetic, size: 8, classes: 4, batch_size: 4}\n"
@@ -231,7 +232,7 @@ TEST_CASE("what a config decides about the devices' libraries and patience") {
   CHECK(small_job(config, {cpus(1)}).placement.backend_options.plan_cache ==
         "/c/dpt/cuda-plans.json");
   CHECK_FALSE(small_job(config, {cpus(1)}).placement.backend_options.exact);
-  // Exact mode does not depend on what was timed once.
+  // Exact mode does not depend on earlier timings.
   const Job exact = small_job(config, {cpus(1), "train.shards=2"});
   CHECK(exact.placement.backend_options.exact);
   CHECK(exact.placement.backend_options.plan_cache.empty());
@@ -270,7 +271,7 @@ TEST_CASE("messages stand in train.log with time and level, warnings by name") {
     progress.also_to(folder.file("train.log"));
     progress.info("usual {}");
     progress.warn("odd");
-    // As soon as it was said.
+    // The lines are written at once.
     CHECK(count_of(read_whole_file(folder.file("train.log")), "\n") == 2);
     progress.status(0.5, {StatusPart{{"soon after the last message"}, 0}});
     std::filesystem::create_directory(folder.file("taken"));
@@ -286,7 +287,8 @@ TEST_CASE("messages stand in train.log with time and level, warnings by name") {
 
 namespace {
 
-/// What a terminal with so many columns gets from a process that only says this.
+/// Returns the output that a terminal with this many columns receives from a process that runs
+/// `says`.
 std::string on_terminal(unsigned short columns, const std::function<void(Progress&)>& says,
                         bool silent = false, const char* kind = "xterm") {
   winsize size{};
@@ -407,7 +409,7 @@ TEST_CASE("without a terminal to draw on, the status is a message now and then")
     progress.status(0.75, parts("step 3/4", "0:20 left"));
     return read_whole_file(folder.file(name));
   };
-  // This also holds for a terminal that cannot redraw; stderr of a test may be one that can.
+  // This holds even for a terminal that cannot redraw; stderr of a test may be one that can.
   if (!stderr_redraws()) {
     const std::string each = told("each", std::chrono::milliseconds(0));
     check_contains(each, " info step 1/4, 1:02 left\n");

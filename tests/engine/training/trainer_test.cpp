@@ -1,4 +1,4 @@
-// What a run saves and when, what it logs and says, and what it does when a save fails.
+// The checkpoints of a run, its log and messages, and failed saves.
 #include "engine/training/trainer.h"
 
 #include <doctest/doctest.h>
@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A run in a folder of its own, with all that it leaves.
+/// A run in a separate folder, with its results.
 struct Recorded {
   TrainOutcome train(const Job& job, TrainLimits limits = {},
                      const StartingPoint* start = nullptr) {
@@ -53,7 +53,7 @@ struct Recorded {
 
 using StepList = std::vector<std::int64_t>;
 
-/// Five steps an epoch, checkpoints as `checkpoint` says.
+/// Returns a job with five steps per epoch and the given `checkpoint` settings.
 Job saving_job(const std::string& checkpoint, std::vector<std::string> more = {}) {
   more.push_back(cpus(1));
   more.push_back("checkpoint=" + checkpoint);
@@ -72,7 +72,7 @@ TrainLimits asking(std::function<StopReason()> question) {
   return limits;
 }
 
-/// Reads as its source does, but one sample takes three seconds.
+/// A source in which one sample takes three seconds.
 class Sleepy : public Unresident {
  public:
   Sleepy(std::shared_ptr<const DataSource> source, std::int64_t sample)
@@ -96,7 +96,7 @@ TEST_CASE("regular checkpoints: every so many steps and epochs, and at the end")
     for (const auto& event : run.logged("checkpoint")) CHECK(event["best"] == false);
     return run.steps_of("checkpoint");
   };
-  // The last step of an epoch is saved once, with its results.
+  // The last step of an epoch is saved once, with the epoch's results.
   CHECK(saved("{every_steps: 1, every: 0}").size() == 20);
   CHECK(saved("{every_steps: 5, every: 0}") == StepList{5, 10, 15, 20});
   CHECK(saved("{every_steps: 3, every: 0}") == StepList{3, 6, 9, 12, 15, 18, 20});
@@ -121,7 +121,7 @@ TEST_CASE("the best is saved when it is, and becomes a checkpoint where the run 
   const RunState last = read_checkpoint_header(run.checkpoint(5)).state;
   CHECK(last.best_checksum == read_checkpoint_header(run.folder.file("best.safetensors")).checksum);
 
-  // The last epoch's is both.
+  // A whole run: the last checkpoint is that of the last epoch, and each improvement is the best.
   Recorded whole;
   whole.train(job);
   const auto all = whole.logged("checkpoint");
@@ -176,7 +176,7 @@ TEST_CASE("the log of a run in one process: each epoch, each evaluation, the rep
   CHECK(outcome.state.val_loss == evals[2]["loss"].get<double>());
   CHECK(outcome.state.train_loss == epochs[2]["loss"].get<double>());
   CHECK(outcome.state.train_accuracy == epochs[2]["accuracy"].get<double>());
-  // Of the last epoch, also where it is not measured any more.
+  // The results are those of the last epoch, even without validation.
   Recorded without;
   const TrainOutcome none = without.train(saving_job("{every: 1}", {"data.val_split=0"}));
   CHECK(none.state.val_n == 0);
@@ -189,7 +189,7 @@ TEST_CASE("the log of a run in one process: each epoch, each evaluation, the rep
 
 namespace {
 
-/// The first samples of the first batch take their time.
+/// A source in which the first samples of the first batch are slow.
 class Slow : public Unresident {
  public:
   Slow(std::shared_ptr<const DataSource> source, std::vector<std::int64_t> slow)
@@ -222,7 +222,7 @@ TEST_CASE("rates and waits follow from the time that passed") {
   const double whole =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
 
-  // The first batch alone takes 120 ms, and it is waited for.
+  // The first batch alone takes 120 ms, and the trainer waits for it.
   const auto log = run.logged("step");
   REQUIRE(log.size() == 10);
   double sum = 0;
@@ -259,7 +259,7 @@ TEST_CASE("rates and waits follow from the time that passed") {
 }
 
 TEST_CASE("a save that fails ends the run, or does not, as the config says") {
-  // The folder for checkpoints is away from the first step on.
+  // The folder for checkpoints is missing from the first step on.
   const std::string checkpoint =
       ", every: 1, keep_best: {monitor: val/loss, mode: min}, keep_last: 9}";
   Recorded run;
@@ -294,16 +294,16 @@ TEST_CASE("a save that fails ends the run, or does not, as the config says") {
     check_contains(data_error([&] { run.train(job, asking(take_away)); }),
                    "cannot create a temporary file");
     CHECK(run.steps_of("epoch") == StepList{5, 10, 15, 20});
-    // The last one is tried twice.
+    // The last save is tried twice.
     CHECK(run.steps_of("checkpoint_failed") == StepList{5, 10, 15, 20, 20});
     CHECK(run.logged("checkpoint").empty());
     check_contains(run.messages(), "; continuing (checkpoint.on_failure is continue)");
-    CHECK(run.logged("eval").size() == 4);  // not of the test set
+    CHECK(run.logged("eval").size() == 4);  // none for the test set
   }
   SUBCASE("continue: what could not be saved is not the best") {
     Job job = saving_job("{on_failure: continue" + checkpoint, {"optimizer.lr=0.000001"});
-    // It is back before the last epoch is validated, when what came of the save at step 15 is
-    // known.
+    // The folder is restored before the last epoch is validated, when the result of the save at
+    // step 15 is known.
     const auto back_in_time = [&] {
       take_away();
       const StepList failed = run.steps_of("checkpoint_failed");
@@ -314,7 +314,7 @@ TEST_CASE("a save that fails ends the run, or does not, as the config says") {
     CHECK(outcome.end == RunEnd::complete);
     CHECK(run.steps_of("checkpoint_failed") == StepList{5, 10, 15});
     CHECK(run.steps_of("checkpoint") == StepList{20});
-    // The first that was saved, whatever was measured before.
+    // The best is the first that was saved, whatever was measured before.
     CHECK(outcome.state.best_step == 20);
     CHECK(read_checkpoint_header(run.folder.file("best.safetensors")).state.step == 20);
     CHECK(outcome.test.has_value());
@@ -325,7 +325,7 @@ TEST_CASE("a stalled replica ends the run after train.stall_timeout, and a faile
   Recorded run;
   Job job = small_job(small_config(kSgdWithoutDecay),
                       {cpus(2), "train.stall_timeout=1", "checkpoint.on_failure=continue"});
-  // The second batch of twelve has the sample that takes long.
+  // The slow sample is in the second batch of twelve.
   Split& split = job.data.splits.train;
   const auto order = epoch_order(split.size(), job.spec.seed, 0, job.spec.data.shuffle);
   split.source = std::make_shared<Sleepy>(split.source, split.indices[order[13]]);
@@ -343,7 +343,7 @@ TEST_CASE("a stalled replica ends the run after train.stall_timeout, and a faile
     text = error.what();
   }
   check_contains(text, "has stalled (train.stall_timeout)");
-  // Once more before leaving.
+  // The save is tried once more before the trainer returns.
   CHECK(run.steps_of("checkpoint_failed") == StepList{1, 1});
   check_contains(run.messages(), "cannot create a temporary file");
 }
@@ -358,7 +358,7 @@ TEST_CASE("the end of patience is said") {
   check_contains(run.messages(), "early stopping: val/accuracy has not improved in 2 evaluations");
   // The last state is a regular checkpoint.
   CHECK(fs::exists(run.checkpoint(outcome.state.step)));
-  // It stays so on resume.
+  // The last state remains a regular checkpoint on resume.
   const StartingPoint start = start_from_checkpoint(job, run.checkpoint(outcome.state.step));
   CHECK(run.train(job, {}, &start).state.step == outcome.state.step);
 }

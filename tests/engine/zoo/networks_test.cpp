@@ -1,5 +1,5 @@
-// The larger networks of the zoo: names, shapes and numbers of parameters are those of torchvision
-// or of the papers.
+// The larger networks of the zoo: names, shapes and parameter counts match torchvision or the
+// papers.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -40,10 +40,10 @@ std::int64_t side_of(const LayerSpec& layer, const std::string& name) {
   return std::get<Size2>(value_of(layer, name)).h;
 }
 
-/// What a network holds.
+/// The parameter count and tensors of a network.
 struct Contents {
   std::int64_t params = 0;
-  Texts state;  ///< "name shape" of each tensor, as state_dict has them
+  Texts state;  ///< "name shape" of each tensor, as in a state_dict
   std::int64_t classes = 0;
 };
 
@@ -80,7 +80,7 @@ TEST_CASE("torchvision's networks have torchvision's names, shapes and numbers o
         network_spec(fmt::format("{{input: [3, 224, 224], zoo: {}, classes: 1000}}", name)));
     CHECK(found.params == expected.first);
     if (name == "convnext_tiny") {
-      // A module's own parameters come first there, and layer_scale is one; here it is a layer.
+      // PyTorch lists a module's own parameters first, and layer_scale is one; here it is a layer.
       std::sort(found.state.begin(), found.state.end());
       std::sort(expected.second.begin(), expected.second.end());
     }
@@ -104,11 +104,11 @@ TEST_CASE("the number of parameters of each network") {
   CHECK(params(large + "vgg16_bn") == 138'365'992);
   CHECK(params(large + "resnet34") == 21'797'672);
   const std::string small = "input: [3, 32, 32], classes: 10, zoo: ";
-  // torchvision's with conv1 replaced by a 3x3 one, and fc by one of ten classes.
+  // torchvision's network with conv1 replaced by a 3x3 one, and fc by one of ten classes.
   CHECK(params(small + "resnet18, stem: cifar") == 11'173'962);
   CHECK(params(small + "resnet20") == 272'474);
   CHECK(params(small + "resnet56") == 855'770);
-  // The paper's: 0.27 and 0.85 million.
+  // The paper says 0.27 and 0.85 million.
   CHECK(params(small + "resnet20, shortcut: pad") == 269'722);
   CHECK(params(small + "resnet56, shortcut: pad") == 853'018);
   CHECK(params(small + "wide_resnet28_10") == 36'479'194);
@@ -117,7 +117,7 @@ TEST_CASE("the number of parameters of each network") {
   CHECK(params(small + "vgg16_bn, hidden: 512") ==
         14'723'136 + (25'088 * 512 + 512) + (512 * 512 + 512) + (512 * 10 + 10));
   CHECK(params(small + "resnet50, width: 16, stem: cifar") > 1'000'000);
-  // torchvision's with width_mult, and growth_rate and num_init_features.
+  // torchvision's networks with width_mult, and with growth_rate and num_init_features.
   CHECK(params(small + "mobilenet_v2, width: 0.35") == 408'938);
   CHECK(params(small + "mobilenet_v3_small, width: 0.5") == 409'394);
   CHECK(params(small + "densenet121, growth_rate: 12, dropout: 0.1") == 1'003'546);
@@ -190,10 +190,10 @@ TEST_CASE("how the networks of the zoo are built, where parameters do not tell")
        "features.3.0.block.3 Linear", "features.3.0.block.4 GELU", "features.3.0.block.5 Linear",
        "features.3.0.layer_scale LayerScale", "features.3.0.stochastic_depth StochasticDepth",
        "features.3.0.add Add < features.3.0.stochastic_depth, features.2.1"});
-  // One number, or one sigmoid.
+  // A single output is a value or one sigmoid.
   const TrainSpec one = network_spec("{input: [3, 32, 32], classes: 1, zoo: resnet20}");
   CHECK(std::get<std::int64_t>(value_of(one.model.layers.back(), "out_features")) == 1);
-  // The starting weights of torchvision.
+  // The starting weights are torchvision's.
   const TrainSpec spec = network_spec("{" + small + "resnet20}");
   CHECK(std::get<double>(value_of(spec.model.layers[0], "weight_init_std")) ==
         doctest::Approx(std::sqrt(2.0 / (16 * 9))));

@@ -1,5 +1,5 @@
-// Pretrained weights of the zoo's networks, with the names and shapes of timm's files that
-// tests/golden/make_pretrained_names.py wrote.
+// Pretrained weights of the zoo's networks, with the names and shapes of timm's files as written by
+// tests/golden/make_pretrained_names.py.
 #include "engine/zoo/pretrained.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,4 @@
-// The networks of the zoo: names, shapes and numbers of parameters are those of torchvision or of
-// the papers.
+// The networks of the zoo: names, shapes and parameter counts match torchvision or the papers.
 #include "engine/zoo/zoo.h"
 
 #include <doctest/doctest.h>
@@ -26,7 +25,7 @@ TrainSpec spec_of(const std::string& model) {
   return load_spec_text(catalog(), config(model), "test.yaml");
 }
 
-/// "name shape" of each parameter.
+/// Returns "name shape" of each parameter.
 Texts params_of(const Plan& plan) {
   Texts lines;
   for (const Param& param : plan.params) {
@@ -47,7 +46,7 @@ TEST_CASE("logistic, mlp and lenet") {
   CHECK(make_plan(spec_of("{input: [1, 8, 8], zoo: mlp, classes: 3}")).param_count ==
         64 * 128 + 128 + 128 * 3 + 3);
 
-  // The layers of the config that is shipped.
+  // The layers of the shipped config.
   const TrainSpec shipped =
       load_spec(catalog(), source_dir() + "/configs/lenet-fashion-mnist.yaml");
   const TrainSpec lenet = spec_of("{input: [1, 28, 28], zoo: lenet, classes: 10}");
@@ -104,12 +103,12 @@ TEST_CASE("input and classes are those of the data set, where it has only one of
     REQUIRE(result.issues.empty());
     CHECK(result.spec.model.input == each.input);
     CHECK(make_plan(result.spec).classes == each.outputs);
-    // What is written stays.
+    // Explicit values are kept.
     const ReadResult other = spec_with(each.data, "{zoo: logistic, input: [2, 5, 5], classes: 7}");
     REQUIRE(other.issues.empty());
     CHECK(params_of(make_plan(other.spec)) == Texts{"fc.weight 7x50", "fc.bias 7"});
   }
-  // A run keeps the values, whatever a later release knows of the data set.
+  // A run keeps its values, whatever a later release knows about the data set.
   const TrainSpec kept = spec_with("dataset: digits", "{zoo: logistic}").spec;
   const std::string shown = show_spec(catalog(), kept);
   CHECK(shown.find("input: [1, 8, 8]") != std::string::npos);

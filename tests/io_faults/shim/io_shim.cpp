@@ -1,17 +1,17 @@
-// A library for LD_PRELOAD that sees what a program really asks of the file system: it writes down
-// every call that changes files below one folder, in order, and makes the n-th of them fail.
+// A library for LD_PRELOAD that observes a program's file system calls. It records every call that
+// changes files below one folder, in order, and makes the n-th of them fail.
 //
-//   DPT_IO_ROOT     the folder that is watched
-//   DPT_IO_LOG      where the calls are written down; the bytes of writes go to the same name with
+//   DPT_IO_ROOT     the watched folder
+//   DPT_IO_LOG      the file for the recorded calls; the bytes of writes go to the same name with
 //                   ".data" appended
-//   DPT_IO_FAIL_AT  which call fails, counted from 1; DPT_IO_FAULT: ENOSPC, EIO, EINTR, or "short"
-//                   for a write that takes half of its bytes, "nothing" for one that takes none,
-//                   "KILL" for a process that is killed before it makes the call
+//   DPT_IO_FAIL_AT  number of the call that fails, counted from 1
+//   DPT_IO_FAULT    ENOSPC, EIO, EINTR, "short" for a write that takes half of its bytes, "nothing"
+//                   for one that takes none, or "KILL" to kill the process before the call
 //
-// One line per call: number, kind, path, second path, inode, flags or offset, bytes, errno, ended
-// by tabs (tests use no paths with tabs). Calls are made one at a time, so that the order in the
-// log is the order in which they happened. The library's own output uses system calls, never
-// itself.
+// One line per call: number, kind, path, second path, inode, flags or offset, bytes, errno, each
+// followed by a tab (tests use no paths with tabs). Calls are serialised, so that the log has the
+// order in which they happened. The library's own output uses system calls, which it does not
+// record.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -62,13 +62,13 @@ struct Shim {
   static int open_raw(const std::string& path) {
     const long fd = syscall(SYS_openat, AT_FDCWD, path.c_str(),
                             O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    // Away from the numbers that the program gets.
+    // Uses a high number, outside the program's range.
     return fd < 0 ? -1 : fcntl(static_cast<int>(fd), F_DUPFD_CLOEXEC, 900);
   }
   bool on() const { return log >= 0; }
 };
 
-/// Never destroyed: a program may write while it ends.
+/// Never destroyed: a program may write while it exits.
 Shim& shim() {
   static Shim* const made = new Shim;
   return *made;
@@ -88,7 +88,7 @@ Function real(Function, const char* name) {
     return function;                                   \
   }())
 
-/// Absolute and without "." and double slashes ("..": tests do without).
+/// Makes the path absolute, without "." and double slashes (tests use no "..").
 std::string absolute(int folder, const char* path) {
   std::string whole;
   if (path[0] != '/') {
@@ -135,7 +135,7 @@ void put(int fd, const char* bytes, std::size_t size) {
   }
 }
 
-/// One watched call: counts it, lets it fail or makes it, writes it down.
+/// One watched call: counts it, lets it fail or makes it, and records it.
 class Call {
  public:
   Call(const char* kind, std::string path, std::string second = {})
@@ -144,7 +144,7 @@ class Call {
     fails_ = number_ == shim().fail_at;
     inode_ = inode_of(path_);
   }
-  /// The errno with which the call fails instead of being made; 0 to make it.
+  /// Returns the errno with which the call fails instead of being made; 0 to make it.
   int failure() const {
     if (!fails_ || shim().fault == "short" || shim().fault == "nothing") return 0;
     if (shim().fault == "KILL") kill(getpid(), SIGKILL);
@@ -176,7 +176,7 @@ class Call {
   bool fails_ = false;
 };
 
-/// A call with one path, or two.
+/// Makes a call with one or two paths.
 template <class Make>
 int with_path(const char* kind, const std::string& path, const std::string& second,
               const Make& make) {
@@ -210,7 +210,8 @@ int open_file(int folder, const char* path, int flags, const Make& make) {
   return call.done(fd, flags);
 }
 
-/// `make(limit)` writes at most `limit` of `size` bytes, which begin with `data`.
+/// Makes a write of `size` bytes, which begin at `data`; `make(limit)` writes up to `limit` of
+/// them.
 template <class Make>
 ssize_t write_file(int fd, long offset, const char* data, std::size_t size, const Make& make) {
   const Watched* file = watched_file(fd);
@@ -341,7 +342,8 @@ ssize_t writev(int fd, const struct iovec* parts, int count) {
   }
   return write(fd, all.data(), all.size());
 }
-// A copy inside the kernel would hide its bytes: the caller falls back to read and write.
+// A copy inside the kernel would hide its bytes, so the call fails and the caller falls back to
+// read and write.
 ssize_t sendfile(int to, int from, off_t* offset, size_t count) {
   if (watched_file(to)) {
     errno = ENOSYS;

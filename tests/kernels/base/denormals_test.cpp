@@ -20,20 +20,20 @@ namespace {
 using testing::OnDevice;
 
 constexpr float kDenormal = 1e-40F;
-// Its square is denormal, and so is the product of both.
+// The square of kSmall is denormal, and so is the product of both constants.
 constexpr float kSmall = 1e-20F;
 
-/// A product that the compiler cannot compute.
+/// Multiplies without letting the compiler compute the product.
 float product(float a, float b) {
   const volatile float left = a, right = b;
   return left * right;
 }
 
-/// Runs `body` in a thread with the processor's usual arithmetic, as a program starts with.
+/// Runs `body` in a thread with the processor's default arithmetic, as at the start of a program.
 template <class Body>
 void in_plain_thread(const Body& body) {
   std::thread([&] {
-    // A thread inherits from the one that starts it, where an earlier test may have made a backend.
+    // A thread inherits from its parent, in which an earlier test may have created a backend.
     std::fesetenv(FE_DFL_ENV);
     REQUIRE(!flushes_denormals());
     CHECK(product(kDenormal, 1.0F) == kDenormal);
@@ -66,15 +66,15 @@ TEST_CASE("denormals: a thread of ours flushes them, and so do the threads that 
 TEST_CASE("denormals: every thread of an OpenMP team flushes them, one from before too") {
   in_plain_thread([] {
     std::vector<int> flushed(4);
-    // The team is made while nobody flushes.
+    // The team of threads starts before any flushing.
 #pragma omp parallel for num_threads(4) schedule(static)
     for (int i = 0; i < 4; ++i) flushed[i] = flushes_denormals() ? 1 : 0;
     const auto backend = make_backend(parse_device("cpu:4"));
-    // A region that is not ours, as oneDNN's are.
+    // A parallel region outside dpt's control, like oneDNN's.
 #pragma omp parallel for num_threads(4) schedule(static)
     for (int i = 0; i < 4; ++i) flushed[i] = flushes_denormals() ? 1 : 0;
     CHECK(flushed == std::vector<int>{1, 1, 1, 1});
-    // And a region of ours on a team of another size.
+    // A parallel region of dpt with another team size.
     std::fill(flushed.begin(), flushed.end(), 0);
     parallel_for(3, 3, [&](std::int64_t i) { flushed[i] = flushes_denormals() ? 1 : 0; });
     CHECK(flushed == std::vector<int>{1, 1, 1, 0});
@@ -89,7 +89,7 @@ TEST_CASE("denormals: layers and the optimizer on one thread and on teams make z
       constexpr std::int64_t kCount = 4096;
       const std::vector<float> denormal(kCount, kDenormal), ones(kCount, 1.0F);
 
-      // Momentum decays into denormals where the gradient is zero.
+      // Momentum decays into denormals if the gradient is zero.
       FormulaStep<SgdFormula<true>> now;
       now.step.lr = 0.1F;
       now.step.momentum = now.step.keep = 0.9F;
@@ -109,7 +109,7 @@ TEST_CASE("denormals: layers and the optimizer on one thread and on teams make z
       const std::vector<float> after = momentum.get();
       CHECK(std::all_of(after.begin(), after.end(), [](float v) { return v == 0.0F; }));
 
-      // A linear layer: 1e-20 x 1e-20 summed over 64 inputs.
+      // A linear layer that sums 1e-20 x 1e-20 over 64 inputs.
       LinearDesc linear;
       linear.batch = 64;
       linear.in = 64;

@@ -1,4 +1,4 @@
-// Division by multiplication, which index arithmetic on GPUs relies on.
+// Division by multiplication, on which index arithmetic on GPUs relies.
 #include <doctest/doctest.h>
 
 #include <vector>
@@ -29,7 +29,7 @@ TEST_CASE("a Divider divides exactly") {
       std::uint32_t rest = n;
       if (divider.quotient(n) != n / d || divider.split(rest) != n / d || rest != n % d) ++wrong;
     };
-    // A wrong factor shows first just below and at the largest multiples.
+    // A wrong factor shows first at the largest multiples, and just below them.
     const std::uint32_t last = kMost / d * d;
     for (std::uint32_t n : {0U, 1U, d - 1, d, last - 1, last, kMost}) check(n);
     for (std::uint32_t i = 0; i < 500; ++i) {

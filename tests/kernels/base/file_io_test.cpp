@@ -1,4 +1,4 @@
-// Small files, links, folders and moves: what is done, and what is said where it cannot be.
+// Small files, links, folders and moves: their effects, and their errors.
 #include "kernels/base/file_io.h"
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file of another file system.
+/// A file on another file system.
 class Elsewhere {
  public:
   explicit Elsewhere(const std::string& bytes) : fd_(::memfd_create("elsewhere", MFD_CLOEXEC)) {
@@ -50,7 +50,7 @@ TEST_CASE("a copy is a file of its own, and replaces what was there") {
   write_all_text(folder.file("b.tmp"), "left over");
   copy_durably(folder.file("a"), folder.file("b"));
   CHECK_FALSE(fs::exists(folder.file("b.tmp")));
-  // Who writes into the copy in place, as cp does, changes no more than the copy.
+  // Writing into the copy in place, as cp does, changes only the copy.
   write_all_text(folder.file("b"), "foreign");
   CHECK(read_all(folder.file("a")) == "new");
   // A link is followed.
@@ -145,7 +145,7 @@ TEST_CASE("moving and removing say what they cannot do") {
         "F: cannot move it to " + folder.file("x") + ": No such file or directory");
   remove_durably(folder.file("to/b"));
   CHECK_FALSE(fs::exists(folder.file("to/b")));
-  remove_durably(folder.file("to/b"));  // It is gone, which is what was asked for.
+  remove_durably(folder.file("to/b"));  // The file is gone already, which was the purpose.
   const std::string to = folder.file("to");
   CHECK(error_of([&] { remove_durably(to); }, to) == "F: cannot remove it: Is a directory");
 }
@@ -156,14 +156,14 @@ TEST_CASE("making a folder durable: where there is none, and where it means noth
   CHECK(sync_folder(folder.file("none")) == ENOENT);
   write_all_text(folder.file("file"), "");
   CHECK(sync_folder(folder.file("file")) == ENOTDIR);
-  // A file system whose folders cannot be synced says EINVAL: rename is all that there is.
+  // A file system that cannot sync folders reports EINVAL; then a rename has to suffice.
   CHECK(sync_folder("/proc") == 0);
 }
 
 TEST_CASE("a folder that cannot be synced after the work in it: what is done is said") {
   const TempDir folder;
   write_all_text(folder.file("a"), "text");
-  // Renames and removals need no descriptor, the folder does.
+  // Renames and removals need no descriptor; syncing the folder does.
   const auto without_descriptors = [](const auto& call, const std::string& path) {
     rlimit usual{};
     REQUIRE(::getrlimit(RLIMIT_NOFILE, &usual) == 0);
@@ -188,7 +188,7 @@ TEST_CASE("a handle closes its file once, and gives it away") {
   const TempDir folder;
   FileHandle first = open_file(folder.file("a"), O_RDWR | O_CREAT, 0600);
   REQUIRE(first.is_open());
-  // Programs that are started do not inherit it.
+  // Child processes do not inherit the descriptor.
   CHECK((::fcntl(first.fd(), F_GETFD) & FD_CLOEXEC) != 0);
   const int a = first.fd();
   FileHandle second = open_file(folder.file("b"), O_RDWR | O_CREAT, 0600);
@@ -213,7 +213,7 @@ TEST_CASE("a move to another file system is a copy, whatever is moved") {
   fs::create_directories(here.file("d/inner"));
   write_all_text(here.file("d/inner/b"), "more");
   fs::create_symlink("inner/b", here.file("d/link"));
-  // An earlier move that did not finish left this.
+  // An earlier, unfinished move has left this.
   fs::create_directories(there.file("d.tmp/inner"));
   for (const char* name : {"a", "d"}) {
     move_durably(here.file(name), there.file(name));
@@ -223,7 +223,7 @@ TEST_CASE("a move to another file system is a copy, whatever is moved") {
   CHECK(read_all(there.file("a")) == "text");
   CHECK(read_all(there.file("d/inner/b")) == "more");
   CHECK(fs::read_symlink(there.file("d/link")) == "inner/b");
-  // A folder may take the place of an empty one.
+  // A folder may replace an empty one.
   fs::create_directory(here.file("d"));
   move_durably(there.file("d"), here.file("d"));
   CHECK(read_all(here.file("d/inner/b")) == "more");
@@ -285,14 +285,14 @@ TEST_CASE("every call that a disk may hold up is progress of the thread's replic
     set_heartbeat_of_thread(before);
     return heartbeat->beats();
   };
-  // Each call counts when it begins and when it ends.
+  // Each call beats when it begins and when it ends.
   CHECK(beats_of([&] { sync_folder(taken); }) == 2);
   CHECK(beats_of([&] { CHECK_THROWS_AS(move_durably(a, taken), Error); }) == 2);
   CHECK(beats_of([&] { remove_if_empty(taken); }) == 2);
   const FileHandle file = open_file(a, O_WRONLY);
   const std::string bytes = "bytes";
   CHECK(beats_of([&] { CHECK(write_all(file.fd(), std::as_bytes(std::span(bytes))) == 0); }) == 2);
-  // Removing what a crash left over, a write, a sync, a close, a rename and a sync of the folder.
+  // Removal of a crash's leftovers, a write, a sync, a close, a rename, and a sync of the folder.
   CHECK(beats_of([&] { write_file_atomically(folder.file("b"), "text"); }) == 12);
 }
 

@@ -1,4 +1,4 @@
-// Signs of life, and the threads that give them.
+// Heartbeats, and the threads that emit them.
 #include "kernels/base/heartbeat.h"
 
 #include <doctest/doctest.h>
@@ -51,7 +51,7 @@ TEST_CASE("threads that could be started have ended again") {
 
 TEST_CASE("a thread that cannot be started: the limit of addresses is named if it is set") {
 #if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // which need addresses of their own
+    !defined(__SANITIZE_THREAD__)  // these need a fixed address layout
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
@@ -95,7 +95,7 @@ TEST_CASE("a long call to the system is progress while it lasts, of the thread's
   CHECK(mine->text() == "before its first step, training");
   {
     const SystemCall call("renaming a file");
-    mine->beat("reading samples");  // another thread's
+    mine->beat("reading samples");  // beats for another thread
   }
   CHECK(mine->text() == "before its first step, reading samples");
   const std::uint64_t after = mine->beats();

@@ -13,7 +13,7 @@ using dpt::MessageWriter;
 
 namespace {
 
-/// A pipe whose writer blocks and whose reader does not.
+/// A pipe whose write end blocks and whose read end does not.
 struct Pipe {
   int ends[2] = {-1, -1};
   Pipe() {
@@ -78,7 +78,7 @@ TEST_CASE("a message longer than a pipe takes at once arrives whole while it is 
 
 TEST_CASE("a message is waited for again once its reader reads the notice before it") {
   Pipe pipe;
-  // It takes one piece at a time.
+  // The pipe takes one part of a message at a time.
   REQUIRE(fcntl(pipe.ends[1], F_SETPIPE_SZ, 4096) >= 0);
   MessageWriter writer(pipe.ends[1], std::chrono::seconds(3));
   pipe.fill();

@@ -30,7 +30,7 @@ TEST_CASE("HMAC-SHA-256 gives the values of RFC 4231") {
                         "block-size data. The key needs to be hashed before being used by the "
                         "HMAC algorithm.")) ==
         "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2");
-  // Padding that just fits into a block, and just does not (Python's hmac).
+  // Padding that just fits into a block, and padding that just does not (Python's hmac).
   CHECK(hex(hmac_sha256("", std::string(55, 'x'))) ==
         "9f1c3c9a24122d4c2b05ca8e592d7062631f20915bd3a2742a46870efe738731");
   CHECK(hex(hmac_sha256("", std::string(56, 'x'))) ==

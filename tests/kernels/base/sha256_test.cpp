@@ -1,4 +1,4 @@
-// SHA-256: the examples of FIPS 180-4, added in any parts.
+// SHA-256: the examples of FIPS 180-4, added in arbitrary parts.
 #include "kernels/base/sha256.h"
 
 #include <doctest/doctest.h>

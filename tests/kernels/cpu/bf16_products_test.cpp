@@ -1,5 +1,5 @@
-// Convolutions and linear layers in bf16 on the CPU, which need a processor that has the
-// instructions; elsewhere, that they are refused.
+// Convolutions and linear layers in bf16 on the CPU. They need a processor with bf16 instructions;
+// without these, the backend must refuse them.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr const char* kRefusal =
     " in bf16 is not available: this processor ({}) has no bf16 instructions (AVX512-BF16 or AMX); "
     "use train.precision=fp32";
 
-/// Whether there is something to test; prints why not where there is not.
+/// Returns true if this processor can run the tests; otherwise prints the reason.
 bool have_bf16() {
   if (onednn::has_bf16()) return true;
   skip_test("this processor (" + onednn::instruction_set() + ") has neither AVX512-BF16 nor AMX");
@@ -37,8 +37,8 @@ struct Input {
   std::vector<float> x, weight, bias, dy;
 };
 
-/// Whole numbers so small that bf16 holds them and fp32 every sum of their products: a right result
-/// is then known to the bit.
+/// Returns whole numbers so small that bf16 holds them and fp32 holds every sum of their products:
+/// a correct result is known to the bit.
 std::vector<float> whole_values(std::int64_t count, std::uint64_t seed) {
   std::vector<float> values = random_values(count, seed);
   for (float& value : values) value = std::floor(value * 4);
@@ -55,7 +55,7 @@ struct Output {
   std::vector<float> y, dx, dweight, dbias, dweight_twice, dbias_twice;
 };
 
-/// Forward, backward, and a backward that adds. Memory that may not be needed starts as NaN.
+/// Runs forward, backward, and a backward that adds. Memory that must not be needed starts as NaN.
 Output run(Backend& backend, Op& op, const Input& in) {
   const float not_a_number = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> nan(std::max(op.scratch_bytes(), op.saved_bytes()) / sizeof(float) + 1,
@@ -90,7 +90,7 @@ Output run(Backend& backend, Op& op, const Input& in) {
   return out;
 }
 
-/// What `run` gives for a convolution where every activation is rounded once.
+/// The expected results of `run` for a convolution that rounds every activation once.
 struct Expected {
   std::vector<double> y;
   reference::Gradients gradients;
@@ -186,7 +186,7 @@ TEST_CASE("linear layers in bf16 with every fusion, to the bit") {
   }
 }
 
-/// Sums of numbers that are not whole: in fp32, whatever the order.
+/// Checks sums of non-whole numbers: they are fp32 in any order.
 TEST_CASE("sums of products in bf16 are fp32") {
   if (!have_bf16()) return;
   const auto backend = make_cpu_backend(1);
@@ -202,7 +202,7 @@ TEST_CASE("sums of products in bf16 are fp32") {
   d.type = DType::bf16;
   const auto op = backend->make(d);
   const Output got = run(*backend, *op, in);
-  // Half a unit in the last of an activation's 8 bits is up to 2^-8 of it.
+  // Half a unit in the last of an activation's 8 bits is up to 2^-8 of the activation.
   check_close("y", got.y, y, 0x1p-8 + 2.5e-5);
   check_close("dx", got.dx, want.x, 0x1p-8 + 2.5e-5);
   check_close("dweight", got.dweight, want.weight, 2.5e-5);

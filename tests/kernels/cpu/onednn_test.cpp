@@ -1,4 +1,4 @@
-// What dpt asks of oneDNN: fast implementations for ordinary layers.
+// oneDNN must have fast implementations for ordinary layers.
 #include "kernels/cpu/onednn.h"
 
 #include <doctest/doctest.h>
@@ -12,7 +12,7 @@ using onednn::Pass;
 
 constexpr Pass kPasses[] = {Pass::forward, Pass::backward_data, Pass::backward_weights};
 
-/// The convolutions of LeNet, ResNet-20 and ResNet-18 with a CIFAR stem.
+/// Returns the convolutions of LeNet, ResNet-20 and ResNet-18 with a CIFAR stem.
 std::vector<Conv2dDesc> ordinary_convolutions() {
   std::vector<Conv2dDesc> cases;
   for (const std::int64_t batch : {1, 32, 256}) {

@@ -1,5 +1,5 @@
-// Column sums on a GPU against sums in double, for every way to cut a matrix, with the same bits
-// in every order of blocks.
+// Column sums on a GPU against sums in double, for every way to partition a matrix, with the same
+// bits in every order of blocks.
 #include "kernels/cuda/column_sums.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +18,8 @@ struct Sums {
   bool operator==(const Sums&) const = default;
 };
 
-/// What all three give. Added sums begin as `before`; scratch is NaN and has not a byte too much.
+/// Runs all three sums. Added sums start from `before`; scratch starts as NaN and has exactly the
+/// required size.
 template <class T>
 Sums run(const GPU& gpu, DType type, std::int64_t rows, std::int64_t columns,
          const std::vector<float>& values, const std::vector<float>& y,
@@ -70,7 +71,7 @@ void check_sums(const GPU& gpu, DType type, std::int64_t rows, std::int64_t colu
 TEST_CASE("column sums of few and many rows and columns") {
   if (!have_gpu()) return;
   const GPU gpu;
-  // What other kernels leave after the counters of blocks.
+  // Other kernels leave data after the counters of blocks.
   constexpr std::size_t kCounterBytes = kBlockCounters * sizeof(unsigned);
   const CudaContext& context = gpu.context();
   cuda_check(cudaMemsetAsync(static_cast<std::byte*>(context.partials) + kCounterBytes, 0x7F,

@@ -1,4 +1,4 @@
-// What a GPU's backend makes of its memory, beyond what every backend promises.
+// A GPU backend's use of its memory and streams, beyond the guarantees of every backend.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ TEST_CASE("branches of the queue begin after what was queued and end before what
   std::vector<OnDevice<float>> parts;
   for (int i = 0; i < branches; ++i) parts.emplace_back(*backend, ones);
   const auto count = static_cast<std::int64_t>(ones.size());
-  // start doubles; each branch takes it and doubles that; sum adds the branches up.
+  // start doubles; each branch copies and doubles it; sum adds the branches.
   const auto work = [&] {
     backend->add(start.ptr(), start.ptr(), start.ptr(), count);
     backend->fork(branches);
@@ -70,7 +70,7 @@ TEST_CASE("branches of the queue begin after what was queued and end before what
   });
 }
 
-/// In a process of its own, because the driver reads the variable once.
+/// Runs in a separate process, because the driver reads the variable once.
 TEST_CASE("as many connections to a GPU as there can be, unless the user has chosen") {
   if (!have_gpu()) return;
   const char* asked = std::getenv("DPT_TEST_CONNECTIONS");

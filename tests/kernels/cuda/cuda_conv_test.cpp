@@ -1,4 +1,4 @@
-// Our own convolution kernels, pass by pass, against the double-precision reference.
+// dpt's own convolution kernels, pass by pass, against the double-precision reference.
 #include <doctest/doctest.h>
 
 #include <optional>
@@ -26,9 +26,9 @@ ConvProblem problem_of(Conv2dDesc d, ConvPass pass, Arithmetic arithmetic) {
   return conv_problem(d, pass);
 }
 
-/// The factor that a kernel may make of a number. The reference gets rounded factors, so that the
+/// Rounds a number as a kernel rounds its factors. The reference gets rounded factors, so that the
 /// tolerances need not cover this rounding (up to 2^-11 of each factor in tf32, 2^-8 in bf16) and
-/// show that it is the right one: to the nearest, tf32's ties away from zero.
+/// prove that it is correct: to nearest, with tf32's ties away from zero.
 double factor(float value, Arithmetic arithmetic) {
   if (arithmetic == Arithmetic::bf16) return static_cast<double>(to_float(to_bf16(value)));
   if (arithmetic == Arithmetic::f32) return static_cast<double>(value);
@@ -41,19 +41,19 @@ std::vector<double> factors(const std::vector<float>& values, Arithmetic arithme
   return result;
 }
 
-/// Of the largest result: products are exact and sums in fp32. Tensor cores shift the products of
-/// one instruction and the sum so far to one exponent and cut, which loses some 2^-23 of the
-/// largest in each of at most 200 instructions here.
+/// Returns the tolerance relative to the largest result: products are exact and sums are fp32.
+/// Tensor cores align the products of one instruction and the running sum to one exponent and
+/// truncate, which loses about 2^-23 of the largest in each of up to 200 instructions here.
 double tolerance(Arithmetic arithmetic) {
   return arithmetic == Arithmetic::f32 ? 5e-6 : 2.5e-5;
 }
-/// Activations of type bf16 are rounded on top: half a unit in the last of their 8 bits, which is
-/// up to 2^-8 of a number just above a power of two.
+/// Returns the tolerance for activations. In bf16 they are also rounded, by half a unit in the last
+/// of their 8 bits, which is up to 2^-8 of a number just above a power of two.
 double activation_tolerance(Arithmetic arithmetic) {
   return tolerance(arithmetic) + (arithmetic == Arithmetic::bf16 ? 0x1p-8 : 0);
 }
 
-/// Runs plans on vectors of floats, which the GPU gets in the problem's type.
+/// Runs plans on vectors of floats, converted to the problem's type on the GPU.
 struct Arrays {
   template <class T>
   static std::vector<float> run_as(const GPU& gpu, ConvPlan& plan, const ConvProblem& p,
@@ -80,7 +80,7 @@ std::vector<float> nan(std::size_t count) {
   return std::vector<float>(count, std::numeric_limits<float>::quiet_NaN());
 }
 
-/// Our own plan that is taken without timing.
+/// Returns dpt's own plan that is used without timing.
 std::unique_ptr<ConvPlan> preferred(const CudaContext& context, const ConvProblem& problem) {
   auto plans = make_own_plans(context, problem);
   return plans.empty() ? nullptr : std::move(plans.front());
@@ -88,7 +88,7 @@ std::unique_ptr<ConvPlan> preferred(const CudaContext& context, const ConvProble
 
 using MakePlan = std::unique_ptr<ConvPlan> (*)(const CudaContext&, const ConvProblem&);
 
-/// The output of forward or backward data.
+/// Returns the output of forward or backward data.
 std::vector<float> run(const GPU& gpu, const ConvProblem& p, const std::vector<float>& x,
                        const std::vector<float>& y, const std::vector<float>& weight,
                        const std::vector<float>& bias, MakePlan make = make_implicit_gemm) {
@@ -102,7 +102,7 @@ struct WeightGradients {
   std::vector<float> weight, bias;
 };
 
-/// Adds to what `start` holds, or overwrites it where it is empty.
+/// Adds to the gradients in `start`, or overwrites memory if `start` is empty.
 template <class T>
 WeightGradients run_weights(const GPU& gpu, const ConvProblem& p, const std::vector<float>& x,
                             const std::vector<float>& dy, std::size_t weights,
@@ -125,7 +125,7 @@ WeightGradients run_weights(const GPU& gpu, const ConvProblem& p, const std::vec
   return {dweight.values(), dbias.values()};
 }
 
-/// Numbers for a description and what the reference makes of them.
+/// Input numbers for a description, and the reference's results.
 struct Numbers {
   Numbers(const Conv2dDesc& d, Arithmetic arithmetic)
       : x(random_values(d.batch * d.in.elements(), 1)),
@@ -133,7 +133,7 @@ struct Numbers {
         bias(random_values(d.conv_out.c, 3)),
         dy(random_values(d.batch * d.out.elements(), 4)) {
     Conv2dDesc plain = d;
-    plain.relu = d.relu && d.pool;  // A pass by itself is after ReLU's.
+    plain.relu = d.relu && d.pool;  // A separate pass follows ReLU's.
     plain.bias = true;
     y = reference::conv2d(d, factors(x, arithmetic), factors(weight, arithmetic), to_double(bias));
     gradients =
@@ -154,7 +154,7 @@ void check_case(const GPU& gpu, const Conv2dDesc& d, Arithmetic arithmetic) {
   p = problem_of(d, ConvPass::backward_data, arithmetic);
   check_close("dx", run(gpu, p, nan(n.x.size()), n.dy, n.weight, {0}), n.gradients.x,
               activation_tolerance(arithmetic));
-  // Small images have kernels of their own.
+  // Small images have separate kernels.
   if (make_image_conv(gpu.context(), p)) {
     check_close("dx", run(gpu, p, nan(n.x.size()), n.dy, n.weight, {0}, make_image_conv),
                 n.gradients.x, activation_tolerance(arithmetic));
@@ -184,13 +184,13 @@ TEST_CASE("own convolutions agree with the reference in every arithmetic") {
   if (!have_gpu()) return;
   const GPU gpu;
   std::vector<Conv2dDesc> cases = conv_cases();
-  // Phases of backward data: strides that do and do not divide the dilation, kernels smaller than
-  // the stride, phases without a tap, sizes that the stride does not divide.
+  // The phases of backward data: strides that do and do not divide the dilation, kernels smaller
+  // than the stride, phases without a tap, sizes that the stride does not divide.
   cases.push_back(conv_case(2, {11, 9, 8}, 6, {3, 3}, {2, 2}, {2, 1}, {2, 2}));
   cases.push_back(conv_case(1, {13, 16, 4}, 6, {3, 4}, {3, 2}, {1, 2}, {2, 3}));
   cases.push_back(conv_case(1, {12, 11, 6}, 5, {2, 5}, {4, 3}, {0, 3}, {2, 1}));
   cases.push_back(conv_case(2, {9, 9, 4}, 8, {4, 4}, {2, 2}, {1, 1}, {1, 1}, 2));
-  // Bigger than one tile in each direction, and sums that are cut.
+  // Larger than one tile in each direction, and with sums that are split.
   cases.push_back(conv_case(3, {12, 12, 12}, 72, {3, 3}, {1, 1}, {1, 1}));
   for (Conv2dDesc d : cases) {
     for (const Arithmetic arithmetic : kEvery) {
@@ -242,7 +242,7 @@ struct PooledResult {
   std::vector<float> y, dx, dweight, dbias;
 };
 
-/// Forward and backward of a convolution with pooling inside, by plans of `make`.
+/// Runs forward and backward of a convolution with fused pooling, with plans from `make`.
 template <class T>
 PooledResult run_pooled(const GPU& gpu, const Conv2dDesc& d, Arithmetic arithmetic,
                         const Numbers& n, MakePlan make) {
@@ -282,8 +282,8 @@ PooledResult run_pooled(const GPU& gpu, const Conv2dDesc& d, Arithmetic arithmet
   return run_as(gpu, d, arithmetic, n, make);
 }
 
-/// With one window more than a tile, odd and even numbers of channels, rows and columns that no
-/// window has, strides and dilation.
+/// Returns pooled cases: one window more than a tile, odd and even numbers of channels, rows and
+/// columns that belong to no window, strides and dilation.
 std::vector<Conv2dDesc> pooled_cases() {
   return {conv_case(2, {28, 28, 1}, 20, {3, 3}),
           conv_case(3, {13, 13, 20}, 50, {5, 5}),
@@ -354,7 +354,8 @@ TEST_CASE("pooling inside a convolution gives the same bits in whatever order th
 TEST_CASE("pooling inside a convolution: ties, zeros and NaN as in pooling by itself") {
   if (!have_gpu()) return;
   const GPU gpu;
-  // A 1x1 convolution that copies: windows (1,1,1,1), (-1,-1,-1,-1), (NaN,2,NaN,3), (0,0,0,0).
+  // A 1x1 convolution that copies its input: windows (1,1,1,1), (-1,-1,-1,-1), (NaN,2,NaN,3),
+  // (0,0,0,0).
   const float q = std::numeric_limits<float>::quiet_NaN();
   Conv2dDesc d = with_pool(conv_case(1, {2, 8, 1}, 1, {1, 1}), PoolKind::max, {2, 2}, {2, 2});
   d.relu = true;
@@ -383,7 +384,7 @@ TEST_CASE("small images have kernels of their own, where the GPU has the shared 
   small.shared_bytes_per_block = 1024;
   const Conv2dDesc first = conv_case(2, {28, 28, 1}, 20, {3, 3});
   const Conv2dDesc second = conv_case(2, {13, 13, 20}, 50, {5, 5});
-  // Pixels of bf16 that are no whole words are taken as tf32.
+  // bf16 pixels that do not fill whole words are processed as tf32.
   const Conv2dDesc odd = conv_case(2, {9, 11, 3}, 5, {3, 2});
   for (const ConvProblem& p : {problem_of(first, ConvPass::forward, Arithmetic::tf32),
                                problem_of(first, ConvPass::forward, Arithmetic::bf16),
@@ -433,7 +434,7 @@ TEST_CASE(
   }
 }
 
-/// A block of the GPU takes several images, one after the other.
+/// Checks that a block of the GPU processes several images, one after the other.
 TEST_CASE("small images: more of them than the GPU has multiprocessors") {
   if (!have_gpu()) return;
   const GPU gpu;

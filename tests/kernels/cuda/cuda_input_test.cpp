@@ -1,5 +1,5 @@
-// What the input kernel on a GPU owes to the GPU: its numbers are there before it runs, and it
-// writes whole samples to any address. What it computes is tested for all devices together.
+// GPU-specific behaviour of the input kernel: its numbers arrive before it runs, and it writes
+// whole samples to any address. Its results are tested for all devices together.
 #include <doctest/doctest.h>
 
 #include "kernels/common/augment.h"
@@ -26,7 +26,7 @@ TEST_CASE("the input kernel's statistics are on the GPU when its first kernel ru
   const GpuArray<std::uint8_t> raw(gpu, samples);
   const GpuArray<std::int32_t> slots(gpu, {1, 0});
   const GpuArray<std::int64_t> ids(gpu, {1, 0}), epoch(gpu, {0});
-  // Behind the address of a pack of four, too.
+  // Addresses that are not aligned to a pack of four, too.
   for (const std::size_t offset : {0, 1, 4}) {
     CAPTURE(offset);
     const GpuArray<float> y(gpu, std::vector<float>(count + 8, -7.0F));

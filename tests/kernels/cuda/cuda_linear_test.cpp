@@ -1,5 +1,5 @@
-// Linear layers on a GPU in the types that only GPUs have, and over many rows; fp32 with few rows
-// is part of the tests that every backend runs.
+// Linear layers on a GPU in the types that only GPUs have, and with many rows. The tests of all
+// backends cover fp32 with few rows.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -28,7 +28,7 @@ struct Output {
   std::vector<float> y, dx, dweight, dbias, dweight_twice, dbias_twice;
 };
 
-/// Numbers that T holds exactly, so that only the arithmetic between can err.
+/// Returns numbers that T holds exactly, so that only the arithmetic can introduce errors.
 template <class T>
 Input random_input(const LinearDesc& d) {
   const auto values = [](std::int64_t count, std::uint64_t seed) {
@@ -38,7 +38,7 @@ Input random_input(const LinearDesc& d) {
           values(d.batch * d.out, 4)};
 }
 
-/// Forward, backward, and a backward that adds. What backward may not need is not there for it.
+/// Runs forward, backward, and a backward that adds. Memory that backward must not need is absent.
 template <class T>
 Output run(const GPU& gpu, const LinearDesc& d, const Input& in) {
   const auto op = make_cuda_op(gpu.context(), d);
@@ -78,7 +78,7 @@ Output run(const GPU& gpu, const LinearDesc& d, const Input& in) {
   backward(GradWrite::add);
   out.dweight_twice = dweight.values();
   out.dbias_twice = dbias.values();
-  // What lies past the scratch that was asked for is not the operation's.
+  // The memory after the requested scratch does not belong to the operation.
   const std::vector<float> past_end = scratch.values();
   for (std::size_t i = past_end.size() - 15; i < past_end.size(); ++i)
     CHECK(std::isnan(past_end[i]));
@@ -90,8 +90,8 @@ std::vector<double> twice(std::vector<double> values) {
   return values;
 }
 
-/// `factors`: of the largest result, what rounding the factors costs; `stored`: what rounding an
-/// activation on top costs.
+/// Tolerances are relative to the largest result: `factors` for rounding the factors, `stored` for
+/// the additional rounding of an activation.
 template <class T>
 void check_linear(const GPU& gpu, const LinearDesc& d, double factors, double stored) {
   const std::string name =
@@ -102,7 +102,7 @@ void check_linear(const GPU& gpu, const LinearDesc& d, double factors, double st
   const auto x = to_double(in.x), weight = to_double(in.weight), bias = to_double(in.bias);
   const auto y = reference::linear(d, x, weight, bias);
   const Output got = run<T>(gpu, d, in);
-  // The GPU's own y says where ReLU stops a gradient: near 0 its sign is a matter of rounding.
+  // The GPU's own y decides where ReLU stops a gradient: near 0 its sign depends on rounding.
   std::vector<double> dy = to_double(in.dy);
   for (std::size_t i = 0; i < dy.size(); ++i) {
     if (d.relu && got.y[i] <= 0) dy[i] = 0;
@@ -146,14 +146,14 @@ TEST_CASE("linear layers in fp32, over many rows") {
 
 TEST_CASE("linear layers in tf32") {
   if (!have_gpu()) return;
-  // Factors lose at most 2^-10, by rounding or by cutting.
+  // Rounding or truncating the factors loses up to 2^-10.
   check_every_fusion<float>(DType::f32, true, 0x1p-9, 0);
 }
 
 TEST_CASE("linear layers in bf16") {
   if (!have_gpu()) return;
-  // Factors are exact, sums fp32 (on tensor cores, a little less), activations have 8 bits, so half
-  // a unit in the last one.
+  // Factors are exact, sums are fp32 (slightly less precise on tensor cores), and activations have
+  // 8 bits, so the error is half a unit in the last one.
   check_every_fusion<Bf16>(DType::bf16, false, 2.5e-5, 0x1p-8);
 }
 
@@ -162,7 +162,7 @@ TEST_CASE("fp32 is never tf32, and bf16 sums are fp32, the bias added to them") 
   const GPU gpu;
   LinearDesc d;
   d.batch = d.in = d.out = 64;
-  // Every product and every sum of some of them is exact in fp32, and x is not in tf32.
+  // Every product and some of the sums are exact in fp32, but x is not exact in tf32.
   const float x = 1.0F + 0x1p-12F;
   Input in = {std::vector<float>(64 * 64, x), std::vector<float>(64 * 64, 0x1p-6F),
               std::vector<float>(64, 0x1p-3F), std::vector<float>(64 * 64, x)};
@@ -171,8 +171,8 @@ TEST_CASE("fp32 is never tf32, and bf16 sums are fp32, the bias added to them") 
   for (const float dx : got.dx) CHECK(dx == x);
   for (const float dbias : got.dbias) CHECK(dbias == 64 * x);
 
-  // The sum lies in the middle between two bf16 numbers, and the bias pushes the result up, unless
-  // the sum were rounded to bf16 before.
+  // The sum lies halfway between two bf16 numbers, and the bias pushes the result up, unless the
+  // sum was already rounded to bf16.
   d.type = DType::bf16;
   in = {std::vector<float>(64 * 64, 1.0F), std::vector<float>(64 * 64, 0x1p-6F),
         std::vector<float>(64, 0x1p-20F), std::vector<float>(64 * 64, 1.0F)};
@@ -200,7 +200,7 @@ TEST_CASE("gradients in front of a ReLU, with and without their sums, in every o
   const GPU gpu;
   const CudaContext& context = gpu.context();
   const std::size_t bytes = column_sums_scratch(context, kRows, kColumns);
-  CHECK(bytes > 0);  // Several blocks to a column.
+  CHECK(bytes > 0);  // Several blocks share a column.
   std::vector<float> first;
   in_every_order([&] {
     const GpuArray<float> outputs(gpu, y), out(gpu, std::vector<float>(kColumns, 0.0F)),
@@ -219,7 +219,7 @@ TEST_CASE("gradients in front of a ReLU, with and without their sums, in every o
   });
 }
 
-/// The names of the algorithms that implementation() tells: "... forward NAME, weights NAME...".
+/// Returns the algorithm that implementation() names: "... forward NAME, weights NAME...".
 std::string algorithm_of(const std::string& implementation, const std::string& product) {
   const std::size_t at = implementation.find(product + " ");
   REQUIRE(at != std::string::npos);
@@ -258,8 +258,8 @@ TEST_CASE("algorithms are timed once a shape where a cache is given, and never i
   REQUIRE(plans.contains(key));
   CHECK(plans.size() == 3);
   CHECK(plans[key] == algorithm_of(chosen, "forward"));
-  // What the file says is taken, as long as the heuristics name it; where they do not, the choice
-  // is made anew.
+  // An algorithm in the file is used as long as the heuristics offer it; otherwise a new choice is
+  // made.
   const std::string weights = algorithm_of(chosen, "weights");
   for (auto& [problem, name] : plans.items()) {
     if (problem == key) name = algorithm_of(first, "forward");
@@ -273,7 +273,7 @@ TEST_CASE("algorithms are timed once a shape where a cache is given, and never i
   std::ofstream(options.plan_cache) << cache.dump();
   CHECK(algorithm_of(implementation(), "forward").find("cublaslt:1000000") == std::string::npos);
   CHECK(parsed(options.plan_cache)["machines"].front()[key] != plans[key]);
-  // Exact mode has the rule's choice, and neither reads nor writes.
+  // Exact mode uses the rule's choice, and neither reads nor writes the file.
   options.exact = true;
   options.plan_cache = dir.file("exact.json");
   CHECK(implementation() == first);

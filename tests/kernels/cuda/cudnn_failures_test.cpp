@@ -1,5 +1,5 @@
-// Convolutions where cuDNN is absent or fails: our own kernels do the work, and say so. Only the
-// emulation's cuDNN fails when it is told to.
+// Convolutions when cuDNN is absent or fails: dpt's own kernels do the work, and a message says so.
+// Only the emulation's cuDNN can be made to fail.
 #if __has_include("emulation/control.h")
 #include <doctest/doctest.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 using emulation::Cudnn;
 
-/// cuDNN as it is told to be for the time of a scope.
+/// Sets the behaviour of the emulated cuDNN for a scope.
 struct Told {
   explicit Told(Cudnn cudnn) { emulation::set_cudnn(cudnn); }
   Told(const Told&) = delete;
@@ -32,7 +32,7 @@ struct Told {
   ~Told() { emulation::set_cudnn(Cudnn::works); }
 };
 
-/// A problem that the fixed rule gives to cuDNN, small enough to be timed here.
+/// Returns a problem that the fixed rule assigns to cuDNN, small enough to be timed here.
 ConvProblem grouped(ConvPass pass) {
   ConvProblem p;
   p.pass = pass;
@@ -46,7 +46,7 @@ ConvProblem grouped(ConvPass pass) {
   return p;
 }
 
-/// The plans that the file names, of all machines.
+/// Returns the number of plans in the file, for all machines.
 std::size_t kept(const std::string& file) {
   std::ifstream in(file);
   const auto all = nlohmann::json::parse(in, nullptr, false);
@@ -79,7 +79,7 @@ TEST_CASE("without cuDNN our own kernels are taken, say why, and nothing is kept
       }
     }
   }
-  // With cuDNN again the candidates are timed.
+  // Once cuDNN works again, the candidates are timed.
   const std::string name =
       choose_conv_plan(GPU(options).context(), grouped(ConvPass::forward))->described();
   CHECK(!contains(name, "told"));

@@ -1,5 +1,5 @@
-// cuDNN's plans, run on a GPU, against the double-precision reference. (In an emulated build a
-// plan of the emulation stands in for them.)
+// cuDNN's plans, run on a GPU, against the double-precision reference. (In an emulated build, a
+// plan of the emulation replaces them.)
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -19,15 +19,16 @@ struct Kind {
   const char* name;
   DType type;
   bool tf32;
-  double factors, stored;  ///< of the largest result: what arithmetic and storing may cost
+  double factors,
+      stored;  ///< error bounds of arithmetic and storing, relative to the largest result
 };
-// The factors of tf32 lose at most 2^-10, rounded or cut. The bias and
-// the gradient of the weights pass through bf16 where the tensors are bf16.
+// Rounding or truncating factors to tf32 loses up to 2^-10. With bf16 tensors, the bias and the
+// gradient of the weights pass through bf16.
 constexpr Kind kKinds[] = {{"fp32", DType::f32, false, 5e-6, 0},
                            {"tf32", DType::f32, true, 0x1p-9, 0},
                            {"bf16", DType::bf16, false, 0x1p-8, 0x1p-8}};
 
-/// Runs a plan on tensors of T and gives what it wrote.
+/// Runs a plan on tensors of T and returns its output.
 template <class T>
 std::vector<float> run(const GPU& gpu, const ConvProblem& p, ConvPlan& plan,
                        const std::vector<float>& x, const std::vector<float>& y,
@@ -86,7 +87,7 @@ void check_plans(const GPU& gpu, const Conv2dDesc& d, const Kind& kind, ConvPass
       check_close("dx", got, gradients.x, kind.factors + kind.stored);
     } else {
       check_close("dweight", got, gradients.weight, kind.factors);
-      // The gradient buffer begins as the weights.
+      // The gradient buffer starts with the values of the weights.
       std::vector<double> sum = gradients.weight;
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += static_cast<double>(weight[i]);
       check_close("added dweight", run<T>(gpu, p, *plan, x, dy, weight, bias, GradWrite::add), sum,

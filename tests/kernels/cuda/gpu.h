@@ -1,4 +1,4 @@
-// A GPU for tests of what stands below the Backend: a context of its own and arrays in its memory.
+// A GPU for tests of the layers below the Backend: a context and arrays in its memory.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,7 +11,7 @@
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/context.h"
 
-// In an emulated build tests choose the order in which blocks and threads run.
+// In an emulated build, tests choose the order in which blocks and threads run.
 #if __has_include("emulation/control.h")
 #include "emulation/control.h"
 #endif
@@ -35,7 +35,7 @@ class GPU {
     cuda_check(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking),
                "cudaStreamCreate");
     cuda_check(cudaMalloc(&context_.workspace, context_.workspace_bytes), "cudaMalloc");
-    // In the stream of the kernels, so that they come after it.
+    // The fill is queued in the kernels' stream, so that it runs after them.
     cuda_check(cudaMemsetAsync(context_.workspace, 0xFF, context_.workspace_bytes, context_.stream),
                "cudaMemsetAsync");
     context_.partials_bytes = std::size_t{1} << 20;
@@ -61,7 +61,7 @@ inline DevPtr address(const void* memory) {
   return {reinterpret_cast<std::uintptr_t>(memory)};
 }
 
-/// The values as the type T stores them, and back.
+/// Returns the values rounded to type T.
 template <class T>
 std::vector<T> as(const std::vector<float>& values) {
   std::vector<T> result(values.size());
@@ -75,7 +75,7 @@ std::vector<float> floats(const std::vector<T>& values) {
   return result;
 }
 
-/// A vector in the memory of a GPU.
+/// A vector in GPU memory.
 template <class T>
 class GpuArray {
  public:
@@ -106,7 +106,7 @@ class GpuArray {
   void* memory_ = nullptr;
 };
 
-/// Runs `test` with blocks and threads in several orders where these can be chosen, else once.
+/// Runs `test` with several orders of blocks and threads if the order can be chosen, else once.
 template <class Test>
 void in_every_order(const Test& test) {
 #if __has_include("emulation/control.h")

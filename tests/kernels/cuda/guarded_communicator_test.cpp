@@ -1,5 +1,5 @@
-// The lock between a rank that sums over GPUs and another that ends it, with a library that knows
-// what is freed.
+// The lock between a rank that sums over GPUs and another that aborts the sum, with a library that
+// records what has been freed.
 #include "kernels/cuda/runtime/guarded_communicator.h"
 
 #include <doctest/doctest.h>
@@ -12,8 +12,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What stands in for NCCL: counts calls with a communicator that is freed, or that somebody else
-/// is inside the library with.
+/// A replacement for NCCL. It counts calls with a communicator that is freed or in use by another
+/// call.
 struct Library {
   std::atomic<int> inside = 0, misuses = 0, aborts = 0, asked = 0;
   std::atomic<bool> freed = false, waits_for_others = false, has_failed = false;
@@ -53,7 +53,7 @@ TEST_CASE("a communicator is not ended while its rank is inside the library") {
     communicator.abort();
     communicator.abort();
   });
-  // Without the lock the other thread frees the communicator while this call is in it.
+  // Without the lock, the other thread frees the communicator during this call.
   try {
     communicator.run(
         [&](Library* handle) {
@@ -62,7 +62,8 @@ TEST_CASE("a communicator is not ended while its rank is inside the library") {
         },
         10s);
   } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::peer);  // It was ended before the library was asked again.
+    CHECK(error.kind() ==
+          ErrorKind::peer);  // The communicator was aborted before the library was asked again.
   }
   other.join();
   CHECK(library.misuses == 0);
@@ -117,7 +118,7 @@ TEST_CASE("what goes wrong while nobody calls is there to be asked for, until th
   Library library;
   Guarded communicator({}, "cuda:0");
   communicator.check();
-  CHECK(library.asked == 0);  // There is none yet.
+  CHECK(library.asked == 0);  // There is no communicator yet.
   communicator.own(&library);
   communicator.check();
   CHECK(library.asked == 1);

@@ -1,4 +1,4 @@
-// How many kernels an operation queues, where the emulation counts them.
+// The number of kernels that an operation queues, as counted by the emulation.
 #if __has_include("emulation/control.h")
 #include <doctest/doctest.h>
 
@@ -17,7 +17,7 @@ struct Launches {
   std::size_t forward = 0, backward = 0;
 };
 
-/// Of an operation with that many elements, all of them in the type of `T`.
+/// Returns the launches of an operation with that many elements, all of type `T`.
 template <class T>
 Launches launches(const GPU& gpu, Op& op, std::int64_t x_count, std::int64_t weights,
                   std::int64_t biases, std::int64_t y_count) {
@@ -62,7 +62,8 @@ Launches launches(const GPU& gpu, Op& op, std::int64_t x_count, std::int64_t wei
 
 TEST_CASE("a bias in bf16 costs no kernel, nor does a ReLU before the sums of its gradient") {
   const GPU gpu;
-  // Groups, which the fixed rule leaves to cuDNN, whose plans give no gradient of the bias.
+  // A convolution with groups, which the fixed rule leaves to cuDNN, whose plans compute no
+  // gradient of the bias.
   Conv2dDesc conv = conv_case(2, {6, 6, 8}, 8, {3, 3}, {1, 1}, {0, 0}, {1, 1}, 2);
   conv.bias = conv.relu = true;
   LinearDesc linear;

@@ -46,7 +46,7 @@ TEST_CASE("a choice is kept for the next process, by machine and problem") {
   CHECK(next.decide("GPU", "conv", any, never) == "own");
   CHECK(next.decide("GPU", "other", any, never) == "cudnn:7");
   CHECK(next.decide("other GPU", "conv", any, never) == "cudnn:1");
-  // Nothing but the file and its lock is left over.
+  // Only the file and its lock remain.
   std::size_t files = 0;
   for ([[maybe_unused]] const auto& entry :
        std::filesystem::directory_iterator(dir.path() + "/below")) {
@@ -83,7 +83,7 @@ TEST_CASE("processes keep each other's choices, and the first one stands") {
   const TempDir dir;
   const auto file = dir.file("plans.json");
   PlanCache a(file), b(file);
-  // Both have read the file before either writes it.
+  // Both read the file before either of them writes it.
   a.decide("GPU", "a", any, [] { return "1"; });
   b.decide("GPU", "b", any, [] { return "2"; });
   CHECK(a.decide("GPU", "same", any, [] { return "of a"; }) == "of a");
@@ -178,7 +178,7 @@ TEST_CASE("plans are chosen by a rule, or timed where a cache is given, and neve
   CHECK(plans.size() == 1);
   CHECK(plans.at(lenet.key()) == chosen);
 
-  // The file decides the next time.
+  // The next time, the file decides.
   const auto cudnn = make_cudnn_plans(gpu.context(), lenet, 1);
   if (cudnn.empty()) return;
   for (const std::string& name :

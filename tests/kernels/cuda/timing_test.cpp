@@ -1,4 +1,4 @@
-// What timing runs, and what it says of candidates that fail or cannot be captured.
+// The runs that timing makes, and its report on candidates that fail or cannot be captured.
 #include "kernels/cuda/runtime/timing.h"
 
 #include <doctest/doctest.h>
@@ -27,14 +27,14 @@ TEST_CASE("candidates are timed as replays of many runs; what cannot be captured
         ++calls[i];
         if (i == 1) fail(ErrorKind::device, "no such kernel");
         cuda_check(cudaMemsetAsync(memory, 0, 1 << 12, context.stream), "cudaMemsetAsync");
-        // To wait spoils a capture.
+        // Waiting invalidates a capture.
         if (i == 2) cuda_check(cudaStreamSynchronize(context.stream), "cudaStreamSynchronize");
       },
       failure);
   CHECK(std::isfinite(times[0]));
   CHECK(times[0] > 0);
   CHECK(timing.uncaptured(0).empty());
-  // Two at first, and those that are captured; none a round.
+  // Two calls at first, then those that are captured; the rounds add none.
   CHECK(calls[0] > 2);
   CHECK(calls[0] <= 2 + 20);
   CHECK(std::isinf(times[1]));
@@ -43,10 +43,11 @@ TEST_CASE("candidates are timed as replays of many runs; what cannot be captured
   CHECK(std::isfinite(times[2]));
   INFO(timing.uncaptured(2));
   CHECK(timing.uncaptured(2).find("cudaStreamSynchronize failed") != std::string::npos);
-  // Two at first, one that spoils the capture, and then as many in each of five rounds.
+  // Two calls at first, one that invalidates the capture, and then equally many in each of five
+  // rounds.
   CHECK(calls[2] >= 2 + 1 + 5);
   CHECK((calls[2] - 2 - 1) % 5 == 0);
-  // The stream is as it was.
+  // The stream is still usable.
   cuda_check(cudaMemsetAsync(memory, 0, 1 << 12, context.stream), "cudaMemsetAsync");
   cuda_check(cudaStreamSynchronize(context.stream), "cudaStreamSynchronize");
 }

@@ -1,5 +1,5 @@
-// What cuDNN says of our graphs: it makes plans for GPUs that are only described to it, so this
-// needs the library and no GPU.
+// cuDNN's answers for dpt's graphs. It makes plans for GPUs that are only described to it, so this
+// needs the library but no GPU.
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -16,10 +16,10 @@
 namespace dpt::testing {
 namespace {
 
-// As in the tests that run plans on a GPU (kernels/cuda/gpu.h), which expect what is found here.
+// The size in the tests that run plans on a GPU (kernels/cuda/gpu.h), which rely on these results.
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;
 
-/// cuDNN's description of a GPU, with the numbers of NVIDIA's data sheets.
+/// Returns cuDNN's description of a GPU, with the numbers of NVIDIA's data sheets.
 std::string describe_gpu(const char* name, int compute_capability, int multiprocessors,
                          int shared_bytes_per_block) {
   return fmt::format(
@@ -44,11 +44,11 @@ ConvProblem problem_of(Conv2dDesc d, ConvPass pass, DType type, bool tf32) {
   d.type = type;
   d.tf32 = tf32;
   ConvProblem p = conv_problem(d, pass);
-  p.bias = p.relu = false;  // Callers ask for them one by one.
+  p.bias = p.relu = false;  // Callers request them one by one.
   return p;
 }
 
-/// Null where there is a usable cuDNN, or why there is none.
+/// Returns null if a usable cuDNN is installed, otherwise the reason.
 const char* no_cudnn() {
   static const std::string why = []() -> std::string {
     try {
@@ -70,7 +70,7 @@ struct Kind {
 constexpr Kind kKinds[] = {
     {"fp32", DType::f32, false}, {"tf32", DType::f32, true}, {"bf16", DType::bf16, false}};
 
-/// Every pass and every fusion.
+/// Returns problems for every pass and every fusion.
 std::vector<ConvProblem> problems(const Conv2dDesc& d, const Kind& kind) {
   std::vector<ConvProblem> result;
   for (const ConvPass pass :
@@ -123,7 +123,7 @@ TEST_CASE("a plan that the problem does not admit is not found, whatever a cache
   const ConvProblem tf32 = problem_of(d, ConvPass::forward, DType::f32, true);
   const auto strict_names = cudnn_plan_names(h200(), strict, kWorkspace, 100);
   const auto tf32_names = cudnn_plan_names(h200(), tf32, kWorkspace, 100);
-  // The first of tf32's runs on tensor cores.
+  // The first plan for tf32 runs on tensor cores.
   CHECK(std::find(strict_names.begin(), strict_names.end(), tf32_names.at(0)) ==
         strict_names.end());
   CHECK(cudnn_has_plan(h200(), tf32, kWorkspace, tf32_names[0]));

@@ -1,5 +1,5 @@
-// Our decoding of baseline JPEG files against libjpeg's: equal bits, and the same verdict on what
-// is faulty.
+// Compares dpt's decoder of baseline JPEG files with libjpeg: equal bits, and the same verdict on
+// faulty files.
 #include "kernels/image/jpeg/baseline_jpeg.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ namespace {
 
 using namespace data_test;
 
-/// The pixels of a part, or the message of the error.
+/// Returns the pixels of a part, or the error message.
 std::string outcome(const Bytes& file, std::int64_t channels, const ChoosePart& choose,
                     bool only_libjpeg) {
   DecodeOptions options;
@@ -42,7 +42,7 @@ ChoosePart whole() {
   };
 }
 
-/// Whether our own decoder takes all of the file.
+/// Returns true if dpt's own decoder accepts the whole file.
 bool is_taken(const Bytes& file) {
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
@@ -56,7 +56,7 @@ bool is_taken(const Bytes& file) {
   return taken;
 }
 
-/// Noise in which there are areas of one colour too, so that blocks of all kinds occur.
+/// Returns noise with areas of one colour, so that blocks of all kinds occur.
 Bytes mixed_image(std::mt19937& random, int width, int height, int channels) {
   Bytes pixels(static_cast<std::size_t>(width * height * channels));
   const unsigned int strength = random() % 256;
@@ -68,7 +68,7 @@ Bytes mixed_image(std::mt19937& random, int width, int height, int channels) {
   return pixels;
 }
 
-/// A part of any kind, also one for which the image may be decoded at a reduced size.
+/// Returns a random part, which may allow decoding at a reduced size.
 ImagePart any_part(std::mt19937& random, std::int64_t height, std::int64_t width) {
   const auto up_to = [&](std::int64_t most) {
     return 1 + static_cast<std::int64_t>(random()) % most;
@@ -94,7 +94,7 @@ TEST_CASE("baseline JPEGs decoded without libjpeg have its bits") {
     const int* factors = sampling[random() % 3];
     const int across = factors[0], down = factors[1];
     const int channels = random() % 4 == 0 ? 1 : 3;
-    // Wider than 4 pixels, or colours are not interpolated.
+    // The image is wider than 4 pixels; otherwise colours are not interpolated.
     const int width = 5 + static_cast<int>(random() % 150);
     const int height = 1 + static_cast<int>(random() % 150);
     JpegStyle style{across, down, false, false, 0, 1 + static_cast<int>(random() % 100)};
@@ -192,7 +192,7 @@ TEST_CASE("faulty baseline JPEGs end as they do with libjpeg") {
     const std::string expected = outcome(good, 3, whole(), true);
     for (int fault = 0; fault < 80; ++fault) {
       Bytes file = good;
-      // Anywhere, the tables too; half of them where the pixels are.
+      // Faults are anywhere, including the tables; half of them are among the pixels.
       const std::size_t first = fault % 2 == 0 ? 2 : file.size() - file.size() / 3;
       const std::size_t at = first + random() % (file.size() - first);
       switch (random() % 5) {
@@ -206,7 +206,7 @@ TEST_CASE("faulty baseline JPEGs end as they do with libjpeg") {
           file.erase(file.begin() + static_cast<long>(at));
           break;
         case 3:
-          file[at] = 0xfe;  // large quantisers and many codes, where it hits a table
+          file[at] = 0xfe;  // large quantisers and many codes, if it hits a table
           break;
         default:
           file.resize(at);
@@ -220,13 +220,13 @@ TEST_CASE("faulty baseline JPEGs end as they do with libjpeg") {
       const ImagePart part = any_part(random, height, width);
       const ChoosePart choose = [&](std::int64_t, std::int64_t) { return part; };
       const std::int64_t wanted = random() % 3 == 0 ? 1 : 3;
-      // The size may be another one now, so that the box is outside.
+      // The fault may have changed the size, so that the box is outside.
       if (found.starts_with("x.jpg: ") || found.size() != expected.size()) continue;
       unequal += outcome(file, wanted, choose, false) != outcome(file, wanted, choose, true);
     }
   }
   CHECK(unequal == 0);
-  // All three endings occur.
+  // All three outcomes occur.
   CHECK(refused > 500);
   CHECK(other_pixels > 500);
 }
@@ -285,17 +285,16 @@ TEST_CASE("JPEGs whose numbers no image has") {
     CHECK(outcome(file, 1, choose, false) == expected);
     return expected;
   };
-  // A block that is fine in itself: its mean is 0, and nothing else follows.
+  // A valid block: its mean is 0, and nothing follows.
   const Tables plain{{{1, 1}}, {{1, 1}}, {0}, {0}, 1};
   CHECK(is_taken(grey_file(8, plain, "00")));
   check_equal(grey_file(8, plain, "00"), whole());
-  // A code of ones only.
+  // A code that consists only of ones.
   Tables tables = plain;
   tables.dc_lengths = {{1, 2}};
   tables.dc_symbols = {0, 5};
   testing::check_contains(check_equal(grey_file(8, tables, "00"), whole()), "Bogus Huffman table");
-  // libjpeg's first pass wraps where the first row has such a coefficient, and no other row has
-  // any.
+  // libjpeg's first pass overflows if only the first row has such a coefficient.
   tables = plain;
   tables.quantiser = 16;
   tables.ac_lengths = {{1, 1}, {2, 1}};
@@ -306,7 +305,7 @@ TEST_CASE("JPEGs whose numbers no image has") {
                         "1111111111"
                         "0"),
               whole());
-  // The mean grows beyond 16 bits in rows that are passed over.
+  // The mean exceeds 16 bits in rows that are skipped.
   tables = plain;
   tables.quantiser = 65535;
   tables.dc_lengths = {{1, 1}, {2, 1}};

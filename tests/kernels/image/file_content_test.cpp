@@ -1,4 +1,4 @@
-// Files that are no images, or images of formats that are not read: each is named.
+// Files that are not images, or images in unsupported formats: the message names the format.
 #include <string>
 
 #include "kernels/image/decode.h"
@@ -10,12 +10,12 @@ namespace {
 
 using namespace data_test;
 
-/// The error for a file with that content.
+/// Returns the error for a file with that content.
 std::string content_error(const std::string& content) {
   return error_of([&] { decode_image(std::as_bytes(std::span(content)), "x.jpg", 3); });
 }
 
-/// A file that begins with an ISO media header of these brands.
+/// Returns a file that begins with an ISO media header of these brands.
 std::string media(const std::string& brands) {
   const auto bytes = static_cast<char>(8 + brands.size());
   return std::string(3, '\0') + bytes + "ftyp" + brands + std::string(40, '\1');

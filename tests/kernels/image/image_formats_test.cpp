@@ -1,4 +1,4 @@
-// WebP, BMP, GIF, TIFF and PNM: pixels are Pillow's, damaged files are refused.
+// WebP, BMP, GIF, TIFF and PNM: pixels equal Pillow's, and damaged files are refused.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ Image decode_golden(const Bytes& file, std::int64_t channels) {
   return decode_image(std::as_bytes(std::span(file)), "x.img", channels);
 }
 
-/// The error for a file; empty if it is read.
+/// Returns the error for a file; empty if it can be read.
 std::string golden_error(const Bytes& file, std::int64_t channels = 3) {
   try {
     decode_golden(file, channels);
@@ -71,7 +71,7 @@ TEST_CASE("a part of an image of another format is that of the whole") {
 TEST_CASE("truncated images of other formats are refused, or lack only what follows the pixels") {
   for (const GoldenImage& each : golden_images()) {
     CAPTURE(each.name);
-    // The last number of a text may be cut and still be one.
+    // The last number of a text may be truncated and still be valid.
     if (each.name.starts_with("PNM text")) continue;
     int read = 0;
     for (std::size_t cut = 1; cut < each.file.size(); cut += 1 + cut / 16) {
@@ -120,7 +120,7 @@ TEST_CASE("why an image of another format is refused") {
   CHECK(golden_error(webp) == "x.img: corrupt WebP: the file ends too early");
 }
 
-/// Runs `action`; returns what it writes to stderr.
+/// Runs `action` and returns its output on stderr.
 template <class Action>
 std::string written_to_stderr(const Action& action) {
   const TempDir dir;

@@ -44,7 +44,7 @@ std::uint32_t crc(const Bytes& bytes) {
 }
 
 TEST_CASE("resizing gives Pillow's bytes") {
-  // Made with Pillow: Image.fromarray(noise).resize((w, h), Image.BILINEAR).
+  // Computed with Pillow: Image.fromarray(noise).resize((w, h), Image.BILINEAR).
   CHECK(resized(noise_image(5, 7, 1), 3, 4) ==
         Bytes{134, 148, 85, 79, 90, 132, 117, 136, 50, 64, 79, 121});
   CHECK(resized(noise_image(4, 6, 3), 2, 2) ==
@@ -151,7 +151,7 @@ TEST_CASE("corrupt PNG files are refused") {
   bad[bad.size() / 2] ^= 0x10;
   CHECK(decode_error(bad).starts_with("x.img: corrupt PNG: IDAT: "));
   bad = good;
-  bad[20] ^= 1;  // The width; its checksum no longer fits.
+  bad[20] ^= 1;  // This is the width; its checksum no longer fits.
   CHECK(decode_error(bad) == "x.img: corrupt PNG: IHDR: CRC error");
 }
 
@@ -183,7 +183,7 @@ TEST_CASE("what cameras write between a JPEG's markers is no damage, endless sca
   const Bytes pixels(64, 100);
   const Bytes good = jpeg(8, 8, 1, pixels);
   REQUIRE(good[3] == 0xe0);
-  // The first segment's version; then bytes between it and the next one.
+  // Changes the version in the first segment, then adds bytes before the next one.
   Bytes odd = good;
   odd[11] = 3;
   CHECK(decode(odd, 1).pixels == decode(good, 1).pixels);
@@ -230,7 +230,7 @@ TEST_CASE("what the files of each format can hold, and what their pixels take") 
     }
     return text;
   };
-  // A byte of a JPEG holds 1024 pixels at most, one of a PNG 1032 times eight.
+  // A byte of a JPEG encodes up to 1024 pixels, one of a PNG up to 8 * 1032.
   Bytes file = jpeg(16, 16, 3, noise(768));
   const auto jpeg_bytes = static_cast<int>(file.size());
   set_jpeg_size(file, 1024, jpeg_bytes);
@@ -240,8 +240,8 @@ TEST_CASE("what the files of each format can hold, and what their pixels take") 
   const auto png_bytes = static_cast<std::uint32_t>(png_header(4, 4).size());
   CHECK(verdict(png_header(8256, png_bytes), 3) == "corrupt");
   CHECK(verdict(png_header(8256, png_bytes + 1), 3) == "claims");
-  // A JPEG takes memory for its own channels or those asked for, whichever are more; a PNG for
-  // four.
+  // A JPEG takes memory for its own channels or the requested ones, whichever are more; a PNG
+  // always takes memory for four.
   set_jpeg_size(file, 16384, 8192);
   CHECK(verdict(file, 1) == "dimensions out of range");
   file = jpeg(8, 8, 1, Bytes(64, 100));

@@ -1,5 +1,5 @@
-// Images that are stored rotated or mirrored: the orientation is found and applied as by Pillow's
-// ImageOps.exif_transpose.
+// Images that are stored rotated or mirrored: the orientation is detected and applied as in
+// Pillow's ImageOps.exif_transpose.
 #include <map>
 #include <random>
 

@@ -1,4 +1,4 @@
-// Parts of images: what is decoded of a JPEG, and the loops that resize, against the whole
+// Parts of images: partial decoding of a JPEG, and the resizing loops, compared with the whole
 // image and plain loops.
 #include <zlib.h>
 
@@ -39,7 +39,7 @@ PixelBox random_box(std::mt19937& random, std::int64_t height, std::int64_t widt
   return box;
 }
 
-/// A part of any kind: cropped, resized or both, the window all of it or less.
+/// Returns a random part: cropped, resized or both, with a window that is all of it or less.
 ImagePart random_part(std::mt19937& random, std::int64_t height, std::int64_t width) {
   ImagePart part;
   part.box = random_box(random, height, width);
@@ -51,7 +51,7 @@ ImagePart random_part(std::mt19937& random, std::int64_t height, std::int64_t wi
   return part;
 }
 
-/// Noise that is smooth enough to be a image.
+/// Returns noise that is smooth enough to resemble an image.
 Bytes picture(int width, int height, int channels) {
   Bytes pixels = noise(static_cast<std::size_t>(width * height * channels));
   for (std::size_t i = 0; i < pixels.size(); ++i) {
@@ -69,7 +69,7 @@ std::string text_of(const ImagePart& part) {
                      box(part.window));
 }
 
-/// How many of 25 random parts differ from those of the whole image.
+/// Returns the number of 25 random parts that differ from those of the whole image.
 int unequal_parts(const Bytes& file, std::int64_t channels, const std::string& name,
                   std::mt19937& random, const DecodeOptions& options = {}) {
   const Image whole = decode_image(file_bytes(file), "x.jpg", channels, options);
@@ -111,7 +111,7 @@ TEST_CASE("parts of a JPEG have the bits of the whole image's") {
 }
 
 TEST_CASE("parts of a progressive JPEG without its last scans") {
-  // libjpeg smooths such a image: a block depends on others.
+  // libjpeg smooths this image: a block depends on others.
   std::mt19937 random(4);
   JpegStyle style;
   style.progressive = true;
@@ -142,7 +142,7 @@ TEST_CASE("a part that need not be exact is, unless its JPEG was decoded at a re
   ImagePart part{{10, 20, 90, 70}, 46, 36, {0, 0, 46, 36}, false};
   const ChoosePart choose = [&](std::int64_t, std::int64_t) { return part; };
   const Image loose = decode_part(file_bytes(file), "x.jpg", 3, choose);
-  // Grey is then the JPEG's own luma.
+  // Grey then equals the JPEG's luma.
   const Image loose_grey = decode_part(file_bytes(file), "x.jpg", 1, choose);
   part.exact = true;
   CHECK(decode_part(file_bytes(file), "x.jpg", 3, choose).pixels == loose.pixels);
@@ -157,7 +157,7 @@ TEST_CASE("a part that need not be exact is, unless its JPEG was decoded at a re
 
 using resize_rows::Vectors;
 
-/// In plain loops and in all vectors that this processor has.
+/// Resizes with plain loops and with all vector types of this processor.
 std::vector<Bytes> resized_all_ways(const Image& image, const ResizeAxis& rows,
                                     const ResizeAxis& columns) {
   std::vector<Bytes> results;
@@ -167,7 +167,7 @@ std::vector<Bytes> resized_all_ways(const Image& image, const ResizeAxis& rows,
     const PixelRange range = resizer.columns();
     for (std::int64_t y = resizer.rows().begin; y < resizer.rows().end; ++y) {
       const auto* row = image.pixels.data() + (y * image.width + range.begin) * image.channels;
-      // As much as may be read: AddressSanitizer sees what is read beyond.
+      // A copy of the readable range: AddressSanitizer detects reads beyond it.
       Bytes copy(row, row + range.size() * image.channels);
       copy.resize(copy.size() + static_cast<std::size_t>(resizer.bytes_beyond()), 0xee);
       resizer.add(copy.data(), 0, 1);
@@ -201,7 +201,7 @@ TEST_CASE("resizing in vectors gives the bits of plain loops") {
     const std::int64_t height = between(random, 1, most), width = between(random, 1, most);
     Image image{height, width, channels,
                 noise(static_cast<std::size_t>(height * width * channels))};
-    // The largest sums.
+    // White gives the largest sums.
     if (i % 5 == 0) std::fill(image.pixels.begin(), image.pixels.end(), 255);
     const auto results = resized_all_ways(image, axis(height), axis(width));
     for (const Bytes& result : results) {
@@ -276,10 +276,10 @@ TEST_CASE("a truncated JPEG is refused whatever part of it is asked for, or salv
           "x.jpg: corrupt JPEG: Premature end of JPEG file");
     CHECK(decode(file, true).pixels == expected.pixels);
   }
-  // Below the tear it is grey.
+  // Below the tear the image is grey.
   top = {{112, 0, 16, 96}, 16, 96, {0, 0, 16, 96}};
   CHECK(decode(cut, true).pixels == Bytes(16 * 96 * 3, 128));
-  // What a part does not need may be damaged.
+  // Data outside of a part may be damaged.
   top = {{0, 0, 16, 40}, 16, 40, {0, 0, 16, 40}};
   Bytes damaged = good;
   std::fill(damaged.end() - 300, damaged.end() - 200, 0xff);
@@ -287,7 +287,7 @@ TEST_CASE("a truncated JPEG is refused whatever part of it is asked for, or salv
   CHECK(error_of([&] {
           decode_image(file_bytes(damaged), "x.jpg", 3);
         }).starts_with("x.jpg: corrupt JPEG: "));
-  // A progressive one that is torn in a table between two scans has the scans before it.
+  // A progressive JPEG that is torn in a table between two scans has the scans before it.
   JpegStyle style;
   style.progressive = true;
   const Bytes scans = jpeg(96, 128, 3, picture(96, 128, 3), style);
@@ -303,7 +303,7 @@ TEST_CASE("a truncated JPEG is refused whatever part of it is asked for, or salv
   CHECK(up_to(table + 1) == before);
   CHECK(up_to(table + 2) == before);
   CHECK(up_to(table + 9) == before);
-  // Before its pixels there is nothing to salvage.
+  // Nothing can be salvaged from a file that ends before its pixels.
   const Bytes header(good.begin(), good.begin() + 100);
   CHECK(error_of([&] { decode(header, true); }).starts_with("x.jpg: corrupt JPEG: "));
 }
@@ -330,7 +330,7 @@ std::uint32_t crc_of(const Image& image) {
 }
 
 TEST_CASE("unusual images, and parts of images, are read as Pillow reads them") {
-  // Made by tests/golden/make_pictures.py.
+  // Written by tests/golden/make_pictures.py.
   std::ifstream file(testing::source_dir() + "/tests/golden/pictures.json");
   REQUIRE(file);
   const nlohmann::json cases = nlohmann::json::parse(file);

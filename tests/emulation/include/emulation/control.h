@@ -1,4 +1,4 @@
-// How tests steer the emulation. None of it exists in CUDA.
+// Controls of the emulation for tests. None of them exists in CUDA.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 
 namespace emulation {
 
-/// In which order threads run between two barriers, blocks in a grid, nodes in a graph that do not
-/// depend on each other, and streams that a device-wide wait drains. The results of a correct
-/// program do not depend on it. At start: DPT_EMULATED_ORDER=forward|reverse|random:SEED.
+/// Order in which the emulation runs threads between two barriers, blocks of a grid, independent
+/// nodes of a graph, and the streams that a device-wide wait drains. The results of a correct
+/// program do not depend on it. Initial value: DPT_EMULATED_ORDER=forward|reverse|random:SEED.
 enum class OrderKind : std::uint8_t { forward, reverse, random };
 struct Order {
   OrderKind kind = OrderKind::forward;
@@ -18,38 +18,38 @@ struct Order {
 void set_order(Order order);
 Order order();
 
-/// A machine with `count` devices of `bytes` memory each, as after a fresh start of the process:
-/// everything that exists becomes invalid. At start: DPT_EMULATED_GPUS (2), DPT_EMULATED_MEMORY
-/// (bytes, 1 GiB). Their compute capability: DPT_EMULATED_COMPUTE (9.0).
+/// Sets up a machine with `count` devices of `bytes` memory each, as after a fresh start of the
+/// process: all existing objects become invalid. Initial values: DPT_EMULATED_GPUS (2) and
+/// DPT_EMULATED_MEMORY (bytes, 1 GiB). DPT_EMULATED_COMPUTE sets the compute capability (9.0).
 void set_devices(int count, std::size_t bytes = std::size_t{1} << 30);
 
-/// The number of multiprocessors each device claims to have (8 at start). The results of a correct
-/// program do not depend on it.
+/// Sets the number of multiprocessors that each device reports (initially 8). The results of a
+/// correct program do not depend on it.
 void set_multiprocessors(int count);
 
-/// Makes a coming call fail once. `what` is "call:number:error", as "cudaGraphLaunch:5:
-/// cudaErrorLaunchFailure": the fifth call from now. "call@1:..." counts the calls for device 1
-/// only. "kernel:number:error" lets the launch succeed and the kernel fail when it runs. Errors
-/// after which a device is lost stay with it, as in CUDA. Throws std::invalid_argument if it cannot
-/// be read. At start: DPT_EMULATED_FAIL, several separated by commas.
+/// Makes one later call fail. `what` is "call:number:error":
+/// "cudaGraphLaunch:5:cudaErrorLaunchFailure" fails the fifth call from now. "call@1:..." counts
+/// only the calls for device 1. "kernel:number:error" lets the launch succeed and the kernel fail
+/// when it runs. Errors that lose a device persist, as in CUDA. Throws std::invalid_argument if
+/// `what` is malformed. DPT_EMULATED_FAIL sets failures at start, separated by commas.
 void fail(const std::string& what);
 void clear_failures();
 
-/// What stands in for cuDNN: it works (at start), is not installed, fails when it makes plans, or
-/// makes plans that fail when they are run.
+/// Behaviour of the emulated cuDNN: it works (the initial state), is not installed, fails when it
+/// makes plans, or makes plans that fail when they run.
 enum class Cudnn : std::uint8_t { works, absent, fails_to_plan, fails_to_run };
 void set_cudnn(Cudnn cudnn);
 Cudnn cudnn();
 
-/// The explanation of the last fault of a kernel, such as a missing barrier; empty if none. It is
-/// also written to stderr.
+/// Returns the explanation of the last fault of a kernel, such as a missing barrier; empty if none.
+/// It is also written to stderr.
 std::string last_fault();
 
-/// Kernels and copies that have run, and those that wait in streams.
+/// Return the number of kernels and copies that have run, and of those that wait in streams.
 std::size_t work_done();
 std::size_t work_waiting();
 
-/// Bytes of device memory in use.
+/// Returns the bytes of device memory in use.
 std::size_t memory_in_use(int device);
 
 }  // namespace emulation

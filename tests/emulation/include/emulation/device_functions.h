@@ -1,5 +1,6 @@
-// Functions of device code: atomics on integers, intrinsics, and mathematics C++ has no name for.
-// The approximate intrinsics (__expf, ...) are exact here: tests must leave room for their error.
+// Functions of device code: atomics on integers, intrinsics, and mathematical functions that C++
+// lacks. The approximate intrinsics (__expf, ...) are exact here: tests must leave room for their
+// error on a device.
 #pragma once
 
 #include <chrono>
@@ -19,12 +20,13 @@ To bits_to(From value) {
   std::memcpy(&result, &value, sizeof(To));
   return result;
 }
-/// Integer types that the device has atomics for.
+/// Integer types that the device supports in atomics.
 template <class T>
 concept AtomicInteger =
     std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, unsigned long long>;
 
-/// One read-modify-write; another host thread may use the same pinned memory at the same time.
+/// Performs one read-modify-write. Another host thread may use the same pinned memory at the same
+/// time.
 template <class T, class Change>
 T atomically(T* address, Change change) {
   T old = __atomic_load_n(address, __ATOMIC_RELAXED);
@@ -180,7 +182,7 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
   for (unsigned byte = 0; byte < 4; ++byte) {
     const unsigned choice = (selector >> (4 * byte)) & 0xfU;
     unsigned value = static_cast<unsigned>(both >> (8 * (choice & 7U))) & 0xffU;
-    if (choice & 8U) value = (value & 0x80U) ? 0xffU : 0U;  // The sign, repeated.
+    if (choice & 8U) value = (value & 0x80U) ? 0xffU : 0U;  // Repeats the sign.
     result |= value << (8 * byte);
   }
   return result;

@@ -1,9 +1,9 @@
-// What a kernel sees of the execution model: its place in the grid, barriers, warp operations and
-// shared memory. The threads of a block are fibers; they change places only inside the functions
-// below that wait. See tests/emulation/README.md for what this finds and what it cannot.
+// The execution model as a kernel sees it: its place in the grid, barriers, warp operations and
+// shared memory. The threads of a block are fibers; they switch only inside those functions below
+// that wait. tests/emulation/README.md says which faults this finds and which it cannot find.
 //
-// Every function that waits takes the place it was called from: threads that wait at different
-// places of the source do not wait for each other, which is a fault of the kernel.
+// Every function that waits takes its source location: threads that wait at different places of the
+// source do not wait for each other, which is a fault of the kernel.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 #include "emulation/types.h"
 
-// Kernels read them; only the emulation writes them.
+// Kernels read these variables; only the emulation writes them.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 inline constexpr int warpSize = 32;
@@ -23,21 +23,23 @@ namespace emulation {
 
 inline constexpr unsigned kFullMask = 0xffffffffU;
 
-/// The dynamic shared memory of the running block, 256-byte aligned. Every byte is 0xFF (a NaN as
-/// float or bf16) when a block starts.
+/// Returns the dynamic shared memory of the running block, 256-byte aligned. Every byte is 0xFF (a
+/// NaN as float or bf16) when a block starts.
 void* dynamic_shared_memory();
 
-/// Ends the running kernel with an error that stays with its device, as a trap instruction does.
+/// Ends the running kernel with an error that makes its device unusable, as a trap instruction
+/// does.
 [[noreturn]] void fault(const char* message,
                         const std::source_location& where = std::source_location::current());
 
 namespace detail {
 
-/// Called once with the addresses that the 32 lanes handed in; null for lanes that take no part.
+/// A function called once with the addresses that the 32 lanes passed in; null for lanes that take
+/// no part.
 using WarpFunction = void (*)(const void* const* inputs, void* const* outputs, void* context);
 
 void block_barrier(const std::source_location& where);
-/// Waits until every lane of `mask` has come to the same place. The last one runs `function`.
+/// Waits until every lane of `mask` has come to the same place. The last lane runs `function`.
 void warp_arrive(unsigned mask, const void* input, void* output, WarpFunction function,
                  void* context, const std::source_location& where);
 unsigned lane_index();
@@ -48,10 +50,10 @@ inline constexpr bool kShuffles = std::is_arithmetic_v<T>;
 template <class T>
 struct ShuffleInput {
   T value;
-  int source;  ///< the lane whose value is wanted, or -1: one's own
+  int source;  ///< the lane whose value is wanted, or -1 for the lane itself
 };
 
-/// Each lane gets the value of its source lane; all bits one where that lane takes no part.
+/// Gives each lane the value of its source lane, or all bits one if that lane takes no part.
 template <class T>
 T shuffle(unsigned mask, T value, int source, const std::source_location& where) {
   static_assert(kShuffles<T>, "shuffles move arithmetic types and bf16");
@@ -100,11 +102,11 @@ unsigned vote(unsigned mask, bool predicate, Combine combine, const std::source_
 
 }  // namespace detail
 
-/// A hook for operations of a whole warp, such as matrix multiplication: every lane hands in a
-/// value; when all 32 lanes have come here, compute(std::span<const In, 32>, std::span<Out, 32>)
-/// runs once, on any lane; then each lane has its element of the outputs in `output`. The block
-/// must consist of whole warps. `compute` may only use its two arguments and constants: which
-/// lane's copy of it runs is not defined.
+/// Runs an operation of a whole warp, such as a matrix multiplication. Every lane passes a value;
+/// when all 32 lanes have come here, compute(std::span<const In, 32>, std::span<Out, 32>) runs
+/// once, on any lane; then each lane finds its element of the outputs in `output`. The block must
+/// consist of whole warps. `compute` may use only its two arguments and constants: which lane's
+/// copy of it runs is undefined.
 template <class In, class Out, class Compute>
 void warp_collective(const In& input, Out& output, Compute compute,
                      const std::source_location& where = std::source_location::current()) {

@@ -1,4 +1,5 @@
-// Launching: what cudaLaunchKernelEx and its like need to know of a kernel's parameters.
+// Launching kernels: the parts of cudaLaunchKernelEx and similar functions that depend on a
+// kernel's parameters.
 #pragma once
 
 #include <memory>
@@ -14,16 +15,16 @@ namespace emulation::detail {
 struct Argument {
   const void* address;
   std::size_t bytes;
-  bool pointer;  ///< declared as a pointer, so it must point to what a kernel may read
+  bool pointer;  ///< declared as a pointer, so it must point to memory that a kernel may read
 };
 
-/// A kernel with a copy of its arguments. Runs any number of times.
+/// A kernel with a copy of its arguments. It can run any number of times.
 class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual void run_thread() const = 0;
   virtual const void* function() const = 0;
-  /// To look at; not what the threads get.
+  /// Returns the arguments for inspection; the threads get others.
   virtual std::vector<Argument> arguments() const = 0;
 };
 
@@ -34,7 +35,7 @@ class KernelOf final : public Kernel {
   explicit KernelOf(void (*kernel)(Params...), Args&&... args)
       : function_(kernel), arguments_(std::forward<Args>(args)...), checked_(arguments_) {
 #if __has_builtin(__builtin_clear_padding)
-    // What lies between the members of a struct may look like the address of freed memory. (A copy,
+    // The padding of a struct may look like the address of freed memory. (A copy is cleared,
     // because GCC 12 clears too much in structs with arrays.)
     std::apply([](auto&... each) { (__builtin_clear_padding(&each), ...); }, checked_);
 #endif
@@ -57,7 +58,8 @@ class KernelOf final : public Kernel {
  private:
   void (*function_)(Params...);
   std::tuple<std::decay_t<Params>...> arguments_;
-  std::tuple<std::decay_t<Params>...> checked_;  ///< the same without padding, to be looked at
+  std::tuple<std::decay_t<Params>...>
+      checked_;  ///< the arguments with cleared padding, for inspection
 };
 
 cudaError_t launch(const cudaLaunchConfig_t& config, std::shared_ptr<const Kernel> kernel,
@@ -94,7 +96,7 @@ cudaError_t cudaLaunchKernel(void (*kernel)(Params...), dim3 grid, dim3 block, v
   (std::index_sequence_for<Params...>{});
 }
 
-// CUDA's own headers take any function pointer here.
+// CUDA's own headers accept any function pointer here.
 template <class... Params>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Params...), cudaFuncAttribute attribute,
                                  int value) {

@@ -109,7 +109,7 @@ enum cudaDeviceAttr {
 struct cudaUUID_t {
   char bytes[16];
 };
-/// Those fields that CUDA 12 and 13 both have and that a program may want.
+/// The fields that CUDA 12 and 13 both have and that a program may need.
 struct cudaDeviceProp {
   char name[256];
   cudaUUID_t uuid;

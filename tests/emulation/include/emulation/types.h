@@ -1,11 +1,12 @@
-// The words CUDA C++ adds to C++, and its built-in vector types.
+// The keywords that CUDA C++ adds to C++, and its built-in vector types.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-// A kernel is an ordinary function here. The threads of a block run on one host thread, so what
-// they share is thread_local: by that src/shared_variables.cpp finds it, to fill it with NaNs.
+// A kernel is an ordinary function here. The threads of a block run on one host thread, so their
+// shared variables are thread_local. This lets src/shared_variables.cpp find them, to fill them
+// with NaNs.
 #define __global__
 #define __device__
 #define __host__
@@ -16,7 +17,7 @@
 #define __grid_constant__
 #define CUDART_VERSION 13000
 
-// Vector types, aligned as on the device, because kernels load them in one access.
+// Vector types, aligned as on the device, because kernels load each in one access.
 struct char2 {
   signed char x, y;
 } __align__(2);

@@ -1,4 +1,5 @@
-// Direct convolutions on random descriptions, fused pooling, and what they leave to the library.
+// Direct convolutions on random descriptions, fused pooling, and the descriptions left to the
+// library.
 #include "kernels/cpu/simd/direct_conv2d.h"
 
 #include <limits>
@@ -9,7 +10,7 @@
 namespace dpt::testing {
 namespace {
 
-/// Random descriptions within what the kernels take: odd sizes, tails, strides, borders.
+/// Returns a random description that the kernels accept: odd sizes, tails, strides, borders.
 Conv2dDesc random_desc(std::uint64_t seed) {
   std::uint64_t draw = 0;
   const auto pick = [&](std::int64_t from, std::int64_t to) {
@@ -41,7 +42,7 @@ TEST_CASE("Direct convolutions of random shapes equal the reference") {
     const Conv2dDesc d = random_desc(seed);
     check_against_reference(*backend, d, random_conv_data(d, 100 + seed), make_direct_conv2d);
   }
-  // Depths and widths where the kernel's rows are taken in several visits, or cannot be.
+  // Depths and widths at which the kernel processes its rows in several passes, or cannot.
   for (Conv2dDesc d : {conv_case(1, {8, 8, 64}, 40, {3, 3}, {1, 1}, {1, 1}),
                        conv_case(1, {6, 100, 64}, 24, {3, 3}, {1, 1}, {1, 1}),
                        conv_case(2, {13, 13, 20}, 50, {5, 5})}) {
@@ -108,7 +109,7 @@ TEST_CASE("Descriptions that the direct convolutions leave to the library") {
   CHECK(!make_direct_conv2d(half, features));
   if (!features.avx2) return;
 
-  // Whole borders of padding.
+  // Padding as wide as the kernel is refused.
   const auto with = [&](Size2 kernel, Size2 padding) {
     return make_direct_conv2d(conv_case(1, {8, 8, 4}, 8, kernel, {1, 1}, padding), features) !=
            nullptr;
@@ -118,7 +119,8 @@ TEST_CASE("Descriptions that the direct convolutions leave to the library") {
   CHECK(!with({3, 3}, {2, 3}));
   CHECK(!with({1, 1}, {1, 1}));
 
-  // Whole vectors of channels, unless a pool is fused or the caller insists.
+  // Channels that fill whole vectors are left to the library, unless a pool is fused or the caller
+  // insists.
   const auto channels = [&](std::int64_t in, std::int64_t out) {
     return make_direct_conv2d(conv_case(1, {8, 8, in}, out, {3, 3}), features) != nullptr;
   };
@@ -131,7 +133,7 @@ TEST_CASE("Descriptions that the direct convolutions leave to the library") {
   CHECK(make_direct_conv2d(whole, features, Prefer::ours));
   CHECK(make_direct_conv2d(with_pool(whole, PoolKind::max, {2, 2}, {2, 2}), features));
 
-  // Pools other than 2x2 with stride 2 over whole windows of pixels.
+  // Pools other than 2x2 with stride 2 over complete windows are refused.
   for (const PoolKind kind : {PoolKind::max, PoolKind::average}) {
     const Conv2dDesc pooled = with_pool(fine, kind, {2, 2}, {2, 2});
     CHECK(make_direct_conv2d(pooled, features));
@@ -141,7 +143,7 @@ TEST_CASE("Descriptions that the direct convolutions leave to the library") {
     Conv2dDesc odd = pooled;
     odd.pool->dilation = {1, 2};
     CHECK(!make_direct_conv2d(odd, features));
-    // ceil_mode: the last windows hang over.
+    // With ceil_mode the last windows extend beyond the input.
     odd = with_pool(conv_case(1, {9, 9, 4}, 8, {3, 3}), kind, {2, 2}, {2, 2});
     REQUIRE(odd.out.h == 3);
     CHECK(make_direct_conv2d(odd, features));

@@ -1,6 +1,6 @@
-// The direct kernels are templates over a vector type. Here they run with sixteen plain floats in
-// the place of a wide register, so that the algorithm of the widest instruction set is tested on
-// every processor: its tails, masks and tile sizes.
+// The direct kernels are templates over a vector type. Here they run with sixteen plain floats
+// instead of a wide register. This tests the algorithm of the widest instruction set on every
+// processor: its tails, masks and tile sizes.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -15,8 +15,8 @@
 namespace dpt::testing {
 namespace {
 
-/// The interface of vec_*.h in plain C++, with the widest type's sizes. Nothing in the
-/// inner loops is inlined: a register tile of 24 such values unrolls into minutes of compiling.
+/// The interface of vec_*.h in plain C++, with the sizes of the widest type. Nothing in the inner
+/// loops is inlined: a register tile of 24 of these values would unroll into minutes of compiling.
 struct Lanes {
   static constexpr int kLanes = 16;
   static constexpr int kAccumulators = 24;

@@ -1,5 +1,5 @@
-// Our own linear layer on random sizes against the double-precision reference; equal bits on
-// repetition and for a sample whatever its neighbours.
+// dpt's own linear layer on random sizes: compared with the double-precision reference, with equal
+// bits on repetition and for a sample among any neighbours.
 #include <doctest/doctest.h>
 
 #include <cstring>

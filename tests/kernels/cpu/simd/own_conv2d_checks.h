@@ -1,5 +1,5 @@
-// Our own convolutions against the double-precision reference, and what they promise beyond it:
-// equal bits on repetition and for a sample whatever its neighbours.
+// Checks dpt's own convolutions: against the double-precision reference, and for equal bits on
+// repetition and for a sample among any neighbours.
 #pragma once
 
 #include <doctest/doctest.h>

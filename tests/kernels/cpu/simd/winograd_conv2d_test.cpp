@@ -1,4 +1,4 @@
-// Winograd's convolutions on random descriptions, and which descriptions they take.
+// Winograd convolutions on random descriptions, and the choice of descriptions that use them.
 #include "kernels/cpu/simd/winograd_conv2d.h"
 
 #include "tests/kernels/cpu/simd/own_conv2d_checks.h"
@@ -23,7 +23,7 @@ TEST_CASE("Winograd's convolutions of random shapes equal the reference") {
         return from + philox::below(bits, static_cast<std::uint32_t>(to - from + 1));
       };
       const Size2 padding{pick(0, 2), pick(0, 2)};
-      // Odd and even sizes; blocks that end in the middle of an image.
+      // Odd and even sizes, with blocks that end in the middle of an image.
       const SampleShape in{pick(3 - padding.h, 13), pick(3 - padding.w, 17), 16 * pick(1, 4)};
       Conv2dDesc d = conv_case(pick(1, 9), in, 16 * pick(1, 5), {3, 3}, {1, 1}, padding);
       d.bias = pick(0, 1) > 0;
@@ -59,13 +59,13 @@ TEST_CASE("Descriptions that Winograd's convolution takes") {
   CHECK(takes(conv_case(32, {2, 2, 64}, 64, {3, 3}, {1, 1}, {1, 1})));
   CHECK(!takes(conv_case(31, {4, 4, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
   CHECK(takes(conv_case(32, {4, 4, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
-  // Sixteen channels pay on one kind of processor.
+  // Sixteen channels are worthwhile on one kind of processor only.
   const Conv2dDesc narrow = conv_case(8, {32, 32, 16}, 16, {3, 3}, {1, 1}, {1, 1});
   CHECK(!takes(narrow));
   CpuFeatures amd = features;
   amd.amd = true;
   CHECK((make_winograd_conv2d(narrow, amd) != nullptr) == amd.avx512);
-  // Another convolution.
+  // Other kinds of convolutions.
   CHECK(!takes(conv_case(8, {8, 8, 40}, 64, {3, 3}, {1, 1}, {1, 1})) == features.avx512);
   CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 3}, {2, 2}, {1, 1})));
   CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 1}, {1, 1}, {1, 0})));
