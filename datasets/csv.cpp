@@ -230,8 +230,8 @@ std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, Da
   if (!images && features.empty()) {
     fail(ErrorKind::data,
          "{}: expected the names of the features in the order of the model's input, which the "
-         "checkpoint does not have (the run had other data, or is of an older dpt): name them in "
-         "data.features, e.g. data.features=[width,length]",
+         "checkpoint does not have (the run used other data, or was made by an older dpt): name "
+         "them in data.features, e.g. data.features=[width,length]",
          path);
   }
   CsvTable table = read_csv_samples(path, options, features,
@@ -356,7 +356,7 @@ DatasetKind csv_dataset() {
        path_field("root", &CsvOptions::root,
                   "Folder that the paths are relative to; empty: that of the CSV file."),
        field("features", &CsvOptions::features,
-             "Names of the columns of features, numbers, which a model takes as input: [F, 1, 1]; "
+             "Names of the columns of features (numbers), which form the model's input, [F, 1, 1]; "
              "by default all except those of label and targets."),
        field("label", &CsvOptions::label, "Name of the column with the class."),
        field("label_type", &CsvOptions::label_type,

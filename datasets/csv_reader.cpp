@@ -202,10 +202,10 @@ bool CsvReader::read_record() {
     if (is_quoted) read_quoted();
     for (int c = input_->peek(); c != delimiter_ && !is_end_of_line(c); c = input_->peek()) {
       if (is_quoted) {
-        refuse(next_line_, fmt::format("expected a delimiter ('{}') or the end of the line after a "
-                                       "closing quote, found '{}' (a quote inside of quotes is "
-                                       "doubled)",
-                                       delimiter_, static_cast<char>(c)));
+        refuse(next_line_,
+               fmt::format("expected a delimiter ('{}') or the end of the line after a closing "
+                           "quote, found '{}' (a quote inside quotes is doubled)",
+                           delimiter_, static_cast<char>(c)));
       }
       if (c == '"') {
         refuse(next_line_,

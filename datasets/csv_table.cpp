@@ -232,7 +232,7 @@ CsvColumns choose_columns(const CsvReader& reader, const CsvOptions& options, co
     if (reader.header()[i].empty()) {
       fail(ErrorKind::data,
            "{}: expected a name for every column, found none for column {} (pandas writes its "
-           "index so: to_csv(index=False) leaves it out), or name the features in data.features",
+           "index this way; to_csv(index=False) omits it), or name the features in data.features",
            reader.path(), i + 1);
     }
     others.push_back(i);

@@ -174,8 +174,7 @@ LabelledFolders label_folders(const std::string& root, const ListedPart& listed,
 
 void check_folder_of_images(const std::string& root) {
   check_root("image_folder", root,
-             "train/CLASS/IMAGE, and val/CLASS/IMAGE and test/CLASS/IMAGE if there are such sets",
-             "");
+             "train/CLASS/IMAGE, and, if present, val/CLASS/IMAGE and test/CLASS/IMAGE", "");
 }
 
 void check_image_root(const std::string& root, const DataRequirements& requirements) {
@@ -309,8 +308,8 @@ DatasetKind image_folder_dataset() {
       "it; resized to the model's input (bilinear, antialiased) and converted to its channels "
       "(grey or RGB). Links are followed. Other files are left out, with a note that counts them.",
       {path_field("root", &ImageFolderOptions::root,
-                  "Folder with train/CLASS/*.jpg and, if there are such sets, val/CLASS/* for "
-                  "validation and test/CLASS/* for the test.")
+                  "Folder with train/CLASS/*.jpg and, if present, val/CLASS/* for validation and "
+                  "test/CLASS/* for testing.")
            .required(),
        field("val", &ImageFolderOptions::val,
              "Name of the validation set's folder. auto: val, valid or validation, whichever "

@@ -112,11 +112,10 @@ SampleShape sample_shape(const NpyArray& images, const DataRequirements& require
   const bool is_pixels = images.kind() == NpyArray::Kind::natural && images.item_bytes() == 1;
   const bool is_floats = images.kind() == NpyArray::Kind::floating && images.item_bytes() == 4;
   if ((!is_pixels && !is_floats) || dims.size() < 2 || dims.size() > 4) {
-    fail(
-        ErrorKind::data,
-        "{}: expected images (N, H, W, C) or (N, H, W), or features (N, F), of uint8 (which become "
-        "0 to 1) or float32; found {} (array.astype and array.reshape change that)",
-        images.path(), images.text());
+    fail(ErrorKind::data,
+         "{}: expected images (N, H, W, C) or (N, H, W), or features (N, F), of uint8 (scaled to 0 "
+         "to 1) or float32; found {} (array.astype and array.reshape change that)",
+         images.path(), images.text());
   }
   if (dims[0] < 1 || dims[0] > std::numeric_limits<std::int32_t>::max()) {
     fail(ErrorKind::data, "{}: expected 1 to {} samples, found {}", images.path(),
@@ -379,19 +378,18 @@ const ObjectTable& files_table() {
       "npy files", "The arrays of some samples.",
       {path_field("images", &NpyFiles::images,
                   "Images (N, H, W, C) or (N, H, W), or features (N, F), which a model takes as "
-                  "input: [F, 1, 1]; uint8, which become 0 to 1, or float32.")
+                  "input: [F, 1, 1]; uint8 (scaled to 0 to 1) or float32.")
            .required(),
        path_field("targets", &NpyFiles::targets,
                   "Class labels (N,) of an integer type; or (N, K) or (N,) of any numbers, one for "
                   "each output of the model (see target).")
            .required_of_labels(),
-       path_field(
-           "weights", &NpyFiles::weights,
-           "Weights (N,) of the samples, float32 or float64, 0 or from 1e-12 to 1e12: the loss is "
-           "the sum of weight * loss over that of the weights. A sample with the weight 0 counts "
-           "neither in the loss nor in the metrics, which weigh all others alike; its image and "
-           "targets must be finite all the same. If only some of train, val and test have "
-           "weights, those of the others are 1.")});
+       path_field("weights", &NpyFiles::weights,
+                  "Weights (N,) of the samples, float32 or float64, 0 or from 1e-12 to 1e12: the "
+                  "loss is the sum of weight * loss, divided by the sum of the weights. A sample "
+                  "with the weight 0 counts neither in the loss nor in the metrics, which weigh "
+                  "all others alike; its image and targets must be finite all the same. If only "
+                  "some of train, val and test have weights, those of the others are 1.")});
   return table;
 }
 

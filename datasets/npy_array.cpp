@@ -150,8 +150,8 @@ const ItemType& item_type(const std::string& path, const std::string& descr) {
     for (const ItemType& type : kItemTypes) names.emplace_back(type.name);
     fail(ErrorKind::data,
          "{}: expected an array of numbers ({}), found elements of the type {}; numpy.save(file, "
-         "array.astype(numpy.float32)) makes numbers of them; of names of classes, "
-         "numpy.unique(array, return_inverse=True)[1] does",
+         "array.astype(numpy.float32)) converts them to numbers; numpy.unique(array, "
+         "return_inverse=True)[1] turns names of classes into numbers",
          path, fmt::join(names, ", "),
          descr.empty() ? "with fields (a structured array)"
          : code == "O" ? "'" + descr + "' (Python objects)"
@@ -203,7 +203,7 @@ HeaderPlace find_header(const std::string& path, std::span<const std::byte> file
   return {begin, begin + length};
 }
 
-/// Which array a path means: FILE.npz:NAME, or FILE.npz with one alone.
+/// The array that a path names: FILE.npz:NAME, or FILE.npz if it contains a single array.
 struct ArrayPlace {
   explicit ArrayPlace(const std::string& path) : file(path) {
     const std::size_t at = path.rfind(".npz:");

@@ -60,8 +60,8 @@ std::optional<std::int64_t> data_outputs(const Variant& options) {
 
 const DatasetKind& dataset_kind(const Variant& options) {
   if (const DatasetKind* kind = dataset_kinds().find(options.type)) return *kind;
-  fail(ErrorKind::usage, "{}: data.dataset: '{}' is not one of the data sets that are built in",
-       options.where.text(), options.type);
+  fail(ErrorKind::usage, "{}: data.dataset: '{}' is not a built-in data set", options.where.text(),
+       options.type);
 }
 
 namespace {
@@ -100,8 +100,8 @@ void keep_part(DataSets& sets, DataPart part, const DataRequirements& requiremen
   for (const auto& source : {sets.train, sets.test, sets.val}) {
     if (!source || !requirements.type || source->type() == *requirements.type) continue;
     fail(ErrorKind::data,
-         "{}: expected samples of the type of the run's ({}), found {}: u8 becomes 0 to 1, fp32 is "
-         "taken as it is",
+         "{}: expected samples of the run's type ({}), found {}: u8 is scaled to 0 to 1, fp32 is "
+         "used unchanged",
          source->describe(0), name_of(*requirements.type), name_of(source->type()));
   }
 }
@@ -138,8 +138,8 @@ std::shared_ptr<const DataSource> open_unlabelled(const Variant& options, DataPa
     if (!source) return nullptr;
     if (requirements.type && source->type() != *requirements.type) {
       fail(ErrorKind::data,
-           "{}: expected samples of the type of the run's ({}), found {}: u8 becomes 0 to 1, fp32 "
-           "is taken as it is",
+           "{}: expected samples of the run's type ({}), found {}: u8 is scaled to 0 to 1, fp32 is "
+           "used unchanged",
            source->describe(0), name_of(*requirements.type), name_of(source->type()));
     }
     return without_labels(source, outputs, std::move(unreadable));

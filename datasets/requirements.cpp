@@ -19,7 +19,7 @@ void check_shape(const std::string& name, SampleShape shape, const DataRequireme
   if (shape == input || (requirements.any_size && shape.c == input.c)) return;
   if (!requirements.known_classes.empty()) {
     fail(ErrorKind::data,
-         "{}: the samples are {}, but the checkpoint's model takes {}: take samples of that shape",
+         "{}: the samples are {}, but the checkpoint's model takes {}: use samples of that shape",
          name, shape_text(shape), shape_text(input));
   }
   fail(ErrorKind::data,

@@ -139,8 +139,8 @@ TarReader::TarReader(const std::string& path) : file_(path) {
                          : nullptr;
   if (!tool) return;
   fail(ErrorKind::data,
-       "{}: expected a tar archive that is not compressed, whose samples can be read in any order, "
-       "found a compressed one: {} it (compression hardly makes images smaller)",
+       "{}: expected an uncompressed tar archive, whose samples can be read in any order, found a "
+       "compressed one: {} it (compression hardly makes images smaller)",
        path, tool);
 }
 
@@ -189,7 +189,7 @@ void TarReader::check_rest() {
     if (found != bytes.begin() + static_cast<std::ptrdiff_t>(count)) {
       refuse(at + static_cast<std::uint64_t>(found - bytes.begin()),
              fmt::format("bytes after the end of the archive, which is at {}: archives that were "
-                         "joined (cat) are not read as one; make one with tar",
+                         "joined (cat) are not read as one; create one with tar",
                          at_));
     }
     at += count;

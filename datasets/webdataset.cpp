@@ -160,7 +160,8 @@ class ShardLabels {
     fail(ErrorKind::data, "{}: expected {} of a class, found '{}'{}", where, expected,
          label.text.substr(0, 40),
          follows_first_ && !label.text.empty() && (are_names() || !label.is_numeric)
-             ? " (without data.label_type, labels are numbers or names as the first one is)"
+             ? " (without data.label_type, the first label decides whether labels are numbers or "
+               "names)"
              : "");
   }
 
@@ -419,11 +420,11 @@ const ObjectTable& shards_table() {
 DatasetKind webdataset_dataset() {
   static const ObjectTable table = object_table<WebDatasetOptions>(
       "webdataset",
-      "Tar files that are not compressed, in which the files of a sample follow each other and "
-      "have the same name up to its first dot: an image (.jpg, .jpeg or .png, else of another "
-      "extension that image_folder reads), read as image_folder does, and the number or the name "
-      "of its class as text (.cls) or as \"label\" or \"cls\" in JSON (.json). Others are ignored. "
-      "The shards must not change while they are used.",
+      "Uncompressed tar files, in which the files of a sample follow each other and have the same "
+      "name up to its first dot: an image (.jpg, .jpeg or .png, else of another extension that "
+      "image_folder reads), read as image_folder does, and the number or the name of its class as "
+      "text (.cls) or as \"label\" or \"cls\" in JSON (.json). Others are ignored. The shards must "
+      "not change while they are used.",
       {train_files_field(&WebDatasetOptions::train, shards_table()),
        val_files_field(&WebDatasetOptions::val, shards_table()),
        test_files_field(&WebDatasetOptions::test, shards_table()),

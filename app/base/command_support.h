@@ -65,8 +65,8 @@ Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes = n
 /// Treatment of a missing cache: make it, or read the files and report that.
 enum class MissingCache : std::uint8_t { make, leave };
 
-/// Those that will be read out of data.cache, where the config has it. Throws ErrorKind::usage for
-/// data that has no images, and as with_packed_cache.
+/// Returns `sets`, reading from data.cache if the config sets it. Throws ErrorKind::usage for data
+/// without images, and whatever with_packed_cache throws.
 DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, MissingCache missing);
 
 /// Sends config, classes, targets, kind of samples and fingerprints in `header` of rank 0, which

@@ -131,8 +131,9 @@ void add_data_show_command(CLI::App& data, CommandBody& body) {
       ->check(small);
   show->add_option("--epoch", options->epoch, "The epoch whose random draws are shown (default: 1)")
       ->check(count());
-  show->add_option("--versions", options->versions,
-                   "Show each sample as it is in N epochs, side by side (default: 1)")
+  show->add_option(
+          "--versions", options->versions,
+          "Show each sample as transformed in N consecutive epochs, side by side (default: 1)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{64}));
   show->add_option("--columns", options->columns, "Images per row (default: 8)")->check(small);
   show->add_flag("--overwrite", options->overwrite, "Replace the file if it exists");

@@ -73,10 +73,10 @@ void set_body_of_processes(CLI::App* command, CommandBody& body, std::shared_ptr
   });
 }
 
-/// Those that make and use runs: train, eval, predict, export, runs, compare, report. `command` is
-/// the whole command line, which further processes are started with.
+/// Adds the commands that create and use runs: train, eval, predict, export, runs, compare, report.
+/// `command` is the whole command line, which further processes are started with.
 void add_run_commands(CLI::App& app, CommandBody& body, const std::vector<std::string>& command);
-/// Those of configs, data, devices and files: config, data, model, devices, inspect.
+/// Adds the commands for configs, data, devices and files: config, data, model, devices, inspect.
 void add_config_commands(CLI::App& app, CommandBody& body);
 void add_bench_command(CLI::App& app, CommandBody& body, std::vector<std::string> command);
 

@@ -91,11 +91,11 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
   CLI::Option* resume =
       train
           ->add_option("--resume", options->resume,
-                       "What to resume: auto (default), never, must, or a checkpoint. auto: the "
-                       "run in the run folder, if there is one. never: nothing; start a new run in "
-                       "a new folder. must: the run in the run folder, or fail. A checkpoint: a "
-                       "file, a step of the run (28), best, or another run's folder; later "
-                       "checkpoints are moved to checkpoints/abandoned-N")
+                       "The run or checkpoint to resume: auto (default), never, must, or a "
+                       "checkpoint. auto: the run in the run folder, if there is one. never: "
+                       "nothing; start a new run in a new folder. must: the run in the run folder, "
+                       "or fail. A checkpoint: a file, a step of the run (28), best, or another "
+                       "run's folder; later checkpoints are moved to checkpoints/abandoned-N")
           ->check(not_empty());
   train
       ->add_option(

@@ -181,8 +181,8 @@ StarterData find_starter_data(const std::string& path) {
   if (ends_with(file, ".npy") || ends_with(file, ".npz")) return starter_of_npy(path);
   if (format_of_name(path)) {
     fail(ErrorKind::usage,
-         "--data {}: expected a data set, found one image: give the folder in which "
-         "train/CLASS/*.jpg are",
+         "--data {}: expected a data set, found one image: give the folder that contains "
+         "train/CLASS/*.jpg",
          path);
   }
   fail(ErrorKind::usage,

@@ -53,7 +53,7 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
     const bool is_of_run = is_best_of_run(best, header.config);
     // A best that came after the newest checkpoint is saved alone.
     if (is_of_run && step > run.step) return best;
-    const std::string another = best + " is of another run";
+    const std::string another = best + " belongs to another run";
     if (!run.best) {
       refuse_best(fmt::format("a run without a best checkpoint so far (according to {})", newest),
                   best, another, use);
@@ -126,8 +126,8 @@ std::string find_checkpoint(const std::string& target, const CheckpointUse& use)
   }
   const std::string config = target + "/config.yaml";
   if (fs::exists(config, error) && !is_best_of_run(best, read_whole_file(config))) {
-    refuse_best("the best checkpoint of the run of " + config, best, best + " is of another run",
-                use);
+    refuse_best("the best checkpoint of the run of " + config, best,
+                best + " belongs to another run", use);
   }
   return best;
 }

@@ -1,4 +1,4 @@
-// Which checkpoint of a run, and which weights of it, a command takes that only reads them.
+// The choice of a run's checkpoint, and of its weights, for commands that only read them.
 #pragma once
 
 #include <string>

@@ -154,7 +154,7 @@ int run_export(const ExportOptions& options) {
   const Plan plan = make_plan(spec);
   const Checkpoint checkpoint = load_checkpoint(path, plan);
   const WeightsChoice chosen = choose_weights(checkpoint, options.use, spec, path);
-  // They are only opened if the model depends on them: they may be on another machine.
+  // The data files are only opened if the model depends on them: they may be on another machine.
   std::optional<DType> raw_type;
   if (options.include_normalisation || !options.preprocessing.empty() ||
       !dataset_kind(spec.data.dataset).any_type) {

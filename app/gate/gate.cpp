@@ -89,7 +89,7 @@ void Gate::read_baseline() {
          {std::pair{"other_model", "another model"}, std::pair{"other_data", "other data"}}) {
       if (!values.contains(key)) continue;
       const std::string text =
-          fmt::format("--baseline {}: its {} results were allowed to be of {} than the run's",
+          fmt::format("--baseline {}: its {} results are those of {} than the run's",
                       baseline_.path, split, other);
       say("warning: " + text);
       note(text);

@@ -185,7 +185,8 @@ std::string zsh_completion(const Command& root, const std::vector<ConfigPath>& p
   for (const Command* command : shown_commands(root)) {
     text += command->commands.empty() ? zsh_leaf(*command) : zsh_group(*command);
   }
-  // A file in $fpath is the function of the first call; one that is sourced defines it.
+  // zsh runs a file in $fpath as the body of the function at its first call; a sourced file must
+  // register the function itself.
   return text +
          "\nif [[ $zsh_eval_context[-1] == loadautofunc ]]; then\n  _dpt \"$@\"\nelse\n  compdef "
          "_dpt dpt\nfi\n";

@@ -30,7 +30,7 @@ std::string count_text(std::int64_t count) {
   return count > 0 ? std::to_string(count) : kNone;
 }
 
-/// The labels of the runs, with the colours of their curves; of a single one there is none to tell.
+/// Returns the labels of the runs, with the colours of their curves; empty for a single run.
 std::vector<std::string> run_headings(const std::vector<ReportedRun>& runs) {
   if (runs.size() == 1) return {};
   std::vector<std::string> cells = {""};

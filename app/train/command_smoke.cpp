@@ -158,8 +158,8 @@ class SmokeTest {
       return;
     }
     fail(ErrorKind::unexpected,
-         "expected the resumed run to end with the bits of the run that was not stopped, found "
-         "other {} (of {} and {} values)",
+         "expected the resumed run to end with the same bits as the run that was not stopped, "
+         "found different {} ({} and {} values)",
          what, through.size(), resumed.size());
   }
 
@@ -195,7 +195,7 @@ class SmokeTest {
   void load_last() {
     last_ = load_checkpoint(checkpoint_of("through", kLastStep), job_.model.plan);
   }
-  /// Those that dpt eval and dpt export take.
+  /// Returns the weights that dpt eval and dpt export take.
   const std::vector<float>& weights() const {
     const auto* average = average_of(last_);
     return average ? average->second : last_.params;

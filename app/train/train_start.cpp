@@ -317,7 +317,7 @@ TrainStart load_start(const TrainOptions& options, const Job& job, const std::st
       for (const std::string& line : applied.lines) progress.info(line);
       start.weights_file = weights->spec.file;
       start.weights = std::move(applied.source);
-      // A resumed run could not make these weights again to go back to them.
+      // A resumed run could not create these weights again, so it cannot roll back to them.
       start.point.state.rollback_step = -1;
     }
     return start;

@@ -38,7 +38,8 @@ void decode_line(const std::string& line) {
   std::string path;
   words >> channels >> part.exact >> options.salvage >> options.applies_orientation >> part.box >>
       part.height >> part.width >> part.window >> std::ws;
-  if (!std::getline(words, path)) fail(ErrorKind::usage, "decode_parts: not understood: {}", line);
+  if (!std::getline(words, path))
+    fail(ErrorKind::usage, "decode_parts: cannot parse the line: {}", line);
   std::ifstream stream(path, std::ios::binary);
   const std::vector<char> file{std::istreambuf_iterator<char>(stream), {}};
   try {

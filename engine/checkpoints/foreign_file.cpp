@@ -59,7 +59,7 @@ std::string onnx_file(const std::string& path) {
                     "from safetensors.numpy import save_file\n"
                     "  save_file({{each.name: numpy_helper.to_array(each).copy()\n"
                     "             for each in onnx.load({0}).graph.initializer}}, {1})") +
-         ". (Of a model that dpt exported, give the checkpoint instead)";
+         ". (For a model that dpt exported, give the checkpoint instead)";
 }
 
 constexpr std::string_view kZipMark = "PK\x03\x04"sv;

@@ -220,11 +220,10 @@ void TorchFile::Contents::read_members() {
   const std::span<const std::byte> text = bytes_of(*order->second);
   constexpr std::string_view kLittle = "little";
   if (text.size() != kLittle.size() || std::memcmp(text.data(), kLittle.data(), text.size()) != 0) {
-    fail(
-        ErrorKind::data,
-        "{}: byteorder: expected a file that was written on a little-endian machine, found another "
-        "one{}",
-        path, torch_conversion(path, TorchContent::pickle));
+    fail(ErrorKind::data,
+         "{}: byteorder: expected a file written on a little-endian machine, found another byte "
+         "order{}",
+         path, torch_conversion(path, TorchContent::pickle));
   }
 }
 

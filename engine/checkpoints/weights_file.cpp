@@ -176,7 +176,7 @@ class WeightsLoader {
       if (is_ours(entry.name)) continue;
       const auto [other, is_new] = by_name_.emplace(renaming_.renamed(entry.name), &entry);
       if (is_new) continue;
-      fail(ErrorKind::data, "{}: weights.map makes one name, '{}', of two tensors: '{}' and '{}'",
+      fail(ErrorKind::data, "{}: weights.map gives one name, '{}', to two tensors: '{}' and '{}'",
            file_.path(), other->first, other->second->name, entry.name);
     }
   }
@@ -366,8 +366,8 @@ class WeightsLoader {
           node.name, param.spec.file_shape[1], entry.shape[1]);
     } else if (is_first_conv && entry.shape[2] != param.spec.file_shape[2]) {
       text += fmt::format(
-          "; '{}' of the file's network has a kernel of {}x{}, as that of a ResNet of the zoo with "
-          "model.stem=imagenet",
+          "; '{}' of the file's network has a kernel of {}x{}, like that of a ResNet of the zoo "
+          "with model.stem=imagenet",
           node.name, entry.shape[2], entry.shape[3]);
     } else if (last_layer(plan_) == node.name) {
       text += ". To start this layer anew, add to the config's `weights`:\n  head: new";

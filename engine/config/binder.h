@@ -18,7 +18,7 @@ enum class Labels : std::uint8_t { needed, not_needed };
 
 class Binder {
  public:
-  /// `root` is the table whose fields are searched for a key that stands in the wrong place.
+  /// `root` is the table whose fields are searched for a misplaced key.
   /// `author` is that of `file`; anything else merged into the tree is the user's.
   Binder(const ObjectTable& root, const std::string& file, std::vector<ConfigIssue>& issues,
          std::map<std::string, Where>& origins, Labels labels = Labels::needed,
@@ -29,7 +29,7 @@ class Binder {
                    const std::string& path);
 
  private:
-  /// The fields that may stand in one mapping, and what it is called in messages.
+  /// The fields that a mapping may contain, and its name in messages.
   struct Scope {
     std::string owner;               ///< "layer Conv2d", "train", "the config"
     std::vector<std::string> names;  ///< every key that is known, the tag first

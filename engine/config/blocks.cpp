@@ -323,10 +323,9 @@ class Expander {
     const bool is_block = as_sequential(item) || as_residual(item);
     if (!is_block || item.share_weights.empty() || is_dry_ || !reported_.insert(path).second)
       return;
-    issue(path, who(item, full) +
-                    fmt::format("a {} block has no weights of its own: expected share_weights at a "
-                                "layer, write it at the layers of the block",
-                                item.op.type));
+    issue(path, who(item, full) + fmt::format("a {} block has no weights of its own: write "
+                                              "share_weights in the layers of the block",
+                                              item.op.type));
   }
 
   /// The full name of the layer whose weights an item uses, if it names one.

@@ -1,8 +1,8 @@
 // Blocks: lists of layers under one name, written once and repeated. A config may nest them; they
-// are expanded into the flat list that the Plan reads, so nothing after the reader knows them.
+// are expanded into the flat list that the Plan reads, so only the reader deals with blocks.
 //
 // Names: the children of a block NAME are NAME.CHILD; a child without a name is called by its
-// index, as in nn.Sequential. A block with `repeat: N` stands in its list N times: with a name as
+// index, as in nn.Sequential. A block with `repeat: N` occurs N times in its list: with a name as
 // NAME.0 to NAME.N-1, without one by the indices of its copies.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace dpt {
 /// `{type: Sequential, layers: [...]}`: the layers, one after the other.
 struct SequentialBlock {
   std::vector<LayerSpec> layers;
-  std::optional<std::int64_t> repeat;  ///< written: the copies are numbered, even one
+  std::optional<std::int64_t> repeat;  ///< if set, copies are numbered, even a single one
 };
 
 /// `{type: Residual, layers: [...], shortcut: [...]}`: activation(layers(x) + shortcut(x)).
@@ -30,21 +30,22 @@ struct ResidualBlock {
   std::optional<std::int64_t> repeat;
 };
 
-inline constexpr std::size_t kMaxLayers = 10'000;  ///< maximum of a list, and after expansion
+inline constexpr std::size_t kMaxLayers = 10'000;  ///< in a list, and in total after expansion
 
-/// `layer` is the table of the items of their lists; it must outlive the result.
+/// Returns the table of a kind of block. `layer` is the table of the items of its lists; it must
+/// outlive the result.
 ObjectTable sequential_table(const ObjectTable& layer);
 ObjectTable residual_table(const ObjectTable& layer, const VariantTable& kinds);
 
-/// The names that a Residual gives to the layers that it adds to those of its lists.
+/// Names of the layers that a Residual adds to those of its lists.
 inline constexpr const char* kSumName = "add";
 inline constexpr const char* kActivationName = "activation";
 
-/// Tells what is wrong with the value at a dotted path of the config.
+/// Reports a problem of the value at a dotted path of the config.
 using ReportIssue = std::function<void(const std::string& path, std::string text)>;
 
-/// Makes model.layers from model.written: blocks expanded, names complete, `from` resolved. Fills
-/// in what names were not written. `origins` are the paths that were; `kinds` has the Add.
+/// Creates model.layers from model.written: expands the blocks, completes the names and resolves
+/// `from`. `origins` has the paths that the config sets; `kinds` has the layer Add.
 void expand_blocks(ModelSpec& model, const VariantTable& kinds,
                    const std::map<std::string, Where>& origins, const ReportIssue& report);
 

@@ -10,10 +10,10 @@ namespace dpt {
 /// A value of a config that a command line may replace, for completion.
 struct ConfigPath {
   std::string path;                ///< "optimizer.lr"
-  std::vector<std::string> words;  ///< the values that it may have, where these are words
+  std::vector<std::string> words;  ///< the possible values, if these are words
 };
-/// All of them, sorted; those of every kind there is (`optimizer.type`) together. Items of lists,
-/// such as layers, have names of their own and are not among them.
+/// Returns the paths of all kinds (such as those of every optimizer), sorted. Leaves out items of
+/// lists, such as layers, which have their own names.
 std::vector<ConfigPath> config_paths(const Catalog& catalog);
 
 }  // namespace dpt

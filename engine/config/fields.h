@@ -2,8 +2,8 @@
 //
 // A struct of options has one ObjectTable. Each row says name, type, default, range and one line
 // of documentation; the parser, the error texts, the suggestions, `dpt config show`, the JSON
-// Schema and docs/reference/config.md are all made from these rows. A struct's defaults are its
-// member initialisers: the table never repeats them.
+// Schema and docs/reference/config.md are all generated from these rows. A struct's defaults are
+// its member initialisers: the table never repeats them.
 //
 //   struct ReluOptions {};
 //   struct Conv2dOptions { std::int64_t out_channels = 0; bool bias = true; };
@@ -46,7 +46,7 @@ struct Variant {
   const ObjectTable* table = nullptr;
   std::shared_ptr<const void> options;
 
-  /// The options struct; T must be the type the table was made for.
+  /// Returns the options struct; T must be the struct of the table.
   template <class T>
   const T& as() const {
     return *static_cast<const T*>(options.get());
@@ -70,7 +70,7 @@ enum class FieldType : std::uint8_t {
   objects,   ///< a list of structs that share a table
   variant,   ///< Variant chosen by `type` from a VariantTable
   variants,  ///< std::vector<Variant>
-  patch      ///< no member: changes to another field, made before it is read (patch.h)
+  patch      ///< no member: changes to another field, applied before it is read (patch.h)
 };
 
 /// A mapping from strings to strings, in the order in which it is written.
@@ -81,7 +81,7 @@ using PlainValue = std::variant<std::monostate, bool, std::int64_t, double, std:
                                 std::vector<double>, std::vector<std::int64_t>,
                                 std::vector<std::string>, TextPairs>;
 
-/// Value of a word that is written instead of a Size2 (Field::or_word).
+/// Value of a Size2 for which the config has a word (Field::or_word).
 inline constexpr Size2 kWordSize{-1, -1};
 
 struct Field {
@@ -93,26 +93,26 @@ struct Field {
   std::optional<double> min, max;
   bool min_is_exclusive = false;
   std::optional<std::size_t> min_items, max_items;  ///< lists only
-  bool one_is_list = false;  ///< list of numbers: a number may be written for a list of one
+  bool one_is_list = false;  ///< list of numbers: a single number stands for a list of one
   std::string zero_word;   ///< word for 0 ("auto") of an integer, or for the empty list of numbers
   std::string path_word;   ///< for a path: a word that is allowed instead and kept unchanged
   bool takes_url = false;  ///< for a path: the name of a file on a server is allowed instead
   std::string size_word;   ///< for a size2: a word that is allowed instead and means -1, -1
   std::vector<std::string> choices;  ///< FieldType::choice
-  bool not_of_blocks = false;        ///< field of a layer that a block does not have
+  bool not_of_blocks = false;        ///< field that layers have and blocks do not
   bool is_of_labels = false;         ///< required only where the labels of samples are needed
-  bool data_gives = false;     ///< required, but with `zoo` the data set gives it, where it can
-  bool is_changeable = false;  ///< a resumed run may have another value, here and in all below
-  std::string former_name;     ///< earlier name in configs; empty = never renamed
+  bool data_gives = false;           ///< required, unless with `zoo` the data set gives it
+  bool is_changeable = false;        ///< a resumed run may change it and all fields below it
+  std::string former_name;           ///< earlier name in configs; empty = never renamed
   /// Value in configs that dpt stored before the field existed; unset = the member's default.
   std::optional<PlainValue> stored_default;
-  std::string plain_key;  ///< object: the field that a plain value instead of a mapping sets
+  std::string plain_key;  ///< object: the field that a plain value in place of the mapping sets
   std::string leader;     ///< the field from which the default follows; empty = none
   std::function<PlainValue(const void*)> follow;  ///< that default; null = the member's own
   const ObjectTable* object = nullptr;            ///< FieldType::object(s)
   const VariantTable* variants = nullptr;         ///< FieldType::variant(s)
 
-  /// The member inside a struct, type-erased. For object: address of the nested struct.
+  /// Returns the member of a struct, type-erased. For object: the address of the nested struct.
   std::function<PlainValue(const void*)> get;
   std::function<void(void*, const PlainValue&)> set;
   std::function<void*(void*)> nested;  ///< object (engages a std::optional); null otherwise
@@ -124,9 +124,9 @@ struct Field {
 
   // Builder calls; each returns the field.
   Field required() &&;
-  /// Required, but not of samples to be predicted, which need no labels.
+  /// Makes the field required, except for samples to be predicted, which need no labels.
   Field required_of_labels() &&;
-  /// Required; a network of the zoo takes it from the data set, if its DataFacts are known.
+  /// Makes the field required, unless a network of the zoo can take it from known DataFacts.
   Field given_by_data() &&;
   Field range(double low, double high) &&;
   Field at_least(double low) &&;
@@ -134,13 +134,14 @@ struct Field {
   /// Restricts an enum to these values.
   template <class E>
   Field only(std::initializer_list<E> values) &&;
-  /// A resumed run may change it: the result of the steps done so far does not depend on it.
+  /// Lets a resumed run change the field: the result of the steps done so far does not depend on
+  /// it.
   Field changeable() &&;
-  /// Its name in older configs. A config that uses it gets an error with the new name; one stored
-  /// in a checkpoint is read as if it had the new name.
+  /// Sets its name in older configs. A config that uses it gets an error with the new name; one
+  /// stored in a checkpoint is read as if it had the new name.
   Field formerly(std::string name) &&;
-  /// A field that changes what is computed and is newer than some stored configs: those that lack
-  /// it have `value`. A resumed run whose config does not set it keeps the value of the run.
+  /// Sets the value for stored configs that lack the field because they are older. For fields that
+  /// change results: a resumed run whose config does not set the field keeps the run's value.
   Field stored_as(PlainValue value) &&;
   /// Sets the default to make(struct), which depends on the field `leader`.
   template <class S, class T>
@@ -148,8 +149,8 @@ struct Field {
   Field items(std::size_t low, std::size_t high) &&;  ///< limits of a list's length
   /// Allows one number or integer without brackets in place of a list of one.
   Field or_one() &&;
-  /// `word` is written for 0 or, where the field is a list of numbers, for the empty list; range
-  /// and items are for the others.
+  /// Makes `word` stand for 0, or for the empty list if the field is a list of numbers; range and
+  /// items limit all other values.
   Field zero_as(std::string word) &&;
   /// Allows a plain value in place of an object's mapping; it sets that field.
   Field or_plain(std::string key) &&;
@@ -160,14 +161,14 @@ struct Field {
   Field or_word(std::string word) &&;
 };
 
-/// A Variant member whose tag and fields stand flat in the mapping of the struct that holds it
+/// A Variant member whose tag and fields are keys of the mapping of the struct that holds it
 /// (`data: {dataset: mnist, root: ..., batch_size: ...}`).
 struct FlatChoice {
   const VariantTable* variants = nullptr;  ///< null = the struct has none
   std::function<Variant*(void*)> at;
   std::string default_type;  ///< taken when the tag is absent; empty = the tag is required
-  /// The field that is written instead where the tag is absent, and is made by the choice where
-  /// it is not; empty = there is none.
+  /// Field that the config sets if the tag is absent, and that the chosen kind creates otherwise;
+  /// empty = none.
   std::string makes;
 };
 
@@ -177,15 +178,16 @@ struct ObjectTable {
   std::string doc;
   std::vector<Field> fields;
   std::function<std::shared_ptr<void>()> make;  ///< a struct with its defaults
-  /// Checks across fields, after all of them were read. Returns the message, or empty.
+  /// Checks the fields together, after all of them were read. Returns the message, or empty.
   std::function<std::string(const void*)> check;
-  /// The same for what only labels of samples need; before `check`, where they are needed.
+  /// Checks the fields that only labels need, in the same way; runs before `check` if labels are
+  /// needed.
   std::function<std::string(const void*)> check_labels;
   FlatChoice choice;
   bool is_activation = false;  ///< layer: a function of each value, with which a block may end
   bool is_block = false;       ///< layer: stands for other layers
   int least_inputs = 1;        ///< layer: more than one must be named in `from`
-  /// Tells the struct where its mapping stands; null if it does not keep that.
+  /// Gives the struct the place of its mapping; null if the struct does not store it.
   std::function<void(void*, const Where&)> set_where;
 };
 
@@ -201,8 +203,8 @@ struct VariantTable {
 
 // Builders: `field(name, &Struct::member, doc)` deduces the FieldType from the member's type.
 // bool, std::int64_t, double, std::string, an enum with enum_names, Size2, vectors of double /
-// std::int64_t / std::string, TextPairs, and std::optional of those. Paths are changeable: where
-// files lie changes no result (the data is compared by its fingerprint).
+// std::int64_t / std::string, TextPairs, and std::optional of those. Paths are changeable: the
+// place of a file changes no result (the data is compared by its fingerprint).
 template <class S, class T>
 Field field(const char* name, T S::*member, const char* doc);
 template <class S>
@@ -222,24 +224,24 @@ template <class S>
 ObjectTable object_table(const char* name, const char* doc, std::initializer_list<Field> fields,
                          std::string (*check)(const S&) = nullptr);
 
-/// The table of a layer that computes a function of each value: a Residual block may end with it.
+/// Marks the table of a layer that computes a function of each value, which may end a Residual.
 inline ObjectTable activation_table(ObjectTable table) {
   table.is_activation = true;
   return table;
 }
 
-/// The table of a layer that has several inputs.
+/// Marks the table of a layer that has several inputs.
 inline ObjectTable joining_table(ObjectTable table) {
   table.least_inputs = 2;
   return table;
 }
-/// The table of a block.
+/// Marks the table of a block.
 inline ObjectTable block_table(ObjectTable table) {
   table.is_block = true;
   return table;
 }
 
-/// The field that `Field::plain_key` names.
+/// Returns the field that `Field::plain_key` names.
 const Field& plain_field(const Field& object);
 
 }  // namespace dpt

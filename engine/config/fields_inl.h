@@ -41,7 +41,7 @@ constexpr FieldType type_of() {
   }
 }
 
-/// A member's value as data, and back: an enum goes by its name.
+/// Conversion of a member's value to data and back; an enum is its name.
 template <class T>
 PlainValue to_plain(const T& value) {
   if constexpr (std::is_enum_v<T>) {

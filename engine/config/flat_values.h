@@ -12,7 +12,7 @@ namespace dpt {
 struct FlatConfig {
   /// Values by their dotted paths, items of lists by name or index, in the order of the text.
   std::vector<std::pair<std::string, std::string>> values;
-  /// Names of the items of each list that has named ones, in their order, by the path of the list.
+  /// Names of the items of each list with named items, in their order, by the path of the list.
   /// The values do not contain this order.
   std::map<std::string, std::vector<std::string>> orders;
 };

@@ -6,7 +6,7 @@
 
 namespace dpt {
 
-/// Gives every key that stands under a former name (Field::former_name) its name of today.
+/// Replaces every former name of a key (Field::former_name) by its present name.
 void rename_former_keys(const ObjectTable& table, YamlNode& node);
 
 }  // namespace dpt

@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// One thing wrong with a config. `text` says what was expected, what was found and what was
-/// perhaps meant.
+/// One error of a config. `text` says what was expected, what was found, and what may have been
+/// meant.
 struct ConfigIssue {
   Where where;
   std::string text;

@@ -8,12 +8,12 @@
 
 namespace dpt {
 
-/// The text of the child `key` of a mapping; empty if there is none.
+/// Returns the text of the child `key` of a mapping; empty without that child.
 std::string text_of_child(const YamlNode& map, const std::string& key);
 void remove_child(YamlNode& map, const std::string& key);
 
-/// Merges `over` into `base`: mappings merge, everything else replaces. Where `tag` chooses another
-/// kind, only the keys of `shared` stay of the base.
+/// Merges `over` into `base`: mappings merge, everything else replaces. If `over` changes the kind
+/// that `tag` chooses, only the keys in `shared` are kept from the base.
 void merge(YamlNode& base, YamlNode over, const std::string& tag = "type",
            const std::vector<std::string>& shared = {});
 

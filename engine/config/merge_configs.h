@@ -1,4 +1,4 @@
-// Merging of configs: what a config says over what it extends.
+// Merging of a config with the config that it extends.
 #pragma once
 
 #include "engine/config/spec_tables.h"

@@ -1,5 +1,5 @@
-// Source of a model's layers: written out, or made by the zoo, then patched, then overridden on the
-// command line.
+// Source of a model's layers: the config or the zoo, then patches, then overrides on the command
+// line.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ struct LayerOverride {
 inline constexpr const char* kClassesUnknown =
     "model.classes is not given, and the data cannot be read: ";
 
-/// Puts the layers into the model of a config's tree. A network of the zoo keeps its key there
-/// unless something was changed in it: then its layers stand for themselves.
+/// Puts the layers into the model of a config's tree. The key of the zoo stays there, unless layers
+/// of the network were changed.
 void make_layers(const SpecTables& tables, const Catalog& catalog, YamlNode& tree,
                  const std::vector<LayerOverride>& overrides, std::vector<ConfigIssue>& issues);
 

@@ -1,6 +1,5 @@
 // The fields of a struct that decides by a monitored value: keep_best, early_stopping, plateau.
-// They are made with a function that tells which values of a monitor are better: that of the
-// metrics.
+// Each takes the metrics' function that returns the direction of better values of a monitor.
 #pragma once
 
 #include <optional>
@@ -10,11 +9,11 @@
 
 namespace dpt {
 
-/// Unset: nothing that is measured can have that name.
+/// Returns the direction of better values; unset if no measured value can have that name.
 using BetterDirection = std::optional<Direction> (*)(const std::string& monitor);
 
-/// A monitor whose better direction is not the one given would keep the worst. A name that is
-/// wrong is an error by itself, which says more.
+/// Checks that the mode is the better direction of the monitor; the other one would keep the worst
+/// value. Accepts an invalid name, for which another check has a better message.
 inline std::string check_direction(BetterDirection better, const std::string& monitor,
                                    Direction mode) {
   const std::optional<Direction> right = better(monitor);
@@ -23,7 +22,7 @@ inline std::string check_direction(BetterDirection better, const std::string& mo
                      name_of(mode));
 }
 
-/// `monitor` of a struct with one.
+/// Returns the field `monitor`.
 template <class S>
 Field monitor_field() {
   return field(
@@ -32,7 +31,7 @@ Field monitor_field() {
       "metric. Data whose targets are values has no accuracy: the default is then val/loss.");
 }
 
-/// `mode` of a struct with a `monitor`.
+/// Returns the field `mode` of a struct with a `monitor`.
 template <class S>
 Field mode_field(BetterDirection better) {
   Field made = field("mode", &S::mode,
@@ -45,7 +44,7 @@ Field mode_field(BetterDirection better) {
   return made;
 }
 
-/// `smoothing` of a struct with a `monitor`.
+/// Returns the field `smoothing` of a struct with a `monitor`.
 template <class S>
 Field smoothing_field() {
   return field("smoothing", &S::smoothing,

@@ -1,5 +1,5 @@
-// `model.patch`: changes to a list of layers that stands elsewhere, in a config that this one
-// extends or in the zoo. A patch is applied to the tree, before it is read into structs.
+// `model.patch`: changes to a list of layers of the zoo, or of a config that this one extends. A
+// patch is applied to the tree, before it is read into structs.
 //
 //   patch:
 //     - {change: conv1, out_channels: 32}              # these fields; the others stay
@@ -32,11 +32,11 @@ struct LayerPlace {
   YamlNode& item() const { return list->children[index]; }
 };
 
-/// Finds what is called `name` in a list of layers and the blocks in it. If that is in one copy of
-/// a repeated block, the copies are written out first, which changes no name.
+/// Finds the layer or block `name` in a list of layers and their blocks. If it is in a copy of a
+/// repeated block, expands the copies first, which changes no name.
 std::optional<LayerPlace> find_layer(YamlNode& layers, const std::string& name);
 
-/// "there is no layer 'conv9', did you mean 'conv1'? Layers: conv1, fc".
+/// Returns "there is no layer 'conv9', did you mean 'conv1'? Layers: conv1, fc".
 std::string no_such_layer(YamlNode& layers, const std::string& name);
 
 /// Applies all entries of `patch` to the list `layers`.

@@ -6,10 +6,10 @@
 
 namespace dpt {
 
-/// A path with its variables replaced, or why that cannot be.
+/// A path with its variables replaced, or the reason that they cannot be.
 struct ExpandedPath {
   std::string path;
-  std::string problem;    ///< empty = fine
+  std::string problem;    ///< empty = none
   bool is_unset = false;  ///< the problem is a variable that is not set
   /// Text that expands to `path`, with ${NAME} for secret variables; empty if it has none.
   std::string stored;

@@ -1,4 +1,4 @@
-// From YAML text to a TrainSpec, strictly: every error of a file in one run.
+// Strict reading of YAML text into a TrainSpec: reports every error of a file in one run.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ struct ReadResult {
 ReadResult read_spec(const Catalog& catalog, const std::string& file,
                      const std::vector<std::string>& overrides = {});
 
-/// The same from text; `file` is used in messages and to resolve relative paths.
+/// Reads a config from text; `file` is used in messages and to resolve relative paths.
 ReadResult read_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
                           const std::vector<std::string>& overrides = {});
 
@@ -31,23 +31,23 @@ TrainSpec load_spec(const Catalog& catalog, const std::string& file,
 TrainSpec load_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
                          const std::vector<std::string>& overrides = {});
 
-/// Reads a config that dpt stored, as show_spec made it: one of an older release counts as if it
-/// had today's names, and defaults for what is new since. Throws ErrorKind::data when it cannot be
+/// Reads a config that dpt stored (show_spec). Former names in a config of an older release are
+/// replaced, and fields that it lacks have their defaults. Throws ErrorKind::data when it cannot be
 /// read, ErrorKind::usage for a bad override.
 TrainSpec load_stored_spec(const Catalog& catalog, const std::string& text, const std::string& file,
                            const std::vector<std::string>& overrides = {});
 
 /// The samples that the model of a checkpoint is to predict.
 struct DataToPredict {
-  /// A config of which the data section and the seed count; empty = those of the stored config.
+  /// Config whose data section and seed are used; empty = those of the stored config.
   std::string config;
   std::vector<std::string> overrides;  ///< overrides of the data section
   bool needs_labels = false;           ///< samples are evaluated, not only predicted
 };
 
-/// The config stored in `file`, as load_stored_spec, with other data. What only training needs of
-/// them need not be there: labels and batch_size. Transforms and batch_size are always the stored
-/// ones.
+/// Reads the config stored in `file`, as load_stored_spec, with other data. Fields that only
+/// training needs, labels and batch_size, may be missing. Transforms and batch_size are always the
+/// stored ones.
 TrainSpec load_spec_to_predict(const Catalog& catalog, const std::string& text,
                                const std::string& file, const std::vector<std::string>& overrides,
                                const DataToPredict& samples);

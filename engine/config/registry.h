@@ -1,7 +1,7 @@
 // A family of things that configs choose by name: layers, losses, metrics, optimizers, schedules,
 // data sets, transforms or networks.
 //
-// A kind is a struct whose `table` has the name and the options; its other members say how to make
+// A kind is a struct whose `table` has the name and the options; its other members create
 // it. Each kind has a function NAME_FAMILY() in a source of its own, which the kinds.h of the
 // family declares and lists. Its registry.cpp makes the Registry.
 #pragma once

@@ -13,16 +13,16 @@ namespace dpt {
 
 /// Returns the description of a node in "found ...": `'abc'`, `12`, `a list of 3`, `nothing`.
 std::string found_text(const YamlNode& node);
-/// `text` between single quotes, shortened and without control characters.
+/// Returns `text` between single quotes, shortened and without control characters.
 std::string in_quotes(const std::string& text);
 /// Lists the names that are allowed somewhere, for a message: "a, b, c", the first 20 of many.
 std::string known_names(const std::vector<std::string>& names);
-/// `text` with the letters of ASCII in lower case, whatever the locale.
+/// Returns `text` with the letters of ASCII in lower case, whatever the locale.
 std::string lower_case(std::string text);
-/// A number as people write it: 65536, 0.5.
+/// Returns a number as people write it: 65536, 0.5.
 std::string number_text(double value);
 
-/// A value, or why there is none: `hint` says what to write instead (may be empty).
+/// A value, or none: `hint` then says what to write instead (may be empty).
 template <class T>
 struct Scalar {
   std::optional<T> value;

@@ -1,4 +1,4 @@
-// Secrets: which names and values are secret, and how they stay out of what dpt writes.
+// Secret names and values, and their removal from everything that dpt writes.
 //
 // Every command line, message and log line that dpt writes passes through one of the two functions
 // `without_secrets` and `hide_secrets`. Paths keep working: a config stores `${VAR}` in place of

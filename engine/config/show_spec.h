@@ -1,4 +1,4 @@
-// From a TrainSpec to YAML text.
+// Conversion of a TrainSpec to YAML text.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace dpt {
 
-/// The resolved config as YAML that reads back to the same spec. With `origins`, each line carries
-/// a comment saying where the value came from (file:line, command line, default). Paths come out
+/// Returns the resolved config as YAML that reads back to the same spec. With `origins`, each line
+/// carries a comment saying where the value came from (file:line, command line, default). Paths are
 /// absolute.
 std::string show_spec(const Catalog& catalog, const TrainSpec& spec, bool origins = false);
 

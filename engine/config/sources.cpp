@@ -123,7 +123,7 @@ std::string read_config_text(const std::string& file) {
   }
   std::ifstream in(file, std::ios::binary);
   if (!in) fail(ErrorKind::usage, "cannot read the config {}: {}", file, std::strerror(errno));
-  // One byte past the limit is enough to know that it is too long, also for an endless device.
+  // One byte past the limit is enough to know that it is too long, even for an endless device.
   std::string text(kMaxConfigBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad()) fail(ErrorKind::usage, "cannot read the config {}: {}", file, std::strerror(errno));

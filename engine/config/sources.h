@@ -10,18 +10,17 @@
 
 namespace dpt {
 
-/// The text of a file. Throws ErrorKind::usage when it cannot be read.
+/// Returns the text of a file. Throws ErrorKind::usage if it cannot be read.
 std::string read_config_text(const std::string& file);
 
-/// Parses `text`, merges it over what it extends, applies the overrides, and makes model.layers of
-/// the zoo and the patches. `files` receives the
-/// files in the order in which their issues are listed.
-/// With `stored`, former names of keys are replaced by those of today first.
+/// Parses `text`, merges it over what it extends, applies the overrides, and creates
+/// model.layers from the zoo and the patches. `files` receives the files in the order in which
+/// their issues are listed. With `stored`, first replaces former names of keys by the present ones.
 YamlNode load_tree(const SpecTables& tables, const Catalog& catalog, const std::string& text,
                    const std::string& file, const std::vector<std::string>& overrides, bool stored,
                    std::vector<std::string>& files, std::vector<ConfigIssue>& issues);
 
-/// The same of a config whose data section alone is asked for: the model stays as it is written.
+/// Loads the tree of a config of which only the data section is needed: leaves the model unchanged.
 YamlNode load_data_tree(const SpecTables& tables, const std::string& text, const std::string& file,
                         const std::vector<std::string>& overrides, std::vector<std::string>& files,
                         std::vector<ConfigIssue>& issues);

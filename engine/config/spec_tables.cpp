@@ -101,7 +101,7 @@ ObjectTable swa_table() {
       "Validation, keep_best, early stopping, the schedule plateau and the test at the end use it "
       "from its first epoch on, and ignore epochs without a new average.",
       {field("from_epoch", &S::from_epoch,
-             "The first epoch after which the weights are averaged, counted from 1; at most "
+             "First epoch whose final weights enter the average, counted from 1; at most "
              "train.epochs.")
            .required()
            .range(1, 1'000'000),
@@ -128,7 +128,7 @@ ObjectTable on_divergence_table() {
   using S = OnDivergenceSpec;
   return object_table<S>(
       "on_divergence",
-      "What to do after a step whose loss, gradient norm or updated weights are NaN or infinite.",
+      "Reaction to a step whose loss, gradient norm or updated weights are NaN or infinite.",
       {field("policy", &S::policy,
              "halt: the run ends with exit code 5. skip: the step updates nothing and the run "
              "continues with the next one. rollback: the run goes back to its last regular "
@@ -155,7 +155,7 @@ ObjectTable on_divergence_table() {
 ObjectTable keep_best_table(BetterDirection better) {
   using S = KeepBestSpec;
   return with_direction_checked<S>(
-      object_table<S>("keep_best", "Which checkpoint is kept as best.safetensors.",
+      object_table<S>("keep_best", "Choice of the checkpoint that is kept as best.safetensors.",
                       {monitor_field<S>(), mode_field<S>(better), smoothing_field<S>()}),
       better);
 }
@@ -202,7 +202,7 @@ ObjectTable val_split_table() {
        field("group", &S::group,
              "Name of a column of the training file (csv): lines with the same text in it, such as "
              "images of one patient, are all trained on or all held out. The number of samples is "
-             "then as near to the one asked for as whole groups allow.")},
+             "then as close to the requested one as whole groups allow.")},
       [](const S& s) -> std::string {
         const int given = (s.count > 0 ? 1 : 0) + (s.fraction > 0 ? 1 : 0) + (s.fold ? 1 : 0);
         if (given > 1)
@@ -292,7 +292,7 @@ ObjectTable weights_table() {
        field("expect_missing", &S::expect_missing,
              "Patterns for names of the model's tensors, such as \"fc.*\", that the file may lack; "
              "they then keep their initial values. If expect_left_over also names the file's "
-             "tensor, that may have another shape, and is not read."),
+             "tensor, that tensor is not read and may have another shape."),
        field("expect_left_over", &S::expect_left_over,
              "Patterns for names in the file (before `map`) of tensors that the model does not "
              "have."),
@@ -329,15 +329,15 @@ ObjectTable weights_table() {
 ObjectTable checkpoint_table(const ObjectTable& keep_best) {
   using S = CheckpointSpec;
   return object_table<S>(
-      "checkpoint", "When checkpoints are written, and which are kept.",
+      "checkpoint", "Frequency and retention of checkpoints.",
       {field("every", &S::every, "Epochs between checkpoints; 0: only at the end.").at_least(0),
        field("every_steps", &S::every_steps, "Steps between additional checkpoints; 0: none.")
            .at_least(0),
        field("keep_last", &S::keep_last, "Number of the newest checkpoints that are kept.")
            .range(1, 1'000'000),
-       object_field("keep_best", &S::keep_best, keep_best, "Which checkpoint is kept as the best."),
+       object_field("keep_best", &S::keep_best, keep_best, "Choice of the best checkpoint."),
        field("on_failure", &S::on_failure,
-             "What to do when a checkpoint cannot be written: stop the run, or continue without "
+             "Reaction to a checkpoint that cannot be written: stop the run, or continue without "
              "it.")});
 }
 
@@ -358,11 +358,11 @@ SpecTables::SpecTables(const Catalog& catalog)
        variants_field("eval", &TransformsSpec::written_eval, catalog.transforms,
                       "For validation and test."),
        variants_field("batch", &TransformsSpec::batch, catalog.batch_transforms,
-                      "For whole training batches, after those of train: one of these is chosen "
-                      "for each batch, each as likely as the others.")});
+                      "Transforms of whole training batches, applied after those of train: one is "
+                      "chosen for each batch, all with the same probability.")});
 
   data = object_table<DataSpec>(
-      "data", "The data set, and how batches are made of it.",
+      "data", "The data set, and how it is divided into batches.",
       {field("batch_size", &DataSpec::batch_size, "Samples per step, over all devices together.")
            .required()
            .range(1, 1 << 30),
@@ -464,9 +464,9 @@ SpecTables::SpecTables(const Catalog& catalog)
   model = object_table<ModelSpec>(
       "model", "The network: its layers, or a network of the zoo with its options.",
       {field("input", &ModelSpec::input,
-             "Shape of one sample: [channels, height, width]. A network of the zoo has that of the "
-             "data set if it is not given and the data set's images all have one size: digits, "
-             "mnist, fashion_mnist, cifar10, cifar100.")
+             "Shape of one sample: [channels, height, width]. A network of the zoo has, by "
+             "default, the shape of the data set's images if all have one size: digits, mnist, "
+             "fashion_mnist, cifar10, cifar100.")
            .given_by_data()
            .range(1, 65536)
            .items(3, 3),
@@ -539,11 +539,11 @@ SpecTables::SpecTables(const Catalog& catalog)
                     "An equal average of the weights after the last epochs; not together with "
                     "ema."),
        object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
-                    "When to end training before the last epoch. A resumed run may change it: one "
-                    "that has stopped early continues with a higher patience.")
+                    "Early stopping: ends training before the last epoch. A resumed run may change "
+                    "it: one that has stopped early continues with a higher patience.")
            .changeable(),
        object_field("on_divergence", &TrainSection::on_divergence, on_divergence,
-                    "What to do after a step with a non-finite loss, gradient or update.")
+                    "Reaction to a step with a non-finite loss, gradient or update.")
            .changeable(),
        field("precision", &TrainSection::precision,
              "Arithmetic: fp32; tf32 (fp32 with the operands of matrix products rounded to a "
@@ -565,7 +565,7 @@ SpecTables::SpecTables(const Catalog& catalog)
   weights = weights_table();
   checkpoint = checkpoint_table(keep_best);
   log = object_table<LogSpec>(
-      "log", "What is written to metrics.jsonl.",
+      "log", "Contents of metrics.jsonl.",
       {field("every", &LogSpec::every, "Steps between log lines; the first step always has one.")
            .at_least(1),
        field("tensorboard", &LogSpec::tensorboard,
@@ -590,28 +590,26 @@ SpecTables::SpecTables(const Catalog& catalog)
        same_object_field("loss", loss, "The value that is minimised."),
        variants_field("metrics", &TrainSpec::metrics, catalog.metrics,
                       "Metrics in addition to the loss and the accuracy."),
-       variant_field("optimizer", &TrainSpec::optimizer, catalog.optimizers,
-                     "How the gradients update the weights.")
+       variant_field("optimizer", &TrainSpec::optimizer, catalog.optimizers, "The optimizer.")
            .required(),
        same_object_field("lr_schedule", schedule, "The learning-rate schedule."),
        object_field("train", &TrainSpec::train, train, "The training loop.").required(),
        object_field("weights", &TrainSpec::weights, weights,
                     "The weights that a new run starts from; a plain value sets `file`.")
            .or_plain("file"),
-       object_field("checkpoint", &TrainSpec::checkpoint, checkpoint, "What is saved, and when.")
+       object_field("checkpoint", &TrainSpec::checkpoint, checkpoint,
+                    "Frequency and retention of checkpoints.")
            .changeable(),
-       object_field("log", &TrainSpec::log, log, "What is logged, and when.").changeable(),
+       object_field("log", &TrainSpec::log, log, "Contents and frequency of the log.").changeable(),
        field("devices", &TrainSpec::devices,
              "auto, cpu, cuda, or a list with one entry per replica: cpu, cpu:4 (threads), "
              "cuda:0.")
            .items(1, 65536)
            .changeable(),
-       field(
-           "device_weights", &TrainSpec::device_weights,
-           "How the work is divided among the devices: one number per device, such as [9, 1]; "
-           "only their ratio matters. auto: equal, or in proportion to the threads of CPU "
-           "replicas. Where CPUs and GPUs train together, `dpt bench` prints the numbers to write "
-           "here.")
+       field("device_weights", &TrainSpec::device_weights,
+             "Division of the work among the devices: one number per device, such as [9, 1]; only "
+             "their ratio matters. auto: equal, or in proportion to the threads of CPU replicas. "
+             "Where CPUs and GPUs train together, `dpt bench` prints the numbers to write here.")
            .above(0)
            .items(1, 65536)
            .zero_as("auto")

@@ -1,5 +1,5 @@
-// The targets that data can have, as messages call them. A loss and a metric name those that they
-// are of.
+// The kinds of targets that data can have, and their names in messages. A loss and a metric list
+// the kinds that they accept.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +52,7 @@ constexpr const char* text_of(TargetKind kind) {
   return "values (a number for each output)";
 }
 
-/// "class labels or soft labels (...)".
+/// Returns "class labels or soft labels (...)".
 inline std::string text_of(const TargetKinds& kinds) {
   std::vector<std::string> texts;
   for (const TargetKind kind : kinds) texts.emplace_back(text_of(kind));

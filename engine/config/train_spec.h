@@ -19,7 +19,7 @@ namespace dpt {
 
 // Choices of a config and their names.
 
-/// Which values of a monitor are better: the greater or the lesser ones.
+/// Direction of better values of a monitor: max if greater values are better.
 enum class Direction : std::uint8_t { max, min };
 constexpr auto enum_names(Direction) {
   return std::to_array<EnumName<Direction>>({{Direction::max, "max"}, {Direction::min, "min"}});
@@ -93,15 +93,15 @@ struct LayerSpec {
 
 struct ModelSpec {
   std::vector<std::int64_t> input;  ///< [channels, height, width]
-  Variant zoo;                      ///< the network that `written` was made by; no type = none
+  Variant zoo;                      ///< the network that created `written`; no type = none
   std::vector<LayerSpec> written;   ///< layers of the config, with blocks
   /// Layers that run: the blocks expanded, each layer under its full name.
   std::vector<LayerSpec> layers;
   Where where;
 };
 
-/// Normalisation of all splits. With `automatic`, the numbers are measured when a run starts and
-/// empty before.
+/// Normalisation of all splits. With `automatic`, the numbers are empty until they are measured at
+/// the start of a run.
 struct NormalizeSpec {
   NormalizeMode mode = NormalizeMode::none;
   std::vector<double> mean, std;  ///< one per channel
@@ -117,13 +117,13 @@ struct TransformsSpec {
   std::vector<Variant> batch;  ///< one of them is chosen for each training batch; may be empty
 };
 
-/// Which training samples are held out for validation: `count`, or `fraction`, or one of the parts
-/// of `fold`. At most one of the three is given; none holds nothing out.
+/// The training samples that are held out for validation: `count`, or `fraction`, or one of the
+/// parts of `fold`. At most one of the three is given; without any, no samples are held out.
 struct ValSplitSpec {
   std::int64_t count = 0;
   double fraction = 0;  ///< fraction of all training samples, rounded to whole samples
   std::optional<std::vector<std::int64_t>> fold = {};  ///< [k, K]: part k of K, from 1
-  bool stratify = false;                               ///< each class by its share
+  bool stratify = false;                               ///< hold out the same fraction of each class
   std::string group = {};  ///< column of the data; rows of one value stay together
 
   bool holds_out() const { return count > 0 || fraction > 0 || fold.has_value(); }
@@ -141,7 +141,7 @@ struct DataSpec {
   Variant dataset;              ///< kind and its own fields (root, ...)
   std::int64_t batch_size = 0;  ///< global
   ValSplitSpec val_split;       ///< held out of the training files
-  /// The data set may have a validation set of its own: no field, but what the reader has found.
+  /// True if the data set may have its own validation set. Not a config field: set by the reader.
   bool may_have_val = false;
   bool shuffle = true;
   Sampler sampler = Sampler::uniform;
@@ -151,7 +151,7 @@ struct DataSpec {
   std::int64_t max_bad_samples = 100;  ///< limit for each process
   ExifOrientation exif_orientation = ExifOrientation::apply;
   std::string cache;                    ///< folder; empty = none (engine/data/packed_cache.h)
-  std::int64_t cache_shorter_side = 0;  ///< 0 = images are kept as they are
+  std::int64_t cache_shorter_side = 0;  ///< 0 = images keep their size
   NormalizeSpec normalize;
   TransformsSpec transforms;
 
@@ -168,7 +168,7 @@ struct WarmupSpec {
 
 struct EarlyStoppingSpec {
   std::string monitor = "val/accuracy";
-  std::int64_t patience = 5;        ///< evaluations without a better value
+  std::int64_t patience = 5;        ///< evaluations without improvement
   Direction mode = Direction::max;  ///< default: the monitor's
   double min_delta = 0.0;
   double smoothing = 0.0;
@@ -195,7 +195,7 @@ struct SwaSpec {
   std::int64_t every = 1;       ///< epochs
 };
 
-/// Patterns over the names of parameters that stay as they are.
+/// Patterns for the names of parameters that are not trained.
 struct FreezeSpec {
   std::vector<std::string> params;  ///< empty with `except` = all
   std::vector<std::string> except;  ///< those that are trained nevertheless
@@ -205,10 +205,10 @@ struct TrainSection {
   std::int64_t epochs = 0;
   std::optional<MoreEpochs> on_more_epochs;  ///< unset = refused where the rate would change
   std::int64_t shards = 0;                   ///< 0 = auto (fast mode); N = exact mode with N shards
-  std::int64_t accumulate = 1;               ///< least number of micro-batches of a shard
+  std::int64_t accumulate = 1;               ///< minimum number of micro-batches of a shard
   std::optional<double> grad_clip_norm, grad_clip_value;
   FreezeSpec freeze;
-  std::optional<EmaSpec> ema;  ///< a run keeps one average at most: this,
+  std::optional<EmaSpec> ema;  ///< a run keeps at most one average: this,
   std::optional<SwaSpec> swa;  ///< this, or none
   std::optional<EarlyStoppingSpec> early_stopping;
   OnDivergenceSpec on_divergence;
@@ -260,10 +260,10 @@ struct WeightsSpec {
   std::string file;                   ///< path, name of a file on a server, or kPretrained
   std::optional<std::string> sha256;  ///< hash of the file, in hexadecimal; unset = any
   std::optional<std::string> key;     ///< a dictionary in a file of PyTorch; unset = the usual one
-  TextPairs map;  ///< prefixes of the file's names, and what stands for them in the model
+  TextPairs map;                      ///< prefixes of names in the file -> those in the model
   std::vector<std::string> expect_missing, expect_left_over;  ///< patterns
-  std::optional<HeadRows> head;   ///< unset = the last layer is as any other
-  std::optional<WeightsUse> use;  ///< unset = an average, where the file has one
+  std::optional<HeadRows> head;   ///< unset = the last layer is loaded like any other
+  std::optional<WeightsUse> use;  ///< unset = the average, if the file has one
   /// True if tensors may have other shapes with the same values in the same order, such as [C] for
   /// [C, 1, 1]. Not a config field, but set for known files.
   bool takes_other_shapes = false;
@@ -288,8 +288,8 @@ struct TrainSpec {
   std::vector<double> device_weights;  ///< one per device; empty = auto
 
   std::string file;  ///< file from which it was read
-  /// Dotted path of each value that was written ("model.layers.0.type") -> where. What is absent
-  /// here is a default.
+  /// Dotted path of each written value ("model.layers.0.type") -> its place. All other values are
+  /// defaults.
   std::map<std::string, Where> origins;
 };
 
@@ -299,27 +299,27 @@ struct DataFacts {
   std::int64_t classes = 0;
 };
 
-/// The kinds that can stand in a config.
+/// The kinds that a config can choose.
 struct Catalog {
   VariantTable layers, losses, metrics, optimizers, schedules, datasets, transforms;
   VariantTable batch_transforms;
   VariantTable zoo;  ///< ready-made networks; their tag is kZooTag
-  /// The layers of one of them, as YAML: a list of layers and blocks.
+  /// Returns the layers of a network of the zoo, as YAML: a list of layers and blocks.
   std::string (*zoo_layers)(const Variant& net) = nullptr;
   /// Returns the facts of a kind of data set; unset for one whose data may have any size. Null:
-  /// there are no kinds.
+  /// without data sets.
   std::optional<DataFacts> (*data_facts)(const std::string& dataset) = nullptr;
   /// Returns the quantities that a run with these metrics measures: "loss", "accuracy", ...
   std::vector<std::string> (*measured_names)(const std::vector<Variant>& metrics) = nullptr;
-  /// Which values of a monitor ("val/loss") are better.
+  /// Returns the direction of better values of a monitor such as "val/loss".
   std::optional<Direction> (*better_direction)(const std::string& monitor) = nullptr;
-  /// Returns true if a data set has a validation set of its own; unset if only its files tell.
+  /// Returns true if a data set has its own validation set; unset if that depends on its files.
   /// Null: no data set has one.
   std::optional<bool> (*declares_validation)(const Variant& dataset) = nullptr;
   /// Returns the number of classes or targets of a data set, and may read label files for it; unset
   /// if the model decides. Throws an Error if files cannot be read. Null: no data set.
   std::optional<std::int64_t> (*data_outputs)(const Variant& dataset) = nullptr;
-  /// Name and one line of each switch of `log` that turns on a measurement.
+  /// Name and description of each switch of `log` that turns on a measurement.
   TextPairs measurements;
 };
 

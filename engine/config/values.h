@@ -1,4 +1,4 @@
-// One YAML node -> the value of one field.
+// Conversion of a YAML node to the value of a field.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ namespace dpt {
 
 /// Returns the values that a field accepts, in words: "an integer of at least 1".
 std::string expected_text(const Field& field);
-/// Returns the name of a device of which only the number is known.
+/// Returns the hint for a device that is given only as a number.
 std::string hint_of_device(const std::string& number);
 
-/// For the message about a list of `count`: "at most 3 are accepted"; empty where it is not too
-/// long, and where expected_text says how many there must be.
+/// Returns "at most 3 are accepted" for the message about a list of `count` items; empty if the
+/// list is not too long, or expected_text already gives the number.
 std::string most_text(const Field& field, std::size_t count);
 
 /// Author of a config.
@@ -27,7 +27,8 @@ enum class Author : std::uint8_t {
        ///< variable is not set matters only once it is opened
 };
 
-/// Converts `node` to what a field of a simple type holds. False, with issues, if it cannot be.
+/// Converts `node` to the value of a field of a simple type. Returns false, with issues, on
+/// failure.
 bool convert_value(const Field& field, const YamlNode& node, PlainValue& value,
                    std::vector<ConfigIssue>& issues, Author author = Author::user);
 

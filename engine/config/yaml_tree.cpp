@@ -262,7 +262,7 @@ class TreeBuilder : public YAML::EventHandler {
     const auto [first, is_new] = parent.lines.emplace(node.text, node.where.line);
     if (!is_new) {
       issue(node.where,
-            fmt::format("duplicate key '{}': it is first in line {}", node.text, first->second));
+            fmt::format("duplicate key '{}': first defined in line {}", node.text, first->second));
       return;
     }
     parent.drop = false;

@@ -1,7 +1,7 @@
-// YAML text as a tree in which every value knows its place.
+// YAML text as a tree whose values have their places in the text.
 //
 // Built from yaml-cpp's parse events rather than its Node, because Node takes duplicate keys,
-// follows cyclic aliases for ever and forgets whether a scalar was quoted. Anything that a config
+// follows cyclic aliases forever and forgets whether a scalar was quoted. Anything that a config
 // does not need is refused: custom tags, several documents, merge keys, excessive depth or size.
 #pragma once
 
@@ -20,7 +20,7 @@ struct YamlNode {
     scalar,
     list,
     map,
-    broken  ///< already reported; readers pass over it in silence
+    broken  ///< already reported; readers skip it silently
   };
   Kind kind = Kind::null;
   bool is_plain = true;  ///< scalar: written without quotes
@@ -32,18 +32,18 @@ struct YamlNode {
 
   bool is_map() const { return kind == Kind::map; }
   bool is_list() const { return kind == Kind::list; }
-  /// A map's child of that name, or null.
+  /// Returns the map's child of that name, or null.
   const YamlNode* find(const std::string& name) const;
   YamlNode* find(const std::string& name);
 };
 
-// Limits that a config of kMaxLayers layers, as dpt writes it with all defaults, stays within.
+// Limits that fit a config of kMaxLayers layers as dpt writes it, with all defaults.
 inline constexpr std::size_t kMaxConfigBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxConfigNodes = 400'000;  ///< counted with aliases expanded
 inline constexpr int kMaxConfigDepth = 64;
 
-/// Parses one document. What is wrong goes to `issues`; the tree is what could be read, and
-/// `broken` when nothing could. An empty document is null.
+/// Parses one document. Adds errors to `issues`; returns the part that could be read, `broken` if
+/// none could. An empty document is null.
 YamlNode parse_yaml(const std::string& text, const std::string& file,
                     std::vector<ConfigIssue>& issues);
 

@@ -12,10 +12,10 @@
 
 namespace dpt {
 
-/// Those that this process has met. Thread-safe.
+/// The bad samples that this process has found. Thread-safe.
 class BadSamples {
  public:
-  /// `most`: how many may be met.
+  /// `most`: the maximum number of bad samples.
   explicit BadSamples(std::int64_t most) : most_(most) {}
   /// `sample` is its name (DataSource::describe), `problem` describes the error. Throws
   /// ErrorKind::data if there are too many.

@@ -56,8 +56,8 @@ struct TrivialParams {
   TrivialOperation operation = TrivialOperation::identity;
   double magnitude = 0;  ///< 0 where the operation has none
 };
-/// Entry `bin` of the operation's magnitudes: float32, as torch.linspace makes them (with fused
-/// multiply-adds, as on x86 and ARM). REQUIRES: 0 <= bin < bins, bins >= 2.
+/// Returns entry `bin` of the operation's magnitudes: float32, as torch.linspace makes them (with
+/// fused multiply-adds, as on x86 and ARM). REQUIRES: 0 <= bin < bins, bins >= 2.
 double trivial_magnitude(TrivialOperation operation, std::int64_t bin, std::int64_t bins);
 TrivialParams draw_trivial(std::int64_t bins, DrawStream& draws);
 void apply_trivial(const TrivialParams& params, Interpolation interpolation, FillColour fill,
@@ -68,7 +68,7 @@ struct ErasingRanges {
   Interval scale{0.02, 0.33};  ///< range of the fraction of the area
   Interval ratio{0.3, 3.3};    ///< height over width
 };
-/// Nothing where ten rectangles did not fit.
+/// Draws the rectangle to erase; nothing if none of ten draws fits.
 std::optional<PixelBox> draw_erasing(const ErasingRanges& ranges, Size2 image, DrawStream& draws);
 
 }  // namespace dpt

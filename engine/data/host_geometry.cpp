@@ -73,14 +73,14 @@ const ObjectTable& pad_table() {
            .or_one(),
        field("fill", &PadOptions::fill, kFillDoc).range(0, 255).items(1, 3).or_one(),
        field("padding_mode", &PadOptions::padding_mode,
-             "constant: `fill`; edge: the pixel at the edge; reflect: the image mirrored, without "
-             "the edge itself; symmetric: with it.")});
+             "constant: `fill`; edge: the pixel at the edge; reflect: the mirrored image without "
+             "its edge pixels; symmetric: with them.")});
   return table;
 }
 
 const ObjectTable& random_rotation_table() {
   static const ObjectTable table = object_table<RandomRotationOptions>(
-      "RandomRotation", "Turns the image by a random angle.",
+      "RandomRotation", "Rotates the image by a random angle.",
       {field("degrees", &RandomRotationOptions::degrees,
              "The angle is uniform in [minimum, maximum], anticlockwise; one number stands for "
              "[-degrees, degrees].")
@@ -90,7 +90,7 @@ const ObjectTable& random_rotation_table() {
            .or_one(),
        field("interpolation", &RandomRotationOptions::interpolation, kInterpolationDoc),
        field("expand", &RandomRotationOptions::expand,
-             "Enlarge the image so that it holds the whole turned image. Sizes then differ from "
+             "Enlarge the image so that it holds the whole rotated image. Sizes then differ from "
              "image to image; a Resize or a crop must follow."),
        field("center", &RandomRotationOptions::center, kCenterDoc).range(-65536, 65536).items(2, 2),
        field("fill", &RandomRotationOptions::fill, kFillDoc).range(0, 255).items(1, 3).or_one()});
@@ -99,7 +99,7 @@ const ObjectTable& random_rotation_table() {
 
 const ObjectTable& random_affine_table() {
   static const ObjectTable table = object_table<RandomAffineOptions>(
-      "RandomAffine", "Turns, moves, scales and shears the image at random.",
+      "RandomAffine", "Rotates, moves, scales and shears the image at random.",
       {field("degrees", &RandomAffineOptions::degrees,
              "The angle is uniform in [minimum, maximum], clockwise; one number stands for "
              "[-degrees, degrees]. 0: no rotation.")

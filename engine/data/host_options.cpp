@@ -55,7 +55,7 @@ Interval range_of(const Variant& transform, const char* field, const std::vector
   }
   const Interval range{numbers.at(2 * pair), numbers.at(2 * pair + 1)};
   if (!(range.low <= range.high)) {
-    fail(ErrorKind::usage, "{}: {}: expected the lesser number first, found {}",
+    fail(ErrorKind::usage, "{}: {}: expected the smaller number first, found {}",
          place_of(transform), field, numbers_text(numbers));
   }
   return range;

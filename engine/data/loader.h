@@ -1,4 +1,4 @@
-// Which samples a step sees, and their bytes. The order of an epoch is a pure function of (seed,
+// The samples of a step, and their bytes. The order of an epoch is a pure function of (seed,
 // epoch); the loader's whole state is (epoch, position).
 #pragma once
 

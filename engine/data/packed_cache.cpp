@@ -94,7 +94,7 @@ class CacheMaker {
     run_workers(options_.threads, "decoder of " + options_.path,
                 [this](const std::atomic<bool>& stop) {
                   for (std::int64_t i = next_++; i < source_.size() && !stop; i = next_++) {
-                    beat("making the cache of decoded images");
+                    beat("creating the cache of decoded images");
                     add(i);
                   }
                 },
@@ -142,7 +142,7 @@ class CacheMaker {
     const auto now = std::chrono::steady_clock::now();
     if (options_.info && now - told_ > std::chrono::seconds(10)) {
       told_ = now;
-      options_.info(fmt::format("making {}: {} of {} images, {} MiB", options_.path, done_,
+      options_.info(fmt::format("creating {}: {} of {} images, {} MiB", options_.path, done_,
                                 source_.size(), written_ >> 20));
     }
   }

@@ -1,5 +1,4 @@
-// Which samples an epoch sees, and in which order: pure functions of (seed, epoch) without a state
-// to save.
+// The samples of an epoch and their order: pure functions of (seed, epoch) without a state to save.
 #pragma once
 
 #include <cstdint>

@@ -69,8 +69,8 @@ class DataSource {
   virtual std::string describe(std::int64_t index) const = 0;
   /// Examines the file of a sample again, for a check of the data.
   virtual FileFacts file_facts(std::int64_t /*index*/) const { return {}; }
-  /// Some samples of every class, to be read as a check of the files; none if opening has read
-  /// everything.
+  /// Returns some samples of every class, which a check of the files reads; empty if opening the
+  /// data has already read everything.
   virtual std::vector<std::int64_t> samples_to_try() const { return {}; }
   /// Changes when the data does (XXH3 of the bytes, or of the sorted file list with sizes).
   virtual std::string fingerprint() const = 0;

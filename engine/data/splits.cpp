@@ -1,4 +1,5 @@
-// Which training samples are held out for validation. All draws come from Philox counters.
+// The choice of the training samples that are held out for validation. All draws come from Philox
+// counters.
 #include "engine/data/splits.h"
 
 #include <algorithm>
@@ -156,11 +157,10 @@ Indices grouped_choice(const ValSplitSpec& spec, const DataSource& source, std::
   const std::vector<SampleGroup> groups = groups_of(source, spec.stratify);
   const auto parts = static_cast<std::size_t>(spec.fold ? (*spec.fold)[1] : 2);
   if (groups.size() < parts) {
-    fail(
-        ErrorKind::usage,
-        "data.val_split.group: column '{}' has {} different value{}, expected at least {}: as many "
-        "as there are parts",
-        spec.group, groups.size(), groups.size() == 1 ? "" : "s", parts);
+    fail(ErrorKind::usage,
+         "data.val_split.group: column '{}' has {} different value{}, expected at least {}, one "
+         "for each part",
+         spec.group, groups.size(), groups.size() == 1 ? "" : "s", parts);
   }
   std::vector<double> shares(parts, 1.0 / static_cast<double>(parts));
   std::size_t wanted = 0;
@@ -204,9 +204,9 @@ void check_val_split(const ValSplitSpec& spec, const DataSource& source) {
 
 [[noreturn]] void refuse_two_validation_sets(const ValSplitSpec& spec, const DataSource& val) {
   fail(ErrorKind::usage,
-       "data.val_split: {}: the data set has a validation set of its own (the first of its {} "
-       "samples: {}), and no samples can be held out as well. Drop val_split, or leave the "
-       "validation set out of the config; for an image folder, data.test=val makes it the test set",
+       "data.val_split: {}: the data set has its own validation set (the first of its {} samples: "
+       "{}), so no samples can be held out. Drop val_split, or leave the validation set out of the "
+       "config; for an image folder, data.test=val makes it the test set",
        text_of(spec), val.size(), val.describe(0));
 }
 
@@ -265,7 +265,7 @@ Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t
   std::sort(chosen.begin(), chosen.end());
   if (chosen.empty() || chosen.size() == splits.train.indices.size()) {
     fail(ErrorKind::usage,
-         "data.val_split: {}: the groups of column '{}' leave nothing to {}: ask for another part, "
+         "data.val_split: {}: the groups of column '{}' leave nothing to {}: choose another part, "
          "or divide large groups",
          text_of(spec), spec.group, chosen.empty() ? "hold out" : "train on");
   }

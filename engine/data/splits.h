@@ -1,4 +1,4 @@
-// Which samples are trained on, held out for validation and tested on.
+// The samples for training, those held out for validation, and those for the test.
 #pragma once
 
 #include <cstdint>

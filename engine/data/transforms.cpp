@@ -63,7 +63,7 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type
   if (!desc.crop && (desc.raw.h != model_input.h || desc.raw.w != model_input.w)) {
     if (!divided.host.empty()) {
       const Variant& on_host = divided.host.back();
-      fail(ErrorKind::usage, "{}: leaves images of {}, but model.input is {}: {} size: [{}, {}]",
+      fail(ErrorKind::usage, "{}: produces images of {}, but model.input is {}: {} size: [{}, {}]",
            place_of(on_host), size_text({desc.raw.h, desc.raw.w}),
            size_text({model_input.h, model_input.w}),
            on_host.type == "CenterCrop" ? "give it" : "add CenterCrop with", model_input.h,

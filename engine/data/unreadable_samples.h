@@ -12,9 +12,9 @@ namespace dpt {
 /// Problems of samples, by their index. Thread-safe.
 class UnreadableSamples {
  public:
-  /// Adds a problem of a sample, which keeps its first.
+  /// Adds a problem of a sample. If the sample already has one, the first is kept.
   void add(std::int64_t index, const std::string& problem);
-  /// Those of the samples before `end` that were not taken yet.
+  /// Takes the problems of the samples before `end` that were not taken yet.
   std::map<std::int64_t, std::string> take_below(std::int64_t end);
   /// Adds a note about files that were left out and are no samples.
   void add_note(const std::string& note);

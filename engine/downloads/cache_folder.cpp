@@ -82,8 +82,8 @@ void make_cache_folder(const std::string& path) {
   fs::create_directories(path, error);
   if (error) {
     fail(ErrorKind::data,
-         "{}: cannot make the folder for downloaded weights: {}. Free it, or set XDG_CACHE_HOME to "
-         "another place",
+         "{}: cannot create the folder for downloaded weights: {}. Correct this, or set "
+         "XDG_CACHE_HOME to another folder",
          path, error.message());
   }
 }
@@ -138,8 +138,8 @@ PartFile::~PartFile() {
 
 void PartFile::fail_at(const char* doing) const {
   fail(ErrorKind::data,
-       "{}: cannot {} (after {} bytes): {}. Free the disk, or set XDG_CACHE_HOME to another place; "
-       "the next start resumes the download",
+       "{}: cannot {} (after {} bytes): {}. Free some disk space, or set XDG_CACHE_HOME to another "
+       "folder; the next start resumes the download",
        path_, doing, size_, std::strerror(errno));
 }
 

@@ -125,7 +125,8 @@ class Download {
     if (!lock.is_held()) {
       make_cache_folder(options_.folder);
       fail(ErrorKind::data,
-           "{}.lock: cannot open: {}. Free the folder, or set XDG_CACHE_HOME to another place",
+           "{}.lock: cannot open: {}. Make the folder writable, or set XDG_CACHE_HOME to another "
+           "folder",
            base_, lock.problem());
     }
     return fetch(*said);
@@ -341,8 +342,7 @@ DownloadedFile download(const std::string& name, const DownloadOptions& options)
   if (options.sha256.empty() || found.sha256 == options.sha256) return found;
   fail(ErrorKind::data,
        "{}: expected the SHA-256 {} (weights.sha256), found {} ({}): the file on the server has "
-       "changed. Give the revision that is meant (hf://OWNER/REPO@REVISION), or remove "
-       "weights.sha256",
+       "changed. Give the intended revision (hf://OWNER/REPO@REVISION), or remove weights.sha256",
        name, options.sha256, found.sha256, found.url);
 }
 

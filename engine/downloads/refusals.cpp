@@ -21,7 +21,7 @@ std::string said_by(const HttpAnswer& answer) {
 
 std::string advice_on_status(const RemoteFile& file, long status, bool has_token) {
   const std::string token =
-      !file.is_of_hub ? "dpt sends no password or token to other servers than the hub"
+      !file.is_of_hub ? "dpt sends no password or token to servers other than the hub"
       : has_token     ? "HF_TOKEN is set and was sent: has its owner been granted access?"
                   : "For a private or gated repository, set HF_TOKEN to a token that may read it";
   switch (status) {

@@ -83,7 +83,7 @@ RemoteFile file_of_hub(const std::string& name) {
     if (part.empty() || part == "." || part == "..") refuse(name, "an empty part");
     // A revision such as refs/pr/1 is written with %2F.
     if (!std::all_of(part.begin(), part.end(), [](char c) { return is_plain(c) || c == '%'; })) {
-      refuse(name, "another character than letters, digits, '.', '_' and '-' in it");
+      refuse(name, "a character other than letters, digits, '.', '_' and '-'");
     }
   }
   std::string path;

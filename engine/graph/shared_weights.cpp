@@ -77,7 +77,7 @@ std::string problem_of_shared(const std::vector<ParamSpec>& own, const std::stri
     return param.role == ParamRole::trained;
   });
   if (!is_trained) {
-    return "a layer with running statistics can share nothing: they would be those of two "
+    return "a layer with running statistics cannot share them: they would be those of two "
            "different inputs; remove share_weights";
   }
   if (!std::equal(own.begin(), own.end(), theirs.begin(), theirs.end(), has_same_shape)) {

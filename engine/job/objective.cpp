@@ -58,13 +58,13 @@ std::optional<Loss> make_mixed_loss(const TrainSpec& spec, LossContext context, 
   const std::string place = place_of(mixings.front());
   if (context.targets.weighted) {
     fail(ErrorKind::usage,
-         "{}: expected samples without weights of their own, found some with weights: a mixed "
-         "sample would have parts of two weights",
+         "{}: expected samples without weights, found some with weights: a mixed sample would "
+         "combine two weights",
          place);
   }
   if (loss.ignore_index) {
     fail(ErrorKind::usage,
-         "{}: a mixed sample has parts of two labels, so that none can be ignored: expected no "
+         "{}: a mixed sample combines two labels, so neither can be ignored: expected no "
          "loss.ignore_index, found {}",
          place, *loss.ignore_index);
   }

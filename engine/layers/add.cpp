@@ -23,15 +23,15 @@ class Add final : public Layer {
       if (other.flat == in[0].flat && other.shape == in[0].shape) continue;
       if (in[0].text() == other.text()) {
         fail(ErrorKind::usage,
-             "expected inputs of one shape, found vectors of {} features in different orders: that "
-             "of an image's pixels and another; add images before their Flatten, or put a Linear "
-             "after it",
+             "expected inputs of the same shape, found vectors of {} features in different orders: "
+             "one in the order of an image's pixels, the other not; add images before their "
+             "Flatten, or put a Linear after it",
              other.text());
       }
       const bool are_vectors = in[0].flat && other.flat;
       fail(ErrorKind::usage,
-           "expected inputs of one shape, found {} in place 1 and {} in place {}{}", in[0].text(),
-           other.text(), k + 1,
+           "expected inputs of the same shape, found {} as input 1 and {} as input {}{}",
+           in[0].text(), other.text(), k + 1,
            are_vectors ? "; a Linear gives a vector of another size"
                        : " (C x H x W); a convolution with kernel_size 1 can change the number of "
                          "channels, its stride the size");

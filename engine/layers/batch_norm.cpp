@@ -89,9 +89,9 @@ class BatchNorm : public Layer {
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     if (!options_.track_running_stats) {
       fail(ErrorKind::usage,
-           "track_running_stats: false normalises with the statistics of each batch, also in "
-           "evaluation, so that a sample's result depends on the others: this cannot be exported; "
-           "train with running statistics");
+           "track_running_stats: false normalises with the statistics of each batch, even in "
+           "evaluation, so a sample's result depends on the others: this cannot be exported; train "
+           "with running statistics");
     }
     const std::int64_t channels = context.shapes[0].channels();
     const auto factor = [&](const char* suffix, float usual) {

@@ -62,7 +62,7 @@ class Concat final : public Layer {
   [[noreturn]] static void refuse(const ActivationShape& first, const ActivationShape& other,
                                   std::size_t place) {
     fail(ErrorKind::usage,
-         "expected inputs of one height and width, found {} in place 1 and {} in place {}{}",
+         "expected inputs of the same height and width, found {} as input 1 and {} as input {}{}",
          first.text(), other.text(), place,
          first.flat != other.flat
              ? "; flatten the image (C x H x W) too, or neither"
@@ -73,8 +73,8 @@ class Concat final : public Layer {
 LayerKind concat_layer() {
   static const ObjectTable table = joining_table(object_table<ConcatOptions>(
       "Concat",
-      "The channels of the outputs of two to eight layers, which `from` names, side by side; for "
-      "vectors, the features, also of flattened images of different sizes.",
+      "Concatenates the channels of the outputs of two to eight layers, which `from` names; for "
+      "vectors, the features, even of flattened images of different sizes.",
       {}));
   return layer_kind<Concat>(table);
 }

@@ -55,7 +55,7 @@ class ConvTranspose2d final : public Layer {
     weight.file_shape = {in[0].shape.c, o.out_channels / o.groups, o.kernel_size.h,
                          o.kernel_size.w};
     weight.layout = ParamLayout::ohwi;
-    // torch.nn.init counts the second dimension as inputs, which here are outputs.
+    // torch.nn.init computes fan_in from the second dimension, which holds the outputs here.
     weight.fan_in = o.out_channels / o.groups * window;
     weight.fan_out = in[0].shape.c * window;
     return o.params(std::move(weight), o.out_channels);
@@ -149,7 +149,7 @@ LayerKind conv_transpose2d_layer() {
         if (o.output_padding.h >= o.stride.h || o.output_padding.w >= o.stride.w) {
           return fmt::format(
               "output_padding {} must be smaller than the stride, {}: it chooses among the sizes "
-              "that a convolution with that stride makes equal",
+              "that a convolution with that stride maps to the same size",
               short_text_of(o.output_padding), short_text_of(o.stride));
         }
         return check_init(o);

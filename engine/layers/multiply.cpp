@@ -25,14 +25,14 @@ class Multiply final : public Layer {
     }
     if (a.flat && b.flat && a.elements() == b.elements()) {
       fail(ErrorKind::usage,
-           "expected inputs of one shape, found vectors of {} features in different orders: that "
-           "of an image's pixels and another; multiply images before their Flatten, or put a "
-           "Linear after it",
+           "expected inputs of the same shape, found vectors of {} features in different orders: "
+           "one in the order of an image's pixels, the other not; multiply images before their "
+           "Flatten, or put a Linear after it",
            a.text());
     }
     fail(ErrorKind::usage,
-         "expected two inputs of one shape, or images (C x H x W) with as many channels of which "
-         "one has 1x1 pixels, found {}{} and {}{}",
+         "expected two inputs of the same shape, or images (C x H x W) with the same number of "
+         "channels, one of them with 1x1 pixels, found {}{} and {}{}",
          a.flat ? "a vector of " : "", a.text(), b.flat ? "a vector of " : "", b.text());
   }
 
@@ -57,7 +57,7 @@ LayerKind multiply_layer() {
   static const ObjectTable table = joining_table(object_table<MultiplyOptions>(
       "Multiply",
       "Elementwise product of the outputs of two layers, which `from` names; one may have 1x1 "
-      "pixels, whose channels are then the factors of all pixels of the other's.",
+      "pixels, and each of its channels then multiplies all pixels of the other's channel.",
       {}));
   return layer_kind<Multiply>(table);
 }

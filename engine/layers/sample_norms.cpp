@@ -227,8 +227,8 @@ LayerKind group_norm_layer() {
 LayerKind layer_norm_layer() {
   static const ObjectTable table = AnyLayerNorm::make_table(
       "LayerNorm",
-      "Normalisation of each sample over all of its values, as torch.nn.LayerNorm "
-      "with normalized_shape [C, H, W], or [features] of a vector.",
+      "Normalisation of each sample over all of its values, as torch.nn.LayerNorm with "
+      "normalized_shape [C, H, W], or [features] for a vector.",
       "Add a learnable weight and bias per value.");
   return layer_kind<LayerNorm>(table);
 }

@@ -111,14 +111,14 @@ LossKind mse_loss() {
 
 LossKind l1_loss() {
   static const ObjectTable table =
-      object_table<L1Options>("l1", "As mse, but of absolute differences: L1Loss.", {});
+      object_table<L1Options>("l1", "As mse, but with absolute differences: L1Loss.", {});
   return {&table, all_targets(), &make_l1};
 }
 
 LossKind smooth_l1_loss() {
   static const ObjectTable table = object_table<SmoothL1Options>(
       "smooth_l1",
-      "As mse, but d^2 / (2 beta) of differences below beta, and |d| - beta / 2 of larger ones: "
+      "As mse, but d^2 / (2 beta) for differences below beta, and |d| - beta / 2 for larger ones: "
       "SmoothL1Loss.",
       {field("beta", &SmoothL1Options::beta,
              "Difference at which the first formula gives way to the second; 0 is l1.")

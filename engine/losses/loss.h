@@ -79,7 +79,8 @@ struct LossKind {
 };
 
 const Registry<LossKind>& loss_kinds();
-/// Throws ErrorKind::usage, also for targets that the loss is not of or that do not fit the model.
+/// Throws ErrorKind::usage for invalid options, and for targets that the loss does not take or that
+/// do not fit the model.
 Loss make_loss(const Variant& options, const LossContext& context);
 
 }  // namespace dpt

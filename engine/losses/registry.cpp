@@ -68,7 +68,7 @@ void LossShape::fill(LossDesc& desc) const {
 
 double Loss::weight_of(std::int32_t label, double own) const {
   if (!counts(label, own)) return 0;
-  // Those of soft labels are inside the sample's loss.
+  // For soft labels, the class weights are part of the sample's loss.
   if (class_weights.empty() || targets.kind != TargetKind::class_index) return own;
   return own * static_cast<double>(class_weights[label]);
 }

@@ -45,10 +45,10 @@ MetricKind accuracy_metric() {
   static const ObjectTable table = object_table<AccuracyOptions>(
       "accuracy",
       "`accuracy`: the fraction of samples whose label's output is the largest (the first one wins "
-      "a tie); of soft labels the label is the most probable class. Of multi_hot targets: the "
+      "a tie); for soft labels, the label is the most probable class. For multi_hot targets: the "
       "fraction of outputs whose prediction is on the target's side of 0.5 (torchmetrics' "
-      "MultilabelAccuracy with average=micro). It is always measured, except of values, which have "
-      "none.",
+      "MultilabelAccuracy with average=micro). It is always measured, except for values, which "
+      "have no accuracy.",
       {});
   static const TargetKinds kinds = {TargetKind::class_index, TargetKind::soft_labels,
                                     TargetKind::multi_hot};

@@ -97,14 +97,14 @@ std::optional<double> take_accuracy(NamedValues& values);
 /// Returns true if such targets have an accuracy.
 bool has_accuracy(TargetKind targets);
 
-/// Throws ErrorKind::usage, also for two metrics of one name that differ in their options.
+/// Throws ErrorKind::usage, including for two metrics of one name that differ in their options.
 MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext& context);
 
 /// Returns the quantities that a run with these metrics measures: the loss, accuracy, and the
 /// metrics.
 std::vector<std::string> measured_names(const std::vector<Variant>& metrics);
-/// Which values of a monitor, such as "val/accuracy_top5", are better; unset where no metric can
-/// have that name.
+/// Returns the direction of better values of a monitor, such as "val/accuracy_top5"; unset if no
+/// metric can have that name.
 std::optional<Direction> better_direction(const std::string& monitor);
 
 }  // namespace dpt

@@ -234,7 +234,7 @@ std::string ControlServer::misfit(const Peer& peer, const nlohmann::json& hello)
       fmt::format("rank {} (host {}, pid {})", integer_in(hello, "rank"), peer.host, peer.pid);
   if (protocol != kProtocol) {
     return fmt::format(
-        "{} is of another version of dpt: it speaks version {} of the control channel's protocol, "
+        "{} runs another version of dpt: it speaks version {} of the control channel's protocol, "
         "{} version {}. All processes must run the same dpt",
         its_name, protocol, name(0), kProtocol);
   }
@@ -252,10 +252,8 @@ std::string ControlServer::misfit(const Peer& peer, const nlohmann::json& hello)
 
 std::string ControlServer::duplicate_text(const Peer& peer) const {
   const Member& member = members_[peer.rank];
-  return fmt::format(
-      "two processes say that they are rank {}: pid {} on host {} and pid {} on host "
-      "{}",
-      peer.rank, member.pid, member.host, peer.pid, peer.host);
+  return fmt::format("two processes claim to be rank {}: pid {} on host {} and pid {} on host {}",
+                     peer.rank, member.pid, member.host, peer.pid, peer.host);
 }
 
 void ControlServer::on_present(std::uint64_t id) {

@@ -54,7 +54,7 @@ std::string advice_on(LedgerPart part, const Job& job) {
              "(device_weights)";
     case LedgerPart::evaluation:
       if (job.data.splits.val.size() == 0) {
-        return "it is the test at the end of the run, which takes a smaller part of a longer run";
+        return "it is the test at the end of the run, which takes a smaller share of a longer run";
       }
       return job.data.splits.has_own_val ? "validate on fewer samples (a smaller validation set)"
                                          : "validate on fewer samples (data.val_split)";
@@ -65,7 +65,7 @@ std::string advice_on(LedgerPart part, const Job& job) {
     case LedgerPart::launching:
       return "give each launch more work: raise data.batch_size";
     case LedgerPart::other:
-      return "most of it is the start of the run, which takes a smaller part of a longer run";
+      return "most of it is the start of the run, which takes a smaller share of a longer run";
     default:
       return {};
   }

@@ -113,12 +113,11 @@ void check_linked_checkpoints(const HeldPath& run) {
   const std::string found = other_owner(run);
   if (found.empty()) return;
   const std::string path = (run / "checkpoints").text();
-  fail(
-      ErrorKind::usage,
-      "{} is a link to {}, where an empty folder or the checkpoints of this run were expected, and "
-      "which holds {}; nothing was changed. Let each run have a folder of its own: make {} a link "
-      "to an empty folder. To continue from a checkpoint in {}, name it with --resume then",
-      path, real_path(path), found, path, real_path(path));
+  fail(ErrorKind::usage,
+       "{} is a link to {}: expected an empty folder or the checkpoints of this run there, found "
+       "{}; nothing was changed. Give each run its own folder: make {} a link to an empty folder. "
+       "To continue from a checkpoint in {}, then name it with --resume",
+       path, real_path(path), found, path, real_path(path));
 }
 
 std::optional<LinkedCheckpoints> hold_linked_checkpoints(const HeldPath& run) {
@@ -163,9 +162,9 @@ void check_same_checkpoints(const HeldPath& run, const std::optional<LinkedCheck
                             : entry_type(now, false) == EntryType::none ? "is missing"
                                                                         : "is another folder";
   fail(ErrorKind::data,
-       "expected that {} {} as before, found that {} {}, which may be another run's: nothing more "
-       "is written or removed there. Restore it, and start the run again",
-       text, expected, text, found);
+       "{} no longer {}: it {}. The folder may be another run's, so nothing more is written or "
+       "removed there. Restore it, and start the run again",
+       text, expected, found);
 }
 
 }  // namespace dpt

@@ -335,7 +335,7 @@ void check_may_write(const std::string& path) {
   const std::vector<std::string> names = names_in_the_way(path);
   if (names.empty()) return;
   fail(ErrorKind::usage,
-       "{} is not the folder of a run of dpt, but holds {}, which a run would write over; nothing "
+       "{} is not the folder of a run of dpt, but holds {}, which a run would overwrite; nothing "
        "was changed. Choose another folder with --run-dir",
        path, fmt::join(names, ", "));
 }

@@ -18,7 +18,7 @@ const ObjectTable& cosine_table() {
   static const ObjectTable the_table = object_table<CosineOptions>(
       "cosine",
       "Cosine annealing from lr to min_lr over the steps after the warm-up, until the end of "
-      "train.epochs: changing the number of epochs changes the curve, also when a run is resumed.",
+      "train.epochs: changing the number of epochs changes the curve, even when a run is resumed.",
       {field("min_lr", &CosineOptions::min_lr, "The learning rate at the end.").at_least(0),
        by_field<CosineOptions>()});
   return the_table;

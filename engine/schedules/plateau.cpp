@@ -34,7 +34,7 @@ const ObjectTable& plateau_table() {
        field("threshold_mode", &S::threshold_mode,
              "rel: threshold is a fraction of the best value; abs: it is a difference from it."),
        field("cooldown", &S::cooldown,
-             "Evaluations after a reduction that do not count as without improvement.")
+             "Number of evaluations after a reduction that do not count against patience.")
            .at_least(0),
        field(
            "min_lr", &S::min_lr,

@@ -51,8 +51,8 @@ std::vector<std::string> misfits_of_schedule(const TrainSpec& spec,
 /// one.
 using ScheduleSegments = std::vector<std::int64_t>;
 
-/// The schedule of a config with its warm-up, which is linear from start_factor * lr and multiplies
-/// the schedule. `base_lr` is the optimizer's.
+/// Returns the schedule of a config with its warm-up: a factor on the schedule, which rises
+/// linearly from start_factor to 1. `base_lr` is the optimizer's learning rate.
 LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
                             const ScheduleSegments& segments = {});
 

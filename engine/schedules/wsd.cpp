@@ -29,8 +29,8 @@ const ObjectTable& wsd_table() {
   static const ObjectTable the_table = object_table<WsdOptions>(
       "wsd",
       "Warm-up, stable, decay: lr after the warm-up, then a decay to min_lr at the end of "
-      "train.epochs. Changing the number of epochs changes where the decay begins, also when a run "
-      "is resumed; before it, one curve fits all numbers of epochs.",
+      "train.epochs. Changing the number of epochs changes where the decay begins, even when a run "
+      "is resumed; before that point, the curve is the same for any number of epochs.",
       {field("decay", &WsdOptions::decay,
              "Fraction of the steps (or epochs) after the warm-up that the decay takes, at the end "
              "of the run.")

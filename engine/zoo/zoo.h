@@ -18,7 +18,7 @@ struct ZooNet {
   std::string (*layers)(const std::string&, const Variant&);  ///< a YAML list, of name and options
 };
 
-/// Returns all of them, as alternatives of `zoo: NAME`.
+/// Returns the networks of the zoo, as alternatives of `zoo: NAME`.
 const Registry<ZooNet>& zoo_nets();
 
 /// The layers that `net` stands for.

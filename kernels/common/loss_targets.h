@@ -13,7 +13,7 @@ inline void check_loss_targets(const std::string& device, const char* loss, cons
   const TargetShape& targets = desc.targets;
   const std::int64_t expected = targets.kind == TargetKind::class_index ? 0 : desc.classes;
   if (targets.values != expected) {
-    fail(ErrorKind::device, "{}: {}: {} target values a sample, expected {}", device, loss,
+    fail(ErrorKind::device, "{}: {}: {} target values per sample, expected {}", device, loss,
          targets.values, expected);
   }
   for (const MetricSum& sum : desc.sums) {

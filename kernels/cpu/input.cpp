@@ -285,8 +285,8 @@ void check(const InputDesc& desc) {
                               : out.h == raw.h && out.w == raw.w;
   if (desc.batch < 0 || raw.elements() < 1 || out.elements() < 1 || raw.c != out.c || !fits) {
     fail(ErrorKind::device,
-         "input kernel (cpu): cannot make {}x{}x{} (height, width, channels) from {}x{}x{} {} with "
-         "padding {}, batch {}",
+         "input kernel (cpu): cannot produce {}x{}x{} (height, width, channels) from {}x{}x{} {} "
+         "with padding {}, batch {}",
          out.h, out.w, out.c, raw.h, raw.w, raw.c, desc.crop ? "cropped" : "as it is", pad,
          desc.batch);
   }
@@ -299,7 +299,7 @@ void check(const InputDesc& desc) {
          desc.mean.size(), desc.stddev.size(), raw.c);
   }
   if (desc.erase && static_cast<std::int64_t>(desc.erase_value.size()) != raw.c) {
-    fail(ErrorKind::device, "input kernel (cpu): {} values to erase with for {} channels",
+    fail(ErrorKind::device, "input kernel (cpu): {} fill values of RandomErasing for {} channels",
          desc.erase_value.size(), raw.c);
   }
 }

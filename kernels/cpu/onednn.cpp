@@ -359,7 +359,7 @@ Primitive make_convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int t
                             d.bias ? &bias : nullptr);
   } catch (const dnnl::error& error) {
     fail(ErrorKind::device,
-         "cpu: oneDNN cannot make a convolution {}x{}x{} -> {}x{}x{} ({}x{}): {}", d.in.c, d.in.h,
+         "cpu: oneDNN cannot create a convolution {}x{}x{} -> {}x{}x{} ({}x{}): {}", d.in.c, d.in.h,
          d.in.w, d.conv_out.c, d.conv_out.h, d.conv_out.w, d.kernel.h, d.kernel.w, error.what());
   }
 }
@@ -401,8 +401,8 @@ Primitive make_linear(const LinearDesc& d, Pass pass, bool fuse_relu, int thread
     return finish<Backward>(desc, pass, threads, x, y, desc.diff_weights_desc(), plain,
                             d.bias ? &bias : nullptr);
   } catch (const dnnl::error& error) {
-    fail(ErrorKind::device, "cpu: oneDNN cannot make a linear layer {} -> {} (batch {}): {}", d.in,
-         d.out, d.batch, error.what());
+    fail(ErrorKind::device, "cpu: oneDNN cannot create a linear layer {} -> {} (batch {}): {}",
+         d.in, d.out, d.batch, error.what());
   }
 }
 

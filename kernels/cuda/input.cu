@@ -216,8 +216,8 @@ void check(const CudaContext& context, const InputDesc& desc) {
   if (desc.batch < 0 || raw.elements() < 1 || out.elements() < 1 || raw.c != out.c || !fits ||
       !small) {
     fail(ErrorKind::device,
-         "input kernel ({}): cannot make {}x{}x{} (height, width, channels) from {}x{}x{} {} with "
-         "padding {}, batch {}",
+         "input kernel ({}): cannot produce {}x{}x{} (height, width, channels) from {}x{}x{} {} "
+         "with padding {}, batch {}",
          context.name, out.h, out.w, out.c, raw.h, raw.w, raw.c, desc.crop ? "cropped" : "as it is",
          pad, desc.batch);
   }
@@ -230,7 +230,7 @@ void check(const CudaContext& context, const InputDesc& desc) {
          desc.mean.size(), desc.stddev.size(), raw.c);
   }
   if (desc.erase && static_cast<std::int64_t>(desc.erase_value.size()) != raw.c) {
-    fail(ErrorKind::device, "input kernel ({}): {} values to erase with for {} channels",
+    fail(ErrorKind::device, "input kernel ({}): {} fill values of RandomErasing for {} channels",
          context.name, desc.erase_value.size(), raw.c);
   }
 }

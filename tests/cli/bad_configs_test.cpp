@@ -188,7 +188,7 @@ const std::vector<BadConfig> kOneError = {
       "exponential. Known "
       "keys: @keys(lr_schedule cosine)"}},
     {{{"name: bad", "name: bad\nname: worse"}},
-     {"3:1: duplicate key 'name': it is first in line 2"}},
+     {"3:1: duplicate key 'name': first defined in line 2"}},
     {{{"type: Conv2d", "type: Conv2D"}},
      {"13:14: unknown layer 'Conv2D', did you mean 'Conv2d'? Known layers: @kinds(layer)"}},
     {{{"type: Linear", "type: Dense"}},
@@ -407,7 +407,7 @@ const std::vector<BadConfig> kSeveralErrors = {
       {"mean: [0.3]", "mean: [x]"},
       {"size: 8", "size: []"}},
      {"5:14: expected an integer of at least 0, found -1",
-      "6:3: duplicate key 'val_split': it is first in line 5",
+      "6:3: duplicate key 'val_split': first defined in line 5",
       "7:15: expected an integer from 1 to 1073741824, found 0",
       "9:38: expected an integer from 1 to 16384 or [height, width], found an empty list",
       "9:80: expected a number, found 'x'"}},
@@ -423,7 +423,7 @@ const std::vector<BadConfig> kSeveralErrors = {
       "20:28: expected auto or an integer from 1 to 65536, found '0x8'; only decimal digits are "
       "accepted"}},
     {{{"optimizer: {type: SGD, lr: 0.05, momentum: 0.9}\n", ""}, {"train: {epochs: 5}\n", ""}},
-     {"1:1: missing key 'optimizer' in the config: How the gradients update the weights.",
+     {"1:1: missing key 'optimizer' in the config: The optimizer.",
       "1:1: missing key 'train' in the config: The training loop."}},
     {{{"type: ReLU", "type: ReLU, from: fc1"},
       {"type: Flatten", "type: Flatten, from: [conv, conv1]"},

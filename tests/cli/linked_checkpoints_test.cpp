@@ -70,7 +70,7 @@ TEST_CASE("two runs whose checkpoints lead to one folder: the second is refused"
     const std::string text = w.refused("b", more);
     check_contains(text, "b/checkpoints is a link to " + fs::canonical(w.disk()).string());
     check_contains(
-        text, "holds the checkpoints of the run in " + fs::canonical(w.dir.file("a")).string());
+        text, "found the checkpoints of the run in " + fs::canonical(w.dir.file("a")).string());
     check_contains(text, "make b/checkpoints a link to an empty folder");
   }
   CHECK_FALSE(fs::exists(w.dir.file("b/.lock")));
@@ -147,7 +147,7 @@ TEST_CASE("checkpoints elsewhere without a record: a run that has trained takes 
   };
   forget();
   w.link("new");
-  check_contains(w.refused("new"), "holds checkpoints, but this run has not saved any yet");
+  check_contains(w.refused("new"), "found checkpoints, but this run has not saved any yet");
   w.train_well(kStop5, "a");
   w.refused("new");
   // --overwrite of an earlier version was interrupted: the log is in replaced/.
@@ -213,7 +213,8 @@ TEST_CASE(
   run.send(SIGTERM);
   const Finished finished = run.wait();
   CHECK(finished.exit_code == 3);
-  check_contains(finished.err, "a/checkpoints " + found);
+  check_contains(finished.err, "a/checkpoints no longer ");
+  check_contains(finished.err, ": it " + found);
   CHECK((contents(w.dir.file("disk2")) == others));
   CHECK_FALSE(fs::exists(w.dir.file("disk3")));
   if (!is_link) CHECK(steps_in(w.dir.file("was")).empty());

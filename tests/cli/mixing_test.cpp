@@ -48,7 +48,7 @@ TEST_CASE("config check refuses to mix labels of which one is ignored") {
   const Finished done = w.run({"config", "check", "small.yaml"},
                               {kMix, "loss={type: cross_entropy, ignore_index: 0}"});
   CHECK(done.exit_code == 2);
-  check_contains(done.err, "MixUp: a mixed sample has parts of two labels");
+  check_contains(done.err, "MixUp: a mixed sample combines two labels");
 }
 
 TEST_CASE("a run that mixes and erases is evaluated, predicted, resumed and timed as any other") {

@@ -153,9 +153,9 @@ TEST_CASE("predict: data that does not fit is refused, with what was expected") 
   write_bytes(w.dir.file("wide.npy"), npy<std::uint8_t>({2, 3, 9}, std::vector<std::uint8_t>(54)));
   refused({"data.test.images=wide.npy"}, 3,
           "wide.npy: the samples are 3x9 with 1 channel, but the checkpoint's model takes 8x8 with "
-          "1 channel: take samples of that shape");
+          "1 channel: use samples of that shape");
   write_bytes(w.dir.file("floats.npy"), npy<float>({1, 8, 8}, std::vector<float>(64)));
-  refused({"data.test.images=floats.npy"}, 3, "expected samples of the type of the run's (u8)");
+  refused({"data.test.images=floats.npy"}, 3, "expected samples of the run's type (u8)");
   refused({"data.test.images=gone.npy"}, 3, "gone.npy");
   refused({"data.train.images=gone.npy"}, 2,
           "data.train was given, but the data set has test samples too");

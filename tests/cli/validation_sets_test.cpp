@@ -102,7 +102,7 @@ TEST_CASE("validation set: none to monitor, or two of them, is refused with what
   const Photos w({"train", "val"});
   const Finished both = w.run({"train", "small.yaml", "data.val_split=4"});
   CHECK(both.exit_code == 2);
-  check_contains(both.err, "data.val_split: 4: the data set has a validation set of its own");
+  check_contains(both.err, "data.val_split: 4: the data set has its own validation set");
   check_contains(both.err, "Drop val_split");
   check_contains(both.err, "data.test=val makes it the test set");
   w.run_well({"train", "small.yaml", "--dry-run", "data.val_split=4", "data.test=val"});

@@ -266,8 +266,8 @@ TEST_CASE("classes: numbers are places in data.classes, whose names a checkpoint
   // The type of the first label applies to all.
   testing::write_bytes(dir / "s.tar", shard({"2", "dog"}));
   CHECK(error({}, {}) ==
-        "$/s.tar, 1.cls: expected the number of a class, found 'dog' (without data.label_type, "
-        "labels are numbers or names as the first one is)");
+        "$/s.tar, 1.cls: expected the number of a class, found 'dog' (without data.label_type, the "
+        "first label decides whether labels are numbers or names)");
   testing::write_bytes(dir / "s.tar", shard({"dog", "2"}));
   check_contains(error({}, {}), "$/s.tar, 1.cls: expected the name of a class, found '2' (without");
   const auto as_names =

@@ -329,7 +329,7 @@ TEST_CASE("csv: files that are none") {
   check_contains(error("\x1f\x8b\x08"), "expected text, found gzip: gunzip it first");
   CHECK(error(",kind,b\n0,2,3\n") ==
         "$/train.csv: expected a name for every column, found none for column 1 (pandas writes its "
-        "index so: to_csv(index=False) leaves it out), or name the features in data.features");
+        "index this way; to_csv(index=False) omits it), or name the features in data.features");
   check_contains(error("kind\nx\n"), "expected columns of features besides those of the targets");
   std::filesystem::create_directory(dir / "folder.csv");
   CHECK(error_of([&] { CsvReader(dir / "folder.csv", ','); }, dir) == "$/folder.csv: not a file");

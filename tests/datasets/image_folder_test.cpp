@@ -279,14 +279,14 @@ TEST_CASE("image_folder: folders that are no part are named in a note") {
 TEST_CASE("image_folder: folders that are refused") {
   const FolderDir dir;
   SUBCASE("no folder") {
-    CHECK(error_of(
-              [&] {
-                open("image_folder", {{"root", dir / "none"}}, kFolderRequirements);
-              },
-              dir) ==
-          "image_folder: $/none: no such folder; expected a folder with train/CLASS/IMAGE, "
-          "and val/CLASS/IMAGE and test/CLASS/IMAGE if there are such sets. If it is elsewhere, "
-          "give data.root=FOLDER");
+    CHECK(
+        error_of(
+            [&] {
+              open("image_folder", {{"root", dir / "none"}}, kFolderRequirements);
+            },
+            dir) ==
+        "image_folder: $/none: no such folder; expected a folder with train/CLASS/IMAGE, and, if "
+        "present, val/CLASS/IMAGE and test/CLASS/IMAGE. If it is elsewhere, give data.root=FOLDER");
     fs::remove_all(dir / "train");
     CHECK(dir.error() == "image_folder: $: no folder train in it; expected $/train/CLASS/IMAGE");
   }

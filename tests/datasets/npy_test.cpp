@@ -218,7 +218,7 @@ TEST_CASE("npy: element types and orders that are not read say how to convert th
         "array.astype(numpy.float32)) makes them little-endian");
   check_contains(of_type("|O"), "found elements of the type '|O' (Python objects)");
   check_contains(of_type("<U1"), "found elements of the type '<U1'");
-  check_contains(of_type("<c8"), "array.astype(numpy.float32)) makes numbers of them");
+  check_contains(of_type("<c8"), "array.astype(numpy.float32)) converts them to numbers");
   check_contains(of_type(""), "found elements of the type with fields (a structured array)");
   dir.put("y", npy_file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }",
                         std::string(12, '\0')));
@@ -239,10 +239,9 @@ TEST_CASE("npy: arrays that do not fit the model or one another") {
   check_contains(error(dir, {}, 0, {2, 2, 3}, "first"),
                  "array.transpose(0, 2, 3, 1))) changes that");
   dir.put("wide", npy<double>({3, 2}, std::vector<double>(6)));
-  check_contains(
-      error(dir, {}, 0, {1, 1, 2}, "wide"),
-      "or features (N, F), of uint8 (which become 0 to 1) or float32; found an array (3, "
-      "2) of float64");
+  check_contains(error(dir, {}, 0, {1, 1, 2}, "wide"),
+                 "or features (N, F), of uint8 (scaled to 0 to 1) or float32; found an array (3, "
+                 "2) of float64");
   dir.put("none", npy<float>({0, 2}, std::vector<float>{}));
   check_contains(error(dir, {}, 0, {1, 1, 2}, "none"), "$/none.npy: expected 1 to 2147483647 ");
   dir.put("empty", npy<float>({3, 2, 0}, std::vector<float>{}));

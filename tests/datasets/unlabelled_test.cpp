@@ -114,10 +114,10 @@ TEST_CASE("unlabelled: arrays need no targets, and those that are there are not 
   };
   CHECK(error(of_checkpoint({1, 1, 5})) ==
         "$/x.npy: the samples are 1x1 with 2 channels, but the checkpoint's model takes 1x1 with 5 "
-        "channels: take samples of that shape");
+        "channels: use samples of that shape");
   CHECK(error(of_checkpoint({1, 1, 2}, {}, DType::u8)) ==
-        "$/x.npy, sample 0: expected samples of the type of the run's (u8), found fp32: u8 becomes "
-        "0 to 1, fp32 is taken as it is");
+        "$/x.npy, sample 0: expected samples of the run's type (u8), found fp32: u8 is scaled to 0 "
+        "to 1, fp32 is used unchanged");
   CHECK_NOTHROW(open_part("npy", train, DataPart::train, of_checkpoint({1, 1, 2}, {}, DType::f32)));
 }
 

@@ -250,8 +250,8 @@ TEST_CASE(
   const TempDir dir;
   CHECK(shard_error(dir, "") == "$/s.tar: expected a tar archive, found an empty file");
   CHECK(shard_error(dir, "\x1f\x8b\x08") ==
-        "$/s.tar: expected a tar archive that is not compressed, whose samples can be read in any "
-        "order, found a compressed one: gzip -d it (compression hardly makes images smaller)");
+        "$/s.tar: expected an uncompressed tar archive, whose samples can be read in any order, "
+        "found a compressed one: gzip -d it (compression hardly makes images smaller)");
   check_contains(shard_error(dir, "\x28\xb5\x2f\xfd"), "found a compressed one: zstd -d it");
   CHECK(shard_error(dir, std::string(600, 'x')) ==
         "$/s.tar, offset 0: expected the header of a member, found other bytes (its checksum is "
@@ -275,7 +275,7 @@ TEST_CASE(
                  "$/s.tar, offset 1024: expected the header of a member, found");
   CHECK(shard_error(dir, good + kTarEnd + good + kTarEnd) ==
         "$/s.tar, offset 3072: bytes after the end of the archive, which is at 2048: archives that "
-        "were joined (cat) are not read as one; make one with tar");
+        "were joined (cat) are not read as one; create one with tar");
   CHECK(shard_error(dir, tar_member("a.cls", "1") + tar_member("a.png", "", '2') + kTarEnd) ==
         "$/s.tar, offset 1024: a.png is a link, which is not supported: store the file itself (tar "
         "--dereference --hard-dereference)");

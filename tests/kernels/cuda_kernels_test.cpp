@@ -176,7 +176,7 @@ TEST_CASE("what our kernels on GPUs cannot run is refused when they are made") {
   input.raw = {4, 5, 1};
   input.out = {4, 4, 1};
   CHECK(refused([&] { backend->make_input(input); }) ==
-        "input kernel (cuda:0): cannot make 4x4x1 (height, width, channels) from 4x5x1 as it is "
+        "input kernel (cuda:0): cannot produce 4x4x1 (height, width, channels) from 4x5x1 as it is "
         "with padding 0, batch 0");
   input.type = DType::i32;
   CHECK(refused([&] { backend->make_input(input); }) ==

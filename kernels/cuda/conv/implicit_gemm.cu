@@ -166,8 +166,9 @@ class ImplicitGemm final : public ConvPlan {
                  static_cast<unsigned>(problem_.groups * gemm_.splits));
     if (gemm_.splits > 1 &&
         static_cast<std::size_t>(gemm_.splits * part_bytes) > context_.workspace_bytes) {
-      fail(ErrorKind::device, "{}: the weight gradient of {} needs a workspace of {} bytes, not {}",
-           context_.name, problem_.key(), gemm_.splits * part_bytes, context_.workspace_bytes);
+      fail(ErrorKind::device,
+           "{}: the weight gradient of {} needs a workspace of {} bytes, found {}", context_.name,
+           problem_.key(), gemm_.splits * part_bytes, context_.workspace_bytes);
     }
   }
 

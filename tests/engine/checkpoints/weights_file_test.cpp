@@ -141,7 +141,7 @@ TEST_CASE("weights.map: the longest prefix is replaced, once") {
   l.spec.map = {{"old.", "conv1."}};
   l.write_conv("old.", {{"conv1.bias", "F32", {1}, &other}});
   CHECK(l.error() ==
-        "F: weights.map makes one name, 'conv1.bias', of two tensors: 'conv1.bias' and 'old.bias'");
+        "F: weights.map gives one name, 'conv1.bias', to two tensors: 'conv1.bias' and 'old.bias'");
   l.spec.map = {{"old.", "conv1."}, {"new.", ""}};
   l.write_conv("old.", {{"dpt.new", "F32", {1}, &other}});
   CHECK(l.error() ==

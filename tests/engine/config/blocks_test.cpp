@@ -230,8 +230,8 @@ TEST_CASE("share_weights: what it cannot name") {
               "Residual block: name a layer of it"});
   CHECK(issues(x + "\n    - {type: Sequential, share_weights: x1, repeat: 2, layers: [" +
                conv("c") + "]}") ==
-        Texts{"6:41: layer '1': a Sequential block has no weights of its own: expected "
-              "share_weights at a layer, write it at the layers of the block"});
+        Texts{"6:41: layer '1': a Sequential block has no weights of its own: write share_weights "
+              "in the layers of the block"});
 }
 
 TEST_CASE("what is wrong inside of a block is told with the line as written and the full name") {

@@ -216,15 +216,14 @@ TEST_CASE("all errors of a file come in one run, in order of position") {
               "20:28: expected a number above 0, found a list of 1",
               "25:11: expected a device: auto, cpu, cpu:N (N threads), cuda or cuda:N (the N-th "
               "GPU from 0), found 'gpu:0'; write cuda:0",
-              "26:1: duplicate key 'seed': it is first in line 3"});
+              "26:1: duplicate key 'seed': first defined in line 3"});
 }
 
 TEST_CASE("what is required is asked for with its meaning") {
-  CHECK(issues_of("{}") ==
-        Texts{"1:1: missing key 'data' in the config: The data set.",
-              "1:1: missing key 'model' in the config: The network.",
-              "1:1: missing key 'optimizer' in the config: How the gradients update the weights.",
-              "1:1: missing key 'train' in the config: The training loop."});
+  CHECK(issues_of("{}") == Texts{"1:1: missing key 'data' in the config: The data set.",
+                                 "1:1: missing key 'model' in the config: The network.",
+                                 "1:1: missing key 'optimizer' in the config: The optimizer.",
+                                 "1:1: missing key 'train' in the config: The training loop."});
   CHECK(issues_of("") ==
         Texts{"1:1: expected a config with the keys version, data, model, ..., found nothing"});
   CHECK(issues_of("- a\n") ==

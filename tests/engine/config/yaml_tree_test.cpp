@@ -101,12 +101,12 @@ TEST_CASE("an alias may be a key, which stands where the alias does") {
   REQUIRE(tree.find("name"));
   CHECK(tree.find("name")->key_where.text() == "t.yaml:2:1");
   CHECK(first_issue("a: &k name\n*k : 1\n*k : 2\n") ==
-        "3:1: duplicate key 'name': it is first in line 2");
+        "3:1: duplicate key 'name': first defined in line 2");
 }
 
 TEST_CASE("what a config may not hold is refused with its place") {
-  CHECK(first_issue("a: 1\nb: 2\na: 3\n") == "3:1: duplicate key 'a': it is first in line 1");
-  CHECK(first_issue("x: {a: 1, 'a': 2}") == "1:11: duplicate key 'a': it is first in line 1");
+  CHECK(first_issue("a: 1\nb: 2\na: 3\n") == "3:1: duplicate key 'a': first defined in line 1");
+  CHECK(first_issue("x: {a: 1, 'a': 2}") == "1:11: duplicate key 'a': first defined in line 1");
   CHECK(first_issue("a: &a [1, *a]") ==
         "1:11: an alias is inside what it refers to: a config cannot be cyclic");
   CHECK(first_issue("a: &a {b: {c: *a}}") ==

@@ -430,16 +430,17 @@ TEST_CASE("options that do not fit are refused with place, expected and found") 
         "config.yaml:3:5: RandomRotation: degrees: expected a number of at least 0 or [minimum, "
         "maximum], found -10");
   CHECK(error(random_rotation_transform, {{"degrees", Values{10, -10}}}) ==
-        "config.yaml:3:5: RandomRotation: degrees: expected the lesser number first, found [10, "
+        "config.yaml:3:5: RandomRotation: degrees: expected the smaller number first, found [10, "
         "-10]");
   CHECK(error(random_affine_transform, {{"degrees", Values{0}}, {"scale", Values{2, 1}}}) ==
-        "config.yaml:3:5: RandomAffine: scale: expected the lesser number first, found [2, 1]");
+        "config.yaml:3:5: RandomAffine: scale: expected the smaller number first, found [2, 1]");
   CHECK(error(random_affine_transform, {{"degrees", Values{0}}, {"shear", Values{1, 2, 3}}}) ==
         "config.yaml:3:5: RandomAffine: shear: expected 1, 2 or 4 numbers, found 3: [1, 2, 3]");
-  CHECK(error(random_affine_transform, {{"degrees", Values{0}}, {"shear", Values{1, 2, 4, 3}}})
-            .starts_with("config.yaml:3:5: RandomAffine: shear: expected the lesser number first"));
+  CHECK(
+      error(random_affine_transform, {{"degrees", Values{0}}, {"shear", Values{1, 2, 4, 3}}})
+          .starts_with("config.yaml:3:5: RandomAffine: shear: expected the smaller number first"));
   CHECK(error(color_jitter_transform, {{"contrast", Values{2, 1}}}) ==
-        "config.yaml:3:5: ColorJitter: contrast: expected the lesser number first, found [2, 1]");
+        "config.yaml:3:5: ColorJitter: contrast: expected the smaller number first, found [2, 1]");
   CHECK(error(color_jitter_transform, {{"hue", Values{-0.1}}})
             .starts_with("config.yaml:3:5: ColorJitter: hue: expected a number of at least 0"));
   CHECK(error(trivial_augment_wide_transform, {{"fill", Values{}}})

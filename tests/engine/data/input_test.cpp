@@ -329,26 +329,29 @@ TEST_CASE("input kernel: what it cannot run is refused when it is made") {
   desc = desc_of({4, 4, 3}, {4, 4, 3});
   desc.erase = true;
   desc.erase_value = {0};
-  CHECK(error(desc) == "input kernel (cpu): 1 values to erase with for 3 channels");
+  CHECK(error(desc) == "input kernel (cpu): 1 fill values of RandomErasing for 3 channels");
   CHECK(error(desc_of({4, 5, 1}, {4, 4, 1})) ==
-        "input kernel (cpu): cannot make 4x4x1 (height, width, channels) from 4x5x1 as it is with "
-        "padding 0, batch 0");
+        "input kernel (cpu): cannot produce 4x4x1 (height, width, channels) from 4x5x1 as it is "
+        "with padding 0, batch 0");
   desc = desc_of({4, 4, 1}, {7, 4, 1});
   desc.crop = true;
   desc.crop_padding = 1;
   CHECK(error(desc) ==
-        "input kernel (cpu): cannot make 7x4x1 (height, width, channels) from 4x4x1 cropped with "
-        "padding 1, batch 0");
+        "input kernel (cpu): cannot produce 7x4x1 (height, width, channels) from 4x4x1 cropped "
+        "with padding 1, batch 0");
   desc = desc_of({4, 4, 1}, {4, 7, 1});
   desc.crop = true;
   desc.crop_padding = 1;
-  CHECK(error(desc).starts_with("input kernel (cpu): cannot make 4x7x1"));
+  CHECK(error(desc).starts_with("input kernel (cpu): cannot produce 4x7x1"));
   desc.crop_padding = -1;
   desc.out = {2, 2, 1};
-  CHECK(error(desc).starts_with("input kernel (cpu): cannot make 2x2x1"));
-  CHECK(error(desc_of({4, 4, 1}, {4, 5, 1})).starts_with("input kernel (cpu): cannot make 4x5x1"));
-  CHECK(error(desc_of({4, 4, 1}, {4, 4, 2})).starts_with("input kernel (cpu): cannot make 4x4x2"));
-  CHECK(error(desc_of({0, 4, 1}, {0, 4, 1})).starts_with("input kernel (cpu): cannot make 0x4x1"));
+  CHECK(error(desc).starts_with("input kernel (cpu): cannot produce 2x2x1"));
+  CHECK(
+      error(desc_of({4, 4, 1}, {4, 5, 1})).starts_with("input kernel (cpu): cannot produce 4x5x1"));
+  CHECK(
+      error(desc_of({4, 4, 1}, {4, 4, 2})).starts_with("input kernel (cpu): cannot produce 4x4x2"));
+  CHECK(
+      error(desc_of({0, 4, 1}, {0, 4, 1})).starts_with("input kernel (cpu): cannot produce 0x4x1"));
   desc = desc_of({4, 4, 1}, {4, 4, 1});
   desc.batch = -1;
   CHECK(error(desc).ends_with("batch -1"));

@@ -58,7 +58,7 @@ TEST_CASE("hf:// names that are refused") {
     CAPTURE(name);
     check_contains(error_of_name(name), "found an empty part");
   }
-  check_contains(error_of_name("hf://a/b?x"), "another character than letters");
+  check_contains(error_of_name("hf://a/b?x"), "a character other than letters");
   check_contains(error_of_name("hf://a/b c"), "printable ASCII");
 }
 

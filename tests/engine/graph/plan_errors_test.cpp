@@ -163,12 +163,10 @@ TEST_CASE("layers with several inputs: how many, and of which shapes") {
     return plan_error(model);
   };
   const std::string sum = "net.yaml:12:7: layer 'sum' (Add): ";
-  CHECK(
-      error({"a", "b"}) ==
-      sum +
-          "expected inputs of one shape, found 4x6x6 in place 1 and 3x6x6 in place 2 (C x H x W); "
-          "a convolution with kernel_size 1 can change the number of channels, its stride the "
-          "size");
+  CHECK(error({"a", "b"}) == sum +
+                                 "expected inputs of the same shape, found 4x6x6 as input 1 and "
+                                 "3x6x6 as input 2 (C x H x W); a convolution with kernel_size 1 "
+                                 "can change the number of channels, its stride the size");
   CHECK(error({}) ==
         sum + "from: expected the names of at least 2 layers, found none; write from: [a, b]");
   CHECK(error({"a"}) == sum + "from: expected 2 to 8 inputs, found 1 (a)");
@@ -260,7 +258,7 @@ TEST_CASE("share_weights: both layers have the same parameters, which can be sha
         "which are weight 4 and bias 4; this layer's are none");
   CHECK(error("BatchNorm2d", {}, {}) ==
         "net.yaml:11:7: layer 'b' (BatchNorm2d): share_weights: a layer with running statistics "
-        "can share nothing: they would be those of two different inputs; remove share_weights");
+        "cannot share them: they would be those of two different inputs; remove share_weights");
   CHECK(plan_error(ModelSpecBuilder({4, 2, 2})
                        .add("Flatten")
                        .linear("fc1", 16)

@@ -26,17 +26,16 @@ TEST_CASE("Add: inputs of other shapes are refused") {
       " (C x H x W); a convolution with kernel_size 1 can change the number of channels, its "
       "stride the size";
   CHECK(error({image(3, 4, 5), image(3, 4, 5), image(2, 4, 5)}) ==
-        "expected inputs of one shape, found 3x4x5 in place 1 and 2x4x5 in place 3" + how);
-  CHECK(
-      error({vector_of(4), vector_of(5)}) ==
-      "expected inputs of one shape, found 4 in place 1 and 5 in place 2; a Linear gives a vector "
-      "of another size");
+        "expected inputs of the same shape, found 3x4x5 as input 1 and 2x4x5 as input 3" + how);
+  CHECK(error({vector_of(4), vector_of(5)}) ==
+        "expected inputs of the same shape, found 4 as input 1 and 5 as input 2; a Linear gives a "
+        "vector of another size");
   CHECK(error({vector_of(60), image(60, 1, 1)}) ==
-        "expected inputs of one shape, found 60 in place 1 and 60x1x1 in place 2" + how);
-  CHECK(
-      error({vector_of(60), {{4, 5, 3}, true}}) ==
-      "expected inputs of one shape, found vectors of 60 features in different orders: that of an "
-      "image's pixels and another; add images before their Flatten, or put a Linear after it");
+        "expected inputs of the same shape, found 60 as input 1 and 60x1x1 as input 2" + how);
+  CHECK(error({vector_of(60), {{4, 5, 3}, true}}) ==
+        "expected inputs of the same shape, found vectors of 60 features in different orders: one "
+        "in the order of an image's pixels, the other not; add images before their Flatten, or put "
+        "a Linear after it");
 }
 
 TEST_CASE("Add: takes in a ReLU, once") {

@@ -31,15 +31,14 @@ TEST_CASE("Concat: inputs of other sizes are refused") {
     return error_text([&] { concat->infer(in); });
   };
   CHECK(error({image(3, 4, 5), image(1, 4, 5), image(3, 2, 5)}) ==
-        "expected inputs of one height and width, found 3x4x5 in place 1 and 3x2x5 in place 3 (C x "
-        "H x W); a stride, a pooling or Upsample changes the size");
+        "expected inputs of the same height and width, found 3x4x5 as input 1 and 3x2x5 as input 3 "
+        "(C x H x W); a stride, a pooling or Upsample changes the size");
   CHECK(error({vector_of(4), image(3, 1, 1)}) ==
-        "expected inputs of one height and width, found 4 in place 1 and 3x1x1 in place 2; flatten "
-        "the image (C x H x W) too, or neither");
-  CHECK(
-      error({{{4, 5, 3}, true}, image(3, 4, 5)}) ==
-      "expected inputs of one height and width, found 60 in place 1 and 3x4x5 in place 2; flatten "
-      "the image (C x H x W) too, or neither");
+        "expected inputs of the same height and width, found 4 as input 1 and 3x1x1 as input 2; "
+        "flatten the image (C x H x W) too, or neither");
+  CHECK(error({{{4, 5, 3}, true}, image(3, 4, 5)}) ==
+        "expected inputs of the same height and width, found 60 as input 1 and 3x4x5 as input 2; "
+        "flatten the image (C x H x W) too, or neither");
 }
 
 TEST_CASE("Concat: flattened images of different sizes have torch.cat's order of features") {
@@ -88,15 +87,15 @@ TEST_CASE("Multiply: inputs of one shape, or one of 1x1 pixels") {
     return error_text([&] { multiply->infer(in); });
   };
   const std::string expected =
-      "expected two inputs of one shape, or images (C x H x W) with as many channels of which one "
-      "has 1x1 pixels, found ";
+      "expected two inputs of the same shape, or images (C x H x W) with the same number of "
+      "channels, one of them with 1x1 pixels, found ";
   CHECK(error({image(3, 4, 5), image(2, 1, 1)}) == expected + "3x4x5 and 2x1x1");
   CHECK(error({image(3, 4, 5), image(3, 4, 1)}) == expected + "3x4x5 and 3x4x1");
   CHECK(error({image(3, 4, 5), vector_of(3)}) == expected + "3x4x5 and a vector of 3");
   CHECK(error({vector_of(60), {{4, 5, 3}, true}}) ==
-        "expected inputs of one shape, found vectors of 60 features in different orders: that of "
-        "an image's pixels and another; multiply images before their Flatten, or put a Linear "
-        "after it");
+        "expected inputs of the same shape, found vectors of 60 features in different orders: one "
+        "in the order of an image's pixels, the other not; multiply images before their Flatten, "
+        "or put a Linear after it");
 }
 
 TEST_CASE("Multiply: numbers and gradients") {

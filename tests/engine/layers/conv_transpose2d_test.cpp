@@ -116,10 +116,10 @@ TEST_CASE("ConvTranspose2d: error texts") {
   CHECK(message({}).empty());
   CHECK(message({{"output_padding", square(1)}}) ==
         "output_padding 1 must be smaller than the stride, 1: it chooses among the sizes that a "
-        "convolution with that stride makes equal");
+        "convolution with that stride maps to the same size");
   CHECK(message({{"output_padding", Size2{1, 2}}, {"stride", Size2{3, 2}}}) ==
         "output_padding 1x2 must be smaller than the stride, 3x2: it chooses among the sizes that "
-        "a convolution with that stride makes equal");
+        "a convolution with that stride maps to the same size");
   CHECK(message({{"output_padding", Size2{2, 1}}, {"stride", Size2{3, 2}}}).empty());
   CHECK(message({{"bias", false}, {"bias_init", word("normal")}}) ==
         "bias_init has no effect with bias: false");

@@ -237,7 +237,7 @@ TEST_CASE("two processes of one rank: both are named to all") {
   for (const Outcome& outcome : run_all(bodies)) {
     CAPTURE(outcome.text);
     CHECK(outcome.kind == kUsage);
-    CHECK(contains(outcome.text, "two processes say that they are rank 1: pid "));
+    CHECK(contains(outcome.text, "two processes claim to be rank 1: pid "));
     CHECK(contains(outcome.text, " on host machine1"));
     CHECK(contains(outcome.text, " on host machine2"));
   }

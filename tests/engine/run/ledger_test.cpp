@@ -182,7 +182,7 @@ TEST_CASE("the verdict names the largest part, and what to do about what is no c
         "validate on fewer samples (data.val_split)");
   const Job unvalidated = small_job(small_config(kSgd), {cpus(1), "data.val_split=0"});
   CHECK(verdict_of(totals_with({{P::evaluation, 1}}), unvalidated).advice ==
-        "it is the test at the end of the run, which takes a smaller part of a longer run");
+        "it is the test at the end of the run, which takes a smaller share of a longer run");
 
   CHECK(verdict_of(LedgerTotals(), job).bound_by.empty());
   CHECK(ledger_text(LedgerTotals(), job).empty());

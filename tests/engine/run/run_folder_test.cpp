@@ -373,9 +373,9 @@ TEST_CASE("checkpoints elsewhere: writes reach the folder that is held, others s
   write_file_atomically(other + "/" + checkpoint_name(1), "x");
   fs::remove(path + "/checkpoints");
   fs::create_directory_symlink(other, path + "/checkpoints");
-  const std::string text = "expected that " + path + "/checkpoints leads to " +
-                           fs::canonical(mine).string() + " as before, found that " + path +
-                           "/checkpoints is a link to " + fs::canonical(other).string();
+  const std::string text = path + "/checkpoints no longer leads to " +
+                           fs::canonical(mine).string() + ": it is a link to " +
+                           fs::canonical(other).string();
   for (const auto& call : std::vector<std::function<void()>>{
            [&] { folder.check_held(); }, [&] { folder.set_aside(); }, [&] { folder.put_back(); },
            [&] { folder.give_up_replaced(); }}) {

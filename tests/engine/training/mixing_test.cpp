@@ -214,13 +214,13 @@ TEST_CASE("what cannot be mixed is refused") {
                         {cpus(1), "data.transforms.batch=" + batch, more});
   };
   check_contains(error("labels", true, "[{type: MixUp}]"),
-                 "MixUp: expected samples without weights of their own, found some with");
+                 "MixUp: expected samples without weights, found some with");
   check_contains(error("values", false, "[{type: MixUp}, {type: CutMix}]"),
                  "CutMix: the data's targets are values (a number for each output), which are not "
                  "parts of an image: expected MixUp, which mixes them");
   check_contains(error("labels", false, "[{type: CutMix}]", "loss.ignore_index=2"),
-                 "CutMix: a mixed sample has parts of two labels, so that none can be ignored: "
-                 "expected no loss.ignore_index, found 2");
+                 "CutMix: a mixed sample combines two labels, so neither can be ignored: expected "
+                 "no loss.ignore_index, found 2");
   CHECK(error("values", false, "[{type: MixUp}]") == "no error");
   CHECK(error("labels", false, "[{type: CutMix}]", "loss={type: mse}") == "no error");
 }
