@@ -101,7 +101,7 @@ TEST_CASE("a gate on val judges the best epoch in train as in eval, last/val the
   CHECK(last.exit_code == 7);
   check_contains(last.err, fmt::format("--require last/val/{}: not met: the value is {:.6g}",
                                        condition, w.last()));
-  // The advice is the same when the run has just ended.
+  // The gates judge in the same way when the run has just ended.
   std::vector<std::string> anew = FirstIsBest::command();
   anew.insert(anew.end(), {"--run-dir", "new", "--require", "val/" + condition});
   CHECK(w.run(anew).exit_code == 0);
@@ -146,7 +146,7 @@ TEST_CASE("a baseline of an earlier release has its best epoch in its log, or is
   check_contains(w.eval("val/loss>=baseline", "runs/tiny").err,
                  "is the log of another run: expected val/loss 123 at step 5 (the best of the "
                  "summary), found ");
-  // The run itself is affected, too.
+  // `dpt train` fails, too, without these lines in the log of its run.
   w.write_summary(older);
   std::string log = read_file(w.file("metrics.jsonl"));
   for (std::size_t at = log.find("\"split\":\"val\""); at != std::string::npos;

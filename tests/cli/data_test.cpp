@@ -58,7 +58,8 @@ struct IdxWorkplace : Workplace {
     bytes.back() = static_cast<char>(bytes.back() ^ 1);
     write_file(file, bytes);
   }
-  /// Returns the losses of all steps of a run whose weights never change.
+  /// Returns the losses of all steps of a run. All runs start from the same weights, which never
+  /// change.
   std::vector<double> losses(const std::string& name, std::vector<std::string> more) const {
     if (!fs::exists(dir.file("first"))) {
       REQUIRE(run({"train", "small.yaml", "--run-dir", "first", "--max-steps", "1"}).exit_code ==

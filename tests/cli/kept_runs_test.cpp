@@ -46,7 +46,7 @@ TEST_CASE("resuming an older checkpoint: later ones are moved aside, the new bra
 TEST_CASE("resuming a file from elsewhere: it and its best take their place in the new folder") {
   const KeptRuns w;
   w.train_well({});
-  // No later epoch is better: only the first folder has the best.
+  // No later epoch is better: the best is from an epoch that only the first folder has.
   w.train_well({"--resume", w.checkpoint(36), "train.epochs=4", "optimizer.lr=0.05"}, "n");
   const json best = w.summary("n")["best"];
   CHECK(fs::exists(w.best("n")));

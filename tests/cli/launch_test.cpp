@@ -394,7 +394,7 @@ TEST_CASE("--nproc: Ctrl-C in a terminal reaches each process once, from the ter
     if (setsid() < 0 || open(ptsname(terminal), O_RDWR) < 0) _exit(126);
   });
   REQUIRE(launch.wait_for({"ready.0", "ready.1"}));
-  // The delay ensures that the launcher's signal does not count as the same one.
+  // The launcher is suspended, so that a signal from it would come too late to count as the same.
   launch.send(SIGSTOP);
   REQUIRE(write(terminal, "\x03", 1) == 1);
   REQUIRE(launch.wait_for({"got.0.1", "got.1.1"}));

@@ -129,7 +129,7 @@ TEST_CASE("the shipped configs have nothing that is hardly meant") {
     const std::string file = entry.path().string();
     const Finished checked = run_dpt({"config", "check", file}, dir.path());
     CAPTURE(file);
-    // Some checks need data that is not available, which gives a different message.
+    // Some configs need data that is not available, which gives a different message.
     CHECK(checked.err.find("warning") == std::string::npos);
   }
 }

@@ -67,7 +67,7 @@ TEST_CASE("normalize: numbers act as a Normalize at the end of both lists, befor
       w, "once", with(lists(flip + "," + erase, ""), "data.normalize={mean: [0.4], std: [0.3]}"));
   CHECK(once == written);
   CHECK(train(w, "none", with(lists(flip + "," + erase, ""), "data.normalize=none")) != written);
-  // The stored config contains the same lists as the written one.
+  // The lists of the stored config are those of the user, without a Normalize.
   const std::string stored = read_file(w.dir.file("once/config.yaml"));
   check_contains(stored, "  normalize:\n    mean: [0.4]\n    std: [0.3]\n    mode: given\n");
   CHECK(!contains(stored, "Normalize"));

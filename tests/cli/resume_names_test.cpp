@@ -276,7 +276,7 @@ TEST_CASE("a run of which only the best is left: a new run says where it is and 
   check_contains(command_in(plain.err), " --resume r/best.safetensors");
   CHECK(w.events("step").size() == 36);
 
-  // The log of a run that has no checkpoint except its best.
+  // The log of a run that never had a checkpoint except its best.
   std::string lines;
   std::istringstream log(read_file(w.dir.file("r/metrics.jsonl")));
   for (std::string line; std::getline(log, line);) {

@@ -118,7 +118,8 @@ TEST_CASE("rollback: its checkpoint is found from wherever the run is resumed") 
       CHECK((w.outcome(folder) == end));
       CHECK_FALSE(std::filesystem::exists(w.dir.file(folder + "/replaced")));
     };
-    // Resumes in one process, then in two; the second finds the best that the first carried over.
+    // Resumes once to the end, and once in two processes, one after the other: the second finds
+    // what the first has carried over.
     const std::string twice = c.folder + "-twice";
     if (std::filesystem::exists(w.dir.file(c.folder))) {
       std::filesystem::copy(w.dir.file(c.folder), w.dir.file(twice),

@@ -317,7 +317,7 @@ TEST_CASE("runs: the best of a run that goes on is what its file says") {
   CHECK(killed["status"] == "interrupted");
   CHECK(killed["best"] == best);
   CHECK(killed["steps"] == 4);
-  // A process that failed has no best either.
+  // A process that failed does not log a best either.
   write_file(log, text + R"({"v":1,"event":"run_start","step":4}
 {"v":1,"event":"run_end","status":"failed","exit_code":3}
 )");
@@ -372,7 +372,8 @@ TEST_CASE("runs that differ in seed or fold only are repetitions") {
   ended.back() = false;
   const auto groups = dpt::groups_of_runs(configs, ended);
   REQUIRE(groups.size() == 3);
-  // A group of five folds; other divisions, other options and a repeated fold do not belong to it.
+  // Runs of a division into five folds are a group; other divisions, other options and a repeated
+  // fold do not belong to it.
   CHECK(groups[0].runs == std::vector<std::size_t>{0, 1, 4});
   CHECK(groups[0].over == std::vector<std::string>{"data.val_split.fold"});
   CHECK(groups[1].runs == std::vector<std::size_t>{6, 7});

@@ -176,7 +176,7 @@ TEST_CASE("secrets of the command line: words that are refused, and words that a
   CHECK(!fs::exists(w.dir.file("https:")));
   CHECK(!fs::exists(w.dir.file("runs")));
 
-  // A layer may have this name: its option is a normal setting, and the printed command works.
+  // A layer may have this name: its option is a normal setting, and command.txt has its value.
   const std::string fc =
       "model.layers=[{type: Flatten}, {type: Linear, name: key, out_features: 1}]";
   run({"train", "small.yaml", fc, "model.layers.key.out_features=3", "--max-steps", "2"}, 0);
@@ -196,7 +196,7 @@ TEST_CASE("a tilde in an option's value is the home folder") {
   CHECK(!fs::exists(w.dir.file("~")));
   CHECK(run({"eval", "~/runs/a", "--predictions", "~/p.csv"}).exit_code == 0);
   CHECK(fs::exists(home + "/p.csv"));
-  // Only configs expand variables: no folder of that value is created.
+  // Only configs expand variables: no folder with that literal name is created.
   const Finished variable = run({"train", "small.yaml", "--run-dir", "${HOME}/b"});
   CHECK(variable.exit_code == 2);
   check_contains(variable.err, "variables are not expanded in options");

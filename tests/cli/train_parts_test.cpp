@@ -289,7 +289,7 @@ TEST_CASE("weights: what the patterns of the config do not expect is refused, wi
                      "to the config's `weights`:\n  map: {\"net.\": \"\"}\n"
                      "  missing from the file: conv2.weight\n");
   CHECK_FALSE(contains(refused, "conv1"));
-  // The patterns do not match anything that was loaded.
+  // The suggested patterns do not match anything that was loaded.
   weights.map = {{"net.", ""}};
   const std::string mapped = s.refused(ErrorKind::data);
   check_contains(mapped, " does not fit the model:\n  missing from the file: conv2.weight\n");

@@ -198,7 +198,7 @@ TEST_CASE("a process that goes on before the stall timeout, and a whole job afte
   for (const auto& process : processes) process->signal(SIGSTOP);
   std::this_thread::sleep_for(1600ms);
   for (const auto& process : processes) process->signal(SIGCONT);
-  // A process that accused another would do so before the first beat arrives.
+  // A process that accused another would do so before the other's first beat arrives.
   std::this_thread::sleep_for(kSomeBeats);
   for (const auto& process : processes) process->say_end();
   for (const auto& process : processes) CHECK(process->line() == "left");

@@ -396,7 +396,7 @@ TEST_CASE("more silent strangers than are kept keep no process out") {
 TEST_CASE("strangers are refused and counted, and the run is unharmed") {
   const std::vector<int> ports = free_ports(1);
   Warnings warnings;
-  ControlOptions options = impatient(2s);  // the time that a process may stay silent
+  ControlOptions options = impatient(2s);  // the time that a connection may stay silent
   options.warn = warnings.sink();
   std::atomic<bool> is_over{false};
   std::atomic<int> there{0};

@@ -106,7 +106,7 @@ TEST_CASE("set aside: all that a run wrote moves, and comes back as it was") {
   CHECK(list_checkpoints(folder.checkpoints()).empty());
   CHECK(list_checkpoints(folder.file("replaced/checkpoints")).size() == 1);
 
-  // The files that the new run has written by then are removed.
+  // The files that the new run has written by then give way if the old ones come back.
   write_file_atomically(folder.file("metrics.jsonl"), "new");
   SUBCASE("put back") {
     CHECK(folder.put_back());

@@ -203,7 +203,7 @@ TEST_CASE("rollback: right before a bad step there is nothing to go back to") {
   overflow_once(overflowing, 0);
   CHECK(other.train(overflowing).end == RunEnd::complete);
   CHECK(other.logged("rollback").at(0)["step"] == 0);
-  // A rollback also helps if the checkpoint is one step earlier.
+  // A rollback also takes place if the checkpoint is one step earlier.
   Told later;
   const Job poisoned =
       poisoned_job(small_config(kSgd),
@@ -288,7 +288,7 @@ TEST_CASE("rollback: a checkpoint is made again where one of the same step was m
   for (const std::int64_t step : saved) {
     CHECK(checkpoint_of(job, run.folder, step).state.rollbacks == (step > 5 ? 1 : 0));
   }
-  // The next rollback goes back to a later good step: the one after step 10 is good.
+  // A rollback goes back to the last checkpoint before a good step: here to that of step 10.
   Told other;
   Job later = rollback_job({"train.epochs=3"});
   overflow_once(later, 12);

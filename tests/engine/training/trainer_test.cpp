@@ -176,7 +176,7 @@ TEST_CASE("the log of a run in one process: each epoch, each evaluation, the rep
   CHECK(outcome.state.val_loss == evals[2]["loss"].get<double>());
   CHECK(outcome.state.train_loss == epochs[2]["loss"].get<double>());
   CHECK(outcome.state.train_accuracy == epochs[2]["accuracy"].get<double>());
-  // The results are those of the last epoch, even without validation.
+  // The results are those of the last epoch: without validation there are none of val.
   Recorded without;
   const TrainOutcome none = without.train(saving_job("{every: 1}", {"data.val_split=0"}));
   CHECK(none.state.val_n == 0);
@@ -358,7 +358,7 @@ TEST_CASE("the end of patience is said") {
   check_contains(run.messages(), "early stopping: val/accuracy has not improved in 2 evaluations");
   // The last state is a regular checkpoint.
   CHECK(fs::exists(run.checkpoint(outcome.state.step)));
-  // The last state remains a regular checkpoint on resume.
+  // The run stays stopped on resume.
   const StartingPoint start = start_from_checkpoint(job, run.checkpoint(outcome.state.step));
   CHECK(run.train(job, {}, &start).state.step == outcome.state.step);
 }
