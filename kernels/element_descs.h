@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/base/types.h"
+#include "kernels/common/activations.h"
 
 namespace dpt {
 
@@ -17,26 +18,9 @@ struct ReluDesc {
   bool training = true;
 };
 
-/// An elementwise function.
-enum class ActivationKind : std::uint8_t {
-  leaky_relu,
-  relu6,
-  gelu,
-  gelu_tanh,
-  silu,
-  sigmoid,
-  tanh,
-  softplus,
-  hardswish,
-  hardsigmoid
-};
-
-/// Activation as the torch.nn layer of the same name; kernels/common/activations.h has the
-/// formulas.
+/// Activation as the torch.nn layer of the formula's name.
 struct ActivationDesc {
-  ActivationKind kind = ActivationKind::leaky_relu;
-  float slope = 0.01F;                   ///< leaky_relu: the slope below 0
-  float beta = 1.0F, threshold = 20.0F;  ///< softplus
+  activations::Formula formula;
   std::int64_t batch = 0;
   SampleShape shape;
   DType type = DType::f32;

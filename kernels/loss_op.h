@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/base/types.h"
+#include "kernels/common/element_losses.h"
 #include "kernels/op.h"
 
 namespace dpt {
@@ -48,15 +49,10 @@ struct CrossEntropyDesc : LossDesc {
   std::optional<std::int32_t> ignore_index;  ///< label of samples that do not count
 };
 
-/// Loss function of one output and its target.
-enum class ElementLossKind : std::uint8_t { mse, l1, smooth_l1, bce_with_logits };
-
 /// The mean over a sample's outputs of an elementwise loss, as the torch.nn loss of that name. If
 /// the samples have labels only, the target is 1 for the label's output and 0 for the others.
-/// kernels/common/element_losses.h has the formulas.
 struct ElementLossDesc : LossDesc {
-  ElementLossKind kind = ElementLossKind::mse;
-  float beta = 1.0F;              ///< smooth_l1
+  element_losses::Formula formula;
   std::vector<float> pos_weight;  ///< bce_with_logits: one per output; empty: all are 1
 };
 

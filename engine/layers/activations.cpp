@@ -1,12 +1,11 @@
-// The activation functions but for ReLU, as torch.nn's layers of these names. Each is one operation
-// of the backend; what it computes stands in kernels/common/activations.h.
+// The activation functions except ReLU, as the torch.nn layers of the same names. Their formulas
+// are in kernels/common/activations.h.
 #include <array>
 
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
 #include "kernels/base/enum_names.h"
-#include "kernels/common/activations.h"
 
 namespace dpt {
 
@@ -14,9 +13,13 @@ namespace dpt {
 class Activation : public Layer {
  public:
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
-  bool is_in_place() const override { return activations::reads_y(desc_); }
+  /// Returns true if backward reads y: then forward may overwrite x.
+  bool is_in_place() const override {
+    return std::visit([](const auto& formula) { return formula.kOfY; }, formula_);
+  }
   OpDesc describe(const LayerContext& context) const override {
-    ActivationDesc desc = desc_;
+    ActivationDesc desc;
+    desc.formula = formula_;
     desc.batch = context.batch;
     desc.shape = context.out.shape;
     desc.type = context.type;
@@ -25,11 +28,10 @@ class Activation : public Layer {
   }
 
  protected:
-  explicit Activation(ActivationKind kind) { desc_.kind = kind; }
-  ActivationDesc& desc() { return desc_; }
+  explicit Activation(const activations::Formula& formula) : formula_(formula) {}
 
  private:
-  ActivationDesc desc_;
+  activations::Formula formula_;
 };
 
 struct NoOptions {};
@@ -42,9 +44,8 @@ class LeakyReLU final : public Activation {
  public:
   using Options = LeakyReluOptions;
   explicit LeakyReLU(const Options& options)
-      : Activation(ActivationKind::leaky_relu), slope_(options.negative_slope) {
-    desc().slope = static_cast<float>(slope_);
-  }
+      : Activation(formula_of(static_cast<float>(options.negative_slope))),
+        slope_(options.negative_slope) {}
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     return writer.op("LeakyRelu", {context.in[0]}, {{"alpha", static_cast<float>(slope_)}});
   }
@@ -53,6 +54,11 @@ class LeakyReLU final : public Activation {
   }
 
  private:
+  static activations::Formula formula_of(float slope) {
+    if (slope >= 0) return activations::LeakyRelu<true>{slope};
+    return activations::LeakyRelu<false>{slope};
+  }
+
   double slope_;
 };
 
@@ -70,9 +76,7 @@ class GELU final : public Activation {
  public:
   using Options = GeluOptions;
   explicit GELU(const Options& options)
-      : Activation(options.approximate == GeluApproximation::tanh ? ActivationKind::gelu_tanh
-                                                                  : ActivationKind::gelu),
-        approximation_(options.approximate) {}
+      : Activation(formula_of(options.approximate)), approximation_(options.approximate) {}
   /// The standard has a Gelu from opset 20 on; here it is written out.
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     const std::string& x = context.in[0];
@@ -94,6 +98,11 @@ class GELU final : public Activation {
   }
 
  private:
+  static activations::Formula formula_of(GeluApproximation approximation) {
+    if (approximation == GeluApproximation::tanh) return activations::GeluTanh{};
+    return activations::Gelu{};
+  }
+
   GeluApproximation approximation_;
 };
 
@@ -105,10 +114,9 @@ class Softplus final : public Activation {
  public:
   using Options = SoftplusOptions;
   explicit Softplus(const Options& options)
-      : Activation(ActivationKind::softplus), options_(options) {
-    desc().beta = static_cast<float>(options.beta);
-    desc().threshold = static_cast<float>(options.threshold);
-  }
+      : Activation(activations::Softplus{static_cast<float>(options.beta),
+                                         static_cast<float>(options.threshold)}),
+        options_(options) {}
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     const std::string beta = writer.scalar(static_cast<float>(options_.beta));
     const std::string scaled = writer.op("Mul", {context.in[0], beta});
@@ -126,21 +134,21 @@ class Softplus final : public Activation {
   Options options_;
 };
 
-/// One without options, which the function object `Write` writes.
-template <ActivationKind kKind, class Write>
+/// Activation without options, which the function object `Write` exports to ONNX.
+template <class Formula, class Write>
 class PlainActivation final : public Activation {
  public:
   using Options = NoOptions;
-  explicit PlainActivation(const Options&) : Activation(kKind) {}
+  explicit PlainActivation(const Options&) : Activation(Formula{}) {}
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     return Write()(writer, context.in[0]);
   }
 };
 
-template <ActivationKind kKind, class Write>
+template <class Formula, class Write>
 LayerKind plain_layer(const char* name, const char* doc, Write) {
   static const ObjectTable table = activation_table(object_table<NoOptions>(name, doc, {}));
-  return layer_kind<PlainActivation<kKind, Write>>(table);
+  return layer_kind<PlainActivation<Formula, Write>>(table);
 }
 
 LayerKind leaky_relu_layer() {
@@ -171,39 +179,39 @@ LayerKind softplus_layer() {
 }
 
 LayerKind relu6_layer() {
-  return plain_layer<ActivationKind::relu6>(
+  return plain_layer<activations::Relu6>(
       "ReLU6", "min(max(x, 0), 6).", [](OpWriter& writer, const std::string& x) {
         return writer.op("Clip", {x, writer.scalar(0.0F), writer.scalar(6.0F)});
       });
 }
 
 LayerKind silu_layer() {
-  return plain_layer<ActivationKind::silu>(
-      "SiLU", "x * sigmoid(x), also called Swish.", [](OpWriter& writer, const std::string& x) {
-        return writer.op("Mul", {x, writer.op("Sigmoid", {x})});
-      });
+  return plain_layer<activations::Silu>("SiLU", "x * sigmoid(x), also called Swish.",
+                                        [](OpWriter& writer, const std::string& x) {
+                                          return writer.op("Mul", {x, writer.op("Sigmoid", {x})});
+                                        });
 }
 
 LayerKind sigmoid_layer() {
-  return plain_layer<ActivationKind::sigmoid>(
+  return plain_layer<activations::Sigmoid>(
       "Sigmoid", "1 / (1 + exp(-x)).",
       [](OpWriter& writer, const std::string& x) { return writer.op("Sigmoid", {x}); });
 }
 
 LayerKind tanh_layer() {
-  return plain_layer<ActivationKind::tanh>(
+  return plain_layer<activations::Tanh>(
       "Tanh", "Hyperbolic tangent.",
       [](OpWriter& writer, const std::string& x) { return writer.op("Tanh", {x}); });
 }
 
 LayerKind hardswish_layer() {
-  return plain_layer<ActivationKind::hardswish>(
+  return plain_layer<activations::Hardswish>(
       "Hardswish", "x * ReLU6(x + 3) / 6.",
       [](OpWriter& writer, const std::string& x) { return writer.op("HardSwish", {x}); });
 }
 
 LayerKind hardsigmoid_layer() {
-  return plain_layer<ActivationKind::hardsigmoid>(
+  return plain_layer<activations::Hardsigmoid>(
       "Hardsigmoid", "ReLU6(x + 3) / 6.", [](OpWriter& writer, const std::string& x) {
         return writer.op("HardSigmoid", {x}, {{"alpha", 1.0F / 6.0F}, {"beta", 0.5F}});
       });

@@ -17,7 +17,11 @@ struct BceOptions {
   std::optional<std::vector<double>> pos_weight;
 };
 
-Loss make_element_loss(ElementLossDesc desc, const LossContext& context) {
+Loss make_element_loss(const element_losses::Formula& formula, const LossContext& context,
+                       const std::vector<float>& pos_weight = {}) {
+  ElementLossDesc desc;
+  desc.formula = formula;
+  desc.pos_weight = pos_weight;
   desc.targets = context.targets;
   Loss loss;
   loss.has_errors = true;
@@ -29,11 +33,8 @@ Loss make_element_loss(ElementLossDesc desc, const LossContext& context) {
   return loss;
 }
 
-template <ElementLossKind kKind>
-Loss make_plain(const Variant&, const LossContext& context) {
-  ElementLossDesc desc;
-  desc.kind = kKind;
-  return make_element_loss(desc, context);
+Loss make_mse(const Variant&, const LossContext& context) {
+  return make_element_loss(element_losses::Mse{}, context);
 }
 
 /// Loss::near_zero where the loss of a difference d is d^2 / (2 beta) below beta and d - beta / 2
@@ -46,19 +47,14 @@ double near_zero_difference(double first, double beta) {
 }
 
 Loss make_l1(const Variant&, const LossContext& context) {
-  ElementLossDesc desc;
-  desc.kind = ElementLossKind::l1;
-  Loss loss = make_element_loss(desc, context);
+  Loss loss = make_element_loss(element_losses::L1{}, context);
   loss.near_zero = [](double first) { return near_zero_difference(first, 0); };
   return loss;
 }
 
 Loss make_smooth_l1(const Variant& variant, const LossContext& context) {
-  ElementLossDesc desc;
-  desc.kind = ElementLossKind::smooth_l1;
   const double beta = variant.as<SmoothL1Options>().beta;
-  desc.beta = static_cast<float>(beta);
-  Loss loss = make_element_loss(desc, context);
+  Loss loss = make_element_loss(element_losses::SmoothL1{static_cast<float>(beta)}, context);
   loss.near_zero = [beta](double first) { return near_zero_difference(first, beta); };
   return loss;
 }
@@ -78,20 +74,19 @@ double least_bce(std::span<const float> targets, const std::vector<float>& pos_w
 
 Loss make_bce(const Variant& variant, const LossContext& context) {
   const auto& weights = variant.as<BceOptions>().pos_weight;
-  ElementLossDesc desc;
-  desc.kind = ElementLossKind::bce_with_logits;
+  std::vector<float> pos_weight;
   if (weights) {
     if (static_cast<std::int64_t>(weights->size()) != context.classes) {
       fail(ErrorKind::usage,
            "loss.pos_weight: expected {} weights, one for each output of the model, found {}",
            context.classes, weights->size());
     }
-    desc.pos_weight.assign(weights->begin(), weights->end());
+    pos_weight.assign(weights->begin(), weights->end());
   }
-  Loss loss = make_element_loss(desc, context);
+  Loss loss = make_element_loss(element_losses::BceWithLogits{}, context, pos_weight);
   if (context.targets.values > 0) {
-    loss.least = [weight = desc.pos_weight](std::span<const float> targets) {
-      return least_bce(targets, weight);
+    loss.least = [pos_weight](std::span<const float> targets) {
+      return least_bce(targets, pos_weight);
     };
   }
   return loss;
@@ -106,7 +101,7 @@ LossKind mse_loss() {
       "MSELoss. The targets are those of the data: values, a number for each output. Class labels "
       "become one-hot: 1 for the output of the sample's class, 0 for the others.",
       {});
-  return {&table, all_targets(), &make_plain<ElementLossKind::mse>};
+  return {&table, all_targets(), &make_mse};
 }
 
 LossKind l1_loss() {

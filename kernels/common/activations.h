@@ -4,13 +4,11 @@
 // need x and forward may overwrite it; otherwise v is x.
 #pragma once
 
-#include <cassert>
 #include <cmath>
-#include <type_traits>
+#include <variant>
 
 #include "kernels/base/host_device.h"
 #include "kernels/common/softmax.h"
-#include "kernels/element_descs.h"
 
 namespace dpt::activations {
 
@@ -126,39 +124,8 @@ struct Hardsigmoid {
   }
 };
 
-/// Calls use(formula) with the formula of a description and returns its result.
-template <class Use>
-auto with_formula(const ActivationDesc& desc, const Use& use) {
-  switch (desc.kind) {
-    case ActivationKind::leaky_relu:
-      if (desc.slope >= 0) return use(LeakyRelu<true>{desc.slope});
-      return use(LeakyRelu<false>{desc.slope});
-    case ActivationKind::relu6:
-      return use(Relu6{});
-    case ActivationKind::gelu:
-      return use(Gelu{});
-    case ActivationKind::gelu_tanh:
-      return use(GeluTanh{});
-    case ActivationKind::silu:
-      return use(Silu{});
-    case ActivationKind::sigmoid:
-      return use(Sigmoid{});
-    case ActivationKind::tanh:
-      return use(Tanh{});
-    case ActivationKind::softplus:
-      return use(Softplus{desc.beta, desc.threshold});
-    case ActivationKind::hardswish:
-      return use(Hardswish{});
-    case ActivationKind::hardsigmoid:
-      break;
-  }
-  return use(Hardsigmoid{});
-}
-
-/// Returns true if backward reads y, false if x.
-inline bool reads_y(const ActivationDesc& desc) {
-  return with_formula(
-      desc, [](const auto& formula) { return std::remove_reference_t<decltype(formula)>::kOfY; });
-}
+/// List of the formulas. Every backend compiles each of them.
+using Formula = std::variant<LeakyRelu<true>, LeakyRelu<false>, Relu6, Gelu, GeluTanh, Silu,
+                             Sigmoid, Tanh, Softplus, Hardswish, Hardsigmoid>;
 
 }  // namespace dpt::activations

@@ -5,12 +5,11 @@
 // from x.
 #pragma once
 
-#include <cassert>
 #include <cmath>
+#include <variant>
 
 #include "kernels/base/host_device.h"
 #include "kernels/common/activations.h"
-#include "kernels/loss_op.h"
 
 namespace dpt::element_losses {
 
@@ -57,21 +56,7 @@ struct BceWithLogits {
   DPT_HOST_DEVICE float predicted(float x) const { return activations::sigmoid(x); }
 };
 
-/// Calls use(formula) with the formula of the description.
-template <class Use>
-auto with_formula(const ElementLossDesc& desc, const Use& use) {
-  switch (desc.kind) {
-    case ElementLossKind::mse:
-      return use(Mse{});
-    case ElementLossKind::l1:
-      return use(L1{});
-    case ElementLossKind::smooth_l1:
-      return use(SmoothL1{desc.beta});
-    case ElementLossKind::bce_with_logits:
-      break;
-  }
-  assert(desc.kind == ElementLossKind::bce_with_logits);
-  return use(BceWithLogits{});
-}
+/// List of the formulas. Every backend compiles each of them.
+using Formula = std::variant<Mse, L1, SmoothL1, BceWithLogits>;
 
 }  // namespace dpt::element_losses

@@ -1,7 +1,6 @@
 // Activation functions on the CPU. Their formulas are in kernels/common/activations.h.
 #include "kernels/cpu/ops.h"
 
-#include "kernels/common/activations.h"
 #include "kernels/common/bf16.h"
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/parallel.h"
@@ -53,13 +52,15 @@ class CpuActivation final : public Op {
 
 std::unique_ptr<Op> make_cpu_op(const ActivationDesc& desc, int threads) {
   check_cpu_desc("activation", desc.type, desc.batch);
-  return activations::with_formula(desc, [&](const auto& formula) -> std::unique_ptr<Op> {
-    using Formula = std::decay_t<decltype(formula)>;
-    if (desc.type == DType::bf16) {
-      return std::make_unique<CpuActivation<Bf16, Formula>>(desc, formula, threads);
-    }
-    return std::make_unique<CpuActivation<float, Formula>>(desc, formula, threads);
-  });
+  return std::visit(
+      [&](const auto& formula) -> std::unique_ptr<Op> {
+        using Formula = std::decay_t<decltype(formula)>;
+        if (desc.type == DType::bf16) {
+          return std::make_unique<CpuActivation<Bf16, Formula>>(desc, formula, threads);
+        }
+        return std::make_unique<CpuActivation<float, Formula>>(desc, formula, threads);
+      },
+      desc.formula);
 }
 
 }  // namespace dpt

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "kernels/common/class_weights.h"
-#include "kernels/common/element_losses.h"
 #include "kernels/common/loss_targets.h"
 #include "kernels/common/softmax.h"
 #include "kernels/cpu/check.h"
@@ -63,10 +62,12 @@ std::unique_ptr<LossOp> make_cpu_loss_op(const ElementLossDesc& desc) {
   check_cpu_desc("an elementwise loss", desc.type, desc.batch);
   check_class_weights("cpu", "an elementwise loss", desc.classes, desc.pos_weight);
   check_loss_targets("cpu", "an elementwise loss", desc);
-  return element_losses::with_formula(desc, [&](auto formula) {
-    return make_cpu_loss(desc,
-                         ElementRows<decltype(formula)>{formula, desc.classes, desc.pos_weight});
-  });
+  return std::visit(
+      [&](auto formula) {
+        return make_cpu_loss(
+            desc, ElementRows<decltype(formula)>{formula, desc.classes, desc.pos_weight});
+      },
+      desc.formula);
 }
 
 }  // namespace dpt

@@ -1,7 +1,6 @@
 // Activation functions on a GPU. Their formulas are in kernels/common/activations.h.
 #include "kernels/cuda/ops.h"
 
-#include "kernels/common/activations.h"
 #include "kernels/cuda/description.h"
 #include "kernels/cuda/runtime/pack.h"
 
@@ -81,13 +80,15 @@ class CudaActivation final : public Op {
 
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ActivationDesc& desc) {
   check_cuda_desc(context, "activation", desc.type, desc.batch);
-  return activations::with_formula(desc, [&](const auto& formula) -> std::unique_ptr<Op> {
-    using Formula = std::decay_t<decltype(formula)>;
-    if (desc.type == DType::bf16) {
-      return std::make_unique<CudaActivation<Bf16, Formula>>(context, desc, formula);
-    }
-    return std::make_unique<CudaActivation<float, Formula>>(context, desc, formula);
-  });
+  return std::visit(
+      [&](const auto& formula) -> std::unique_ptr<Op> {
+        using Formula = std::decay_t<decltype(formula)>;
+        if (desc.type == DType::bf16) {
+          return std::make_unique<CudaActivation<Bf16, Formula>>(context, desc, formula);
+        }
+        return std::make_unique<CudaActivation<float, Formula>>(context, desc, formula);
+      },
+      desc.formula);
 }
 
 }  // namespace dpt

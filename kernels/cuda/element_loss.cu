@@ -2,7 +2,6 @@
 #include "kernels/cuda/ops.h"
 
 #include "kernels/common/class_weights.h"
-#include "kernels/common/element_losses.h"
 #include "kernels/common/loss_targets.h"
 #include "kernels/cuda/loss_rows.cuh"
 #include "kernels/cuda/runtime/device_copy.h"
@@ -74,11 +73,13 @@ std::unique_ptr<LossOp> make_cuda_loss_op(const CudaContext& context, const Elem
     weights = device_copy(context, desc.pos_weight);
     pos_weight = device<const float>(weights.ptr());
   }
-  return element_losses::with_formula(desc, [&](auto formula) {
-    return loss_rows::make_loss(context, "an elementwise loss", desc,
-                                ElementRows<decltype(formula)>{formula, pos_weight}, false,
-                                std::move(weights));
-  });
+  return std::visit(
+      [&](auto formula) {
+        return loss_rows::make_loss(context, "an elementwise loss", desc,
+                                    ElementRows<decltype(formula)>{formula, pos_weight}, false,
+                                    std::move(weights));
+      },
+      desc.formula);
 }
 
 }  // namespace dpt

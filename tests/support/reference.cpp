@@ -141,41 +141,57 @@ struct Point {
   double value, slope;
 };
 
-Point activation_at(const ActivationDesc& d, double x) {
-  const double logistic = 1 / (1 + std::exp(-x)), cumulative = std::erfc(-x / std::sqrt(2.0)) / 2;
-  switch (d.kind) {
-    case ActivationKind::leaky_relu: {
-      const double slope = x > 0 ? 1.0 : static_cast<double>(d.slope);
-      return {x * slope, slope};
-    }
-    case ActivationKind::relu6:
-      return {std::clamp(x, 0.0, 6.0), x > 0 && x < 6 ? 1.0 : 0.0};
-    case ActivationKind::gelu:
-      return {x * cumulative,
-              cumulative + x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi)};
-    case ActivationKind::gelu_tanh: {
-      const double k = std::sqrt(2 / std::numbers::pi);
-      const double t = std::tanh(k * (x + 0.044715 * std::pow(x, 3)));
-      return {x * (1 + t) / 2, (1 + t) / 2 + x * (1 - t * t) / 2 * k * (1 + 3 * 0.044715 * x * x)};
-    }
-    case ActivationKind::silu:
-      return {x * logistic, logistic + x * logistic * (1 - logistic)};
-    case ActivationKind::sigmoid:
-      return {logistic, logistic * (1 - logistic)};
-    case ActivationKind::tanh:
-      return {std::tanh(x), 1 / std::pow(std::cosh(x), 2)};
-    case ActivationKind::softplus: {
-      const double beta = static_cast<double>(d.beta), z = beta * x;
-      if (z > static_cast<double>(d.threshold)) return {x, 1};
-      return {std::log1p(std::exp(z)) / beta, 1 / (1 + std::exp(-z))};
-    }
-    case ActivationKind::hardswish:
-      if (x <= -3) return {0, 0};
-      return x >= 3 ? Point{x, 1} : Point{x * (x + 3) / 6, x / 3 + 0.5};
-    case ActivationKind::hardsigmoid:
-      return {std::clamp(x / 6 + 0.5, 0.0, 1.0), x > -3 && x < 3 ? 1.0 / 6 : 0.0};
+/// Formulas of the activations in double precision, written independently of
+/// kernels/common/activations.h.
+struct ActivationAt {
+  double x;
+
+  double logistic() const { return 1 / (1 + std::exp(-x)); }
+  template <bool kY>
+  Point operator()(const activations::LeakyRelu<kY>& f) const {
+    const double slope = x > 0 ? 1.0 : static_cast<double>(f.slope);
+    return {x * slope, slope};
   }
-  return {};
+  Point operator()(const activations::Relu6&) const {
+    return {std::clamp(x, 0.0, 6.0), x > 0 && x < 6 ? 1.0 : 0.0};
+  }
+  Point operator()(const activations::Gelu&) const {
+    const double cumulative = std::erfc(-x / std::sqrt(2.0)) / 2;
+    return {x * cumulative,
+            cumulative + x * std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi)};
+  }
+  Point operator()(const activations::GeluTanh&) const {
+    const double k = std::sqrt(2 / std::numbers::pi);
+    const double t = std::tanh(k * (x + 0.044715 * std::pow(x, 3)));
+    return {x * (1 + t) / 2, (1 + t) / 2 + x * (1 - t * t) / 2 * k * (1 + 3 * 0.044715 * x * x)};
+  }
+  Point operator()(const activations::Silu&) const {
+    const double s = logistic();
+    return {x * s, s + x * s * (1 - s)};
+  }
+  Point operator()(const activations::Sigmoid&) const {
+    const double s = logistic();
+    return {s, s * (1 - s)};
+  }
+  Point operator()(const activations::Tanh&) const {
+    return {std::tanh(x), 1 / std::pow(std::cosh(x), 2)};
+  }
+  Point operator()(const activations::Softplus& f) const {
+    const double beta = static_cast<double>(f.beta), z = beta * x;
+    if (z > static_cast<double>(f.threshold)) return {x, 1};
+    return {std::log1p(std::exp(z)) / beta, 1 / (1 + std::exp(-z))};
+  }
+  Point operator()(const activations::Hardswish&) const {
+    if (x <= -3) return {0, 0};
+    return x >= 3 ? Point{x, 1} : Point{x * (x + 3) / 6, x / 3 + 0.5};
+  }
+  Point operator()(const activations::Hardsigmoid&) const {
+    return {std::clamp(x / 6 + 0.5, 0.0, 1.0), x > -3 && x < 3 ? 1.0 / 6 : 0.0};
+  }
+};
+
+Point activation_at(const ActivationDesc& d, double x) {
+  return std::visit(ActivationAt{x}, d.formula);
 }
 
 }  // namespace

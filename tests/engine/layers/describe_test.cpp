@@ -120,9 +120,9 @@ TEST_CASE("activations and dropout hand their options and their context to the b
     const DType type = yes ? DType::bf16 : DType::f32;
     const auto softplus = layer("Softplus", {{"beta", 2.0}, {"threshold", 3.0}});
     const ActivationDesc a = described<ActivationDesc>(*softplus, in, type, false, yes, true);
-    CHECK(a.kind == ActivationKind::softplus);
-    CHECK(a.beta == 2);
-    CHECK(a.threshold == 3);
+    const auto& formula = std::get<activations::Softplus>(a.formula);
+    CHECK(formula.beta == 2);
+    CHECK(formula.threshold == 3);
     CHECK(a.batch == 7);
     CHECK(a.shape == in.shape);
     CHECK(a.type == type);
