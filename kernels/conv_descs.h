@@ -78,4 +78,8 @@ struct LinearDesc : WeightAndBias {
   bool input_gradient = true;
 };
 
+/// List of the operations that this file describes, for DPT_OPS (kernels/ops.h).
+#define DPT_CONV_OPS(EACH) \
+  EACH(Conv2dDesc) EACH(ConvTranspose2dDesc) EACH(LinearDesc) EACH(Pool2dDesc)
+
 }  // namespace dpt

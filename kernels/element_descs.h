@@ -83,4 +83,11 @@ struct PixelMapDesc {
   DType type = DType::f32;
 };
 
+// clang-format off
+/// List of the operations that this file describes, for DPT_OPS (kernels/ops.h).
+#define DPT_ELEMENT_OPS(EACH) \
+  EACH(ReluDesc) EACH(ActivationDesc) EACH(DropoutDesc) EACH(SumDesc) \
+  EACH(ConcatDesc) EACH(ProductDesc) EACH(PixelMapDesc)
+// clang-format on
+
 }  // namespace dpt

@@ -56,4 +56,7 @@ struct ChannelScaleDesc {
   bool input_gradient = true;
 };
 
+/// List of the operations that this file describes, for DPT_OPS (kernels/ops.h).
+#define DPT_NORM_OPS(EACH) EACH(BatchNormDesc) EACH(GroupNormDesc) EACH(ChannelScaleDesc)
+
 }  // namespace dpt

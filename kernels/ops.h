@@ -16,10 +16,18 @@
 
 namespace dpt {
 
-/// List of all operations. A backend that lacks one does not compile.
-using OpDesc = std::variant<Conv2dDesc, ConvTranspose2dDesc, LinearDesc, Pool2dDesc, ReluDesc,
-                            ActivationDesc, DropoutDesc, SumDesc, BatchNormDesc, ConcatDesc,
-                            ProductDesc, PixelMapDesc, GroupNormDesc, ChannelScaleDesc>;
+/// List of all operations: applies the macro EACH to the type of each description. From this list,
+/// each backend declares an overload of its function that creates a kernel, so a backend that lacks
+/// an operation does not link.
+#define DPT_OPS(EACH) DPT_CONV_OPS(EACH) DPT_ELEMENT_OPS(EACH) DPT_NORM_OPS(EACH)
+
+template <class First, class... Descs>
+using VariantWithoutFirst = std::variant<Descs...>;
+
+/// Description of any operation.
+#define DPT_AND_TYPE(Desc) , Desc
+using OpDesc = VariantWithoutFirst<void DPT_OPS(DPT_AND_TYPE)>;
+#undef DPT_AND_TYPE
 
 /// Returns the description's kParams, or nothing if it has no parameters.
 inline std::span<const std::string_view> param_names(const OpDesc& desc) {

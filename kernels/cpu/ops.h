@@ -1,5 +1,5 @@
-// The CPU operations: an overload for each description, defined in the source file of the same
-// name.
+// The CPU operations: an overload of make_cpu_op for each description in DPT_OPS, defined in the
+// source file of the operation's name.
 #pragma once
 
 #include <memory>
@@ -8,20 +8,9 @@
 
 namespace dpt {
 
-std::unique_ptr<Op> make_cpu_op(const Conv2dDesc& desc, int threads);
-std::unique_ptr<Op> make_cpu_op(const ConvTranspose2dDesc& desc, int threads);
-std::unique_ptr<Op> make_cpu_op(const LinearDesc& desc, int threads);
-std::unique_ptr<Op> make_cpu_op(const Pool2dDesc& desc, int threads);
-std::unique_ptr<Op> make_cpu_op(const ReluDesc& desc, int threads);
-std::unique_ptr<Op> make_cpu_op(const ActivationDesc& desc, int threads);
-std::unique_ptr<Op> make_cpu_op(const DropoutDesc& desc, int threads);
-std::unique_ptr<Op> make_cpu_op(const SumDesc& desc, int threads);
-std::unique_ptr<Op> make_cpu_op(const BatchNormDesc& desc, int threads);
-std::unique_ptr<Op> make_cpu_op(const ConcatDesc& desc, int threads);
-std::unique_ptr<Op> make_cpu_op(const ProductDesc& desc, int threads);
-std::unique_ptr<Op> make_cpu_op(const PixelMapDesc& desc, int threads);
-std::unique_ptr<Op> make_cpu_op(const GroupNormDesc& desc, int threads);
-std::unique_ptr<Op> make_cpu_op(const ChannelScaleDesc& desc, int threads);
+#define DPT_DECLARE(Desc) std::unique_ptr<Op> make_cpu_op(const Desc& desc, int threads);
+DPT_OPS(DPT_DECLARE)
+#undef DPT_DECLARE
 
 std::unique_ptr<LossOp> make_cpu_loss_op(const CrossEntropyDesc& desc);
 std::unique_ptr<LossOp> make_cpu_loss_op(const ElementLossDesc& desc);

@@ -81,7 +81,8 @@ class CudaConv2d final : public Op {
   CudaConv2d(const CudaContext& context, const Conv2dDesc& desc)
       : context_(context), d_(desc), passes_(context, desc, std::nullopt) {
     if (desc.pool) {
-      pool_ = make_cuda_op(context, *desc.pool, desc.relu);
+      pool_ = desc.relu ? make_cuda_pool_after_relu(context, *desc.pool)
+                        : make_cuda_op(context, *desc.pool);
       keep_z_ = desc.training && pool_->backward_needs_x();
     } else if (desc.relu && desc.training) {
       ReluDesc relu;

@@ -23,8 +23,8 @@ PoolAxis make_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::
 template <class T>
 class CudaPool : public Op {
  public:
-  CudaPool(const CudaContext& context, const Pool2dDesc& desc, bool behind_relu)
-      : context_(context), d_(desc), behind_relu_(behind_relu) {
+  CudaPool(const CudaContext& context, const Pool2dDesc& desc, bool after_relu)
+      : context_(context), d_(desc), after_relu_(after_relu) {
     const std::int64_t most = std::max(d_.in.elements(), d_.out.elements());
     samples_ = std::min(d_.batch, kMaxElements / most);
   }
@@ -79,7 +79,7 @@ class CudaPool : public Op {
 
   const CudaContext& context_;
   Pool2dDesc d_;
-  bool behind_relu_;
+  bool after_relu_;
   std::int64_t samples_;  ///< samples per launch
 };
 
@@ -131,7 +131,7 @@ class CudaMaxPool final : public CudaPool<T> {
         this->launch_packs(max_forward<T, Index, count, kKernel>, samples * g.out_packs, g,
                            device<const T>(args.x) + from, device<T>(args.y) + to,
                            d_.training ? device<Index>(args.saved) + to : nullptr,
-                           this->behind_relu_);
+                           this->after_relu_);
       });
     });
   }
@@ -198,7 +198,7 @@ class CudaAveragePool final : public CudaPool<T> {
   using CudaPool<T>::d_;
 
   std::int64_t in_elements() const { return d_.batch * d_.in.elements(); }
-  bool keeps_bits() const { return this->behind_relu_ && d_.training; }
+  bool keeps_bits() const { return this->after_relu_ && d_.training; }
   AverageWeights average() const {
     const auto divisor = static_cast<float>(d_.divisor_override);
     return {d_.count_include_pad, d_.divisor_override == 0 ? 0.0F : 1.0F / divisor};
@@ -206,19 +206,19 @@ class CudaAveragePool final : public CudaPool<T> {
 };
 
 template <class T>
-std::unique_ptr<Op> make(const CudaContext& context, const Pool2dDesc& desc, bool behind_relu) {
+std::unique_ptr<Op> make(const CudaContext& context, const Pool2dDesc& desc, bool after_relu) {
   if (desc.kind == PoolKind::average) {
-    return std::make_unique<CudaAveragePool<T>>(context, desc, behind_relu);
+    return std::make_unique<CudaAveragePool<T>>(context, desc, after_relu);
   }
   // Choose the smallest type for a window's positions and kNoPosition.
   const std::int64_t positions = desc.kernel.h * desc.kernel.w;
   if (positions <= 0xff) {
-    return std::make_unique<CudaMaxPool<T, std::uint8_t>>(context, desc, behind_relu);
+    return std::make_unique<CudaMaxPool<T, std::uint8_t>>(context, desc, after_relu);
   }
   if (positions <= 0xffff) {
-    return std::make_unique<CudaMaxPool<T, std::uint16_t>>(context, desc, behind_relu);
+    return std::make_unique<CudaMaxPool<T, std::uint16_t>>(context, desc, after_relu);
   }
-  return std::make_unique<CudaMaxPool<T, std::uint32_t>>(context, desc, behind_relu);
+  return std::make_unique<CudaMaxPool<T, std::uint32_t>>(context, desc, after_relu);
 }
 
 /// Returns true if all numbers of an axis, and of the windows along it, fit into 32 bits.
@@ -230,10 +230,8 @@ bool fits(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t s
          small(dilation) && small(out * stride) && small(kernel * dilation);
 }
 
-}  // namespace
-
-std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const Pool2dDesc& desc,
-                                 bool behind_relu) {
+std::unique_ptr<Op> make_checked(const CudaContext& context, const Pool2dDesc& desc,
+                                 bool after_relu) {
   check_cuda_desc(context, "pooling", desc.type, desc.batch);
   if (desc.kind == PoolKind::average && desc.dilation != Size2{1, 1}) {
     fail(ErrorKind::device, "{}: average pooling has no dilation, found ({}, {})", context.name,
@@ -248,8 +246,18 @@ std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const Pool2dDesc& d
          context.name, desc.in.h, desc.in.w, desc.in.c, desc.out.h, desc.out.w, desc.out.c,
          kMaxElements);
   }
-  if (desc.type == DType::bf16) return make<Bf16>(context, desc, behind_relu);
-  return make<float>(context, desc, behind_relu);
+  if (desc.type == DType::bf16) return make<Bf16>(context, desc, after_relu);
+  return make<float>(context, desc, after_relu);
+}
+
+}  // namespace
+
+std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const Pool2dDesc& desc) {
+  return make_checked(context, desc, false);
+}
+
+std::unique_ptr<Op> make_cuda_pool_after_relu(const CudaContext& context, const Pool2dDesc& desc) {
+  return make_checked(context, desc, true);
 }
 
 }  // namespace dpt

@@ -87,7 +87,7 @@ inline constexpr Index kNoPosition = static_cast<Index>(~Index{0});
 /// null in inference.
 template <class T, class Index, int kCount, int kKernel>
 __global__ void __launch_bounds__(kPoolThreads)
-    max_forward(PoolGeometry g, const T* x, T* y, Index* saved, bool behind_relu, unsigned packs) {
+    max_forward(PoolGeometry g, const T* x, T* y, Index* saved, bool after_relu, unsigned packs) {
   const unsigned at = blockIdx.x * kPoolThreads + threadIdx.x;
   if (at >= packs) return;
   const PoolPlace p = place_of(at, g.groups, g.out_w, g.out_h);
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kPoolThreads)
   Pack<Index, kCount> index;
 #pragma unroll
   for (int c = 0; c < kCount; ++c) {
-    const bool none = where[c] < 0 || (behind_relu && best[c] <= 0.0F);
+    const bool none = where[c] < 0 || (after_relu && best[c] <= 0.0F);
     index.v[c] = none ? kNoPosition<Index> : static_cast<Index>(where[c]);
   }
   store_pack<kCount>(saved + to, index);
