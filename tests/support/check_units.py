@@ -24,14 +24,14 @@ WITHOUT_HEADER = {
     r"kernels/(\w+/)+\w+_(avx2|avx512|vnni|bf16|bf16_odd|f32|tf32)\.(cpp|cu)": "compiled for one instruction set or type",
     r"kernels/(\w+/)+without_\w+\.cpp": "takes the place of sources that a build lacks",
     r"kernels/image/(bmp|gif|png|pnm|tiff|webp|jpeg/jpeg)\.cpp": "one source per format of kernels/image/decoders.h",
-    r"kernels/(cpu|cuda)/(activation|channel_scale|concat|conv2d|conv_transpose2d|cross_entropy|dropout|element_loss"
-    r"|group_norm|input|linear|pixel_map|pool2d|product|relu|sum)\.(cpp|cu)": "one source per operation of ops.h",
     r"kernels/cpu/backend\.cpp": "kernels/backend.h, on the CPU",
     r"kernels/cuda/conv/image_weights\.cu": "the backward pass of image_conv.h",
     r"kernels/cuda/runtime/nccl\.cpp": "kernels/peer_sums.h, with NCCL",
 }
-# What a source defines for a kinds.h.
-KIND = re.compile(r"^(\w+Kind|std::vector<ZooNet>) \w+\(\) \{$", re.MULTILINE)
+# What a source defines for a kinds.h, or for the ops.h of a backend.
+LISTED = re.compile(
+    r"^((\w+Kind|std::vector<ZooNet>) \w+\(\) \{$|std::unique_ptr<\w+> make_(cpu|cuda)_(op|loss_op|input)\()", re.MULTILINE
+)
 
 
 def unit_of(path):
@@ -73,12 +73,12 @@ def main(root):
     ]
     if not files:
         sys.exit(f"check_units: no sources below {root}")
-    graph, of_kinds = {}, set()
+    graph, listed = {}, set()
     for file in files:
         text = (root / file).read_text(encoding="utf-8")
         includes = re.findall(r'^\s*#\s*include "([^"]+)"', text, re.MULTILINE)
-        if KIND.search(text):
-            of_kinds.add(file)
+        if LISTED.search(text):
+            listed.add(file)
         graph.setdefault(unit_of(file), set()).update(unit_of(each) for each in includes)
     for unit, others in graph.items():
         others.discard(unit)
@@ -86,7 +86,7 @@ def main(root):
     rules = {re.compile(rule): why for rule, why in WITHOUT_HEADER.items()}
     used = set()
     for file in files:
-        if not file.endswith((".cpp", ".cu")) or file in of_kinds:
+        if not file.endswith((".cpp", ".cu")) or file in listed:
             continue
         if any((root / f"{unit_of(file)}.{end}").exists() for end in ("h", "cuh")):
             continue
