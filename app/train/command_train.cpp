@@ -279,11 +279,15 @@ std::string done_line(const TrainOutcome& outcome) {
   return line;
 }
 
-/// A resumed run whose train.epochs was raised: says what its learning rate does from now on.
-void continue_schedule(const TrainStart& start, Job& job, Progress& progress) {
+/// Gives the job of a resumed run the device weights and the schedule of the checkpoint. Prints how
+/// the learning rate continues if train.epochs was raised.
+void continue_run(const TrainStart& start, Job& job, Progress& progress) {
   if (start.checkpoint.empty()) return;
+  // dpt 0.1 measured device weights.
+  const DeviceWeights& measured = start.point.state.device_weights;
+  if (!measured.empty()) job.placement.device_weights = measured;
   const TrainSpec before = load_stored_spec(catalog(), start.point.config, start.checkpoint);
-  const std::string text = dpt::continue_schedule(job, before, start.point.state);
+  const std::string text = continue_schedule(job, before, start.point.state);
   if (!text.empty()) progress.info(text);
 }
 
@@ -329,7 +333,7 @@ int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits
   start.point = share_start(job, {});
   // Its name is for messages: the file is rank 0's.
   if (!start.point.config.empty()) start.checkpoint = "the checkpoint of rank 0";
-  continue_schedule(start, job, progress);
+  continue_run(start, job, progress);
   phase.begin_changes();
   RunFolder none;
   RunLog no_log;
@@ -354,7 +358,7 @@ int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
                job.data.splits.test.source.get()},
               job.spec.data.on_bad_sample);
   const TrainStart start = load_start(options, job, folder_of_run(folder), progress);
-  continue_schedule(start, job, progress);
+  continue_run(start, job, progress);
   for (const std::string& text : misfits_of(job, start)) progress.warn(text);
   print_plan(job);
   if (const std::string text = memory_misfit(job); !text.empty()) progress.warn(text);
@@ -438,7 +442,7 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
   }
   TrainStart start = load_start(options, job, folder.path(), progress);
   store_hash_of_weights(start, job);
-  continue_schedule(start, job, progress);
+  continue_run(start, job, progress);
   if (!options.overwrite && conclude_complete(job, folder, start, gate, progress)) return 0;
 
   if (const std::string text = fewer_epochs_text(job, start.point.state); !text.empty()) {

@@ -34,8 +34,7 @@ void log_run_start(const Job& job, const TrainStart& start, RunLog& log) {
                  {"steps_per_epoch", job.data.steps_per_epoch},
                  {"epochs", job.spec.train.epochs},
                  {"shards", job.spec.train.shards},
-                 {"device_weights", state.device_weights.empty() ? job.placement.device_weights
-                                                                 : state.device_weights},
+                 {"device_weights", job.placement.device_weights},
                  {"resumed_from", start.checkpoint},
                  {"step", state.step}};
   if (!start.other_data.empty()) fields["other_data"] = start.other_data;

@@ -15,14 +15,7 @@ GradientPass::GradientPass(Backend& backend, Communicator& communicator, const J
       job_(job),
       memory_(memory),
       lockstep_(backend, communicator, job.model.plan),
-      measurements_(measurements),
-      device_weights_(job.placement.device_weights) {}
-
-void GradientPass::set_device_weights(const DeviceWeights& device_weights) {
-  assert(device_weights.size() == device_weights_.size());
-  device_weights_ = device_weights;
-  partitions_.clear();
-}
+      measurements_(measurements) {}
 
 int GradientPass::branches() const {
   int most = 1;
@@ -47,7 +40,7 @@ std::int64_t GradientPass::micro_batch() const {
 
 WorkPartition GradientPass::cut(std::int64_t global_batch, ShardBuffers buffers,
                                 std::int64_t most) const {
-  return partition_batch(global_batch, device_weights_, communicator_.rank(),
+  return partition_batch(global_batch, job_.placement.device_weights, communicator_.rank(),
                          job_.spec.train.shards, {most, job_.spec.train.accumulate}, buffers);
 }
 

@@ -27,9 +27,6 @@ class GradientPass {
   /// Returns the partition of a batch of this size. The first call creates it and allocates the
   /// memory that it needs.
   const WorkPartition& partition_for(std::int64_t global_batch);
-  /// Sets the device weights of later partitions and invalidates all earlier ones.
-  void set_device_weights(const DeviceWeights& device_weights);
-  const DeviceWeights& device_weights() const { return device_weights_; }
   /// Returns the largest number of shards of exact mode processed at the same time so far.
   int branches() const;
 
@@ -78,7 +75,6 @@ class GradientPass {
   PassMemory& memory_;
   Lockstep lockstep_;
   Measurements& measurements_;
-  DeviceWeights device_weights_;
   std::map<std::int64_t, WorkPartition> partitions_;
   bool short_of_memory_ = false;
   std::vector<Piece> pieces_;  ///< micro-batches of the current pass

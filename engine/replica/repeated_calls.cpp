@@ -5,15 +5,12 @@
 namespace dpt {
 
 RepeatedCalls::Repeated& RepeatedCalls::turn_of(const Key& key, std::int64_t moves) {
-  if (moves != moves_) forget();
+  if (moves != moves_ && !repeated_.empty()) {
+    backend_.synchronize();
+    repeated_.clear();
+  }
   moves_ = moves;
   return repeated_[key];
-}
-
-void RepeatedCalls::forget() {
-  if (repeated_.empty()) return;
-  backend_.synchronize();
-  repeated_.clear();
 }
 
 std::string RepeatedCalls::launches() const {

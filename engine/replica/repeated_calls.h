@@ -49,7 +49,6 @@ class RepeatedCalls {
     if (repeated.state == State::fresh) repeated.state = State::seen;
     return false;
   }
-  void forget();
 
   /// Returns "graph" if one launch runs a whole step, "graphs" if the sum over ranks comes between
   /// two graphs, "calls" if nothing is captured.

@@ -120,19 +120,13 @@ void Replica::drop_results() {
   weights_.allow_updates();
 }
 
-void Replica::set_device_weights(const DeviceWeights& device_weights) {
-  assert(results_pending() == 0);
-  gradients_.set_device_weights(device_weights);
-  repeated_.forget();
-}
-
 SampleResults Replica::evaluate(const DataSource& source, std::span<const std::int64_t> indices,
                                 Loader& loader, const StopQuestion& wants_stop,
                                 const LeftOutSamples* left_out,
                                 const EvaluationProgress& progress) {
   assert(results_pending() == 0);
-  return evaluation_.run(weights_.for_evaluation(), gradients_.device_weights(), source, indices,
-                         loader, left_out, wants_stop, progress);
+  return evaluation_.run(weights_.for_evaluation(), source, indices, loader, left_out, wants_stop,
+                         progress);
 }
 
 }  // namespace dpt

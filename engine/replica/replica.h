@@ -43,10 +43,6 @@ class Replica {
     return gradients_.partition_for(global_batch).samples;
   }
 
-  /// Sets the device weights of later batches. REQUIRES: no result pending, because its work may
-  /// still read data of earlier partitions on the device.
-  void set_device_weights(const DeviceWeights& device_weights);
-
   /// Queues one step: this rank's samples, the sum over all ranks, the update. take_result returns
   /// the result, now or steps later. `ledger` records how the calling thread spends its time.
   void train_step(const StepPlan& plan, const HostBatch& batch, Ledger* ledger = nullptr);

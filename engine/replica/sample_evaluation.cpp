@@ -120,10 +120,9 @@ void SampleEvaluation::mark_left_out(const LeftOutSamples& left_out,
   }
 }
 
-SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeights& device_weights,
-                                    const DataSource& source, std::span<const std::int64_t> indices,
-                                    Loader& loader, const LeftOutSamples* left_out,
-                                    const StopQuestion& wants_stop,
+SampleResults SampleEvaluation::run(const PassParams& params, const DataSource& source,
+                                    std::span<const std::int64_t> indices, Loader& loader,
+                                    const LeftOutSamples* left_out, const StopQuestion& wants_stop,
                                     const EvaluationProgress& progress) {
   const auto n = static_cast<std::int64_t>(indices.size());
   const std::int64_t eval_batch = job_.eval_batch();
@@ -131,7 +130,7 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DeviceWeight
   // on the number of devices.
   const std::int64_t micro_batches = ceil_div(n, eval_batch);
   const int ranks = communicator_.size();
-  const std::vector<Range> parts = proportional_parts(micro_batches, device_weights);
+  const std::vector<Range> parts = proportional_parts(micro_batches, job_.placement.device_weights);
   const Range mine = parts[communicator_.rank()];
   std::vector<Range> ranges;
   for (std::int64_t i = mine.begin; i < mine.end; ++i) {

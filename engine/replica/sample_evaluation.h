@@ -51,8 +51,8 @@ class SampleEvaluation {
   /// ranks. If `wants_stop` returns true on any rank, all ranks give up together. `left_out`
   /// receives the samples that `source` substitutes; null if it substitutes none. REQUIRES: no step
   /// is pending.
-  SampleResults run(const PassParams& params, const DeviceWeights& device_weights,
-                    const DataSource& source, std::span<const std::int64_t> indices, Loader& loader,
+  SampleResults run(const PassParams& params, const DataSource& source,
+                    std::span<const std::int64_t> indices, Loader& loader,
                     const LeftOutSamples* left_out, const StopQuestion& wants_stop,
                     const EvaluationProgress& progress);
 

@@ -74,8 +74,6 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
       loader_(job.data.splits.train, training_options(job)),
       on_result_(std::move(on_result)),
       ledger_(ledger) {
-  // Device weights that dpt 0.1 measured replace those of the job.
-  if (!start.device_weights.empty()) replica_.set_device_weights(start.device_weights);
   go_to(start);
   // A sample of this many steps shows what the ranks wait for; it is exchanged once per epoch.
   constexpr std::int64_t kMostWaits = 4096;

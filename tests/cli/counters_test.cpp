@@ -128,6 +128,27 @@ TEST_CASE("a run of a release in which device_weights was called shares goes on"
   check_contains(config.err, "the key 'shares' was renamed: write 'device_weights'");
 }
 
+TEST_CASE("device weights that an earlier release measured are used on the same devices only") {
+  const Workplace w;
+  const std::string checkpoint = "runs/small/checkpoints/step-00000014.safetensors";
+  const std::vector<std::string> on_two = {"train", "small.yaml", "train.epochs=2",
+                                           "devices=[cpu,cpu]"};
+  REQUIRE(w.run(on_two, {"--max-steps", "14"}).exit_code == 0);
+  rewrite(w.dir.file(checkpoint), [](Metadata& m) { m.at("dpt.device_weights") = "3,1"; });
+  const auto weights_of_last_start = [&] {
+    return events(w.dir.file("runs/small/metrics.jsonl"), "run_start").back()["device_weights"];
+  };
+  REQUIRE(w.run(on_two, {"--max-steps", "2"}).exit_code == 0);
+  CHECK(weights_of_last_start() == json::array({3, 1}));
+  // The weights stay in the checkpoints of the run.
+  REQUIRE(w.run(on_two, {"--max-steps", "2"}).exit_code == 0);
+  CHECK(weights_of_last_start() == json::array({3, 1}));
+  const Finished on_three = w.run(on_two, {"devices=[cpu,cpu,cpu]", "--max-steps", "2"});
+  INFO(on_three.err);
+  REQUIRE(on_three.exit_code == 0);
+  CHECK(weights_of_last_start() == json::array({1, 1, 1}));
+}
+
 TEST_CASE("what may change on resume is said by the fields themselves") {
   const Stopped w;
   const Finished refused = w.run(w.command, {"optimizer.lr=0.01"});
