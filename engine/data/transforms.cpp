@@ -11,18 +11,16 @@
 namespace dpt {
 namespace {
 
-/// Adds the device's part of a transform. `last`: the transform before it of the highest position,
-/// if that is above `geometry`; else null.
-void add_device_part(const Variant& transform, const Variant* last, InputDesc& desc) {
-  const DevicePart& part = *transform_kinds().at(transform.type).device;
-  if (last && last->type == transform.type) {
+/// Fails if `transform` may not follow `last`, the transform of the highest position before it.
+void check_order(const Variant& transform, InputPosition position, const Variant& last,
+                 InputPosition last_position) {
+  if (last.type == transform.type) {
     fail(ErrorKind::usage, "{}: appears twice in the list", place_of(transform));
   }
-  if (last && part.position <= transform_kinds().at(last->type).device->position) {
+  if (position <= last_position) {
     fail(ErrorKind::usage, "{}: comes after {}, which must be last", place_of(transform),
-         last->type);
+         last.type);
   }
-  part.describe(transform, desc);
 }
 
 }  // namespace
@@ -47,16 +45,20 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type
          model_input.w);
   }
   std::string problems;
-  const Variant* last = nullptr;
+  const Variant* last = nullptr;  // null while all transforms are geometry, in any number and order
+  InputPosition last_position = InputPosition::geometry;
   const DividedTransforms divided = divide_transforms(transforms);
   for (const Variant& transform : divided.device) {
+    const DevicePart& part = *transform_kinds().at(transform.type).device;
     try {
-      add_device_part(transform, last, desc);
+      if (last) check_order(transform, part.position, *last, last_position);
+      part.describe(transform, desc);
     } catch (const Error& error) {
       problems += (problems.empty() ? "" : "\n") + std::string(error.what());
     }
-    if (transform_kinds().at(transform.type).device->position > InputPosition::geometry) {
+    if (part.position > InputPosition::geometry) {
       last = &transform;
+      last_position = part.position;
     }
   }
   if (!problems.empty()) throw Error(ErrorKind::usage, problems);
