@@ -43,10 +43,10 @@ bool is_best(const HeldPath& path, const RunState& state) {
   return why_not_best(path, state).empty();
 }
 
-/// The folder for files that are moved aside, created when the first file goes there.
-class Aside {
+/// The folder for files that no longer belong to the run, created with the first of them.
+class AbandonedFolder {
  public:
-  explicit Aside(const RunFolder& folder) : folder_(folder) {}
+  explicit AbandonedFolder(const RunFolder& folder) : folder_(folder) {}
   const HeldPath& place() {
     if (!place_) place_ = folder_.make_abandoned();
     return *place_;
@@ -120,7 +120,7 @@ std::set<std::int64_t> shared_steps(const RunFolder& folder, const std::string& 
 /// first and the newest other file moves last, so that the run can continue after a crash in
 /// between.
 void leave_branch(const RunFolder& folder, const std::string& from, const StartingPoint& start,
-                  Aside& aside, const Notify& notify) {
+                  AbandonedFolder& abandoned, const Notify& notify) {
   const Origin origin = origin_of(folder, from, start);
   const std::int64_t step = start.state.step;
   const std::set<std::int64_t> shared = shared_steps(folder, from);
@@ -128,7 +128,7 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
   const auto here = header_of(origin.own_place);
   if (!here || here->checksum != origin.checksum) {
     if (exists(origin.own_place)) {
-      copy_durably(origin.own_place, aside.place_for_own(origin.own_place));
+      copy_durably(origin.own_place, abandoned.place_for_own(origin.own_place));
       left.push_back(step);
     }
     copy_durably(from, origin.own_place);
@@ -139,7 +139,7 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
     const bool is_ancestor = other < step && (origin.is_own || shared.contains(other));
     if (other == step || is_ancestor) continue;
     const HeldPath path = folder.checkpoint_place(other);
-    move_durably(path, aside.place_for_own(path));
+    move_durably(path, abandoned.place_for_own(path));
     left.push_back(other);
   }
   if (left.empty()) return;
@@ -147,7 +147,7 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
   notify(
       fmt::format("the run continues from step {}; the checkpoint(s) of step {}, which are not its "
                   "ancestors, are moved to {}",
-                  step, fmt::join(left, ", "), aside.place().text()));
+                  step, fmt::join(left, ", "), abandoned.place().text()));
 }
 
 /// Moves the lines of the log that a resume or a fresh start leaves behind.
@@ -246,9 +246,9 @@ void find_ancestors(const Job& job, const RunFolder& folder, const std::string& 
   }
 }
 
-/// Moves a best.safetensors that is not of this line of descent aside. Leaves an older best of this
-/// line in place, to be replaced: a crash came before the new one was copied.
-void leave_best(const RunFolder& folder, const StartingPoint& start, Aside& aside,
+/// Moves a best.safetensors that is not of this line of descent to `abandoned`. Leaves an older
+/// best of this line in place, to be replaced: a crash came before the new one was copied.
+void leave_best(const RunFolder& folder, const StartingPoint& start, AbandonedFolder& abandoned,
                 const Notify& notify) {
   const HeldPath best = folder.best_place();
   if (!exists(best)) return;
@@ -257,7 +257,7 @@ void leave_best(const RunFolder& folder, const StartingPoint& start, Aside& asid
       header->config == start.config) {
     return;
   }
-  const HeldPath to = aside.place_for(best);
+  const HeldPath to = abandoned.place_for(best);
   move_durably(best, to);
   notify(fmt::format(
       "{} is not the best checkpoint of this run: moved to {}{}", best.text(), to.text(),
@@ -294,8 +294,8 @@ void report_abandoned(const RunFolder& folder, const Notify& notify) {
 
 /// Makes best.safetensors the best known checkpoint, and updates `start` to agree with it.
 void settle_best(const Job& job, const RunFolder& folder, const std::string& from,
-                 const std::vector<std::string>& candidates, StartingPoint& start, Aside& aside,
-                 const Notify& notify) {
+                 const std::vector<std::string>& candidates, StartingPoint& start,
+                 AbandonedFolder& abandoned, const Notify& notify) {
   RunState& state = start.state;
   const KeepBestSpec& keep = job.spec.checkpoint.keep_best;
   const std::string monitor = best_monitor_of(job.spec);
@@ -335,11 +335,11 @@ void settle_best(const Job& job, const RunFolder& folder, const std::string& fro
     best_file = next;
   }
   if (best_file.empty()) {
-    leave_best(folder, start, aside, notify);
+    leave_best(folder, start, abandoned, notify);
   } else if (!is_same_entry(best_file, folder.best_place())) {
     const auto there = header_of(folder.best_place());
     if (!there || there->checksum != state.best_checksum) {
-      leave_best(folder, start, aside, notify);
+      leave_best(folder, start, abandoned, notify);
       copy_durably(best_file, folder.best_place());
     }
   }
@@ -349,7 +349,7 @@ void settle_best(const Job& job, const RunFolder& folder, const std::string& fro
 
 void take_place(const Job& job, RunFolder& folder, const std::string& from, bool overwrite,
                 StartingPoint& start, const Notify& notify) {
-  Aside aside(folder);
+  AbandonedFolder abandoned(folder);
   std::vector<std::string> candidates = best_candidates(folder, from, start.state);
   std::string resumed = from;
   find_ancestors(job, folder, from, start);
@@ -361,36 +361,36 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
     resumed = folder.after_set_aside(from);
     folder.set_aside();
   } else {
-    if (!from.empty()) leave_branch(folder, from, start, aside, notify);
+    if (!from.empty()) leave_branch(folder, from, start, abandoned, notify);
     for (auto& [step, path] : start.ancestors) {
       const HeldPath place = folder.checkpoint_place(step);
       if (!is_same_entry(path, place)) copy_durably(path, place);
       path = place;
     }
     // This is a new run in a folder in which another run left only its best.
-    if (from.empty() && exists(folder.best())) aside.keep_log();
-    // The best may be among what was moved aside.
-    if (aside.is_used()) {
-      candidates.push_back((aside.place() / checkpoint_name(start.state.best_step)).text());
+    if (from.empty() && exists(folder.best())) abandoned.keep_log();
+    // The best may be among the files that were moved.
+    if (abandoned.is_used()) {
+      candidates.push_back((abandoned.place() / checkpoint_name(start.state.best_step)).text());
     }
     leave_log_lines(folder, from, start, notify);
     start.is_saved = !from.empty();
   }
-  settle_best(job, folder, resumed, candidates, start, aside, notify);
-  if (aside.is_used()) report_abandoned(folder, notify);
+  settle_best(job, folder, resumed, candidates, start, abandoned, notify);
+  if (abandoned.is_used()) report_abandoned(folder, notify);
 }
 
 void leave_later(RunFolder& folder, const RunState& state, const Notify& notify) {
   if (const std::string moved = folder.check_held(); !moved.empty()) notify("warning: " + moved);
-  Aside aside(folder);
+  AbandonedFolder abandoned(folder);
   // The newest moves last: after a crash in between, the run continues from it and gets here again.
   std::vector<std::int64_t> steps = list_steps(folder.at("checkpoints"));
   std::reverse(steps.begin(), steps.end());
   for (const std::int64_t step : steps) {
     if (step <= state.step) continue;
     const HeldPath path = folder.checkpoint_place(step);
-    move_durably(path, aside.place_for_own(path));
-    notify(fmt::format("the checkpoint of step {} is moved to {}", step, aside.place().text()));
+    move_durably(path, abandoned.place_for_own(path));
+    notify(fmt::format("the checkpoint of step {} is moved to {}", step, abandoned.place().text()));
   }
   try {
     abandon_log_lines(folder.place(), state.step, state.epoch, state.rollbacks);

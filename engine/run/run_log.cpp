@@ -154,20 +154,21 @@ class Rewriting {
   std::string block_;
 };
 
-/// Treatment of a line by a run that continues at a moment (step, epochs completed, rollbacks).
-struct Fate {
+/// State of a log line for a run that continues from a step, a number of completed epochs and a
+/// number of rollbacks.
+struct LineState {
   bool moves = false;    ///< the line moves, because it will be repeated
   bool is_test = false;  ///< test result of this step: it moves too, unless its process ended
   bool is_end = false;   ///< end of a process that did not fail: all its results are written
 };
 
-/// Decides the treatment of lines. It must be asked about every line, in order.
-class Fates {
+/// Decides the states of lines. REQUIRES: every line of the log, in order.
+class LineRules {
  public:
-  Fates(std::int64_t step, std::int64_t epoch, std::int64_t rollbacks)
+  LineRules(std::int64_t step, std::int64_t epoch, std::int64_t rollbacks)
       : step_(step), epoch_(epoch), rollbacks_(rollbacks) {}
 
-  Fate of(const std::string& line) {
+  LineState of(const std::string& line) {
     // Lines of other programs may hold any text.
     const Json json = Json::parse(line, nullptr, false);
     const auto number = [&](const char* key) {
@@ -180,22 +181,22 @@ class Fates {
     };
     const std::string event = text("event");
     const std::int64_t step = number("step");
-    Fate fate;
-    fate.moves = step > step_;
-    fate.is_end = event == "run_end" && text("status") != "failed";
+    LineState state;
+    state.moves = step > step_;
+    state.is_end = event == "run_end" && text("status") != "failed";
     if (event == "run_start") {
-      in_moved_process_ = fate.moves;
+      in_moved_process_ = state.moves;
     } else if (event == "epoch" || event == "eval" || event == "lr_reduced") {
-      fate.moves = fate.moves || number("epoch") > epoch_;
-      fate.is_test = !fate.moves && event == "eval" && step == step_ && text("split") == "test";
+      state.moves = state.moves || number("epoch") > epoch_;
+      state.is_test = !state.moves && event == "eval" && step == step_ && text("split") == "test";
     } else if (event == "rollback") {
       // A rollback event has the step to which the run went back. If a process was killed before it
       // had saved a later one, the next process rolls back again and repeats the event.
-      fate.moves = fate.moves || number("rollbacks") > rollbacks_;
+      state.moves = state.moves || number("rollbacks") > rollbacks_;
     } else if (step < 0) {
-      fate.moves = in_moved_process_;
+      state.moves = in_moved_process_;
     }
-    return fate;
+    return state;
   }
 
  private:
@@ -215,20 +216,20 @@ struct MovedLines {
   }
 };
 
-MovedLines find_moved(const HeldPath& path, Fates fates) {
+MovedLines find_moved(const HeldPath& path, LineRules rules) {
   MovedLines sure, tests;
   std::uint64_t at = 0, last_end = 0;
   LineReader lines(path);
   for (std::string line; lines.next(line); at += line.size()) {
-    const Fate fate = fates.of(line);
-    if (fate.is_end) {
+    const LineState state = rules.of(line);
+    if (state.is_end) {
       // A process that ended has logged its test result; after one that was killed it is logged
       // again.
       last_end = at;
       tests = {};
     }
-    if (fate.moves) sure.add(at, line);
-    if (fate.is_test) tests.add(at, line);
+    if (state.moves) sure.add(at, line);
+    if (state.is_test) tests.add(at, line);
   }
   const bool both = sure.count > 0 && tests.count > 0;
   MovedLines all;
@@ -240,24 +241,24 @@ MovedLines find_moved(const HeldPath& path, Fates fates) {
 }
 
 /// Calls `visit` with each line, starting with the first that moves, and with whether it moves,
-/// until `visit` returns false. No earlier line affects the state of `fates`.
-void visit_lines(const HeldPath& path, const MovedLines& moved, Fates fates,
+/// until `visit` returns false. No earlier line affects the state of `rules`.
+void visit_lines(const HeldPath& path, const MovedLines& moved, LineRules rules,
                  const std::function<bool(const std::string&, bool)>& visit) {
   std::uint64_t at = moved.first;
   LineReader lines(path, at);
   for (std::string line; lines.next(line); at += line.size()) {
-    const Fate fate = fates.of(line);
-    if (!visit(line, fate.moves || (fate.is_test && at >= moved.last_end))) return;
+    const LineState state = rules.of(line);
+    if (!visit(line, state.moves || (state.is_test && at >= moved.last_end))) return;
   }
 }
 
 /// Returns true if `other` contains, from `begin` to its end, exactly the lines that move.
 bool has_moved(const HeldPath& other, std::uint64_t begin, const HeldPath& path,
-               const MovedLines& moved, const Fates& fates) {
+               const MovedLines& moved, const LineRules& rules) {
   bool same = true;
   LineReader there(other, begin);
   std::string found;
-  visit_lines(path, moved, fates, [&](const std::string& line, bool moves) {
+  visit_lines(path, moved, rules, [&](const std::string& line, bool moves) {
     same = !moves || (there.next(found) && found == line);
     return same;
   });
@@ -355,8 +356,8 @@ std::int64_t abandon_log_lines(const HeldPath& folder, std::int64_t step, std::i
   const HeldPath path = folder / "metrics.jsonl";
   const HeldPath abandoned_path = folder / "metrics.abandoned.jsonl";
   if (entry_type(path) == EntryType::none) return 0;
-  const Fates fates(step, epoch, rollbacks);
-  const MovedLines moved = find_moved(path, fates);
+  const LineRules rules(step, epoch, rollbacks);
+  const MovedLines moved = find_moved(path, rules);
   if (moved.count == 0) return 0;
 
   // Write the lines to their destination before removing them: a crash in between leaves them in
@@ -364,10 +365,10 @@ std::int64_t abandon_log_lines(const HeldPath& folder, std::int64_t step, std::i
   std::uint64_t before = 0;
   if (entry_type(abandoned_path) != EntryType::none) open_regular_file(abandoned_path, before);
   if (before < moved.bytes ||
-      !has_moved(abandoned_path, before - moved.bytes, path, moved, fates)) {
+      !has_moved(abandoned_path, before - moved.bytes, path, moved, rules)) {
     Rewriting abandoned(abandoned_path);
     if (before > 0) abandoned.copy(abandoned_path, before);
-    visit_lines(path, moved, fates, [&](const std::string& line, bool moves) {
+    visit_lines(path, moved, rules, [&](const std::string& line, bool moves) {
       if (moves) abandoned.write(line);
       return true;
     });
@@ -375,7 +376,7 @@ std::int64_t abandon_log_lines(const HeldPath& folder, std::int64_t step, std::i
   }
   Rewriting kept(path);
   kept.copy(path, moved.first);
-  visit_lines(path, moved, fates, [&](const std::string& line, bool moves) {
+  visit_lines(path, moved, rules, [&](const std::string& line, bool moves) {
     if (!moves) kept.write(line);
     return true;
   });
@@ -387,11 +388,11 @@ RestoredLines restore_log_lines(const HeldPath& folder, const HeldPath& branch_l
                                 std::int64_t step, std::int64_t epoch, std::int64_t rollbacks) {
   const HeldPath path = folder / "metrics.jsonl";
   const HeldPath abandoned_path = folder / "metrics.abandoned.jsonl";
-  const Fates fates(step, epoch, rollbacks);
+  const LineRules rules(step, epoch, rollbacks);
   const auto each_of_branch = [&](const std::function<void(const std::string&)>& visit) {
-    MovedLines moved = find_moved(branch_log, fates);
+    MovedLines moved = find_moved(branch_log, rules);
     moved.first = 0;
-    visit_lines(branch_log, moved, fates, [&](const std::string& line, bool moves) {
+    visit_lines(branch_log, moved, rules, [&](const std::string& line, bool moves) {
       if (!moves) visit(line);
       return true;
     });

@@ -99,18 +99,18 @@ class RankTrainer {
   }
 
  private:
-  using Moment = std::pair<std::int64_t, std::int64_t>;  ///< step and epoch
+  using StepAndEpoch = std::pair<std::int64_t, std::int64_t>;  ///< step and epoch
   /// Starts a new run, a resumed one, or one that rolls back.
   void begin(const StartingPoint& start) {
     stepper_.go_to(start.state);
     replica_.set_params(start.params);
     replica_.set_optimizer_state(start.optimizer);
-    saved_ = start.is_saved ? moment() : Moment{-1, -1};
+    saved_ = start.is_saved ? step_and_epoch() : StepAndEpoch{-1, -1};
     outcome_.early_stopped = has_stopped_early(job_.spec, start.state);
   }
   /// Returns the ledger of the rank that writes; the others keep none.
   Ledger* ledger() { return writes_ ? &ledger_ : nullptr; }
-  Moment moment() { return {stepper_.state().step, stepper_.state().epoch}; }
+  StepAndEpoch step_and_epoch() { return {stepper_.state().step, stepper_.state().epoch}; }
 
   void train_epochs() {
     begin_ahead_check();
@@ -127,7 +127,7 @@ class RankTrainer {
     }
     if (end_) note_waiting();
     // Nothing was trained: the same command starts again and gives the same bits.
-    if (end_ == RunEnd::stopped && moment() == Moment{0, 0}) return;
+    if (end_ == RunEnd::stopped && step_and_epoch() == StepAndEpoch{0, 0}) return;
     save_last();
     if (!end_) test_best();
   }
@@ -174,7 +174,7 @@ class RankTrainer {
     try {
       stepper_.drain();
       collect_save(saver_.wait());
-      if (moment() == saved_) return;
+      if (step_and_epoch() == saved_) return;
       if (best_failed_) best_before_.restore(stepper_.state());
       saver_.start({snapshot(), true, false, divergence_.best_steps(), false});
       collect_save(saver_.wait(), false);
@@ -411,7 +411,8 @@ class RankTrainer {
     if (!writes_) return;
     collect_save(saver_.wait());
     if (best_failed_) best_before_.restore(stepper_.state());
-    if (moment() != saved_) saver_.start({snapshot(), keep, is_best, divergence_.best_steps()});
+    if (step_and_epoch() != saved_)
+      saver_.start({snapshot(), keep, is_best, divergence_.best_steps()});
   }
   void save() { save(true, false); }
 
@@ -460,7 +461,7 @@ class RankTrainer {
     communicator_.barrier();
     if (writes_) {
       collect_save(saver_.wait());
-      if (moment() != saved_) {
+      if (step_and_epoch() != saved_) {
         const RunState& state = stepper_.state();
         const bool is_best = best_failed_ && state.best && state.best_step == state.step;
         saver_.start({snapshot(), true, is_best, divergence_.best_steps(), !end_});
@@ -542,11 +543,11 @@ class RankTrainer {
   std::optional<RunEnd> end_;
   StopReason reason_ = StopReason::none;
   bool stop_voted_ = false;
-  bool reading_ = false;      ///< true in a step or an evaluation, which read samples
-  bool got_on_ = false;       ///< this process has trained a step or closed an epoch
-  Moment saved_{-1, -1};      ///< moment of the last save
-  BestSoFar best_before_;     ///< the best before the last evaluation
-  bool best_failed_ = false;  ///< the last best could not be saved; known to rank 0
+  bool reading_ = false;        ///< true in a step or an evaluation, which read samples
+  bool got_on_ = false;         ///< this process has trained a step or closed an epoch
+  StepAndEpoch saved_{-1, -1};  ///< those of the last save
+  BestSoFar best_before_;       ///< the best before the last evaluation
+  bool best_failed_ = false;    ///< the last best could not be saved; known to rank 0
 };
 
 }  // namespace

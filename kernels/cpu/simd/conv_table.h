@@ -29,7 +29,7 @@ struct Conv {
   std::int64_t pixels() const { return conv_h * conv_w; }
 };
 
-struct ConvArgs {
+struct ConvCall {
   const float *x, *weight, *bias;
   float *y, *dy, *dx, *dweight, *dbias;
   std::uint8_t* saved;
@@ -42,8 +42,8 @@ struct ConvKernels {
   const char* name;
   std::size_t (*scratch_bytes)(const Conv& conv);
   std::size_t (*saved_bytes)(const Conv& conv);
-  void (*forward)(const Conv& conv, const ConvArgs& args);
-  void (*backward)(const Conv& conv, const ConvArgs& args);
+  void (*forward)(const Conv& conv, const ConvCall& args);
+  void (*backward)(const Conv& conv, const ConvCall& args);
 };
 extern const ConvKernels kConvAvx2, kConvAvx512;
 /// 3x3, stride 1, no pool, channels a multiple of 8 or 16 (winograd_kernels.h).

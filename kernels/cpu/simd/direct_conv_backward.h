@@ -289,7 +289,7 @@ void data_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy,
 }
 
 template <class V>
-void conv_backward(const Conv& c, const ConvArgs& args) {
+void conv_backward(const Conv& c, const ConvCall& args) {
   const ConvLayout<V> layout(c);
   // Sum each sample separately before adding it to the total, to reduce the rounding of large sums.
   float* dbias = args.scratch + layout.bias;

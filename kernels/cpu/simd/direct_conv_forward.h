@@ -391,7 +391,7 @@ struct ForwardStrip {
 };
 
 template <class V>
-void conv_forward(const Conv& c, const ConvArgs& args) {
+void conv_forward(const Conv& c, const ConvCall& args) {
   const ConvLayout<V> layout(c);
   float* weights = args.scratch + layout.weights;
   float* bias = args.scratch + layout.bias;

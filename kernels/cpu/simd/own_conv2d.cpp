@@ -45,7 +45,7 @@ class OwnConv2d final : public Op {
   std::string implementation() const override { return kernels_.name; }
 
  private:
-  direct::ConvArgs unpack(const OpArgs& a) const {
+  direct::ConvCall unpack(const OpArgs& a) const {
     const ParamArgs &weight = a.params[Conv2dDesc::kWeight], &bias = a.params[Conv2dDesc::kBias];
     return {host(a.x),
             host(weight.f32),

@@ -20,7 +20,7 @@ namespace dpt::winograd {
 
 using direct::accumulate;
 using direct::Conv;
-using direct::ConvArgs;
+using direct::ConvCall;
 using direct::Split;
 
 inline constexpr int kTransformed = 16;  ///< elements of a transformed tile or kernel
@@ -385,7 +385,7 @@ std::size_t saved_bytes(const Conv&) {
 }
 
 template <class V>
-void forward(const Conv& c, const ConvArgs& args) {
+void forward(const Conv& c, const ConvCall& args) {
   const Layout at(c);
   float* weights = args.scratch;
   float* inputs = args.scratch + at.inputs;
@@ -404,7 +404,7 @@ void forward(const Conv& c, const ConvArgs& args) {
 
 /// Sets dy to zero where y did not pass ReLU, and sums it for the gradient of the bias.
 template <class V>
-void mask_gradient(const Conv& c, const ConvArgs& args) {
+void mask_gradient(const Conv& c, const ConvCall& args) {
   if (!c.relu && !c.bias) return;
   const std::int64_t pixels = c.batch * c.out_h * c.out_w;
   for (std::int64_t k = 0; k < c.out_c; k += V::kLanes) {
@@ -423,7 +423,7 @@ void mask_gradient(const Conv& c, const ConvArgs& args) {
 }
 
 template <class V>
-void backward(const Conv& c, const ConvArgs& args) {
+void backward(const Conv& c, const ConvCall& args) {
   const Layout at(c);
   float* weights = args.scratch;
   float* inputs = args.scratch + at.inputs;
