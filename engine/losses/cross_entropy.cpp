@@ -1,4 +1,4 @@
-// Cross-entropy of the softmax, as torch.nn.CrossEntropyLoss: of class labels, or of probabilities.
+// Cross-entropy of the softmax and class labels or soft labels, as torch.nn.CrossEntropyLoss.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -10,7 +10,7 @@ namespace {
 
 struct CrossEntropyOptions {
   double label_smoothing = 0.0;
-  std::optional<std::vector<double>> class_weights;  ///< empty = balanced
+  std::optional<std::vector<double>> class_weights;  ///< unset: all 1; empty: balanced
   std::optional<std::int64_t> ignore_index;
 };
 
@@ -47,7 +47,8 @@ const ObjectTable& cross_entropy_table() {
   return table;
 }
 
-/// Returns the weights of scikit-learn's compute_class_weight for the classes that are not ignored.
+/// Returns the balanced weights of the classes that are not ignored, as compute_class_weight of
+/// scikit-learn.
 std::vector<float> balanced_weights(const LossContext& context,
                                     const std::optional<std::int64_t>& ignored) {
   std::vector<std::int64_t> counts = context.class_counts();
@@ -71,7 +72,8 @@ std::vector<float> balanced_weights(const LossContext& context,
   return weights;
 }
 
-/// Returns the minimum loss of soft labels: that of the softmax in proportion to target * weight.
+/// Returns the minimum loss of one sample with soft labels. It is reached if the softmax is
+/// proportional to target * weight.
 double least_soft(std::span<const float> targets, const std::vector<float>& weights) {
   double mass = 0, sum = 0;
   for (std::size_t c = 0; c < targets.size(); ++c) {
@@ -112,8 +114,8 @@ Loss make_cross_entropy(const Variant& variant, const LossContext& context) {
            context.classes, loss.class_weights.size());
     }
   }
-  // The loss of a model to which all classes are alike: initial weights that are better or worse
-  // have another loss.
+  // 2 % of the loss of a model that finds all classes equally likely. The initial loss is not used:
+  // initial weights may be better or worse than that.
   loss.near_zero = [classes = std::max<std::int64_t>(context.classes, 2)](double) {
     return 0.02 * std::log(static_cast<double>(classes));
   };

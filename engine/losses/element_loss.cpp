@@ -1,5 +1,5 @@
-// Losses of each output and its target, averaged over samples and outputs, as torch.nn's with
-// reduction="mean". Where samples have only a label, the targets are one-hot.
+// Losses of one output and its target, averaged over samples and outputs, as the torch.nn losses of
+// the same names with reduction="mean". If samples have only a label, the targets are one-hot.
 #include <algorithm>
 #include <cmath>
 
@@ -37,9 +37,9 @@ Loss make_mse(const Variant&, const LossContext& context) {
   return make_element_loss(element_losses::Mse{}, context);
 }
 
-/// Loss::near_zero where the loss of a difference d is d^2 / (2 beta) below beta and d - beta / 2
-/// above: what it is when the differences have become as small as those of an mse that has fallen
-/// to 2 %.
+/// Returns Loss::near_zero for the loss of a difference d that is d^2 / (2 beta) below beta and
+/// d - beta / 2 above: the loss after d has shrunk by the factor sqrt(0.02), by which it shrinks
+/// when an mse falls to 2 %.
 double near_zero_difference(double first, double beta) {
   const double difference = first < beta / 2 ? std::sqrt(2 * beta * first) : first + beta / 2;
   const double small = std::sqrt(0.02) * difference;
@@ -59,7 +59,8 @@ Loss make_smooth_l1(const Variant& variant, const LossContext& context) {
   return loss;
 }
 
-/// Returns the minimum of bce_with_logits: that of the sigmoid that fits each target best.
+/// Returns the minimum of bce_with_logits for one sample. It is reached at the sigmoid that fits
+/// each target best.
 double least_bce(std::span<const float> targets, const std::vector<float>& pos_weight) {
   double sum = 0;
   for (std::size_t c = 0; c < targets.size(); ++c) {

@@ -1,5 +1,5 @@
-// Losses: what a config says is minimised, made for a model and its data into what a device runs.
-// The formulas stand in kernels/common.
+// The loss of a config, made for a model and its data. It creates the operation that a device runs;
+// the formulas are in kernels/common.
 #pragma once
 
 #include <cstdint>
@@ -26,43 +26,44 @@ struct LossContext {
   TargetShape targets{};  ///< targets of the data
 };
 
-/// One operation of a loss.
+/// Shape of one operation of a loss.
 struct LossShape {
   std::int64_t batch = 0, classes = 0;
   DType type = DType::f32;
   bool training = true;  ///< true: computes a gradient
   std::vector<MetricSum> sums = {{}};
 
-  /// Fills in these fields of an operation's description.
+  /// Copies these values to the fields of the same names.
   void fill(LossDesc& desc) const;
 };
 
-/// A loss without a device. The mean over a batch or a split is the sum of the samples' losses over
-/// the sum of their weights.
+/// A loss, independent of devices. The mean over a batch or a split is the sum of the samples'
+/// losses over the sum of their weights.
 struct Loss {
-  TargetShape targets;                       ///< targets of the data
-  std::vector<float> class_weights;          ///< the weight of a class's samples; empty: all are 1
+  TargetShape targets;               ///< targets of the data
+  std::vector<float> class_weights;  ///< factor on the weight of a class's samples; empty: 1
   std::optional<std::int32_t> ignore_index;  ///< samples with this label have no weight
-  bool has_errors = false;             ///< its operation adds up errors (SampleSum), not only top_k
-  std::vector<MetricSum> sums = {{}};  ///< sums that it makes for metrics
+  bool has_errors = false;             ///< its operation computes every SampleSum, not only top_k
+  std::vector<MetricSum> sums = {{}};  ///< sums that the operation computes for metrics
   using Compile = std::function<std::unique_ptr<LossOp>(OpFactory&, const LossShape&)>;
   Compile compile;
-  Compile compile_unsmoothed;  ///< the same without label smoothing; empty where there is none
+  Compile compile_unsmoothed;  ///< the same without label smoothing; empty without it
   /// Returns the mean loss at which samples count as memorised, from the mean loss before the first
   /// update; both are above the minimum loss. Empty: 2 % of the first.
   std::function<double(double first)> near_zero;
-  /// The least that the loss of a sample can be, without smoothing and the sample's own weight,
-  /// from its targets; null: 0.
+  /// Returns the minimum loss of a sample with these targets, without label smoothing and without
+  /// the sample's own weight. Null: 0.
   std::function<double(std::span<const float> targets)> least;
 
-  /// Returns true if the divisor of the mean depends on the samples: then it is known only after
-  /// the sum over all ranks, and so are gradients (FlatKernels::divide_by_weight).
+  /// Returns true if the divisor of the mean depends on the samples. It is then known only after
+  /// the sum over all ranks, so gradients are divided after that sum
+  /// (FlatKernels::divide_by_weight).
   bool is_weighted() const { return uses_label_weights() || targets.weighted; }
-  /// Returns true if metrics include the sample. `own`: its own weight.
+  /// Returns true if metrics include a sample with this label and this weight of its own.
   bool counts(std::int32_t label, double own = 1) const {
     return own != 0 && !(ignore_index && ignore_index == label);
   }
-  /// Returns a sample's contribution to the divisor of the mean.
+  /// Returns the contribution of such a sample to the divisor of the mean.
   double weight_of(std::int32_t label, double own = 1) const;
 
  private:
@@ -74,7 +75,7 @@ struct Loss {
 /// `make` throws ErrorKind::usage for options that do not fit the model or the data.
 struct LossKind {
   const ObjectTable* table;
-  TargetKinds targets;  ///< that it can be of
+  TargetKinds targets;  ///< targets that it accepts
   Loss (*make)(const Variant& options, const LossContext& context);
 };
 

@@ -1,10 +1,10 @@
-// The registry of losses, and what holds for each: its targets fit the data and the model.
+// The registry of losses, and the checks that all losses share.
 #include "engine/losses/kinds.h"
 
 namespace dpt {
 namespace {
 
-/// Fails unless the loss is of targets as the data has them, and the model has an output for each.
+/// Fails unless the loss accepts the data's targets, and the model has an output for each.
 void check_targets(const LossKind& kind, const LossContext& context) {
   const TargetShape& targets = context.targets;
   if (!takes(kind.targets, targets.kind)) {
@@ -68,7 +68,7 @@ void LossShape::fill(LossDesc& desc) const {
 
 double Loss::weight_of(std::int32_t label, double own) const {
   if (!counts(label, own)) return 0;
-  // For soft labels, the class weights are part of the sample's loss.
+  // With soft labels, class weights are factors in the sample's loss, not in its weight.
   if (class_weights.empty() || targets.kind != TargetKind::class_index) return own;
   return own * static_cast<double>(class_weights[label]);
 }

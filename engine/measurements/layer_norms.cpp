@@ -40,7 +40,7 @@ class LayerNorms final : public Measurement {
  private:
   std::vector<const Param*> params_;
   std::unique_ptr<RangeNormsOp> norms_;
-  std::vector<float> values_;  ///< those of the parameters, then those of their gradients
+  std::vector<float> values_;  ///< norms of the parameters, then of their gradients
 };
 
 MeasurementKind layer_norms_measurement() {

@@ -1,7 +1,6 @@
-// The contract of a measurement: numbers of a training step in addition to its loss and metrics,
-// which are in the step's line of the log if the measurement's switch in `log` is on. The device
-// computes floats, from which the host computes the values. Each measurement is one source file of
-// this folder.
+// The contract of a measurement: values of a training step other than its loss and metrics. They
+// are in the step's line of the log if the measurement's switch in `log` is on. The device computes
+// floats, from which the host computes the values. Each measurement is one source of this folder.
 #pragma once
 
 #include <cstddef>

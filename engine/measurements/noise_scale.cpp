@@ -56,8 +56,8 @@ PartLayout::PartLayout(const Job& job)
 std::optional<GradientNoise> noise_of(const StepResult& result, std::span<const float> floats,
                                       const PartLayout& layout, bool is_weighted) {
   if (!result.grad_norm) return std::nullopt;
-  // The gradients are those of the sum of the losses (weighted), or of that sum divided by the
-  // number of samples of the batch.
+  // The gradients are those of the sum of the losses if the loss is weighted, and otherwise of that
+  // sum divided by the number of samples in the batch.
   const double scale = is_weighted ? 1.0 : result.metrics.count.value();
   double parts = 0, samples = 0, squares = 0;
   const auto stride = static_cast<std::size_t>(layout.begin(1));
@@ -80,7 +80,7 @@ std::optional<GradientNoise> noise_of(const StepResult& result, std::span<const 
   return noise;
 }
 
-/// Averages the two estimates over steps separately.
+/// Averages each of the two estimates over steps.
 class NoiseScale final : public Measurement {
  public:
   NoiseScale(Backend& backend, const Job& job)
@@ -134,7 +134,7 @@ class NoiseScale final : public Measurement {
   bool is_weighted_;
   std::vector<BucketNorms> norms_;  ///< one per bucket
   GradientNoise sums_;
-  double weight_ = 0;  ///< weight of all steps in the sums
+  double weight_ = 0;  ///< total weight of the steps in the sums
 };
 
 MeasurementKind noise_scale_measurement() {

@@ -1,5 +1,5 @@
-// Adam and AdamW as torch.optim's: weight decay is an L2 term of the gradient, or shrinks the
-// weights apart from the gradient.
+// Adam and AdamW as in torch.optim. Weight decay is an L2 term of the gradient in Adam, and shrinks
+// the weights directly in AdamW.
 #include <cmath>
 
 #include "engine/optimizers/betas.h"

@@ -1,5 +1,5 @@
-// The averages of the weights (train.ema, train.swa), as a pass over the flat buffers: after each
-// update, or after an epoch.
+// The averages of the weights (train.ema, train.swa), each a pass over the flat buffers, after each
+// update or after an epoch.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ double average_decay(double decay, std::int64_t update);
 /// Returns the number of epochs that train.swa has averaged after `epochs` epochs.
 std::int64_t epochs_to_average(const SwaSpec& swa, std::int64_t epochs);
 
-/// A pass after which the weights are that part of the average.
+/// Returns the pass that moves the average toward the weights by this fraction of the difference.
 UpdateStep average_step(double part);
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// Options that several optimizers share; only their files include this.
+// Options that several optimizers share. Included by their sources only.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ struct BetaOptions : OptimizerOptions {
   double eps = 1e-8;
 };
 
-/// Returns a Step with what Adam and the optimizers derived from it share. `decay` is lr *
-/// weight_decay of a decoupled weight decay.
+/// Returns a Step with the members that Adam and the optimizers derived from it share. `decay` is
+/// lr * weight_decay if weight decay is decoupled from the gradient.
 template <class Step>
 Step step_of_averages(const BetaOptions& options, bool decoupled, double decay,
                       double weight_decay) {
@@ -32,7 +32,7 @@ Step step_of_averages(const BetaOptions& options, bool decoupled, double decay,
   return step;
 }
 
-/// The check of a table whose options have betas.
+/// Returns the check of a field table whose options have betas.
 std::string check_betas(const std::vector<double>& betas);
 template <class S>
 std::string check_betas_of(const S& options) {

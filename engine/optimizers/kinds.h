@@ -1,4 +1,4 @@
-// One function per kind of optimizer, the list of them, and what their files are made of.
+// One function per kind of optimizer, the list of them, and templates for their sources.
 #pragma once
 
 #include <cstring>
@@ -23,14 +23,14 @@ OptimizerKind lion_optimizer();
 OptimizerKind lars_optimizer();
 OptimizerKind lamb_optimizer();
 
-/// Returns all of them, in the order of the reference.
+/// Returns all optimizers, in the order of the reference.
 inline std::vector<OptimizerKind> all_optimizers() {
   return {sgd_optimizer(),   adam_optimizer(),    adamw_optimizer(),   nadam_optimizer(),
           radam_optimizer(), rmsprop_optimizer(), adagrad_optimizer(), adadelta_optimizer(),
           yogi_optimizer(),  lion_optimizer(),    lars_optimizer(),    lamb_optimizer()};
 }
 
-/// Options of all optimizers. An optimizer's own derive from it, and may set other defaults.
+/// Options of all optimizers. The options of an optimizer derive from it and may change defaults.
 struct OptimizerOptions {
   double lr = 1e-3;
   double weight_decay = 0.0;
@@ -38,7 +38,7 @@ struct OptimizerOptions {
   std::vector<ParamGroupSpec> groups;
 };
 
-/// A row for a member of a base of the options S, made for S itself.
+/// Returns the row for a member of a base class of the options S, as a row for S.
 template <class S, class Base, class T>
 Field inherited_field(const char* name, T Base::*member, const char* doc) {
   return field(name, static_cast<T S::*>(member), doc);
@@ -48,7 +48,8 @@ constexpr const char* kL2Penalty = "L2 penalty, added to the gradient.";
 constexpr const char* kDecoupledDecay =
     "Decoupled weight decay: each update multiplies the weights by 1 - lr * weight_decay.";
 
-/// The table of an optimizer with the options S: `own` rows between those that all optimizers have.
+/// Returns the field table of an optimizer with the options S. The rows `own` stand between those
+/// that all optimizers have.
 template <class S>
 ObjectTable optimizer_table_of(const char* name, const char* doc, const char* weight_decay_doc,
                                std::initializer_list<Field> own,
@@ -69,9 +70,9 @@ ObjectTable optimizer_table_of(const char* name, const char* doc, const char* we
   return table;
 }
 
-/// The spec of an optimizer with that formula. `step(lr, weight_decay, t)` gives the Step of update
-/// number t, counted from 1. PyTorch computes in Python's doubles what is constant over an update:
-/// so does it; the kernels then work in float.
+/// Returns the spec of an optimizer with this formula. `step(lr, weight_decay, t)` returns the Step
+/// of update number t, counted from 1. As in PyTorch, the constants of an update are computed in
+/// double; the kernels compute in float.
 template <class Formula, class MakeStep>
 OptimizerSpec optimizer_spec(const OptimizerOptions& options, std::vector<OptimizerState> states,
                              MakeStep step) {

@@ -12,12 +12,12 @@ struct NAdamOptions : BetaOptions {
   bool decoupled_weight_decay = false;
 };
 
-/// The momentum of update t: mu_t.
+/// Returns mu_t, the momentum of update t.
 double momentum_of(const NAdamOptions& options, double t) {
   return options.betas[0] * (1.0 - 0.5 * std::pow(0.96, t * options.momentum_decay));
 }
 
-/// mu_1 mu_2 ... mu_t, which PyTorch keeps as a state. With q = 0.96^momentum_decay it is
+/// Returns mu_1 mu_2 ... mu_t, which PyTorch keeps as a state. With q = 0.96^momentum_decay it is
 /// beta1^t (1 - q/2) (1 - q^2/2) ... (1 - q^t/2); in the logarithm of each factor,
 /// -sum_k (q^i / 2)^k / k, the sum over i is a geometric one.
 double momentum_product(const NAdamOptions& options, double t) {

@@ -1,5 +1,5 @@
-// Optimizers on flat buffers: what a config says about them, made into what the kernels read. The
-// formulas stand in kernels/common/optimizers.
+// The optimizer of a config, made into the constants that the kernels read. The formulas are in
+// kernels/common/optimizers.
 #pragma once
 
 #include <cstdint>
@@ -13,29 +13,29 @@
 
 namespace dpt {
 
-/// A state tensor of an optimizer: a flat buffer like the parameters.
+/// State of an optimizer: a flat buffer with the layout of the parameters.
 struct OptimizerState {
   std::string name;  ///< PyTorch's name: "momentum_buffer", "exp_avg"
   float start = 0;   ///< value before the first update
 };
 
-/// A parameter group as the config writes it; its options stand for the optimizer's own.
+/// Parameter group of a config. Its options replace those of the optimizer.
 struct ParamGroupSpec {
-  std::vector<std::string> match;  ///< patterns over parameters' names
+  std::vector<std::string> match;  ///< patterns of parameter names
   std::optional<double> weight_decay;
   double lr_scale = 1.0;
   Where where;
 };
 
-/// An optimizer without a device.
+/// An optimizer, independent of devices.
 struct OptimizerSpec {
   int formula = 0;  ///< OptimizerDesc::formula
   double lr = 0;
   double weight_decay = 0;
-  bool is_layerwise = false;           ///< each parameter has a range of its own
+  bool is_layerwise = false;           ///< each parameter has its own range
   std::vector<OptimizerState> states;  ///< in the formula's order
-  std::vector<ParamGroupSpec> groups;  ///< the first one that matches a parameter is its group
-  /// The constants of update number `step`, counted from 1. A pure function.
+  std::vector<ParamGroupSpec> groups;  ///< a parameter is in the first that matches it
+  /// Returns the constants of update number `step`, counted from 1. A pure function.
   std::function<UpdateStep(double lr, double weight_decay, std::int64_t step)> update_step;
 
   std::vector<std::string> state_names() const;

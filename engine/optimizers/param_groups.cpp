@@ -26,7 +26,7 @@ void check_patterns(const OptimizerSpec& spec, std::span<const ParamPlace> param
   if (!problems.empty()) throw Error(ErrorKind::usage, problems);
 }
 
-/// The first group that matches; 0 = none does.
+/// Returns the number of the first group that matches, counted from 1, or 0 if none does.
 std::size_t group_of(const OptimizerSpec& spec, const std::string& name) {
   const auto found =
       std::find_if(spec.groups.begin(), spec.groups.end(),
@@ -34,7 +34,7 @@ std::size_t group_of(const OptimizerSpec& spec, const std::string& name) {
   return found == spec.groups.end() ? 0 : static_cast<std::size_t>(found - spec.groups.begin()) + 1;
 }
 
-/// Appends a range, or makes the last one longer if it ends where this one begins.
+/// Appends a range, or extends the last range if this one continues it.
 void append(std::vector<UpdateRange>& ranges, const UpdateRange& range) {
   if (!ranges.empty() && ranges.back().group == range.group &&
       ranges.back().begin + ranges.back().count == range.begin) {
@@ -64,7 +64,7 @@ UpdatePlan plan_update(const OptimizerSpec& spec, std::span<const ParamPlace> pa
     ParamGroup& group = update.groups[index];
     ++group.tensors;
     group.elements += param.count;
-    // Groups that are alike share their ranges.
+    // Groups with equal options share their ranges.
     const auto alike =
         std::find_if(update.groups.begin(), update.groups.end(), [&](const ParamGroup& each) {
           return each.lr_scale == group.lr_scale && each.weight_decay == group.weight_decay;

@@ -1,4 +1,4 @@
-// Parameter groups: which parts of the flat buffers an optimizer updates, and how.
+// Parameter groups: the parts of the flat buffers that an optimizer updates with the same options.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace dpt {
 
-/// A parameter's place in the flat buffers.
+/// Place of a parameter in the flat buffers.
 struct ParamPlace {
   std::string name;
   std::int64_t offset = 0, count = 0;
   bool is_frozen = false;
 };
 
-/// The parameters that a group of the config matched, or none of them.
+/// Parameters of one group of the config, or the parameters in no group.
 struct ParamGroup {
-  std::vector<std::string> match;  ///< empty: those that are in no group
+  std::vector<std::string> match;  ///< empty: the parameters in no group
   double lr_scale = 1;
   double weight_decay = 0;
   std::int64_t tensors = 0, elements = 0;
@@ -27,21 +27,21 @@ struct ParamGroup {
 
 /// Update of a model's parameters by an optimizer.
 struct UpdatePlan {
-  std::vector<ParamGroup> groups;   ///< UpdateRange::group; the first one is the rest
+  std::vector<ParamGroup> groups;   ///< indexed by UpdateRange::group; 0 has the rest
   std::vector<UpdateRange> ranges;  ///< ranges of all parameters that are not frozen
-  std::vector<UpdateRange> frozen;  ///< those that are; their group means nothing
+  std::vector<UpdateRange> frozen;  ///< ranges of frozen parameters; their group is not used
 
-  /// Writes what each group's update number `step` needs.
+  /// Writes the constants of each group's update number `step`.
   void fill_steps(const OptimizerSpec& spec, double lr, std::int64_t step,
                   std::span<UpdateStep> steps) const;
 };
 
-/// `params` in the order of their offsets. Ranges also cover the padding after a parameter, but for
-/// layer-wise optimizers, whose ranges are one parameter each. Throws
-/// ErrorKind::usage for a pattern that matches nothing.
+/// Makes the plan for `params`, which are in the order of their offsets. Ranges also cover the
+/// padding after a parameter, except for layer-wise optimizers, which have one range per parameter.
+/// Throws ErrorKind::usage for a pattern that matches nothing.
 UpdatePlan plan_update(const OptimizerSpec& spec, std::span<const ParamPlace> params);
 
-/// The groups as a table, and what is frozen; empty where there is nothing to say.
+/// Returns a table of the groups; empty if the config has none.
 std::string groups_text(const UpdatePlan& update);
 
 }  // namespace dpt

@@ -10,8 +10,8 @@ struct RAdamOptions : BetaOptions {
   bool decoupled_weight_decay = false;
 };
 
-/// The rectification of update t; 0 where the variance of the adaptive learning rate is not
-/// tractable.
+/// Returns the rectification term of update t, or 0 if the variance of the adaptive learning rate
+/// is not tractable.
 double rectification(double beta2, double t) {
   const double power = std::pow(beta2, t);
   const double most = 2.0 / (1.0 - beta2) - 1.0;

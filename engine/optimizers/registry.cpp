@@ -1,4 +1,4 @@
-// The registry of optimizers, and what all have: parameter groups.
+// The registry of optimizers, and the field table of parameter groups, which all have.
 #include "engine/optimizers/kinds.h"
 
 namespace dpt {
