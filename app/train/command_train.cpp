@@ -283,9 +283,7 @@ std::string done_line(const TrainOutcome& outcome) {
 /// the learning rate continues if train.epochs was raised.
 void continue_run(const TrainStart& start, Job& job, Progress& progress) {
   if (start.checkpoint.empty()) return;
-  // dpt 0.1 measured device weights.
-  const DeviceWeights& measured = start.point.state.device_weights;
-  if (!measured.empty()) job.placement.device_weights = measured;
+  adopt_device_weights(start.point.state, job);
   const TrainSpec before = load_stored_spec(catalog(), start.point.config, start.checkpoint);
   const std::string text = continue_schedule(job, before, start.point.state);
   if (!text.empty()) progress.info(text);

@@ -100,6 +100,10 @@ StartingPoint share_start(const Job& job, const std::function<StartingPoint()>& 
   return start;
 }
 
+void adopt_device_weights(const RunState& state, Job& job) {
+  if (!state.device_weights.empty()) job.placement.device_weights = state.device_weights;
+}
+
 std::string made_by(const Job& job) {
   const CpuInfo cpu = cpu_info();
   const std::string maker = cpu.maker.empty() ? std::string() : fmt::format(" ({})", cpu.maker);

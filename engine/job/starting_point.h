@@ -39,6 +39,9 @@ StartingPoint start_from_checkpoint(const Job& job, const std::string& path);
 /// Does the same with a checkpoint that was already read, taking its content.
 StartingPoint start_from_checkpoint(const Job& job, VerifiedCheckpoint& file);
 
+/// Gives the job the device weights of a checkpoint's state, if dpt 0.1 measured any.
+void adopt_device_weights(const RunState& state, Job& job);
+
 /// Returns a description of what computes a result: libraries, instruction set and maker of the
 /// processor, devices. Kept in checkpoints and env.json.
 std::string made_by(const Job& job);

@@ -68,7 +68,7 @@ void LossShape::fill(LossDesc& desc) const {
 
 double Loss::weight_of(std::int32_t label, double own) const {
   if (!counts(label, own)) return 0;
-  // With soft labels, class weights are factors in the sample's loss, not in its weight.
+  // Class weights of soft labels are factors in the sample's loss, not in its weight.
   if (class_weights.empty() || targets.kind != TargetKind::class_index) return own;
   return own * static_cast<double>(class_weights[label]);
 }

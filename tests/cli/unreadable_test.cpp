@@ -195,7 +195,9 @@ TEST_CASE("on_bad_sample: stop finds an unreadable test image before the second 
     CHECK(stopped.exit_code == 3);
     check_contains(stopped.err, "test/white/5.png");
     check_contains(stopped.err, "An evaluation needs this sample: repair or remove the file");
-    CHECK(events(w.dir.file(folder + "/metrics.jsonl"), "epoch").empty());
+    // Another process may end the first epoch before it learns of the image.
+    const std::size_t most = more == std::vector<std::string>{"--nproc", "2"} ? 1 : 0;
+    CHECK(events(w.dir.file(folder + "/metrics.jsonl"), "epoch").size() <= most);
     CHECK(!contains(stopped.err, "epoch 2/5"));
     // The steps are not lost.
     const Finished skipped =
