@@ -23,8 +23,7 @@ std::vector<std::string> names_of(const VariantTable& table) {
   return names;
 }
 
-/// "unknown layer 'Conv2D', did you mean 'Conv2d'? Known layers: ..."
-/// "losses", "optimizers".
+/// Returns the plural for messages: "losses", "optimizers".
 std::string plural(const std::string& what) {
   return what + (what.ends_with('s') ? "es" : "s");
 }
@@ -115,7 +114,7 @@ void Binder::read_object(const ObjectTable& table, void* target, const YamlNode&
   const VariantTable* kinds = table.choice.variants;
   if (kinds && !kinds->alternatives.empty()) scope.names.push_back(kinds->tag);
   scope.add(table.fields);
-  // It is gone from the tree by now, but somebody may have misspelt it.
+  // The key is no longer in the tree, but a misspelt one may be.
   if (path.empty()) scope.names.push_back(kExtendsKey);
   if (!node.is_map()) {
     refuse_plain(table, node, scope);
@@ -162,7 +161,7 @@ void Binder::read_fields(const std::vector<Field>& fields, void* target, const Y
   for (const Field& field : fields) {
     if (node.find(field.name)) continue;
     if (field.follow) field.set(target, field.follow(target));
-    // A section that comes from the user's own config has today's default.
+    // A section from the user's own config gets the present default instead.
     if (field.stored_default && author_ == Author::dpt && node.where.file == file_) {
       field.set(target, *field.stored_default);
     }
@@ -201,7 +200,7 @@ void Binder::read_known(const Field& field, void* target, const YamlNode& node,
     case FieldType::variants:
       break;
     case FieldType::patch:
-      return;  // applied and gone, or there was nothing to apply it to
+      return;  // already applied, or there was nothing to apply it to
     default:
       read_value(field, target, node, path);
       return;
@@ -227,7 +226,7 @@ void Binder::read_known(const Field& field, void* target, const YamlNode& node,
   }
 }
 
-/// The value that stands instead of an object, as a mapping with that field alone.
+/// Reads a plain value in place of an object, as a mapping with that field alone.
 void Binder::read_plain(const Field& field, void* target, const YamlNode& node,
                         const std::string& path) {
   const bool takes_list = plain_field(field).type == FieldType::strings;
@@ -262,14 +261,14 @@ void Binder::read_value(const Field& field, void* target, const YamlNode& node,
   const std::size_t issues_before = issues_.size();
   const bool converted =
       convert_value(field, node, value, issues_, node.where.file == file_ ? author_ : Author::user);
-  // In a file the position says which value is meant; a command line has none.
+  // In a file, the position identifies the value; on a command line, only the path does.
   for (std::size_t i = issues_before; i < issues_.size(); ++i) {
     if (issues_[i].where.line == 0) issues_[i].text = path + ": " + issues_[i].text;
   }
   if (converted) {
     field.set(target, value);
   } else {
-    origins_.erase(path);  // the default stands; later checks need not look at it
+    origins_.erase(path);  // the default applies; later checks need not look at it
   }
 }
 
@@ -335,7 +334,7 @@ void Binder::read_options(const ObjectTable& table, Variant& target, const YamlN
   target.options = options;
 }
 
-/// Relative default paths are relative to the config, as written ones are.
+/// Resolves default paths against the config's folder, like written paths.
 void Binder::fill_defaults(const std::vector<Field>& fields, void* target) {
   for (const Field& field : fields) {
     if (field.type != FieldType::path) continue;
@@ -380,7 +379,7 @@ void Binder::report_unknown_keys(const YamlNode& node, Scope& scope, const Varia
     text += fmt::format(" Known keys: {}", fmt::join(scope.names, ", "));
     const YamlNode* kind = kinds ? node.find(kinds->tag) : nullptr;
     if (kind && kind->where.line == 0 && child.key_where.line != 0) {
-      // `optimizer.type=Adam` on the command line leaves SGD's fields standing.
+      // `optimizer.type=Adam` on the command line leaves the fields of SGD in place.
       text += fmt::format(
           ". The {} comes from the command line; to replace the other fields too, give the whole "
           "mapping: {}={{{}: {}, ...}}",

@@ -1,4 +1,5 @@
-// Tree -> structs, by the field tables. Collects every problem instead of stopping at the first.
+// Converts a YAML tree into structs by the field tables. Collects every problem instead of stopping
+// at the first.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +14,13 @@
 
 namespace dpt {
 
-/// Need of a config to locate the labels of the samples.
+/// Requirement for the fields that locate the labels of the samples.
 enum class Labels : std::uint8_t { needed, not_needed };
 
 class Binder {
  public:
-  /// `root` is the table whose fields are searched for a misplaced key.
-  /// `author` is that of `file`; anything else merged into the tree is the user's.
+  /// `root` is the table whose fields are searched for a misplaced key. `author` is the author of
+  /// `file`; everything merged from elsewhere counts as the user's.
   Binder(const ObjectTable& root, const std::string& file, std::vector<ConfigIssue>& issues,
          std::map<std::string, Where>& origins, Labels labels = Labels::needed,
          Author author = Author::user);
@@ -32,10 +33,10 @@ class Binder {
   /// The fields that a mapping may contain, and its name in messages.
   struct Scope {
     std::string owner;               ///< "layer Conv2d", "train", "the config"
-    std::vector<std::string> names;  ///< every key that is known, the tag first
-    bool is_complete = true;         ///< false when the kind is unknown, so keys cannot be judged
-    std::vector<std::string> meant;  ///< suggested for an unknown key, so not missing as well
-    std::map<std::string, std::string> renamed;  ///< former names of keys -> their names now
+    std::vector<std::string> names;  ///< every known key, the tag first
+    bool is_complete = true;  ///< false if the kind is unknown, so that keys cannot be judged
+    std::vector<std::string> meant;  ///< suggested for unknown keys; not also reported as missing
+    std::map<std::string, std::string> renamed;  ///< former names of keys -> present names
 
     void add(const std::vector<Field>& fields);
   };

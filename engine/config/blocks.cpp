@@ -45,14 +45,14 @@ bool is_good_name(const std::string& name) {
                               "0123456789_.-") == std::string::npos;
 }
 
-/// Gives each item of the tree its path, and its name where it has none. An unnamed block that is
-/// repeated keeps the empty name: it has several.
+/// Gives each item of the tree its path, and a name if it has none. An unnamed repeated block keeps
+/// the empty name, because each of its copies gets its own.
 class Namer {
  public:
   Namer(const std::map<std::string, Where>& origins, const ReportIssue& report)
       : origins_(origins), report_(report) {}
 
-  /// Returns the index that comes after the list, whose first item has index `index`.
+  /// Names the items of a list, whose first item has `index`; returns the index after the last.
   std::int64_t name(std::vector<LayerSpec>& list, const std::string& path, std::int64_t index = 0) {
     for (std::size_t i = 0; i < list.size(); ++i) {
       LayerSpec& item = list[i];
@@ -73,7 +73,7 @@ class Namer {
   }
 
  private:
-  /// A block is shared by copies of the spec, so it is replaced, not written to.
+  /// Copies of the spec share a block, so the block is replaced, not modified.
   void name_children(LayerSpec& item) {
     if (const SequentialBlock* block = as_sequential(item)) {
       SequentialBlock named = *block;
@@ -90,15 +90,16 @@ class Namer {
   template <class Block>
   static void replace(LayerSpec& item, Block named) {
     item.op.options = std::make_shared<Block>(std::move(named));
-    item.op.table = nullptr;  // it belongs to the reader's tables, which are gone soon
+    item.op.table = nullptr;  // belongs to the reader's tables, which do not live as long
   }
 
   const std::map<std::string, Where>& origins_;
   const ReportIssue& report_;
 };
 
-/// Walks the tree twice: first to know all names, then to make the layers. A name stands for its
-/// innermost bearer even if that comes too late: that is an error, not a reason to look further.
+/// Walks the tree twice: first to collect all names, then to create the layers. A name refers to
+/// the item with that name in the innermost enclosing block, even if that item comes too late: this
+/// is an error, and outer blocks are not searched.
 class Expander {
  public:
   Expander(ModelSpec& model, const VariantTable& kinds, const std::map<std::string, Where>& origins,
@@ -119,7 +120,7 @@ class Expander {
   }
 
  private:
-  /// The prefixes of the blocks around an item, outermost ("") first.
+  /// Prefixes of the blocks around an item, outermost ("") first.
   using Scopes = std::vector<std::string>;
 
   static std::string join(const std::string& scope, const std::string& name) {
@@ -134,7 +135,8 @@ class Expander {
     if (!is_dry_) report_(path, std::move(text));
   }
 
-  /// Returns the full name of an item inside a block or of a copy, which nobody has written.
+  /// Returns "layer 'FULL': " for an item inside a block or for a copy, whose full name is not in
+  /// the config; otherwise empty.
   static std::string who(const LayerSpec& item, const std::string& full) {
     const bool is_as_written =
         item.path.find(".layers.", sizeof("model.layers.") - 1) == std::string::npos &&
@@ -142,8 +144,8 @@ class Expander {
     return is_as_written ? std::string() : fmt::format("layer '{}': ", full);
   }
 
-  /// Expands a list whose first item reads layer `in`, and returns its last layer. `index` is
-  /// where the counting of unnamed copies stands.
+  /// Expands a list whose first item reads layer `in`, and returns its last layer. `index` is the
+  /// index of the next unnamed copy.
   int walk(const std::vector<LayerSpec>& list, const Scopes& scopes, int in,
            std::int64_t* index = nullptr) {
     std::int64_t own_index = 0;
@@ -215,7 +217,7 @@ class Expander {
     return out;
   }
 
-  /// A layer that stands in no list, with its type's defaults.
+  /// Returns a layer that is in no list, with its type's defaults.
   LayerSpec added(const LayerSpec& block, const std::string& type, const std::string& scope,
                   const char* name) const {
     LayerSpec layer;
@@ -269,7 +271,7 @@ class Expander {
   }
 
   void not_unique(const std::string& full, const Named& first, const Named& second) {
-    // An unnamed layer has its index as its name: then the layer that took it is to be renamed.
+    // The name of an unnamed layer is its index. If another layer has that name, report the latter.
     const auto is_given = [&](const Named& named) {
       return !named.is_added && origins_.contains(named.item->path + ".name");
     };
@@ -294,7 +296,7 @@ class Expander {
     return layer.where.line > 0 ? fmt::format(" in line {}", layer.where.line) : std::string{};
   }
 
-  /// Returns the input of a block: the layer that it names, else `in`.
+  /// Returns the input of a block: the layer that its `from` names, otherwise `in`.
   int block_input(const LayerSpec& item, const Scopes& scopes, const std::string& full, int in) {
     if (item.from.empty() || is_dry_) return in;
     if (item.from.size() > 1) {
@@ -328,7 +330,7 @@ class Expander {
                                               item.op.type));
   }
 
-  /// The full name of the layer whose weights an item uses, if it names one.
+  /// Returns the full name of the layer whose weights an item uses; empty if it names none.
   std::string owner_of_weights(const LayerSpec& item, const Scopes& scopes,
                                const std::string& full) {
     const Reference reference{item.share_weights, "share_weights", item.path + ".share_weights"};
@@ -347,7 +349,7 @@ class Expander {
     return name_of(found->output);
   }
 
-  /// A name that an item gives, and where.
+  /// A name that an item refers to, and its place in the config.
   struct Reference {
     std::string name;
     const char* field;  ///< "from" or "share_weights"
@@ -379,7 +381,7 @@ class Expander {
               "which {}",
               reference.field, in_quotes(name),
               is_around ? "is a block around this layer" : "does not come before this layer");
-      // A layer of that name further out is hidden by this one.
+      // This layer hides a layer of that name in an outer block.
       for (auto outer = scope + 1; outer != scopes.rend(); ++outer) {
         if (!outputs_.contains(join(*outer, name))) continue;
         text += fmt::format("; it hides the earlier layer '{}', so rename one of them",
@@ -395,7 +397,8 @@ class Expander {
     return nullptr;
   }
 
-  /// Suggests from what can be seen from here: the children of each block around, so far.
+  /// Describes an unknown name and suggests names that are visible here: the children of each
+  /// enclosing block, so far.
   std::string unknown(const Reference& reference, const Scopes& scopes) {
     std::string text = fmt::format("expected the name of an earlier layer in '{}', found {}",
                                    reference.field, in_quotes(reference.name));
@@ -416,8 +419,8 @@ class Expander {
     return text;
   }
 
-  /// While it lives, and if block `full` exists already, the names in the block are not checked:
-  /// that of the block is what is wrong.
+  /// Suppresses the checks of names in a block during its lifetime if block `full` already exists:
+  /// only the name of the block is wrong.
   class Quiet {
    public:
     Quiet(Expander& owner, const std::string& full)
@@ -442,12 +445,12 @@ class Expander {
   bool is_dry_ = true;
   bool is_too_long_ = false;
   std::size_t emitted_ = 0;
-  int twins_ = 0;  ///< blocks around the item that have the name of an earlier one
-  std::map<std::string, Named> outputs_;     ///< by full name; what has been expanded so far
-  std::map<std::string, Named> everything_;  ///< the same once all is expanded
+  int twins_ = 0;                         ///< enclosing blocks that have the name of an earlier one
+  std::map<std::string, Named> outputs_;  ///< by full name; items expanded so far
+  std::map<std::string, Named> everything_;  ///< the same after complete expansion
   std::map<std::string, std::vector<std::string>>
       children_;                    ///< children of a block so far, in order
-  std::set<std::string> reported_;  ///< paths: the copies of a block have the same errors
+  std::set<std::string> reported_;  ///< reported paths: copies of a block have the same errors
 };
 
 }  // namespace

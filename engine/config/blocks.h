@@ -2,8 +2,8 @@
 // are expanded into the flat list that the Plan reads, so only the reader deals with blocks.
 //
 // Names: the children of a block NAME are NAME.CHILD; a child without a name is called by its
-// index, as in nn.Sequential. A block with `repeat: N` occurs N times in its list: with a name as
-// NAME.0 to NAME.N-1, without one by the indices of its copies.
+// index, as in nn.Sequential. A block with `repeat: N` stands for N copies in its list: NAME.0 to
+// NAME.N-1 if it has a name, otherwise copies with consecutive indices.
 #pragma once
 
 #include <functional>
@@ -41,7 +41,7 @@ ObjectTable residual_table(const ObjectTable& layer, const VariantTable& kinds);
 inline constexpr const char* kSumName = "add";
 inline constexpr const char* kActivationName = "activation";
 
-/// Reports a problem of the value at a dotted path of the config.
+/// Function that reports a problem of the value at a dotted path of the config.
 using ReportIssue = std::function<void(const std::string& path, std::string text)>;
 
 /// Creates model.layers from model.written: expands the blocks, completes the names and resolves

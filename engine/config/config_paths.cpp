@@ -1,4 +1,4 @@
-// Field tables -> the paths that `KEY=VALUE` on a command line can have.
+// Paths that `KEY=VALUE` on a command line can have, from the field tables.
 #include "engine/config/config_paths.h"
 
 #include <map>

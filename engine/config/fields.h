@@ -1,4 +1,4 @@
-// Field tables: one row per config field, and everything else comes from it.
+// Field tables: one row per config field.
 //
 // A struct of options has one ObjectTable. Each row says name, type, default, range and one line
 // of documentation; the parser, the error texts, the suggestions, `dpt config show`, the JSON
@@ -101,21 +101,21 @@ struct Field {
   std::vector<std::string> choices;  ///< FieldType::choice
   bool not_of_blocks = false;        ///< field that layers have and blocks do not
   bool is_of_labels = false;         ///< required only where the labels of samples are needed
-  bool data_gives = false;           ///< required, unless with `zoo` the data set gives it
-  bool is_changeable = false;        ///< a resumed run may change it and all fields below it
-  std::string former_name;           ///< earlier name in configs; empty = never renamed
+  bool data_gives = false;     ///< required, unless a network of the zoo takes it from the data set
+  bool is_changeable = false;  ///< a resumed run may change it and all fields below it
+  std::string former_name;     ///< earlier name in configs; empty = never renamed
   /// Value in configs that dpt stored before the field existed; unset = the member's default.
   std::optional<PlainValue> stored_default;
   std::string plain_key;  ///< object: the field that a plain value in place of the mapping sets
   std::string leader;     ///< the field from which the default follows; empty = none
-  std::function<PlainValue(const void*)> follow;  ///< that default; null = the member's own
+  std::function<PlainValue(const void*)> follow;  ///< computes it; null = the member's own
   const ObjectTable* object = nullptr;            ///< FieldType::object(s)
   const VariantTable* variants = nullptr;         ///< FieldType::variant(s)
 
-  /// Returns the member of a struct, type-erased. For object: the address of the nested struct.
+  /// Access to the member of a struct, type-erased.
   std::function<PlainValue(const void*)> get;
   std::function<void(void*, const PlainValue&)> set;
-  std::function<void*(void*)> nested;  ///< object (engages a std::optional); null otherwise
+  std::function<void*(void*)> nested;  ///< object: its address (engages a std::optional); else null
   std::function<const void*(const void*)> nested_const;  ///< null pointer when an optional is unset
   std::function<std::vector<Variant>*(void*)> list;      ///< variants
   std::function<Variant*(void*)> one;                    ///< variant
@@ -152,7 +152,7 @@ struct Field {
   /// Makes `word` stand for 0, or for the empty list if the field is a list of numbers; range and
   /// items limit all other values.
   Field zero_as(std::string word) &&;
-  /// Allows a plain value in place of an object's mapping; it sets that field.
+  /// Allows a plain value in place of an object's mapping; the value sets the field `key`.
   Field or_plain(std::string key) &&;
   /// Allows a path to be the name of a file on a server (is_remote) or `word`, which stay
   /// unchanged.
@@ -164,9 +164,9 @@ struct Field {
 /// A Variant member whose tag and fields are keys of the mapping of the struct that holds it
 /// (`data: {dataset: mnist, root: ..., batch_size: ...}`).
 struct FlatChoice {
-  const VariantTable* variants = nullptr;  ///< null = the struct has none
+  const VariantTable* variants = nullptr;  ///< null = no such member
   std::function<Variant*(void*)> at;
-  std::string default_type;  ///< taken when the tag is absent; empty = the tag is required
+  std::string default_type;  ///< kind if the tag is absent; empty = the tag is required
   /// Field that the config sets if the tag is absent, and that the chosen kind creates otherwise;
   /// empty = none.
   std::string makes;
@@ -184,9 +184,9 @@ struct ObjectTable {
   /// needed.
   std::function<std::string(const void*)> check_labels;
   FlatChoice choice;
-  bool is_activation = false;  ///< layer: a function of each value, with which a block may end
+  bool is_activation = false;  ///< layer: a function of each value, so a block may end with it
   bool is_block = false;       ///< layer: stands for other layers
-  int least_inputs = 1;        ///< layer: more than one must be named in `from`
+  int least_inputs = 1;        ///< layer: minimum number of inputs; above 1, `from` must name them
   /// Gives the struct the place of its mapping; null if the struct does not store it.
   std::function<void(void*, const Where&)> set_where;
 };
@@ -197,14 +197,14 @@ struct VariantTable {
   std::string what;  ///< "layer", "optimizer": for messages
   std::string tag = "type";
   std::vector<const ObjectTable*> alternatives;
-  /// A name of another system -> what to write here ("Conv2D" -> "Conv2d").
+  /// Names in other systems -> names here ("Conv2D" -> "Conv2d").
   std::vector<std::pair<std::string, std::string>> hints;
 };
 
-// Builders: `field(name, &Struct::member, doc)` deduces the FieldType from the member's type.
-// bool, std::int64_t, double, std::string, an enum with enum_names, Size2, vectors of double /
-// std::int64_t / std::string, TextPairs, and std::optional of those. Paths are changeable: the
-// place of a file changes no result (the data is compared by its fingerprint).
+// Builders: `field(name, &Struct::member, doc)` deduces the FieldType from the member's type: bool,
+// std::int64_t, double, std::string, an enum with enum_names, Size2, a vector of double,
+// std::int64_t or std::string, TextPairs, or a std::optional of one of these. Paths are changeable,
+// because the place of a file changes no result: the data is compared by its fingerprint.
 template <class S, class T>
 Field field(const char* name, T S::*member, const char* doc);
 template <class S>

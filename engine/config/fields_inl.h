@@ -41,7 +41,7 @@ constexpr FieldType type_of() {
   }
 }
 
-/// Conversion of a member's value to data and back; an enum is its name.
+/// Converts a member's value to data; an enum becomes its name. from_plain is the inverse.
 template <class T>
 PlainValue to_plain(const T& value) {
   if constexpr (std::is_enum_v<T>) {

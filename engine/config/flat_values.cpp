@@ -13,7 +13,7 @@
 namespace dpt {
 namespace {
 
-/// Returns a node without children as text. A string that would read as something else is quoted.
+/// Returns a node without children as text. Quotes a string that would not be read as one.
 std::string flat_text(const YamlNode& node, bool is_in_list) {
   if (node.kind == YamlNode::Kind::null) return "null";
   if (node.is_list()) return "[]";
@@ -36,15 +36,15 @@ std::vector<std::string> keys_of_items(const YamlNode& list) {
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (list.children[i].find("name")) continue;
-    // A name may be a number, too.
+    // An index may collide with a name that is a number.
     keys[i] = fmt::format("{}", i);
     while (names.contains(keys[i])) keys[i].insert(0, "#");
   }
   return keys;
 }
 
-/// All values of a tree by dotted path, in order. Items of a list go by their name if they have
-/// one, and lists of plain values are one value.
+/// Appends all values of a tree by dotted path, in order. Items of a list are identified by name if
+/// they have one, and a list of plain values is one value.
 void flatten(const YamlNode& node, const std::string& path, FlatConfig& out) {
   if (node.children.empty()) {
     out.values.emplace_back(path, flat_text(node, false));

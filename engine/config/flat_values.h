@@ -20,13 +20,13 @@ struct FlatConfig {
 /// Takes a config apart. `which` names it in the error (ErrorKind::usage).
 FlatConfig flat_config(const std::string& yaml, const std::string& which);
 
-/// Returns, if the items that all lists have in common are in different orders, these orders as
-/// texts, one for each list, with a common beginning and end shortened to "...". Otherwise empty.
+/// Compares the orders of the items that all lists have in common. Returns empty if they are equal;
+/// otherwise one text for each list, with a common beginning and end shortened to "...".
 std::vector<std::string> differing_orders(const std::vector<std::vector<std::string>>& lists);
 
-/// Lists the differences between two resolved configs (from show_spec), as lines "path: old ->
-/// new", or "path: the order differs: a, b -> b, a" for a list with named items, leaving out
-/// `ignored` top-level or dotted prefixes.
+/// Lists the differences between two resolved configs (from show_spec) as lines "path: old -> new".
+/// The line for a list with named items may be "path: the order differs: a, b -> b, a". Leaves out
+/// the `ignored` top-level or dotted prefixes.
 std::vector<std::string> diff_specs(const std::string& old_yaml, const std::string& new_yaml,
                                     const std::vector<std::string>& ignored);
 

@@ -5,7 +5,7 @@ namespace {
 
 void rename_fields(const std::vector<Field>& fields, YamlNode& node);
 
-/// The fields of the kind that the mapping chooses.
+/// Renames the fields of the kind that the mapping chooses.
 void rename_kind(const VariantTable& kinds, YamlNode& node) {
   const YamlNode* tag = node.find(kinds.tag);
   if (!tag) return;

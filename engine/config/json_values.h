@@ -7,14 +7,14 @@
 
 namespace dpt {
 
-/// Returns an integer if the number is one: 0, not 0.0.
+/// Returns a whole number as an integer: 0, not 0.0.
 nlohmann::ordered_json json_number(double value);
 
-/// Returns the value of `field`.
+/// Returns a value of `field` as JSON.
 nlohmann::ordered_json json_of(const Field& field, const PlainValue& value);
 
-/// Returns all options, defaults included: `{"type": "CenterCrop", "size": 224}`. REQUIRES: the
-/// alternative has fields of simple types only.
+/// Returns all options of `chosen`, including defaults: `{"type": "CenterCrop", "size": 224}`.
+/// REQUIRES: the alternative has fields of simple types only.
 nlohmann::ordered_json json_of(const Variant& chosen);
 
 }  // namespace dpt

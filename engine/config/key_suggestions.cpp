@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// Names of our fields in other systems. Used only if the right-hand name is a known key in that
+/// Names of fields in other systems. Used only if the right-hand name is a known key of the
 /// mapping.
 constexpr std::array<std::pair<const char*, const char*>, 36> kOtherNames = {{
     {"filters", "out_channels"},
@@ -136,7 +136,7 @@ std::string elsewhere(const ObjectTable& root, const std::string& key) {
     for (const auto& [theirs, ours] : kOtherNames) {
       if (key != theirs) continue;
       const auto is_ours = [&name = ours](const Field& field) { return field.name == name; };
-      // A section of that name is meant rather than a key deep in another one.
+      // Prefer a section of that name to a key deep in another one.
       if (std::any_of(root.fields.begin(), root.fields.end(), is_ours)) {
         found = {ours};
         break;

@@ -18,10 +18,10 @@ std::string longer_name(const std::string& key, const std::vector<std::string>& 
 /// Returns the kinds of a table that have a field with this name.
 std::vector<std::string> kinds_with(const VariantTable* kinds, const std::string& key);
 
-/// Returns "lr: 0.05" for a child that results from `lr: 0,05` inside {...}; else nothing.
+/// Returns "lr: 0.05" for a child that results from `lr: 0,05` inside {...}; otherwise empty.
 std::string decimal_comma(const YamlNode& map, const YamlNode& child);
 
-/// Returns "0.1" for 0.1, 10% and 10 % in place of a count that may be a fraction; else nothing.
+/// Returns "0.1" for 0.1, 10% and 10 % in place of a count that may be a fraction; otherwise empty.
 std::string fraction_of(const Field& field, const YamlNode& node);
 
 /// Returns the valid place of a key: "'batch_size' in data". Empty if there is none.

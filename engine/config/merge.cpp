@@ -22,7 +22,7 @@ void merge(YamlNode& base, YamlNode over, const std::string& tag,
   const std::string old_kind = text_of_child(base, tag);
   const std::string new_kind = text_of_child(over, tag);
   if (!old_kind.empty() && !new_kind.empty() && old_kind != new_kind) {
-    // Another kind has other fields: only those that all kinds share stay.
+    // Another kind has other fields: keep only those that all kinds share.
     std::erase_if(base.children, [&](const YamlNode& child) {
       return std::find(shared.begin(), shared.end(), child.key) == shared.end();
     });

@@ -10,6 +10,7 @@ namespace dpt {
 
 /// Returns the text of the child `key` of a mapping; empty without that child.
 std::string text_of_child(const YamlNode& map, const std::string& key);
+/// Removes the child `key` if the mapping has it.
 void remove_child(YamlNode& map, const std::string& key);
 
 /// Merges `over` into `base`: mappings merge, everything else replaces. If `over` changes the kind

@@ -29,7 +29,8 @@ void merge_child(YamlNode& base, YamlNode& over, const std::string& key, Merge m
   remove_child(over, key);
 }
 
-/// The base's model keeps what does not belong to its layers if `over` names others.
+/// Merges models. If `over` names other layers, keeps only those parts of the base that do not
+/// concern its layers.
 void merge_models(YamlNode& base, YamlNode over, const SpecTables& tables) {
   const FlatChoice& zoo = tables.model.choice;
   if (base.is_map() && over.is_map()) {

@@ -23,8 +23,8 @@ void place(YamlNode& node, const Where& where) {
   for (YamlNode& child : node.children) place(child, where);
 }
 
-/// The network that the mapping chooses, with its options; without a type if it is not right, which
-/// the reader will report.
+/// Returns the network that the mapping chooses, with its options; without a type if it is invalid,
+/// which the reader will report.
 Variant zoo_of(const SpecTables& tables, const YamlNode& model) {
   ModelSpec scratch;
   std::vector<ConfigIssue> issues;
@@ -34,7 +34,7 @@ Variant zoo_of(const SpecTables& tables, const YamlNode& model) {
   return issues.empty() ? scratch.zoo : Variant{};
 }
 
-/// The layers of a network, each where the config names the network.
+/// Returns the layers of a network, placed where the config names the network.
 YamlNode layers_of(const Catalog& catalog, const Variant& zoo, const Where& where) {
   std::vector<ConfigIssue> issues;
   YamlNode layers = parse_yaml(catalog.zoo_layers(zoo), "zoo", issues);
@@ -44,7 +44,7 @@ YamlNode layers_of(const Catalog& catalog, const Variant& zoo, const Where& wher
   return layers;
 }
 
-/// Takes the child out of the mapping.
+/// Removes the child from the mapping and returns it; nothing if there is none.
 std::optional<YamlNode> take_child(YamlNode& map, const std::string& key) {
   const YamlNode* child = map.find(key);
   if (!child) return std::nullopt;
@@ -64,7 +64,7 @@ void add_value(YamlNode& model, const char* key, const std::string& value, const
   model.children.push_back(std::move(node));
 }
 
-/// Arbitrary number of outputs, used if the data section is invalid, which is reported.
+/// Arbitrary number of outputs for an invalid data section, which is reported elsewhere.
 constexpr std::int64_t kAnyOutputs = 2;
 
 /// Returns the data set of the data section; without a table if one of its own fields is invalid.
@@ -99,8 +99,8 @@ std::optional<std::int64_t> outputs_for(const SpecTables& tables, const Catalog&
   }
 }
 
-/// Completes a network of the zoo without input or classes by those of the data set, as if they
-/// were written at `zoo`. The reader reports the ones that the data set does not state.
+/// Adds the data set's input or classes to a network of the zoo that lacks them, as if written at
+/// `where`. If the data set does not state them, the reader reports them as missing.
 void complete_from_data(const SpecTables& tables, const Catalog& catalog, const YamlNode* data,
                         YamlNode& model, const Where& where, std::vector<ConfigIssue>& issues) {
   const YamlNode* dataset = data && data->is_map() ? data->find("dataset") : nullptr;

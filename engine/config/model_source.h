@@ -11,18 +11,18 @@
 
 namespace dpt {
 
-/// An argument for an item of model.layers.
+/// A command-line override of an item of model.layers.
 struct LayerOverride {
   std::string text;
-  int argument = 0;  ///< its number
+  int argument = 0;  ///< its number on the command line
 };
 
-/// Start of the error of a data set that should state the number of classes but cannot be read.
+/// Beginning of the error if the data set that determines the number of classes cannot be read.
 inline constexpr const char* kClassesUnknown =
     "model.classes is not given, and the data cannot be read: ";
 
-/// Puts the layers into the model of a config's tree. The key of the zoo stays there, unless layers
-/// of the network were changed.
+/// Puts the layers into the model of a config's tree. Keeps the model's `zoo` key unless layers of
+/// the network were changed.
 void make_layers(const SpecTables& tables, const Catalog& catalog, YamlNode& tree,
                  const std::vector<LayerOverride>& overrides, std::vector<ConfigIssue>& issues);
 

@@ -10,7 +10,7 @@
 namespace dpt {
 
 bool matches_pattern(const std::string& pattern, const std::string& name) {
-  // The newest star takes one character more whenever what follows it does not fit.
+  // On a mismatch, let the last star match one character more.
   std::size_t p = 0, n = 0;
   std::size_t star = std::string::npos, taken = 0;
   while (n < name.size()) {
@@ -43,8 +43,8 @@ std::string problem_of_pattern(const std::string& pattern, std::span<const std::
   if (pattern.starts_with('!')) {
     return text + "; a pattern cannot exclude: train.freeze has a list `except` for that";
   }
-  // A pattern with a star is near the name of a layer or what a parameter is, one without near a
-  // whole name.
+  // Compare a pattern with a star to names of layers and to suffixes of parameters, and one without
+  // a star to whole names.
   const std::string word = pattern.substr(0, pattern.find_last_not_of(".*") + 1);
   std::vector<std::string> known;
   for (const std::string& name : names) {

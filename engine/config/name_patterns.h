@@ -1,5 +1,5 @@
-// Patterns over names, as a config writes them to choose parameters: "*.bias", "layer1.*". A star
-// is any number of characters, dots too; a question mark is one.
+// Patterns over names, which a config writes to choose parameters: "*.bias", "layer1.*". A star
+// matches any number of characters, including dots; a question mark matches one.
 #pragma once
 
 #include <span>
@@ -8,11 +8,11 @@
 
 namespace dpt {
 
+/// Returns true if the pattern matches the whole name.
 bool matches_pattern(const std::string& pattern, const std::string& name);
 bool matches_any(std::span<const std::string> patterns, const std::string& name);
 
-/// Returns the message for a pattern that matches none of `names`, with a similar name; empty if it
-/// matches some.
+/// Returns a message, with a similar name, if the pattern matches none of `names`; otherwise empty.
 std::string problem_of_pattern(const std::string& pattern, std::span<const std::string> names);
 
 }  // namespace dpt

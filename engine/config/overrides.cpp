@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kLayers = "model.layers.";
 constexpr const char* kPatch = "model.patch";
 
-/// Marks everything under `node` as the n-th argument's.
+/// Gives everything under `node` the place of the n-th argument.
 void place(YamlNode& node, int argument) {
   node.where = {kCommandLine, 0, argument};
   node.key_where = node.where;
@@ -58,8 +58,8 @@ class Override {
     issues_.push_back({{kCommandLine, 0, argument_}, std::move(text)});
   }
 
-  /// Walks to the node of the path, making mappings on the way, and replaces it. Whether the names
-  /// are known is found out when the tree is read.
+  /// Walks to the node of the path, creates missing mappings, and replaces the node. Unknown names
+  /// are reported when the tree is read.
   void set(YamlNode value) {
     YamlNode* node = &root_;
     std::size_t at = 0;
@@ -71,7 +71,7 @@ class Override {
     value.key = node->key;
     value.key_where = node->key_where;
     if (path_ == kPatch && node->is_list() && value.is_list()) {
-      // Patches add up, as they do where one config extends another.
+      // Append patches, as if one config extended another.
       for (YamlNode& entry : value.children) node->children.push_back(std::move(entry));
       return;
     }
@@ -96,7 +96,7 @@ class Override {
     return &node.children.back();
   }
 
-  /// By name, where the longest one that fits wins (names may have dots), else by index.
+  /// Finds an item by the longest name that matches (names may have dots), otherwise by index.
   YamlNode* list_item(YamlNode& node, std::size_t& at) {
     YamlNode* found = nullptr;
     std::size_t length = 0;
@@ -134,7 +134,8 @@ class Override {
 
   bool is_list_of_layers(std::size_t at) const { return path_.compare(0, at, kLayers) == 0; }
 
-  /// Returns true if the path continues, after a block, with something that is not a key of it.
+  /// Returns true if the path continues, after a block, with something that is not a key of the
+  /// block.
   bool is_inside(const YamlNode& item, std::size_t end) const {
     static constexpr std::array kKeys = {"type",     "name",   "from",       "layers",
                                          "shortcut", "repeat", "activation", "share_weights"};
@@ -143,7 +144,8 @@ class Override {
     return std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end();
   }
 
-  /// The layer in a block whose full name is the longest part of the path; null if there is none.
+  /// Returns the layer in a block whose full name is the longest part of the path; null if there is
+  /// none.
   YamlNode* layer_by_full_name(YamlNode& layers, std::size_t& at) {
     for (std::size_t end = path_.rfind('.'); end != std::string::npos && end > at;
          end = path_.rfind('.', end - 1)) {

@@ -24,7 +24,7 @@ std::int64_t copies_in(const YamlNode& item) {
   return repeat ? std::max<std::int64_t>(read_integer(*repeat).value.value_or(0), 0) : 0;
 }
 
-/// The number before the first dot, if there is one.
+/// Returns the number before the first dot; nothing if there is none.
 std::optional<std::int64_t> leading_index(const std::string& name) {
   const std::string part = name.substr(0, name.find('.'));
   std::int64_t index = 0;
@@ -39,7 +39,7 @@ std::size_t count_nodes(const YamlNode& node) {
   return count;
 }
 
-/// The copies that a repeated block stands for; only the first reads what `from` names.
+/// Returns the copies that a repeated block stands for; only the first reads what `from` names.
 std::vector<YamlNode> copies_of(YamlNode block, std::int64_t repeat) {
   remove_child(block, "repeat");
   remove_child(block, "name");
@@ -53,7 +53,7 @@ bool may_be_written_out(const YamlNode& block, std::int64_t repeat) {
   return count_nodes(block) * static_cast<std::size_t>(repeat) <= 4 * kMaxConfigNodes;
 }
 
-/// Makes a Sequential of its copies of a named, repeated block.
+/// Replaces a named, repeated block by a Sequential of its copies.
 void write_out(YamlNode& block, std::int64_t repeat) {
   YamlNode layers;
   layers.kind = YamlNode::Kind::list;
@@ -81,7 +81,8 @@ std::optional<LayerPlace> find_in_block(YamlNode& block, const std::string& name
   return std::nullopt;
 }
 
-/// `index` is that of the list's first item, and then that after its last.
+/// Finds a layer in a list. `index` is the index of the first item of the list, and on return the
+/// index after its last.
 std::optional<LayerPlace> find_in(YamlNode& list, const std::string& name, std::int64_t& index) {
   for (std::size_t i = 0; i < list.children.size(); ++i) {
     YamlNode& item = list.children[i];
@@ -99,7 +100,7 @@ std::optional<LayerPlace> find_in(YamlNode& list, const std::string& name, std::
       const auto at = list.children.begin() + static_cast<std::ptrdiff_t>(i);
       list.children.insert(list.children.erase(at), std::make_move_iterator(copies.begin()),
                            std::make_move_iterator(copies.end()));
-      --i;  // the first copy stands here now
+      --i;  // the first copy is here now
       continue;
     }
     const std::string own = written.empty() ? fmt::format("{}", index) : written;
@@ -119,7 +120,7 @@ std::optional<LayerPlace> find_in(YamlNode& list, const std::string& name, std::
   return std::nullopt;
 }
 
-/// The names of a list's items, in order.
+/// Appends the names of a list's items, in order.
 void add_names(const YamlNode& list, std::int64_t& index, std::vector<std::string>& names) {
   for (const YamlNode& item : list.children) {
     const std::string written = item.is_map() ? text_of_child(item, "name") : std::string();
@@ -136,8 +137,8 @@ void add_names(const YamlNode& list, std::int64_t& index, std::vector<std::strin
   }
 }
 
-/// Finds layers of a list as find_layer does. An index holds those with a plain name: a walk
-/// through the list for each of many changes would take quadratic time.
+/// Finds layers of a list like find_layer. Indexes those with a plain name, because a walk through
+/// the list for each of many changes would take quadratic time.
 class Finder {
  public:
   explicit Finder(YamlNode& layers) : layers_(layers) {}
@@ -172,7 +173,7 @@ class Finder {
     is_indexed_ = true;
   }
 
-  /// The first of several layers with the same name is the one that is meant.
+  /// Adds a layer to the index. Of several layers with the same name, the first is found.
   void add(std::size_t at) {
     const YamlNode& item = layers_.children[at];
     if (!item.is_map() || !item.find("type")) return;
@@ -233,7 +234,7 @@ class Patcher {
  private:
   void issue(const Where& where, std::string text) { issues_.push_back({where, std::move(text)}); }
 
-  /// The key that says what to do; null, and an issue, unless there is exactly one.
+  /// Returns the key that states the change; null, and an issue, unless there is exactly one.
   const YamlNode* verb_of(const YamlNode& entry) {
     if (entry.kind == YamlNode::Kind::broken) return nullptr;
     const YamlNode* verb = nullptr;
@@ -300,7 +301,7 @@ std::optional<LayerPlace> find_layer(YamlNode& layers, const std::string& name) 
 }
 
 std::string no_such_layer(YamlNode& layers, const std::string& name) {
-  // Names in the innermost block that exists.
+  // List the names in the innermost block that exists.
   std::vector<std::string> names;
   std::string block;
   for (std::size_t dot = name.rfind('.'); dot != std::string::npos && names.empty() && dot > 0;

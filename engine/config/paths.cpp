@@ -13,7 +13,7 @@
 namespace dpt {
 namespace {
 
-constexpr int kMaxDefaults = 16;  ///< variables in defaults of variables
+constexpr int kMaxDefaults = 16;  ///< maximum nesting of variables in defaults of variables
 
 bool is_variable_name(std::string_view name) {
   if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
@@ -40,7 +40,7 @@ std::string normal_path(const std::string& path) {
   return normal;
 }
 
-/// Result of expanding a text: two copies that differ only in the values of secret variables.
+/// Expansion of a text, in two copies that differ only in the values of secret variables.
 class Expansion {
  public:
   explicit Expansion(std::string_view text) : text_(text) {}
@@ -53,8 +53,8 @@ class Expansion {
   }
 
  private:
-  /// Reads up to the '}' that ends the default that begins at `opened`, or to the end. Text that is
-  /// not used is only checked. Returns false if there is a problem.
+  /// Reads up to the '}' that ends the default that begins at `opened`, or to the end of the text.
+  /// If not `is_used`, only checks the text. Returns false if there is a problem.
   bool read(int depth, bool is_used, std::size_t opened) {
     while (at_ < text_.size()) {
       const std::string_view rest = text_.substr(at_);
@@ -160,7 +160,8 @@ std::string home_of(std::string& path) {
   return {};
 }
 
-/// Returns why a field that takes files on servers does not take this URL; empty if it does.
+/// Returns the reason why a field that accepts files on servers rejects this URL; empty if it
+/// accepts it.
 std::string problem_of_url(const std::string& url) {
   const std::string scheme = url.substr(0, url.find("://"));
   if (!is_remote(url)) {
@@ -172,8 +173,8 @@ std::string problem_of_url(const std::string& url) {
          "HF_TOKEN gives access to private repositories of the hub (hf://)";
 }
 
-/// Describes the problem of a path that begins with $NAME, the shell's syntax, if that variable
-/// exists; else returns an empty text.
+/// Returns the problem of a path that begins with $NAME, the shell's syntax, if that variable
+/// exists; otherwise empty.
 std::string shell_variable_problem(const std::string& text) {
   if (text.size() < 2 || text[0] != '$' || text[1] == '{') return {};
   const std::string name = text.substr(1, text.find('/') - 1);
@@ -213,7 +214,7 @@ ExpandedPath expand_variables(const std::string& text, bool takes_url) {
 ExpandedPath expand_home(const std::string& text, bool takes_url) {
   ExpandedPath result;
   result.path = text;
-  // Leaves KEY=VALUE alone: its value is read as that of a config.
+  // Leave KEY=VALUE unchanged: its value is read as a config's.
   if (has_variable(text) && text.find('=') > text.find("${")) {
     result.problem = fmt::format(
         "variables are not expanded in options: let the shell expand those of '{}' (no single "
@@ -227,7 +228,7 @@ ExpandedPath expand_home(const std::string& text, bool takes_url) {
 
 namespace {
 
-/// Paths and their variables. Configs may be read by several threads.
+/// Paths and the unset variables whose defaults they use. Threads may read configs concurrently.
 struct DefaultedPaths {
   std::mutex mutex;
   std::map<std::string, std::string> variables;

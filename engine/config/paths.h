@@ -23,8 +23,8 @@ struct ExpandedPath {
 /// `takes_url`, files on servers are not (is_remote).
 ExpandedPath expand_variables(const std::string& text, bool takes_url = false);
 
-/// Records that a path of a config uses the default of an unset variable, for messages about the
-/// path, and returns the variable; empty if there is none.
+/// Records that a path of a config uses the default of the unset `variable`, for messages about the
+/// path. defaulted_variable returns that variable; empty if there is none.
 void remember_defaulted(const std::string& path, const std::string& variable);
 std::string defaulted_variable(const std::string& path);
 
@@ -42,11 +42,10 @@ bool is_remote(std::string_view text);
 /// Inverts expand_variables: returns text that it turns into `path`.
 std::string escape_variables(const std::string& path);
 
-/// True if the text has a `${` that is not written `$${`.
+/// Returns true if the text has a `${` that is not written `$${`.
 bool has_variable(std::string_view text);
 
-/// Returns the text of a value that is not a path, where variables are not read: `$${` becomes
-/// `${`.
+/// Unescapes a value that is not a path. Such values have no variables, so `$${` becomes `${`.
 std::string unescape_text(std::string text);
 
 /// Returns true if a config of that name is a stream, such as /dev/stdin or /dev/fd/63 of a shell's

@@ -45,8 +45,8 @@ class Checker {
   }
 
  private:
-  /// Notes whether the data set may have a validation set, and refuses what needs one that is not
-  /// there.
+  /// Records whether the data set may have a validation set, and refuses settings that need one if
+  /// there is none.
   void check_validation() {
     DataSpec& data = spec_.data;
     std::optional<bool> declared = false;
@@ -76,8 +76,8 @@ class Checker {
     apply_normalization(catalog_.transforms, spec_.data);
   }
 
-  /// Checks that a monitor that somebody has chosen is measured. Resolved configs have all fields,
-  /// and thus a monitor even for a run without validation.
+  /// Checks that an explicitly chosen monitor is measured. Resolved configs have all fields, and
+  /// thus a monitor even for a run without validation.
   void check_keep_best() {
     if (spec_.data.may_validate() || !is_written("checkpoint.keep_best.monitor")) return;
     const bool is_resolved = is_written("checkpoint.keep_best.mode") &&
@@ -127,7 +127,7 @@ class Checker {
     issue(path, std::move(text));
   }
 
-  /// At the value of that path, or at the nearest mapping around it that was written.
+  /// Adds an issue at the value of that path, or at the nearest enclosing mapping that was written.
   void issue(std::string path, std::string text) {
     const std::string field = path;
     while (!spec_.origins.contains(path)) {
@@ -142,7 +142,7 @@ class Checker {
 
   bool is_written(const std::string& path) const { return spec_.origins.contains(path); }
 
-  /// The run's folder is called so.
+  /// Checks the name, which is also the name of the run folder.
   void check_name() {
     if (!is_written("name")) {
       spec_.name = std::filesystem::path(spec_.file).stem().string();
@@ -157,7 +157,7 @@ class Checker {
     }
   }
 
-  /// node_exporter reads no file with another ending.
+  /// Checks the file's extension: node_exporter reads only .prom files.
   void check_prometheus() {
     const std::string& file = spec_.log.prometheus;
     if (file.empty() || file.ends_with(".prom")) return;
@@ -214,7 +214,8 @@ class Checker {
   std::vector<ConfigIssue>& issues_;
 };
 
-/// Main file first, then what it extends, then the command line; each from top to bottom.
+/// Sorts issues: the main file first, then the files that it extends, then the command line; each
+/// from top to bottom.
 void sort_issues(std::vector<ConfigIssue>& issues, const std::vector<std::string>& files) {
   const auto rank = [&](const ConfigIssue& issue) {
     const auto file = issue.where.line == 0
@@ -224,7 +225,7 @@ void sort_issues(std::vector<ConfigIssue>& issues, const std::vector<std::string
   };
   std::stable_sort(issues.begin(), issues.end(),
                    [&](const ConfigIssue& a, const ConfigIssue& b) { return rank(a) < rank(b); });
-  // Nodes behind an alias are read once for each use.
+  // A node with aliases is read once for each use.
   const auto same = [](const ConfigIssue& a, const ConfigIssue& b) {
     return a.text == b.text && a.where.line == b.where.line && a.where.column == b.where.column &&
            a.where.file == b.where.file;
@@ -237,7 +238,7 @@ void sort_issues(std::vector<ConfigIssue>& issues, const std::vector<std::string
   }
 }
 
-/// A config for a newer dpt would only give a list of wrong complaints.
+/// Refuses a config for a newer dpt, which would only cause a list of misleading issues.
 bool is_newer_version(const YamlNode& tree, std::vector<ConfigIssue>& issues) {
   const YamlNode* version = tree.find("version");
   if (!version) return false;
@@ -258,8 +259,8 @@ TrainSpec spec_or_throw(ReadResult result) {
   throw Error(is_of_data ? ErrorKind::data : ErrorKind::usage, text_of(issues));
 }
 
-/// From the tree of a config to its spec, where nothing was wrong before. `files` are those of the
-/// tree, in the order of their issues.
+/// Reads the tree of a config into a spec, unless there were issues before. `files` are the files
+/// of the tree, in the order of their issues.
 void read_tree(const Catalog& catalog, const SpecTables& tables, const YamlNode& tree,
                const std::vector<std::string>& files, Labels labels, Author author,
                ReadResult& result) {
@@ -292,14 +293,14 @@ ReadResult read_any(const Catalog& catalog, const std::string& text, const std::
   return result;
 }
 
-/// Puts a child of one mapping in the place of another's; removes it where the first has none.
+/// Replaces a child of `to` by that of `from`; removes it if `from` has none.
 void replace_child(YamlNode& to, const YamlNode& from, const char* key) {
   remove_child(to, key);
   if (const YamlNode* child = from.find(key)) to.children.push_back(*child);
 }
 
-/// Puts the data section of a config, and its seed, into the stored tree. What is about the model
-/// stays.
+/// Puts the data section of a config, and its seed, into the stored tree. Keeps what concerns the
+/// model.
 void replace_data(YamlNode& stored, const YamlNode& other, std::vector<ConfigIssue>& issues) {
   if (other.kind == YamlNode::Kind::broken) return;
   const YamlNode* own = other.is_map() ? other.find("data") : nullptr;
@@ -388,7 +389,7 @@ TrainSpec load_spec_to_predict(const Catalog& catalog, const std::string& text,
                                 samples.overrides, files, result.issues),
                  result.issues);
   }
-  // It asks for samples that are held out.
+  // Early stopping needs validation samples, which these data may lack.
   if (YamlNode* train = tree.find("train")) remove_child(*train, "early_stopping");
   read_tree(catalog, tables, tree, files,
             samples.needs_labels ? Labels::needed : Labels::not_needed, Author::dpt, result);

@@ -24,8 +24,8 @@ ReadResult read_spec(const Catalog& catalog, const std::string& file,
 ReadResult read_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
                           const std::vector<std::string>& overrides = {});
 
-/// Reads, and throws one Error with all issues, one per line, if there are any: ErrorKind::data if
-/// all concern the data, else ErrorKind::usage.
+/// Reads a config. If it has issues, throws one Error with a line for each: ErrorKind::data if all
+/// concern the data, else ErrorKind::usage.
 TrainSpec load_spec(const Catalog& catalog, const std::string& file,
                     const std::vector<std::string>& overrides = {});
 TrainSpec load_spec_text(const Catalog& catalog, const std::string& text, const std::string& file,
@@ -45,7 +45,7 @@ struct DataToPredict {
   bool needs_labels = false;           ///< samples are evaluated, not only predicted
 };
 
-/// Reads the config stored in `file`, as load_stored_spec, with other data. Fields that only
+/// Reads the config stored in `file` like load_stored_spec, but with other data. Fields that only
 /// training needs, labels and batch_size, may be missing. Transforms and batch_size are always the
 /// stored ones.
 TrainSpec load_spec_to_predict(const Catalog& catalog, const std::string& text,

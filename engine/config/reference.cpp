@@ -1,4 +1,4 @@
-// Field tables -> docs/reference/config.md.
+// Generates docs/reference/config.md from the field tables.
 #include "engine/config/reference.h"
 
 #include <map>
@@ -133,7 +133,7 @@ class Page {
     if (field.is_required) return "required";
     if (field.follow) return fmt::format("follows `{}`", field.leader);
     if (!field.plain_key.empty() && !field.is_optional) {
-      // The source of its default is not written either.
+      // Leave out the reference to the leader of the default.
       Field plain = plain_field(field);
       plain.follow = nullptr;
       return default_text(plain, field.nested(owner));

@@ -1,9 +1,9 @@
 // A family of things that configs choose by name: layers, losses, metrics, optimizers, schedules,
 // data sets, transforms or networks.
 //
-// A kind is a struct whose `table` has the name and the options; its other members create
-// it. Each kind has a function NAME_FAMILY() in a source of its own, which the kinds.h of the
-// family declares and lists. Its registry.cpp makes the Registry.
+// A kind is a struct whose `table` has the name and the options; its other members create it. Each
+// kind has a function NAME_FAMILY() in its own source file. The kinds.h of the family declares and
+// lists these functions, and its registry.cpp creates the Registry.
 #pragma once
 
 #include <algorithm>
@@ -39,7 +39,7 @@ class Registry {
         std::find_if(begin(), end(), [&](const Kind& each) { return each.table->name == name; });
     return kind == end() ? nullptr : &*kind;
   }
-  /// Returns the kind with that name. REQUIRES: there is one. The reader admits no other name.
+  /// Returns the kind with that name. REQUIRES: the kind exists. (The reader rejects other names.)
   const Kind& at(const std::string& name) const {
     const Kind* kind = find(name);
     assert(kind && "no kind has this name");

@@ -27,7 +27,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// The length of the digits at `from`.
+/// Returns the number of digits from `from` on.
 std::size_t digits(std::string_view text, std::size_t from) {
   std::size_t n = 0;
   while (from + n < text.size() && is_digit(text[from + n])) ++n;
@@ -111,7 +111,7 @@ std::optional<double> parse_double(std::string_view text) {
   return value;
 }
 
-/// Hints that integers and numbers share.
+/// Returns the hint for forms that integers and numbers share.
 std::string numeric_hint(Look look, const YamlNode& node) {
   switch (look) {
     case Look::leading_zero:

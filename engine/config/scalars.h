@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// Returns the description of a node in "found ...": `'abc'`, `12`, `a list of 3`, `nothing`.
+/// Returns a description of a node for "found ...": `'abc'`, `12`, `a list of 3`, `nothing`.
 std::string found_text(const YamlNode& node);
 /// Returns `text` between single quotes, shortened and without control characters.
 std::string in_quotes(const std::string& text);
@@ -28,6 +28,7 @@ struct Scalar {
   std::optional<T> value;
   std::string hint;
 };
+/// Reads a scalar strictly. Without a value, no issue is recorded: the caller reports it.
 Scalar<bool> read_boolean(const YamlNode& node);
 Scalar<std::int64_t> read_integer(const YamlNode& node);
 Scalar<double> read_number(const YamlNode& node);

@@ -1,8 +1,7 @@
-// Field tables -> JSON Schema 2020-12, for editors and for checks outside dpt.
-//
-// A config that extends another need not be complete. So `properties` describes what may be written
-// in any config, and `else` what a config without `extends` must have. Lists replace when configs
-// merge, so their items are complete everywhere.
+// Generates the JSON Schema 2020-12 of configs from the field tables, for editors and for checks
+// outside dpt. A config that extends another need not be complete. Therefore `properties` describes
+// what any config may contain, and `else` what a config without `extends` must have. Lists replace
+// one another when configs merge, so their items are complete everywhere.
 #include "engine/config/schema.h"
 
 #include <algorithm>
@@ -144,7 +143,7 @@ class SchemaMaker {
     return schema;
   }
 
-  /// A mapping of `fields`, which an item of a list must have if they are required.
+  /// Returns the schema of a mapping of `fields`. An item of a list must have the required ones.
   Json mapping(const Fields& fields, const std::vector<void*>& owners, bool is_item) {
     Json schema = {{"type", "object"}};
     Json properties = Json::object();
@@ -165,7 +164,7 @@ class SchemaMaker {
     return fields;
   }
 
-  /// The fields that stand next to the tag, whatever the kind.
+  /// Returns the fields next to the tag that all kinds have.
   static Fields common_fields(const ObjectTable& table) {
     Fields fields = fields_of(table);
     std::erase_if(fields, [&](const Field* field) { return field->name == table.choice.makes; });
@@ -193,7 +192,8 @@ class SchemaMaker {
     return schema;
   }
 
-  /// A list of changes to named layers; what `change` may change depends on the layer.
+  /// Returns the schema of a list of changes to named layers. The fields that `change` may set
+  /// depend on the layer.
   static Json patch() {
     const Json name = {{"type", "string"}};
     const Json layers = {
@@ -216,15 +216,15 @@ class SchemaMaker {
     return {{"type", "array"}, {"items", {{"oneOf", kinds}}}};
   }
 
-  /// An item of a list; a definition if its kind is a choice, because the items of a block are
-  /// items too.
+  /// Returns the schema of an item of a list. It is a definition if the item chooses a kind,
+  /// because the items of a block are items too.
   Json item(const ObjectTable& table, void* defaults) {
     return table.choice.variants
                ? item_kinds(*table.choice.variants, fields_of(table), defaults, table.name)
                : object(table, defaults, true);
   }
 
-  /// Returns a reference to the definition `name`, made at the first call.
+  /// Returns a reference to the definition `name`, which the first call creates.
   Json item_kinds(const VariantTable& table, const Fields& common, void* defaults,
                   const std::string& name) {
     if (!defs_.contains(name)) {
@@ -238,8 +238,8 @@ class SchemaMaker {
     return reference(name);
   }
 
-  /// A mapping whose kind a config may take from the one that it extends. Any kind's keys are then
-  /// allowed.
+  /// Returns the schema of a mapping whose kind may come from the extended config. The keys of all
+  /// kinds are then allowed.
   Json choice(const VariantTable& table, const Fields& common, void* defaults,
               const std::string& name) {
     std::set<std::string> keys;
@@ -260,7 +260,7 @@ class SchemaMaker {
 
   static Json has_key(const std::string& key) { return {{"required", Json::array({key})}}; }
 
-  /// A name that a URI may contain: a batch transform is a batch_transform.
+  /// Returns a name that a URI may contain: batch_transform for a batch transform.
   static std::string definition(std::string name) {
     std::replace(name.begin(), name.end(), ' ', '_');
     return name;
@@ -274,15 +274,15 @@ class SchemaMaker {
     return names;
   }
 
-  /// Tests the tag, which may be missing unless `has_tag`.
+  /// Returns a test of the tag, which may be missing unless `has_tag`.
   static Json is_kind(const VariantTable& table, const ObjectTable& kind, bool has_tag) {
     Json test = {{"properties", {{table.tag, {{"const", kind.name}}}}}};
     if (!has_tag) test.update(has_key(table.tag));
     return test;
   }
 
-  /// One definition per kind, chosen by the tag. Spelled as if/then rather than oneOf, so that a
-  /// validator complains about the one key that is wrong and not about every kind in turn.
+  /// Adds one definition per kind, chosen by the tag. Uses if/then rather than oneOf, so that a
+  /// validator reports the one wrong key and not a mismatch with every kind.
   Json cases(const VariantTable& table, const Fields& common, void* defaults, bool is_item,
              const std::string& name) {
     Json all = Json::array();
@@ -310,7 +310,7 @@ class SchemaMaker {
     Json schema = mapping(fields, owners, is_item);
     schema["properties"][table.tag] = {{"const", kind.name}};
     schema["description"] = kind.doc;
-    schema.erase("type");  // whatever refers to it says so
+    schema.erase("type");  // the referring schema states it
     if (kind.least_inputs > 1) {
       schema["required"].push_back("from");
       schema["properties"]["from"]["type"] = "array";
@@ -378,13 +378,13 @@ class SchemaMaker {
 
   // Shared definitions:
 
-  /// Makes definitions of properties that several kinds have, such as `data.batch_size`.
+  /// Creates definitions of properties that several kinds have, such as `data.batch_size`.
   static void share_repeated(Json& schema) {
     constexpr std::size_t kMinSize = 60;  // shorter ones are no longer than a reference
     Json& defs = schema["$defs"];
     std::map<std::string, int> counts;
     for (const auto& [def, kind] : defs.items()) {
-      // Parts of a repeated property are repeated with it, and not counted again.
+      // Count the parts of a repeated property only once.
       each_property(kind,
                     [&](const auto&, const Json& value) { return ++counts[value.dump()] == 1; });
     }
@@ -409,8 +409,8 @@ class SchemaMaker {
     }
   }
 
-  /// Calls use(key, property) for the properties on all levels of `schema`; false skips those
-  /// below.
+  /// Calls use(key, property) for the properties on all levels of `schema`. If `use` returns false,
+  /// skips the levels below that property.
   template <class Use>
   static void each_property(const Json& schema, const Use& use) {
     if (!schema.is_structured()) return;
@@ -447,8 +447,9 @@ class SchemaMaker {
   Json defs_ = Json::object();
 };
 
-/// Returns `value` as text with a line for each property, as in `$defs`, `layer.Conv2d`,
-/// `properties`, `bias`, and without the indentation that would double its size.
+/// Returns `value` as text with a line for each property (such as `$defs`, `layer.Conv2d`,
+/// `properties`, `bias`). Indents by one space per level, because full indentation would double the
+/// size.
 std::string folded(const Json& value, std::size_t depth = 0) {
   constexpr std::size_t kColumns = 120, kMaxDepth = 4;
   const std::string line = json_text(value);

@@ -14,12 +14,13 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kSecretWords = {"token", "password", "secret", "key"};
 constexpr std::size_t kMinSecret = 4;
-/// Minimum length of a value that is found anywhere. Shorter values count only as a whole part of a
-/// path or after a '=': "train" may be a folder's secret name and is a word in every log.
+/// Minimum length of a value that is hidden anywhere in a text. Shorter values are hidden only as a
+/// whole part of a path or after a '=': "train" may be the value of a secret variable and is a word
+/// in every log.
 constexpr std::size_t kMinAnywhere = 8;
 
-/// Remembered secrets. A process of dpt reads its environment and arguments once, so nothing is
-/// ever forgotten.
+/// Remembered secrets. Nothing is removed, because a process reads its environment and arguments
+/// once.
 struct Memory {
   std::mutex mutex;
   std::map<std::string, std::string> shown;  ///< value -> text in its place
@@ -35,14 +36,15 @@ bool is_word_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/// Returns the part of an override's path that names what is set, and not what the user calls a
-/// layer.
+/// Returns the part of an override's path that names the setting, without names that the user has
+/// given to layers and tensors.
 std::string_view name_of_override(std::string_view path) {
   const bool has_given_names = path.starts_with("model.") || path.starts_with("weights.map.");
   return has_given_names ? path.substr(path.rfind('.') + 1) : path;
 }
 
-/// Returns where a value with a secret name begins within a word; nothing if the word has none.
+/// Returns the position in a word at which a value with a secret name begins; nothing if the word
+/// has none.
 std::optional<std::size_t> secret_in(const std::string& word) {
   const std::size_t equals = word.find('=');
   if (equals == std::string::npos || equals == 0) return std::nullopt;
@@ -57,7 +59,7 @@ bool is_open_option(const std::string& word) {
   return word.starts_with("--") && word.find('=') == std::string::npos && is_secret_name(word);
 }
 
-/// Calls `secret(word, begin)` for each word with a secret value, which begins there.
+/// Calls `secret(word, begin)` for each word with a secret value, which begins at `begin`.
 template <class Words, class Secret>
 void visit_secrets(Words& words, Secret secret) {
   bool is_value = false;
@@ -71,7 +73,7 @@ void visit_secrets(Words& words, Secret secret) {
   }
 }
 
-/// User and password of the first URL at or after `from`: [begin, end), with end at the '@'.
+/// User and password of the first URL at or after a position: [begin, end), with end at the '@'.
 struct Login {
   std::size_t begin = std::string::npos, end = std::string::npos;
   explicit operator bool() const { return begin != std::string::npos; }
@@ -86,7 +88,7 @@ Login find_login(std::string_view text, std::size_t from) {
     const std::size_t end = std::min(text.find_first_of("/?#'\"` \t\n", begin), text.size());
     const std::size_t mark = text.substr(0, end).rfind('@');
     if (mark == std::string_view::npos || mark <= begin) continue;
-    // Text with one slash may be a URL that was turned into a path, or "host:/a@b".
+    // Text with one slash may be a URL that was normalised as a path, or "host:/a@b".
     if (is_url || text.substr(begin, mark - begin).find(':') != std::string_view::npos) {
       return {begin, mark};
     }
@@ -94,8 +96,8 @@ Login find_login(std::string_view text, std::size_t from) {
   return {};
 }
 
-/// Returns true if the text from `at` to `end` is a whole part of a path, or a whole value that is
-/// set.
+/// Returns true if the text from `at` to `end` is a whole part of a path, or the whole value of an
+/// assignment.
 bool is_whole_value(const std::string& text, std::size_t at, std::size_t end) {
   const char before = at == 0 ? ' ' : text[at - 1], after = end == text.size() ? ' ' : text[end];
   if (is_word_letter(before) || is_word_letter(after)) return false;
@@ -164,7 +166,7 @@ std::string hide_secrets(std::string text) {
   Memory& all = memory();
   if (!all.has_values) return text;
   const std::lock_guard lock(all.mutex);
-  // Longer values come first: a secret may begin as another one does.
+  // Replace longer values first, because a secret may be the beginning of another one.
   std::vector<std::pair<std::string, std::string>> values(all.shown.begin(), all.shown.end());
   std::stable_sort(values.begin(), values.end(),
                    [](const auto& a, const auto& b) { return a.first.size() > b.first.size(); });

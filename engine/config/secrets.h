@@ -14,11 +14,11 @@ namespace dpt {
 /// Text shown in place of a secret.
 inline constexpr const char* kHidden = "***";
 
-/// True if token, password, secret or key is a word of `name`, in upper or lower case. Words are
-/// separated by '_', '-' and '.'.
+/// Returns true if token, password, secret or key is a word of `name`, in upper or lower case.
+/// Words are separated by '_', '-' and '.'.
 bool is_secret_name(std::string_view name);
 
-/// True if the text has a URL with a user or password.
+/// Returns true if the text has a URL with a user or password.
 bool has_url_login(std::string_view text);
 
 /// Returns the words of a command line with *** for the values of options and overrides with secret

@@ -73,8 +73,9 @@ class Writer {
       fields(table.fields, object, path);
       return;
     }
-    // Order of people's configs: the kind, a name if it has one, the kind's own fields, the common
-    // ones. The tables give write access only; nothing is written through it here.
+    // Write the keys in the usual order: the kind, the name if any, the fields of the kind, then
+    // the common ones. The const_cast is safe: the tables give write access only, but nothing is
+    // written here.
     const Variant& chosen = *table.choice.at(const_cast<void*>(object));
     if (chosen.type.empty()) {
       fields(table.fields, object, path);
@@ -89,7 +90,7 @@ class Writer {
     line(table.choice.variants->tag + ": " + yaml_string(chosen.type),
          path + "." + table.choice.variants->tag);
     fields(names, object, path);
-    // By name: a Variant of a block does not keep its table.
+    // Find the table by name, because a Variant of a block does not keep its table.
     for (const ObjectTable* kind : table.choice.variants->alternatives) {
       if (kind->name == chosen.type) fields(kind->fields, chosen.options.get(), path);
     }
@@ -185,12 +186,12 @@ class Writer {
         break;
     }
     const PlainValue value = field.get(object);
-    // An absent list and an empty one are the same, and most layers have no `from`.
+    // An absent list equals an empty one, and most layers have no `from`.
     const auto* strings = std::get_if<std::vector<std::string>>(&value);
     if (strings && strings->empty() && !field.is_required) return;
     const auto* texts = std::get_if<TextPairs>(&value);
     if (texts && texts->empty()) return;
-    // A name that was not written, of what is not called by its index.
+    // Leave out names that were not given.
     const auto* string = std::get_if<std::string>(&value);
     if (string && string->empty() && field.type == FieldType::string) return;
     line(field.name + ": " + std::visit(ToYaml{field}, value), path);
@@ -210,7 +211,7 @@ class Writer {
     if (chosen.table) fields(chosen.table->fields, chosen.options.get(), path);
   }
 
-  /// A key whose value is a mapping or list; close() names the empty one.
+  /// Writes a key whose value is a mapping or list; `close` names the empty value.
   void open(const std::string& key) {
     opened_.push_back(lines_.size());
     lines_.push_back({indent() + key, {}});

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kMaxExtends = 16;
 
-/// Names the file by which cycles are found.
+/// Returns a name of the file that is equal for equal files, to find cycles.
 std::string identity(const std::string& file) {
   std::error_code error;
   const auto path = std::filesystem::weakly_canonical(file, error);
@@ -44,7 +44,8 @@ class Loader {
         std::optional<YamlNode> base = load_base(*extends, file);
         remove_child(tree, kExtendsKey);
         if (base && base->kind != YamlNode::Kind::map) {
-          // The problems of the base are already reported; its fields would all seem missing.
+          // The problems of the base are already reported; its fields would only be reported as
+          // missing.
           tree = std::move(*base);
         } else if (base) {
           merge_configs(*base, std::move(tree), tables_);
@@ -123,7 +124,8 @@ std::string read_config_text(const std::string& file) {
   }
   std::ifstream in(file, std::ios::binary);
   if (!in) fail(ErrorKind::usage, "cannot read the config {}: {}", file, std::strerror(errno));
-  // One byte past the limit is enough to know that it is too long, even for an endless device.
+  // Read one byte past the limit, which shows that the file is too long, even for an endless
+  // device.
   std::string text(kMaxConfigBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad()) fail(ErrorKind::usage, "cannot read the config {}: {}", file, std::strerror(errno));
@@ -148,7 +150,7 @@ YamlNode load_tree(const SpecTables& tables, const Catalog& catalog, const std::
   if (tree.kind == YamlNode::Kind::broken) return tree;
   if (stored) rename_former_keys(tables.root, tree);
   std::vector<LayerOverride> for_layers;
-  // Issues below concern the field named here, unless they name one.
+  // Issues from `first` on concern the field `path`, unless they name another.
   const auto name_field = [&](std::size_t first, const std::string& path) {
     for (std::size_t i = first; i < issues.size(); ++i) {
       if (issues[i].path.empty()) issues[i].path = path;

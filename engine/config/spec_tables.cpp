@@ -7,7 +7,7 @@
 namespace dpt {
 namespace {
 
-/// A nested object whose fields are members of the struct that holds it.
+/// Returns a field for a nested object whose fields are members of the struct that holds it.
 Field same_object_field(const char* name, const ObjectTable& table, const char* doc) {
   Field f;
   f.name = name;
@@ -19,7 +19,7 @@ Field same_object_field(const char* name, const ObjectTable& table, const char* 
   return f;
 }
 
-/// The switch of a measurement.
+/// Returns the field that switches a measurement on.
 Field measurement_field(const std::string& name, const std::string& doc) {
   Field f;
   f.name = name;
@@ -45,7 +45,7 @@ FlatChoice flat_choice(Variant S::*member, const VariantTable& variants,
   return choice;
 }
 
-/// `table` of a struct with `monitor` and `mode`, which must fit.
+/// Returns `table`, of a struct with `monitor` and `mode`, with a check that the two fit together.
 template <class S>
 ObjectTable with_direction_checked(ObjectTable table, BetterDirection better) {
   table.check = [better](const void* object) {

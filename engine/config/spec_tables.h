@@ -6,7 +6,7 @@
 
 namespace dpt {
 
-/// All tables of a config file. They point at one another, so the struct stays where it is.
+/// All tables of a config file. They point at one another, so the struct cannot be copied.
 struct SpecTables {
   explicit SpecTables(const Catalog& catalog);
   SpecTables(const SpecTables&) = delete;
@@ -22,7 +22,7 @@ struct SpecTables {
 /// The key that chooses a network of the zoo.
 inline constexpr const char* kZooTag = "zoo";
 
-/// The one key of a config file that is not a field: it is gone once the files are merged.
+/// The only key of a config file that is not a field. Merging the files removes it.
 inline constexpr const char* kExtendsKey = "extends";
 inline constexpr const char* kExtendsDoc =
     "A config file that this one extends: mappings merge, lists and other values replace. A "

@@ -45,7 +45,7 @@ std::string stored_path(const std::string& path) {
     if (found == all.paths.end()) return escape_variables(path);
     written = found->second;
   }
-  // The environment may have changed since.
+  // The environment may have changed since the path was recorded.
   const ExpandedPath expanded = expand_variables(written, true);
   const bool is_same = expanded.is_unset
                            ? path == written

@@ -11,7 +11,7 @@
 namespace dpt {
 namespace {
 
-/// Adds the paths of the fields that are wanted; what is below one is covered by it.
+/// Adds the paths of the wanted fields, without fields below them, which the paths cover.
 void collect_paths(const std::vector<Field>& fields, bool (*is_wanted)(const Field&),
                    const std::string& prefix, std::vector<std::string>& paths) {
   const auto collect_kinds = [&](const VariantTable& kinds, const std::string& path) {
@@ -42,7 +42,7 @@ std::string show_to_compare(const Catalog& catalog, const TrainSpec& spec) {
   }
   // A warm-up without a length has no effect, whatever the defaults of its other fields were.
   if (out.warmup.epochs == 0 && out.warmup.steps == 0) out.warmup = {};
-  // Measured numbers are as good as given ones.
+  // Treat measured numbers as given ones.
   NormalizeSpec& normalize = out.data.normalize;
   if (normalize.has_numbers()) normalize.mode = NormalizeMode::given;
   return show_spec(catalog, out);
@@ -71,7 +71,7 @@ std::vector<std::string> values_of_run(const Catalog& catalog, const TrainSpec& 
   std::erase_if(paths, [&](const std::string& path) {
     return !today.contains(path) || spec.origins.contains(path);
   });
-  if (paths.empty()) return {};  // most configs: the stored one need not be read
+  if (paths.empty()) return {};  // usual case: the stored config need not be read
   const auto run = values_of(load_stored_spec(catalog, stored, file));
   for (const std::string& path : paths) {
     const auto theirs = run.find(path);

@@ -17,9 +17,9 @@ std::string show_to_compare(const Catalog& catalog, const TrainSpec& spec);
 /// in the tables); each stands for all fields below it.
 std::vector<std::string> changeable_fields(const Catalog& catalog);
 
-/// Returns the values of the stored run, as overrides, of fields that are newer than some stored
-/// configs (Field::stored_as), if `spec` does not set them and has other values. `stored` was
-/// read from `file`. A resumed run uses them, whatever the present defaults are.
+/// Returns overrides with which a resumed run keeps the stored run's values of fields that are
+/// newer than some stored configs (Field::stored_as). Covers the fields that `spec` does not set
+/// and for which it has another value. `stored` was read from `file`.
 std::vector<std::string> values_of_run(const Catalog& catalog, const TrainSpec& spec,
                                        const std::string& stored, const std::string& file);
 

@@ -7,7 +7,8 @@
 namespace dpt {
 namespace {
 
-/// Lower case without separators, so that kernelSize, kernel-size and kernel_size are one word.
+/// Returns the word in lower case without separators: kernelSize, kernel-size and kernel_size are
+/// equal.
 std::string folded(const std::string& word) {
   std::string out;
   for (const char c : word) {
@@ -16,7 +17,8 @@ std::string folded(const std::string& word) {
   return lower_case(std::move(out));
 }
 
-/// Edit distance in which swapping two neighbours counts once (optimal string alignment).
+/// Returns the edit distance in which a swap of two neighbours counts once (optimal string
+/// alignment).
 std::size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
@@ -38,7 +40,7 @@ std::size_t distance(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::string closest(const std::string& word, std::span<const std::string> candidates) {
-  // Words longer than any name in a config are not typing errors of one.
+  // A word longer than any name in a config is not a misspelt name.
   if (word.empty() || word.size() > 64) return {};
   const std::string key = folded(word);
   std::string best;

@@ -6,7 +6,7 @@
 
 namespace dpt {
 
-/// The most similar candidate (edit distance), or empty when none is near.
+/// Returns the most similar candidate (edit distance), or empty if none is near.
 std::string closest(const std::string& word, std::span<const std::string> candidates);
 
 }  // namespace dpt

@@ -1,7 +1,7 @@
-// TrainSpec: a config file as plain structs, defaults filled in, every value checked. Frozen after
-// reading. The kinds of layers, losses, data sets, transforms, optimizers and schedules are not
-// known here: their tables are handed in as a Catalog (see app/base/catalog.cpp), so spec depends
-// on nothing.
+// TrainSpec: a config file as plain structs, with defaults filled in and every value checked.
+// Frozen after reading. The kinds of layers, losses, data sets, transforms, optimizers and
+// schedules are not known here: their tables are passed in as a Catalog (see app/base/catalog.cpp),
+// so that this folder does not depend on them.
 #pragma once
 
 #include <array>
@@ -177,9 +177,9 @@ struct EarlyStoppingSpec {
 /// Reaction to a step whose loss, gradient or update is non-finite.
 struct OnDivergenceSpec {
   DivergencePolicy policy = DivergencePolicy::halt;
-  std::int64_t max_skips = 10;     ///< skip: steps in a row
-  std::int64_t max_rollbacks = 5;  ///< rollback: of a whole run
-  double lr_factor = 0.5;          ///< rollback: the learning rate is multiplied by it, each time
+  std::int64_t max_skips = 10;     ///< skip: maximum number of consecutive steps
+  std::int64_t max_rollbacks = 5;  ///< rollback: maximum number in a whole run
+  double lr_factor = 0.5;          ///< rollback: factor on the learning rate, applied each time
 
   bool rolls_back() const { return policy == DivergencePolicy::rollback; }
 };
@@ -208,8 +208,8 @@ struct TrainSection {
   std::int64_t accumulate = 1;               ///< minimum number of micro-batches of a shard
   std::optional<double> grad_clip_norm, grad_clip_value;
   FreezeSpec freeze;
-  std::optional<EmaSpec> ema;  ///< a run keeps at most one average: this,
-  std::optional<SwaSpec> swa;  ///< this, or none
+  std::optional<EmaSpec> ema;  ///< unset = none; excludes `swa`
+  std::optional<SwaSpec> swa;  ///< unset = none; excludes `ema`
   std::optional<EarlyStoppingSpec> early_stopping;
   OnDivergenceSpec on_divergence;
   Precision precision = Precision::fp32;
@@ -234,7 +234,7 @@ struct CheckpointSpec {
 struct LogSpec {
   std::int64_t every = 50;         ///< steps; step 1 is always logged
   std::set<std::string> measured;  ///< names of Catalog::measurements
-  bool tensorboard = false;        ///< event files too
+  bool tensorboard = false;        ///< also write event files
   std::string prometheus;          ///< textfile for node_exporter; empty = none
 };
 
@@ -306,8 +306,8 @@ struct Catalog {
   VariantTable zoo;  ///< ready-made networks; their tag is kZooTag
   /// Returns the layers of a network of the zoo, as YAML: a list of layers and blocks.
   std::string (*zoo_layers)(const Variant& net) = nullptr;
-  /// Returns the facts of a kind of data set; unset for one whose data may have any size. Null:
-  /// without data sets.
+  /// Returns the facts of a kind of data set; unset if its data may have any size. Null: no data
+  /// sets.
   std::optional<DataFacts> (*data_facts)(const std::string& dataset) = nullptr;
   /// Returns the quantities that a run with these metrics measures: "loss", "accuracy", ...
   std::vector<std::string> (*measured_names)(const std::vector<Variant>& metrics) = nullptr;

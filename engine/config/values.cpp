@@ -48,8 +48,8 @@ std::string other_value(const std::string& value, const std::vector<std::string>
   return {};
 }
 
-/// Returns what to write in a normalisation instead of "imagenet", which is a word for its numbers
-/// in other systems; empty for other fields.
+/// Returns the numbers to write in a normalisation instead of "imagenet", which other systems
+/// accept; empty for other fields.
 std::string numbers_of_imagenet(const std::string& field) {
   const std::string mean = "[0.485, 0.456, 0.406]", std = "[0.229, 0.224, 0.225]";
   if (field == "mean") return mean;
@@ -73,12 +73,12 @@ std::string list_text(const Field& field, const std::string& one, const std::str
                      *field.min_items == 1 ? one : many);
 }
 
-/// Before a list's own text: "a number or ".
+/// Returns "a number or ", the prefix of a list's description, if one element may replace a list.
 std::string one_text(const Field& field, const char* one) {
   return field.one_is_list ? fmt::format("{} or ", one) : std::string{};
 }
 
-/// The same field for one element of its list.
+/// Returns the field as one for a single element of its list.
 Field element_of(const Field& field) {
   Field one = field;
   one.min_items.reset();
@@ -127,7 +127,7 @@ class Converter {
       case FieldType::texts:
         return texts(node, value);
       default:
-        return false;  // objects and variants are the Binder's
+        return false;  // the Binder reads objects and variants
     }
   }
 
@@ -259,10 +259,10 @@ class Converter {
     return true;
   }
 
-  /// Returns the form of a single number that replaces several.
+  /// Returns the hint for a single number in place of a list.
   std::string hint_of_list(const YamlNode& node) const {
     if (!field_.min_items || *field_.min_items <= 1) return fmt::format("write [{}]", node.text);
-    // The description of such a field explains each.
+    // The documentation of such a field shows the form.
     const std::size_t open = field_.doc.find('['), close = field_.doc.find(']');
     if (open == std::string::npos || close == std::string::npos || close < open) return {};
     std::string hint = "write " + field_.doc.substr(open, close + 1 - open);

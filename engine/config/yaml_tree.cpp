@@ -1,4 +1,4 @@
-// Parse events -> tree. See yaml_tree.h.
+// Builds the tree from parse events.
 #include "engine/config/yaml_tree.h"
 
 #include <yaml-cpp/eventhandler.h>
@@ -16,7 +16,8 @@
 namespace dpt {
 namespace {
 
-/// Ends a parse whose document must not be read on; the issue is already recorded.
+/// Thrown to end the parse of a document that must not be read further; the issue is already
+/// recorded.
 struct Refused {};
 
 class TreeBuilder : public YAML::EventHandler {
@@ -33,7 +34,8 @@ class TreeBuilder : public YAML::EventHandler {
 
   YamlNode take() { return std::move(root_); }
 
-  /// yaml-cpp counts lines and bytes from 0; people count lines and characters from 1.
+  /// Converts a position: yaml-cpp counts lines and bytes from 0, users count lines and characters
+  /// from 1.
   Where where(const YAML::Mark& mark) const {
     if (mark.is_null() || mark.line < 0) return {file_, 1, 1};
     const auto line = static_cast<std::size_t>(mark.line);
@@ -85,7 +87,8 @@ class TreeBuilder : public YAML::EventHandler {
     check_size(mark, 1, 1);
     YamlNode node;
     node.kind = YamlNode::Kind::scalar;
-    // yaml-cpp calls a plain scalar "?" and a quoted one "!"; after a real tag it does not say.
+    // yaml-cpp gives a plain scalar the tag "?" and a quoted one "!"; with an explicit tag, it does
+    // not tell.
     node.is_plain = tag != "!";
     node.text = value;
     node.where = where(mark);
@@ -104,20 +107,20 @@ class TreeBuilder : public YAML::EventHandler {
   void OnMapEnd() override { close(); }
 
  private:
-  /// A list or map whose end has not been met.
+  /// A list or map whose end has not been reached.
   struct Open {
     YamlNode node;
     YAML::anchor_t anchor = 0;
     std::size_t nodes_before = 0;  ///< number of nodes before this one
     int depth = 1;                 ///< levels so far, including its own
     bool has_key = false;          ///< map: the next node is a value
-    bool drop = false;             ///< map: the key was bad, so its value is read and forgotten
+    bool drop = false;             ///< map: the key was invalid, so its value is discarded
     std::string key;
     Where key_where;
-    std::map<std::string, int> lines;  ///< map: where each key stands
+    std::map<std::string, int> lines;  ///< map: line of each key
   };
-  /// Node that aliases may name. It stays where it is in the tree: keeping copies would take memory
-  /// for each level of nested anchors.
+  /// A node that aliases may refer to. It is stored by its place in the tree: copies would take
+  /// memory for each level of nested anchors.
   struct Anchored {
     std::vector<std::size_t> at;  ///< index among the children at each level, from the root
     YamlNode leaf;                ///< used for a node without children or outside of the tree
@@ -180,8 +183,8 @@ class TreeBuilder : public YAML::EventHandler {
     complete(std::move(node), anchor, nodes_ - 1, 1);
   }
 
-  /// Puts a node into its place. The config had `nodes_before` nodes before it, which itself is
-  /// `depth` levels deep.
+  /// Puts a node into its place. `nodes_before` is the number of nodes before it, and the node
+  /// itself is `depth` levels deep.
   void complete(YamlNode node, YAML::anchor_t anchor, std::size_t nodes_before, int depth) {
     if (anchor != 0) keep(node, anchor, nodes_ - nodes_before, depth);
     if (!open_.empty()) open_.back().depth = std::max(open_.back().depth, depth + 1);
@@ -205,21 +208,21 @@ class TreeBuilder : public YAML::EventHandler {
     }
   }
 
-  /// Notes where the node is about to be put, for aliases.
+  /// Records, for aliases, the place where the node will be put.
   void keep(const YamlNode& node, YAML::anchor_t anchor, std::size_t nodes, int depth) {
     Anchored& anchored = anchors_[anchor];
     anchored = {};
     anchored.nodes = nodes;
     anchored.depth = depth;
     for (const Open& entry : open_) anchored.at.push_back(entry.node.children.size());
-    // The node is a key, or the value of a bad one, or within either.
+    // True if the node is a key, the value of an invalid key, or inside either.
     const bool is_outside = std::any_of(open_.begin(), open_.end(), [](const Open& entry) {
       return entry.node.is_map() && (!entry.has_key || entry.drop);
     });
     anchored.is_leaf = node.children.empty() || is_outside;
     if (!anchored.is_leaf) return;
     anchored.leaf = node;
-    // It will not be in the tree, which was already reported.
+    // The node will not be in the tree; the reason is already reported.
     if (!node.children.empty()) {
       anchored.leaf = {};
       anchored.leaf.kind = YamlNode::Kind::broken;
@@ -274,13 +277,13 @@ class TreeBuilder : public YAML::EventHandler {
   std::string text_;
   std::vector<ConfigIssue>& issues_;
   std::vector<std::size_t> line_starts_;
-  /// Offsets of the bytes that continue a UTF-8 character: counting them in the line for every node
-  /// of a long line would take quadratic time.
+  /// Offsets of the continuation bytes of UTF-8 characters. Counting them in the line for every
+  /// node of a long line would take quadratic time.
   std::vector<std::size_t> continuations_;
   YamlNode root_;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, Anchored> anchors_;
-  std::size_t nodes_ = 0;  ///< so far, with aliases expanded
+  std::size_t nodes_ = 0;  ///< number so far, with aliases expanded
 };
 
 Where place_of(std::string_view text, std::size_t offset, const std::string& file) {
@@ -296,8 +299,8 @@ Where place_of(std::string_view text, std::size_t offset, const std::string& fil
   return at;
 }
 
-/// Returns true if the bytes may be passed to yaml-cpp, which guesses other encodings and takes one
-/// of the control characters for the end of the file.
+/// Returns true if the text may be passed to yaml-cpp, which guesses other encodings and treats one
+/// of the control characters as the end of the file.
 bool is_text(std::string_view text, const std::string& file, std::vector<ConfigIssue>& issues) {
   if (text.size() > kMaxConfigBytes) {
     issues.push_back({{file, 1, 1},
@@ -322,7 +325,7 @@ bool is_text(std::string_view text, const std::string& file, std::vector<ConfigI
   return true;
 }
 
-/// Returns a hint for the two most common mistakes, for which the parser's own message misleads.
+/// Returns a hint for the two most common mistakes, for which the parser's message is misleading.
 std::string syntax_hint(const TreeBuilder& builder, int line) {
   for (const int near : {line, line - 1}) {
     const std::string_view text = builder.line_text(near);

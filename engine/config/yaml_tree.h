@@ -1,6 +1,6 @@
 // YAML text as a tree whose values have their places in the text.
 //
-// Built from yaml-cpp's parse events rather than its Node, because Node takes duplicate keys,
+// Built from yaml-cpp's parse events rather than its Node, because Node accepts duplicate keys,
 // follows cyclic aliases forever and forgets whether a scalar was quoted. Anything that a config
 // does not need is refused: custom tags, several documents, merge keys, excessive depth or size.
 #pragma once
