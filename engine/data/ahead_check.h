@@ -20,11 +20,11 @@ namespace dpt {
 /// The destructor waits only for samples that are being read.
 class AheadCheck final : DecoderPool::Client {
  public:
-  /// Part of the samples that this process reads: every `of`-th from `number` on.
+  /// Partition of the samples that this process reads: every `of`-th one, beginning with `number`.
   struct Part {
     std::int64_t number = 0, of = 1;
   };
-  /// The splits must outlive it. Samples in memory are not read.
+  /// The splits must outlive the object. Samples in memory are not read.
   AheadCheck(const Split& test, const Split& val, Part part, std::shared_ptr<DecoderPool> decoders);
   ~AheadCheck() override;
 

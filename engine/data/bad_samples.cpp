@@ -18,14 +18,15 @@ class SubstitutingSource final : public WrappedSource {
         bad_(std::move(bad)),
         left_out_(std::move(left_out)) {}
 
-  /// None has to be readable.
+  /// No particular sample has to be readable.
   std::vector<std::int64_t> samples_to_try() const override { return {}; }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     read_in_epoch({0, index, index}, pixels, label);
   }
   void read_in_epoch(const Occurrence& sample, std::span<std::byte> pixels,
                      std::int32_t& label) const override {
-    // Nothing is remembered: what is seen of a file may depend on the crop, and so on the epoch.
+    // Results are not cached: whether a file is readable may depend on the crop, and thus on the
+    // epoch.
     std::int64_t at = sample.index;
     do {
       try {

@@ -15,12 +15,12 @@ namespace dpt {
 /// The bad samples that this process has found. Thread-safe.
 class BadSamples {
  public:
-  /// `most`: the maximum number of bad samples.
+  /// `most`: maximum number of bad samples.
   explicit BadSamples(std::int64_t most) : most_(most) {}
   /// `sample` is its name (DataSource::describe), `problem` describes the error. Throws
   /// ErrorKind::data if there are too many.
   void add(const std::string& sample, const std::string& problem);
-  /// A line for each one met since the last call.
+  /// Returns a line for each bad sample added since the last call.
   std::vector<std::string> take_new();
   std::int64_t count() const;
 
@@ -42,10 +42,10 @@ class LeftOutSamples {
   std::set<std::int64_t> indices_;
 };
 
-/// `source`, in which the place of a sample that cannot be read is taken by the next of `indices`
-/// that can be read (after the last comes the first). Which one that is follows from the files, the
-/// epoch and the sample alone: it is the same on every rank, and after a resume. `indices` are in
-/// ascending order. Throws as BadSamples::add, and ErrorKind::data when no sample can be read. Adds
+/// Returns `source`, in which an unreadable sample is replaced by the next readable one of
+/// `indices` (the first follows the last). The replacement depends only on the files, the epoch and
+/// the sample, so it is the same on every rank and after a resume. `indices` are in ascending
+/// order. Throws as BadSamples::add does, and ErrorKind::data if no sample can be read. Adds
 /// replaced samples to `left_out`, if given: an evaluation ignores the results of their
 /// substitutes. REQUIRES: the samples have only labels.
 std::shared_ptr<const DataSource> with_substitutes(

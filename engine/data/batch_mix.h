@@ -1,5 +1,5 @@
-// Mixing of one batch: what a batch transform draws, and what the input kernel and the targets
-// need.
+// Mixing of one batch: the draws of a batch transform, as the input kernel and the targets need
+// them.
 #pragma once
 
 #include "kernels/input_op.h"

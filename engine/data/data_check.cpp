@@ -63,7 +63,8 @@ void count_classes(DataReport& report) {
   }
 }
 
-/// Below a tenth of the mean over the classes, or 10, a class counts as rare.
+/// Finds classes without samples or with few: fewer than a tenth of the mean over the classes, or
+/// than 10.
 void find_class_gaps(DataReport& report) {
   constexpr std::int64_t kFew = 10;
   if (report.splits.empty() || report.splits[0].name != "train") return;
@@ -152,7 +153,8 @@ void describe_group(DataReport& report, const std::vector<SampleRef>& group) {
   }
 }
 
-/// Also returns one sample of each content and split, for the search for near duplicates.
+/// Reports equal samples. Returns one sample of each content and split, for the search for near
+/// duplicates.
 std::vector<SampleRef> find_equal_samples(DataReport& report) {
   for (std::size_t in = 0; in < report.splits.size(); ++in) {
     for (std::size_t of = in + 1; of < report.splits.size(); ++of)
@@ -188,7 +190,8 @@ std::vector<SampleRef> find_equal_samples(DataReport& report) {
 
 // ---- Similar images --------------------------------------------------------------------------
 
-/// Differences from the mean, divided so that the product of two is their correlation.
+/// Returns the deviations from the mean, scaled so that the dot product of two images is their
+/// correlation.
 std::vector<float> unit_deviations(const std::vector<std::byte>& pixels, DType type) {
   std::vector<float> values(pixels.size() / size_of(type));
   if (type == DType::f32) {
@@ -216,7 +219,7 @@ class Comparison {
   explicit Comparison(const DataReport& report) : report_(report) {}
 
   double correlation(const SampleRef& a, const SampleRef& b) {
-    // Neighbouring pairs share their first sample.
+    // Consecutive pairs share their first sample.
     if (!has_first_ || a.split != at_.split || a.position != at_.position) {
       load(a, first_);
       at_ = a;
@@ -245,7 +248,7 @@ struct NearPair {
   SampleRef a, b;
 };
 
-/// The pairs of `candidates` whose pixels are alike.
+/// Returns the pairs of `candidates` whose pixels are similar.
 std::optional<std::vector<NearPair>> compare_pixels(const DataReport& report,
                                                     const std::vector<SampleRef>& samples,
                                                     const SimilarHashes& candidates,
@@ -291,7 +294,7 @@ void find_similar_images(DataReport& report, std::vector<SampleRef> samples,
   report.looks_for_near = options.near_duplicates && !report.splits.empty() &&
                           has_perceptual_hash(report.splits[0].split.source->shape());
   if (!report.looks_for_near) return;
-  // The hash says nothing about images of one colour.
+  // The hash of an image of one colour is meaningless.
   std::erase_if(samples, [&](const SampleRef& sample) {
     return record_of(report, sample).is_constant || !record_of(report, sample).is_finite;
   });
@@ -305,7 +308,7 @@ void find_similar_images(DataReport& report, std::vector<SampleRef> samples,
   report.near_is_complete = candidates.complete;
   report.interrupted = candidates.interrupted;
   if (report.interrupted) return;
-  // Equal ones in two splits have been reported.
+  // Equal samples in two splits are already reported.
   std::erase_if(candidates.pairs, [&](const auto& pair) {
     return record_of(report, samples[pair.first]).content ==
            record_of(report, samples[pair.second]).content;

@@ -13,8 +13,8 @@
 
 namespace dpt {
 
-/// Near duplicates have perceptual hashes that differ in at most this many of 63 bits, and pixels
-/// whose correlation is at least this.
+/// Limits for near duplicates: their perceptual hashes differ in at most this many of 63 bits, and
+/// their pixels have at least this correlation.
 inline constexpr int kNearDistance = 5;
 inline constexpr double kNearCorrelation = 0.98;
 /// Maximum number of pairs of near duplicates that become findings.
@@ -28,11 +28,11 @@ struct DataCheckOptions {
   std::function<void(const char* phase, std::int64_t done, std::int64_t total)> on_progress;
 };
 
-/// Reads every sample once, and those again that look alike. Throws as survey_samples.
+/// Reads every sample once, and similar ones again. Throws as survey_samples does.
 DataReport check_data(const Splits& splits, const DataCheckOptions& options);
 
-/// Smallest, largest (by the number of pixels) and commonest size of the images of a split that
-/// were read, and how many sizes there are.
+/// Smallest, largest (by number of pixels) and most common size of a split's readable images, and
+/// the number of different sizes.
 struct ImageSizes {
   Size2 smallest{0, 0}, largest{0, 0}, commonest{0, 0};
   std::int64_t of_commonest = 0, distinct = 0;

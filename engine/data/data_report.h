@@ -34,7 +34,7 @@ enum class FindingKind : std::uint8_t {
   few_samples                    ///< a class with few training samples
 };
 inline constexpr int kFindingKinds = static_cast<int>(FindingKind::few_samples) + 1;
-/// "label_conflict".
+/// Returns the kind's name in reports: "label_conflict".
 const char* name_of(FindingKind kind);
 /// Returns true for a kind that is an error unless it is allowed.
 bool is_error(FindingKind kind);
@@ -48,7 +48,7 @@ struct SampleRef {
 struct Finding {
   FindingKind kind;
   std::string message;
-  std::vector<SampleRef> samples;  ///< that it is about
+  std::vector<SampleRef> samples;  ///< samples that it is about
   double correlation = 0;          ///< correlation of near duplicates
 };
 
@@ -67,18 +67,18 @@ struct DataReport {
   bool looks_for_near = false;    ///< true if requested and images are large enough
   bool near_is_complete = true;   ///< false: there may be more near duplicates
   std::int64_t near_pairs = 0;    ///< found; findings name the most similar ones
-  bool interrupted = false;       ///< then the rest is incomplete
+  bool interrupted = false;       ///< true: the report is incomplete
 };
 
-/// The record and the data set of a sample.
+/// Returns the record, or the data set, of a sample.
 const SampleRecord& record_of(const DataReport& report, const SampleRef& sample);
 const DataSource& source_of(const DataReport& report, const SampleRef& sample);
 
-/// "train/cat/7.jpg": how a sample is named.
+/// Returns the sample's name with its split: "train/cat/7.jpg".
 std::string name_of_sample(const DataReport& report, const SampleRef& sample);
 /// Lists the first few samples, with split and class, and the number of others.
 std::string some_named(const DataReport& report, const std::vector<SampleRef>& samples);
-/// "train: data/train/cat/1.png (cat)": a sample with its split and class.
+/// Returns a sample with its split and class: "train: data/train/cat/1.png (cat)".
 std::string named(const DataReport& report, const SampleRef& sample);
 
 /// Returns the readable samples of all splits for which `holds` returns true.

@@ -1,4 +1,4 @@
-// A data set that is open: its parts, and the requirements of the model that it was opened for.
+// An open data set: its parts, and the requirements of the model for which it was opened.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@ enum class DataPart : std::uint8_t { train, test, val };
 struct DataRequirements {
   SampleShape input;         ///< the model's input: image formats resize to it, others must match
   std::int64_t classes = 0;  ///< width of the last layer
-  bool salvage = false;      ///< damaged JPEGs are taken as far as they go
-  bool any_size = false;     ///< transforms on the host may change the size: channels alone count
+  bool salvage = false;      ///< damaged JPEGs are used as far as they can be decoded
+  bool any_size = false;  ///< transforms on the host may change the size: only channels must match
   /// The column that training samples are grouped by; empty = none.
   std::string group = {};
-  /// The classes of the checkpoint that the data is for; empty where the data decides.
+  /// Classes of the checkpoint that the data is for; empty = the data decides.
   std::vector<std::string> known_classes = {};
   /// Features and type of the samples of the checkpoint's run, if known; for samples to predict.
   std::vector<std::string> features = {};
   std::optional<DType> type = {};
-  bool applies_orientation = false;  ///< images are turned by the orientation in their file
-  /// Files of the data set that cannot be samples are left out, with a note, not refused.
+  bool applies_orientation = false;  ///< images are turned by the orientation in their files
+  /// True if files of the data set that cannot be samples are left out, with a note, not refused.
   bool leaves_out_files = false;
   /// The only part to open: the files of other parts need not exist. Unset: all parts. REQUIRES:
   /// known_classes, and for tables features.
@@ -38,9 +38,8 @@ struct DataRequirements {
   bool wants(DataPart part) const { return !only || *only == part; }
 };
 
-/// The parts of a data set: what is trained on, the test set, and the validation set. Where there
-/// is no validation set, data.val_split holds samples out of the training set. The classes are one
-/// table.
+/// Parts of a data set: the training set, the test set and the validation set. Without a validation
+/// set, data.val_split holds samples out of the training set. All parts have the same class table.
 struct DataSets {
   std::shared_ptr<const DataSource> train;  ///< null only if only another part is opened
   std::shared_ptr<const DataSource> test = {}, val = {};  ///< may be null

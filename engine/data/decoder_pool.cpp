@@ -60,7 +60,7 @@ void DecoderPool::wake() {
 }
 
 bool DecoderPool::serve_one(Members& members, std::unique_lock<std::mutex>& lock) {
-  // Each is asked once; who joins meanwhile is asked the next time.
+  // Ask each client once; clients added in the meantime are asked the next time.
   for (std::size_t left = members.size(); left > 0 && !members.empty() && !stopping_; --left) {
     const auto member = members.begin();
     members.splice(members.end(), members, member);
@@ -76,7 +76,7 @@ bool DecoderPool::serve_one(Members& members, std::unique_lock<std::mutex>& lock
 }
 
 void DecoderPool::run() {
-  // It works for the replicas of all clients, who say whose heart beats.
+  // The thread works for the replicas of all clients, which set the heartbeat themselves.
   set_heartbeat_of_thread(nullptr);
   std::unique_lock lock(mutex_);
   while (!stopping_) {

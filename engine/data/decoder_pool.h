@@ -10,35 +10,37 @@
 
 namespace dpt {
 
-/// Threads that work for their clients in turn, a small piece of work at a time; for idle-time
-/// clients only if no other client has work. Thread-safe. It must outlive its clients.
+/// Threads that work for their clients in turn, a small unit of work at a time. Idle-time clients
+/// get threads only if no other client has work. Thread-safe. Must outlive its clients.
 class DecoderPool {
  public:
   class Client {
    public:
     virtual ~Client() = default;
-    /// Does a piece of work, or returns false where there is none. Several threads call it at once.
+    /// Does one unit of work, or returns false if there is none. Several threads call it
+    /// concurrently.
     virtual bool work() noexcept = 0;
   };
 
-  /// At least one thread; they start with the first client.
+  /// `threads` must be at least 1. The threads start with the first client.
   explicit DecoderPool(int threads);
   ~DecoderPool();
 
   int threads() const { return threads_wanted_; }
-  /// Throws ErrorKind::device when the system starts no more threads.
+  /// Throws ErrorKind::device if the system starts no more threads.
   void add(Client& client);
   /// Adds a client that gets threads only if no other client has work. Throws like `add`.
   void add_idle(Client& client);
-  /// Returns when no thread works for the client, and none will. Nothing for one that is not added.
+  /// Removes a client; returns when no thread works for it any more. Does nothing for an unknown
+  /// client.
   void remove(Client& client);
-  /// A client has work now.
+  /// Announces that a client has work.
   void wake();
 
  private:
   struct Member {
     Client* client;
-    int at_work = 0;  ///< threads
+    int at_work = 0;  ///< number of threads that work for it
     bool leaves = false;
   };
   using Members = std::list<Member>;

@@ -12,7 +12,7 @@ namespace {
 constexpr int kNearlyBlack = 12;
 
 /// Finds 16-bit images that are dark because their values need fewer bits. An image with 13 to 15
-/// bits may simply have a dark content, unless no image of the data needs more bits.
+/// bits may simply show a dark scene, unless no image of the data needs more bits.
 void find_few_bits(DataReport& report) {
   int most = 0;
   for (const SurveyedSplit& split : report.splits) {

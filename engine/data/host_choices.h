@@ -1,6 +1,7 @@
-// Random draws of augmentations, apart from their use. Distributions, their order and their
-// rounding are those of torchvision 0.29 (transforms/v2/_geometry.py, _color.py, _auto_augment.py,
-// _augment.py, make_params and forward of each class); the numbers are DrawStream's.
+// Random draws of augmentations, separate from their application. Distributions, their order and
+// their rounding are those of torchvision 0.29 (transforms/v2/_geometry.py, _color.py,
+// _auto_augment.py, _augment.py, make_params and forward of each class); the random numbers are
+// DrawStream's.
 #pragma once
 
 #include <array>
@@ -14,15 +15,15 @@
 
 namespace dpt {
 
-/// RandomAffine. What is not set is not drawn.
+/// Ranges of RandomAffine. Unset ones are not drawn.
 struct AffineRanges {
   Interval degrees;
-  std::optional<Point> translate;  ///< the greatest, as fractions of width and height
+  std::optional<Point> translate;  ///< maximum shift, as fractions of width and height
   std::optional<Interval> scale, shear_x, shear_y;
 };
 AffineParams draw_affine(const AffineRanges& ranges, Size2 image, DrawStream& draws);
 
-/// ColorJitter. What is not set is neither drawn nor done.
+/// Ranges of ColorJitter. Unset adjustments are neither drawn nor applied.
 struct JitterRanges {
   std::optional<Interval> brightness, contrast, saturation, hue;
 };
@@ -33,7 +34,7 @@ struct JitterParams {
 JitterParams draw_jitter(const JitterRanges& ranges, DrawStream& draws);
 void apply_jitter(const JitterParams& params, Image& image);
 
-/// TrivialAugmentWide, in the order of torchvision's table.
+/// Operations of TrivialAugmentWide, in the order of torchvision's table.
 enum class TrivialOperation : std::uint8_t {
   identity,
   shear_x,
@@ -54,16 +55,16 @@ inline constexpr int kTrivialOperations = 14;
 
 struct TrivialParams {
   TrivialOperation operation = TrivialOperation::identity;
-  double magnitude = 0;  ///< 0 where the operation has none
+  double magnitude = 0;  ///< 0 if the operation has none
 };
-/// Returns entry `bin` of the operation's magnitudes: float32, as torch.linspace makes them (with
-/// fused multiply-adds, as on x86 and ARM). REQUIRES: 0 <= bin < bins, bins >= 2.
+/// Returns entry `bin` of the operation's magnitudes: float32, as torch.linspace computes them
+/// (with fused multiply-adds, as on x86 and ARM). REQUIRES: 0 <= bin < bins, bins >= 2.
 double trivial_magnitude(TrivialOperation operation, std::int64_t bin, std::int64_t bins);
 TrivialParams draw_trivial(std::int64_t bins, DrawStream& draws);
 void apply_trivial(const TrivialParams& params, Interpolation interpolation, FillColour fill,
                    Image& image);
 
-/// RandomErasing (input_draws.h): which part of an image is erased.
+/// Ranges of RandomErasing (input_draws.h) for the erased rectangle.
 struct ErasingRanges {
   Interval scale{0.02, 0.33};  ///< range of the fraction of the area
   Interval ratio{0.3, 3.3};    ///< height over width

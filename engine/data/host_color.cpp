@@ -78,7 +78,8 @@ const ObjectTable& random_grayscale_table() {
   return table;
 }
 
-/// [v] -> 1-v..1+v, from 0 on. Nothing where it is 1 alone.
+/// Converts [v] to 1-v..1+v, with a minimum of 0. Returns nothing for the range that contains only
+/// 1.
 std::optional<Interval> factors(const Variant& transform, const char* field,
                                 const std::vector<double>& numbers) {
   Interval range = range_of(transform, field, numbers);

@@ -14,12 +14,12 @@
 namespace dpt {
 namespace {
 
-/// Python's round(): halves go to the even number.
+/// Rounds like Python's round(): halves to the even number.
 std::int64_t rounded_to_even(double value) {
   return static_cast<std::int64_t>(std::nearbyint(value));
 }
 
-/// Puts the part of `image` from (top, left), which may be outside of it, into a black image.
+/// Copies the part of `image` at (top, left), which may extend past the image, into a black image.
 Image padded_crop(const Image& image, std::int64_t top, std::int64_t left, Size2 size) {
   Image result{size.h, size.w, image.channels, {}};
   result.pixels.resize(static_cast<std::size_t>(size.h * size.w * image.channels));
@@ -93,7 +93,7 @@ class CenterCrop final : public HostTransform {
                     rounded_to_even(static_cast<double>(image.w - size_.w) / 2), size_.h, size_.w};
   }
   void apply(Image& image, DrawStream&) const override {
-    // A smaller image is padded first: the smaller half before it, and then cut.
+    // A smaller image is first padded, with the smaller half before it, and then cropped.
     const std::int64_t before_h = std::max<std::int64_t>(size_.h - image.height, 0) / 2;
     const std::int64_t before_w = std::max<std::int64_t>(size_.w - image.width, 0) / 2;
     const std::int64_t h = std::max(image.height, size_.h), w = std::max(image.width, size_.w);
@@ -201,7 +201,8 @@ class RandomResizedCrop final : public HostTransform {
       const std::int64_t top = draws.below(image.h - height + 1);
       return {top, draws.below(image.w - width + 1), height, width};
     }
-    // No try fitted into so narrow an image: its largest middle part of an allowed ratio.
+    // The image is too narrow or too flat for all tries: take its largest central part of an
+    // allowed ratio.
     std::int64_t height = image.h, width = image.w;
     if (w / h < ratio[0]) {
       height = std::max<std::int64_t>(rounded_to_even(w / ratio[0]), 1);

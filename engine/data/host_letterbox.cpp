@@ -1,5 +1,5 @@
 // Letterbox on the host. Source of the formulas: ultralytics, data/augment.py, LetterBox with
-// center and scaleup. That one resizes with OpenCV, this one with Pillow's filter.
+// center and scaleup. ultralytics resizes with OpenCV, this code with Pillow's filter.
 #include <algorithm>
 #include <cmath>
 
@@ -28,7 +28,7 @@ class Letterbox final : public HostTransform {
     const Size2 size = fitted(image);
     return whole_image(image.h, image.w, size.h, size.w);
   }
-  /// An image that `choose` has resized keeps its size here.
+  /// `apply` keeps the size of an image that `choose` has resized, and pads it.
   bool applies_after_choose() const override { return true; }
   void apply(Image& image, DrawStream&) const override {
     const Size2 size = fitted({image.height, image.width});
@@ -47,7 +47,7 @@ class Letterbox final : public HostTransform {
     const auto h = static_cast<double>(image.h), w = static_cast<double>(image.w);
     const double scale =
         std::min(static_cast<double>(size_.h) / h, static_cast<double>(size_.w) / w);
-    // Python's round(): halves go to the even number.
+    // Round like Python's round(): halves to the even number.
     const auto scaled = [&](double side) {
       return std::max<std::int64_t>(static_cast<std::int64_t>(std::nearbyint(side * scale)), 1);
     };

@@ -22,30 +22,30 @@ inline double draw_uniform(const Interval& range, DrawStream& draws) {
   return draws.uniform(range.low, range.high);
 }
 
-/// The place and name of a transform, with which its messages begin.
+/// Returns the place and name of a transform, with which its messages begin.
 std::string place_of(const Variant& transform);
 
-/// "28x32", height first.
+/// Returns "28x32" for a height of 28 and a width of 32.
 std::string size_text(Size2 size);
 
-/// Returns one value per channel of the images. Throws ErrorKind::usage unless there are as many,
-/// all finite and, with `positive`, above 0.
+/// Returns one value per channel of the images. Throws ErrorKind::usage unless `values` has one for
+/// each channel, all finite and, with `positive`, above 0.
 std::vector<float> channel_values(const Variant& transform, const char* field,
                                   const std::vector<double>& values, std::int64_t channels,
                                   bool positive = false);
 
-/// "[1, 2.5]"
+/// Returns "[1, 2.5]".
 std::string numbers_text(const std::vector<double>& numbers);
 
-/// [v] -> -v..v, [a, b] -> a..b; the second pair of four with `pair` 1. Throws unless v >= 0 and
-/// a <= b.
+/// Converts [v] to -v..v and [a, b] to a..b; of four numbers, `pair` 1 takes the second pair.
+/// Throws unless v >= 0 and a <= b.
 Interval range_of(const Variant& transform, const char* field, const std::vector<double>& numbers,
                   std::size_t pair = 0);
 
-/// Colour outside the image after it moved.
+/// Fill colour of pixels outside of a moved image.
 class Fill {
  public:
-  /// `values`: one for every channel, or one for each of three. Fractions are cut off.
+  /// `values`: one for all channels, or one for each of three. Fractions are truncated.
   Fill(const Variant& transform, const std::vector<double>& values);
   /// Throws ErrorKind::usage if there are three values but not three channels.
   FillColour of(const Image& image) const;
@@ -56,7 +56,7 @@ class Fill {
   std::string place_;
 };
 
-/// (x, y) of an option; nothing where it is not set.
+/// Returns an option as the point (x, y); nothing if it is unset.
 std::optional<Point> point_of(const std::optional<std::vector<double>>& numbers);
 
 }  // namespace dpt

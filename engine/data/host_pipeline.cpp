@@ -28,7 +28,7 @@ const DevicePart* device_part(const Variant& transform) {
   return box.height < 1 || box.width < 1;
 }
 
-/// The source under a pipeline.
+/// A source whose samples pass through a pipeline.
 class TransformedSource final : public WrappedSource {
  public:
   TransformedSource(std::shared_ptr<const DataSource> source, HostPipeline pipeline)
@@ -57,7 +57,7 @@ DividedTransforms divide_transforms(std::span<const Variant> transforms) {
     return static_cast<std::size_t>(std::distance(last, transforms.rend()));
   };
   std::size_t count = end_after([](const Variant& each) { return !device_part(each); });
-  // The size of images that the host leaves is unknown until they are read.
+  // The size of images after the host's part is unknown until they are read.
   if (count > 0) {
     count = end_after([](const Variant& each) {
       return !device_part(each) || device_part(each)->needs_known_size;
@@ -115,7 +115,7 @@ void HostPipeline::read(const DataSource& source, const Occurrence& sample,
   const auto draws_of = [&](const Stage& stage) {
     return DrawStream(seed_, sample.epoch, sample.key, stage.place);
   };
-  // Pixels that are cropped away before the first transform that needs pixels are not decoded.
+  // Do not decode pixels that are cropped away before the first transform that needs pixels.
   std::size_t done = 0;
   const ChoosePart choose = [&](std::int64_t height, std::int64_t width) {
     ImagePart part = whole_image(height, width, height, width);

@@ -1,5 +1,4 @@
-// The part of a list of transforms that runs on the host, sample by sample, in the threads that
-// decode.
+// The part of a list of transforms that runs on the host, sample by sample, in the decoder threads.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@
 namespace dpt {
 
 /// A list of transforms, divided after the last one that only the host can apply and, if there is
-/// one, after the last that needs images of one known size (DevicePart): the rest runs in the input
+/// one, after the last that needs images of one known size (DevicePart). The rest runs in the input
 /// kernel of the device.
 struct DividedTransforms {
   std::span<const Variant> host, device;
@@ -27,7 +26,7 @@ DividedTransforms divide_transforms(std::span<const Variant> transforms);
 /// images are resized to the model's input first.
 bool gives_size(std::span<const Variant> transforms);
 
-/// Transforms leave images their own sizes, of which a batch takes one.
+/// Error: after the transforms, images of a batch would have different sizes.
 class SizesDiffer : public Error {
  public:
   explicit SizesDiffer(const std::string& text) : Error(ErrorKind::usage, text) {}
@@ -36,21 +35,21 @@ class SizesDiffer : public Error {
 /// Const and thread-safe.
 class HostPipeline {
  public:
-  /// `image`: the size of the images; nothing where they have sizes of their own. Such are
-  /// resized to `resize_to` first, unless the transforms give them a size. Throws ErrorKind::usage
-  /// for options that do not fit, SizesDiffer where images would keep sizes of their own.
+  /// `image`: the size of all images, or nothing if sizes differ. Images of different sizes are
+  /// first resized to `resize_to`, unless a transform gives them a size. Throws ErrorKind::usage
+  /// for invalid options, and SizesDiffer if images would keep different sizes.
   HostPipeline(std::span<const Variant> transforms, std::optional<Size2> image, Size2 resize_to,
                std::uint64_t seed);
 
   Size2 size() const { return size_; }  ///< size of all results
-  /// A sample of `source` as its epoch sees it: size() pixels of the source's channels.
+  /// Reads a sample of `source` as it appears in its epoch: size() pixels of the source's channels.
   void read(const DataSource& source, const Occurrence& sample, std::span<std::byte> pixels,
             std::int32_t& label) const;
 
  private:
   struct Stage {
     std::unique_ptr<HostTransform> transform;
-    int place;  ///< in the list: which numbers it draws
+    int place;  ///< index in the list, which determines its draws
   };
   std::vector<Stage> stages_;
   std::optional<Size2> resize_first_;
@@ -58,8 +57,9 @@ class HostPipeline {
   std::uint64_t seed_;
 };
 
-/// `source` under the host's part of `transforms`, or `source` itself where they have none. `input`
-/// is the model's. Throws as HostPipeline, and for samples that are not of 8-bit pixels.
+/// Returns `source` with the host's part of `transforms` applied, or `source` itself if there is no
+/// such part. `input` is the model's. Throws as HostPipeline does, and for samples other than 8-bit
+/// pixels.
 std::shared_ptr<const DataSource> with_host_transforms(std::shared_ptr<const DataSource> source,
                                                        std::span<const Variant> transforms,
                                                        SampleShape input, std::uint64_t seed);

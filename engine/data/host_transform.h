@@ -1,4 +1,4 @@
-// Transforms that run on the host, on images of 8-bit pixels, in the threads that decode. Names,
+// Transforms that run on the host, on images of 8-bit pixels, in the decoder threads. Names,
 // options and results are those of torchvision.transforms.v2 on PIL images; Letterbox follows
 // ultralytics.
 #pragma once
@@ -13,16 +13,16 @@
 
 namespace dpt {
 
-/// The random numbers of one transform for one sample in one epoch: a pure function of the
-/// constructor's arguments, whatever thread, device or process the sample falls to.
+/// Random numbers of one transform for one sample in one epoch: a pure function of the
+/// constructor's arguments, independent of thread, device and process.
 class DrawStream {
  public:
-  /// `place`: of the transform in its list, from 0. With Use::mix, `sample` is a batch.
+  /// `place`: index of the transform in its list, from 0. With Use::mix, `sample` is a batch.
   DrawStream(std::uint64_t seed, std::int64_t epoch, std::int64_t sample, int place,
              philox::Use use = philox::Use::transform);
-  /// In [low, high), with 32 random bits.
+  /// Returns a number in [low, high) with 32 random bits.
   double uniform(double low = 0, double high = 1);
-  /// An integer in [0, n), 0 < n <= 2^32.
+  /// Returns an integer in [0, n). REQUIRES: 0 < n <= 2^32.
   std::int64_t below(std::int64_t n);
   /// Draws an event of probability p; returns true if it happens.
   bool happens(double p) { return uniform() < p; }
@@ -33,35 +33,36 @@ class DrawStream {
   std::uint64_t seed_, epoch_and_place_, sample_;
   philox::Use use_;
   philox::Block block_{};
-  std::uint64_t used_ = 0;  ///< words
+  std::uint64_t used_ = 0;  ///< number of words that were drawn
 };
 
 /// Const and thread-safe.
 class HostTransform {
  public:
   virtual ~HostTransform() = default;
-  /// The size of the result for images of size `before`; nothing where sizes differ between
+  /// Returns the size of the result for images of size `before`; nothing if sizes differ between
   /// images.
   virtual std::optional<Size2> size_after(std::optional<Size2> before) const { return before; }
-  /// Returns true if the transform brings images of any size to one size, or nearer to one. Without
-  /// such a transform they are resized to the model's input first.
+  /// Returns true if the transform brings images of any size to one size, or closer to one. Without
+  /// such a transform, images are first resized to the model's input.
   virtual bool gives_size() const { return false; }
-  /// Returns true if images are decoded at a reduced size, where that is possible.
+  /// Returns true if images may be decoded at a reduced size.
   virtual bool reduces_decoding() const { return false; }
   virtual void apply(Image& image, DrawStream& draws) const = 0;
-  /// For a transform that keeps and resizes a part of the image and may come first in a list:
-  /// what apply would do, before the image is decoded. Nothing where it must see the whole
-  /// image.
+  /// Returns the result of `apply` as a part of the image and its new size, before the image is
+  /// decoded. For a transform that crops and resizes and may come first in a list; nothing if it
+  /// needs the whole image.
   virtual std::optional<ImagePart> choose(Size2 image, DrawStream& draws) const;
-  /// True if apply must also be called on the part that `choose` returned, to complete the
-  /// transform.
+  /// Returns true if `apply` must also be called on the part that `choose` returned, to complete
+  /// the transform.
   virtual bool applies_after_choose() const { return false; }
-  /// For a transform that only keeps a part of the image, that part. It draws what apply would.
+  /// Returns the part of the image that a transform keeps if it only crops. Draws the same numbers
+  /// as `apply`.
   virtual std::optional<PixelBox> keeps(Size2 image, DrawStream& draws) const;
 };
 
-/// The size of an image whose shorter side is resized to `side`, as v2.Resize(side) has it: the
-/// longer side is cut, not rounded.
+/// Returns the size of an image whose shorter side is resized to `side`. As in v2.Resize(side), the
+/// longer side is truncated, not rounded.
 Size2 with_shorter_side(Size2 image, std::int64_t side);
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// TrivialAugmentWide (Mueller and Hutter, TrivialAugment, 2021), as torchvision has it; and the
+// TrivialAugmentWide (Mueller and Hutter, TrivialAugment, 2021), as in torchvision; and the
 // rectangle of RandomErasing.
 #include <cassert>
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// torch.linspace in float32: from the nearer end.
+/// Computes torch.linspace in float32, which counts from the nearer end.
 double linspace(float start, float end, std::int64_t at, std::int64_t count) {
   const float step = (end - start) / static_cast<float>(count - 1);
   return at < count / 2 ? std::fma(step, static_cast<float>(at), start)

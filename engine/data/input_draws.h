@@ -19,8 +19,8 @@ struct DevicePart;
 class InputDraws {
  public:
   InputDraws() = default;  ///< erases and mixes nothing
-  /// `input` is the model's; `mixed` are the targets of mixed samples. REQUIRES: the transforms
-  /// were accepted by make_input_desc.
+  /// `input` is the model's; `mixed` describes the targets of mixed samples. REQUIRES:
+  /// make_input_desc accepted the transforms.
   InputDraws(const TransformsSpec& transforms, SampleShape input, std::uint64_t seed,
              const TargetShape& mixed = {});
 
@@ -37,7 +37,7 @@ class InputDraws {
   struct Erasing {
     const DevicePart* part;
     Variant options;
-    int place;  ///< in the list: which numbers it draws
+    int place;  ///< index in the list, which determines its draws
   };
   struct Mixing {
     const BatchTransformKind* kind;

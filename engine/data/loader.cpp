@@ -2,8 +2,8 @@
 // order. Otherwise decoder threads fill a ring of staging buffers, in order, at most `prefetch`
 // batches ahead of the one that the caller holds.
 //
-// To shuffle a large data set takes as long as many steps of a fast GPU, which would stand still
-// in the meantime: so the order of an epoch is made concurrently with the steps of the one before.
+// Shuffling a large data set takes as long as many steps of a fast GPU. To keep the GPU busy, the
+// order of an epoch is computed concurrently with the steps of the epoch before.
 #include "engine/data/loader.h"
 
 #include <algorithm>
@@ -24,11 +24,11 @@
 namespace dpt {
 namespace {
 
-/// Samples that a decoder takes at once: few enough to spread a batch over all of them, enough to
-/// keep the lock out of the way where a sample is only copied.
+/// Maximum number of samples that a decoder takes at once: few enough to spread a batch over all
+/// decoders, enough to avoid contention for the lock if a sample is only copied.
 constexpr std::int64_t kMostSamplesTaken = 8;
 
-/// Number of samples from which on a thread costs less than the order of an epoch.
+/// Minimum number of samples for which computing an epoch's order costs more than a thread.
 constexpr std::int64_t kSamplesWorthAThread = 4096;
 
 bool is_in(const Range& range, std::int64_t position) {
@@ -83,7 +83,8 @@ struct Loader::Impl : DecoderPool::Client {
              std::vector<std::int64_t> new_partners);
   Order make_order(std::int64_t epoch) const;
   void make_next_order(std::int64_t epoch);
-  /// Samples that are read for batch `index`: its own, and a partner that is not one of them.
+  /// Returns the number of samples read for batch `index`: its own, plus its partner if that is not
+  /// one of them.
   std::int64_t samples_of(const Range& range, std::size_t index) const {
     return range.size() + (partners.empty() || is_in(range, partners[index]) ? 0 : 1);
   }
@@ -93,11 +94,12 @@ struct Loader::Impl : DecoderPool::Client {
   bool work() noexcept override;
 
   Staging& staging(std::size_t batch) { return ring[batch % ring.size()]; }
-  /// Batches [0, limit) may be decoded now: the ring's buffers minus the one the caller holds.
+  /// Returns the end of the batches that may be decoded now: the ring has one more buffer, for the
+  /// batch that the caller holds.
   std::size_t limit() const {
     return std::min(ranges.size(), consumed + static_cast<std::size_t>(options.prefetch));
   }
-  /// Readies the buffers of the batches that the window has newly reached.
+  /// Prepares the buffers of batches that have entered the window.
   void open_window() {
     for (; opened < limit(); ++opened) {
       Staging& batch = staging(opened);
@@ -114,26 +116,26 @@ struct Loader::Impl : DecoderPool::Client {
   std::optional<ResidentSamples> resident;
   std::size_t sample_bytes = 0, target_floats = 0;  ///< sizes of a staged sample
 
-  // The epoch: fixed between two calls of start.
+  // The epoch, which is constant between two calls of `start`.
   Order order;
-  std::vector<std::int32_t> counted;  ///< 0, 1, 2, ...: the slots of staged samples
+  std::vector<std::int32_t> counted;  ///< 0, 1, 2, ...: slots of staged samples
   std::vector<Range> ranges;
-  std::vector<std::int64_t> partners;  ///< partner of the first sample of each range; or empty
-  std::size_t consumed = 0;            ///< calls of next
+  std::vector<std::int64_t> partners;  ///< partner of the first sample of each range; may be empty
+  std::size_t consumed = 0;            ///< number of calls of next
 
-  // Decoder threads; everything up to `heartbeat` and `consumed` is guarded by the mutex.
+  // State of the decoder threads. The mutex guards everything up to `heartbeat`, and `consumed`.
   std::mutex mutex;
   std::condition_variable done;
   std::vector<Staging> ring;
   std::size_t opened = 0;       ///< batches whose staging is ready to be filled
-  std::size_t taken_batch = 0;  ///< the next sample to return
+  std::size_t taken_batch = 0;  ///< batch and index of the next sample to decode
   std::int64_t taken_sample = 0;
-  int busy = 0;                          ///< decoders at work on a chunk
+  int busy = 0;                          ///< number of decoders that work on a chunk
   std::shared_ptr<Heartbeat> heartbeat;  ///< heartbeat of the replica for which decoders work
-  bool is_served = false;                ///< by the decoders; of the thread that uses the loader
+  bool is_served = false;  ///< registered with the decoders; used by the loader's thread
 
   std::future<Order> next_order;  ///< order of the next epoch, if it is being computed
-  std::thread order_thread;       ///< that makes it
+  std::thread order_thread;       ///< computes next_order
 };
 
 Order Loader::Impl::make_order(std::int64_t epoch) const {
@@ -144,7 +146,7 @@ Order Loader::Impl::make_order(std::int64_t epoch) const {
 }
 
 void Loader::Impl::make_next_order(std::int64_t epoch) {
-  // The thread before this one has ended or is about to: its order was taken.
+  // The previous thread has ended or is about to, because its order was taken.
   if (order_thread.joinable()) order_thread.join();
   auto task =
       std::make_shared<std::packaged_task<Order()>>([this, epoch] { return make_order(epoch); });
@@ -155,8 +157,8 @@ void Loader::Impl::make_next_order(std::int64_t epoch) {
 void Loader::Impl::start(std::int64_t epoch, std::vector<Range> new_ranges,
                          std::vector<std::int64_t> new_partners) {
   if (!resident) {
-    // Nobody may be writing to the ring while it is laid out anew. Decoders find nothing more to
-    // take, so this waits for the chunks in work only.
+    // No decoder may write to the ring while it is rebuilt. Decoders find no more work, so this
+    // waits only for chunks in progress.
     std::unique_lock lock(mutex);
     taken_batch = opened;
     done.wait(lock, [this] { return busy == 0; });
@@ -282,7 +284,7 @@ HostBatch Loader::Impl::next_resident(const Range& range) {
 HostBatch Loader::Impl::next_staged(const Range& range) {
   HostBatch batch;
   std::unique_lock lock(mutex);
-  // The call gives back the batch before this one, so the window moves on by one.
+  // The call releases the previous batch, so the window advances by one.
   const std::size_t index = consumed;
   Staging& ready = staging(index);
   ++consumed;

@@ -24,38 +24,38 @@ namespace dpt {
 struct HostBatch {
   std::span<const std::byte> pixels;
   std::span<const std::int32_t> labels;
-  std::span<const float> targets;  ///< rows of DataSource::targets().floats(), as the labels
+  std::span<const float> targets;  ///< one row of DataSource::targets().floats() per label
   std::span<const std::int32_t> slots;
   std::span<const std::int64_t> ids;  ///< keys of the samples' random draws: Occurrence::key
   /// Mixing of each sample with the one before it; set by the trainer.
   std::optional<BatchMix> mix = {};
-  /// The sample before the first one, of a loader that was given partners.
+  /// Slot and id of the sample before the first one, if the loader was given partners.
   std::int32_t partner_slot = 0;
   std::int64_t partner_id = 0;
   double wait_seconds = 0;  ///< time the caller waited for decoding
 };
 
-/// Reads one rank's part of every batch, in order. The process' decoder threads decode ahead for
-/// sources that are not resident, with bounded memory. An exception of a decoder is rethrown by the
+/// Reads one rank's part of every batch, in order. For sources that are not resident, the process's
+/// decoder threads decode ahead, with bounded memory. An exception of a decoder is rethrown by the
 /// `next` that would have returned the sample. Used by one thread.
 class Loader {
  public:
   struct Options {
     SamplingOptions sampling = {};
-    int prefetch = 4;  ///< batches decoded ahead; at least one
-    /// Null: one thread of its own, where it needs one.
+    int prefetch = 4;  ///< batches decoded ahead; minimum 1
+    /// Null: the loader starts one thread of its own, if it needs one.
     std::shared_ptr<DecoderPool> decoders = {};
   };
   /// `split` must outlive the loader.
   Loader(const Split& split, const Options& options);
   ~Loader();
 
-  /// Announces what `next` will be asked for, in order: one rank's ranges of positions in an
-  /// epoch's order; where samples are mixed, with the position of the first one's partner for each.
-  /// Drops what was announced before.
+  /// Announces the ranges that `next` will return, in order: one rank's ranges of positions in an
+  /// epoch's order. If samples are mixed, `partners` has the position of the partner of each
+  /// range's first sample. Drops earlier announcements.
   void start(std::int64_t epoch, std::vector<Range> ranges,
              std::vector<std::int64_t> partners = {});
-  /// The next announced range. REQUIRES: fewer calls than ranges.
+  /// Returns the next announced range. REQUIRES: fewer calls than ranges.
   HostBatch next();
 
  private:

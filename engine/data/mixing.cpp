@@ -18,13 +18,14 @@ constexpr const char* kAlpha =
     "for large ones.";
 
 double draw_normal(DrawStream& draws) {
-  // Box and Muller; 1 - u is never 0.
+  // Box-Muller; 1 - u is never 0.
   const double radius = std::sqrt(-2 * std::log(1 - draws.uniform()));
   return radius * std::cos(2 * std::numbers::pi * draws.uniform());
 }
 
-/// The logarithm of a number of the distribution Gamma(alpha, 1), which itself may be too small for
-/// a double. Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
+/// Draws the logarithm of a number from the distribution Gamma(alpha, 1), because the number itself
+/// may be too small for a double. Source: Marsaglia and Tsang, "A simple method for generating
+/// gamma variables", 2000.
 double draw_log_gamma(double alpha, DrawStream& draws) {
   if (alpha < 1) {
     const double above = draw_log_gamma(alpha + 1, draws);
@@ -41,7 +42,7 @@ double draw_log_gamma(double alpha, DrawStream& draws) {
   }
 }
 
-/// Draws the factor of a batch, rounded as torchvision does, whose factors are float32.
+/// Draws the factor of a batch, rounded to float32 as in torchvision.
 double draw_factor(const Variant& options, DrawStream& draws) {
   return static_cast<float>(draw_beta(options.as<MixOptions>().alpha, draws));
 }

@@ -10,24 +10,23 @@
 
 namespace dpt {
 
-/// A number of the distribution Beta(alpha, alpha), alpha above 0.
+/// Draws a number from the distribution Beta(alpha, alpha), alpha > 0.
 double draw_beta(double alpha, DrawStream& draws);
-/// MixUp with the factor `lambda`, and CutMix with the box that torchvision makes of it and of the
-/// middle (x, y) for samples of `size`.
+/// Returns the mixing of MixUp with the factor `lambda`, or that of CutMix with torchvision's box
+/// for this factor and the centre (x, y) in samples of `size`.
 BatchMix mix_up(double lambda, Size2 size);
 BatchMix cut_mix(double lambda, std::int64_t x, std::int64_t y, Size2 size);
 
-/// The targets of samples once they are mixed, of a model with `outputs`: labels become soft ones.
+/// Returns the targets of mixed samples for a model with `outputs`: labels become soft labels.
 TargetShape mixed_targets(const TargetShape& data, std::int64_t outputs);
 
-/// The targets of two samples, as the data have them: the label, and the row if there is one.
+/// Targets of a sample as the data has them: the label, and the row if there is one.
 struct SampleTargets {
   std::int32_t label = 0;
   const float* row = nullptr;
 };
-/// Writes the mixture to `row`, of mixed.values floats, and returns its label: the first of the
-/// largest, if `mixed` has labels. Computed as torchvision does: partner * its part + own * its
-/// part.
+/// Writes the mixture to `row`, of mixed.values floats, and returns its label: the first maximum,
+/// if `mixed` has labels. Computed as in torchvision: partner * its weight + own * its weight.
 std::int32_t mix_targets(const TargetShape& mixed, const BatchMix& mix, const SampleTargets& own,
                          const SampleTargets& partner, float* row);
 

@@ -69,9 +69,9 @@ std::span<const std::byte> bytes_of(const std::string& text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// ---- Making it ---------------------------------------------------------------------------------
+// ---- Making the cache --------------------------------------------------------------------------
 
-/// An image as the cache keeps it.
+/// Returns the size at which the cache keeps an image, as a part of the image.
 ImagePart kept_part(std::int64_t height, std::int64_t width, std::int64_t shorter_side) {
   if (shorter_side == 0 || std::min(height, width) <= shorter_side) {
     return whole_image(height, width, height, width);
@@ -80,7 +80,7 @@ ImagePart kept_part(std::int64_t height, std::int64_t width, std::int64_t shorte
   return whole_image(height, width, size.h, size.w);
 }
 
-/// Decodes all samples on several threads into one file; the first failure ends all of them.
+/// Decodes all samples into one file, on several threads; the first failure stops all of them.
 class CacheMaker {
  public:
   CacheMaker(const DataSource& source, const PackedCacheOptions& options)
@@ -163,8 +163,8 @@ class CacheMaker {
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
 };
 
-/// Keeps other processes from making the same file at the same time. Its file goes with it, unless
-/// the process is killed: then the next one takes it over.
+/// Lock that prevents other processes from making the same file at the same time. The lock file is
+/// removed with it. If the process is killed, the file remains, and the next process reuses it.
 class CacheLock {
  public:
   CacheLock(const PackedCacheOptions& options) : path_(options.path + ".lock") {
@@ -202,7 +202,7 @@ class CacheLock {
   FileHandle file_;
 };
 
-// ---- Reading it --------------------------------------------------------------------------------
+// ---- Reading the cache -------------------------------------------------------------------------
 
 class PackedSource final : public WrappedSource {
  public:

@@ -1,5 +1,6 @@
-// A file of decoded images, which reads like the data set it was made of: for runs whose speed is
-// that of decoding. Made once, mapped into memory, shared by ranks, processes and runs.
+// A file of decoded images that reads like the data set from which it was made, for runs whose
+// speed is limited by decoding. Written once, mapped into memory, shared by ranks, processes and
+// runs.
 //
 // The file: "dptpack1"; the images' bytes, one after another, (height, width, channels); the
 // index, an entry of 24 bytes for each sample (offset u64, height u32, width u32, label i32, the
@@ -20,19 +21,19 @@ namespace dpt {
 
 struct PackedCacheOptions {
   std::string path;
-  /// Images whose shorter side is longer are resized to it; 0 = they are kept as they are.
+  /// Images with a longer shorter side are resized to it; 0 = images keep their size.
   std::int64_t shorter_side = 0;
   bool applies_orientation =
       false;             ///< `source` turns images as the orientation in their file says
   bool salvage = false;  ///< true if damaged images are used as far as they can be decoded
-  int threads = 1;       ///< that decode, where the file is made
-  /// Gets a line now and then while the file is made or another process makes it.
+  int threads = 1;       ///< number of decoder threads to make the file
+  /// Receives progress lines while this or another process makes the file.
   std::function<void(const std::string&)> info = {};
 };
 
-/// `source` out of the cache, which is made first where it is missing: completely, or not at all.
-/// Throws ErrorKind::data for a file that is damaged or was made of other data or another shorter
-/// side, naming both, and where it cannot be written. REQUIRES: source->type() is u8.
+/// Returns `source` read from the cache. If the cache is missing, makes it first: completely, or
+/// not at all. Throws ErrorKind::data if it cannot be written, is damaged, or was made from other
+/// data or with another shorter side (the error states both). REQUIRES: source->type() is u8.
 std::shared_ptr<const DataSource> with_packed_cache(std::shared_ptr<const DataSource> source,
                                                     const PackedCacheOptions& options);
 

@@ -17,10 +17,10 @@
 namespace dpt {
 namespace {
 
-/// Samples that a thread takes at once; floats are summed by these groups.
+/// Number of samples that a thread takes at once. Floats are summed in groups of this size.
 constexpr std::int64_t kGroup = 16;
 
-/// Sums of bytes, which are exact: 2^64 holds those of 2^48 squares.
+/// Sums of bytes, which are exact: 2^64 exceeds the sum of 2^48 squares.
 struct ByteSums {
   std::vector<std::uint64_t> sum, squares;  ///< one per channel
 };
@@ -30,7 +30,7 @@ struct Moments {
   double count = 0;
   std::vector<double> mean, deviations;  ///< one per channel
 
-  /// T. F. Chan et al., Algorithms for Computing the Sample Variance, 1983.
+  /// Source: T. F. Chan et al., Algorithms for Computing the Sample Variance, 1983.
   void merge(const Moments& other) {
     if (other.count == 0) return;
     if (count == 0) {
@@ -47,7 +47,7 @@ struct Moments {
   }
 };
 
-/// The smallest groups of samples that belong to one split.
+/// Samples of one split that a thread takes at once.
 struct Group {
   std::size_t split;
   Range positions;
@@ -55,7 +55,7 @@ struct Group {
 
 template <std::size_t channels>
 void add_bytes(std::span<const std::uint8_t> pixels, std::uint64_t* sum, std::uint64_t* squares) {
-  // 32 bits hold the sums of 65,536 squares, and are added faster.
+  // 32 bits hold the sum of 65,536 squares, and 32-bit additions are faster.
   constexpr std::size_t kRun = 65536;
   for (std::size_t at = 0; at < pixels.size();) {
     const std::size_t end = std::min(pixels.size(), at + kRun * channels);
@@ -113,7 +113,7 @@ bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
-/// Returns a number that tells the targets of a sample apart from other targets.
+/// Returns a number that distinguishes the targets of a sample from others.
 std::uint64_t target_of(const Split& split, std::int64_t position, std::int32_t label,
                         std::vector<float>& row) {
   const TargetShape targets = split.source->targets();
@@ -172,7 +172,7 @@ class Surveyor {
     }
   }
 
-  /// After all threads have ended.
+  /// Combines the results. Call it after all threads have ended.
   void finish() {
     std::vector<Moments> of_splits(splits_.size());
     for (std::size_t g = 0; g < moments_.size(); ++g)
@@ -253,7 +253,7 @@ class Surveyor {
       if (hashes) record.perceptual = perceptual_hash(values, shape);
     }
     if (!keeps_records_) return;
-    // One pixel, as that of a row of features, is not constant in any sense.
+    // A single pixel, such as a row of features, is not called constant.
     record.is_constant = record.is_constant && shape.h * shape.w > 1;
     record.content = XXH3_64bits(pixels.data(), pixels.size());
     if (split.source->resizes()) take_facts(split, position, record);
@@ -283,11 +283,11 @@ class Surveyor {
   std::vector<SurveyedSplit>& splits_;
   const bool keeps_records_;
   std::vector<Group> groups_;
-  std::vector<Moments> moments_;  ///< moments of groups, if samples are floats
+  std::vector<Moments> moments_;  ///< moments of each group, if samples are floats
   std::int64_t total_ = 0;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::int64_t> done_{0};
-  std::mutex mutex_;  ///< guards what follows, and the lists of unreadable samples
+  std::mutex mutex_;  ///< guards the following members, and the lists of unreadable samples
   std::vector<ByteSums> byte_sums_;
   std::vector<std::int64_t> samples_;
 };

@@ -1,5 +1,5 @@
-// Every sample of some splits, read once: what is kept of each is a few numbers, so that a survey
-// of millions of images fits into memory.
+// Reads every sample of some splits once. Keeps only a few numbers of each, so that a survey of
+// millions of images fits into memory.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,15 @@ namespace dpt {
 
 /// Properties of a sample that was read.
 struct SampleRecord {
-  std::uint64_t content = 0;     ///< XXH3 of its bytes, at the size that the model takes
-  std::uint64_t target = 0;      ///< tells targets apart: the label, or a hash of the row
+  std::uint64_t content = 0;     ///< XXH3 of its bytes, at the model's input size
+  std::uint64_t target = 0;      ///< distinguishes targets: the label, or a hash of the row
   std::uint64_t perceptual = 0;  ///< perceptual_hash.h; 0 if the image is too small for one
   std::int32_t label = 0;
   std::int32_t height = 0, width = 0;  ///< size of the image that is read from its file
   std::uint8_t orientation = 1;        ///< see FileFacts
   std::uint8_t used_bits = 0;          ///< see FileFacts
   bool is_turned = false;              ///< see FileFacts
-  bool is_read = false;                ///< false: the rest is not known
+  bool is_read = false;                ///< false: the other values are unknown
   bool is_constant = false;            ///< all pixels are equal (in each channel)
   bool is_finite = true;
 };
@@ -34,7 +34,7 @@ struct SampleRecord {
 /// does not depend on the threads.
 struct ChannelStatistics {
   std::vector<double> mean, stddev;
-  std::int64_t samples = 0;  ///< that were read and are finite
+  std::int64_t samples = 0;  ///< number of samples that were read and are finite
 };
 
 struct SurveyedSplit {
@@ -42,25 +42,27 @@ struct SurveyedSplit {
   Split split;
   std::vector<SampleRecord> records;  ///< in the order of split.indices; empty without `records`
   ChannelStatistics statistics;
-  /// Position in the split, and why it could not be read, in ascending order.
+  /// Positions in the split with the reason why each could not be read, in ascending order.
   std::vector<std::pair<std::int64_t, std::string>> unreadable;
 };
 
 struct SurveyOptions {
   int workers = 1;
   bool records = true;  ///< false: only statistics
-  /// Both are called by the calling thread, ten times a second. `wants_stop` ends the survey.
+  /// Both are called by the calling thread, ten times a second. `wants_stop` returns true to end
+  /// the survey.
   std::function<bool()> wants_stop;
   std::function<void(std::int64_t done, std::int64_t total)> on_progress;
 };
 
 /// Reads all samples of `splits`, each of which has a source, in `options.workers` threads. A
-/// sample whose reading throws an ErrorKind::data is among the unreadable; other errors are thrown.
-/// False if it was stopped: then the results are incomplete.
+/// sample whose reading throws an ErrorKind::data is added to the unreadable ones; other errors are
+/// rethrown. Returns false if the survey was stopped, which leaves the results incomplete.
 bool survey_samples(std::vector<SurveyedSplit>& splits, const SurveyOptions& options);
 
-/// Sample `position` of a split as read: shape().elements() of type(), and its label. Where samples
-/// are images of their own sizes, `height` and `width` are those of the file, else of shape().
+/// Reads sample `position` of a split: shape().elements() values of type(), and its label. If
+/// samples are images of different sizes, `height` and `width` are those of the file, otherwise
+/// those of shape().
 void read_sample(const Split& split, std::int64_t position, std::vector<std::byte>& pixels,
                  SampleRecord& record);
 

@@ -10,14 +10,14 @@
 namespace dpt {
 namespace {
 
-/// Uniform integer in [0, n) from 64 random bits, for n below 2^32: the high word of bits * n. The
-/// bias is below n / 2^64, so that even a million samples are shuffled without a trace of it.
+/// Returns a uniform integer in [0, n) from 64 random bits, for n below 2^32: the high word of bits
+/// * n. The bias is below n / 2^64, which is negligible even for millions of samples.
 std::int64_t below(std::uint32_t high, std::uint32_t low, std::int64_t n) {
   const auto range = static_cast<std::uint64_t>(n);
   return static_cast<std::int64_t>((high * range + ((low * range) >> 32)) >> 32);
 }
 
-/// Returns the number of the first `draws` that fall to class `c` if `classes` take turns.
+/// Returns how many of the first `draws` draws belong to class `c` if `classes` take turns.
 std::int64_t turns_of(std::int64_t c, std::int64_t draws, std::int64_t classes) {
   return draws > c ? ceil_div(draws - c, classes) : 0;
 }
@@ -31,7 +31,7 @@ std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed, philox
   std::iota(order.begin(), order.end(), 0);
   philox::Block bits{};
   for (std::int64_t i = n - 1; i > 0; --i) {
-    // One block serves two draws: the odd one of a pair is reached first.
+    // One block serves two draws; the loop reaches the odd one of a pair first.
     if (i % 2 == 1 || i == n - 1) {
       bits = philox::block(seed, use, counter, static_cast<std::uint64_t>(i / 2));
     }
@@ -83,8 +83,8 @@ EpochOrder Sampling::uniform(std::int64_t epoch) const {
   return order;
 }
 
-/// The draws of all epochs are one sequence, in which classes take turns, and the members of a
-/// class too: in a new order each time when all have come.
+/// Draws the samples of an epoch. The draws of all epochs are one sequence in which classes take
+/// turns. The members of a class take turns too, in a new order after each round.
 EpochOrder Sampling::balanced(std::int64_t epoch) const {
   const std::int64_t n = split_.size();
   const auto classes = static_cast<std::int64_t>(classes_.size());

@@ -26,10 +26,10 @@ struct EpochOrder {
 /// Throws ErrorKind::usage for Sampler::balanced without class labels.
 void check_sampler(Sampler sampler, const DataSource& source);
 
-/// The epochs of a split. Const and thread-safe.
+/// Order of the samples in each epoch of a split. Const and thread-safe.
 class Sampling {
  public:
-  /// `split` must outlive it. Throws as check_sampler.
+  /// `split` must outlive the object. Throws as check_sampler does.
   Sampling(const Split& split, const SamplingOptions& options);
 
   /// Returns the order of an epoch: as many samples as the split has.
@@ -41,15 +41,15 @@ class Sampling {
 
   const Split& split_;
   SamplingOptions options_;
-  std::vector<std::vector<std::int64_t>> classes_;  ///< balanced: the indices of each that has some
+  std::vector<std::vector<std::int64_t>> classes_;  ///< balanced: indices by class, if it has any
 };
 
-/// A permutation of 0..n-1, pure function of the arguments (Fisher-Yates).
+/// Returns a permutation of 0..n-1, a pure function of the arguments (Fisher-Yates).
 std::vector<std::int64_t> permutation(std::int64_t n, std::uint64_t seed, philox::Use use,
                                       std::uint64_t counter);
 
-/// The order of one epoch of Sampler::uniform: a permutation of 0..n-1, pure function of (seed,
-/// epoch); the identity without `shuffle`.
+/// Returns the order of one epoch of Sampler::uniform: a permutation of 0..n-1, a pure function of
+/// (seed, epoch). Without `shuffle`, the identity.
 std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::int64_t epoch,
                                       bool shuffle);
 

@@ -16,7 +16,7 @@
 
 namespace dpt {
 
-/// All samples in memory, one after another: what lets a device hold the data set itself.
+/// All samples in memory, one after another, so that a device can hold the data set itself.
 struct ResidentSamples {
   std::span<const std::byte> pixels;     ///< size() samples of shape().elements() of type()
   std::span<const std::int32_t> labels;  ///< size()
@@ -31,39 +31,40 @@ struct Occurrence {
   std::int64_t key = 0;
 };
 
-/// Samples numbered 0 .. size()-1. Const and thread-safe. Throws ErrorKind::data naming the file
-/// with offset or index for anything wrong with the data.
+/// Samples numbered 0 .. size()-1. Const and thread-safe. Throws ErrorKind::data with the file and
+/// the offset or index for anything wrong with the data.
 class DataSource {
  public:
   virtual ~DataSource() = default;
   virtual std::int64_t size() const = 0;
   virtual SampleShape shape() const = 0;  ///< shape of every raw sample, (H,W,C)
   virtual DType type() const = 0;         ///< u8 (0..255) or f32
-  /// Names of the classes, or of the outputs where there are none.
+  /// Returns the names of the classes, or of the outputs if there are no classes.
   virtual const std::vector<std::string>& classes() const = 0;
   /// Returns the shape of the samples' targets besides the label. Soft labels are at least 0 and
   /// add up to 1, and their label is the first of the largest; multi-hot targets are 0 to 1;
   /// without labels, the label is 0. Weights are finite, and at least 0.
   virtual TargetShape targets() const { return {}; }
-  /// Names of the values of a sample, where they are columns of a table; else none.
+  /// Returns the names of a sample's values if they are columns of a table; otherwise empty.
   virtual const std::vector<std::string>& features() const;
-  /// Writes the sample's row of targets().floats(); only called where that is above 0.
+  /// Writes the sample's row of targets().floats() floats; called only if that is above 0.
   virtual void read_targets(std::int64_t index, std::span<float> row) const;
-  /// Writes one raw sample, shape().elements() of type(), and its label.
+  /// Writes one raw sample, shape().elements() values of type(), and its label.
   virtual void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const = 0;
-  /// The sample as an epoch sees it: augmented, where that is done on the host.
+  /// Writes the sample as an epoch sees it: augmented, if the host does this.
   virtual void read_in_epoch(const Occurrence& sample, std::span<std::byte> pixels,
                              std::int32_t& label) const;
   /// Returns true if samples are images of various sizes, which read() resizes to shape().
   virtual bool resizes() const { return false; }
-  /// The part of a sample that `choose` asks for, and its label: of the image as it is in its
-  /// file where samples are such files, else of what `read` gives. REQUIRES: type() is u8.
+  /// Returns the part of a sample that `choose` requests, and its label. The part is of the image
+  /// as stored in its file, or, if samples are not image files, of the result of `read`. REQUIRES:
+  /// type() is u8.
   virtual Image read_part(std::int64_t index, const ChoosePart& choose, std::int32_t& label) const;
-  /// The label alone.
+  /// Returns the label alone.
   virtual std::int32_t label(std::int64_t index) const;
-  /// The number of each sample's group (DataRequirements::group): size() of them, or none.
+  /// Returns the number of each sample's group (DataRequirements::group): size() of them, or none.
   virtual std::span<const std::int64_t> groups() const { return {}; }
-  /// Set when everything is in memory; valid as long as the source.
+  /// Returns the samples if everything is in memory; valid as long as the source.
   virtual std::optional<ResidentSamples> resident() const { return std::nullopt; }
   /// Returns the sample's name in messages: "train-images.gz, sample 17" or a file path.
   virtual std::string describe(std::int64_t index) const = 0;
@@ -72,11 +73,12 @@ class DataSource {
   /// Returns some samples of every class, which a check of the files reads; empty if opening the
   /// data has already read everything.
   virtual std::vector<std::int64_t> samples_to_try() const { return {}; }
-  /// Changes when the data does (XXH3 of the bytes, or of the sorted file list with sizes).
+  /// Returns a text that changes when the data does (XXH3 of the bytes, or of the sorted file list
+  /// with sizes).
   virtual std::string fingerprint() const = 0;
 };
 
-/// A cache of the samples is damaged, not a sample.
+/// Error: a cache of samples is damaged, rather than a sample.
 class DamagedCache : public Error {
  public:
   explicit DamagedCache(const std::string& text) : Error(ErrorKind::data, text) {}

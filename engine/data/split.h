@@ -1,4 +1,4 @@
-// Subsets of a data set: what is trained on, held out for validation and tested on.
+// Subsets of a data set: the samples for training, validation and testing.
 #pragma once
 
 #include <cstdint>

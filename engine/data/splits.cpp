@@ -1,4 +1,4 @@
-// The choice of the training samples that are held out for validation. All draws come from Philox
+// Choice of the training samples that are held out for validation. All draws come from Philox
 // counters.
 #include "engine/data/splits.h"
 
@@ -41,7 +41,7 @@ Indices plain_choice(const ValSplitSpec& spec, std::int64_t n, std::uint64_t see
   return chosen;
 }
 
-/// The samples of each class in a shuffled order.
+/// Returns the samples of each class in shuffled order.
 std::vector<Indices> shuffled_classes(const DataSource& source, std::uint64_t seed) {
   std::vector<Indices> classes(source.classes().size());
   for (std::int64_t i = 0; i < source.size(); ++i) {
@@ -57,8 +57,8 @@ std::vector<Indices> shuffled_classes(const DataSource& source, std::uint64_t se
   return classes;
 }
 
-/// `count` divided in proportion to the sizes of the classes: the largest remainders are rounded
-/// up, of equal ones the first.
+/// Divides `count` in proportion to the sizes of the classes. The largest remainders are rounded
+/// up; on a tie, that of the first class.
 Indices quotas(const std::vector<Indices>& classes, std::int64_t count, std::int64_t n) {
   Indices quota(classes.size()), by_remainder(classes.size());
   std::vector<std::int64_t> remainder(classes.size());
@@ -82,8 +82,8 @@ Indices stratified_choice(const ValSplitSpec& spec, const DataSource& source, st
   const std::vector<Indices> classes = shuffled_classes(source, seed);
   Indices chosen;
   if (spec.fold) {
-    // Dealt to the parts in turn, class after class: sizes differ by at most one, of each class and
-    // of all.
+    // Deal samples to the parts in turn, class by class. The sizes of the parts then differ by at
+    // most one, for each class and in total.
     std::int64_t position = 0;
     for (const Indices& members : classes) {
       for (const std::int64_t index : members) {
@@ -117,9 +117,9 @@ std::vector<SampleGroup> groups_of(const DataSource& source, bool by_class) {
   return groups;
 }
 
-/// Deals whole groups to parts, the largest first, each to where the parts' shares of every class
-/// stay nearest to those that they are to have: the least sum of squares (as scikit-learn's
-/// StratifiedGroupKFold aims for). `shares` add up to 1. Returns the part of each group.
+/// Deals whole groups to parts, the largest first. Each group goes to the part that keeps the
+/// parts' shares of every class closest to `shares`, by the sum of squares (like scikit-learn's
+/// StratifiedGroupKFold). `shares` add up to 1. Returns the part of each group.
 std::vector<std::size_t> deal_groups(const std::vector<SampleGroup>& groups,
                                      const std::vector<double>& shares, std::uint64_t seed) {
   std::vector<std::int64_t> order =

@@ -1,4 +1,4 @@
-// The samples for training, those held out for validation, and those for the test.
+// Division of the data into training, validation and test samples.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,15 @@ std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes)
 /// out.
 Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t seed);
 
-/// Returns a text that tells the validation samples from others of the same data: "xxh3:" and 16
-/// hexadecimal digits over their indices, or the fingerprint of a validation set of its own; empty
-/// for no samples.
+/// Returns a text that identifies the validation samples among the same data: "xxh3:" and 16
+/// hexadecimal digits over their indices, or the fingerprint of the data set's own validation set.
+/// Empty without validation samples.
 std::string validation_fingerprint(const Splits& splits);
 
-/// Returns the number of n samples that are held out; with groups, about as many.
+/// Returns how many of n samples are held out; with groups, an approximate number.
 std::int64_t held_out_count(const ValSplitSpec& spec, std::int64_t n);
 
-/// "5000", or "{fraction: 0.1, stratify: true}".
+/// Returns "5000", or "{fraction: 0.1, stratify: true}".
 std::string text_of(const ValSplitSpec& spec);
 
 }  // namespace dpt

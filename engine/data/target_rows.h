@@ -19,12 +19,12 @@ class TargetRows {
         row_(static_cast<std::size_t>(shape_.floats())) {}
 
   bool weighted() const { return shape_.weighted; }
-  /// The targets of a sample without its weight; valid until the next call.
+  /// Returns the targets of a sample without its weight; valid until the next call.
   std::span<const float> values(std::size_t position) {
     if (!row_.empty()) split_.source->read_targets(split_.indices[position], row_);
     return std::span(row_).first(static_cast<std::size_t>(shape_.values));
   }
-  /// Its own weight; 1 where samples have none.
+  /// Returns the sample's own weight; 1 if samples have none.
   double weight(std::size_t position) {
     if (!shape_.weighted) return 1;
     values(position);

@@ -1,4 +1,4 @@
-// Samples to be predicted that cannot be read: each keeps its place.
+// Unreadable samples in a prediction. Each keeps its place in the results.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ class UnreadableSamples {
  public:
   /// Adds a problem of a sample. If the sample already has one, the first is kept.
   void add(std::int64_t index, const std::string& problem);
-  /// Takes the problems of the samples before `end` that were not taken yet.
+  /// Removes and returns the problems of the samples before `end`.
   std::map<std::int64_t, std::string> take_below(std::int64_t end);
-  /// Adds a note about files that were left out and are no samples.
+  /// Adds a note about files that were left out because they cannot be samples.
   void add_note(const std::string& note);
   std::vector<std::string> notes() const;
 

@@ -1,4 +1,4 @@
-// A data set in front of another one, whose samples are read in another way.
+// Base of data sets that read the samples of another one in a different way.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// Says of its samples what `source()` says; how they are read, a derived class says. Its samples
-/// are not resident, whether or not those of `source()` are.
+/// Forwards to `source()` all properties of the samples; a derived class reads them. The samples
+/// are not resident, even if those of `source()` are.
 class WrappedSource : public DataSource {
  public:
   std::int64_t size() const override { return source_->size(); }
@@ -29,7 +29,7 @@ class WrappedSource : public DataSource {
   FileFacts file_facts(std::int64_t index) const override { return source_->file_facts(index); }
   std::vector<std::int64_t> samples_to_try() const override { return source_->samples_to_try(); }
   std::string fingerprint() const override { return source_->fingerprint(); }
-  /// The data set behind this one.
+  /// Returns the underlying data set.
   const DataSource& wrapped() const { return *source_; }
 
  protected:
