@@ -30,7 +30,7 @@ class EvaluationPlanBuilder {
   }
 
  private:
-  /// The node that reads a value, if no other does and it reads nothing else.
+  /// Returns the only node that reads a value, if the value is its only input; otherwise null.
   const Node* only_reader(int value) const {
     const Node* found = nullptr;
     for (const Node& node : training_.nodes) {

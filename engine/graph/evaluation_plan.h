@@ -11,11 +11,12 @@ namespace dpt {
 struct EvaluationPlan {
   /// Nodes and values of its own; `params` are those of the training plan, then the folded ones.
   Plan plan;
-  std::vector<NormFold> folds;     ///< origin of those parameters (FlatKernels::fold_norms)
-  std::int64_t folded_floats = 0;  ///< size of their flat buffer
+  std::vector<NormFold> folds;     ///< origins of the folded parameters (FlatKernels::fold_norms)
+  std::int64_t folded_floats = 0;  ///< size of their flat buffer, in floats
 };
 
-/// A layer takes in the batch norm that alone reads its output, then what may be fused behind it.
+/// Makes the evaluation plan. A layer absorbs a batch norm that is the only reader of its output,
+/// then the layers that can be fused after it.
 EvaluationPlan make_evaluation_plan(const Plan& training);
 
 }  // namespace dpt

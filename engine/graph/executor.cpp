@@ -1,5 +1,5 @@
-// Compiles a Plan's nodes and runs them. All addresses are fixed offsets from the buffers that a
-// call hands in, so a pass is a straight row of kernel calls.
+// Compiles a Plan's nodes and runs them. All addresses are fixed offsets from the buffers of the
+// call, so a pass is a plain sequence of kernel calls.
 #include "engine/graph/executor.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ DevPtr metrics_after(DevPtr grads, const Plan& plan) {
   return grads + static_cast<std::size_t>(plan.param_floats) * sizeof(float);
 }
 
-/// Runs `call` for a layer; an error of the device gets its name.
+/// Runs `call` for a layer. Adds the layer's name to an error of the device.
 template <class Call>
 void for_layer(const std::string& layer, const char* direction, const Call& call) {
   try {
@@ -54,7 +54,7 @@ void for_layer(const std::string& layer, const char* direction, const Call& call
 }  // namespace
 
 struct Executor::Step {
-  /// Adds up the gradients that several readers of a value gave.
+  /// Sum of the gradients that several readers of a value gave.
   struct Sum {
     std::unique_ptr<Op> op;
     std::vector<Place> parts;
@@ -63,14 +63,14 @@ struct Executor::Step {
 
   int node = 0;  // in Plan::nodes
   std::string name;
-  std::unique_ptr<Op> op;    // none for a view, which is here only for its sums
+  std::unique_ptr<Op> op;    // null for a view, which has a step only for its sums
   std::vector<Place> x, dx;  // place of each input
   Place y, dy, saved, forward_scratch, backward_scratch;
   Place dy_from;             // copied to dy before backward, if given
   std::size_t dy_bytes = 0;  // size of that copy
   std::vector<ParamSlot> params;
-  bool adds_gradients = false;          // to those of a later layer with the same parameters
-  bool keeps_x = true, keeps_y = true;  // for backward
+  bool adds_gradients = false;          // to those of a later layer that shares the parameters
+  bool keeps_x = true, keeps_y = true;  // true if backward reads them
   bool runs_backward = false;
   std::vector<Sum> sums;  // after backward
 
@@ -155,7 +155,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     step.backward_scratch = place(places.backward_scratch);
     step.keeps_x = needs[i].backward_needs_x;
     step.keeps_y = needs[i].backward_needs_y;
-    // An operation that only passes its gradient on runs nothing if both are the same memory.
+    // An operation that only forwards its gradient runs nothing if both are the same memory.
     const bool hands_on = needs[i].passes_dy && !places.dx.empty() && places.dx[0] == places.dy;
     step.runs_backward = step.op && places.dy != kNowhere && !hands_on;
     for (const GradientSum& sum : places.sums) {
@@ -229,7 +229,7 @@ OpArgs Executor::backward_args(const Step& step, const ExecutorBuffers& buffers,
                                const DeviceBatch& batch, GradWrite write,
                                const MergedCount& merged) const {
   OpArgs args;
-  // The memory of what a kernel said it does not read may be in use by others by now.
+  // Other blocks may already use the memory of values that the kernel does not read.
   if (step.keeps_x) set_inputs(step.x, buffers, args);
   if (step.keeps_y) args.y = step.y.in(buffers);
   set_params(step, buffers, args);
@@ -284,7 +284,7 @@ void Executor::forward(const Step& step, const ExecutorBuffers& buffers, const D
   for_layer(step.name, "forward", [&] { step.op->forward(args); });
 }
 
-/// All samples of a pass are in this call.
+/// Runs forward for a pass in which this call has all samples.
 void Executor::forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                            const Look& look) {
   const InputArgs input = input_args(buffers, batch);
@@ -360,7 +360,7 @@ void Executor::train_phase(int phase, const ExecutorBuffers& buffers, const Devi
     train_loss_->run(train_loss_args(buffers, batch, write));
     if (buffers.times) backend_.end_phase(buffers.times, StepPhase::forward);
   }
-  // Coupled nodes whose backward is still to come when this phase ends.
+  // Number of coupled nodes whose backward is still to come after this phase.
   const std::size_t left = 2 * count - at;
   const std::size_t begin = left == count ? steps_.size() : coupled_[left] + 1;
   const std::size_t end = left == 0 ? 0 : coupled_[left - 1] + 1;
@@ -391,7 +391,7 @@ std::vector<ExecutorCall> Executor::train_calls(const ExecutorBuffers& buffers,
                                                 const DeviceBatch& batch) {
   assert(train_loss_ && "this executor was made for evaluation only");
   constexpr GradWrite kWrite = GradWrite::overwrite;
-  // A node's products are those of the layers that it runs.
+  // The products of a node are those of the layers that it runs.
   const auto flops = [&](const Step& step, double LayerRow::*of) {
     double sum = 0;
     for (const int layer : plan_.nodes[step.node].source_layers) {

@@ -12,21 +12,21 @@
 
 namespace dpt {
 
-/// One call of a training step, to be timed separately.
+/// One call of a training step, which can be timed separately.
 struct ExecutorCall {
   std::string name;  ///< "input", "conv1 forward", "loss", "conv1 backward"
-  double flops = 0;  ///< operations of its products, for the whole batch
+  double flops = 0;  ///< operations of its matrix products and convolutions, for the whole batch
   std::function<void()> run;
 };
 
-/// A device failure is thrown with the layer's name as prefix. (A failure that the device reports
-/// late may be attributed to a later layer.) REQUIRES: `backend` and `plan` outlive it. Used by one
-/// thread, the backend's. Running allocates nothing; everything is queued as the backend's contract
-/// says.
+/// Runs a plan. An error of the device gets the layer's name as prefix. (An error that the device
+/// reports late may name a later layer.) REQUIRES: `backend` and `plan` outlive the executor. Used
+/// by one thread, the backend's. Running allocates nothing and queues everything, as the backend's
+/// contract states.
 class Executor {
  public:
-  /// `input` describes the first kernel; its batch, out and type are filled in here. With
-  /// `training` false only `evaluate` may be called.
+  /// `input` describes the first kernel; its batch, out and type are filled in here. If `training`
+  /// is false, only evaluations may be run.
   Executor(Backend& backend, const Plan& plan, InputDesc input, const Loss& loss,
            std::int64_t batch, bool training);
   ~Executor();
@@ -37,19 +37,19 @@ class Executor {
   /// Returns the size of the memory that only this pass may use from its first phase to its last.
   std::size_t kept_bytes() const { return kept_bytes_; }
 
-  /// Input kernel, forward, loss, backward. Gradients and metrics are overwritten or added to. The
-  /// gradients are those of the mean over the batch whose inverse_count the scalars have; of a
-  /// weighted loss (Loss::is_weighted) those of the sum.
-  /// `after_node` is called after each node's backward is queued, with its index in Plan::nodes.
+  /// Runs input kernel, forward, loss and backward. Overwrites or adds to gradients and metrics,
+  /// according to `write`. The gradients are of the mean over the batch whose inverse_count is in
+  /// the scalars, or of the sum for a weighted loss (Loss::is_weighted). Calls `after_node` after
+  /// each node's backward is queued, with its index in Plan::nodes.
   void train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
              const std::function<void(int node)>& after_node = {});
 
-  // The same for one of several micro-batches of a shard, phase by phase (memory_schedule.h). All
-  // of them run a phase before one begins the next. With n nodes that couple samples, the number of
-  // phases is 2n + 1: phases 0 to n - 1 end with the moments of a node's input, phases n to 2n - 1
-  // with the sums of its backward, in the order of Plan::nodes and then in reverse.
+  // A training pass of one of several micro-batches of a shard, phase by phase (memory_schedule.h).
+  // All micro-batches run a phase before any begins the next. With n nodes that couple samples,
+  // there are 2n + 1 phases. Phases 0 to n - 1 end with the moments of a node's input, in the order
+  // of Plan::nodes; phases n to 2n - 1 end with the sums of its backward, in reverse order.
   int phases() const { return phases_; }
-  /// Returns the place of the statistics with which a phase ended; null if nobody needs them.
+  /// Returns the place of the statistics that a phase computed; null if nobody needs them.
   DevPtr statistics(int phase, const ExecutorBuffers& buffers) const;
   /// Function from a node that couples samples to the count that its statistics cover.
   using Merged = std::function<MergedCount(int node)>;
@@ -57,7 +57,7 @@ class Executor {
                    GradWrite write, const Merged& merged,
                    const std::function<void(int node)>& after_node = {});
 
-  /// Input kernel, forward, loss. Gives predictions and losses per sample.
+  /// Runs input kernel, forward and loss. Writes predictions and losses per sample.
   void evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 const EvalOutputs& outputs);
 
@@ -65,18 +65,18 @@ class Executor {
   /// run.
   std::vector<ExecutorCall> train_calls(const ExecutorBuffers& buffers, const DeviceBatch& batch);
 
-  /// Input kernel and forward; calls `look` with each output as soon as what computes it is queued
-  /// (later kernels may reuse its memory): the index in Plan::nodes, -1 for the input kernel, and
-  /// how many elements of Plan::type there are.
+  /// Runs input kernel and forward. Calls `look` with each output as soon as its computation is
+  /// queued (later kernels may reuse its memory): `node` is the index in Plan::nodes, -1 for the
+  /// input kernel, and `elements` the number of values of Plan::type.
   using Look = std::function<void(int node, DevPtr y, std::int64_t elements)>;
   void look_through(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look);
 
-  /// "conv1: jit:avx2" for every node.
+  /// Returns "conv1: jit:avx2" for every node.
   std::vector<std::string> implementations() const;
 
  private:
   struct Step;
-  /// A place in the arena or in the kept memory, or none.
+  /// A place in the arena or in the kept memory; may be empty.
   struct Place {
     static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
     std::size_t offset = kNone;
@@ -104,7 +104,7 @@ class Executor {
   void forward_statistics(const Step& step, const ExecutorBuffers& buffers,
                           const DeviceBatch& batch);
   void forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look = {});
-  /// Backward of one node, then the sums of gradients that are complete with it.
+  /// Runs backward of one node, then sums the gradients that are complete with it.
   void backward(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 GradWrite write, const MergedCount& merged);
   void backward_statistics(const Step& step, const ExecutorBuffers& buffers,
@@ -117,7 +117,7 @@ class Executor {
   const Plan& plan_;
   std::unique_ptr<InputOp> input_;
   std::unique_ptr<LossOp> train_loss_, eval_loss_;  ///< train_loss_ only for training
-  bool is_weighted_ = false;                        ///< the loss
+  bool is_weighted_ = false;                        ///< Loss::is_weighted
   Place input_at_, logits_at_, dlogits_at_, metrics_at_;
   std::vector<Step> steps_;
   std::vector<std::size_t> coupled_;  ///< indices into steps_

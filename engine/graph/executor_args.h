@@ -9,12 +9,12 @@ namespace dpt {
 struct ExecutorBuffers {
   DevPtr params;
   DevPtr params16;  ///< the same in bf16; only for a plan of that type
-  DevPtr grads;     ///< null for evaluation; the StepMetrics stand after the gradients
+  DevPtr grads;     ///< null for evaluation; StepMetrics follow the gradients
   DevPtr arena;     ///< at least arena_bytes()
-  DevPtr kept;      ///< at least kept_bytes(), of this micro-batch alone; null if that is 0
-  /// Folded parameters of an EvaluationPlan, and the same in bf16.
+  DevPtr kept;      ///< at least kept_bytes(), for this micro-batch alone; null if that is 0
+  /// Folded parameters of an EvaluationPlan, in f32 and bf16.
   DevPtr folded{}, folded16{};
-  /// PhaseTimes of a training pass, in which forward and backward end; or null.
+  /// PhaseTimes to which forward and backward of a training pass write their ends; may be null.
   DevPtr times{};
 };
 
@@ -25,7 +25,7 @@ struct DeviceBatch {
   DevPtr scalars;         ///< StepScalars
   DevPtr targets{};       ///< see LossArgs
   DevPtr boxes{}, mix{};  ///< see InputArgs; null if unused
-  /// Slots of `labels` and `targets` of mixed samples. Null: those of the samples.
+  /// Slots of `labels` and `targets` of mixed samples. Null: the samples' own slots.
   DevPtr target_slots{};
 };
 

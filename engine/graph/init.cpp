@@ -1,5 +1,5 @@
-// Starting values. Each element is a pure function of (seed, parameter name, index in the file's
-// layout): adding a layer or changing the order of layers changes no other parameter.
+// Initial values. Each element is a pure function of (seed, parameter name, index in the file's
+// layout), so adding or reordering layers changes no other parameter.
 #include "engine/graph/init.h"
 
 #include <algorithm>
@@ -14,18 +14,19 @@
 namespace dpt {
 namespace {
 
-/// The random bits of one parameter, four elements a block.
+/// Random bits of one parameter, four elements per Philox block.
 class Bits {
  public:
   Bits(std::uint64_t seed, const std::string& name) : seed_(seed), stream_(stream_of(name)) {}
 
-  /// In [0, 1).
+  /// Returns a number in [0, 1).
   double uniform(std::int64_t index) const { return philox::uniform(word(index)); }
 
-  /// Standard normal by Box-Muller: elements 2k and 2k+1 are the pair made of their two words.
+  /// Returns a standard normal number by Box-Muller: elements 2k and 2k+1 are the pair from their
+  /// two words.
   double normal(std::int64_t index) const {
     const std::int64_t even = index - index % 2;
-    // (0, 1], so that the logarithm is finite.
+    // Use (0, 1], so that the logarithm is finite.
     const double u = (static_cast<double>(word(even) >> 8) + 1.0) * 0x1.0p-24;
     const double radius = std::sqrt(-2.0 * std::log(u));
     const double angle = 2.0 * std::numbers::pi * philox::uniform(word(even + 1));
@@ -56,7 +57,7 @@ void fill(const Param& param, std::uint64_t seed, float* file) {
       file[i] = static_cast<float>(mean + stddev * bits.normal(i));
     }
   };
-  // The bounds are torch.nn.init's; kaiming_* with the gain of ReLU, sqrt(2).
+  // The bounds are those of torch.nn.init; kaiming_* uses the gain of ReLU, sqrt(2).
   switch (init.kind) {
     case InitKind::pytorch:
       return uniform(1.0 / std::sqrt(fan_in));

@@ -6,7 +6,7 @@
 
 namespace dpt {
 
-/// Writes the starting values of all parameters, in buffer layout, keyed by (seed, name).
+/// Writes the initial values of all parameters, in buffer layout, keyed by (seed, name).
 void initialise_params(const Plan& plan, std::uint64_t seed, float* flat);
 
 }  // namespace dpt

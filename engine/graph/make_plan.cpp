@@ -1,5 +1,5 @@
-// make_plan: layers as written -> shapes, fused nodes, parameter table. All that is wrong with the
-// model's shapes and references is gathered and thrown at once.
+// make_plan: layers as written -> shapes, fused nodes, parameter table. Collects all problems with
+// the model's shapes and references and throws them at once.
 #include "engine/graph/make_plan.h"
 
 #include <algorithm>
@@ -25,17 +25,17 @@ std::string param_name(const std::string& layer, const ParamSpec& spec) {
   return spec.suffix.empty() ? layer : layer + "." + spec.suffix;
 }
 
-/// A layer on its way into the plan. Inputs are numbers of layers; kModelInput is the image.
+/// A layer before it is in the plan. Inputs are indices of layers; kModelInput is the image.
 constexpr int kModelInput = -1;
 struct Draft {
   const LayerSpec* spec = nullptr;
   std::shared_ptr<const Layer> layer;
-  std::vector<int> inputs;             // empty where `from` is wrong
-  std::optional<int> owner;            // the layer whose parameters it uses, if not its own
-  std::optional<ActivationShape> out;  // empty where a layer before it failed
+  std::vector<int> inputs;             // empty if `from` is invalid
+  std::optional<int> owner;            // layer whose parameters it uses, unless its own
+  std::optional<ActivationShape> out;  // empty if an earlier layer failed
   int consumers = 0;
   bool input_gradient = false;
-  bool trains_upto_here = false;  // it or what is before it has parameters that are not frozen
+  bool trains_upto_here = false;  // it or a layer before it has trainable parameters
 };
 
 class PlanBuilder {
@@ -101,8 +101,8 @@ class PlanBuilder {
     input_ = plan_.input = shape;
   }
 
-  /// Turns names into numbers of layers. "input" names the image, unless a layer above has that
-  /// name.
+  /// Turns names into indices of layers. "input" refers to the image, unless an earlier layer has
+  /// that name.
   void resolve_inputs() {
     const std::vector<LayerSpec>& layers = spec_.model.layers;
     if (layers.empty()) issue(spec_.model.where, "model.layers: expected at least one layer");
@@ -126,7 +126,8 @@ class PlanBuilder {
     }
   }
 
-  /// The layers that layer `i` reads, in order; empty, and an issue, if they are not what it needs.
+  /// Returns the layers that layer `i` reads, in order; empty, with an issue, if they are not valid
+  /// inputs for it.
   std::vector<int> inputs_of(const Draft& draft, int i, const std::map<std::string, int>& known) {
     const std::vector<std::string>& from = draft.spec->from;
     const InputCount needed = draft.layer->input_count();
@@ -158,7 +159,8 @@ class PlanBuilder {
     return inputs.size() == from.size() ? inputs : std::vector<int>();
   }
 
-  /// The layer that share_weights names; none, and an issue, if it cannot be shared with.
+  /// Returns the layer that share_weights names; nothing, with an issue, if its weights cannot be
+  /// shared.
   std::optional<int> owner_of(const Draft& draft, const std::map<std::string, int>& known) {
     const std::string& name = draft.spec->share_weights;
     if (name.empty()) return std::nullopt;
@@ -197,7 +199,7 @@ class PlanBuilder {
     return layer == kModelInput ? input_ : drafts_[layer].out;
   }
 
-  /// The shapes of what a layer reads; empty if one is unknown, which was reported where it broke.
+  /// Returns the shapes of a layer's inputs; empty if one is unknown, which was already reported.
   std::vector<ActivationShape> shapes_into(const Draft& draft) const {
     std::vector<ActivationShape> shapes;
     for (const int input : draft.inputs) {
@@ -227,7 +229,7 @@ class PlanBuilder {
     }
   }
 
-  /// That a layer has the parameters of the one whose weights it shares.
+  /// Checks that a layer has the same parameters as the layer whose weights it shares.
   void check_shared(const Draft& draft, const std::vector<ActivationShape>& in) {
     if (!draft.owner) return;
     const Draft& owner = drafts_[*draft.owner];
@@ -255,7 +257,7 @@ class PlanBuilder {
     }
   }
 
-  /// The last layer must give one number per class, and every other layer must have a reader.
+  /// Checks that the last layer gives one number per class and that every other layer has a reader.
   void check_outputs() {
     if (drafts_.empty()) return;
     const bool all_resolved = std::none_of(drafts_.begin(), drafts_.end(),
@@ -330,13 +332,14 @@ class PlanBuilder {
     }
   }
 
-  /// The layer by which the parameters of a layer are called.
+  /// Returns the name of the layer after which the parameters of a layer are named.
   const std::string& owner_name(const Draft& draft) const {
     return draft.owner ? drafts_[*draft.owner].spec->name : draft.spec->name;
   }
 
-  /// Returns true if a layer's only reader may take its place in memory: no other layer reads it,
-  /// by this name or a view's, and it does not need its output for backward, as in-place layers do.
+  /// Returns true if the only reader of a layer may overwrite its output: no other layer reads it,
+  /// directly or through a view, and the layer does not need it for backward, as in-place layers
+  /// do.
   bool may_be_written_over(int layer) const {
     while (layer != kModelInput && drafts_[layer].layer->is_view()) {
       if (drafts_[layer].consumers != 1) return false;
@@ -361,7 +364,7 @@ class PlanBuilder {
     return elements;
   }
 
-  /// The layer that reads `layer`'s output, if there is exactly one; otherwise -1.
+  /// Returns the only layer that reads the output of `layer`; -1 if there are none or several.
   int only_consumer(int layer) const {
     if (drafts_[layer].consumers != 1) return -1;
     for (int i = layer + 1; i < static_cast<int>(drafts_.size()); ++i) {
@@ -436,7 +439,7 @@ class PlanBuilder {
     }
   }
 
-  /// The parameters of an earlier layer; no other node has that layer's name.
+  /// Gives a node the parameters of an earlier layer, whose name only one node has.
   void share_params(Node& node, int owner) {
     const auto first = std::find_if(plan_.nodes.begin(), plan_.nodes.end(), [&](const Node& each) {
       return each.name == drafts_[owner].spec->name;
@@ -467,7 +470,7 @@ class PlanBuilder {
     const std::size_t before = issues_.size();
     check_patterns("params", freeze.params, freeze.except.empty() ? "" : ".params");
     check_patterns("except", freeze.except, ".except");
-    if (issues_.size() > before) return;  // frozen parameters depend on them
+    if (issues_.size() > before) return;  // the check of frozen parameters needs a valid model
     const auto is_idle = [](const Param& param) { return param.is_frozen || !param.is_trained(); };
     if (std::all_of(plan_.params.begin(), plan_.params.end(), is_idle)) {
       issue(where_frozen("params", 0),

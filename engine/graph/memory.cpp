@@ -1,5 +1,5 @@
-// assign_memory: offsets in one arena for blocks whose times of use are known. And the order in
-// which gradients are complete.
+// assign_memory: offsets in one arena for blocks with known lifetimes. gradient_buckets: the order
+// in which gradients are complete.
 #include "engine/graph/memory.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace dpt {
 std::vector<std::size_t> assign_memory(const std::vector<Lifetime>& lifetimes, std::size_t& total) {
-  // Greedy by size: the largest block first, each at the lowest place that is free during its
-  // whole life. Ties go by time and then by index, so the result is one and the same everywhere.
+  // Greedy by size: the largest block first, each at the lowest place that is free during its whole
+  // lifetime. Ties are broken by time and then by index, so the result is deterministic.
   std::vector<std::size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -48,13 +48,13 @@ std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::int64_t byte
   std::vector<GradientBucket> buckets;
   const std::int64_t first = gradient_begin(plan);
   std::int64_t end = plan.grad_floats(), begin = end;
-  // Backward ends before the nodes that are frozen and have nothing to train before them.
+  // Backward stops before leading nodes that are frozen and have no trained parameters before them.
   int running = static_cast<int>(plan.nodes.size()) - 1;
   for (int node = static_cast<int>(plan.nodes.size()) - 1; node >= 0; --node) {
     const int output = plan.nodes[node].output;
     if (plan.values[output].needs_gradient) running = node;
     for (const int index : plan.nodes[node].params) {
-      // The first of the layers that share a parameter is the last to add to its gradient.
+      // The first layer that shares a parameter is the last to add to its gradient.
       const Param& param = plan.params[index];
       if (param.node == node) begin = std::min(begin, param.offset);
     }

@@ -38,7 +38,7 @@ class ScheduleBuilder {
   }
 
  private:
-  /// The phase in which a step runs.
+  /// Returns the phase in which a step runs.
   int phase_of(int step) const {
     int phase = 0;
     for (int i = 0; i < node_count_; ++i) {
@@ -49,7 +49,8 @@ class ScheduleBuilder {
     return phase;
   }
 
-  /// Blocks that are used in one phase share an arena; the others lie in each piece's own.
+  /// Assigns offsets. Blocks that are used in one phase share an arena; the others lie in each
+  /// micro-batch's own memory.
   void assign_places() {
     const std::vector<Lifetime>& all = schedule_.lifetimes;
     std::vector<Lifetime> shared = all, own = all;
@@ -81,8 +82,8 @@ class ScheduleBuilder {
   }
   bool runs_backward(const Node& node) const { return training_ && needs_gradient(node.output); }
 
-  /// The last step at which each value's contents are read under its own name; views and layers
-  /// that run in place have names of their own for the same memory.
+  /// Finds the last step in which each value is read under its own name. Views and in-place layers
+  /// give other names to the same memory.
   void find_last_uses() {
     for (int i = 0; i < node_count_; ++i) {
       const Node& node = plan_.nodes[i];
@@ -97,7 +98,7 @@ class ScheduleBuilder {
   }
   void use(int value, int step) { last_use_[value] = std::max(last_use_[value], step); }
 
-  /// The last use of a block under any of the names that it has so far.
+  /// Returns the last use of a block under any of its names so far.
   int last_use_of_block(int which) const {
     int last = 0;
     for (std::size_t value = 0; value < block_of_.size(); ++value) {
@@ -115,7 +116,7 @@ class ScheduleBuilder {
       for (const int input : node.inputs) {
         const int x = block_of_[input];
         places.x.push_back(x);
-        // Writing over an input is right only if nobody reads it afterwards, by any name.
+        // An input may be overwritten only if it is not read afterwards, under any name.
         const bool may_take = node.is_view || (in_place && last_use_of_block(x) <= forward_step(i));
         if (places.y == kNowhere && may_take) places.y = x;
       }
@@ -131,7 +132,7 @@ class ScheduleBuilder {
   void place_gradients() {
     const int loss = loss_step(node_count_);
     const int logits = schedule_.logits;
-    // The loss writes its gradient over the logits unless a backward kernel wants to see them.
+    // The loss writes its gradient over the logits unless a backward kernel reads them.
     const bool over_logits = last_use_of_block(logits) <= loss;
     schedule_.dlogits = over_logits ? logits : block(bytes_of(plan_.logits), loss, loss);
     gradient_of_[plan_.logits] = schedule_.dlogits;
@@ -151,7 +152,7 @@ class ScheduleBuilder {
     places.dy = gradient_of_[node.output];
     assert(places.dy != kNowhere && "a trained node whose output the loss does not see");
     extend(places.dy, back);
-    // Other nodes may have the same gradient still before them: an Add gives its own to all inputs.
+    // Other nodes may still have to read the same gradient: an Add gives its own to all inputs.
     bool is_shared = --readers_[places.dy] > 0;
     const bool passes_dy = node.is_view || needs_[i].passes_dy;
     if (is_shared && !passes_dy && !needs_[i].keeps_dy) {
@@ -182,7 +183,7 @@ class ScheduleBuilder {
 
   bool needs_gradient(int value) const { return plan_.values[value].needs_gradient; }
 
-  /// The place of a value's whole gradient, of which all parts have been written by step `back`.
+  /// Returns the place of a value's complete gradient; all parts have been written by step `back`.
   int add_up(int value, int back, std::vector<GradientSum>& sums) {
     std::vector<int> parts = std::move(parts_[value]);
     if (parts.size() == 1) return parts[0];
@@ -199,7 +200,7 @@ class ScheduleBuilder {
       while (next < parts.size() && sum.parts.size() < kMaxInputs) {
         sum.parts.push_back(parts[next++]);
       }
-      // The first sum goes over a part that neither another value nor a later sum reads.
+      // The first sum may overwrite a part that neither another value nor a later sum reads.
       const auto later = parts.begin() + static_cast<std::ptrdiff_t>(next);
       for (const int part : sum.parts) {
         if (!to && readers_[part] == 0 && std::find(later, parts.end(), part) == parts.end()) {
@@ -210,7 +211,7 @@ class ScheduleBuilder {
       sum.to = *to;
       sums.push_back(std::move(sum));
     }
-    readers_[*to] = 1;  // the node that computes the value
+    readers_[*to] = 1;  // read by the node that computes the value
     return *to;
   }
 
@@ -221,7 +222,7 @@ class ScheduleBuilder {
       const bool later = runs_backward(plan_.nodes[i]);
       NodePlaces& places = schedule_.nodes[i];
       if (needs_[i].saved_bytes > 0) {
-        // Statistics are written before the node's own step, when the one before it is done.
+        // Statistics are written before the node's own step, after the previous step.
         const int first = needs_[i].couples ? front - 1 : front;
         places.saved = block(needs_[i].saved_bytes, first, later ? back : front);
       }
@@ -240,9 +241,9 @@ class ScheduleBuilder {
   std::vector<int> last_use_;            // per value
   std::vector<int> block_of_;            // per value
   std::vector<int> gradient_of_;         // per value
-  std::vector<int> missing_;             // per value: parts of its gradient that are still to come
+  std::vector<int> missing_;             // per value: number of parts of its gradient still to come
   std::vector<std::vector<int>> parts_;  // per value: places of the existing ones
-  std::vector<int> readers_;             // per block: how often it will still be read as a gradient
+  std::vector<int> readers_;             // per block: number of remaining reads as a gradient
   MemorySchedule schedule_;
 };
 
@@ -255,8 +256,8 @@ MemorySchedule make_memory_schedule(const Plan& plan, std::int64_t batch, bool t
 
 MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimizer_buffers,
                                std::int64_t pieces) {
-  // Without a device, assume what most kernels do: read x and y again in backward, except layers
-  // that run in place, which need y only; and leave dy as it was, so that nobody needs a copy.
+  // Without a device, assume the behaviour of most kernels: backward reads x and y again, except
+  // for in-place layers, which need only y, and leaves dy unchanged, so that no copy is needed.
   std::vector<NodeNeeds> needs;
   for (const Node& node : plan.nodes) {
     NodeNeeds assumed;

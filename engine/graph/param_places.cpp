@@ -8,7 +8,7 @@
 namespace dpt {
 namespace {
 
-/// Neighbours that follow the same rule become one range.
+/// Adds running statistics. Adjacent ones with the same rule become one range.
 void add_running(Plan& plan, const Param& param) {
   RunningRange range{param.offset, param.offset + align_up(param.count, kAlignFloats),
                      param.spec.momentum, plan.counters.begin};
@@ -56,7 +56,7 @@ void place_params(Plan& plan) {
   const auto any = [](const Param&) { return true; };
   plan.trained_floats = place(ParamRole::trained, kAlignFloats, any);
   plan.counters.begin = place(ParamRole::running, kAlignFloats, any);
-  // Frozen counters, which count nothing, follow.
+  // Frozen counters, which do not count, follow.
   plan.counters.end = place(ParamRole::counter, 1, [](const Param& p) { return !p.is_frozen; });
   place(ParamRole::counter, 1, [](const Param& p) { return p.is_frozen; });
   plan.param_floats = align_up(end, kAlignFloats);

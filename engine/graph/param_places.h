@@ -7,8 +7,8 @@
 
 namespace dpt {
 
-/// Gives every parameter its place: first what is trained, then running statistics, then their
-/// counters, each in the order of the nodes. Fills in what the Plan says of these stretches.
+/// Gives every parameter its place: first trained parameters, then running statistics, then their
+/// counters, each in the order of the nodes. Sets the members of Plan that describe these ranges.
 void place_params(Plan& plan);
 
 /// Returns the number of floats at the beginning of the flat buffer without gradient and optimizer

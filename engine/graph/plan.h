@@ -1,5 +1,5 @@
-// The Plan: the layer graph with every shape, the parameter table and the memory plan. A pure
-// function of the spec: it can be printed and tested without a device. make_plan.h makes it.
+// The Plan: the layer graph with every shape and the parameter table. A pure function of the spec,
+// so it can be printed and tested without a device. make_plan.h creates it.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@
 
 namespace dpt {
 
-/// A tensor of the model and its place in the flat buffers: a parameter, or what training keeps
-/// beside them (ParamRole).
+/// A tensor of the model and its place in the flat buffers: a parameter, a running statistic or a
+/// counter (ParamRole).
 struct Param {
   std::string name;  ///< "conv1.weight", as in files
   ParamSpec spec;
   std::int64_t offset = 0;  ///< in floats; a multiple of 16 (64 bytes)
   std::int64_t count = 0;   ///< elements
-  int node = 0;             ///< index into Plan::nodes: the first that reads it
-  int last_node = 0;        ///< the last, where layers share it; the first to give a gradient
-  bool is_frozen = false;   ///< train.freeze names it: nothing updates it
-  bool is_folded = false;   ///< its place is in the folded parameters (evaluation_plan.h)
+  int node = 0;             ///< index into Plan::nodes: first node that reads it
+  int last_node = 0;  ///< last node that reads it, if layers share it; the first to give a gradient
+  bool is_frozen = false;  ///< true if train.freeze names it: nothing updates it
+  bool is_folded = false;  ///< true if its place is in the folded parameters (evaluation_plan.h)
 
   bool is_trained() const { return spec.role == ParamRole::trained; }
 };
@@ -41,13 +41,13 @@ struct Value {
 struct Node {
   std::string name;  ///< name of the (first) layer
   std::shared_ptr<const Layer> layer;
-  std::vector<int> inputs;           ///< indices of Values, as many as the layer reads
-  int output = 0;                    ///< index of its Value
-  std::vector<int> params;           ///< indices into Plan::params, in the order of Layer::params;
-                                     ///< those of an earlier node, where it shares its weights
-  std::vector<int> source_layers;    ///< indices into spec.model.layers, fused ones included
-  bool is_frozen = false;            ///< train.freeze names all of its parameters, state included
-  bool input_gradient = true;        ///< an input needs a gradient
+  std::vector<int> inputs;         ///< indices of Values, as many as the layer reads
+  int output = 0;                  ///< index of its Value
+  std::vector<int> params;         ///< indices into Plan::params, in the order of Layer::params;
+                                   ///< those of an earlier node, where it shares its weights
+  std::vector<int> source_layers;  ///< indices into spec.model.layers, fused ones included
+  bool is_frozen = false;      ///< true if train.freeze names all of its parameters, state included
+  bool input_gradient = true;  ///< true if an input needs a gradient
   std::optional<Coupling> coupling;  ///< Layer::coupling
   bool is_view = false;
   Where where;
@@ -74,19 +74,20 @@ struct Plan {
   /// Length of the flat buffer's start, which the optimizer updates.
   std::int64_t trained_floats = 0;
   std::int64_t param_floats = 0;  ///< flat buffer length, padding included; a multiple of 16
-  std::int64_t param_count = 0;   ///< elements that the optimizer updates, without padding
-  /// The running statistics that training updates, all behind what is trained, and their counters.
+  std::int64_t param_count = 0;  ///< number of elements that the optimizer updates, without padding
+  /// Running statistics that training updates, all after the trained parameters, and their
+  /// counters.
   std::vector<RunningRange> running;
   Range counters;
   std::vector<LayerRow> rows;
   DType type = DType::f32;  ///< type of activations
   bool tf32 = false;        ///< operands of matrix products may be rounded to tf32
 
-  /// The parameters that training updates, in order: neither frozen nor running statistics.
+  /// Returns the parameters that training updates, in order: neither frozen nor running statistics.
   std::vector<const Param*> updated() const;
-  /// The shapes of what a node reads, in order.
+  /// Returns the shapes of a node's inputs, in order.
   std::vector<ActivationShape> shapes_into(const Node& node) const;
-  /// End of the gradients in floats: param_floats, then StepMetrics. They begin at
+  /// Returns the end of the gradients in floats: param_floats, then StepMetrics. They begin at
   /// gradient_begin(). The slots of running statistics hold the step's statistics times the number
   /// of samples.
   std::int64_t grad_floats() const {

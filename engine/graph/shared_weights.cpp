@@ -12,8 +12,8 @@ bool is_of_start(const Field& field) {
   return field.name == "init" || field.name.find("_init") != std::string::npos;
 }
 
-/// The first option of the layer that says how its weights start, and says another thing than the
-/// owner's; null if there is none. A default says nothing.
+/// Returns the first option that sets the layer's initial weights to something other than the
+/// owner's; null if there is none. Options with their default value do not count.
 const Field* contradicting_start(const LayerSpec& layer, const LayerSpec& owner) {
   const std::shared_ptr<void> defaults = layer.op.table->make();
   for (const Field& field : layer.op.table->fields) {
@@ -24,7 +24,7 @@ const Field* contradicting_start(const LayerSpec& layer, const LayerSpec& owner)
   return nullptr;
 }
 
-/// "weight 8x4x3x3 and bias 8"
+/// Lists parameters: "weight 8x4x3x3 and bias 8".
 std::string text_of(const std::vector<ParamSpec>& params) {
   std::vector<std::string> texts;
   for (const ParamSpec& param : params) {

@@ -1,4 +1,4 @@
-// `share_weights`: which layers can use the parameters of an earlier one.
+// `share_weights`: checks whether a layer can use the parameters of an earlier one.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace dpt {
 
-/// Why `layer` cannot use the parameters of `owner`, as far as their specs tell; empty: it can.
+/// Returns the reason why `layer` cannot use the parameters of `owner`, judged by their specs
+/// alone; empty if none is found.
 std::string problem_of_owner(const LayerSpec& layer, const LayerSpec& owner);
 
-/// Why a layer with the parameters `own` cannot use `theirs`, those of layer `owner`; empty: it
-/// can.
+/// Returns the reason why a layer with the parameters `own` cannot use `theirs`, those of layer
+/// `owner`; empty if it can.
 std::string problem_of_shared(const std::vector<ParamSpec>& own, const std::string& owner,
                               const std::vector<ParamSpec>& theirs);
 

@@ -17,7 +17,7 @@
 namespace dpt {
 namespace {
 
-/// "129,068"
+/// Formats a number with separators: "129,068".
 std::string grouped(std::int64_t number) {
   const std::string digits = fmt::format("{}", number);
   std::string text;
@@ -28,7 +28,7 @@ std::string grouped(std::int64_t number) {
   return text;
 }
 
-/// "4.50 M", "243.4 k": three or four digits that matter.
+/// Formats a number of operations with three significant digits: "4.50 M", "243.4 k".
 std::string flops_text(double flops) {
   if (flops == 0) return "-";
   constexpr std::array<const char*, 5> kUnits = {"", " k", " M", " G", " T"};
@@ -55,7 +55,7 @@ std::string bytes_text(std::int64_t bytes) {
 constexpr std::size_t kColumns = 8;
 using Cells = std::array<std::string, kColumns>;
 
-/// Text columns stand left, numbers right.
+/// Alignment of the columns: texts left, numbers right.
 constexpr std::array<bool, kColumns> kLeft = {true, true, true, false, false, false, false, false};
 
 std::string table_text(const std::vector<Cells>& lines) {
@@ -110,14 +110,14 @@ Totals totals_of(const Plan& plan) {
   return totals;
 }
 
-/// Returns the step of a whole batch without a limit to micro-batches.
+/// Returns the size of a step that runs a whole batch without a limit on micro-batches.
 StepSize whole_batch(const TrainSpec& spec, int replicas) {
   const std::int64_t batch = spec.data.batch_size;
   return step_size(spec, replicas, batch, batch);
 }
 
-/// Estimates the memory of a step; one of the buffers may be an average, which covers all
-/// parameters.
+/// Estimates the memory of a step. One of the `optimizer_buffers` may be an average of the weights,
+/// which covers all parameters.
 MemoryEstimate memory_of_step(const TrainSpec& spec, const Plan& plan, const StepSize& size,
                               int optimizer_buffers) {
   MemoryEstimate memory = estimate_memory(plan, size.at_once, optimizer_buffers, size.pieces);
@@ -134,7 +134,7 @@ StepSize step_size(const TrainSpec& spec, int replicas, std::int64_t samples, st
   step.batch = std::min(spec.data.batch_size, samples);
   const std::int64_t parts = spec.train.shards > 0 ? spec.train.shards : replicas;
   const std::int64_t part = ceil_div(step.batch, parts);
-  // A part is divided evenly into micro-batches.
+  // A replica's part of the batch is divided evenly into micro-batches.
   step.pieces = std::max(std::min(spec.train.accumulate, part), ceil_div(part, limit));
   step.at_once = ceil_div(part, step.pieces);
   return step;
