@@ -9,7 +9,7 @@
 
 namespace dpt {
 
-/// Any shape, no parameters.
+/// Base of the activation functions: any shape, no parameters.
 class Activation : public Layer {
  public:
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
@@ -77,7 +77,7 @@ class GELU final : public Activation {
   using Options = GeluOptions;
   explicit GELU(const Options& options)
       : Activation(formula_of(options.approximate)), approximation_(options.approximate) {}
-  /// The standard has a Gelu from opset 20 on; here it is written out.
+  /// ONNX has a Gelu only from opset 20 on, so it is written as several operations.
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     const std::string& x = context.in[0];
     std::string inner;

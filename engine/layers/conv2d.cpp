@@ -17,7 +17,7 @@ namespace dpt {
 struct Conv2dOptions : InitOptions {
   std::int64_t out_channels = 0;
   Size2 kernel_size{1, 1};
-  Size2 stride{1, 1}, padding{0, 0}, dilation{1, 1};  ///< padding below 0: same
+  Size2 stride{1, 1}, padding{0, 0}, dilation{1, 1};  ///< padding below 0: "same"
   std::int64_t groups = 1;
 };
 
@@ -57,7 +57,7 @@ class Conv2d final : public Layer {
   std::unique_ptr<Layer> fuse(const Layer& next) const override {
     if (pool_) return nullptr;
     if (!relu_ && dynamic_cast<const ReLU*>(&next)) return std::make_unique<Conv2d>(options_, true);
-    // The windows of a pooling to a given size may be unequal, which no fused kernel knows.
+    // Windows of a pooling to a given output size may be unequal, which no fused kernel supports.
     const auto* pool = dynamic_cast<const Pool2d*>(&next);
     if (pool && !pool->geometry().output_size) {
       return std::make_unique<Conv2d>(options_, relu_, Pool2d(pool->geometry()));
@@ -89,7 +89,7 @@ class Conv2d final : public Layer {
     desc.relu = relu_;
     if (pool_) {
       desc.pool = pool_->pool_desc(context, conv_out);
-      // Inside the convolution the pooling always hands its gradient on, to the weights at least.
+      // Inside the convolution, the pooling always passes its gradient on, at least to the weights.
       desc.pool->input_gradient = context.training;
     }
     desc.type = context.type;
@@ -134,7 +134,7 @@ class Conv2d final : public Layer {
   }
 
  private:
-  /// The shape after the convolution, before any fused pooling.
+  /// Returns the shape after the convolution, before any fused pooling.
   ActivationShape convolved(const ActivationShape& in) const {
     require_image(in);
     const Options& o = options_;
@@ -151,7 +151,7 @@ class Conv2d final : public Layer {
         in);
   }
 
-  /// `shape`, if the groups divide the channels.
+  /// Returns `shape`; throws unless the groups divide the channels.
   ActivationShape with_channels(const SampleShape& shape, const ActivationShape& in) const {
     const Options& o = options_;
     const ActivationShape out{shape, false};
@@ -165,8 +165,8 @@ class Conv2d final : public Layer {
   }
 
   bool is_same() const { return options_.padding.h < 0; }
-  /// Before the image. If the kernel covers an even number of pixels, the image has one zero more
-  /// behind it than before it, as in PyTorch: its output tells.
+  /// Returns the padding before the image. If a kernel with padding "same" covers an even number of
+  /// pixels, there is one more zero after the image, as in PyTorch; the output size implies it.
   Size2 padding() const {
     const Options& o = options_;
     if (!is_same()) return o.padding;

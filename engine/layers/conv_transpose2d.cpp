@@ -145,7 +145,7 @@ LayerKind conv_transpose2d_layer() {
              "of input and output channels.")
            .range(1, 65536)},
       [](const O& o) {
-        // PyTorch also accepts more if the dilation is larger still; the libraries do not.
+        // PyTorch also accepts a larger output_padding below the dilation; the libraries do not.
         if (o.output_padding.h >= o.stride.h || o.output_padding.w >= o.stride.w) {
           return fmt::format(
               "output_padding {} must be smaller than the stride, {}: it chooses among the sizes "

@@ -1,6 +1,6 @@
-// Dropout and Dropout2d as torch.nn's, StochasticDepth as torchvision's. The draws of a sample
-// depend on the seed, the step and the name of the layer only, so they are the same however a batch
-// is divided, and after a resume.
+// Dropout and Dropout2d as in torch.nn, StochasticDepth as in torchvision. The draws of a sample
+// depend only on the seed, the step, the sample and the name of the layer, so they do not change
+// with the division of a batch or after a resume.
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
@@ -47,7 +47,7 @@ class AnyDropout : public Layer {
   AnyDropout(const Options& options, bool channels) : p_(options.p), channels_(channels) {}
 
  private:
-  /// The sample as the operation sees it.
+  /// Returns the shape of a sample in units that are dropped together.
   virtual SampleShape units(const SampleShape& shape) const { return shape; }
 
   double p_;
@@ -80,7 +80,7 @@ class StochasticDepth final : public AnyDropout {
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
 
  private:
-  /// All of a sample is one channel.
+  /// Treats the whole sample as one channel.
   SampleShape units(const SampleShape& shape) const override { return {shape.elements(), 1, 1}; }
 };
 

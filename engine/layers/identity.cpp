@@ -1,5 +1,5 @@
-// Identity: passes its input on, as torch.nn.Identity: a name for a value, or the place of a layer
-// that was taken out.
+// Identity: passes its input on, as torch.nn.Identity. Gives a value another name, or replaces a
+// removed layer.
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"

@@ -1,4 +1,4 @@
-// Checks and conversion of the fields that choose starting values.
+// Checks and conversion of the fields that choose initial values.
 #include "engine/layers/init_options.h"
 #include "engine/layers/param_spec.h"
 

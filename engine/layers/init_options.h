@@ -1,5 +1,5 @@
-// The fields by which a config chooses the starting values of a layer's weight and bias; shared by
-// every layer that has them.
+// Fields that choose the initial values of a layer's weight and bias, shared by all layers that
+// have them.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ struct InitOptions {
   InitKind bias_init = InitKind::pytorch;
   std::optional<double> bias_init_value, bias_init_std;
 
-  /// The parameters "weight" and, unless bias is false, "bias" with one value for each of `outputs`
-  /// and the weight's fans. `weight` has its shape, layout and fans.
+  /// Returns the parameters "weight" and, unless `bias` is false, "bias", which has one value for
+  /// each of `outputs` and the weight's fans. `weight` has its shape, layout and fans.
   std::vector<ParamSpec> params(ParamSpec weight, std::int64_t outputs) const;
 };
 
-/// The message about fields that contradict each other, or empty.
+/// Returns a message about fields that contradict each other; otherwise empty.
 std::string check_init(const InitOptions& options);
 
-/// `table` with the rows of InitOptions after its own; S is the options struct of the table.
+/// Returns `table` with the rows of InitOptions appended; S is the options struct of the table.
 template <class S>
 ObjectTable with_init_fields(ObjectTable table) {
   using Number = std::optional<double>;

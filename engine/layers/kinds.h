@@ -1,4 +1,4 @@
-// One function per kind of layer, the list of them, and what these functions end with.
+// One function per kind of layer, the list of them, and the helper that builds a kind.
 #pragma once
 
 #include "engine/layers/layer.h"

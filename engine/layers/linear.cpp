@@ -84,7 +84,7 @@ class Linear final : public Layer {
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     const std::string weight = writer.param("weight");
     std::vector<std::string> inputs{context.in[0], weight};
-    // Per pixel it is the convolution with 1x1 pixels.
+    // A Linear per pixel is a convolution with a 1x1 kernel.
     if (options_.per_pixel) inputs[1] = writer.op("Unsqueeze", {weight, writer.integers({2, 3})});
     if (options_.bias) inputs.push_back(writer.param("bias"));
     if (options_.per_pixel) return writer.op("Conv", inputs);
@@ -98,7 +98,7 @@ class Linear final : public Layer {
   }
 
  private:
-  /// Returns the number of features of a row of the matrix product.
+  /// Returns the number of features in a row of the matrix product.
   std::int64_t features_of(const ActivationShape& in) const {
     return options_.per_pixel ? in.shape.c : in.elements();
   }

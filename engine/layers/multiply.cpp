@@ -1,4 +1,4 @@
-// Multiply: the product of two layers' outputs, elementwise; one may have 1x1 pixels, as the gates
+// Multiply: the elementwise product of two layers' outputs. One may have 1x1 pixels, like the gates
 // of squeeze-and-excitation blocks.
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"

@@ -1,7 +1,6 @@
 // Writer to which layers export themselves: operations of the ONNX standard, opset 17, on float32
-// tensors (N,C,H,W), or (N,features) for vectors. These are PyTorch's layouts, which parameters
-// have in files: a Flatten takes the features in the order (C,H,W), in which the columns of a
-// Linear's weight are stored.
+// tensors (N,C,H,W), or (N,features) for vectors. As in PyTorch and in weights files, a Flatten
+// orders features as (C,H,W), which is also the order of a Linear's weight columns.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +16,30 @@
 
 namespace dpt {
 
-/// An attribute of an operation, of one of the standard's types that layers need.
+/// Attribute of an operation, with one of the types of the standard that layers need.
 struct OpAttribute {
   std::string name;
   std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>> value;
 };
 
-/// Element types, as the attribute `to` of Cast names them.
+/// Values of ONNX element types, for the attribute `to` of Cast.
 inline constexpr std::int64_t kOpFloat = 1, kOpInt64 = 7, kOpDouble = 11;
 
 class OpWriter {
  public:
   virtual ~OpWriter() = default;
-  /// Adds an operation and gives its output. An input that is empty is left out.
+  /// Adds an operation and returns its output. An empty name in `inputs` leaves out that input.
   virtual std::string op(const std::string& type, std::vector<std::string> inputs,
                          std::vector<OpAttribute> attributes = {}) = 0;
-  /// A parameter of the layer, by its ParamSpec::suffix, as in files. Counters are no values.
+  /// Returns a parameter of the layer, by its ParamSpec::suffix, in file layout. Counters are not
+  /// available.
   virtual std::string param(const std::string& suffix) = 0;
-  /// Numbers that the file holds; an empty shape makes a scalar.
+  /// Returns a constant stored in the model; an empty shape makes a scalar.
   virtual std::string floats(std::vector<std::int64_t> shape, std::vector<float> values) = 0;
   virtual std::string doubles(std::vector<std::int64_t> shape, std::vector<double> values) = 0;
   virtual std::string integers(std::vector<std::int64_t> values) = 0;
-  /// Returns the value of `yes` or `no`, each of which writes the operations of its branch.
-  /// `condition` is a scalar.
+  /// Returns the result of `yes` or `no`, depending on `condition`, a scalar. Each function writes
+  /// the operations of its branch.
   virtual std::string either(const std::string& condition, const std::function<std::string()>& yes,
                              const std::function<std::string()>& no) = 0;
 

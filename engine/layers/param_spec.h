@@ -1,4 +1,4 @@
-// A parameter of a layer: its shape, its place in files and buffers, how it starts.
+// A parameter of a layer: its shape, its layout in files and buffers, its initial values.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class ParamLayout : std::uint8_t {
   vector_hwc   ///< file: [c*h*w]; buffer: [h*w*c], one number for each feature after a Flatten
 };
 
-/// A distribution of starting values, as torch.nn.init names them.
+/// Distribution of initial values, named as in torch.nn.init.
 enum class InitKind : std::uint8_t {
   pytorch,  ///< "default": U(-1/sqrt(fan_in), 1/sqrt(fan_in))
   xavier_uniform,
@@ -46,7 +46,7 @@ enum class ParamRole : std::uint8_t {
   counter   ///< counts the updates of running statistics; I64 in files
 };
 
-/// Initialisation of a parameter. Fan-in and fan-out as torch.nn.init computes them.
+/// Initialisation of a parameter. Fan-in and fan-out are computed as in torch.nn.init.
 struct InitSpec {
   InitKind kind = InitKind::pytorch;
   double value = 0.0;   ///< constant's value, normal's mean

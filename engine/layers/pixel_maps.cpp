@@ -1,5 +1,5 @@
-// ZeroPad2d and Upsample as in torch.nn, and PadChannels. All move values to other positions, in
-// one operation.
+// ZeroPad2d and Upsample as in torch.nn, and PadChannels. All three move values to other positions,
+// in one operation.
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
@@ -19,7 +19,7 @@ class PixelMap : public Layer {
   }
 
  private:
-  /// Its scale and what is before the image.
+  /// Returns the map's scale, and the number of rows and columns before the image.
   virtual PixelMapDesc map() const = 0;
 };
 
@@ -113,7 +113,7 @@ class PadChannels final : public Layer {
     const SampleShape& s = in[0].shape;
     return {{s.h, s.w, s.c + options_.before + options_.after}, false};
   }
-  /// A pixel's channels are contiguous: pad them like the pixels of a row.
+  /// The channels of a pixel are contiguous, so they are padded like the pixels of a row.
   OpDesc describe(const LayerContext& context) const override {
     const SampleShape &in = context.in[0].shape, &out = context.out.shape;
     PixelMapDesc desc;

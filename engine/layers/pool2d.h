@@ -1,4 +1,4 @@
-// Parts that the pooling layers share. In a header because a convolution fuses the pooling after it
+// Shared parts of the pooling layers. In a header because a convolution fuses a pooling after it
 // into its own kernel.
 #pragma once
 
@@ -9,18 +9,18 @@
 
 namespace dpt {
 
-/// A pooling as its options describe it.
+/// A pooling, as described by its options.
 struct PoolGeometry {
   PoolKind kind = PoolKind::max;
   Size2 kernel{2, 2}, stride{2, 2}, padding{0, 0}, dilation{1, 1};
   bool ceil_mode = false;
   bool count_include_pad = true;
   std::int64_t divisor_override = 0;
-  bool whole_image = false;          ///< the kernel is the image, whatever its size
-  std::optional<Size2> output_size;  ///< windows that give it, whatever the image's size
+  bool whole_image = false;          ///< the kernel covers the image, whatever its size
+  std::optional<Size2> output_size;  ///< the windows give it, whatever the image's size
 };
 
-/// Base of the pooling layers, and as such the pooling inside a fused convolution.
+/// Base of the pooling layers; also the pooling inside a fused convolution.
 class Pool2d : public Layer {
  public:
   explicit Pool2d(const PoolGeometry& geometry) : geometry_(geometry) {}
@@ -29,7 +29,7 @@ class Pool2d : public Layer {
   /// Returns the description of the pooling of one input.
   Pool2dDesc pool_desc(const LayerContext& context, const ActivationShape& in) const;
 
-  /// Output size as PyTorch's pooling_output_shape.
+  /// Returns the output size, computed like PyTorch's pooling_output_shape.
   ActivationShape infer(std::span<const ActivationShape> in) const override;
   OpDesc describe(const LayerContext& context) const override;
   std::string write_ops(OpWriter& writer, const OpContext& context) const override;

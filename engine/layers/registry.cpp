@@ -1,4 +1,4 @@
-// The registry of layers: kinds.h lists them, here are the names of other systems.
+// The registry of the layers in kinds.h, with their names in other systems.
 #include "engine/layers/kinds.h"
 
 namespace dpt {
@@ -9,7 +9,7 @@ const Registry<LayerKind>& layer_kinds() {
       "outputs";
   static const Registry<LayerKind> registry(
       "layer", all_layers(),
-      // Keras, Caffe and PyTorch names of the same things.
+      // Names of the same layers in Keras, Caffe and PyTorch.
       {{"Conv2D", "Conv2d"},
        {"Convolution", "Conv2d"},
        {"Convolution2D", "Conv2d"},

@@ -1,4 +1,4 @@
-// ReLU, in a header because convolution and linear layers take it into their own kernel.
+// ReLU, in a header because convolution and linear layers fuse it into their own kernels.
 #pragma once
 
 #include "engine/layers/activation_shape.h"

@@ -1,5 +1,5 @@
-// GroupNorm and LayerNorm as torch.nn's, and LayerNorm2d, the LayerNorm over the channels of each
-// pixel: normalisations of each sample by itself, which are one operation.
+// GroupNorm and LayerNorm as in torch.nn, and LayerNorm2d, a LayerNorm over the channels of each
+// pixel. All three normalise each sample by itself, in one operation.
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
@@ -9,7 +9,7 @@
 namespace dpt {
 namespace {
 
-/// A weight that starts as 1, a bias as 0.
+/// Returns a parameter that starts as `start`: 1 for a weight, 0 for a bias.
 ParamSpec norm_param(const char* suffix, double start, std::vector<std::int64_t> file_shape) {
   ParamSpec spec;
   spec.suffix = suffix;
@@ -66,8 +66,8 @@ class GroupNorm final : public Layer {
     desc.weight = desc.bias = options_.affine;
     return desc;
   }
-  /// The standard's GroupNormalization has a weight for each channel from opset 21 on only: the
-  /// groups are normalised as the channels of an image of one row.
+  /// ONNX's GroupNormalization has a weight for each channel only from opset 21 on. Here the groups
+  /// are normalised as the channels of an image of one row.
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     const SampleShape& shape = context.shapes[0].shape;
     const auto groups = static_cast<std::size_t>(options_.num_groups);
@@ -100,8 +100,8 @@ struct LayerNormOptions {
   bool bias = true;
 };
 
-/// Base of both kinds, which differ in the set that they normalise together; it has a weight for
-/// each of its elements.
+/// Base of both kinds of LayerNorm, which differ in the set of values that they normalise together.
+/// There is one weight for each element of the set.
 class AnyLayerNorm : public Layer {
  public:
   using Options = LayerNormOptions;
@@ -127,7 +127,7 @@ class AnyLayerNorm : public Layer {
 
  protected:
   explicit AnyLayerNorm(const Options& options) : options_(options) {}
-  /// Over all axes from `axis` on, which have the sizes `sizes`.
+  /// Writes the normalisation over all axes from `axis` on, which have the sizes `sizes`.
   std::string write_norm(OpWriter& writer, const std::string& x, std::int64_t axis,
                          const std::vector<std::int64_t>& sizes) const {
     std::int64_t count = 1;
@@ -141,7 +141,7 @@ class AnyLayerNorm : public Layer {
   }
   bool has_weight() const { return options_.elementwise_affine; }
   bool has_bias() const { return options_.elementwise_affine && options_.bias; }
-  /// Compiles the operation with the sample as one set of values.
+  /// Describes the operation, with the sample divided into this many sets.
   GroupNormDesc describe_sets(const LayerContext& context, std::int64_t sets_of_a_sample) const {
     GroupNormDesc desc = norm_desc(context, options_.eps);
     desc.batch *= sets_of_a_sample;

@@ -1,5 +1,5 @@
-// Helpers of the layers' shape inference: an error after which later layers are still checked, and
-// the texts of sizes.
+// Helpers of the layers' shape inference: an error after which later layers can still be checked,
+// and texts of sizes.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace dpt {
 
-/// A shape problem after which the layer's output is known all the same (a Linear always gives
-/// out_features). make_plan reports it and goes on with `assumed`, so that one run shows more than
-/// one mistake.
+/// A shape problem of a layer whose output shape is known nevertheless (a Linear always gives
+/// out_features). make_plan reports it and continues with `assumed`, so that one run reports
+/// several mistakes.
 class ShapeError : public Error {
  public:
   ShapeError(const std::string& text, const ActivationShape& assumed)
@@ -23,15 +23,15 @@ class ShapeError : public Error {
   ActivationShape assumed_;
 };
 
-/// "3x5" (height x width).
+/// Returns "3x5" (height x width).
 std::string text_of(const Size2& size);
-/// "2" where height and width are equal, otherwise "2x3".
+/// Returns "2" if height and width are equal, otherwise "2x3".
 std::string short_text_of(const Size2& size);
 
 /// Throws unless `in` is an image, not the vector after a Flatten or Linear.
 void require_image(const ActivationShape& in);
 
-/// Pixels that a dilated kernel covers.
+/// Returns the number of pixels that a dilated kernel covers.
 constexpr std::int64_t extent(std::int64_t kernel, std::int64_t dilation) {
   return dilation * (kernel - 1) + 1;
 }
