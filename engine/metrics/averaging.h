@@ -28,7 +28,7 @@ double mean_of(const ClassValues& values);
 /// Returns the present values with the names of their classes.
 NamedValues named(const ClassValues& values, const Measured& of);
 
-/// Documentation of a field `average`.
+/// Documentation of the field `average`.
 inline constexpr const char* kAverageDoc =
     "macro: the mean over the classes, each with the same weight; the metric's name begins with "
     "macro_. micro: over all decisions for all classes together; micro_. per_class: as macro, and "
@@ -39,7 +39,7 @@ Metric averaged_metric(Average average,
                        const std::function<ClassValues(const Measured&)>& of_classes,
                        std::function<double(const Measured&)> micro);
 
-/// Returns true if the sample belongs to the class: its label, or a target above 0.5.
+/// Returns true if the sample belongs to the class: by its label, or by a target above 0.5.
 inline bool is_positive(const Measured& of, std::size_t sample, std::size_t c) {
   return of.hot.empty() ? of.labels[sample] == static_cast<std::int32_t>(c)
                         : of.hot[sample * static_cast<std::size_t>(of.classes) + c] != 0;

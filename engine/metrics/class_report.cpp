@@ -52,7 +52,7 @@ std::vector<CalibrationBin> calibration_bins(std::span<const std::int32_t> label
   std::vector<CalibrationBin> bins(kCalibrationBins);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (std::isnan(probabilities[i])) return {};
-    // Bounds in fp32, as the probabilities are: 0.2 belongs to the bin that ends with it.
+    // Bounds are in fp32, like the probabilities: 0.2 belongs to the bin that ends with 0.2.
     std::size_t place = 0;
     while (place + 1 < bins.size() &&
            probabilities[i] > static_cast<float>(place + 1) / kCalibrationBins) {
@@ -71,7 +71,7 @@ double calibration_error(std::span<const std::int32_t> labels,
                          std::span<const float> probabilities) {
   const std::vector<CalibrationBin> bins = calibration_bins(labels, predictions, probabilities);
   if (bins.empty() || labels.empty()) return NAN;
-  // A bin's part of the samples times |right / samples of it - probability / samples of it|.
+  // Each bin adds its fraction of all samples times |accuracy - mean probability|.
   double sum = 0;
   for (const CalibrationBin& bin : bins) {
     sum += std::abs(static_cast<double>(bin.right) - bin.probability);

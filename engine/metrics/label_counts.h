@@ -23,7 +23,8 @@ struct LabelCounts {
 /// Threshold for multi-hot targets if the config sets none.
 inline constexpr double kDefaultThreshold = 0.5;
 
-/// Returns the threshold of a class: `thresholds` has one for each, one for all, or none.
+/// Returns the threshold of a class. `thresholds` has one value for each class, one for all, or
+/// none.
 float threshold_of(std::span<const double> thresholds, std::size_t c);
 
 /// Counts the samples of each class. A sample with a label has one prediction; with multi-hot

@@ -1,6 +1,6 @@
-// Metrics: what is measured besides the loss. The kernels of losses add up what a metric is made of
-// (LossDesc::sums); here it becomes a number with a name, by which the log, monitors and --require
-// call it.
+// Metrics: results besides the loss. The loss kernels compute the sums for a metric
+// (LossDesc::sums). The metric turns them into a number with a name, which the log, monitors and
+// --require use.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace dpt {
 
-/// Input of a metric: samples that count.
+/// Input of a metric: sums and data of the samples that count.
 struct Measured {
   std::span<const double> sums{};  ///< values of Metric::sums
   double samples = 0;
@@ -25,11 +25,11 @@ struct Measured {
   std::span<const std::int32_t> labels{}, predictions{};
   std::span<const std::string> class_names{};
   std::int64_t classes = 0;  ///< outputs of the model
-  /// The squares of the targets about the mean of each output, summed over samples and outputs.
-  /// Null: the targets are one-hot, of the labels.
+  /// Returns the sum of the squared deviations of the targets from the mean of their output, over
+  /// all samples and outputs. Null: the targets are one-hot, given by the labels.
   std::function<double()> target_spread{};
-  /// The most that a sample adds to a sum of SampleSum::matches: 1 if the sum is of shares, the
-  /// number of outputs if it is of right outputs.
+  /// Maximum that a sample adds to a sum of SampleSum::matches: 1 for shares, the number of outputs
+  /// for correct outputs.
   double matches_per_sample = 1;
   /// Outputs of each sample that counts (probabilities if the loss defines them), `classes` each;
   /// empty unless a metric needs them (Metric::needs_outputs).
@@ -41,11 +41,11 @@ struct Measured {
 
 struct Metric {
   std::string name;             ///< "accuracy_top5"
-  std::vector<MetricSum> sums;  ///< sums that the loss makes for it
+  std::vector<MetricSum> sums;  ///< sums that the loss computes for it
   bool in_training = true;      ///< false: only evaluations measure it, because it needs labels
   bool needs_outputs = false;   ///< needs the outputs of all samples (Measured::outputs)
   std::function<double(const Measured&)> value;
-  /// The same for each class, by the class's name; null: it has no such parts.
+  /// Returns the values of the single classes, with the classes' names; null: not defined.
   std::function<NamedValues(const Measured&)> by_class;
   /// Returns the number of classes that the value leaves out; null if it never leaves out any.
   std::function<std::int64_t(const Measured&)> left_out;
@@ -54,7 +54,7 @@ struct Metric {
 /// Model and data for which a metric is made.
 struct MetricContext {
   std::int64_t classes = 0;  ///< outputs of the model
-  std::string loss;          ///< its type
+  std::string loss;          ///< type of the loss
   bool has_errors = false;   ///< Loss::has_errors
   TargetKind targets = TargetKind::class_index;
 };
@@ -62,42 +62,45 @@ struct MetricContext {
 struct MetricKind {
   const ObjectTable* table;
   Direction better;
-  TargetKinds targets;  ///< that it can be of
-  /// Beginning of the names of its metrics, after the average if there is one. No other kind has
-  /// the same.
+  TargetKinds targets;  ///< kinds of targets that it supports
+  /// Beginning of the names of its metrics, after the average if there is one. Unique among the
+  /// kinds.
   std::string stem;
-  /// The rest of the name; null: there is none.
+  /// Returns the rest of the name; null: there is none.
   std::string (*suffix)(const Variant& options);
-  /// Throws ErrorKind::usage for options that do not fit. The name is filled in by make_metrics.
+  /// Makes the metric. Throws ErrorKind::usage for options that do not fit. make_metrics sets the
+  /// name.
   Metric (*make)(const Variant& options, const MetricContext& context);
-  /// Beginning of the name, before "_" and the stem: an Average; null if there is none.
+  /// Returns the beginning of the name, before "_" and the stem: an Average; null if there is none.
   std::string (*average)(const Variant& options) = nullptr;
 };
 
 const Registry<MetricKind>& metric_kinds();
 
-/// The metrics of a run: accuracy, where the targets have one, then those of the config.
+/// Metrics of a run: accuracy, if it is defined for the targets, then those of the config.
 struct MetricSet {
   std::vector<Metric> metrics;
-  /// Sums of all metrics, one after another. The first is that of accuracy, even if it is not
+  /// Sums of all metrics, one after another. The first is that of accuracy, even if accuracy is not
   /// measured.
   std::vector<MetricSum> sums;
   std::vector<std::size_t> first;  ///< start of each metric's sums
 
-  /// True if a metric needs the outputs of all samples of an evaluation.
+  /// Returns true if a metric needs the outputs of all samples of an evaluation.
   bool needs_outputs() const;
-  /// `measured` has the sums of all metrics.
+  /// Returns the input of one metric. `measured` has the sums of all metrics.
   Measured of(std::size_t metric, Measured measured) const;
   /// Returns the values that training steps measure, or with `all` every metric.
   NamedValues values(const Measured& measured, bool all) const;
 };
-/// Takes the accuracy off the values, where it is the first: it has fields of its own.
+/// Removes the accuracy from the values if it is the first, and returns it: it has fields of its
+/// own.
 std::optional<double> take_accuracy(NamedValues& values);
 
-/// Returns true if such targets have an accuracy.
+/// Returns true if accuracy is defined for such targets.
 bool has_accuracy(TargetKind targets);
 
-/// Throws ErrorKind::usage, including for two metrics of one name that differ in their options.
+/// Makes the metrics of a run. Throws ErrorKind::usage, also for two metrics with one name that
+/// differ in their options.
 MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext& context);
 
 /// Returns the quantities that a run with these metrics measures: the loss, accuracy, and the

@@ -8,7 +8,7 @@ namespace {
 
 struct PerClassAccuracyOptions {};
 
-/// For each class that occurs.
+/// Returns the accuracy of each class that has samples.
 NamedValues by_class(const Measured& of) {
   const auto classes = static_cast<std::size_t>(of.classes);
   std::vector<double> all(classes, 0.0), right(classes, 0.0);

@@ -1,4 +1,4 @@
-// The registry of metrics, and the metrics of a run.
+// The registry of metrics, and the construction of a run's metrics.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -33,7 +33,7 @@ bool take_average(std::string& name) {
   return false;
 }
 
-/// Fails for a metric that is not of such targets as the data has.
+/// Throws unless the metric supports the kind of targets that the data has.
 void check_targets(const Variant& options, const MetricContext& context) {
   const MetricKind& kind = metric_kinds().at(options.type);
   if (takes(kind.targets, context.targets)) return;
@@ -46,7 +46,8 @@ void check_targets(const Variant& options, const MetricContext& context) {
        text_of(context.targets), fmt::join(names, ", "), options.type, text_of(kind.targets));
 }
 
-/// Accuracy is always measured where there is one: the log and the checkpoints have a place for it.
+/// Returns the accuracy metric, which is measured whenever it is defined: the log and the
+/// checkpoints have a field for it.
 Variant accuracy() {
   return metric_kinds().with_defaults("accuracy");
 }
@@ -84,7 +85,7 @@ NamedValues MetricSet::values(const Measured& measured, bool all) const {
   NamedValues values;
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     if (!all && !metrics[i].in_training) continue;
-    // A metric without a sample that counts is NaN.
+    // Without samples that count, a metric is NaN.
     values.emplace_back(metrics[i].name,
                         measured.samples > 0 ? metrics[i].value(of(i, measured)) : NAN);
   }
@@ -157,7 +158,7 @@ std::optional<Direction> better_direction(const std::string& monitor) {
   if (name == "loss") return Direction::min;
   const std::string whole = name;
   const bool has_average = take_average(name);
-  // The longest stem: that of accuracy begins others.
+  // Find the longest stem, because that of accuracy is the beginning of others.
   const MetricKind* best = nullptr;
   for (const MetricKind& kind : metric_kinds()) {
     if (kind.average && !has_average) continue;
