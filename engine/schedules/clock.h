@@ -1,4 +1,5 @@
-// Clock of a schedule: steps or epochs, from the start of the run or from the end of the warm-up.
+// Clock of a schedule, in steps or epochs, from the start of the run or from the end of the
+// warm-up.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +8,14 @@
 
 namespace dpt {
 
-/// When the learning rate changes, and the unit of a schedule's lengths: as if PyTorch's
-/// scheduler.step() was called after each of them.
+/// Unit of a schedule's lengths and interval at which it changes the learning rate, as if PyTorch's
+/// scheduler.step() was called after each step or epoch.
 enum class Pace : std::uint8_t { epoch, step };
 constexpr auto enum_names(Pace) {
   return std::to_array<EnumName<Pace>>({{Pace::epoch, "epoch"}, {Pace::step, "step"}});
 }
 
-/// The field `by` of a schedule.
+/// Returns the field `by` of a schedule.
 template <class S>
 Field by_field() {
   return field("by", &S::by,
@@ -22,27 +23,28 @@ Field by_field() {
                "each.");
 }
 
-/// Counts the units before a step.
+/// Counts the units (steps or epochs) before a step.
 struct Clock {
-  std::int64_t unit = 1;    ///< steps of one
-  std::int64_t begin = 0;   ///< units before the clock starts
-  std::int64_t length = 1;  ///< units from there to the end of the run, at least 1
+  std::int64_t unit = 1;    ///< number of steps per unit
+  std::int64_t begin = 0;   ///< number of units before the clock starts
+  std::int64_t length = 1;  ///< number of units from there to the end of the run, at least 1
 
-  /// Units that are over before `step`, counted from 0. It goes on after the end of the run.
+  /// Returns the number of units that are complete before `step`, counted from 0. Continues to
+  /// count after the end of the run.
   std::int64_t at(std::int64_t step) const;
-  /// The same, but not more than `most`.
+  /// Returns the same, limited to `most`.
   std::int64_t at(std::int64_t step, std::int64_t most) const;
 };
 
-/// Counts from the start of the run.
+/// Returns a clock that counts from the start of the run.
 Clock clock_of_run(Pace by, const ScheduledRun& run);
-/// Counts from the end of the warm-up; by epochs, from the beginning of the epoch in which it ends,
-/// so that the rate changes at the beginning of epochs.
+/// Returns a clock that counts from the end of the warm-up. By epochs, it counts from the beginning
+/// of the epoch in which the warm-up ends, so that the rate changes at the beginning of epochs.
 Clock clock_after_warmup(Pace by, const ScheduledRun& run);
 
-/// Returns a sentence if a change of `length` units, which begins with the clock, ends before the
-/// run or after it. `field` is its name, `at_end` what holds from its end on; `is_short_bad` is
-/// true if an early end is worth a sentence.
+/// Returns a sentence if a change of `length` units, which begins with the clock, ends before or
+/// after the end of the run. `field` is the field of the length, `at_end` the state after the
+/// change. `is_short_bad` is true if an early end deserves a sentence.
 std::string misfit_of_length(const Clock& clock, Pace by, const char* field, std::int64_t length,
                              const std::string& at_end, bool is_short_bad);
 

@@ -1,4 +1,4 @@
-// The optimizer's learning rate throughout.
+// A constant schedule: the optimizer's learning rate throughout.
 #include "engine/schedules/kinds.h"
 
 namespace dpt {

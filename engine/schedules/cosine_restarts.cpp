@@ -1,4 +1,4 @@
-// Cosine annealing that starts again, as torch.optim.lr_scheduler.CosineAnnealingWarmRestarts.
+// Cosine annealing with restarts, as in torch.optim.lr_scheduler.CosineAnnealingWarmRestarts.
 #include <cmath>
 #include <numbers>
 

@@ -1,5 +1,5 @@
-// Decay with the inverse square root of the step, as of "Attention Is All You Need" (Vaswani et
-// al., 2017) in the form of Hugging Face's get_inverse_sqrt_schedule. PyTorch does not have it.
+// Decay with the inverse square root of the step, from "Attention Is All You Need" (Vaswani et al.,
+// 2017), in the form of Hugging Face's get_inverse_sqrt_schedule. PyTorch has no such schedule.
 #include <algorithm>
 #include <cmath>
 
@@ -39,7 +39,7 @@ LrSchedule make_inverse_sqrt(const Variant& variant, const ScheduledRun& run) {
   }
   double timescale = static_cast<double>(options.timescale);
   if (options.timescale == 0) {
-    // A warm-up of less than a step or an epoch is no measure of time.
+    // Use at least one unit, because a shorter warm-up would be no meaningful timescale.
     timescale =
         std::max(1.0, static_cast<double>(run.warmup_steps) / static_cast<double>(clock.unit));
   }

@@ -25,7 +25,7 @@ struct OneCycleOptions {
 };
 
 std::string check_one_cycle(const OneCycleOptions& options) {
-  // The descent is as long as the rise and has to end before the run.
+  // The descent is as long as the rise and has to end before the end of the run.
   if (!options.three_phase || options.pct_start <= 0.5) return {};
   return fmt::format("pct_start: expected at most 0.5 with three_phase: true, found {}",
                      options.pct_start);
@@ -57,12 +57,12 @@ const ObjectTable& one_cycle_table() {
   return the_table;
 }
 
-/// A part of the cycle; `begin` and `end` in units of the clock, and not always whole.
+/// Phase of the cycle. `begin` and `end` are in units of the clock and may be fractions.
 struct CyclePhase {
   double begin, end, from, to;
 
   double at(double t, Anneal shape) const {
-    // A phase without length is at its end: PyTorch divides by zero.
+    // A phase of length 0 is at its end; PyTorch divides by zero.
     const double share = end > begin ? (t - begin) / (end - begin) : 1.0;
     if (shape == Anneal::linear) return (to - from) * share + from;
     return to + (from - to) / 2.0 * (std::cos(std::numbers::pi * share) + 1.0);

@@ -1,4 +1,5 @@
-// The learning rate as RunState::plateau_scale says, as torch.optim.lr_scheduler.ReduceLROnPlateau.
+// The learning rate scaled by RunState::plateau_scale, as in
+// torch.optim.lr_scheduler.ReduceLROnPlateau.
 #include "engine/schedules/plateau.h"
 
 #include "engine/config/monitor_fields.h"

@@ -1,4 +1,4 @@
-// `plateau`: what the schedule is told. What it decides stands in engine/training/plateau.h.
+// Options of the schedule `plateau`. engine/training/plateau.h makes its decisions.
 #pragma once
 
 #include "engine/schedules/schedule.h"
@@ -25,7 +25,7 @@ struct PlateauOptions {
   double smoothing = 0.0;
 };
 
-/// Null for another schedule.
+/// Returns the options of `plateau`; null for another schedule.
 const PlateauOptions* plateau_of(const TrainSpec& spec);
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// The registry of schedules, and the warm-up, which any of them may have.
+// The registry of schedules, and the warm-up, which any schedule may have.
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -68,7 +68,7 @@ bool counts_steps(const Variant& schedule) {
   });
 }
 
-/// Returns one segment, with its warm-up.
+/// Returns the schedule of one segment, with its warm-up.
 LrSchedule make_segment(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
                         std::int64_t epochs) {
   const ScheduledRun run = scheduled_run(spec, base_lr, steps_per_epoch, epochs);
@@ -88,7 +88,7 @@ LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t 
                             const ScheduleSegments& segments) {
   if (segments.empty()) return make_segment(spec, base_lr, steps_per_epoch, spec.train.epochs);
   struct Part {
-    std::int64_t begin, last;  ///< steps
+    std::int64_t begin, last;  ///< in steps
     LrSchedule schedule;
   };
   std::vector<Part> parts;
@@ -110,7 +110,7 @@ LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t 
 
 std::vector<std::string> misfits_of_schedule(const TrainSpec& spec,
                                              std::optional<std::int64_t> steps_per_epoch) {
-  // Number of steps per epoch if it is unknown: large enough that a part of an epoch is whole
+  // Assumed number of steps per epoch if unknown: large enough that fractions of an epoch are whole
   // steps.
   constexpr std::int64_t kAnySteps = 1000;
   const bool knows_steps = steps_per_epoch.has_value();

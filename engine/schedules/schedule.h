@@ -1,4 +1,4 @@
-// Learning-rate schedules: pure functions of the step, so a resumed run needs nothing but its step.
+// Learning-rate schedules: pure functions of the step, so a resumed run needs only its step.
 // (`plateau` also depends on the results so far: engine/training/plateau.h.)
 #pragma once
 
@@ -13,46 +13,47 @@
 
 namespace dpt {
 
-/// The learning rate of update `step`, counted from 0.
+/// Function that returns the learning rate of update `step`, counted from 0.
 using LrSchedule = std::function<double(std::int64_t step)>;
 
 /// The run that a schedule is made for.
 struct ScheduledRun {
-  double base_lr = 0;  ///< the optimizer's
+  double base_lr = 0;  ///< the optimizer's learning rate
   std::int64_t steps_per_epoch = 1;
   std::int64_t epochs = 1;
   std::int64_t warmup_steps = 0;
-  bool has_warmup = false;  ///< the config asks for one, however short
+  bool has_warmup = false;  ///< true if the config requests a warm-up, however short
   bool has_validation = false;
 };
 
-/// `make` gives the learning rate without warm-up. Throws ErrorKind::usage for options that do not
-/// fit the run.
+/// Kind of schedule. `make` returns the learning rate without warm-up, and throws ErrorKind::usage
+/// for options that do not fit the run.
 struct ScheduleKind {
   const ObjectTable* table;
   LrSchedule (*make)(const Variant& options, const ScheduledRun& run);
-  /// Returns a sentence about lengths that are allowed but do not fit the run's; empty if they do.
+  /// Returns a sentence about valid lengths that do not fit the run's length; empty if they do.
   /// Null if the schedule has no lengths.
   std::string (*misfit)(const Variant& options, const ScheduledRun& run) = nullptr;
 };
 
 const Registry<ScheduleKind>& schedule_kinds();
 
+/// Returns the length of the warm-up: warmup.steps, or warmup.epochs rounded to whole steps.
 std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch);
 
 /// Returns sentences about a schedule or warm-up whose length does not fit the run: it ends early,
-/// or never reaches its end. Without `steps_per_epoch`, judges only what is counted in epochs.
+/// or never reaches its end. Without `steps_per_epoch`, checks only lengths in epochs.
 std::vector<std::string> misfits_of_schedule(const TrainSpec& spec,
                                              std::optional<std::int64_t> steps_per_epoch);
 
-/// A run whose epochs were raised may follow its schedule several times, or end it early: begin and
-/// length of each time, in epochs, one after the other. A length of 0, in the last one, is that to
-/// the end of train.epochs; after another length the last rate is kept. Empty: the whole run is
-/// one.
+/// Begin and length, in epochs, of each time that a run follows its schedule, one after another. A
+/// run whose train.epochs was raised may follow it several times, or end it early. A length of 0,
+/// allowed only last, extends to the end of train.epochs; after any other length, the last rate is
+/// kept. Empty: one segment, the whole run.
 using ScheduleSegments = std::vector<std::int64_t>;
 
-/// Returns the schedule of a config with its warm-up: a factor on the schedule, which rises
-/// linearly from start_factor to 1. `base_lr` is the optimizer's learning rate.
+/// Returns the schedule of a config, multiplied by the factor of its warm-up, which rises linearly
+/// from start_factor to 1. `base_lr` is the optimizer's learning rate.
 LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
                             const ScheduleSegments& segments = {});
 

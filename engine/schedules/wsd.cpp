@@ -1,6 +1,6 @@
-// Warm-up, stable, decay: a constant learning rate that falls at the end of the run. The shapes are
-// those that Hägele et al. compare in "Scaling Laws and Compute-Optimal Training Beyond Fixed
-// Training Durations" (2024), from which the defaults are. PyTorch does not have it.
+// Warm-up, stable, decay: a constant learning rate that falls at the end of the run. Shapes and
+// defaults are from Hägele et al., "Scaling Laws and Compute-Optimal Training Beyond Fixed Training
+// Durations" (2024). PyTorch has no such schedule.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
