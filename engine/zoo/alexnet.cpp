@@ -1,5 +1,5 @@
-// AlexNet as torchvision has it ("One weird trick for parallelizing convolutional neural networks",
-// Krizhevsky 2014), for images of 63x63 or more.
+// AlexNet as in torchvision ("One weird trick for parallelizing convolutional neural networks",
+// Krizhevsky 2014), for images of at least 63x63.
 #include "engine/zoo/classes.h"
 #include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"

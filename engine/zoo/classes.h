@@ -1,4 +1,4 @@
-// Options that networks of the zoo share: every one has classes, those with batch norm have sync.
+// Options that networks of the zoo share: all have `classes`, those with batch norm have `sync`.
 #pragma once
 
 #include "engine/config/fields.h"

@@ -1,4 +1,4 @@
-// ConvNeXt as torchvision has it ("A ConvNet for the 2020s", Liu et al. 2022).
+// ConvNeXt as in torchvision ("A ConvNet for the 2020s", Liu et al. 2022).
 #include <array>
 
 #include "engine/zoo/classes.h"
@@ -25,7 +25,7 @@ const ObjectTable& convnext_table() {
   return table;
 }
 
-// A normal distribution that torchvision cuts off at a hundred standard deviations.
+// torchvision truncates this normal distribution, but only at a hundred standard deviations.
 const char* const kConvnextInit =
     ", weight_init: normal, weight_init_std: 0.02, bias_init: constant, bias_init_value: 0";
 
@@ -33,8 +33,8 @@ std::string layer_norm(const char* name = "") {
   return zoo::layer("LayerNorm2d", name, "eps: 0.000001");
 }
 
-/// Returns a block. Its numbers skip 1 and 6, where torchvision permutes dimensions: dpt need not.
-/// (Numbers are quoted, or YAML would not take them as names.)
+/// Returns a block. Its numbers skip 1 and 6, at which torchvision permutes dimensions, which is
+/// not needed here. (Numbers are quoted, because YAML would not read them as names.)
 std::string convnext_block(std::int64_t width, double drop) {
   const auto linear = [](const char* name, std::int64_t features) {
     return zoo::linear(name, features, std::string(", per_pixel: true") + kConvnextInit);

@@ -1,6 +1,6 @@
-// DenseNet-121 as torchvision has it ("Densely connected convolutional networks", Huang et al.
-// 2016). What a layer reads, all that was before it side by side, is what the layer before it read
-// and its output: so two inputs are enough for each Concat.
+// DenseNet-121 as in torchvision ("Densely connected convolutional networks", Huang et al. 2016). A
+// layer reads the concatenation of all earlier outputs, which is the input of the layer before it
+// plus that layer's output. Therefore each Concat needs only two inputs.
 #include "engine/zoo/classes.h"
 #include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"
@@ -47,7 +47,7 @@ std::string dense_layer(const DensenetOptions& o, int number) {
   return zoo::sequential(fmt::format("denselayer{}", number), layers);
 }
 
-/// Reads `input`, which stands before it.
+/// Returns a dense block that reads `input`, the name of an earlier layer or block.
 std::string dense_block(const DensenetOptions& o, int number, int count, std::string input) {
   zoo::Layers layers;
   for (int i = 1; i <= count; ++i) {

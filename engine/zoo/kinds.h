@@ -17,7 +17,7 @@ std::vector<ZooNet> squeezenet_family();
 std::vector<ZooNet> densenet_family();
 std::vector<ZooNet> convnext_family();
 
-/// Returns the networks of all of them, in the order of the reference.
+/// Returns the networks of all families, in the order of the reference.
 inline std::vector<ZooNet> all_nets() {
   std::vector<ZooNet> all;
   for (const auto& family :

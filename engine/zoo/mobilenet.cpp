@@ -1,4 +1,4 @@
-// MobileNets as torchvision has them: V2 ("MobileNetV2: inverted residuals and linear bottlenecks",
+// MobileNets as in torchvision: V2 ("MobileNetV2: inverted residuals and linear bottlenecks",
 // Sandler et al. 2018) and the small V3 ("Searching for MobileNetV3", Howard et al. 2019).
 #include <algorithm>
 
@@ -27,7 +27,7 @@ ObjectTable mobilenet_table(const char* name, const char* doc) {
        zoo::sync_field<O>()});
 }
 
-/// The multiple of 8 next to `channels`, but not below 9/10 of it.
+/// Returns the multiple of 8 closest to `channels` that is not below 9/10 of it.
 std::int64_t rounded_channels(double channels) {
   const auto nearest = std::max<std::int64_t>(8, static_cast<std::int64_t>(channels + 4) / 8 * 8);
   return static_cast<double>(nearest) < 0.9 * channels ? nearest + 8 : nearest;
@@ -39,7 +39,8 @@ std::string normal_linear(std::int64_t features) {
       ", weight_init: normal, weight_init_std: 0.01, bias_init: constant, bias_init_value: 0");
 }
 
-/// A convolution without bias that keeps the size but for its stride, and its norm and activation.
+/// A convolution without bias, padded so that only its stride changes the size, with norm and
+/// activation.
 struct Unit {
   std::int64_t channels = 0, kernel = 1, stride = 1;
   bool depthwise = false;
@@ -54,7 +55,8 @@ zoo::Layers unit_layers(const Unit& u, bool sync, const std::string& norm_option
   return layers;
 }
 
-/// One after the other under that name, in a residual block where input and output are alike.
+/// Returns a Sequential of the layers under that name, in a residual block if input and output have
+/// the same shape.
 std::string block(const char* name, const zoo::Layers& layers, bool is_residual) {
   const std::string branch = zoo::sequential(name, layers);
   return is_residual ? zoo::layer("Residual", "", "layers: " + zoo::list_of({branch}))
@@ -69,8 +71,7 @@ zoo::Layers head(const zoo::Layers& classifier) {
 std::string mobilenet_v2(const std::string&, const Variant& options) {
   const auto& o = options.as<MobilenetOptions>();
   const auto unit = [&](const Unit& u) { return unit_layers(u, o.sync, ""); };
-  /// Several blocks: expansion of the channels inside, channels, number of blocks, stride of the
-  /// first.
+  /// Several blocks: channel expansion inside, channels, number of blocks, stride of the first.
   struct Stage {
     std::int64_t expansion, channels;
     int blocks;
@@ -102,8 +103,8 @@ std::string mobilenet_v2(const std::string&, const Variant& options) {
   return zoo::list_of(layers);
 }
 
-/// Each channel times a gate in [0, 1], a function of the means of all channels. `input` is the
-/// block that stands before it.
+/// Returns layers that multiply each channel by a gate in [0, 1], a function of the means of all
+/// channels. `input` is the index of the preceding block.
 std::string squeeze_and_excitation(std::int64_t channels, std::size_t input) {
   const auto conv = [](const char* name, std::int64_t out) {
     const zoo::Conv shape{out, 1, 1, 0};

@@ -1,4 +1,4 @@
-// Layers and blocks as YAML in flow style, from which the families of the zoo are put together.
+// Layers and blocks as YAML in flow style, of which the families of the zoo build their networks.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,14 +13,14 @@ namespace dpt::zoo {
 
 using Layers = std::vector<std::string>;
 
-/// Without a name, a layer is called by its index.
+/// Returns a layer. Without a name, it is called by its index.
 inline std::string layer(const std::string& type, const std::string& name = "",
                          const std::string& options = "") {
   return fmt::format("{{type: {}{}{}{}{}}}", type, name.empty() ? "" : ", name: ", name,
                      options.empty() ? "" : ", ", options);
 }
 
-/// Returns a batch norm with the network's `sync` (sync_field).
+/// Returns a batch norm with the network's `sync` option (sync_field).
 inline std::string batch_norm(const std::string& name, bool sync, const std::string& options = "") {
   const char* between = sync && !options.empty() ? ", " : "";
   return layer("BatchNorm2d", name,

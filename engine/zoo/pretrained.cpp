@@ -9,14 +9,16 @@
 namespace dpt {
 namespace {
 
-/// timm computes VGG's first linear layers as convolutions, with the same values.
+/// Returns the map for VGG: timm has convolutions for the first linear layers, with the same
+/// values.
 TextPairs vgg_names() {
   return {{"pre_logits.fc1.", "classifier.0."},
           {"pre_logits.fc2.", "classifier.3."},
           {"head.fc.", "classifier.6."}};
 }
 
-/// timm numbers the blocks of each stage; torchvision numbers all blocks as features.
+/// Returns the map for MobileNetV2: timm numbers the blocks of each stage, torchvision numbers all
+/// blocks as features.
 TextPairs mobilenet_v2_names() {
   constexpr std::array kBlocks = {1, 2, 3, 4, 3, 3, 1};  // blocks of each stage
   TextPairs map = {{"conv_stem.", "features.0.0."}, {"bn1.", "features.0.1."}};
@@ -46,7 +48,8 @@ TextPairs mobilenet_v2_names() {
   return map;
 }
 
-/// In torchvision, the stages and the layers between them are numbered in turn as features.
+/// Returns the map for ConvNeXt: torchvision numbers the stages and the layers between them as
+/// features.
 TextPairs convnext_tiny_names() {
   constexpr std::array kBlocks = {3, 3, 9, 3};  // blocks of each stage
   TextPairs map = {{"stem.", "features.0."}};
@@ -69,8 +72,8 @@ TextPairs convnext_tiny_names() {
   return map;
 }
 
-/// All weights are trained on ImageNet-1k. For the zoo's other torchvision networks, the hub has no
-/// weights that give the same outputs: timm's mobilenet_v3_small has another eps.
+/// All weights are trained on ImageNet-1k. The hub has no weights with equal outputs for the other
+/// torchvision networks of the zoo: timm's mobilenet_v3_small, for example, has a different eps.
 const std::vector<PretrainedWeights>& table() {
   static const std::vector<PretrainedWeights> rows = {
       {"resnet18", "hf://timm/resnet18.tv_in1k", {}},

@@ -14,13 +14,13 @@ namespace dpt {
 struct PretrainedWeights {
   std::string network;  ///< name in the zoo
   std::string file;     ///< hf://OWNER/REPO
-  TextPairs map;        ///< prefixes of the file's names -> of the network's names
+  TextPairs map;        ///< prefixes of names in the file -> prefixes in the network
 };
 
 /// Returns the weights of a network; null if none are known.
 const PretrainedWeights* pretrained_weights(const std::string& network);
 
-/// Returns true if the table has the file.
+/// Returns true if the table of pretrained weights contains the file.
 bool is_pretrained_file(const std::string& file);
 
 /// Returns the names of the networks that have weights, in the order of the table.

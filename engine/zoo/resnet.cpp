@@ -1,5 +1,5 @@
 // Residual networks ("Deep residual learning for image recognition", He et al. 2015): those for
-// large images as torchvision has them, and those of the paper for CIFAR under the same names.
+// large images as in torchvision, and those of the paper for CIFAR with the same layer names.
 #include "engine/zoo/classes.h"
 #include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"
@@ -20,8 +20,8 @@ struct ResnetOptions {
   std::int64_t width = 64;
   bool sync = false;
 };
-/// Shortcut where width and image size change: a 1x1 convolution with batch norm, or every second
-/// pixel of the image, padded with channels of zeros (options B and A of the paper).
+/// Shortcut that changes width and image size: a 1x1 convolution with batch norm, or every second
+/// pixel of the image, padded with zero channels (options B and A of the paper).
 enum class Shortcut : std::uint8_t { projection, pad };
 constexpr auto enum_names(Shortcut) {
   return std::to_array<EnumName<Shortcut>>(
@@ -43,8 +43,9 @@ struct Shape {
   bool sync = false;  ///< `sync` of every batch norm
 };
 
-/// Shortcut of a block to `out` channels, which halves the image if the stride is 2. A padded
-/// shortcut has half the channels as input, with the same number of zeros before and after them.
+/// Returns the shortcut of a block to `out` channels, which halves the image if the stride is 2. A
+/// padded shortcut has half as many input channels and adds equal numbers of zero channels before
+/// and after them.
 std::string shortcut_layers(const Shape& net, std::int64_t out, std::int64_t stride) {
   if (net.shortcut == Shortcut::projection) {
     return zoo::sequential("downsample", {zoo::fan_out_conv("", {out, 1, stride, 0, false}),
@@ -57,8 +58,8 @@ std::string shortcut_layers(const Shape& net, std::int64_t out, std::int64_t str
                                 fmt::format("before: {}, after: {}", before, added - before))});
 }
 
-/// One block, which gets its name from its place in a stage. The stride of a bottleneck is that of
-/// its 3x3 convolution, as torchvision has it.
+/// Returns a block without a name, which its index in a stage gives it. The 3x3 convolution of a
+/// bottleneck has the stride, as in torchvision.
 std::string residual_block(const Shape& net, std::int64_t width, std::int64_t stride,
                            bool changes_shape) {
   const std::int64_t out = net.is_bottleneck ? 4 * width : width;
@@ -88,7 +89,7 @@ std::string residual_block(const Shape& net, std::int64_t width, std::int64_t st
   return zoo::layer("Residual", "", parts + ", activation: ReLU");
 }
 
-/// layer1, layer2, ...: each halves the image and doubles the width, but for the first.
+/// Adds layer1, layer2, ...: each halves the image and doubles the width, except the first.
 void add_stages(zoo::Layers& layers, const Shape& shape, std::int64_t width) {
   for (std::size_t stage = 0; stage < shape.blocks.size(); ++stage) {
     zoo::Layers blocks;
@@ -131,7 +132,7 @@ std::string resnet(const std::string& name, const Variant& options) {
   return zoo::list_of(layers);
 }
 
-/// 6n + 2 layers in three stages of n blocks.
+/// Returns the layers of a CIFAR network: 6n + 2 layers in three stages of n blocks.
 std::string cifar_resnet(const std::string& name, const Variant& options) {
   const auto& o = options.as<CifarResnetOptions>();
   const int blocks = name == "resnet20" ? 3 : 9;

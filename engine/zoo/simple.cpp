@@ -1,4 +1,4 @@
-// Small networks that need nothing but convolutions and linear layers: logistic, mlp, lenet.
+// Small networks that consist of convolutions and linear layers: logistic, mlp, lenet.
 #include "engine/zoo/classes.h"
 #include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"

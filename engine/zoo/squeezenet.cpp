@@ -1,5 +1,5 @@
-// SqueezeNet 1.1 as torchvision has it ("SqueezeNet: AlexNet-level accuracy with 50x fewer
-// parameters", Iandola et al. 2016).
+// SqueezeNet 1.1 as in torchvision ("SqueezeNet: AlexNet-level accuracy with 50x fewer parameters",
+// Iandola et al. 2016).
 #include "engine/zoo/classes.h"
 #include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"

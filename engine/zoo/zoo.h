@@ -1,8 +1,8 @@
-// Ready-made networks: `model: {zoo: resnet18, classes: 10}` stands for the layers that are made
-// here. One file per family, each a pure function from options to layers, which are text as a
-// config would have it: blocks, names, and all.
+// Ready-made networks: `model: {zoo: resnet18, classes: 10}` stands for the layers that are
+// generated here. There is one file per family. Each is a pure function from options to layers, as
+// text that a config could contain, with blocks and names.
 //
-// Names and parameters are torchvision's where it has the network, so that its weights load.
+// Names and parameters are torchvision's if it has the network, so that its weights can be loaded.
 #pragma once
 
 #include <string>
@@ -14,14 +14,14 @@ namespace dpt {
 
 /// One network of the zoo.
 struct ZooNet {
-  const ObjectTable* table = nullptr;                         ///< its name and options
-  std::string (*layers)(const std::string&, const Variant&);  ///< a YAML list, of name and options
+  const ObjectTable* table = nullptr;                         ///< name and options of the network
+  std::string (*layers)(const std::string&, const Variant&);  ///< YAML list from name and options
 };
 
 /// Returns the networks of the zoo, as alternatives of `zoo: NAME`.
 const Registry<ZooNet>& zoo_nets();
 
-/// The layers that `net` stands for.
+/// Returns the layers of `net` as text.
 std::string zoo_layers(const Variant& net);
 
 }  // namespace dpt
