@@ -165,7 +165,7 @@ class Download {
     request.token = token_;
     request.stall_seconds = options_.stall_seconds;
     const HttpAnswer answer = make_request(request, {});
-    // A redirection is followed by the download itself.
+    // The download itself follows redirects.
     const bool leads_on = !answer.failure && answer.status >= 301 && answer.status <= 308 &&
                           !answer.header("location").empty();
     if (answer.is_good() || leads_on) return announcement_of(file_, answer);
@@ -175,7 +175,7 @@ class Download {
                                 problem_of(answer), file_.name));
       return {};
     }
-    // Some servers answer GET only.
+    // Some servers refuse HEAD but answer GET.
     const bool may_get = !file_.is_of_hub && !answer.failure &&
                          (answer.status == 403 || answer.status == 405 || answer.status == 501);
     if (may_get) return Announcement{file_.url, {}, {}, {}};

@@ -2,7 +2,7 @@
 // SHA-256, resumes after a broken connection, and uses the copy in the folder if the server cannot
 // be reached.
 //
-// The folder holds SHA256/NAME (a file by its content), and for each URL KEY.json (what it led to),
+// The folder holds SHA256/NAME (a file by its content), and for each URL KEY.json (a FileRecord),
 // KEY.part with KEY.part.json (an unfinished download) and KEY.lock, which one process holds.
 #pragma once
 

@@ -14,7 +14,7 @@ namespace dpt {
 struct DownloadState {
   std::uint64_t size = 0;
   std::optional<std::uint64_t> total;
-  bool can_continue = false;  ///< a later start continues
+  bool can_continue = false;  ///< true if a later start can continue the download
 };
 
 /// Returns " (46.8 MB)"; empty for an unknown size.
