@@ -45,7 +45,7 @@ void measure_top5(Job& job) {
   constexpr std::int64_t kTop = 5;
   if (!has_labels(job.model.loss.targets.kind) || job.model.plan.classes <= kTop) return;
   if (job.model.metrics.sums.size() == kMaxMetricSums) return;
-  // The k of top_k is 5 by default.
+  // Use the default k of top_k, which is 5.
   job.spec.metrics.push_back(metric_kinds().with_defaults("top_k"));
   job.model.metrics =
       make_metrics(job.spec.metrics, {job.model.plan.classes, job.spec.loss.type,

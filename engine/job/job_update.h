@@ -27,6 +27,7 @@ struct JobUpdate {
   std::vector<std::string> state_names() const;
 };
 
+/// Makes the updates of a job. Throws ErrorKind::usage for a schedule that does not fit the run.
 JobUpdate make_job_update(const TrainSpec& spec, const Plan& plan, std::int64_t steps_per_epoch);
 
 /// Returns the parameters of a plan in the form that plan_update takes.

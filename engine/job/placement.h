@@ -23,7 +23,7 @@ struct Placement {
   BackendOptions backend_options;
   /// Maximum number of samples that a replica runs at once, by rank.
   std::vector<std::int64_t> max_micro_batches;
-  std::int64_t max_micro_batch = 0;  ///< the minimum of max_micro_batches
+  std::int64_t max_micro_batch = 0;  ///< minimum of max_micro_batches
 
   // Size in bytes from which gradients are summed in buckets, overlapped with backward, in fast
   // mode on several GPUs or in several processes.

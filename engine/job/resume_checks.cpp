@@ -12,7 +12,8 @@
 namespace dpt {
 namespace {
 
-/// Maximum numbers of steps to compare: comparing all steps of a long run would take too long.
+/// Maximum numbers of compared steps, because comparing all steps of a long run would take too
+/// long.
 constexpr std::int64_t kNextSteps = 4096, kSpreadSteps = 4096;
 
 /// Returns the first compared step from `begin` on at which two schedules differ, or `end`.

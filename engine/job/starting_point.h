@@ -1,3 +1,4 @@
+// Starting point of training: initial weights or a checkpoint, shared by all processes.
 #pragma once
 
 #include <cstdint>

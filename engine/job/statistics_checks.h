@@ -9,9 +9,9 @@
 
 namespace dpt {
 
-/// Returns an error that names the layer for which some batch leaves one value per channel, in a
-/// shard or, with `sync`, in total: one value has no variance (PyTorch refuses it too). Empty if
-/// there is no such layer.
+/// Returns an error that names the layer for which some batch leaves only one value per channel, in
+/// a shard or, with `sync`, in total. One value has no variance (PyTorch refuses this too). Empty
+/// if there is no such layer.
 std::string problem_of_statistics(const Job& job);
 
 /// Returns a warning if shards of full batches are so small that their statistics are mostly noise.

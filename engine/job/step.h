@@ -13,7 +13,8 @@
 
 namespace dpt {
 
-/// Question asked on every rank between micro-batches. True ends an evaluation, or gives up a step.
+/// Function that every rank calls between micro-batches. If it returns true, an evaluation ends or
+/// a step is given up.
 using StopQuestion = std::function<bool()>;
 
 /// Receiver of the number of evaluated samples, which is an estimate if several ranks share them.
