@@ -16,7 +16,7 @@
 namespace dpt {
 namespace {
 
-constexpr std::int64_t kMostTableClasses = 1'000'000;
+constexpr std::int64_t kMaxTableClasses = 1'000'000;
 
 /// Numbers in their order, then other names byte by byte.
 bool is_class_before(const std::string& a, const std::string& b) {
@@ -45,8 +45,8 @@ std::string utf8_of(std::string_view name) {
 
 /// Names as messages quote them.
 std::string quoted_class(std::string_view name) {
-  constexpr std::size_t kMost = 40;
-  return fmt::format("'{}{}'", name.substr(0, kMost), name.size() > kMost ? "..." : "");
+  constexpr std::size_t kMax = 40;
+  return fmt::format("'{}{}'", name.substr(0, kMax), name.size() > kMax ? "..." : "");
 }
 
 /// A note on the classes of which `source` has no samples; empty where there is none.
@@ -68,10 +68,10 @@ std::string gap_of(const DataSource& source, const char* split) {
 }  // namespace
 
 std::string some_of(const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 5;
+  constexpr std::size_t kMax = 5;
   std::string text;
-  for (std::size_t i = 0; i < names.size() && i < kMost; ++i) text += (i ? ", " : "") + names[i];
-  return names.size() > kMost ? text + ", ..." : text;
+  for (std::size_t i = 0; i < names.size() && i < kMax; ++i) text += (i ? ", " : "") + names[i];
+  return names.size() > kMax ? text + ", ..." : text;
 }
 
 std::string problem_of_classes(const std::vector<std::string>& classes) {
@@ -129,9 +129,9 @@ std::int32_t ClassTable::label_of_name(std::string_view name, const Where& where
   }
   if (is_given_ || is_closed_) refuse_name(name, where);
   const auto next = static_cast<std::int32_t>(numbers_.size());
-  if (next >= kMostTableClasses) {
+  if (next >= kMaxTableClasses) {
     fail(ErrorKind::data, "{}: more than {} classes: are these the labels?", where(),
-         kMostTableClasses);
+         kMaxTableClasses);
   }
   numbers_.emplace(name, next);
   return next;
@@ -163,7 +163,7 @@ void ClassTable::choose_numbers(const Where& where) {
 
 std::int32_t ClassTable::label_of_number(std::int64_t number, const Where& where) {
   if (!has_numbers_) choose_numbers(where);
-  std::size_t limit = kMostTableClasses;
+  std::size_t limit = kMaxTableClasses;
   if (!places_.empty()) {
     limit = places_.size();
   } else if (is_given_ || is_closed_) {

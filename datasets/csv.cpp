@@ -107,10 +107,10 @@ class CsvImageSource final : public ImageSource {
 /// Says what is wrong with the images that are not there: lines of the table by index.
 [[noreturn]] void refuse_missing(const std::string& path,
                                  const std::map<std::size_t, std::string>& missing) {
-  constexpr std::size_t kMostListed = 10;
+  constexpr std::size_t kMaxListed = 10;
   std::vector<std::string> lines;
   for (const auto& [index, text] : missing) {
-    if (lines.size() == kMostListed) break;
+    if (lines.size() == kMaxListed) break;
     lines.push_back(text);
   }
   if (missing.size() > lines.size()) {

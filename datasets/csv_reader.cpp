@@ -24,8 +24,8 @@ namespace dpt {
 namespace {
 
 /// A line of more bytes is taken for a quote that is not closed.
-constexpr std::size_t kMostLineBytes = std::size_t{64} << 20;
-constexpr std::size_t kMostNames = 20;  ///< in a message
+constexpr std::size_t kMaxLineBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxNames = 20;  ///< in a message
 
 }  // namespace
 
@@ -112,7 +112,7 @@ std::size_t CsvReader::column(const std::string& name, const std::string& asked_
   const auto found = std::find(header_.begin(), header_.end(), name);
   if (found != header_.end()) return static_cast<std::size_t>(found - header_.begin());
   const std::string near = closest(name, header_);
-  const std::size_t shown = std::min(header_.size(), kMostNames);
+  const std::size_t shown = std::min(header_.size(), kMaxNames);
   fail(ErrorKind::data, "{}: expected a column '{}', which {} names, found {}{}{}", path_, name,
        asked_by,
        fmt::join(header_.begin(), header_.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
@@ -157,9 +157,9 @@ void CsvReader::read_quoted() {
     if (c == '\n') ++next_line_;
     if (c == '\0') refuse(next_line_, "expected text, found a zero byte");
     text_ += static_cast<char>(c);
-    if (text_.size() > kMostLineBytes) {
+    if (text_.size() > kMaxLineBytes) {
       refuse(opened, fmt::format("a field that begins with a quote is not closed within {} MiB",
-                                 kMostLineBytes >> 20));
+                                 kMaxLineBytes >> 20));
     }
   }
 }
@@ -213,8 +213,8 @@ bool CsvReader::read_record() {
                "double those inside");
       }
       if (c == '\0') refuse(next_line_, "expected text, found a zero byte");
-      if (text_.size() >= kMostLineBytes) {
-        refuse(line_, fmt::format("a line of more than {} MiB", kMostLineBytes >> 20));
+      if (text_.size() >= kMaxLineBytes) {
+        refuse(line_, fmt::format("a line of more than {} MiB", kMaxLineBytes >> 20));
       }
       text_ += static_cast<char>(input_->take());
     }

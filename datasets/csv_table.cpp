@@ -36,9 +36,9 @@ std::string_view trimmed(std::string_view text) {
 
 /// A field as messages show it.
 std::string shown(std::string_view text) {
-  constexpr std::size_t kMost = 40;
+  constexpr std::size_t kMax = 40;
   if (text.empty()) return "an empty field";
-  return fmt::format("'{}{}'", text.substr(0, kMost), text.size() > kMost ? "..." : "");
+  return fmt::format("'{}{}'", text.substr(0, kMax), text.size() > kMax ? "..." : "");
 }
 
 [[noreturn]] void refuse_field(const CsvReader& reader, std::size_t column,
@@ -70,8 +70,8 @@ float number_in(const CsvReader& reader, std::size_t column) {
   const bool is_tiny = error == std::errc::result_out_of_range &&
                        std::abs(std::strtod(std::string(text).c_str(), nullptr)) < 1;
   if (is_tiny) return text[0] == '-' ? -0.0F : 0.0F;
-  constexpr auto kMost = static_cast<double>(std::numeric_limits<float>::max());
-  if (error != std::errc{} || !std::isfinite(value) || std::abs(value) > kMost) {
+  constexpr auto kMax = static_cast<double>(std::numeric_limits<float>::max());
+  if (error != std::errc{} || !std::isfinite(value) || std::abs(value) > kMax) {
     refuse_field(reader, column, "a finite number in the range of fp32");
   }
   return static_cast<float>(value);
@@ -134,13 +134,13 @@ void add_labels(const CsvReader& reader, std::size_t column, const CsvOptions& o
 /// Converts the labels, which are final, to multi-hot targets.
 void make_hot_rows(const LabelLists& lists, std::size_t classes, const std::string& path,
                    ImageSource::Samples& samples) {
-  constexpr std::size_t kMostTargets = std::size_t{1} << 31;
+  constexpr std::size_t kMaxTargets = std::size_t{1} << 31;
   const std::size_t lines = lists.ends.size();
-  if (classes > 0 && lines > kMostTargets / classes) {
+  if (classes > 0 && lines > kMaxTargets / classes) {
     fail(ErrorKind::data,
          "{}: {} lines with {} different labels make {} targets: expected at most {}; is "
          "data.label_separator right?",
-         path, lines, classes, lines * classes, kMostTargets);
+         path, lines, classes, lines * classes, kMaxTargets);
   }
   samples.targets.values = static_cast<std::int64_t>(classes);
   samples.rows.assign(lines * classes, 0.0F);

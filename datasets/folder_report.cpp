@@ -13,8 +13,8 @@ namespace {
 
 /// "a, b, c and 2 more".
 std::string some_paths(const std::vector<std::string>& paths) {
-  constexpr std::size_t kMostNamed = 3;
-  const std::size_t named = std::min(paths.size(), kMostNamed);
+  constexpr std::size_t kMaxNamed = 3;
+  const std::size_t named = std::min(paths.size(), kMaxNamed);
   std::string text = fmt::format(
       "{}", fmt::join(paths.begin(), paths.begin() + static_cast<std::ptrdiff_t>(named), ", "));
   if (paths.size() > named) text += fmt::format(" and {} more", paths.size() - named);
@@ -23,11 +23,11 @@ std::string some_paths(const std::vector<std::string>& paths) {
 
 /// ".json 2, Thumbs.db 1": the counts of groups, of which only the first ones are named.
 std::string counts_text(const std::map<std::string, std::int64_t>& groups) {
-  constexpr std::size_t kMostNamed = 10;
+  constexpr std::size_t kMaxNamed = 10;
   std::vector<std::string> texts;
   std::int64_t others = 0;
   for (const auto& [group, count] : groups) {
-    if (texts.size() < kMostNamed) {
+    if (texts.size() < kMaxNamed) {
       texts.push_back(fmt::format("{} {}", group, count));
     } else {
       others += count;

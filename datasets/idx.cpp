@@ -15,7 +15,7 @@
 namespace dpt {
 namespace {
 
-constexpr std::int64_t kMostPixels = 16384;  ///< per side
+constexpr std::int64_t kMaxPixels = 16384;  ///< per side
 
 /// Reads the magic and the dimensions; there must be `fewest` to `most` of them.
 std::vector<std::int64_t> read_header(ByteStream& file, int fewest, int most) {
@@ -51,12 +51,12 @@ std::int64_t checked_count(const ByteStream& file, std::int64_t count) {
 
 SampleShape checked_shape(const ByteStream& file, const std::vector<std::int64_t>& dims) {
   const SampleShape shape{dims[1], dims[2], dims.size() > 3 ? dims[3] : 1};
-  const auto side = [](std::int64_t n) { return 1 <= n && n <= kMostPixels; };
+  const auto side = [](std::int64_t n) { return 1 <= n && n <= kMaxPixels; };
   if (!side(shape.h) || !side(shape.w) || shape.c < 1 || shape.c > 64) {
     fail(ErrorKind::data,
          "{}: the header at offset 8 says images of {} (height x width); expected 1 to {} pixels "
          "per side and 1 to 64 channels",
-         file.name(), shape_text(shape), kMostPixels);
+         file.name(), shape_text(shape), kMaxPixels);
   }
   return shape;
 }

@@ -11,13 +11,13 @@ namespace dpt {
 
 std::vector<std::byte> read_image_file(const std::string& path) {
   // A file of more bytes is no image of an allowed size.
-  constexpr std::uint64_t kMostFileBytes = kMaxImageBytes;
+  constexpr std::uint64_t kMaxFileBytes = kMaxImageBytes;
   const StageTimer timer(DataStage::read);
   const RandomAccessFile file(path);
   const std::uint64_t bytes = file.size();
-  if (bytes > kMostFileBytes) {
+  if (bytes > kMaxFileBytes) {
     fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB", path,
-         bytes, kMostFileBytes >> 20);
+         bytes, kMaxFileBytes >> 20);
   }
   std::vector<std::byte> content(bytes);
   const std::size_t found = file.read(0, content.data(), content.size());

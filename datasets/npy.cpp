@@ -248,7 +248,7 @@ void read_rows(const NpyArray& array, const std::vector<std::string>& classes,
   }
 }
 
-constexpr double kLeastWeight = 1e-12;
+constexpr double kMinWeight = 1e-12;
 
 void read_weights(const NpyArray& array, const NpyArray& images, Targets& targets) {
   check_count(array, "weights", images);
@@ -262,11 +262,11 @@ void read_weights(const NpyArray& array, const NpyArray& images, Targets& target
     const auto weight = static_cast<float>(array.number(i));
     // Sums of the gradients times the weights must stay within the normal range of fp32.
     const double found = array.number(i);
-    if (found != 0 && !(found >= kLeastWeight && found <= 1 / kLeastWeight)) {
+    if (found != 0 && !(found >= kMinWeight && found <= 1 / kMinWeight)) {
       fail(ErrorKind::data,
            "{}: expected a weight of 0, or from {:g} to {:g}, found {:g} (multiplying all weights "
            "by one number does not change the loss)",
-           sample_of(array, i), kLeastWeight, 1 / kLeastWeight, found);
+           sample_of(array, i), kMinWeight, 1 / kMinWeight, found);
     }
     any = any || weight > 0;
     targets.rows[(i + 1) * stride - 1] = weight;

@@ -102,12 +102,12 @@ class HeaderParser {
     std::vector<std::int64_t> numbers;
     expect('(');
     while (!take(')')) {
-      constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 16;
+      constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max() / 16;
       if (peek() < '0' || peek() > '9') refuse();
       std::int64_t number = 0;
       for (; !rest_.empty() && rest_.front() >= '0' && rest_.front() <= '9';
            rest_.remove_prefix(1)) {
-        if (number > kMost) refuse();
+        if (number > kMax) refuse();
         number = number * 10 + (rest_.front() - '0');
       }
       numbers.push_back(number);
@@ -364,8 +364,8 @@ std::int64_t NpyArray::integer(std::size_t index) const {
       break;
   }
   if (is_signed) return impl_->at<std::int64_t>(index);
-  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
-  return static_cast<std::int64_t>(std::min(impl_->at<std::uint64_t>(index), kMost));
+  constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
+  return static_cast<std::int64_t>(std::min(impl_->at<std::uint64_t>(index), kMax));
 }
 
 }  // namespace dpt

@@ -15,8 +15,8 @@ namespace dpt {
 void for_each_part(std::size_t count, const std::string& what,
                    const std::function<void(std::size_t)>& body) {
   // More than there are cores: the threads wait for the file system, hardly for one another.
-  constexpr std::size_t kMostThreads = 32;
-  const std::size_t threads = std::min(count, kMostThreads);
+  constexpr std::size_t kMaxThreads = 32;
+  const std::size_t threads = std::min(count, kMaxThreads);
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::exception_ptr error;

@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-constexpr std::size_t kMostShards = 100'000;
+constexpr std::size_t kMaxShards = 100'000;
 
 /// Returns the texts that {A..B} or {a,b} expand to; nothing for other braces.
 std::vector<std::string> alternatives(const std::string& braces) {
@@ -26,7 +26,7 @@ std::vector<std::string> alternatives(const std::string& braces) {
       const auto [at, error] = std::from_chars(text.data(), end, value);
       return error == std::errc{} && at == end;
     };
-    if (!is_number(first, a) || !is_number(last, b) || a > b || b - a >= kMostShards) return {};
+    if (!is_number(first, a) || !is_number(last, b) || a > b || b - a >= kMaxShards) return {};
     // Pad to the number of digits of the first, as a shell does.
     for (std::uint64_t i = a; i <= b; ++i) all.push_back(fmt::format("{:0{}}", i, first.size()));
     return all;
@@ -52,13 +52,13 @@ std::vector<std::string> without_braces(const std::string& text, const std::stri
     fail(ErrorKind::usage,
          "{}: expected braces as in shard-{{000..099}}.tar or {{a,b}}.tar, in ascending order and "
          "of at most {} shards, found '{}'",
-         field, kMostShards,
+         field, kMaxShards,
          text.substr(open, close == std::string::npos ? close : close + 1 - open));
   }
   std::vector<std::string> all;
   for (const std::string& rest : without_braces(text.substr(close + 1), field)) {
-    if (all.size() + chosen.size() > kMostShards) {
-      fail(ErrorKind::usage, "{}: expected at most {} shards, found more", field, kMostShards);
+    if (all.size() + chosen.size() > kMaxShards) {
+      fail(ErrorKind::usage, "{}: expected at most {} shards, found more", field, kMaxShards);
     }
     for (const std::string& middle : chosen) all.push_back(text.substr(0, open) + middle + rest);
   }

@@ -17,8 +17,8 @@ namespace dpt {
 namespace {
 
 constexpr std::uint64_t kBlock = 512;
-constexpr std::uint64_t kMostText = std::uint64_t{1}
-                                    << 20;  ///< maximum size of an extended header or a label
+constexpr std::uint64_t kMaxText = std::uint64_t{1}
+                                   << 20;  ///< maximum size of an extended header or a label
 
 using TarHeader = std::array<char, kBlock>;
 
@@ -166,8 +166,8 @@ void TarReader::read(std::uint64_t offset, char* to, std::size_t count) {
 }
 
 std::string TarReader::text(std::uint64_t offset, std::uint64_t size, const char* what) {
-  if (size > kMostText) {
-    refuse(offset, fmt::format("{} of {} bytes; more than {} are not read", what, size, kMostText));
+  if (size > kMaxText) {
+    refuse(offset, fmt::format("{} of {} bytes; more than {} are not read", what, size, kMaxText));
   }
   std::string found(static_cast<std::size_t>(size), '\0');
   read(offset, found.data(), found.size());

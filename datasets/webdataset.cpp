@@ -172,8 +172,8 @@ class ShardLabels {
 
 /// Returns the first ten names and the number of others.
 std::string first_ten(const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 10;
-  const std::size_t shown = std::min(kMost, names.size());
+  constexpr std::size_t kMax = 10;
+  const std::size_t shown = std::min(kMax, names.size());
   const std::string text = fmt::format(
       "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   return shown == names.size() ? text : fmt::format("{} and {} more", text, names.size() - shown);

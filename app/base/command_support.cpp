@@ -46,7 +46,7 @@ std::vector<std::string> with_devices(std::vector<std::string> overrides,
 
 std::vector<std::string> problems_of_samples(const DataSource* source) {
   if (!source) return {};
-  constexpr std::size_t kMostLines = 20;
+  constexpr std::size_t kMaxLines = 20;
   const auto width = source->type() == DType::u8 ? 1 : sizeof(float);
   std::vector<std::byte> pixels(static_cast<std::size_t>(source->shape().elements()) * width);
   std::vector<std::string> lines;
@@ -56,10 +56,10 @@ std::vector<std::string> problems_of_samples(const DataSource* source) {
     try {
       source->read(index, pixels, label);
     } catch (const Error& error) {
-      if (++bad <= kMostLines) lines.emplace_back(error.what());
+      if (++bad <= kMaxLines) lines.emplace_back(error.what());
     }
   }
-  if (bad > kMostLines) lines.push_back(fmt::format("(and {} more)", bad - kMostLines));
+  if (bad > kMaxLines) lines.push_back(fmt::format("(and {} more)", bad - kMaxLines));
   return lines;
 }
 

@@ -87,7 +87,7 @@ class StepBench {
   /// Seconds of one run, the least of some rounds.
   double seconds(const std::function<void()>& run, std::int64_t rounds) {
     constexpr int kRuns = 20;
-    constexpr double kLeastSeconds = 0.01;
+    constexpr double kMinSeconds = 0.01;
     run();
     const auto many = [&] {
       for (int i = 0; i < kRuns; ++i) run();
@@ -107,7 +107,7 @@ class StepBench {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
     // Repeat often enough that the wait at the end is a small part.
-    const auto times = static_cast<std::int64_t>(kLeastSeconds / std::max(timed(1), 1e-6)) + 1;
+    const auto times = static_cast<std::int64_t>(kMinSeconds / std::max(timed(1), 1e-6)) + 1;
     double best = std::numeric_limits<double>::infinity();
     for (std::int64_t round = 0; round < rounds; ++round) best = std::min(best, timed(times));
     return best / static_cast<double>(times) / kRuns;

@@ -38,11 +38,11 @@ namespace {
 
 /// Returns "8x8 and 6x9": sizes of some readable images, in the form that messages use.
 std::string sizes_in(const DataSource& source) {
-  constexpr std::size_t kMostRead = 64, kMostNamed = 4;
+  constexpr std::size_t kMaxRead = 64, kMaxNamed = 4;
   std::vector<std::string> sizes;
   std::size_t read = 0;
   for (const std::int64_t index : source.samples_to_try()) {
-    if (++read > kMostRead || sizes.size() == kMostNamed) break;
+    if (++read > kMaxRead || sizes.size() == kMaxNamed) break;
     std::string size;
     std::int32_t label = 0;
     const ChoosePart note_size = [&](std::int64_t height, std::int64_t width) {

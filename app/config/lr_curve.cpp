@@ -6,14 +6,14 @@ namespace dpt {
 namespace {
 
 /// A run may have more steps than can be walked through in a moment.
-constexpr std::int64_t kMostWalked = 4'000'000;
+constexpr std::int64_t kMaxWalked = 4'000'000;
 /// Steps of one column of a chart that are looked at.
-constexpr std::int64_t kMostPerColumn = 64;
+constexpr std::int64_t kMaxPerColumn = 64;
 
 /// The steps at which the rate changes; empty when there are more than `most`.
 std::vector<std::int64_t> changes_of(const LrCurve& curve, std::int64_t most) {
   std::vector<std::int64_t> changes = {0};
-  if (curve.steps() > kMostWalked) return {};
+  if (curve.steps() > kMaxWalked) return {};
   double before = curve.schedule(0);
   for (std::int64_t step = 1; step < curve.steps(); ++step) {
     const double lr = curve.schedule(step);
@@ -29,7 +29,7 @@ std::vector<std::int64_t> changes_of(const LrCurve& curve, std::int64_t most) {
 
 std::pair<double, double> LrCurve::range(std::int64_t begin, std::int64_t end) const {
   std::pair<double, double> found = {schedule(begin), schedule(begin)};
-  const std::int64_t seen = std::min(end - begin, kMostPerColumn);
+  const std::int64_t seen = std::min(end - begin, kMaxPerColumn);
   for (std::int64_t i = 1; i < seen; ++i) {
     const double lr = schedule(begin + i * (end - begin - 1) / (seen - 1));
     found = {std::min(found.first, lr), std::max(found.second, lr)};

@@ -38,7 +38,7 @@ namespace {
 constexpr const char* kFile = "config.yaml";
 
 /// Maximum number of images whose sizes and colours are examined.
-constexpr std::int64_t kMostLooked = 256;
+constexpr std::int64_t kMaxLooked = 256;
 
 /// Returns a preliminary config to open the data with: a network of one layer, and nothing that
 /// depends on the samples.
@@ -127,7 +127,7 @@ bool is_grey(const std::vector<std::byte>& pixels) {
 
 Images look_at_images(const DataSource& source) {
   Images images;
-  const std::int64_t step = std::max<std::int64_t>(1, source.size() / kMostLooked);
+  const std::int64_t step = std::max<std::int64_t>(1, source.size() / kMaxLooked);
   std::vector<std::byte> pixels(static_cast<std::size_t>(source.shape().elements()));
   for (std::int64_t i = 0; i < source.size(); i += step) {
     Size2 size;
@@ -157,7 +157,7 @@ struct InputPlan {
 
 /// Plans to keep small images of one size, and to crop others to a square of a common size.
 InputPlan input_of(const Images& images) {
-  constexpr std::int64_t kMostWhole = 96;
+  constexpr std::int64_t kMaxWhole = 96;
   InputPlan plan;
   plan.channels = images.are_grey ? 1 : 3;
   std::vector<std::int64_t> sides;
@@ -166,7 +166,7 @@ InputPlan input_of(const Images& images) {
   const Size2 first = images.sizes.front();
   const bool is_one_size = std::all_of(images.sizes.begin(), images.sizes.end(),
                                        [&](const Size2& size) { return size == first; });
-  if (is_one_size && std::max(first.h, first.w) <= kMostWhole) {
+  if (is_one_size && std::max(first.h, first.w) <= kMaxWhole) {
     plan.height = first.h;
     plan.width = first.w;
     return plan;

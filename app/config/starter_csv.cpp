@@ -20,16 +20,16 @@ namespace dpt {
 namespace {
 
 /// Maximum number of lines to examine.
-constexpr std::int64_t kMostLines = 20'000;
+constexpr std::int64_t kMaxLines = 20'000;
 /// Integers with up to this many distinct values are classes; with more, they are a quantity.
-constexpr std::size_t kMostIntegerClasses = 20;
+constexpr std::size_t kMaxIntegerClasses = 20;
 
 /// Statistics of the labels in the fields of a column, which a character separates.
 struct Lists {
   char separator;
   std::int64_t fields = 0, labels = 0;  ///< fields with the character, labels of all fields
   bool has_empty = false;               ///< a list has an empty label
-  std::set<std::string> names = {};     ///< up to kMostValues of them
+  std::set<std::string> names = {};     ///< up to kMaxValues of them
 };
 
 /// Statistics of a column.
@@ -39,10 +39,10 @@ struct Column {
   std::int64_t no_values = 0;  ///< fields that say that there is no number: NA, nan, null
   bool is_counter = true;      ///< each value is the previous line's plus 1
   double last = 0;
-  std::set<std::string> values = {};  ///< up to kMostValues of them
+  std::set<std::string> values = {};  ///< up to kMaxValues of them
   std::array<Lists, 3> lists = {{{'|'}, {';'}, {','}}};
 
-  static constexpr std::size_t kMostValues = 1000;
+  static constexpr std::size_t kMaxValues = 1000;
   bool is_number() const { return numbers == lines - empty && numbers > 0; }
   bool is_integer() const { return integers == lines - empty && integers > 0; }
   /// Returns true if all values are integers or numbers such as 0,5, with one of the latter.
@@ -65,7 +65,7 @@ struct Column {
   /// are taken for such if they recur, so that there are no more of them than of whole fields.
   char separator() const {
     for (const Lists& each : lists) {
-      if (each.fields > 0 && !each.has_empty && each.names.size() < kMostValues &&
+      if (each.fields > 0 && !each.has_empty && each.names.size() < kMaxValues &&
           each.names.size() <= values.size() &&
           static_cast<std::int64_t>(each.names.size()) < each.labels) {
         return each.separator;
@@ -97,7 +97,7 @@ void add_labels(Lists& lists, std::string_view text) {
     const std::string_view label = without_blanks(text.substr(0, end));
     lists.has_empty = lists.has_empty || label.empty();
     ++lists.labels;
-    if (lists.names.size() < Column::kMostValues) lists.names.emplace(label);
+    if (lists.names.size() < Column::kMaxValues) lists.names.emplace(label);
     if (end == std::string_view::npos) return;
     text.remove_prefix(end + 1);
   }
@@ -106,7 +106,7 @@ void add_labels(Lists& lists, std::string_view text) {
 void add_value(Column& column, std::string_view text) {
   const bool is_first = column.lines == 0;
   ++column.lines;
-  if (column.values.size() < Column::kMostValues) column.values.emplace(text);
+  if (column.values.size() < Column::kMaxValues) column.values.emplace(text);
   if (without_blanks(text).empty()) {
     ++column.empty;
     column.is_counter = false;
@@ -145,7 +145,7 @@ std::vector<Column> read_columns(const std::string& file, char delimiter) {
   CsvReader reader(file, delimiter);
   std::vector<Column> columns;
   for (const std::string& name : reader.header()) columns.push_back({name});
-  for (std::int64_t line = 0; line < kMostLines && reader.next(); ++line) {
+  for (std::int64_t line = 0; line < kMaxLines && reader.next(); ++line) {
     for (std::size_t i = 0; i < columns.size(); ++i) add_value(columns[i], reader.field(i));
   }
   for (Column& column : columns) {
@@ -295,7 +295,7 @@ void add_target(const std::string& file, const Column& target, StarterData& data
     return;
   }
   const bool is_class =
-      !target.is_number() || (target.is_integer() && target.values.size() <= kMostIntegerClasses);
+      !target.is_number() || (target.is_integer() && target.values.size() <= kMaxIntegerClasses);
   if (is_class && target.values.size() < 2) {
     fail(ErrorKind::data, "{}, column {}: expected at least two classes, found '{}' in every line",
          file, target.name, *target.values.begin());

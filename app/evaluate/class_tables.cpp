@@ -23,11 +23,11 @@ std::string shown_name(const std::string& name) {
 namespace {
 
 /// A table of more classes has only the worst.
-constexpr std::size_t kMostRows = 20, kWorst = 10;
+constexpr std::size_t kMaxRows = 20, kWorst = 10;
 /// A matrix of more classes does not fit on a terminal.
-constexpr std::size_t kMostColumns = 12;
+constexpr std::size_t kMaxMatrixColumns = 12;
 /// Matrices of more classes are nearly empty, and too large as one.
-constexpr std::size_t kMostDense = 1000;
+constexpr std::size_t kMaxDense = 1000;
 
 using Confusion = std::pair<std::pair<std::int32_t, std::int32_t>, std::int64_t>;
 
@@ -40,7 +40,7 @@ std::string scores_table(const EvaluatedClasses& of) {
   const std::vector<ClassScores>& classes = of.report.classes;
   std::vector<std::size_t> rows(classes.size());
   std::iota(rows.begin(), rows.end(), std::size_t{0});
-  const bool shortened = rows.size() > kMostRows;
+  const bool shortened = rows.size() > kMaxRows;
   if (shortened) {
     // Leave out classes that neither occur nor were predicted.
     std::erase_if(rows, [&](std::size_t c) {
@@ -154,7 +154,7 @@ void add_classes(Json& out, const EvaluatedClasses& of) {
     line["support"] = of.report.classes[c].support;
     classes.push_back(std::move(line));
   }
-  if (of.names.size() > kMostDense) {
+  if (of.names.size() > kMaxDense) {
     Json& pairs = out["confusion_pairs"] = Json::array();
     for (const auto& [pair, count] : of.report.confusion) {
       pairs.push_back({pair.first, pair.second, count});
@@ -171,7 +171,7 @@ void add_classes(Json& out, const EvaluatedClasses& of) {
 
 std::string text_of_classes(const EvaluatedClasses& of, bool colours) {
   std::string text = scores_table(of);
-  text += of.names.size() <= kMostColumns ? confusion_matrix(of, colours) : most_confused(of);
+  text += of.names.size() <= kMaxMatrixColumns ? confusion_matrix(of, colours) : most_confused(of);
   if (of.calibration_error) {
     text += fmt::format("expected calibration error ({} bins): {:.4f}\n", kCalibrationBins,
                         *of.calibration_error);

@@ -17,7 +17,7 @@ namespace dpt {
 namespace {
 
 /// Maximum number of labels in a table; with more labels, only the worst are shown.
-constexpr std::size_t kMostLabelRows = 20, kWorstLabels = 10;
+constexpr std::size_t kMaxLabelRows = 20, kWorstLabels = 10;
 
 /// Formats a number of a table; "-" if it is absent.
 std::string table_number(double value) {
@@ -57,7 +57,7 @@ struct LabelColumns {
 std::vector<std::size_t> rows_to_show(const std::vector<LabelScores>& labels) {
   std::vector<std::size_t> rows(labels.size());
   std::iota(rows.begin(), rows.end(), std::size_t{0});
-  if (rows.size() <= kMostLabelRows) return rows;
+  if (rows.size() <= kMaxLabelRows) return rows;
   std::stable_sort(rows.begin(), rows.end(), [&](std::size_t a, std::size_t b) {
     return labels[a].counts.f1() < labels[b].counts.f1();
   });

@@ -38,9 +38,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// A class table of more lines is left to --json.
-constexpr std::size_t kMostClassLines = 40;
+constexpr std::size_t kMaxClassLines = 40;
 /// Maximum number of findings printed of each kind except unreadable samples.
-constexpr std::size_t kMostPrinted = 10;
+constexpr std::size_t kMaxPrinted = 10;
 
 Splits splits_of(const TrainSpec& spec, const DataSets& sets) {
   return make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
@@ -109,7 +109,7 @@ std::set<FindingKind> allowed_kinds(const DataOptions& options) {
   return allowed;
 }
 
-struct Verdict {
+struct CheckVerdict {
   std::set<FindingKind> allowed;
   bool is_error(FindingKind kind) const { return dpt::is_error(kind) && !allowed.contains(kind); }
   const char* word(FindingKind kind) const { return is_error(kind) ? "error" : "warning"; }
@@ -179,7 +179,7 @@ void print_turned(const DataReport& report) {
 void print_classes(const DataReport& report) {
   const std::vector<std::int64_t>& train = report.class_counts[0];
   if (train.empty()) return;
-  if (train.size() > kMostClassLines) {
+  if (train.size() > kMaxClassLines) {
     fmt::print("\n{} classes:\n", train.size());
     for (std::size_t s = 0; s < report.splits.size(); ++s) {
       const auto [least, most] =
@@ -206,14 +206,14 @@ void print_lines(const std::string& message) {
   for (std::string line; std::getline(lines, line);) fmt::print("  {}\n", printable(line));
 }
 
-void print_findings(const DataReport& report, const Verdict& verdict) {
+void print_findings(const DataReport& report, const CheckVerdict& verdict) {
   for (std::size_t first = 0; first < report.findings.size();) {
     const FindingKind kind = report.findings[first].kind;
     std::size_t last = first;
     while (last < report.findings.size() && report.findings[last].kind == kind) ++last;
     fmt::print("\n{}: {} ({})\n", verdict.word(kind), name_of(kind), last - first);
     const bool all = kind == FindingKind::unreadable || kind == FindingKind::not_opened;
-    const std::size_t end = all ? last : std::min(last, first + kMostPrinted);
+    const std::size_t end = all ? last : std::min(last, first + kMaxPrinted);
     for (std::size_t i = first; i < end; ++i) {
       const std::string& message = report.findings[i].message;
       // A name in another message may have line breaks, which are no ends of lines.
@@ -228,7 +228,7 @@ void print_findings(const DataReport& report, const Verdict& verdict) {
   }
 }
 
-void print_report(const DataReport& report, const Verdict& verdict) {
+void print_report(const DataReport& report, const CheckVerdict& verdict) {
   print_splits(report);
   print_turned(report);
   print_classes(report);
@@ -288,7 +288,8 @@ Json json_of_split(const DataReport& report, std::size_t s) {
   return out;
 }
 
-Json json_of_finding(const DataReport& report, const Finding& finding, const Verdict& verdict) {
+Json json_of_finding(const DataReport& report, const Finding& finding,
+                     const CheckVerdict& verdict) {
   Json out = {{"kind", name_of(finding.kind)},
               {"severity", verdict.word(finding.kind)},
               {"message", finding.message}};
@@ -309,7 +310,7 @@ Json json_of_finding(const DataReport& report, const Finding& finding, const Ver
   return out;
 }
 
-Json json_of(const DataReport& report, const Verdict& verdict) {
+Json json_of(const DataReport& report, const CheckVerdict& verdict) {
   Json out;
   out["errors"] = verdict.count(report, true);
   out["warnings"] = verdict.count(report, false);
@@ -371,7 +372,7 @@ DataReport check_config(const TrainSpec& spec, int workers) {
 }  // namespace
 
 int run_data_check(const DataOptions& options) {
-  const Verdict verdict{allowed_kinds(options)};
+  const CheckVerdict verdict{allowed_kinds(options)};
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
   DataReport report = check_config(spec, workers_of(options));
   for (Finding& finding : report.findings) finding.message = hide_secrets(finding.message);

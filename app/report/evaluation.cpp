@@ -43,12 +43,12 @@ std::vector<std::size_t> positions_of_largest(std::vector<std::size_t> positions
 
 /// "0.25, 1, -3, ..." of the first values of a row.
 std::string values_text(std::span<const float> values) {
-  constexpr std::size_t kMost = 4;
+  constexpr std::size_t kMax = 4;
   std::string text;
-  for (std::size_t i = 0; i < std::min(kMost, values.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(kMax, values.size()); ++i) {
     text += fmt::format("{}{:.4g}", i == 0 ? "" : ", ", values[i]);
   }
-  return values.size() > kMost ? text + ", ..." : text;
+  return values.size() > kMax ? text + ", ..." : text;
 }
 
 /// Returns the predictions of the first outputs of a regression for evenly spread samples.

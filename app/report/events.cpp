@@ -18,7 +18,7 @@ using EventJson = nlohmann::ordered_json;
 using Weight = RunEvent::Weight;
 
 /// Maximum number of events of one kind.
-constexpr std::int64_t kMostEvents = 20;
+constexpr std::int64_t kMaxEvents = 20;
 
 std::string event_text(const EventJson& line, const char* key) {
   const auto found = line.find(key);
@@ -78,7 +78,7 @@ void EventReader::tell(Weight weight, const EventJson& line, std::string words) 
 
 bool EventReader::is_one_too_many(const std::string& event) {
   for (auto& [name, count] : counts_) {
-    if (name == event) return ++count > kMostEvents;
+    if (name == event) return ++count > kMaxEvents;
   }
   counts_.emplace_back(event, 1);
   return false;
@@ -132,10 +132,10 @@ void EventReader::add(const std::string& event, const EventJson& line) {
 
 std::vector<RunEvent> EventReader::take() {
   for (const auto& [name, count] : counts_) {
-    if (count <= kMostEvents) continue;
+    if (count <= kMaxEvents) continue;
     events_.push_back(
         {Weight::warning, -1,
-         fmt::format("and {} more events `{}` (see metrics.jsonl)", count - kMostEvents, name)});
+         fmt::format("and {} more events `{}` (see metrics.jsonl)", count - kMaxEvents, name)});
   }
   return std::move(events_);
 }
@@ -151,7 +151,7 @@ void add_warnings(std::istream& messages, std::vector<RunEvent>& events) {
     if (line.compare(level + 1, text - level - 1, "warning") != 0) continue;
     std::string words = line.substr(text + 1);
     if (std::find(known.begin(), known.end(), words) != known.end()) continue;
-    if (static_cast<std::int64_t>(known.size()) >= kMostEvents) {
+    if (static_cast<std::int64_t>(known.size()) >= kMaxEvents) {
       ++others;
       continue;
     }

@@ -10,14 +10,14 @@
 namespace dpt {
 
 std::string html_name(const std::string& name) {
-  constexpr std::size_t kMost = 44, kBeginning = 30, kEnd = 10;  // characters
+  constexpr std::size_t kMax = 44, kBeginning = 30, kEnd = 10;  // characters
   const std::string text = utf8_text(name);
   std::vector<std::size_t> begins;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80) begins.push_back(i);
   }
   // A right-to-left name must not reorder the text around it.
-  if (begins.size() <= kMost) return "<bdi>" + html_text(text) + "</bdi>";
+  if (begins.size() <= kMax) return "<bdi>" + html_text(text) + "</bdi>";
   return fmt::format("<bdi title=\"{}\">{}&#8230;{}</bdi>", html_text(text),
                      html_text(text.substr(0, begins[kBeginning])),
                      html_text(text.substr(begins[begins.size() - kEnd])));

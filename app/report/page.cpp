@@ -12,11 +12,11 @@ namespace {
 std::string title_of(const std::vector<ReportedRun>& runs) {
   if (runs.size() == 1) return "Run " + runs[0].label;
   std::string names;
-  constexpr std::size_t kMost = 4;
-  for (std::size_t i = 0; i < std::min(kMost, runs.size()); ++i) {
+  constexpr std::size_t kMax = 4;
+  for (std::size_t i = 0; i < std::min(kMax, runs.size()); ++i) {
     names += (i == 0 ? "" : ", ") + runs[i].label;
   }
-  return fmt::format("{} runs: {}{}", runs.size(), names, runs.size() > kMost ? ", ..." : "");
+  return fmt::format("{} runs: {}{}", runs.size(), names, runs.size() > kMax ? ", ..." : "");
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 using CurvesJson = nlohmann::ordered_json;
 
 /// More points than a chart has pixels say nothing more: neighbours become their mean.
-constexpr std::size_t kMostPoints = 1000;
+constexpr std::size_t kMaxPoints = 1000;
 
 struct Chart {
   std::string name;       ///< the field
@@ -148,7 +148,7 @@ CurvesSection curves_section(const std::vector<ReportedRun>& runs) {
     for (std::size_t i = 0; i < runs.size(); ++i) {
       for (const Curve& curve : runs[i].history.curves) {
         if (!belongs_to(curve, chart)) continue;
-        const std::size_t together = (curve.points.size() + kMostPoints - 1) / kMostPoints;
+        const std::size_t together = (curve.points.size() + kMaxPoints - 1) / kMaxPoints;
         is_shortened = is_shortened || together > 1;
         series.push_back({{"run", i},
                           {"of", curve.of},
@@ -178,7 +178,7 @@ CurvesSection curves_section(const std::vector<ReportedRun>& runs) {
     body += fmt::format(
         "<p class=\"note\">Curves of more than {} points are drawn as means of "
         "neighbouring ones.</p>\n",
-        kMostPoints);
+        kMaxPoints);
   }
   return {section("curves", "Curves", body), json_text(json)};
 }

@@ -15,13 +15,13 @@ namespace dpt {
 namespace {
 
 /// A matrix of more classes is no longer one to look at.
-constexpr std::size_t kMostInMatrix = 40;
+constexpr std::size_t kMaxInMatrix = 40;
 /// A table of more classes has only the worst.
-constexpr std::size_t kMostInTable = 100;
-constexpr std::size_t kMostPairs = 20;
+constexpr std::size_t kMaxInTable = 100;
+constexpr std::size_t kMaxPairs = 20;
 /// Maximum number of runs whose sections start open; with more, the rest of the page would be far
 /// down.
-constexpr std::size_t kMostOpen = 4;
+constexpr std::size_t kMaxOpen = 4;
 /// Text of every evaluation's summary, and of no other part of a page.
 constexpr std::string_view kSummaryMark = " samples: loss ";
 
@@ -29,14 +29,14 @@ std::string scores_html(const EvaluatedClasses& of) {
   const std::vector<ClassScores>& classes = of.report.classes;
   std::vector<std::size_t> rows(classes.size());
   std::iota(rows.begin(), rows.end(), std::size_t{0});
-  const bool is_shortened = rows.size() > kMostInTable;
+  const bool is_shortened = rows.size() > kMaxInTable;
   if (is_shortened) {
     std::erase_if(rows, [&](std::size_t c) {
       return classes[c].support == 0 && classes[c].predictions == 0;
     });
     std::stable_sort(rows.begin(), rows.end(),
                      [&](std::size_t a, std::size_t b) { return classes[a].f1 < classes[b].f1; });
-    rows.resize(std::min(rows.size(), kMostInTable));
+    rows.resize(std::min(rows.size(), kMaxInTable));
   }
   HtmlTable table{
       "Scores of the classes", "scores", {"class", "precision", "recall", "F1", "samples"}, {}};
@@ -65,12 +65,12 @@ std::string labels_html(const EvaluatedLabels& of) {
   const std::vector<LabelScores>& labels = of.report.labels;
   std::vector<std::size_t> rows(labels.size());
   std::iota(rows.begin(), rows.end(), std::size_t{0});
-  const bool is_shortened = rows.size() > kMostInTable;
+  const bool is_shortened = rows.size() > kMaxInTable;
   if (is_shortened) {
     std::stable_sort(rows.begin(), rows.end(), [&](std::size_t a, std::size_t b) {
       return labels[a].counts.f1() < labels[b].counts.f1();
     });
-    rows.resize(kMostInTable);
+    rows.resize(kMaxInTable);
   }
   HtmlTable table{"Scores of the labels",
                   "scores",
@@ -129,11 +129,11 @@ std::string confusion_cell(std::int64_t count, std::int64_t support, bool is_rig
 enum class ColumnHeads : std::uint8_t { names, turned_names, numbers };
 
 ColumnHeads column_heads(const std::vector<std::string>& names) {
-  constexpr std::size_t kMostTurned = 12;
+  constexpr std::size_t kMaxTurned = 12;
   const bool is_short = std::all_of(names.begin(), names.end(),
                                     [](const std::string& name) { return name.size() <= 3; });
   if (is_short) return ColumnHeads::names;
-  return names.size() <= kMostTurned ? ColumnHeads::turned_names : ColumnHeads::numbers;
+  return names.size() <= kMaxTurned ? ColumnHeads::turned_names : ColumnHeads::numbers;
 }
 
 std::string column_head(const std::string& name, std::size_t c, ColumnHeads heads) {
@@ -145,10 +145,10 @@ std::string column_head(const std::string& name, std::size_t c, ColumnHeads head
 }
 
 std::string confusion_matrix_html(const EvaluatedClasses& of) {
-  constexpr std::size_t kMostWithRates = 12;
+  constexpr std::size_t kMaxWithRates = 12;
   const std::size_t classes = of.names.size();
   const ColumnHeads heads = column_heads(of.names);
-  const bool with_rates = classes <= kMostWithRates;
+  const bool with_rates = classes <= kMaxWithRates;
   std::string out = fmt::format(
       "<h4>Confusion matrix</h4>\n<p class=\"note\">Rows: labels. Columns: predictions.{}</p>\n"
       "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion matrix\">"
@@ -179,7 +179,7 @@ std::string confused_pairs_html(const EvaluatedClasses& of) {
   std::stable_sort(pairs.begin(), pairs.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   const std::size_t all = pairs.size();
-  pairs.resize(std::min(all, kMostPairs));
+  pairs.resize(std::min(all, kMaxPairs));
   HtmlTable table{"Most frequent confusions", "pairs", {"label", "prediction", "samples"}, {}};
   for (const auto& [pair, count] : pairs) {
     table.rows.push_back(
@@ -256,8 +256,8 @@ std::string evaluation_html(const ReportedEvaluation& of) {
   out += samples_html("Largest losses", of.worst, of.outputs);
   if (of.classes) {
     out += "<div class=\"beside\"><div>\n" +
-           (of.classes->names.size() <= kMostInMatrix ? confusion_matrix_html(*of.classes)
-                                                      : confused_pairs_html(*of.classes)) +
+           (of.classes->names.size() <= kMaxInMatrix ? confusion_matrix_html(*of.classes)
+                                                     : confused_pairs_html(*of.classes)) +
            "</div><div>\n" + scores_html(*of.classes) + "</div></div>\n";
   }
   if (of.labels) out += labels_html(*of.labels);
@@ -282,7 +282,7 @@ std::string evaluation_section(const std::vector<ReportedRun>& runs) {
     if (!run.evaluation && run.evaluation_problem.empty()) continue;
     if (runs.size() > 1) {
       body += fmt::format("<details{}><summary><h3>{}</h3></summary>\n",
-                          runs.size() <= kMostOpen ? " open" : "", html_text(run.label));
+                          runs.size() <= kMaxOpen ? " open" : "", html_text(run.label));
     }
     if (run.evaluation) {
       body += evaluation_html(*run.evaluation);

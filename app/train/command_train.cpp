@@ -290,7 +290,7 @@ void continue_run(const TrainStart& start, Job& job, Progress& progress) {
 }
 
 /// Decision of rank 0, after a look at the run folder, for the other ranks.
-constexpr const char* kGoOn = "go on";
+constexpr const char* kContinue = "continue";
 
 void tell_others(const Job& job, const std::string& decision, const std::string& folder) {
   if (job.placement.processes) {
@@ -318,7 +318,7 @@ int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits
                  StartPhase& phase) {
   const std::string told = job.placement.processes->share("decision to train", {});
   const std::size_t end = told.find('\n');
-  if (told.substr(0, end) != kGoOn) return 0;
+  if (told.substr(0, end) != kContinue) return 0;
   Progress progress(true);
   if (options.processes.rank_logs) {
     const std::string logs = told.substr(end + 1) + "/logs";
@@ -473,7 +473,7 @@ int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job jo
   return reporting_end(prometheus, job, [&] {
     announce_processes(job, log, progress);
     announce(job, folder, start, log, progress);
-    tell_others(job, kGoOn, folder.path());
+    tell_others(job, kContinue, folder.path());
     share_start(job, [&] { return start.point; });
     Json summary;
     const TrainOutcome outcome =

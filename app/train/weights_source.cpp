@@ -23,15 +23,15 @@ constexpr CheckpointUse kToStartFrom = {"train CONFIG --weights", "start from", 
 
 /// Returns the seconds without a byte after which a download fails: HF_HUB_DOWNLOAD_TIMEOUT, or 60.
 int stall_seconds() {
-  constexpr int kUsual = 60, kMost = 86400;
+  constexpr int kUsual = 60, kMax = 86400;
   const char* value = std::getenv("HF_HUB_DOWNLOAD_TIMEOUT");
   if (!value || !*value) return kUsual;
   const std::string_view text = value;
   int seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  if (error != std::errc{} || end != text.data() + text.size() || seconds < 1 || seconds > kMost) {
+  if (error != std::errc{} || end != text.data() + text.size() || seconds < 1 || seconds > kMax) {
     fail(ErrorKind::usage,
-         "HF_HUB_DOWNLOAD_TIMEOUT: expected a number of seconds from 1 to {}, found '{}'", kMost,
+         "HF_HUB_DOWNLOAD_TIMEOUT: expected a number of seconds from 1 to {}, found '{}'", kMax,
          text);
   }
   return seconds;

@@ -101,7 +101,7 @@ std::uint64_t check_head(const std::string& path, const std::string& head, std::
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, head.data(), sizeof header_bytes);
   const bool is_object = head.size() > kLengthBytes && head[kLengthBytes] == '{';
-  if (header_bytes <= kMostHeaderBytes && is_object) {
+  if (header_bytes <= kMaxHeaderBytes && is_object) {
     if (header_bytes <= size - kLengthBytes) return header_bytes;
     fail(ErrorKind::data,
          "{}: byte 0: expected a header that fits into the file ({} bytes), found {}: the file is "
@@ -110,9 +110,9 @@ std::uint64_t check_head(const std::string& path, const std::string& head, std::
   }
   const std::string kind = describe_foreign_file(path, head);
   if (!kind.empty()) fail(ErrorKind::data, "{}: expected a safetensors file, found {}", path, kind);
-  if (header_bytes > kMostHeaderBytes) {
+  if (header_bytes > kMaxHeaderBytes) {
     fail(ErrorKind::data, "{}: byte 0: expected a header of at most {} bytes, found {}", path,
-         kMostHeaderBytes, header_bytes);
+         kMaxHeaderBytes, header_bytes);
   }
   if (header_bytes > size - kLengthBytes) {
     fail(ErrorKind::data,

@@ -13,7 +13,7 @@
 namespace dpt {
 namespace {
 
-constexpr std::size_t kMostDimensions = 32;
+constexpr std::size_t kMaxTensorDimensions = 32;
 constexpr std::size_t kLongestName = 1024;
 
 constexpr std::array<std::pair<std::string_view, std::uint64_t>, 17> kDtypes = {{
@@ -80,8 +80,8 @@ class HeaderReader {
 
   bool number_unsigned(number_unsigned_t value) {
     if (place_ == Place::shape) {
-      if (tensor_.shape.size() == kMostDimensions) {
-        refuse(fmt::format("shape: expected at most {} dimensions", kMostDimensions));
+      if (tensor_.shape.size() == kMaxTensorDimensions) {
+        refuse(fmt::format("shape: expected at most {} dimensions", kMaxTensorDimensions));
       }
       if (value > INT64_MAX) refuse(fmt::format("shape: {} is too large", value));
       tensor_.shape.push_back(static_cast<std::int64_t>(value));
@@ -392,9 +392,9 @@ std::string format_safetensors_header(const std::string& path, const Metadata& m
   }
   text += "}";
   text.append((8 - text.size() % 8) % 8, ' ');
-  if (text.size() > kMostHeaderBytes) {
+  if (text.size() > kMaxHeaderBytes) {
     fail(ErrorKind::data, "{}: cannot write it: its header has {} bytes, more than {}", path,
-         text.size(), kMostHeaderBytes);
+         text.size(), kMaxHeaderBytes);
   }
   return text;
 }

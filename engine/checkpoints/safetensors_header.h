@@ -12,7 +12,7 @@
 namespace dpt {
 
 /// Limit of the format.
-inline constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr const char* kIntegrityName = "dpt.integrity";
 
 struct SafetensorsHeader {

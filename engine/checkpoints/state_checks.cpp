@@ -11,9 +11,9 @@ namespace dpt {
 namespace {
 
 // Limits far above those of any run, which keep every sum and product of counters far from 64 bits.
-constexpr std::int64_t kMostSteps = std::int64_t{1} << 40;
-constexpr std::int64_t kMostEpochs = 1'000'000;
-constexpr std::int64_t kMostShards = 65536;
+constexpr std::int64_t kMaxSteps = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxEpochs = 1'000'000;
+constexpr std::int64_t kMaxShards = 65536;
 constexpr std::int64_t kLargestDeviceWeight = 1 << 20;
 
 struct Checker {
@@ -45,8 +45,8 @@ struct Checker {
   void segments(const std::vector<std::int64_t>& found) const {
     bool good = found.size() % 2 == 0 && (found.empty() || found[0] == 0);
     for (std::size_t i = 0; good && i < found.size(); i += 2) {
-      good = 0 <= found[i] && found[i] <= kMostEpochs && 0 <= found[i + 1] &&
-             found[i + 1] <= kMostEpochs;
+      good = 0 <= found[i] && found[i] <= kMaxEpochs && 0 <= found[i + 1] &&
+             found[i + 1] <= kMaxEpochs;
       if (good && i + 2 < found.size()) {
         good = found[i + 1] > 0 && found[i] + found[i + 1] <= found[i + 2];
       }
@@ -77,9 +77,9 @@ struct Checker {
 void check_state(const std::string& path, const CheckpointHeader& header) {
   const RunState& state = header.state;
   const Checker check{path};
-  check.whole("step", state.step, 0, kMostSteps);
-  check.whole("epoch", state.epoch, 0, kMostEpochs);
-  check.whole("position", state.position, 0, kMostSteps);
+  check.whole("step", state.step, 0, kMaxSteps);
+  check.whole("epoch", state.epoch, 0, kMaxEpochs);
+  check.whole("position", state.position, 0, kMaxSteps);
   check.whole("best_step", state.best_step, 0, state.step, " ('dpt.step')");
   check.whole("bad_evaluations", state.bad_evaluations, 0, state.epoch, " ('dpt.epoch')");
   check.number("epoch_loss_sum", state.epoch_loss_sum, HUGE_VAL, "a finite sum of at least 0");
@@ -89,14 +89,14 @@ void check_state(const std::string& path, const CheckpointHeader& header) {
   check.number("epoch_labelled", state.epoch_labelled, static_cast<double>(state.position),
                fmt::format("a count from 0 to {} ('dpt.position')", state.position));
   for (const double sum : state.epoch_sums) check.sum("epoch_sums", sum);
-  check.whole("shards", header.shards, 0, kMostShards);
+  check.whole("shards", header.shards, 0, kMaxShards);
   check.whole("epoch_skipped", state.epoch_skipped, 0, state.position, " ('dpt.position')");
   check.whole("skipped_steps", state.skipped_steps, 0, state.step, " ('dpt.step')");
   check.whole("skipped_in_row", state.skipped_in_row, 0, state.skipped_steps,
               " ('dpt.skipped_steps')");
   // An epoch may be averaged before it is closed.
   check.whole("averaged", state.averaged, 0, state.epoch + 1, " ('dpt.epoch' + 1)");
-  check.whole("rollbacks", state.rollbacks, 0, kMostSteps);
+  check.whole("rollbacks", state.rollbacks, 0, kMaxSteps);
   check.whole("rollback_step", state.rollback_step, -1, state.step, " ('dpt.step')");
   check.whole("rollback_candidate", state.rollback_candidate, -1, state.step, " ('dpt.step')");
   check.scale("lr_scale", state.lr_scale);
@@ -109,8 +109,8 @@ void check_state(const std::string& path, const CheckpointHeader& header) {
   check.number("early_weight", state.early_weight, 1, "a weight from 0 to 1");
   check.number("plateau_weight", state.plateau_weight, 1, "a weight from 0 to 1");
   check.whole("plateau_bad", state.plateau_bad, 0, state.epoch, " ('dpt.epoch')");
-  check.whole("plateau_cooldown", state.plateau_cooldown, 0, kMostSteps);
-  check.whole("val_n", state.val_n, 0, kMostSteps);
+  check.whole("plateau_cooldown", state.plateau_cooldown, 0, kMaxSteps);
+  check.whole("val_n", state.val_n, 0, kMaxSteps);
   check.result("train_loss", state.train_loss, HUGE_VAL, "a loss of at least 0");
   check.result("val_loss", state.val_loss, HUGE_VAL, "a loss of at least 0");
   check.result("train_accuracy", state.train_accuracy, 1, "an accuracy from 0 to 1");

@@ -61,10 +61,10 @@ class Renaming {
 
 /// Returns a list of up to ten of the names.
 std::string some(const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 10;
+  constexpr std::size_t kMax = 10;
   const std::vector<std::string> shown(
-      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kMost)));
-  return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMost ? ", ..." : "");
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kMax)));
+  return fmt::format("{}{}", fmt::join(shown, ", "), names.size() > kMax ? ", ..." : "");
 }
 
 /// Returns the last layer with parameters, or the layer whose parameters it shares; empty if no

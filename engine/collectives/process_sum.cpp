@@ -55,8 +55,8 @@ ProcessSum::Plan& ProcessSum::plan_for(std::int64_t shards, const SumTerms& term
   }
   // Plans for whole batches, the ragged one at an epoch's end, and statistics. More kinds appear
   // only if the work is divided anew.
-  constexpr std::size_t kMostPlans = 8;
-  if (plans_.size() == kMostPlans) plans_.erase(plans_.begin());
+  constexpr std::size_t kMaxPlans = 8;
+  if (plans_.size() == kMaxPlans) plans_.erase(plans_.begin());
   Plan& plan = plans_.emplace_back();
   plan.shards = shards;
   plan.any_order = terms.any_order;

@@ -36,7 +36,7 @@ bool matches_any(std::span<const std::string> patterns, const std::string& name)
 }
 
 std::string problem_of_pattern(const std::string& pattern, std::span<const std::string> names) {
-  constexpr std::size_t kMostNames = 10;
+  constexpr std::size_t kMaxNames = 10;
   const auto matches = [&](const std::string& name) { return matches_pattern(pattern, name); };
   if (std::any_of(names.begin(), names.end(), matches)) return {};
   std::string text = fmt::format("'{}' matches no parameter", pattern);
@@ -59,7 +59,7 @@ std::string problem_of_pattern(const std::string& pattern, std::span<const std::
   const std::string plain = word.substr(std::min(word.find_first_not_of("*."), word.size()));
   const std::string near = closest(plain, known);
   if (near.empty()) {
-    const auto shown = names.first(std::min(names.size(), kMostNames));
+    const auto shown = names.first(std::min(names.size(), kMaxNames));
     text += fmt::format("; the parameters are {}{}", fmt::join(shown, ", "),
                         shown.size() < names.size() ? ", ..." : "");
     return text;

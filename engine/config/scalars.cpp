@@ -12,7 +12,7 @@ namespace dpt {
 namespace {
 
 /// Form of a plain scalar.
-enum class Look : std::uint8_t {
+enum class ScalarForm : std::uint8_t {
   word,
   boolean,        ///< true, false
   other_boolean,  ///< yes, On, TRUE: a boolean elsewhere
@@ -20,7 +20,7 @@ enum class Look : std::uint8_t {
   number,
   leading_zero,  ///< 010: octal for some readers
   other_number,  ///< 0x1F, 1_000: a number for some readers
-  not_finite     ///< .inf, nan
+  non_finite     ///< .inf, nan
 };
 
 bool is_digit(char c) {
@@ -34,13 +34,13 @@ std::size_t digits(std::string_view text, std::size_t from) {
   return n;
 }
 
-Look look_of_number(std::string_view text) {
+ScalarForm form_of_number(std::string_view text) {
   if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
-  if (text.empty()) return Look::word;
+  if (text.empty()) return ScalarForm::word;
   const std::string folded = lower_case(std::string(text));
   if (folded == ".inf" || folded == ".nan" || folded == "inf" || folded == "nan" ||
       folded == "infinity") {
-    return Look::not_finite;
+    return ScalarForm::non_finite;
   }
   const std::size_t whole = digits(text, 0);
   std::size_t at = whole;
@@ -61,25 +61,25 @@ Look look_of_number(std::string_view text) {
     }
   }
   if (whole + fraction > 0 && at == text.size()) {
-    if (whole > 1 && text[0] == '0') return Look::leading_zero;
-    return is_whole ? Look::integer : Look::number;
+    if (whole > 1 && text[0] == '0') return ScalarForm::leading_zero;
+    return is_whole ? ScalarForm::integer : ScalarForm::number;
   }
   const bool has_prefix = text.size() > 2 && text[0] == '0' &&
                           std::string_view("xXoObB").find(text[1]) != std::string_view::npos;
   const char* allowed = has_prefix ? "0123456789abcdefABCDEF_xXoO" : "0123456789_";
   const bool is_other = is_digit(text[0]) && text.find_first_not_of(allowed) == text.npos;
-  return is_other ? Look::other_number : Look::word;
+  return is_other ? ScalarForm::other_number : ScalarForm::word;
 }
 
-Look look_of(const YamlNode& node) {
-  if (!node.is_plain) return Look::word;
-  if (node.text == "true" || node.text == "false") return Look::boolean;
+ScalarForm form_of(const YamlNode& node) {
+  if (!node.is_plain) return ScalarForm::word;
+  if (node.text == "true" || node.text == "false") return ScalarForm::boolean;
   static constexpr std::array kOthers = {"true", "false", "yes", "no", "on", "off", "y", "n"};
   const std::string folded = lower_case(node.text);
   if (std::find(kOthers.begin(), kOthers.end(), folded) != kOthers.end()) {
-    return Look::other_boolean;
+    return ScalarForm::other_boolean;
   }
-  return look_of_number(node.text);
+  return form_of_number(node.text);
 }
 
 bool means_true(const std::string& text) {
@@ -112,13 +112,13 @@ std::optional<double> parse_double(std::string_view text) {
 }
 
 /// Returns the hint for forms that integers and numbers share.
-std::string numeric_hint(Look look, const YamlNode& node) {
-  switch (look) {
-    case Look::leading_zero:
+std::string numeric_hint(ScalarForm form, const YamlNode& node) {
+  switch (form) {
+    case ScalarForm::leading_zero:
       return fmt::format(
           "a leading zero means octal to some YAML readers and is not accepted; write {}",
           without_zeros(node.text));
-    case Look::other_number:
+    case ScalarForm::other_number:
       return "only decimal digits are accepted";
     default:
       return {};
@@ -181,10 +181,10 @@ std::string found_text(const YamlNode& node) {
     default:
       return "nothing";
   }
-  switch (look_of(node)) {
-    case Look::integer:
-    case Look::number:
-    case Look::boolean:
+  switch (form_of(node)) {
+    case ScalarForm::integer:
+    case ScalarForm::number:
+    case ScalarForm::boolean:
       return node.text.size() <= 40 ? node.text : in_quotes(node.text);
     default:
       return node.text.empty() ? "an empty string" : in_quotes(node.text);
@@ -193,10 +193,10 @@ std::string found_text(const YamlNode& node) {
 
 Scalar<bool> read_boolean(const YamlNode& node) {
   if (node.kind != YamlNode::Kind::scalar) return {};
-  switch (look_of(node)) {
-    case Look::boolean:
+  switch (form_of(node)) {
+    case ScalarForm::boolean:
       return {node.text == "true", {}};
-    case Look::other_boolean:
+    case ScalarForm::other_boolean:
       return {{}, fmt::format("write {}", means_true(node.text))};
     default:
       if (is_quoted(node, read_boolean)) return {{}, "remove the quotes"};
@@ -206,8 +206,8 @@ Scalar<bool> read_boolean(const YamlNode& node) {
 
 Scalar<std::int64_t> read_integer(const YamlNode& node) {
   if (node.kind != YamlNode::Kind::scalar) return {};
-  const Look look = look_of(node);
-  if (look == Look::integer) {
+  const ScalarForm form = form_of(node);
+  if (form == ScalarForm::integer) {
     std::string_view digits_only = node.text;
     if (digits_only[0] == '+') digits_only.remove_prefix(1);
     std::int64_t value = 0;
@@ -217,27 +217,27 @@ Scalar<std::int64_t> read_integer(const YamlNode& node) {
     }
     return {value, {}};
   }
-  if (look == Look::number) {
+  if (form == ScalarForm::number) {
     const std::optional<double> value = parse_double(node.text);
     if (value && *value == std::floor(*value) && std::abs(*value) < 1e15) {
       return {{}, fmt::format("write {}", number_text(*value))};
     }
   }
   if (is_quoted(node, read_integer)) return {{}, "remove the quotes"};
-  return {{}, numeric_hint(look, node)};
+  return {{}, numeric_hint(form, node)};
 }
 
 Scalar<double> read_number(const YamlNode& node) {
   if (node.kind != YamlNode::Kind::scalar) return {};
-  const Look look = look_of(node);
-  if (look == Look::integer || look == Look::number) {
+  const ScalarForm form = form_of(node);
+  if (form == ScalarForm::integer || form == ScalarForm::number) {
     const std::optional<double> value = parse_double(node.text);
     if (value) return {value, {}};
     return {{}, "it does not fit in a double"};
   }
-  if (look == Look::not_finite) return {{}, "it must be finite"};
+  if (form == ScalarForm::non_finite) return {{}, "it must be finite"};
   if (is_quoted(node, read_number)) return {{}, "remove the quotes"};
-  return {{}, numeric_hint(look, node)};
+  return {{}, numeric_hint(form, node)};
 }
 
 Scalar<std::string> read_string(const YamlNode& node) {
@@ -250,18 +250,18 @@ bool needs_quotes(const std::string& text) {
   YamlNode plain;
   plain.kind = YamlNode::Kind::scalar;
   plain.text = text;
-  switch (look_of(plain)) {
-    case Look::boolean:
-    case Look::integer:
-    case Look::number:
-    case Look::leading_zero:
-    case Look::other_number:
+  switch (form_of(plain)) {
+    case ScalarForm::boolean:
+    case ScalarForm::integer:
+    case ScalarForm::number:
+    case ScalarForm::leading_zero:
+    case ScalarForm::other_number:
       return true;
-    case Look::other_boolean:
+    case ScalarForm::other_boolean:
       return lower_case(text) == "true" || lower_case(text) == "false";
     default:
       // inf and nan are words to YAML, .inf and .nan are not.
-      return look_of(plain) == Look::not_finite && text.find('.') != std::string::npos;
+      return form_of(plain) == ScalarForm::non_finite && text.find('.') != std::string::npos;
   }
 }
 

@@ -35,10 +35,10 @@ constexpr auto enum_names(Precision) {
 }
 
 /// Reaction to a checkpoint that cannot be written.
-enum class OnFailure : std::uint8_t { stop, go_on };
+enum class OnFailure : std::uint8_t { stop, continue_run };
 constexpr auto enum_names(OnFailure) {
   return std::to_array<EnumName<OnFailure>>(
-      {{OnFailure::stop, "stop"}, {OnFailure::go_on, "continue"}});
+      {{OnFailure::stop, "stop"}, {OnFailure::continue_run, "continue"}});
 }
 
 /// Effect of more epochs in a resumed run on its learning-rate schedule.

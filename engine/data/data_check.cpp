@@ -320,7 +320,7 @@ void find_similar_images(DataReport& report, std::vector<SampleRef> samples,
   std::size_t across = 0, within = 0;
   for (const NearPair& pair : *pairs) {
     const bool crosses = pair.a.split != pair.b.split;
-    if ((crosses ? across : within)++ >= kMostNearFindings) continue;
+    if ((crosses ? across : within)++ >= kMaxNearFindings) continue;
     report.findings.push_back(
         {crosses ? FindingKind::near_duplicate_across_splits : FindingKind::near_duplicate,
          fmt::format("correlation {:.4f}: {}", pair.correlation,

@@ -18,7 +18,7 @@ namespace dpt {
 inline constexpr int kNearDistance = 5;
 inline constexpr double kNearCorrelation = 0.98;
 /// Maximum number of pairs of near duplicates that become findings.
-inline constexpr std::size_t kMostNearFindings = 10'000;
+inline constexpr std::size_t kMaxNearFindings = 10'000;
 
 struct DataCheckOptions {
   int workers = 1;

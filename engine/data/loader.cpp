@@ -26,7 +26,7 @@ namespace {
 
 /// Maximum number of samples that a decoder takes at once: few enough to spread a batch over all
 /// decoders, enough to avoid contention for the lock if a sample is only copied.
-constexpr std::int64_t kMostSamplesTaken = 8;
+constexpr std::int64_t kMaxSamplesTaken = 8;
 
 /// Minimum number of samples for which computing an epoch's order costs more than a thread.
 constexpr std::int64_t kSamplesWorthAThread = 4096;
@@ -219,7 +219,7 @@ bool Loader::Impl::work() noexcept {
   const std::int64_t samples = samples_of(range, index);
   const std::int64_t share = samples / (2 * std::int64_t{options.decoders->threads()});
   const std::int64_t count =
-      std::min(std::clamp<std::int64_t>(share, 1, kMostSamplesTaken), samples - taken_sample);
+      std::min(std::clamp<std::int64_t>(share, 1, kMaxSamplesTaken), samples - taken_sample);
   const std::int64_t begin = taken_sample;
   taken_sample += count;
   ++busy;

@@ -178,15 +178,15 @@ class Hop {
   }
 
   static std::size_t on_body(const char* data, std::size_t, std::size_t size, void* self) {
-    constexpr std::size_t kMostText = 1000;
+    constexpr std::size_t kMaxText = 1000;
     auto& hop = *static_cast<Hop*>(self);
     hop.begin_body();
     if (hop.thrown_) return 0;
     const bool is_done = hop.guard([&] {
       if (hop.has_begun_) {
         hop.sink_.add({data, size});
-      } else if (hop.answer_.text.size() < kMostText) {
-        hop.answer_.text.append(data, std::min(size, kMostText));
+      } else if (hop.answer_.text.size() < kMaxText) {
+        hop.answer_.text.append(data, std::min(size, kMaxText));
       }
     });
     return is_done ? size : 0;

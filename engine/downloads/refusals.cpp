@@ -12,8 +12,8 @@ constexpr const char* kByHand =
 
 /// Returns the hub's explanation of an error, without control characters.
 std::string said_by(const HttpAnswer& answer) {
-  constexpr std::size_t kMost = 200;
-  std::string text = answer.first_header("x-error-message").substr(0, kMost);
+  constexpr std::size_t kMax = 200;
+  std::string text = answer.first_header("x-error-message").substr(0, kMax);
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c < ' ' || c == '\x7f'; }, '?');
   return text.empty() ? text : fmt::format(" (\"{}\")", text);

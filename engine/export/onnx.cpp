@@ -22,7 +22,7 @@ namespace {
 
 constexpr const char *kInput = "input", *kOutput = "output", *kBatch = "N";
 constexpr std::int64_t kIrVersion = 8;
-constexpr std::int64_t kMostBytes = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t kMaxModelBytes = (std::int64_t{1} << 31) - 1;
 
 class OnnxWriter final : public OpWriter {
  public:
@@ -165,7 +165,7 @@ void check_bytes(const Plan& plan) {
   for (const Param& param : plan.params) {
     bytes += param.count * static_cast<std::int64_t>(sizeof(float));
   }
-  if (bytes <= kMostBytes) return;
+  if (bytes <= kMaxModelBytes) return;
   fail(ErrorKind::usage,
        "the model has {} parameters: an ONNX file has room for less than 2 GiB; export them with "
        "--torch",

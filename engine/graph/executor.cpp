@@ -286,24 +286,24 @@ void Executor::forward(const Step& step, const ExecutorBuffers& buffers, const D
 
 /// Runs forward for a pass in which this call has all samples.
 void Executor::forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch,
-                           const Look& look) {
+                           const OutputVisitor& visit) {
   const InputArgs input = input_args(buffers, batch);
   input_->run(input);
-  if (look) look(-1, input.y, batch_ * plan_.input.shape.elements());
+  if (visit) visit(-1, input.y, batch_ * plan_.input.shape.elements());
   for (const Step& step : steps_) {
     if (!step.op) continue;
     if (step.couples()) forward_statistics(step, buffers, batch);
     forward(step, buffers, batch, GradWrite::overwrite, own_count(step.node));
-    if (!look) continue;
+    if (!visit) continue;
     const Node& node = plan_.nodes[step.node];
     const Value& value = plan_.values[node.output];
-    look(step.node, step.y.in(buffers), batch_ * value.shape.shape.elements());
+    visit(step.node, step.y.in(buffers), batch_ * value.shape.shape.elements());
   }
 }
 
-void Executor::look_through(const ExecutorBuffers& buffers, const DeviceBatch& batch,
-                            const Look& look) {
-  forward_all(buffers, batch, look);
+void Executor::visit_outputs(const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                             const OutputVisitor& visit) {
+  forward_all(buffers, batch, visit);
 }
 
 void Executor::backward_statistics(const Step& step, const ExecutorBuffers& buffers,

@@ -65,11 +65,12 @@ class Executor {
   /// run.
   std::vector<ExecutorCall> train_calls(const ExecutorBuffers& buffers, const DeviceBatch& batch);
 
-  /// Runs input kernel and forward. Calls `look` with each output as soon as its computation is
+  /// Runs input kernel and forward. Calls `visit` with each output as soon as its computation is
   /// queued (later kernels may reuse its memory): `node` is the index in Plan::nodes, -1 for the
   /// input kernel, and `elements` the number of values of Plan::type.
-  using Look = std::function<void(int node, DevPtr y, std::int64_t elements)>;
-  void look_through(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look);
+  using OutputVisitor = std::function<void(int node, DevPtr y, std::int64_t elements)>;
+  void visit_outputs(const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                     const OutputVisitor& visit);
 
   /// Returns "conv1: jit:avx2" for every node.
   std::vector<std::string> implementations() const;
@@ -103,7 +104,8 @@ class Executor {
                GradWrite write, const MergedCount& merged);
   void forward_statistics(const Step& step, const ExecutorBuffers& buffers,
                           const DeviceBatch& batch);
-  void forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch, const Look& look = {});
+  void forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch,
+                   const OutputVisitor& visit = {});
   /// Runs backward of one node, then sums the gradients that are complete with it.
   void backward(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 GradWrite write, const MergedCount& merged);

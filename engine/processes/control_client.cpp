@@ -23,7 +23,7 @@ constexpr std::chrono::milliseconds kLookForStop{50};
 constexpr std::chrono::milliseconds kSilentRank0{2000};
 // fail() returns after this time at the latest.
 constexpr std::chrono::seconds kTimeToFail{1};
-constexpr std::size_t kMostFailureText = 32768;
+constexpr std::size_t kMaxFailureText = 32768;
 
 }  // namespace
 
@@ -43,7 +43,7 @@ ControlClient::ControlClient(const World& world, const ControlOptions& options,
   connection_ = std::move(reached.connection);
   host_of_rank_0_ = std::move(reached.host);
   pid_of_rank_0_ = reached.pid;
-  connection_->allow(kMostKnown);
+  connection_->allow(kMaxKnown);
   connection_->set_handlers({[this](Message&& message) { on_message(std::move(message)); },
                              [this](const std::string& why) { on_end(why); }});
   asio::post(io_, [this] {
@@ -109,11 +109,11 @@ void ControlClient::leave() {
 void ControlClient::meet(std::unique_lock<std::mutex>& lock, const std::string& what,
                          const std::string& mine, bool leaves) {
   assert(meets_in_.empty() && !what.empty());
-  if (mine.size() > kMostGathered) {
+  if (mine.size() > kMaxGathered) {
     lock.unlock();
     fail(fmt::format("'{}' is too large for the control channel: {} bytes, at most {} from all "
                      "processes",
-                     what, mine.size(), kMostGathered),
+                     what, mine.size(), kMaxGathered),
          static_cast<int>(ErrorKind::unexpected));
     lock.lock();
   }
@@ -186,7 +186,7 @@ void ControlClient::fail(const std::string& text, int exit_code) {
     // process.
     const bool is_result = exit_code == static_cast<int>(ErrorKind::diverged) ||
                            exit_code == static_cast<int>(ErrorKind::requirement);
-    failure.text = text.substr(0, kMostFailureText);
+    failure.text = text.substr(0, kMaxFailureText);
     if (!is_result) {
       failure.text = fmt::format("{} failed {}: {}", name_of(world_.rank, world_.host, ::getpid()),
                                  place_text(place()), failure.text);

@@ -32,7 +32,7 @@ constexpr std::chrono::milliseconds kLongestAttempt{5000};
 // Time to tell the others that a stop of this process was requested.
 constexpr std::chrono::milliseconds kTimeToTell{500};
 // Maximum length in bytes of an answer with the reason why a process cannot join.
-constexpr std::size_t kMostAnswered = std::size_t{64} << 10;
+constexpr std::size_t kMaxAnswered = std::size_t{64} << 10;
 constexpr const char* kRefused = "refused: ";
 // Maximum length of the reason for which a listener refuses this process.
 constexpr std::size_t kLongestReason = 1000;
@@ -229,7 +229,7 @@ Attempt attempt(asio::io_context& io, const tcp::endpoint& endpoint,
                        talk->why = why;
                        talk->is_over = true;
                      }},
-                    kMostAnswered);
+                    kMaxAnswered);
   connection->send(Introduction::greeting(talk->handshake.nonce_of_process));
   run_until(io, time, limit, [&] { return talk->is_over; });
   if (!talk->is_over) {
@@ -326,12 +326,12 @@ Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoi
                      const ControlOptions& options) {
   const auto mine = std::make_shared<const Introduction>(world, options.run);
   const std::size_t length = mine->hello(mine->begin())->size();
-  if (length > kMostUnknown) {
+  if (length > kMaxUnknown) {
     fail(
         ErrorKind::usage,
         "rank {}: expected an introduction to rank 0 (host, job, command) of up to {} bytes, found "
         "{}: shorten the job's name",
-        world.rank, kMostUnknown, length);
+        world.rank, kMaxUnknown, length);
   }
   JoinTime time(options);
   const auto limit = std::min<std::chrono::milliseconds>(kLongestAttempt, options.join_timeout / 8);

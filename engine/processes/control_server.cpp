@@ -125,11 +125,11 @@ void ControlServer::on_gather(int rank, Message&& message) {
                                    name(other), its.what, name(rank), member.what),
                        false, 0});
   }
-  if (bytes > kMostGathered) {
+  if (bytes > kMaxGathered) {
     return fail_world({rank,
                        fmt::format("'{}' is too large for the control channel: {} bytes from the "
                                    "processes so far, at most {} in all",
-                                   member.what, bytes, kMostGathered),
+                                   member.what, bytes, kMaxGathered),
                        false, 0});
   }
   member.has_said = true;

@@ -23,7 +23,7 @@ constexpr int kMaxAccepted = 32;
 // Time limit for a hello; join_timeout if that is shorter.
 constexpr std::chrono::milliseconds kTimeToSayHello{5000};
 // Number of refused connections that are reported one by one.
-constexpr std::int64_t kMostReported = 20;
+constexpr std::int64_t kMaxReported = 20;
 // Maximum number of processes of other runs that are listed if this run does not become complete.
 constexpr std::size_t kMaxNamed = 8;
 
@@ -81,7 +81,7 @@ void ControlServer::add_peer(tcp::socket socket) {
   });
   peer.connection->start({[this, id](Message&& message) { on_message(id, std::move(message)); },
                           [this, id](const std::string& why) { on_end(id, why); }},
-                         kMostUnknown);
+                         kMaxUnknown);
 }
 
 void ControlServer::on_message(std::uint64_t id, Message&& message) {
@@ -267,7 +267,7 @@ void ControlServer::on_present(std::uint64_t id) {
   --strangers_;
   peer.state = Peer::State::is_member;
   peer.deadline.reset();
-  peer.connection->allow(kMostKnown);
+  peer.connection->allow(kMaxKnown);
   member.peer = id;
   member.host = peer.host;
   member.pid = peer.pid;
@@ -294,9 +294,9 @@ void ControlServer::dismiss(Peer& peer, const nlohmann::json& answer) {
 void ControlServer::warn_of_refused(const std::string& address, const std::string& why) {
   ++refused_;
   last_refused_ = fmt::format("{}: {}", address, why);
-  if (refused_ > kMostReported && !is_power_of_ten(refused_)) return;
+  if (refused_ > kMaxReported && !is_power_of_ten(refused_)) return;
   warn(fmt::format("refused a connection to the control channel from {}: {}{}", address, why,
-                   refused_ > kMostReported ? fmt::format(" ({} refused so far)", refused_) : ""));
+                   refused_ > kMaxReported ? fmt::format(" ({} refused so far)", refused_) : ""));
 }
 
 void ControlServer::warn(const std::string& text) noexcept {

@@ -28,11 +28,11 @@ using tcp = asio::ip::tcp;
 inline constexpr const char* kMagic = "dpt-control";
 inline constexpr int kProtocol = 3;
 /// Maximum size of a message from a process that has not yet proven that it belongs to the world.
-inline constexpr std::size_t kMostUnknown = 4096;
+inline constexpr std::size_t kMaxUnknown = 4096;
 /// Maximum number of bytes of all processes together in one all_gather.
-inline constexpr std::size_t kMostGathered = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxGathered = std::size_t{16} << 20;
 /// Maximum size of a message from a process of the world: those bytes and their description.
-inline constexpr std::size_t kMostKnown = kMostGathered + (std::size_t{1} << 20);
+inline constexpr std::size_t kMaxKnown = kMaxGathered + (std::size_t{1} << 20);
 
 /// Reason for ending a connection whose other end does not speak this protocol.
 inline constexpr const char* kNoMessage = "what it sent is not a message of dpt";

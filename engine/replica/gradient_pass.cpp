@@ -107,9 +107,9 @@ std::size_t GradientPass::kept_bytes(const WorkPartition& partition) {
 
 int GradientPass::branches_for(const WorkPartition& partition) {
   // One kernel adds up to this many parts; more would take several additions.
-  constexpr std::int64_t kMostShards = 32;
-  constexpr int kMostBranches = 8;
-  if (partition.buffers < 2 || partition.shards > kMostShards) return 1;
+  constexpr std::int64_t kMaxShards = 32;
+  constexpr int kMaxBranches = 8;
+  if (partition.buffers < 2 || partition.shards > kMaxShards) return 1;
   std::size_t arena = 0;
   for (const std::int64_t size : micro_batch_sizes(partition)) {
     arena = std::max(arena, memory_.executor(size, true).arena_bytes());
@@ -117,7 +117,7 @@ int GradientPass::branches_for(const WorkPartition& partition) {
   const std::size_t kept = kept_bytes(partition);
   const std::size_t gradients =
       static_cast<std::size_t>(partition.buffers) * memory_.gradient_bytes();
-  int branches = backend_.make_branches(std::min(kMostBranches, partition.buffers));
+  int branches = backend_.make_branches(std::min(kMaxBranches, partition.buffers));
   // A small share, because other replicas and evaluations need memory too.
   const std::uint64_t room = backend_.free_bytes() / 16;
   while (branches > 1 &&

@@ -56,7 +56,7 @@ class Replica {
   /// changed nothing), and allows later steps to update again.
   void drop_results();
   /// Maximum number of results that may be pending when a step is queued.
-  static constexpr std::int64_t kMostPending = ResultsRing::kMostPending;
+  static constexpr std::int64_t kMaxPending = ResultsRing::kMaxPending;
 
   /// Evaluates samples of `source` by index, with the average of the weights if the job keeps one,
   /// in micro-batches that do not depend on the number of ranks. If `wants_stop` returns true on

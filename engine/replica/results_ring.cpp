@@ -19,7 +19,7 @@ ResultsRing::ResultsRing(Backend& backend, std::int64_t part_floats,
 
 void ResultsRing::queue(const StepPlan& plan, DevPtr metrics, DevPtr part_floats, DevPtr scalars,
                         bool measured, DevPtr times) {
-  assert(pending() <= kMostPending);
+  assert(pending() <= kMaxPending);
   Slot& slot = slots_[next_slot()];
   slot.plan = plan;
   auto* returned = reinterpret_cast<Returned*>(slot.returned.get());

@@ -18,7 +18,7 @@ class ResultsRing {
   ResultsRing(Backend& backend, std::int64_t part_floats, const DeviceMemory& batch_floats);
 
   /// Maximum number of results that may be pending when a step is queued.
-  static constexpr std::int64_t kMostPending = InputStaging::kSlots - 1;
+  static constexpr std::int64_t kMaxPending = InputStaging::kSlots - 1;
   std::int64_t pending() const { return queued_ - taken_; }
   /// Returns the slot of the next step in every ring of host memory. The slot is free once its
   /// result was taken, so the host never writes what a queued copy may still read.

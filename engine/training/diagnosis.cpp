@@ -117,7 +117,7 @@ class Probe {
 
   std::optional<Finding> forward(const DeviceBatch& batch) {
     std::optional<Finding> finding;
-    executor_.look_through(buffers(), batch, [&](int node, DevPtr y, std::int64_t elements) {
+    executor_.visit_outputs(buffers(), batch, [&](int node, DevPtr y, std::int64_t elements) {
       if (finding || is_finite(y, elements)) return;
       finding.emplace();
       finding->place = node < 0 ? Diagnosis::Place::input : Diagnosis::Place::output;
@@ -236,13 +236,13 @@ void look_at_weights(const Plan& plan, std::span<const float> params,
 
 /// Returns the list of samples as text: "3 (train-images, sample 3), 17 (...) and 5 more".
 std::string list(const std::vector<std::int64_t>& ids, const DataSource& source) {
-  constexpr std::size_t kMost = 8;
+  constexpr std::size_t kMax = 8;
   std::vector<std::string> texts;
-  for (std::size_t i = 0; i < std::min(ids.size(), kMost); ++i) {
+  for (std::size_t i = 0; i < std::min(ids.size(), kMax); ++i) {
     texts.push_back(fmt::format("{} ({})", ids[i], source.describe(ids[i])));
   }
   std::string text = fmt::format("{}", fmt::join(texts, ", "));
-  if (ids.size() > kMost) text += fmt::format(" and {} more", ids.size() - kMost);
+  if (ids.size() > kMax) text += fmt::format(" and {} more", ids.size() - kMax);
   return text;
 }
 

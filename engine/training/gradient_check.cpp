@@ -21,8 +21,8 @@
 namespace dpt {
 namespace {
 
-constexpr int kWantedDirections = 8, kMostDirections = 30, kContradictions = 3;
-constexpr double kMostError = 0.1;  // maximum error of a slope that is still meaningful
+constexpr int kWantedDirections = 8, kMaxDirections = 30, kContradictions = 3;
+constexpr double kMaxError = 0.1;  // maximum error of a slope that is still meaningful
 
 double root_mean_square(std::span<const float> values) {
   double sum = 0;
@@ -61,7 +61,7 @@ class TensorCheck {
     measure_noise();
     int flat = 0;
     int& wrong = result_.contradicting;
-    for (int tried = 0; tried < kMostDirections; ++tried) {
+    for (int tried = 0; tried < kMaxDirections; ++tried) {
       // One or two contradicting directions may be flukes, so more are tried.
       if (result_.directions >= kWantedDirections && (wrong == 0 || wrong >= kContradictions)) {
         break;
@@ -75,7 +75,7 @@ class TensorCheck {
       const Slope slope = measure(analytic);
       const double size = std::max(std::abs(analytic), std::abs(slope.value));
       if (size <= 3 * slope.noise) ++flat;
-      if (size == 0 || !(slope.error <= kMostError * size)) continue;
+      if (size == 0 || !(slope.error <= kMaxError * size)) continue;
       const double error = std::abs(analytic - slope.value);
       ++result_.directions;
       result_.worst = std::max(result_.worst, error / size);
@@ -157,7 +157,7 @@ class TensorCheck {
         const double error =
             std::max(std::abs(slope - last), std::abs(slope - before)) + std::abs(bend) / 2 + noise;
         const double size = std::max(std::abs(analytic), std::abs(slope));
-        if (k == 2 || error <= kMostError * size) found = {slope, error, noise};
+        if (k == 2 || error <= kMaxError * size) found = {slope, error, noise};
       }
       before = last;
       last = slope;

@@ -76,8 +76,8 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
       ledger_(ledger) {
   go_to(start);
   // A sample of this many steps shows what the ranks wait for; it is exchanged once per epoch.
-  constexpr std::int64_t kMostWaits = 4096;
-  wait_stride_ = std::max<std::int64_t>(1, ceil_div(job.data.steps_per_epoch, kMostWaits));
+  constexpr std::int64_t kMaxWaits = 4096;
+  wait_stride_ = std::max<std::int64_t>(1, ceil_div(job.data.steps_per_epoch, kMaxWaits));
   waits_.resize(static_cast<std::size_t>(ceil_div(job.data.steps_per_epoch, wait_stride_)));
 }
 

@@ -67,7 +67,7 @@ class RankTrainer {
         log_(log),
         progress_(progress),
         writes_(communicator.rank() == 0),
-        goes_on_unsaved_(job.spec.checkpoint.on_failure == OnFailure::go_on),
+        continues_unsaved_(job.spec.checkpoint.on_failure == OnFailure::continue_run),
         replica_(backend, communicator, job),
         stepper_(
             job, replica_, communicator, start.state, [this](const StepResult& r) { on_result(r); },
@@ -452,7 +452,7 @@ class RankTrainer {
       state.best_checksum = result->checksum;
     }
     best_failed_ = best_failed_ || (result->is_best && !result->best_moved);
-    report_save(*result, may_fail && goes_on_unsaved_, log_, progress_);
+    report_save(*result, may_fail && continues_unsaved_, log_, progress_);
   }
 
   /// Saves the last state of the run, or throws. Called by all ranks.
@@ -532,7 +532,7 @@ class RankTrainer {
   RunLog& log_;
   Progress& progress_;
   bool writes_;
-  bool goes_on_unsaved_;  ///< checkpoint.on_failure: continue
+  bool continues_unsaved_;  ///< checkpoint.on_failure: continue
   Ledger ledger_;
   std::unique_ptr<AheadCheck> ahead_check_;  ///< during the first epoch, on one rank of a process
   Replica replica_;

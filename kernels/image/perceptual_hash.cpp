@@ -170,8 +170,8 @@ class PartSearch {
 }  // namespace
 
 bool has_perceptual_hash(SampleShape shape) {
-  constexpr std::int64_t kLeast = 8;
-  return shape.h >= kLeast && shape.w >= kLeast;
+  constexpr std::int64_t kMin = 8;
+  return shape.h >= kMin && shape.w >= kMin;
 }
 
 std::uint64_t perceptual_hash(std::span<const std::uint8_t> pixels, SampleShape shape) {

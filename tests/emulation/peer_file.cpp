@@ -14,13 +14,13 @@
 namespace dpt {
 namespace {
 
-constexpr int kMostRanks = 64;
+constexpr int kMaxRanks = 64;
 constexpr std::size_t kFloats = 1 << 16;  ///< of each rank; longer sums run in parts
 
 }  // namespace
 
 struct PeerFile::Header {
-  std::atomic<std::uint64_t> arrivals[kMostRanks];  ///< how often each rank has come
+  std::atomic<std::uint64_t> arrivals[kMaxRanks];  ///< how often each rank has come
   std::atomic<std::uint64_t> given_up;
 };
 
@@ -44,7 +44,7 @@ PeerFile::PeerFile(const std::string& id, int total, bool owns)
   const std::size_t bytes = file_bytes(total);
   void* memory = MAP_FAILED;
   // Each process sets the same length; the file's initial zeros mean that no rank has arrived.
-  if (file >= 0 && total <= kMostRanks && ftruncate(file, static_cast<off_t>(bytes)) == 0) {
+  if (file >= 0 && total <= kMaxRanks && ftruncate(file, static_cast<off_t>(bytes)) == 0) {
     memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   }
   if (file >= 0) close(file);

@@ -32,7 +32,7 @@
 
 namespace {
 
-constexpr int kMostFiles = 4096;
+constexpr int kMaxFiles = 4096;
 
 struct Watched {
   bool is_open = false, is_folder = false, appends = false;
@@ -44,7 +44,7 @@ struct Shim {
   std::string root, fault;
   long fail_at = 0, calls = 0;
   int log = -1, data = -1;
-  Watched files[kMostFiles];
+  Watched files[kMaxFiles];
 
   Shim() {
     const auto variable = [](const char* name) {
@@ -117,7 +117,7 @@ bool is_watched(const std::string& path) {
 }
 
 Watched* watched_file(int fd) {
-  if (!shim().on() || fd < 0 || fd >= kMostFiles || !shim().files[fd].is_open) return nullptr;
+  if (!shim().on() || fd < 0 || fd >= kMaxFiles || !shim().files[fd].is_open) return nullptr;
   return &shim().files[fd];
 }
 
@@ -204,7 +204,7 @@ int open_file(int folder, const char* path, int flags, const Make& make) {
     return call.done(-1, flags);
   }
   const int fd = make();
-  if (fd >= 0 && fd < kMostFiles) {
+  if (fd >= 0 && fd < kMaxFiles) {
     shim().files[fd] = {true, is_folder, (flags & O_APPEND) != 0, whole};
   }
   return call.done(fd, flags);

@@ -10,14 +10,14 @@ namespace dpt::testing {
 namespace {
 
 TEST_CASE("a Divider divides exactly") {
-  constexpr std::uint32_t kMost = 0x7fffffff;
+  constexpr std::uint32_t kMax = 0x7fffffff;
   std::vector<std::uint32_t> divisors = {1, 2, 3, 5, 7, 13, 20, 50, 641, 65535, 65536, 65537};
   for (int bit = 20; bit < 31; ++bit) {
     divisors.push_back((1U << bit) - 1);
     divisors.push_back(1U << bit);
     divisors.push_back((1U << bit) + 1);
   }
-  divisors.push_back(kMost);
+  divisors.push_back(kMax);
   for (std::uint32_t i = 0; i < 200; ++i) {
     const philox::Block bits = philox::block(1, philox::Use::init, i, 0);
     divisors.push_back((bits.v[0] >> 1 >> bits.v[1] % 30) + 1);
@@ -30,8 +30,8 @@ TEST_CASE("a Divider divides exactly") {
       if (divider.quotient(n) != n / d || divider.split(rest) != n / d || rest != n % d) ++wrong;
     };
     // A wrong factor shows first at the largest multiples, and just below them.
-    const std::uint32_t last = kMost / d * d;
-    for (std::uint32_t n : {0U, 1U, d - 1, d, last - 1, last, kMost}) check(n);
+    const std::uint32_t last = kMax / d * d;
+    for (std::uint32_t n : {0U, 1U, d - 1, d, last - 1, last, kMax}) check(n);
     for (std::uint32_t i = 0; i < 500; ++i) {
       const std::uint32_t n = philox::block(2, philox::Use::init, i, d).v[0] >> 1;
       check(n);
