@@ -16,9 +16,9 @@
 namespace dpt {
 namespace {
 
-/// Deflate makes at most 1032 bytes of one (zlib's technical notes).
+/// Maximum expansion of deflate: 1032 bytes from one (zlib's technical notes).
 constexpr std::uint64_t kDeflateRatio = 1032;
-/// Images do not shrink to a 200th; past this size such a file is taken for a decompression bomb.
+/// Expansion from which a file counts as a decompression bomb: images do not shrink to 1/200.
 constexpr std::uint64_t kBombRatio = 200;
 constexpr std::uint64_t kBombBytes = std::uint64_t{64} << 20;
 
@@ -32,12 +32,12 @@ struct CloseFile {
 
 struct ByteStream::Impl {
   std::string name;
-  std::unique_ptr<std::FILE, CloseFile> file;  ///< null: everything is in `input` from the start
+  std::unique_ptr<std::FILE, CloseFile> file;  ///< null if all data was in `input` from the start
   std::uint64_t stored = 0;                    ///< bytes of the file itself
   std::uint64_t stored_read = 0;               ///< stored bytes fetched so far
   std::uint64_t position = 0;
   bool gzip = false;
-  bool gzip_ended = false;  ///< a member's end was reached and no other has begun
+  bool gzip_ended = false;  ///< a member has ended and no other has begun
   z_stream inflater{};
   std::array<std::byte, kChunk> chunk;
 
@@ -61,7 +61,7 @@ struct ByteStream::Impl {
     return count;
   }
 
-  /// Gives the inflater more of the file; false at its end.
+  /// Gives the inflater more bytes of the file. Returns false at its end.
   bool refill() {
     if (inflater.avail_in > 0) return true;
     if (!file) return false;
@@ -84,7 +84,7 @@ struct ByteStream::Impl {
              stored_read);
       }
       if (gzip_ended) {
-        // Only another gzip member may follow; expect_end names anything else.
+        // Only another gzip member may follow; expect_end reports anything else.
         if (std::to_integer<int>(*reinterpret_cast<std::byte*>(inflater.next_in)) != 0x1f) break;
         inflateReset(&inflater);
         gzip_ended = false;

@@ -1,4 +1,4 @@
-// Bytes of a data file, front to back, inflated where the file is gzip.
+// Sequential reader of a data file, which inflates gzip files.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 
 namespace dpt {
 
-/// A file or a block of memory that is read once. Offsets in its messages count the bytes that it
-/// returns, so for gzip they are offsets in the inflated data. Used by one thread. Throws
-/// ErrorKind::data naming the file.
+/// A file or a block of memory that is read once, front to back. Offsets in messages count the
+/// bytes that it returns: for gzip, they are offsets in the inflated data. Used by one thread.
+/// Throws ErrorKind::data with the name of the file.
 class ByteStream {
  public:
-  /// Opens a regular file; one whose name ends in ".gz" is inflated.
+  /// Opens a regular file, and inflates it if its name ends in ".gz".
   explicit ByteStream(const std::string& path);
   /// Reads gzip data in memory, which must outlive the stream. `name` is used in messages.
   ByteStream(std::span<const std::byte> gzip, const std::string& name);
@@ -24,15 +24,16 @@ class ByteStream {
   ByteStream(ByteStream&&) noexcept;
 
   const std::string& name() const;
-  /// Bytes returned so far.
+  /// Returns the number of bytes read so far.
   std::uint64_t position() const;
 
-  /// Fills `to`, or fails saying that the data ends too early; `what` names the part being read.
+  /// Fills `to`, or throws if the data ends too early. `what` names the part being read.
   void read(std::span<std::byte> to, const std::string& what);
-  /// Fails unless `bytes` more can follow; call it before allocating memory for them. For a plain
-  /// file that means exactly its rest; gzip is bounded by what deflate can make of the file's size.
+  /// Throws unless `bytes` more bytes can follow; call it before allocating memory for them. The
+  /// rest of a plain file must have exactly this size. The rest of a gzip file is limited by the
+  /// maximum expansion of deflate.
   void expect(std::uint64_t bytes, const std::string& what) const;
-  /// Fails unless everything was read.
+  /// Throws unless everything was read.
   void expect_end();
 
  private:

@@ -1,6 +1,7 @@
-// CIFAR-10 and CIFAR-100 in their binary form: records of a label (CIFAR-100: a coarse and a fine
-// one, of which the fine is used) and 3072 bytes, 32x32 red, then green, then blue. In memory the
-// channels lie together (HWC). Source: https://www.cs.toronto.edu/~kriz/cifar.html
+// CIFAR-10 and CIFAR-100 in their binary form. A record is a label (in CIFAR-100 a coarse and a
+// fine label; only the fine one is used) and 3072 bytes: 32x32 red, then green, then blue. In
+// memory, the channels of a pixel are adjacent (HWC). Source:
+// https://www.cs.toronto.edu/~kriz/cifar.html
 #include <filesystem>
 #include <system_error>
 
@@ -25,8 +26,8 @@ struct CifarOptions {
 
 /// Differences between CIFAR-10 and CIFAR-100.
 struct CifarFacts {
-  std::string name;    ///< also for scripts/fetch-data
-  std::string folder;  ///< that the published archive unpacks to
+  std::string name;    ///< name of the data set, here and in scripts/fetch-data
+  std::string folder;  ///< folder in the published archive
   std::vector<std::string> train_files, test_files;
   std::int64_t records;  ///< per training file
   std::size_t label_bytes;
@@ -74,7 +75,7 @@ const CifarFacts& cifar100() {
   return facts;
 }
 
-/// Appends one file's records to those that `data` already has. `filled` counts samples.
+/// Appends the records of one file to `data`. `filled` counts samples.
 void read_file(const CifarFacts& facts, const std::string& path, std::int64_t records,
                ResidentSource::Data& data) {
   ByteStream file(path);
@@ -108,11 +109,11 @@ std::shared_ptr<const DataSource> read_files(const CifarFacts& facts, const std:
   ResidentSource::Data data;
   data.shape = kShape;
   data.classes = facts.classes;
-  // Sizes first: memory is asked for once every file is known to be whole.
+  // Check all sizes first: memory is allocated only if every file is complete.
   for (const std::string& file : files) {
     const std::string path = (fs::path(folder) / file).string();
     std::error_code error;
-    // Opening an existing file that cannot be opened gives the better message.
+    // Opening a file that exists but cannot be opened gives the better message.
     if (fs::status(path, error).type() == fs::file_type::not_found) {
       fail(ErrorKind::data, "{}: {} has no file {}; expected {} and {}{}", facts.name, folder, file,
            fmt::join(facts.train_files, ", "), fmt::join(facts.test_files, ", "),
@@ -131,7 +132,7 @@ std::shared_ptr<const DataSource> read_files(const CifarFacts& facts, const std:
   return std::make_shared<ResidentSource>(std::move(data));
 }
 
-/// The folder of the files, which must be there.
+/// Returns the folder of the files. Throws if there is none.
 std::string folder_of_files(const CifarFacts& facts, const std::string& root) {
   namespace fs = std::filesystem;
   check_root(facts.name, root,
@@ -168,7 +169,7 @@ DataSets open_cifar(const CifarFacts& facts, const Variant& options,
   return sets;
 }
 
-/// Records have labels, whatever they are.
+/// Opens one part for prediction. Its records always have labels, which are not used.
 std::shared_ptr<const DataSource> open_cifar_unlabelled(const CifarFacts& facts,
                                                         const Variant& options, DataPart part,
                                                         const DataRequirements& requirements) {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kMaxTableClasses = 1'000'000;
 
-/// Numbers in their order, then other names byte by byte.
+/// Orders numbers by value, before other names, which are compared byte by byte.
 bool is_class_before(const std::string& a, const std::string& b) {
   const auto number = [](const std::string& text) -> std::optional<std::uint64_t> {
     std::uint64_t value = 0;
@@ -37,19 +37,19 @@ bool are_numbers(const std::vector<std::string>& names) {
   return names == numbered_classes(static_cast<std::int64_t>(names.size()));
 }
 
-/// The name as a checkpoint keeps it.
+/// Returns the name as a checkpoint stores it.
 std::string utf8_of(std::string_view name) {
   using Json = nlohmann::json;
   return Json::parse(json_text(Json(std::string(name)))).get<std::string>();
 }
 
-/// Names as messages quote them.
+/// Returns the name, quoted for messages.
 std::string quoted_class(std::string_view name) {
   constexpr std::size_t kMax = 40;
   return fmt::format("'{}{}'", name.substr(0, kMax), name.size() > kMax ? "..." : "");
 }
 
-/// A note on the classes of which `source` has no samples; empty where there is none.
+/// Returns a note about classes that have no samples in `source`; empty if all have.
 std::string gap_of(const DataSource& source, const char* split) {
   const std::vector<std::string>& classes = source.classes();
   std::vector<bool> has(classes.size());
@@ -137,7 +137,7 @@ std::int32_t ClassTable::label_of_name(std::string_view name, const Where& where
   return next;
 }
 
-/// Decides once what numbers stand for.
+/// Decides, once, whether numbers are positions in data.classes or in the table.
 void ClassTable::choose_numbers(const Where& where) {
   has_numbers_ = true;
   if (!is_of_checkpoint_) return;
@@ -150,7 +150,7 @@ void ClassTable::choose_numbers(const Where& where) {
          where(), some_of(of_checkpoint));
   }
   if (are_numbers(of_checkpoint) && given_.size() == of_checkpoint.size()) {
-    // The run did not name its classes: these names are of today.
+    // The run did not name its classes, but this config does.
     names_ = given_;
     return;
   }
@@ -227,14 +227,14 @@ std::string difference_of_classes(const std::vector<std::string>& expected,
 }
 
 void check_class_tables(DataSets& sets, const std::vector<std::string>& known) {
-  // If only one part was opened, it represents all.
+  // If only one part was opened, use its classes.
   const DataSource* first = sets.train ? sets.train.get()
                             : sets.val ? sets.val.get()
                                        : sets.test.get();
   if (!first) return;
   const std::vector<std::string>& classes = first->classes();
   const auto are_equal = [&](const std::vector<std::string>& others) {
-    // Numbers mean themselves: without a model there are as many as the largest label says.
+    // Numbers are their own classes; without a model, their count follows from the largest label.
     return others == classes || (are_numbers(others) && are_numbers(classes));
   };
   for (const auto& [source, part] :
@@ -245,7 +245,7 @@ void check_class_tables(DataSets& sets, const std::vector<std::string>& known) {
          part, difference_of_classes(classes, source->classes()), source->classes().size(),
          classes.size());
   }
-  // Names of today for a run that had none are welcome.
+  // A config may add names to the classes of a run that had only numbers.
   const bool is_named_later = are_numbers(known) && known.size() == classes.size();
   if (!known.empty() && known != classes && !is_named_later) {
     fail(ErrorKind::data,

@@ -1,11 +1,12 @@
 // The classes of a data set: one table for all of its splits, matched by name.
 //
-// Names that are not UTF-8 have U+FFFD in the place of such bytes, as checkpoints keep them.
+// The names in the table are those of the evaluated checkpoint, if there is one; otherwise those of
+// data.classes; otherwise those of the training samples, sorted. Names are compared byte by byte. A
+// class that is not in the table is an error in every split. A class without samples is reported
+// (check_class_tables) and keeps its label. So a label always means the model's output for its
+// class.
 //
-// Its names are those of the checkpoint where one is evaluated, else those of data.classes, else
-// those that the training samples have, sorted. Names are compared byte by byte. A class that is
-// not in the table is an error, whichever split has it; a class without samples is a gap, which is
-// stated (check_class_tables). So no label ever means another class than the model's output.
+// In names that are not UTF-8, U+FFFD replaces invalid bytes, as in checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -25,27 +26,27 @@ enum class ClassOrder : std::uint8_t {
   numbers_first  ///< numbers by value, then other names byte by byte
 };
 
-/// Gives the labels of a data set's samples: those of the training samples first, then after
-/// close() those of the others.
+/// Assigns the labels of a data set's samples: first of the training samples and, after close(), of
+/// the others.
 class ClassTable {
  public:
-  /// Says for a message where a label stands.
+  /// Returns the place of a label, for messages.
   using Where = std::function<std::string()>;
 
   /// `given`: data.classes, or empty. `training` names the training samples in messages. Throws
-  /// ErrorKind::usage where a name is given twice, ErrorKind::data where there are as many as the
-  /// model does not have outputs.
+  /// ErrorKind::usage for a name that is given twice, and ErrorKind::data if the number of names is
+  /// not the model's number of outputs.
   ClassTable(std::vector<std::string> given, std::string training,
              const DataRequirements& requirements);
 
-  /// The label of a class; throws ErrorKind::data where the table has no such class, naming the
-  /// nearest. Before close() the label of a training sample may be provisional.
+  /// Returns the label of a class. Throws ErrorKind::data, with the most similar name, for a class
+  /// that is not in the table. Before close(), the label of a training sample may be provisional.
   std::int32_t label_of_name(std::string_view name, const Where& where);
-  /// The same for samples whose classes are numbers from 0: places in data.classes, where that is
-  /// given, or in the table.
+  /// Does the same for samples whose classes are numbers from 0: positions in data.classes, if set,
+  /// or in the table.
   std::int32_t label_of_number(std::int64_t number, const Where& where);
 
-  /// After the training samples: their `labels` become final. Nothing is added from here on.
+  /// Ends the training samples: makes their `labels` final. No class is added after this call.
   void close(ClassOrder order, std::span<std::int32_t> labels);
 
   /// REQUIRES: close() was called.
@@ -58,11 +59,11 @@ class ClassTable {
   [[noreturn]] void refuse_name(std::string_view name, const Where& where) const;
 
   std::vector<std::string> given_, names_;
-  std::string training_, owner_;  ///< `owner_`: whose names they are
+  std::string training_, owner_;  ///< `owner_`: origin of the names
   std::int64_t outputs_;          ///< outputs of the model, 0 if unknown
   bool is_of_checkpoint_, is_given_, is_closed_ = false, has_numbers_ = false;
   std::map<std::string, std::int32_t, std::less<>> numbers_;
-  std::map<std::string, std::string> replaced_;  ///< names that were not UTF-8, by what they became
+  std::map<std::string, std::string> replaced_;  ///< UTF-8 name -> original name
   /// Positions of the classes of data.classes in the table, or -1.
   std::vector<std::int32_t> places_;
   std::int64_t largest_ = -1;
@@ -71,16 +72,16 @@ class ClassTable {
 /// Returns the problem of a list of class names; empty if all differ.
 std::string problem_of_classes(const std::vector<std::string>& classes);
 
-/// Fails with ErrorKind::data unless training and test data have one table, and `known`, that of
-/// the checkpoint, where it is not empty; says what differs. Adds a note to `sets` for classes with
-/// names of which there are no samples.
+/// Throws ErrorKind::data, with the difference, unless all parts have the same table, which must
+/// also equal `known`, the checkpoint's, unless that is empty. Adds a note to `sets` about named
+/// classes without samples.
 void check_class_tables(DataSets& sets, const std::vector<std::string>& known);
 
-/// Returns the first difference of two tables, in a few words; empty if they are equal.
+/// Returns a short description of the first difference of two tables; empty if they are equal.
 std::string difference_of_classes(const std::vector<std::string>& expected,
                                   const std::vector<std::string>& found);
 
-/// "cat, dog, ..." for messages.
+/// Returns "cat, dog, ..." for messages.
 std::string some_of(const std::vector<std::string>& names);
 
 }  // namespace dpt

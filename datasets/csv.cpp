@@ -1,4 +1,4 @@
-// Data sets of CSV files: rows of features, or images that lie where a column says.
+// Data sets of CSV files: rows of features, or images whose paths are in a column.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -80,7 +80,7 @@ class CsvFeatureSource final : public DataSource {
   std::string fingerprint_;
 };
 
-/// Images that lie where a column says.
+/// Images whose paths are in a column.
 class CsvImageSource final : public ImageSource {
  public:
   CsvImageSource(const std::string& path, std::string root, std::vector<std::string> images,
@@ -104,7 +104,7 @@ class CsvImageSource final : public ImageSource {
   std::vector<std::string> images_;
 };
 
-/// Says what is wrong with the images that are not there: lines of the table by index.
+/// Throws an error that lists missing images, with their lines in the table.
 [[noreturn]] void refuse_missing(const std::string& path,
                                  const std::map<std::size_t, std::string>& missing) {
   constexpr std::size_t kMaxListed = 10;
@@ -125,8 +125,8 @@ class CsvImageSource final : public ImageSource {
        is_one ? "" : fmt::format("{}", fmt::join(lines, "\n  ")));
 }
 
-/// Returns the sizes of the images' files. One that is not there is an error, or has the size 0 if
-/// it may be left out, which its read does.
+/// Returns the sizes of the images' files. A missing file is an error, or has the size 0 if it may
+/// be left out; its read then reports it.
 std::vector<std::uint64_t> sizes_of_images(const std::string& path, const std::string& root,
                                            const CsvTable& table, bool leaves_out) {
   constexpr std::size_t kAtOnce = 1024;
@@ -186,7 +186,7 @@ DataSets open_csv(const Variant& variant, const DataRequirements& requirements) 
   check_no_shared_files({{"data.train.file", {options.train.file}},
                          {"data.val.file", {options.val ? options.val->file : ""}},
                          {"data.test.file", {options.test ? options.test->file : ""}}});
-  // Names of the outputs are no classes.
+  // With several targets, `names` are names of outputs, not of classes.
   const bool has_classes = !options.label.empty();
   ClassTable classes(has_classes ? options.classes : std::vector<std::string>(), options.train.file,
                      requirements);
@@ -224,7 +224,7 @@ std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, Da
     check_image_channels("csv: " + path, requirements);
     if (!options.root.empty()) check_root("csv", options.root, "the images", "");
   }
-  // The order of the columns is that of the run, whatever it is in this file.
+  // Use the run's order of the columns, which this file may not have.
   const bool of_run = !requirements.features.empty();
   const std::vector<std::string>& features = of_run ? requirements.features : options.features;
   if (!images && features.empty()) {
@@ -240,7 +240,7 @@ std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, Da
     check_shape(path, {1, 1, static_cast<std::int64_t>(features.size())}, requirements);
     return std::make_shared<CsvFeatureSource>(path, std::move(table));
   }
-  // Files that are missing are found when they are read: each line keeps its place.
+  // Missing files are found when they are read; their lines keep their indices.
   Fingerprint hash;
   for (const std::string& image : table.images) hash.add(image);
   return std::make_shared<CsvImageSource>(path, folder_of_images(path, options),
@@ -248,19 +248,19 @@ std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, Da
                                           requirements, 0, hash.text());
 }
 
-/// Returns the problem of the fields that locate the labels; empty if there is none.
+/// Checks the fields that locate the labels. Returns the problem, or an empty text.
 std::string check_csv_labels(const CsvOptions& options) {
   if (!options.label.empty() || !options.targets.empty()) return {};
   return "expected label (the column of the classes) or targets (columns of numbers), found "
          "neither";
 }
 
-/// Returns true for one ASCII character that does not end or quote a field.
+/// Returns true if the text is one ASCII character that neither ends nor quotes a field.
 bool is_separator(const std::string& text) {
   return text.size() == 1 && text.find_first_of("\"\r\n") != 0 && text[0] > 0;
 }
 
-/// Describes an invalid use of label_separator; empty if there is none.
+/// Checks label_separator. Returns the problem, or an empty text.
 std::string problem_of_separator(const CsvOptions& options) {
   const std::string& separator = options.label_separator;
   if (separator.empty()) return {};
@@ -278,7 +278,7 @@ std::string problem_of_separator(const CsvOptions& options) {
   return {};
 }
 
-/// Returns the problem of the fields taken together; empty if there is none.
+/// Checks the combination of fields. Returns the problem, or an empty text.
 std::string check_csv(const CsvOptions& options) {
   if (!options.path.empty() && !options.features.empty()) {
     return "path and features: expected one of them, found both: samples are images or features";

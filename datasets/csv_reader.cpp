@@ -23,9 +23,9 @@
 namespace dpt {
 namespace {
 
-/// A line of more bytes is taken for a quote that is not closed.
+/// Maximum size of a line. A longer one is probably a quote that is not closed.
 constexpr std::size_t kMaxLineBytes = std::size_t{64} << 20;
-constexpr std::size_t kMaxNames = 20;  ///< in a message
+constexpr std::size_t kMaxNames = 20;  ///< maximum number of names in a message
 
 }  // namespace
 
@@ -33,7 +33,7 @@ struct CsvReader::Input {
   static constexpr int kEnd = -1;
 
   explicit Input(const std::string& a_path) : path(a_path) {
-    // Not blocking: a pipe without a writer is no file either.
+    // O_NONBLOCK, because opening a pipe without a writer would block; pipes are refused below.
     fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
       const std::string why = std::strerror(errno);
@@ -70,7 +70,7 @@ struct CsvReader::Input {
 
   std::string path;
   int fd = -1;
-  std::uint64_t size = 0, before = 0;  ///< bytes of the file, and those before the buffer
+  std::uint64_t size = 0, before = 0;  ///< bytes of the file, and before the buffer
   std::size_t at = 0, end = 0;
   std::array<char, std::size_t{1} << 16> buffer;
 };
@@ -190,7 +190,7 @@ bool CsvReader::read_record() {
   };
   const auto is_end_of_line = [&](int c) { return c == '\n' || c == '\r' || c == Input::kEnd; };
 
-  // Empty lines may follow the last one, and stand nowhere else.
+  // Empty lines are allowed only at the end of the file.
   if (input_->peek() != Input::kEnd && is_end_of_line(input_->peek())) {
     while (input_->peek() == '\n' || input_->peek() == '\r') end_of_line();
     if (input_->peek() != Input::kEnd) refuse(line_, "expected fields, found an empty line");

@@ -1,7 +1,7 @@
-// Tables of comma-separated values: UTF-8, with or without a byte order mark, lines ended by LF or
-// CR LF, fields in double quotes where they hold delimiters, quotes (doubled) or line breaks. The
-// first line has the names of the columns, and every other line as many fields.
-// Source: RFC 4180
+// Tables of comma-separated values in UTF-8, with or without a byte order mark. Lines end with LF
+// or CR LF. Fields with delimiters, quotes (doubled) or line breaks are in double quotes. The first
+// line has the names of the columns, and every other line has the same number of fields. Source:
+// RFC 4180
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace dpt {
 
-/// A file that is read line by line, front to back, with memory for one line. Used by one thread.
-/// Throws ErrorKind::data naming file and line.
+/// Reads a file line by line, with memory for one line. Used by one thread. Throws ErrorKind::data
+/// with file and line.
 class CsvReader {
  public:
   /// Reads the header.
@@ -23,20 +23,21 @@ class CsvReader {
 
   const std::string& path() const { return path_; }
   const std::vector<std::string>& header() const { return header_; }
-  /// Index of the column with that name; `asked_by` is the config key that names it.
+  /// Returns the index of the column `name`, which the config key `asked_by` names.
   std::size_t column(const std::string& name, const std::string& asked_by) const;
 
-  /// Reads the next line; false at the end of the file.
+  /// Reads the next line. Returns false at the end of the file.
   bool next();
-  /// Returns a field of the current line, which has as many as the header.
+  /// Returns a field of the current line.
   std::string_view field(std::size_t column) const;
-  /// The number of that line, where it begins; the header has 1.
+  /// Returns the number of the line on which the current record begins. The header has 1.
   std::int64_t line() const { return line_; }
-  /// "x.csv, line 7, column 2 (width)".
+  /// Returns "x.csv, line 7, column 2 (width)".
   std::string place(std::size_t column) const { return place(line_, column); }
   std::string place(std::int64_t line, std::size_t column) const;
-  /// Size of the file, and how much of it has been read.
+  /// Returns the size of the file.
   std::uint64_t bytes() const;
+  /// Returns the number of bytes that were read.
   std::uint64_t position() const;
 
  private:

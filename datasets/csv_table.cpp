@@ -19,7 +19,7 @@
 namespace dpt {
 namespace {
 
-/// The columns that are used, and the lines of the file.
+/// Indices of the columns that are used.
 struct CsvColumns {
   std::optional<std::size_t> path, label, group;
   std::vector<std::size_t> features, targets;
@@ -27,14 +27,14 @@ struct CsvColumns {
 
 // ---- Fields ------------------------------------------------------------------------------------
 
-/// Without the spaces and tabs around it.
+/// Returns the text without leading and trailing spaces and tabs.
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t");
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
 }
 
-/// A field as messages show it.
+/// Returns a field, shortened for messages.
 std::string shown(std::string_view text) {
   constexpr std::size_t kMax = 40;
   if (text.empty()) return "an empty field";
@@ -56,7 +56,7 @@ std::string shown(std::string_view text) {
            : "");
 }
 
-/// A number with a decimal point, whatever the locale.
+/// Reads a number with a decimal point, independent of the locale.
 float number_in(const CsvReader& reader, std::size_t column) {
   std::string_view text = trimmed(reader.field(column));
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
@@ -66,7 +66,7 @@ float number_in(const CsvReader& reader, std::size_t column) {
   if (error == std::errc::invalid_argument || at != end) {
     refuse_field(reader, column, "a number");
   }
-  // Too small for a double is not out of range: it is 0 in fp32, as other small numbers are.
+  // Accept a number that is too small for a double: it is 0 in fp32.
   const bool is_tiny = error == std::errc::result_out_of_range &&
                        std::abs(std::strtod(std::string(text).c_str(), nullptr)) < 1;
   if (is_tiny) return text[0] == '-' ? -0.0F : 0.0F;
@@ -79,7 +79,7 @@ float number_in(const CsvReader& reader, std::size_t column) {
 
 // ---- Labels ------------------------------------------------------------------------------------
 
-/// Returns the label of `text`, which is the field or a part of it.
+/// Returns the label of `text`, a field or a part of a field.
 std::int32_t label_of_text(const CsvReader& reader, std::size_t column, std::string_view text,
                            CsvLabel type, ClassTable& classes) {
   const auto place = [&] { return reader.place(column); };
@@ -103,13 +103,13 @@ std::int32_t label_in(const CsvReader& reader, std::size_t column, CsvLabel type
   return label_of_text(reader, column, text, type, classes);
 }
 
-/// Labels of all lines, if fields contain several.
+/// Labels of all lines, if a field may contain several.
 struct LabelLists {
   std::vector<std::int32_t> labels;  ///< labels of all lines, concatenated
   std::vector<std::size_t> ends;     ///< end of each line in `labels`
 };
 
-/// Adds the labels of the last line read; an empty field has none.
+/// Adds the labels of the current line. An empty field has none.
 void add_labels(const CsvReader& reader, std::size_t column, const CsvOptions& options,
                 ClassTable& classes, LabelLists& lists) {
   const char separator = options.label_separator.front();
@@ -119,7 +119,7 @@ void add_labels(const CsvReader& reader, std::size_t column, const CsvOptions& o
     const bool is_last = end == std::string_view::npos;
     const std::string_view text = trimmed(rest.substr(0, end));
     rest = is_last ? std::string_view() : rest.substr(end + 1);
-    // Several spaces are one separator.
+    // Consecutive spaces are one separator.
     if (text.empty() && separator == ' ') continue;
     if (text.empty() || (!is_last && rest.empty())) {
       refuse_field(
@@ -155,7 +155,7 @@ void make_hot_rows(const LabelLists& lists, std::size_t classes, const std::stri
 
 // ---- Targets -----------------------------------------------------------------------------------
 
-/// Adds the targets of the line that was read last.
+/// Adds the targets of the current line.
 void add_targets(const CsvReader& reader, const std::vector<std::size_t>& columns,
                  ImageSource::Samples& samples) {
   const TargetKind kind = samples.targets.kind;
@@ -194,7 +194,7 @@ CsvColumns choose_columns(const CsvReader& reader, const CsvOptions& options, co
                           const std::string& group) {
   CsvColumns columns;
   const std::vector<std::string>& header = reader.header();
-  // The test file needs none, but if it has one, it is no feature there either.
+  // A test file needs no group column; if it has one, the column is not a feature.
   if (!group.empty() &&
       (!train || std::find(header.begin(), header.end(), group) != header.end())) {
     columns.group = reader.column(group, "data.val_split.group");
@@ -267,7 +267,7 @@ void check_features(const std::string& path, const std::vector<std::string>& nam
                    "lines is not a feature)");
 }
 
-/// Makes room for all features by the lines read so far.
+/// Reserves memory for all features, estimated from the lines read so far.
 void reserve_features(const CsvReader& reader, CsvTable& table) {
   constexpr std::size_t kAfter = 1000;
   if (table.lines.size() != kAfter || reader.position() == 0) return;

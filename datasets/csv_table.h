@@ -43,7 +43,7 @@ struct CsvOptions {
   std::vector<std::string> features;
   std::string label;
   CsvLabel label_type = CsvLabel::name;
-  std::string label_separator;  ///< one character; empty: one label in each field
+  std::string label_separator;  ///< one character; empty: each field has one label
   std::vector<std::string> targets;
   CsvTarget target = CsvTarget::from_columns;
   std::vector<std::string> classes;
@@ -51,7 +51,7 @@ struct CsvOptions {
   std::int64_t cache_mib = 1024;
 };
 
-/// Returns the kind of the targets, as far as the options state it.
+/// Returns the kind of the targets that follows from the options.
 TargetKind target_kind_of(const CsvOptions& options);
 
 /// Content of one file.
@@ -60,23 +60,23 @@ struct CsvTable {
   std::vector<float> features;  ///< features of all lines, one line after another
   std::vector<std::string> images;
   ImageSource::Samples samples;
-  std::vector<std::int64_t> lines;  ///< the number of each sample's line
-  bool by_name = false;             ///< classes
+  std::vector<std::int64_t> lines;  ///< line number of each sample
+  bool by_name = false;             ///< classes are names, not numbers
 };
 
-/// Reads the file at `path`. `train` is the result for the training file, or the features of the
-/// checkpoint; if null, the file is the training file and completes `classes`. Throws
-/// ErrorKind::data naming file, line and column.
+/// Reads the file at `path`. `train` is the result for the training file, or has the features of
+/// the checkpoint. If it is null, the file is the training file, which completes `classes`. Throws
+/// ErrorKind::data with file, line and column.
 CsvTable read_csv_table(const std::string& path, const CsvOptions& options, const CsvTable* train,
                         ClassTable& classes, const DataRequirements& requirements);
 
-/// Returns the number of classes or targets of the training file; reads only the label column, if
-/// necessary. Unset if the options name neither. Throws ErrorKind::data.
+/// Returns the number of classes or targets of the training file; unset if the options name
+/// neither. Reads at most the label column. Throws ErrorKind::data.
 std::optional<std::int64_t> outputs_of_csv(const CsvOptions& options);
 
-/// Reads the samples of a file that are to be predicted: those columns of it that `features` names
-/// or, where options have `path`, the paths. Other columns are not looked at. A line with a field
-/// that cannot be read is added to `unreadable`; its features are 0.
+/// Reads the samples of a file to be predicted: the columns that `features` names or, if the
+/// options have `path`, the paths. Ignores other columns. A line with a field that cannot be read
+/// is added to `unreadable`, and its features are 0.
 CsvTable read_csv_samples(const std::string& path, const CsvOptions& options,
                           const std::vector<std::string>& features, const std::string& asked_by,
                           UnreadableSamples& unreadable);

@@ -37,41 +37,41 @@ struct ModelOutputs {
 struct DatasetKind {
   const ObjectTable* table;
   DataSets (*open)(const Variant& options, const DataRequirements& requirements);
-  /// The samples of one part, to be predicted; null where there is no such part. The other parts,
-  /// and labels, targets and weights, are not looked at and need not be there: no caller asks the
-  /// source for them. What is wrong with single samples may go to `unreadable`.
+  /// Opens the samples of one part, to be predicted; returns null if there is no such part. Labels,
+  /// targets, weights and the other parts are not read and need not exist: no caller asks the
+  /// source for them. Problems of single samples may be added to `unreadable`.
   std::shared_ptr<const DataSource> (*open_unlabelled)(const Variant& options, DataPart part,
                                                        const DataRequirements& requirements,
                                                        UnreadableSamples& unreadable);
-  /// A data set that is refused because of some of its files may be opened without them.
+  /// True if a data set that is refused because of some of its files may be opened without them.
   bool lists_only = false;
-  std::optional<DataFacts> facts = {};  ///< set if all data of the kind have the same
-  bool any_targets = false;             ///< may have others than class labels
-  bool any_type = false;                ///< samples may be floats, which only opening them tells
-  /// Null: samples of 8-bit pixels, all of one size, with class labels.
+  std::optional<DataFacts> facts = {};  ///< set if they are the same for all data of the kind
+  bool any_targets = false;             ///< may have targets other than class labels
+  bool any_type = false;                ///< samples may be floats; known once opened
+  /// Returns the declared properties. Null: 8-bit pixels, all of one size, with class labels.
   DeclaredSamples (*declares)(const Variant& options) = nullptr;
-  /// Returns the number of outputs for the training samples: their classes or targets. Reads only
-  /// the labels. Unset if the model decides; null: `facts`, if any.
+  /// Returns the number of outputs that the training samples need, one per class or target; unset
+  /// if the model decides. Reads only the labels. Null: the number in `facts`, if set.
   std::optional<std::int64_t> (*outputs)(const Variant& options) = nullptr;
 };
 
 /// Returns all kinds (datasets/registry.cpp), with the tag "dataset".
 const Registry<DatasetKind>& dataset_kinds();
-/// The kind of the data set of a config. Throws ErrorKind::usage where there is none.
+/// Returns the kind of a config's data set. Throws ErrorKind::usage if the config has none.
 const DatasetKind& dataset_kind(const Variant& options);
-/// Returns the facts of the kind with this name, if all its data have the same.
+/// Returns DatasetKind::facts of the kind with this name.
 std::optional<DataFacts> data_facts(const std::string& dataset);
-/// Returns whether a data set has a validation set of its own; unset if only its files tell.
+/// Returns true if a data set has its own validation set; unset if only its files tell.
 std::optional<bool> declares_validation(const Variant& options);
 /// Returns DatasetKind::outputs of a data set. Throws an Error if its files cannot be read.
 std::optional<std::int64_t> data_outputs(const Variant& options);
-/// Opens the data set of a config. Throws ErrorKind::data where its classes are not one table, or
-/// not requirements.known_classes.
+/// Opens the data set of a config. Throws ErrorKind::data if its parts have different classes, or
+/// others than requirements.known_classes.
 DataSets open_dataset(const Variant& options, const DataRequirements& requirements);
-/// Opens one part of it to be predicted; null where it has no such part. Each sample has the label
-/// 0 and targets of 0, as a model with `outputs` asks for, whether or not the data has any. One
-/// that cannot be read is added to `unreadable`, and is 0 in all values. Throws ErrorKind::data
-/// where the samples are not what `requirements` asks for.
+/// Opens one part of a config's data set to be predicted; returns null if there is no such part.
+/// Each sample has the label 0 and targets of 0 for a model with `outputs`, whether or not the data
+/// has labels. A sample that cannot be read is added to `unreadable`, and its values are 0. Throws
+/// ErrorKind::data for samples that do not meet `requirements`.
 std::shared_ptr<const DataSource> open_unlabelled(const Variant& options, DataPart part,
                                                   const DataRequirements& requirements,
                                                   const ModelOutputs& outputs,

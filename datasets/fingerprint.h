@@ -1,4 +1,4 @@
-// A hash that tells two data sets apart: XXH3 over everything that was added.
+// A hash that distinguishes data sets: XXH3 over everything that was added.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@ class Fingerprint {
  public:
   Fingerprint();
   void add(const void* bytes, std::size_t count);
-  /// Adds the characters and a separator, so that neighbouring texts do not run together.
+  /// Adds the characters and a separator, so that consecutive texts are not joined.
   void add(const std::string& text);
-  /// "xxh3:" and 16 hexadecimal digits.
+  /// Returns "xxh3:" and 16 hexadecimal digits.
   std::string text() const;
 
  private:

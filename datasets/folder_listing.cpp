@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Returns whether an entry is a folder or a link to one. Throws for a link that leads nowhere: its
-/// class would be missing.
+/// Returns true if an entry is a folder or a link to one. Throws for a link whose target does not
+/// exist, because its class would be missing.
 bool is_folder(const FolderEntry& entry, const fs::path& path) {
   if (entry.type == DT_DIR) return true;
   if (entry.type == DT_REG) return false;

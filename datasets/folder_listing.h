@@ -9,7 +9,7 @@
 
 namespace dpt {
 
-/// The class folders of a part ("train"), sorted by name byte by byte, and the images below each.
+/// Class folders of a part ("train"), sorted by name byte by byte, and the images below each.
 struct ListedPart {
   std::string part;
   std::vector<std::string> classes;
@@ -19,9 +19,9 @@ struct ListedPart {
 /// Returns the names of a part's class folders, sorted byte by byte. Throws ErrorKind::data.
 std::vector<std::string> class_folders(const std::string& root, const std::string& part);
 
-/// Lists a part of the folder `root`. Links are followed, hidden entries (.git, ._photo.jpg) are
-/// ignored. Adds to `report` what is wrong or left out; a part with no class folder is a problem.
-/// Throws ErrorKind::data for a folder that cannot be listed.
+/// Lists a part of the folder `root`. Follows links and ignores hidden entries (.git, ._photo.jpg).
+/// Adds problems and left-out files to `report`; a part without class folders is a problem. Throws
+/// ErrorKind::data for a folder that cannot be listed.
 ListedPart list_part(const std::string& root, const std::string& part, FolderReport& report);
 
 }  // namespace dpt

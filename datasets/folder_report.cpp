@@ -11,7 +11,7 @@
 namespace dpt {
 namespace {
 
-/// "a, b, c and 2 more".
+/// Returns "a, b, c and 2 more".
 std::string some_paths(const std::vector<std::string>& paths) {
   constexpr std::size_t kMaxNamed = 3;
   const std::size_t named = std::min(paths.size(), kMaxNamed);
@@ -21,7 +21,7 @@ std::string some_paths(const std::vector<std::string>& paths) {
   return text;
 }
 
-/// ".json 2, Thumbs.db 1": the counts of groups, of which only the first ones are named.
+/// Returns the counts of the first groups: ".json 2, Thumbs.db 1".
 std::string counts_text(const std::map<std::string, std::int64_t>& groups) {
   constexpr std::size_t kMaxNamed = 10;
   std::vector<std::string> texts;

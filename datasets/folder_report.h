@@ -1,4 +1,4 @@
-// Collects what is wrong in a data set's folders, and what is left out of them.
+// Collects problems in a data set's folders, and the files in them that are left out.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace dpt {
 
 class FolderReport {
  public:
-  /// `owner` begins messages: "image_folder: data/pets". With `leaves_out`, files that cannot be
-  /// read are left out and counted; otherwise they are problems.
+  /// `owner` begins messages: "image_folder: data/pets". If `leaves_out` is true, files that cannot
+  /// be read are left out and counted; otherwise they are problems.
   FolderReport(std::string owner, bool leaves_out)
       : owner_(std::move(owner)), leaves_out_(leaves_out) {}
 
   void add_empty_class(const std::string& folder) { add(Kind::empty_class, folder); }
   void add_image_next_to_classes(const std::string& path) { add(Kind::next_to_classes, path); }
-  /// Adds a problem that is a message of its own.
+  /// Adds a problem with its own message.
   void add_problem(const std::string& message) { add(Kind::message, message); }
   void add_other_file(const std::string& name) { ++others_[group_of_file(name)]; }
   void add(const WalkedFolder& walked);

@@ -15,9 +15,9 @@
 namespace dpt {
 namespace {
 
-constexpr std::int64_t kMaxPixels = 16384;  ///< per side
+constexpr std::int64_t kMaxPixels = 16384;  ///< maximum size of a side
 
-/// Reads the magic and the dimensions; there must be `fewest` to `most` of them.
+/// Reads the magic number and the dimensions, of which there must be `fewest` to `most`.
 std::vector<std::int64_t> read_header(ByteStream& file, int fewest, int most) {
   std::array<std::byte, 4> word;
   const auto byte = [&](std::size_t i) { return std::to_integer<std::uint32_t>(word[i]); };
@@ -61,8 +61,8 @@ SampleShape checked_shape(const ByteStream& file, const std::vector<std::int64_t
   return shape;
 }
 
-/// The one file of `root` whose name begins with `prefix`, or empty. A plain file is preferred to
-/// the same one compressed.
+/// Returns the only file of `root` whose name begins with `prefix`, or empty. Prefers a plain file
+/// to its compressed version.
 std::string find_file(const std::string& root, const std::string& prefix) {
   std::vector<std::string> found;
   std::error_code error;
@@ -81,7 +81,7 @@ std::string find_file(const std::string& root, const std::string& prefix) {
   return found.empty() ? std::string() : (std::filesystem::path(root) / found[0]).string();
 }
 
-/// Reads as many labels as `data` has room for, and names the classes if they have no names.
+/// Reads the labels of `data`, and names its classes by number if they have no names.
 void read_labels(ByteStream& labels, const DataRequirements& requirements,
                  ResidentSource::Data& data) {
   std::vector<std::uint8_t> raw_labels(data.labels.size());
@@ -153,7 +153,7 @@ std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, std::optional
 namespace {
 
 /// Returns the pair of files under `root` whose names begin with `part`. Without facts, the test
-/// set is optional: then both are empty.
+/// set is optional: both paths are then empty.
 IdxFiles find_pair(const std::string& name, const std::string& root, const std::string& part,
                    const IdxFacts* facts) {
   IdxFiles files{find_file(root, part + "-images"), find_file(root, part + "-labels")};

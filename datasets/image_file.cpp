@@ -10,7 +10,7 @@
 namespace dpt {
 
 std::vector<std::byte> read_image_file(const std::string& path) {
-  // A file of more bytes is no image of an allowed size.
+  // A larger file is not an image of an allowed size.
   constexpr std::uint64_t kMaxFileBytes = kMaxImageBytes;
   const StageTimer timer(DataStage::read);
   const RandomAccessFile file(path);

@@ -6,7 +6,7 @@
 
 namespace dpt {
 
-/// Returns the bytes of an image file, at most kMaxImageBytes. Throws ErrorKind::data.
+/// Returns the bytes of an image file. Throws ErrorKind::data, also for more than kMaxImageBytes.
 std::vector<std::byte> read_image_file(const std::string& path);
 
 }  // namespace dpt

@@ -23,14 +23,14 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-/// Adds the images below a folder, sorted by path, and notes of what is left out.
+/// Adds the images below a folder, sorted by path, and notes about files that are left out.
 void add_images_below(const std::string& folder, ListedImages& listed) {
   WalkedFolder walked = std::move(walk_folders({folder})[0]);
   std::vector<std::string> found;
   for (const ListedImage& image : walked.images) {
     found.push_back((fs::path(folder) / image.name).string());
   }
-  // A file that is named as an image and cannot be opened is a sample that cannot be read.
+  // A file with the extension of an image that cannot be opened is a sample that cannot be read.
   std::erase_if(walked.bad, [&](const BadFile& bad) {
     if (bad.kind == BadFileKind::unread_format) return false;
     found.push_back(bad.path);
@@ -95,7 +95,7 @@ std::shared_ptr<const DataSource> open_image_files(std::vector<std::string> path
   check_image_count("the images", paths.size());
   ImageSource::Samples samples;
   samples.labels.resize(paths.size());
-  // Hash the names: processes that share the work compare the hash.
+  // Hash the names, because processes that share the work compare the hash.
   Fingerprint names;
   for (const std::string& path : paths) names.add(path);
   return without_labels(std::make_shared<ImageFilesSource>(std::move(paths), std::move(samples),

@@ -12,20 +12,19 @@
 
 namespace dpt {
 
-/// Files that dpt predict was asked for.
+/// Files to be predicted.
 struct ListedImages {
   std::vector<std::string> paths;
   std::vector<std::string> notes;  ///< files in the folders that were left out
 };
 
-/// Lists the files that `paths` name, in their order; of a folder all images below it, sorted by
-/// path. Links are followed; hidden files and folders are ignored. Other paths are taken as they
-/// are, whether or not they can be read. Throws ErrorKind::data for a folder that cannot be listed
-/// or has no images.
+/// Lists the files that `paths` name, in their order. A folder stands for all images below it,
+/// sorted by path: links are followed, hidden files and folders are ignored. Paths of files are not
+/// checked. Throws ErrorKind::data for a folder that cannot be listed or has no images.
 ListedImages list_images(const std::vector<std::string>& paths);
 
-/// One sample for each file, as open_unlabelled. Throws ErrorKind::data for a model whose input is
-/// no image.
+/// Opens the files as open_unlabelled does, one sample each. Throws ErrorKind::data if the model's
+/// input is not an image.
 std::shared_ptr<const DataSource> open_image_files(std::vector<std::string> paths,
                                                    const DataRequirements& requirements,
                                                    const ModelOutputs& outputs,

@@ -1,5 +1,5 @@
-// One folder per class: images in and below ROOT/train/CLASS, and val/CLASS/* and test/CLASS/* if
-// there are such folders. The files are listed once, sorted by name.
+// Images with one folder per class: in and below ROOT/train/CLASS and, if present, ROOT/val/CLASS
+// and ROOT/test/CLASS. The files are listed once, sorted by name.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -80,7 +80,7 @@ std::string test_folder(const ImageFolderOptions& options) {
   const std::string& root = options.root;
   if (!options.test.empty()) return named_folder(root, "test", options.test);
   if (has_folder(root, "test")) return "test";
-  // Earlier releases did so; their runs have `val: none`.
+  // Runs of earlier releases have `val: none` and use the folder val as test set.
   return options.val == kNone && has_folder(root, "val") ? "val" : "";
 }
 
@@ -130,7 +130,7 @@ struct PartFolders {
   }
 };
 
-/// Returns a note about folders that are no part; empty if there are none.
+/// Returns a note about folders that are not parts of the data set; empty if there are none.
 std::string note_of_other_folders(const std::string& root, const PartFolders& parts) {
   std::vector<std::string> others;
   std::error_code error;
@@ -148,11 +148,11 @@ std::string note_of_other_folders(const std::string& root, const PartFolders& pa
       root, some_of(others));
 }
 
-/// Places of the class folders of a part in ListedPart, by their labels.
+/// Indices of the class folders in a ListedPart, by label.
 using LabelledFolders = std::map<std::int32_t, std::size_t>;
 
-/// Gives the class folders of a part their labels. A class that the table does not have becomes a
-/// problem of `report`.
+/// Assigns labels to the class folders of a part. Adds a class that is not in the table to
+/// `report`, as a problem.
 LabelledFolders label_folders(const std::string& root, const ListedPart& listed, bool is_training,
                               ClassTable& table, FolderReport& report) {
   std::vector<std::int32_t> labels;
@@ -188,8 +188,7 @@ void check_train_folder(const std::string& root) {
        root, root);
 }
 
-/// Adds what is missing in a listed part to `report`: images at all and, in a part that is trained
-/// on, images of each class.
+/// Adds to `report` that a listed part has no images or, if it is trained on, no images of a class.
 void check_images(const std::string& root, const ListedPart& listed, bool is_training,
                   FolderReport& report) {
   const std::string folder = (fs::path(root) / listed.part).string();
@@ -206,7 +205,7 @@ void check_images(const std::string& root, const ListedPart& listed, bool is_tra
 }
 
 /// Opens the images of a part, folder by folder in the order of their labels. `samples` has the
-/// classes and is given the labels.
+/// classes; the labels are added to it.
 std::shared_ptr<const DataSource> open_folders(const std::string& root, const ListedPart& listed,
                                                const LabelledFolders& folders,
                                                ImageSource::Samples samples,
@@ -251,7 +250,7 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
   for (const auto& [part, each] : listed) {
     folders[part] = label_folders(root, each, part == DataPart::train, table, report);
   }
-  // Before the number of classes is compared: an empty folder may be the one too many.
+  // Report problems before comparing the number of classes: an empty folder may be the cause.
   report.check();
   if (table.is_from_samples()) {
     check_classes(fmt::format("image_folder: {}/train ({})", root, some_of(table.names())),
@@ -272,8 +271,9 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
   return sets;
 }
 
-/// Folders may be of any classes; those of the checkpoint come first, in its order, so that samples
-/// have the numbers that they have in an evaluation.
+/// Opens the images of a part for prediction. Its folders may have any names. Those of the
+/// checkpoint's classes come first, in its order, so that samples have the same indices as in an
+/// evaluation.
 std::shared_ptr<const DataSource> open_image_folder_unlabelled(const Variant& variant,
                                                                DataPart part,
                                                                const DataRequirements& requirements,

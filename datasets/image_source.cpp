@@ -40,7 +40,7 @@ ImageSource::ImageSource(const std::string& name, Samples samples,
       sample_bytes_(static_cast<std::size_t>(shape_.elements())),
       fingerprint_(std::move(fingerprint)) {
   if (size() <= cache_bytes / shape_.elements()) {
-    // Pages are taken from the system as samples are written to them.
+    // The system provides pages only as samples are written to them.
     cache_ = allocate_pixels(samples_.labels.size() * sample_bytes_, name);
     states_ = std::make_unique<std::atomic<State>[]>(samples_.labels.size());
   }
@@ -102,7 +102,7 @@ void ImageSource::read(std::int64_t index, std::span<std::byte> pixels, std::int
       },
       same);
   std::memcpy(pixels.data(), image.pixels.data(), sample_bytes_);
-  // One of several threads that decoded the same image stores it; none waits for that.
+  // If several threads have decoded the same image, one stores it, and the others do not wait.
   State expected = State::empty;
   if (kept && states_[i].compare_exchange_strong(expected, State::being_written)) {
     std::memcpy(kept, pixels.data(), sample_bytes_);

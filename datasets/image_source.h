@@ -1,5 +1,5 @@
-// A data set of image files, wherever these are: an image is decoded and resized when it is
-// asked for, and kept as long as the cache's budget covers the whole data set.
+// A data set of image files, independent of their location. An image is decoded and resized when it
+// is read, and kept in memory if the cache's budget covers the whole data set.
 #pragma once
 
 #include <atomic>
@@ -12,17 +12,17 @@
 
 namespace dpt {
 
-/// A file of more bytes is no image of an allowed size.
+/// Maximum size of a file. A larger one is not an image of an allowed size.
 inline constexpr std::uint64_t kMaxImageFileBytes = std::uint64_t{256} << 20;
 
-/// Fails unless images can be read as `requirements` asks for: as 1 channel (grey) or 3 (RGB).
-/// `name` says what the images are.
+/// Throws unless `requirements` asks for 1 channel (grey) or 3 (RGB). Messages call the images
+/// `name`.
 void check_image_channels(const std::string& name, const DataRequirements& requirements);
 
-/// Fails for more samples than labels and slots can number.
+/// Throws for more samples than 32-bit labels and slots can number.
 void check_image_count(const std::string& name, std::size_t images);
 
-/// Numbered images with their labels or targets; where an image's file is, a derived class says.
+/// Numbered images with their labels or targets. A derived class reads the image files.
 class ImageSource : public DataSource {
  public:
   struct Samples {
@@ -44,7 +44,7 @@ class ImageSource : public DataSource {
   bool resizes() const final { return true; }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const final;
   Image read_part(std::int64_t index, const ChoosePart& choose, std::int32_t& label) const final;
-  /// A few of each class, its first and last among them; all of a small set.
+  /// Returns a few samples of each class, including its first and last; all samples of a small set.
   std::vector<std::int64_t> samples_to_try() const final;
   std::string fingerprint() const final { return fingerprint_; }
   FileFacts file_facts(std::int64_t index) const final;
@@ -53,7 +53,7 @@ class ImageSource : public DataSource {
   /// `name` is used in messages.
   ImageSource(const std::string& name, Samples samples, const DataRequirements& requirements,
               std::int64_t cache_bytes, std::string fingerprint);
-  /// The bytes of the image's file. Const and thread-safe.
+  /// Returns the bytes of an image's file. Const and thread-safe.
   virtual std::vector<std::byte> read_file(std::int64_t index) const = 0;
 
  private:

@@ -22,17 +22,17 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-/// A folder that is walked.
+/// Folder in the walk.
 struct Folder {
-  std::size_t start;                   ///< index of the folder in which the walk began
-  std::string path;                    ///< path by which the user reaches it
-  std::string below;                   ///< relative to the start, with a slash at its end, or empty
-  std::string real;                    ///< canonical path
-  const Folder* parent = nullptr;      ///< folder through which it was reached
+  std::size_t start;               ///< index of the folder in which the walk began
+  std::string path;                ///< path by which the user reaches it
+  std::string below;               ///< path relative to the start, ending with a slash; or empty
+  std::string real;                ///< canonical path
+  const Folder* parent = nullptr;  ///< folder through which it was reached
   std::vector<FolderEntry> entries{};  ///< set when it is listed
 };
 
-/// A part of a folder's entries, and what was found there.
+/// A part of a folder's entries, and the results for it.
 struct Chunk {
   const Folder* folder;
   std::size_t first, end;
@@ -51,7 +51,7 @@ class OpenFolder {
   }
   OpenFolder(const OpenFolder&) = delete;
   ~OpenFolder() { close(fd_); }
-  /// Returns the status of the file that an entry is or links to; nothing if there is none.
+  /// Returns the status of an entry, or of the target of a link; nothing if that does not exist.
   std::optional<struct stat> status_of(const std::string& name) const {
     struct stat status = {};
     if (fstatat(fd_, name.c_str(), &status, 0) != 0) return std::nullopt;
@@ -77,8 +77,8 @@ bool is_in(const std::string& path, const std::string& folder) {
   return folder == "/" || (path + "/").starts_with(folder + "/");
 }
 
-/// Returns whether a folder that a link in `from` leads to contains `from` or a folder above it:
-/// the walk would come back.
+/// Returns true if `real`, the target of a link in `from`, is `from` or a folder above it, so that
+/// the walk would not end.
 bool is_loop(const Folder& from, const std::string& real) {
   for (const Folder* folder = &from; folder; folder = folder->parent) {
     if (is_in(folder->real, real)) return true;
@@ -124,7 +124,7 @@ void add_entry(const FolderEntry& entry, const OpenFolder& open_folder, Chunk& c
   }
 }
 
-/// Divides the entries of folders: a class may have a million files.
+/// Divides the entries of folders into chunks, because a class may have a million files.
 std::vector<Chunk> chunks_of(const std::vector<Folder*>& folders) {
   constexpr std::size_t kAtOnce = 1024;
   std::vector<Chunk> chunks;
@@ -188,12 +188,12 @@ std::vector<FolderEntry> entries_of_folder(const std::string& path) {
 std::vector<WalkedFolder> walk_folders(const std::vector<std::string>& folders) {
   const std::string name = "lister of folders";
   std::vector<WalkedFolder> walked(folders.size());
-  std::deque<Folder> all;  // Its elements stay where they are.
+  std::deque<Folder> all;  // a deque does not move its elements
   std::vector<Folder*> level;
   for (std::size_t i = 0; i < folders.size(); ++i) {
     level.push_back(&all.emplace_back(Folder{i, folders[i], "", "", nullptr, {}}));
   }
-  // One level of nesting after another.
+  // Walk one level of nesting after another.
   while (!level.empty()) {
     for_each_part(level.size(), name, [&](std::size_t i) {
       if (level[i]->real.empty()) level[i]->real = canonical_path(level[i]->path);

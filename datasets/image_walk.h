@@ -1,4 +1,4 @@
-// A walk through folders of image files: nested folders and links are followed.
+// A walk through folders of image files, including nested folders and links.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct ListedImage {
   std::uint64_t bytes = 0;  ///< size of the file
 };
 
-/// Reasons why a file that is named as an image cannot be read.
+/// Reasons why a file with the extension of an image cannot be read.
 enum class BadFileKind : std::uint8_t { unread_format, dead_link, not_regular };
 
 struct BadFile {
@@ -22,27 +22,27 @@ struct BadFile {
   std::string path;
 };
 
-/// Everything below a folder except hidden entries (.git, ._photo.jpg).
+/// Files below a folder, without hidden entries (.git, ._photo.jpg).
 struct WalkedFolder {
   std::vector<ListedImage> images;             ///< sorted by name, byte by byte
   std::vector<BadFile> bad;                    ///< in the order of their paths
-  std::map<std::string, std::int64_t> others;  ///< files that are no images, by group_of_file
+  std::map<std::string, std::int64_t> others;  ///< number of other files, by group_of_file
   std::vector<std::string> loops;              ///< paths of links to a folder above them
 };
 
-/// Returns the group in which a file that is no image is counted: its extension in lower case, or
-/// its name if it has no extension or belongs to the system (Thumbs.db).
+/// Returns the group under which a file that is not an image is counted: its extension in lower
+/// case, or its name if it has no extension or belongs to the system (Thumbs.db).
 std::string group_of_file(const std::string& name);
 
-/// Walks several folders at a time. One stat per image: sizes tell whether data has changed. The
-/// result does not depend on the order in which the system lists entries. Throws ErrorKind::data
-/// for a folder that cannot be listed.
+/// Walks several folders at a time. Calls stat once per image, because sizes show whether data has
+/// changed. The result does not depend on the order in which the system lists entries. Throws
+/// ErrorKind::data for a folder that cannot be listed.
 std::vector<WalkedFolder> walk_folders(const std::vector<std::string>& folders);
 
 /// An entry of a folder.
 struct FolderEntry {
   std::string name;
-  unsigned char type;  ///< a DT_ constant of dirent.h, DT_UNKNOWN if the file system does not tell
+  unsigned char type;  ///< a DT_ constant of dirent.h; may be DT_UNKNOWN
 };
 
 /// Lists a folder without its hidden entries, sorted by name byte by byte. Throws ErrorKind::data.

@@ -17,7 +17,7 @@ DatasetKind npy_dataset();
 DatasetKind synthetic_dataset();
 DatasetKind webdataset_dataset();
 
-/// Returns all of them, in the order of the reference.
+/// Returns all kinds, in the order of the reference.
 inline std::vector<DatasetKind> all_datasets() {
   return {digits_dataset(),  idx_dataset(),       mnist_dataset(),        fashion_mnist_dataset(),
           cifar10_dataset(), cifar100_dataset(),  image_folder_dataset(), csv_dataset(),

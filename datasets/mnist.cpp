@@ -1,5 +1,5 @@
-// The data sets that come as IDX files: any pair of them, MNIST, Fashion-MNIST, and the small
-// digits that stand inside the program.
+// The data sets in IDX files: `idx` (any pair of files), MNIST, Fashion-MNIST, and the small digits
+// that are embedded in the program.
 #include <array>
 
 #include "datasets/dataset.h"

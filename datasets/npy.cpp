@@ -1,5 +1,5 @@
-// Data sets of NumPy arrays in .npy and .npz files: images or features, their targets, which may be
-// class labels, probabilities or numbers, and the weights of the samples.
+// Data sets of NumPy arrays in .npy and .npz files: images or features, their targets (class
+// labels, probabilities or numbers), and the weights of the samples.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -33,7 +33,7 @@ constexpr auto enum_names(NpyTarget) {
                                              {NpyTarget::values, "values"}});
 }
 
-/// The files of the training samples, or of the test samples.
+/// Files of one part of the data set.
 struct NpyFiles {
   std::string images, targets, weights;
 };
@@ -81,7 +81,7 @@ class NpySource final : public DataSource {
     return fmt::format("{}, sample {}", images_.path(), index);
   }
   std::string fingerprint() const override {
-    // Reads the whole file, which nobody else may have done.
+    // This reads the whole file.
     std::call_once(hashed_, [this] {
       Fingerprint hash;
       hash.add(fmt::format("npy v1 {} {} {} {} {} {} {}", name_of(type()), shape_.h, shape_.w,
@@ -144,7 +144,7 @@ std::string sample_of(const NpyArray& array, std::size_t sample) {
   return fmt::format("{}, sample {}", array.path(), sample);
 }
 
-/// Nothing where the array says it.
+/// Returns the kind of targets that the option names; nothing if it follows from the array.
 std::optional<TargetKind> named_target_kind(NpyTarget target) {
   switch (target) {
     case NpyTarget::labels:
@@ -190,7 +190,7 @@ void read_labels(const NpyArray& array, ClassTable& classes, Targets& targets) {
   }
 }
 
-/// Fails for a row that is not one of its kind.
+/// Throws for a row whose values are not valid for its kind of target.
 void check_row(const NpyArray& array, std::size_t sample, std::span<const float> row,
                TargetKind kind) {
   double sum = 0;
@@ -308,7 +308,7 @@ std::shared_ptr<const NpySource> open_files(const NpyFiles& files, const NpyOpti
                                      std::move(classes));
 }
 
-/// Returns true if a part has weights: the samples of the others then have the weight 1.
+/// Returns true if any part has weights. Samples of parts without weights then have the weight 1.
 bool is_weighted(const NpyOptions& options) {
   const auto has_weights = [](const std::optional<NpyFiles>& files) {
     return files && !files->weights.empty();
@@ -323,7 +323,7 @@ DataSets open_npy(const Variant& variant, const DataRequirements& requirements) 
                          {"data.test.images", {options.test ? options.test->images : ""}}});
   const bool weighted = is_weighted(options);
   DataSets sets;
-  // Made for the first labels: other targets have none.
+  // Created for the first labels; other targets have no classes.
   std::optional<ClassTable> table;
   if (requirements.wants(DataPart::train)) {
     sets.train = open_files(options.train, options, true, weighted, table, requirements);

@@ -23,12 +23,12 @@ static_assert(std::endian::native == std::endian::little);
 
 /// Parsed header of a .npy file.
 struct Header {
-  std::string descr;  ///< empty: not a text, so a type with fields
+  std::string descr;  ///< empty for a type with fields, whose descr is not a string
   bool fortran_order = false;
   std::vector<std::int64_t> shape;
 };
 
-/// Reads the one kind of Python dictionary that numpy writes.
+/// Parses the Python dictionary of a header, in the form that numpy writes.
 class HeaderParser {
  public:
   HeaderParser(const std::string& path, std::string_view text) : path_(path), rest_(text) {}
@@ -120,7 +120,7 @@ class HeaderParser {
   std::string_view rest_;
 };
 
-/// An element type that this program reads.
+/// Supported element type.
 struct ItemType {
   const char* code;  ///< without the byte order
   const char* name;
@@ -203,7 +203,7 @@ HeaderPlace find_header(const std::string& path, std::span<const std::byte> file
   return {begin, begin + length};
 }
 
-/// The array that a path names: FILE.npz:NAME, or FILE.npz if it contains a single array.
+/// Place of an array: FILE.npz:NAME, or FILE.npz if it contains a single array.
 struct ArrayPlace {
   explicit ArrayPlace(const std::string& path) : file(path) {
     const std::size_t at = path.rfind(".npz:");
@@ -272,7 +272,7 @@ struct NpyArray::Impl {
     shape = header.shape;
     check_size(bytes.size() - place.end);
     elements = bytes.subspan(place.end);
-    // Files of numpy are aligned, but the format does not ask for it.
+    // numpy writes aligned files, but the format does not require it.
     if (reinterpret_cast<std::uintptr_t>(elements.data()) % type.bytes != 0) {
       copy.assign(elements.begin(), elements.end());
       elements = copy;
@@ -280,7 +280,7 @@ struct NpyArray::Impl {
   }
 
   void check_size(std::size_t found) const {
-    // The file's size bounds the product, so that it cannot overflow.
+    // The product cannot overflow, because it is bounded by the file's size.
     std::size_t expected = type.bytes;
     bool is_too_large = false;
     for (const std::int64_t n : shape) {
@@ -312,7 +312,7 @@ struct NpyArray::Impl {
 
   std::string path;
   MappedFile file;
-  std::vector<std::byte> inflated;  ///< a deflated member of an archive
+  std::vector<std::byte> inflated;  ///< content of a deflated member of an archive
   ItemType type{};
   std::vector<std::int64_t> shape;
   std::span<const std::byte> elements;

@@ -14,7 +14,7 @@ namespace dpt {
 
 void for_each_part(std::size_t count, const std::string& what,
                    const std::function<void(std::size_t)>& body) {
-  // More than there are cores: the threads wait for the file system, hardly for one another.
+  // May exceed the number of cores: the threads mostly wait for the file system.
   constexpr std::size_t kMaxThreads = 32;
   const std::size_t threads = std::min(count, kMaxThreads);
   std::atomic<std::size_t> next{0};
@@ -22,7 +22,7 @@ void for_each_part(std::size_t count, const std::string& what,
   std::exception_ptr error;
   std::atomic<std::size_t> failed{count};
   const auto work = [&](const std::atomic<bool>&) {
-    // Parts are begun in their order: those before one that failed have all begun, and end.
+    // Parts begin in order, so all parts before a failed one have begun and will end.
     for (std::size_t i = next++; i < failed; i = next++) {
       beat("listing files");
       try {
@@ -42,7 +42,8 @@ void for_each_part(std::size_t count, const std::string& what,
       run_workers(static_cast<int>(threads), what, work, {});
       is_done = true;
     } catch (const Error& refused) {
-      // No more threads to be had: what needs them will say so, this is only slower without.
+      // The system starts no more threads. Fewer threads are only slower here; code that needs them
+      // will report it.
       if (refused.kind() != ErrorKind::device) throw;
     }
   }

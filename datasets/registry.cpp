@@ -1,4 +1,4 @@
-// The registry of data sets, and how one is opened.
+// The registry of data sets, and the code that opens one.
 #include <filesystem>
 
 #include "datasets/class_table.h"
@@ -73,7 +73,7 @@ bool is_of_other_part(const std::string& field, const DataRequirements& requirem
          (field == "test" && !requirements.wants(DataPart::test));
 }
 
-/// A config stored in a checkpoint may name a variable that is not set here.
+/// Throws for a path with a variable that is not set, as a config stored in a checkpoint may have.
 void check_paths(const std::vector<Field>& fields, const void* object, const std::string& owner,
                  const DataRequirements& requirements) {
   for (const Field& field : fields) {
@@ -91,8 +91,8 @@ void check_paths(const std::vector<Field>& fields, const void* object, const std
   }
 }
 
-/// Removes the other parts, which data sets without files also open, and checks the type of the
-/// samples.
+/// Removes all parts but `part`, because data sets without files open them too, and checks the type
+/// of the samples.
 void keep_part(DataSets& sets, DataPart part, const DataRequirements& requirements) {
   if (part != DataPart::train) sets.train = nullptr;
   if (part != DataPart::test) sets.test = nullptr;

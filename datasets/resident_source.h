@@ -1,4 +1,4 @@
-// A data set that is in memory as a whole: IDX, CIFAR and synthetic data.
+// A data set held entirely in memory: IDX, CIFAR and synthetic data.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// Memory for pixels, not initialised. Throws ErrorKind::data naming `name` when there is not
-/// enough.
+/// Allocates memory for pixels, not initialised. Throws ErrorKind::data, with `name`, if there is
+/// not enough.
 std::unique_ptr<std::byte[]> allocate_pixels(std::size_t bytes, const std::string& name);
 
 /// Owns u8 samples and labels.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxShards = 100'000;
 
-/// Returns the texts that {A..B} or {a,b} expand to; nothing for other braces.
+/// Returns the texts to which {A..B} or {a,b} expands; none for other braces.
 std::vector<std::string> alternatives(const std::string& braces) {
   std::vector<std::string> all;
   const std::size_t dots = braces.find("..");
@@ -27,7 +27,7 @@ std::vector<std::string> alternatives(const std::string& braces) {
       return error == std::errc{} && at == end;
     };
     if (!is_number(first, a) || !is_number(last, b) || a > b || b - a >= kMaxShards) return {};
-    // Pad to the number of digits of the first, as a shell does.
+    // Pad numbers to the number of digits of the first, as a shell does.
     for (std::uint64_t i = a; i <= b; ++i) all.push_back(fmt::format("{:0{}}", i, first.size()));
     return all;
   }
@@ -40,7 +40,7 @@ std::vector<std::string> alternatives(const std::string& braces) {
   }
 }
 
-/// Returns the patterns that a text with braces expands to, in order.
+/// Returns the patterns to which a text with braces expands, in order.
 std::vector<std::string> without_braces(const std::string& text, const std::string& field) {
   const std::size_t open = text.find('{');
   if (open == std::string::npos) return {text};

@@ -14,7 +14,7 @@ namespace {
 /// Identity of a file: device and inode, and the array in it.
 using Identity = std::tuple<std::uint64_t, std::uint64_t, std::string>;
 
-/// Returns false for a file that does not exist.
+/// Finds the identity of a file. Returns false if the file does not exist.
 bool identify(const std::string& path, Identity& identity) {
   constexpr std::string_view kArchive = ".npz:";
   std::string file = path, array;

@@ -15,19 +15,19 @@
 namespace dpt {
 namespace {
 
-/// Streams apart from those of dataset: synthetic.
+/// First random stream, apart from those of `dataset: synthetic`.
 constexpr std::uint64_t kSampleStream = std::uint64_t{1} << 50;
 constexpr std::uint64_t kTargetStream = std::uint64_t{1} << 51;
 constexpr std::uint64_t kTestOffset = std::uint64_t{1} << 40;
 
-/// One of 256, for sample and position.
+/// Returns a random byte for a sample and a position.
 std::uint8_t random_byte(std::uint64_t stream, std::uint64_t sample, std::uint64_t position) {
   const philox::Block bits =
       philox::block(0, philox::Use::synthesis, stream + sample, position / 4);
   return static_cast<std::uint8_t>(bits.v[position % 4] >> 24);
 }
 
-/// Labels and rows of `count` samples.
+/// Returns the labels and target rows of `count` samples.
 ImageSource::Samples targets_of(const SmokeSamples& asked, std::int64_t count,
                                 std::uint64_t offset) {
   ImageSource::Samples samples;
@@ -107,7 +107,7 @@ class SmokeSource final : public DataSource {
   std::string fingerprint_;
 };
 
-/// PNG files that are made when they are read.
+/// PNG files, generated when they are read.
 class SmokeImages final : public ImageSource {
  public:
   SmokeImages(const SmokeSamples& asked, std::int64_t count, std::uint64_t offset,
@@ -130,7 +130,7 @@ class SmokeImages final : public ImageSource {
     image.channels = shape().c;
     image.pixels.resize(static_cast<std::size_t>(image.height * image.width * image.channels));
     for (std::size_t i = 0; i < image.pixels.size(); ++i) {
-      // Every sixteen bytes alike: quick to make, and to compress.
+      // Runs of 16 equal bytes are fast to generate and to compress.
       image.pixels[i] =
           random_byte(kSampleStream, offset_ + static_cast<std::uint64_t>(index), i / 16);
     }

@@ -1,4 +1,4 @@
-// The fields `train`, `val` and `test` of data sets whose files are named for each part.
+// The fields `train`, `val` and `test` of data sets whose config names the files of each part.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-/// `files` is the table of what a data set has for each.
+/// Returns the field `train`. `files` is the field table of the files of one part.
 template <class Options, class Files>
 Field train_files_field(Files Options::*member, const ObjectTable& files) {
   return object_field("train", member, files, "The training samples.").required();

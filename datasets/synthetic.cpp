@@ -1,6 +1,6 @@
-// Synthetic images that can be learnt: each class has a coarse random pattern, and a sample is its
-// class's pattern mixed with noise. Every byte is a pure function of (sample index, position), in
-// integers, so it is the same on every machine.
+// Synthetic images that can be learned: each class has a coarse random pattern, and a sample is the
+// pattern of its class mixed with noise. Every byte is a pure function of (sample index, position),
+// in integers, so it is the same on every machine.
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -19,13 +19,12 @@ namespace dpt {
 namespace {
 
 constexpr std::uint64_t kSeed = 0;
-/// A pattern is a grid of this many cells a side, stretched over the image.
+/// Number of cells along each side of a pattern, which is stretched over the image.
 constexpr std::int64_t kCells = 8;
-/// The noise of the test set and of the patterns has streams apart from the training samples'
-/// noise.
+/// First random streams of the test set and of the patterns, apart from those of training samples.
 constexpr std::uint64_t kTestStream = std::uint64_t{1} << 40;
 constexpr std::uint64_t kPatternStream = std::uint64_t{1} << 41;
-/// Up to this size the samples are made once, and kept.
+/// Maximum size up to which the samples are generated once and kept in memory.
 constexpr std::int64_t kResidentBytes = std::int64_t{256} << 20;
 
 struct SyntheticOptions {
@@ -103,7 +102,7 @@ class SyntheticSource final : public DataSource {
   std::uint64_t stream_;
   SampleShape shape_;
   std::vector<std::string> classes_;
-  long noise_fraction_;  ///< in 256ths
+  long noise_fraction_;  ///< in units of 1/256
   std::vector<std::uint8_t> patterns_;
 };
 

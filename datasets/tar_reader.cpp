@@ -27,7 +27,8 @@ std::string_view text_field(const TarHeader& header, std::size_t begin, std::siz
   return field.substr(0, field.find('\0'));
 }
 
-/// Octal digits or, where the first bit is set, big-endian binary. Nothing for other bytes.
+/// Reads octal digits or, if the first bit is set, a big-endian binary number. Returns nothing for
+/// other bytes.
 std::optional<std::uint64_t> number_field(const TarHeader& header, std::size_t begin,
                                           std::size_t count) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(header[begin + i]); };
@@ -48,7 +49,7 @@ std::optional<std::uint64_t> number_field(const TarHeader& header, std::size_t b
   return value;
 }
 
-/// The sum of the header's bytes with blanks in the place of the sum.
+/// Returns the sum of the header's bytes, in which blanks replace the checksum field.
 std::uint64_t sum_of(const TarHeader& header) {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < header.size(); ++i) {
@@ -57,13 +58,13 @@ std::uint64_t sum_of(const TarHeader& header) {
   return sum;
 }
 
-/// Fields of an extended header, which describes the next member.
+/// Fields of an extended header. They describe the next member.
 struct PaxFields {
   std::optional<std::string> path;
   std::optional<std::uint64_t> size;
 };
 
-/// Reads lines "LENGTH KEY=VALUE\n". False for other text.
+/// Reads lines "LENGTH KEY=VALUE\n". Returns false for other text.
 bool read_pax(std::string_view text, PaxFields& fields) {
   while (!text.empty() && text[0] != '\0') {
     std::size_t length = 0;
@@ -95,7 +96,7 @@ bool read_pax(std::string_view text, PaxFields& fields) {
 
 RandomAccessFile::RandomAccessFile(const std::string& path)
     : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  // Not blocking: a pipe without a writer is no file either.
+  // Opened with O_NONBLOCK, because a pipe without a writer would block; pipes are refused below.
   if (fd_ < 0) fail(ErrorKind::data, "{}: cannot be opened: {}", path, std::strerror(errno));
   struct stat status = {};
   if (fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -230,7 +231,7 @@ bool TarReader::next(TarMember& member) {
     }
     if (!is_about_next && extended.path) name = *extended.path;
     const std::uint64_t from = begin + kBlock;
-    // The size of links and folders says nothing about the bytes that follow.
+    // The size field of links and folders does not describe the bytes that follow.
     const bool has_content = !(type >= '1' && type <= '6');
     if (has_content && *size > end - from) {
       refuse(end, fmt::format("the archive is truncated: expected {} bytes of {} from {} on, found "

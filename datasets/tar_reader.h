@@ -1,6 +1,6 @@
-// The members of a tar archive, found by seeking from header to header: ustar, with long names and
-// sizes as pax or GNU tar write them. Archives that are compressed as a whole are refused.
-// Source: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Extended Header"
+// Reads the members of a tar archive by seeking from header to header. Supports ustar, with the
+// long names and sizes of pax and GNU tar. Refuses compressed archives. Source: POSIX.1-2017, pax,
+// "ustar Interchange Format" and "pax Extended Header"
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ struct TarMember {
   std::uint64_t offset = 0, size = 0;  ///< place of its content in the archive
 };
 
-/// An open file. Throws ErrorKind::data naming it.
+/// An open file. Throws ErrorKind::data with its name.
 class RandomAccessFile {
  public:
   explicit RandomAccessFile(const std::string& path);
@@ -24,8 +24,9 @@ class RandomAccessFile {
   ~RandomAccessFile();
 
   const std::string& path() const { return path_; }
-  std::uint64_t size() const { return size_; }  ///< when it was opened
-  /// Reads from an offset until `to` is full or the file ends; returns how many bytes.
+  std::uint64_t size() const { return size_; }  ///< size when the file was opened
+  /// Reads up to `count` bytes at an offset. Returns the number of bytes before the end of the
+  /// file.
   std::size_t read(std::uint64_t offset, std::byte* to, std::size_t count) const;
 
  private:
@@ -34,16 +35,16 @@ class RandomAccessFile {
   std::uint64_t size_ = 0;
 };
 
-/// Goes through an archive front to back. Used by one thread. Throws ErrorKind::data naming the
-/// file and the offset of what is wrong.
+/// Reads an archive front to back. Used by one thread. Throws ErrorKind::data with the file and the
+/// offset of the problem.
 class TarReader {
  public:
   explicit TarReader(const std::string& path);
 
-  /// The next regular file; false at the end of the archive. Links are refused, all else is
-  /// skipped.
+  /// Finds the next regular file. Returns false at the end of the archive. Throws for a link; skips
+  /// other entries.
   bool next(TarMember& member);
-  /// The content of a small member. REQUIRES: member.size is at most 1 MiB.
+  /// Returns the content of a small member. REQUIRES: member.size is at most 1 MiB.
   std::string content(const TarMember& member);
 
  private:
@@ -54,7 +55,7 @@ class TarReader {
 
   RandomAccessFile file_;
   std::uint64_t at_ = 0;  ///< position of the next header
-  /// Headers and labels are close to each other: one read gets several.
+  /// Buffer for a read: headers and labels are close to each other, so one read gets several.
   std::array<std::byte, 4096> window_{};
   std::uint64_t window_begin_ = 0;
   std::size_t window_bytes_ = 0;

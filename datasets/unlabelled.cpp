@@ -47,7 +47,7 @@ class UnlabelledSource final : public WrappedSource {
 
   Image read_part(std::int64_t index, const ChoosePart& choose,
                   std::int32_t& label) const override {
-    // A choice must be made once, even if the file turns out to be damaged after it.
+    // The choice must be made only once, even if the file turns out to be damaged afterwards.
     std::optional<ImagePart> part;
     const ChoosePart choose_once = [&](std::int64_t height, std::int64_t width) {
       part = choose(height, width);

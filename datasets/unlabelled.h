@@ -1,5 +1,4 @@
-// Samples to be predicted: whatever their data set says of labels, the model's outputs are what
-// counts.
+// Samples to be predicted: their labels are replaced by zeros, in the shape of the model's targets.
 #pragma once
 
 #include <memory>
@@ -12,8 +11,8 @@
 
 namespace dpt {
 
-/// The samples of `source` with the label 0 and targets of 0, as a model with `outputs` asks for. A
-/// sample that cannot be read is added to `unreadable`, and is 0 in all pixels.
+/// Returns the samples of `source` with the label 0 and targets of 0 for a model with `outputs`. A
+/// sample that cannot be read is added to `unreadable`, and its pixels are 0.
 std::shared_ptr<const DataSource> without_labels(std::shared_ptr<const DataSource> source,
                                                  const ModelOutputs& outputs,
                                                  std::shared_ptr<UnreadableSamples> unreadable);

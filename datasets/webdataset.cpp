@@ -1,6 +1,6 @@
 // WebDataset: tar shards in which the files of a sample follow each other and have the same name up
 // to its first dot (000123.jpg, 000123.cls). Opening lists the members and reads the labels; a
-// image is read by its offset when it is asked for.
+// image is read by its offset when the sample is read.
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -54,7 +54,8 @@ struct WebDatasetOptions {
 /// Place of a sample's image in its archive.
 struct ShardImage {
   std::uint64_t offset = 0, size = 0;
-  std::uint64_t name_end = 0;  ///< in the names of all images; it begins where the last one ends
+  std::uint64_t name_end =
+      0;  ///< end in the names of all images; the name begins at the end of the last
   std::uint32_t shard = 0;
 };
 
@@ -66,7 +67,7 @@ struct ShardIndex {
   std::vector<std::int32_t> labels;
 };
 
-/// A name up to the first dot after its folder, and what follows the dot in lower case.
+/// Name of a member: the part up to the first dot after its folder, and the rest in lower case.
 struct ShardMember {
   explicit ShardMember(const std::string& name) {
     const std::size_t slash = name.rfind('/');
@@ -79,8 +80,8 @@ struct ShardMember {
     for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   bool is_image() const { return extension == "jpg" || extension == "jpeg" || extension == "png"; }
-  /// Returns whether it is an image that counts if the sample has no JPEG or PNG: earlier releases,
-  /// which read only these, took it for a description.
+  /// Returns true for an image that is used only if the sample has no JPEG or PNG. Earlier releases
+  /// read only those two formats and ignored this member.
   bool is_other_image() const {
     return !is_image() && extension.find('.') == std::string::npos &&
            is_image_name("x." + extension);
@@ -89,11 +90,11 @@ struct ShardMember {
   bool is_hidden = false;
 };
 
-/// A label as it is written.
+/// Label as text.
 struct WrittenLabel {
   std::string text;
   std::optional<std::int64_t> number;  ///< set if the text is an integer
-  bool is_numeric = false;             ///< or any number
+  bool is_numeric = false;             ///< the text is a number, possibly not an integer
 };
 
 WrittenLabel label_of_text(const std::string& text, const std::string& where) {
@@ -128,7 +129,7 @@ WrittenLabel label_of_json(const std::string& text, const std::string& where) {
   fail(ErrorKind::data, "{}: expected an object with \"label\" or \"cls\"", where);
 }
 
-/// Labels by number or by name, as label_type says or as the first one is.
+/// Labels by number or by name, according to label_type or to the first label.
 class ShardLabels {
  public:
   ShardLabels(const WebDatasetOptions& options, const DataRequirements& requirements)
@@ -179,7 +180,7 @@ std::string first_ten(const std::vector<std::string>& names) {
   return shown == names.size() ? text : fmt::format("{} and {} more", text, names.size() - shown);
 }
 
-/// Adds the samples of a shard. Without `labels` theirs are 0, and not looked at.
+/// Adds the samples of a shard. If `labels` is null, does not read their labels, which are then 0.
 void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
   const std::string& path = index.shards[number];
   TarReader reader(path);
@@ -208,7 +209,7 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
     index.images.push_back({open->image->offset, open->image->size, index.names.size(),
                             static_cast<std::uint32_t>(number)});
     if (labels) {
-      // Beside a .cls, .json is any description.
+      // Next to a .cls file, the .json file is not the label.
       const TarMember& label = open->cls ? *open->cls : *open->json;
       const std::string where = fmt::format("{}, {}", path, label.name);
       const std::string text = reader.content(label);
@@ -270,7 +271,7 @@ class WebDatasetSource final : public ImageSource {
       fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB",
            describe(index), image.size, kMaxImageFileBytes >> 20);
     }
-    // There may be more shards than a process may have open.
+    // Open the file for each read: a process may not have all shards open at once.
     const RandomAccessFile file(index_.shards[image.shard]);
     std::vector<std::byte> content(image.size);
     const std::size_t found = file.read(image.offset, content.data(), content.size());
@@ -287,7 +288,7 @@ class WebDatasetSource final : public ImageSource {
   ShardIndex index_;
 };
 
-/// The samples of all shards that `files` names. Without `labels` theirs are 0.
+/// Returns the samples of all shards that `files` names. If `labels` is null, their labels are 0.
 ShardIndex read_shards(const ShardFiles& files, const char* field, ShardLabels* labels) {
   ShardIndex index;
   index.shards = find_shards(files.shards, field);
@@ -302,7 +303,7 @@ ShardIndex read_shards(const ShardFiles& files, const char* field, ShardLabels* 
   return index;
 }
 
-/// `named_classes`: part of the fingerprint.
+/// Creates the source. `named_classes` is part of the fingerprint.
 std::shared_ptr<const DataSource> make_source(const ShardFiles& files, ShardIndex index,
                                               std::vector<std::string> classes, bool named_classes,
                                               const DataRequirements& requirements,

@@ -1,7 +1,7 @@
-// decode_parts: reads lines "CHANNELS EXACT SALVAGE TURN BOX SIZE WINDOW PATH" from standard input,
-// a box and a window as "TOP LEFT HEIGHT WIDTH" and a size as "HEIGHT WIDTH", and writes for each
-// either "ok BYTES" and this number of bytes, or "error BYTES" and a message. A box of height 0
-// is the whole image at its own size. TURN applies the orientation in the file.
+// decode_parts: reads lines "CHANNELS EXACT SALVAGE TURN BOX SIZE WINDOW PATH" from standard input.
+// BOX and WINDOW are "TOP LEFT HEIGHT WIDTH", and SIZE is "HEIGHT WIDTH". Writes for each line
+// either "ok BYTES" and this number of bytes, or "error BYTES" and a message. A box of height 0 is
+// the whole image at its own size. TURN applies the orientation in the file.
 #include <fmt/format.h>
 
 #include <cstdio>
