@@ -1,4 +1,4 @@
-// dpt: the data-parallel trainer. Everything is in the commands (command_*.cpp).
+// dpt, the data-parallel trainer. Each command is in a command_*.cpp.
 #include "app/cli/cli.h"
 #include "app/cli/inherited_signals.h"
 #include "engine/processes/stop.h"

@@ -186,7 +186,7 @@ DataSets open_csv(const Variant& variant, const DataRequirements& requirements) 
   check_no_shared_files({{"data.train.file", {options.train.file}},
                          {"data.val.file", {options.val ? options.val->file : ""}},
                          {"data.test.file", {options.test ? options.test->file : ""}}});
-  // With several targets, `names` are names of outputs, not of classes.
+  // Targets in several columns: `names` are names of outputs, not of classes.
   const bool has_classes = !options.label.empty();
   ClassTable classes(has_classes ? options.classes : std::vector<std::string>(), options.train.file,
                      requirements);

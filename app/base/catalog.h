@@ -1,11 +1,11 @@
-// Everything that a config can contain, in one Catalog.
+// The Catalog of everything that a config can contain.
 #pragma once
 
 #include "engine/config/train_spec.h"
 
 namespace dpt {
 
-/// All layers, optimizers, schedules, data sets and transforms that were built in.
+/// Returns all built-in layers, losses, optimizers, schedules, data sets, transforms and networks.
 const Catalog& catalog();
 
 }  // namespace dpt

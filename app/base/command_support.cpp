@@ -147,7 +147,7 @@ DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, Missin
   return sets;
 }
 
-/// Takes the header of rank 0 from its text.
+/// Parses the header that rank 0 has sent as text.
 void read_header(const std::string& text, CheckpointHeader& header) {
   const nlohmann::json fields = nlohmann::json::parse(text);
   header.config = fields.at("config").get<std::string>();
@@ -196,7 +196,7 @@ Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes, Us
   }
   sets = with_caches(std::move(sets), spec.data, used, MissingCache::make);
   adopt_targets(spec, *sets.train);
-  // A run keeps the layers themselves: the zoo of another release may differ.
+  // Store the layers themselves, because the zoo of another release may differ.
   TrainSpec kept = spec;
   kept.model.zoo = {};
   std::string resolved = show_spec(catalog(), kept);
@@ -241,8 +241,8 @@ void write_results(const std::string& path, std::span<const std::byte> bytes) {
 
 namespace {
 
-/// Returns the seconds of "1:30" (minutes and seconds) or "3:50:00" (hours, too); nothing for other
-/// text.
+/// Returns the number of seconds in "1:30" (minutes:seconds) or "3:50:00" (with hours); nothing for
+/// other text.
 std::optional<std::int64_t> seconds_of_clock(const std::string& text) {
   std::vector<std::int64_t> parts;
   for (const char *at = text.data(), *end = at + text.size();;) {
@@ -265,7 +265,7 @@ std::optional<std::int64_t> seconds_of_clock(const std::string& text) {
 }  // namespace
 
 std::int64_t parse_duration(const std::string& text) {
-  // Units in falling order, each at most once; a number without one is seconds.
+  // Units come in descending order, each at most once. A number without a unit is in seconds.
   struct Unit {
     char letter;
     std::int64_t seconds;
@@ -277,7 +277,7 @@ std::int64_t parse_duration(const std::string& text) {
          "minutes:seconds (1:30), hours:minutes:seconds (3:50:00), or a number of seconds",
          text);
   };
-  // Deadlines computed from it must not overflow; a longer one is a mistake.
+  // Limit of a duration: deadlines must not overflow, and longer ones are mistakes.
   constexpr std::int64_t kYear = 365 * 86400;
   const auto check_length = [&](std::int64_t count, std::int64_t seconds) {
     if (count > kYear / seconds) {

@@ -1,4 +1,4 @@
-// Helpers of several commands: making a Job from a config, writing results, and reading times.
+// Helpers of several commands: making a Job from a config, writing results, and parsing durations.
 #pragma once
 
 #include <cstddef>
@@ -17,15 +17,15 @@
 
 namespace dpt {
 
-/// "dpt 0.1.0 (oneDNN 2.6.3, ...)".
+/// Returns "dpt 0.1.0 (oneDNN 2.6.3, ...)".
 std::string version_text();
 
-/// Remark of `dpt devices` and the log, until dpt has bf16 kernels of its own for CPUs.
+/// Note in `dpt devices` and the log, until dpt has its own bf16 kernels for CPUs.
 inline constexpr const char* kBf16OnCpu =
     "train.precision: bf16 is slower than fp32 on a CPU: dpt has no bf16 CPU kernels of its own "
     "yet, and oneDNN's are slower than dpt's fp32 kernels";
 
-/// The config with `--devices` as one more override.
+/// Returns the overrides with `--devices` added as one more.
 std::vector<std::string> with_devices(std::vector<std::string> overrides,
                                       const std::string& devices);
 
@@ -37,8 +37,8 @@ std::vector<std::string> problems_of_samples(const DataSource* source);
 /// warnings if a run with `policy` leaves such samples out.
 void try_samples(std::initializer_list<const DataSource*> sources, OnBadSample policy);
 
-/// Returns the difference of the data from a run's (`expected`, empty if unknown), in a few words;
-/// empty if there is none. `name`: "training" or "test".
+/// Returns a short description of the difference between the data and a run's (`expected`, empty if
+/// unknown); empty if there is none. `name`: "training" or "test".
 std::string difference_of_data(const char* name, const std::string& expected,
                                const DataSource& source);
 
@@ -46,19 +46,19 @@ std::string difference_of_data(const char* name, const std::string& expected,
 /// Returns an empty text if they do not differ.
 std::string difference_of_validation(const std::string& expected, const Splits& splits);
 
-/// Throws ErrorKind::usage for a model with one output where the data set is of a kind that has
-/// class labels only. Needs no data.
+/// Throws ErrorKind::usage for a model with one output if the kind of data set has class labels
+/// only. Opens no data.
 void check_outputs(const TrainSpec& spec, std::int64_t outputs);
 
-/// Files whose samples will be read: caches (data.cache) are made for these. `default_split`: the
-/// test files, or the training files if there are none.
+/// Files whose samples will be read, and for which caches (data.cache) are made. `default_split`:
+/// the test files, or the training files if there are no test files.
 enum class UsedFiles : std::uint8_t { all, train, val, test, default_split, none };
 
-/// Opens the data and builds everything up to, but without, the devices. Collective over
-/// `processes`, if there are any, which are introduced to each other before the data is opened.
+/// Opens the data and makes the Job; starts no device. Collective over `processes`, if not null,
+/// which connect to each other before the data is opened.
 Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used = UsedFiles::all);
 
-/// The second half of it: the job of a spec, its plan and its data.
+/// Makes the Job of a spec, its plan and its open data: the second half of load_job.
 Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes = nullptr,
            UsedFiles used = UsedFiles::all);
 
@@ -69,26 +69,25 @@ enum class MissingCache : std::uint8_t { make, leave };
 /// without images, and whatever with_packed_cache throws.
 DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, MissingCache missing);
 
-/// Sends config, classes, targets, kind of samples and fingerprints in `header` of rank 0, which
-/// alone reads the checkpoint, to all processes. Collective.
+/// Sends config, classes, targets, kind of samples and fingerprints in the `header` of rank 0 to
+/// all processes. Only rank 0 reads the checkpoint. Collective.
 void share_header(ProcessGroup& processes, CheckpointHeader& header);
 
-/// Says what should be said of data once: which classes have no samples.
+/// Prints the notes of the data sets, such as classes without samples.
 void say_notes(const DataSets& sets);
 
-/// Throws ErrorKind::usage if `path` is a file that is not an earlier `what`, which begins with one
-/// of `beginnings`; writing there would destroy it. Empty and missing files, devices and pipes
-/// pass.
+/// Throws ErrorKind::usage if writing to `path` would destroy a file that is not an earlier `what`,
+/// which begins with one of `beginnings`. Accepts empty and missing files, devices and pipes.
 void check_replaceable(const std::string& option, const std::string& path, const char* what,
                        std::initializer_list<std::string_view> beginnings);
 
-/// Writes results to what `path` is: a device or a pipe is written to; a file, also one that a link
-/// leads to, is replaced as a whole.
+/// Writes results to `path`: into a device or pipe, or as an atomic replacement of a file or of the
+/// target of a link.
 void write_results(const std::string& path, std::span<const std::byte> bytes);
 
-/// "3h50m", "90s", "2d" -> seconds. Throws ErrorKind::usage showing the form.
+/// Converts "3h50m", "90s" or "2d" to seconds. Throws ErrorKind::usage with the expected form.
 std::int64_t parse_duration(const std::string& text);
-/// Reads the duration that an option has as its value; errors name the option.
+/// Parses the value of an option as a duration. Errors name the option.
 std::int64_t duration_of(const std::string& option, const std::string& text);
 
 }  // namespace dpt

@@ -17,13 +17,13 @@
 namespace dpt {
 
 void prepare_standard_streams() {
-  // A closed pipe and a file size limit become errors of write(2), which are handled.
+  // Turn a closed pipe and a file size limit into errors of write(2), which are handled.
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
-  // In ascending order: open takes the lowest number that is free.
+  // Check in ascending order, because open() returns the lowest free number.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
-    // Opened for reading, the null device refuses what is written.
+    // Writes to the null device fail if it is opened for reading.
     if (open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY) != stream) {
       fail(ErrorKind::unexpected, "cannot open /dev/null: {}", std::strerror(errno));
     }

@@ -1,21 +1,22 @@
-// The standard streams of the commands. A result that cannot be written is a failure; a message
-// that cannot be written is not, because nobody may be reading any more.
+// The standard streams of the commands. A command fails if a result cannot be written, but not if a
+// message cannot be written, because its reader may have gone.
 #pragma once
 
 #include <string>
 
 namespace dpt {
 
-/// At the start of the process, before anything is opened. A write into a closed pipe becomes an
-/// error instead of the end of the process (SIGPIPE). A closed standard stream gets a descriptor of
-/// its own, so that no file of ours takes its number: writes to stdout then fail, writes to stderr
-/// are discarded.
+/// Prepares the streams; to be called at the start of the process, before anything is opened. A
+/// write into a closed pipe becomes an error instead of ending the process (SIGPIPE). A closed
+/// standard stream gets a descriptor, so that no other file takes its number. Writes to a closed
+/// stdout then fail, and writes to a closed stderr are discarded.
 void prepare_standard_streams();
 
-/// "dpt: TEXT" on stderr, unless nobody reads it (kernels/base/message_writer.h); never fails.
+/// Writes "dpt: TEXT" to stderr, unless nobody reads it (kernels/base/message_writer.h). Never
+/// fails.
 void say(const std::string& text) noexcept;
 
-/// Flushes stdout. Throws ErrorKind::data when not all of it arrived.
+/// Flushes stdout. Throws ErrorKind::data if not everything could be written.
 void flush_results();
 
 /// Returns true if a write to stdout has failed so far.

@@ -4,7 +4,7 @@
 
 namespace dpt {
 
-/// Returns a CSV field, quoted where it must be (RFC 4180).
+/// Returns a CSV field, in quotes if necessary (RFC 4180).
 std::string csv_field(const std::string& text);
 
 }  // namespace dpt

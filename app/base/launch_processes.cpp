@@ -40,7 +40,7 @@ constexpr Clock::time_point kNever = Clock::time_point::max();
 /// Exit code of a process that ended because another one did.
 constexpr int kPeerFailed = static_cast<int>(ErrorKind::peer);
 
-/// Returns ports of the loopback that are free now, as many as the processes may try.
+/// Returns currently free ports of the loopback interface, as many as the processes may try.
 std::vector<int> free_ports() {
   constexpr std::size_t kPorts = 8;
   std::vector<FileHandle> sockets;  // all open at once, so that no port is found twice
@@ -69,15 +69,15 @@ int code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/// Returns true if the other ranks cannot continue. After a stop on request they may take as long
-/// as they need.
+/// Returns true if the other ranks cannot continue. A requested stop is not a failure: the others
+/// may then take as long as they need.
 bool is_failure(int status) {
   if (WIFSIGNALED(status)) return true;
   return code_of(status) != 0 && stop_of_exit_code(code_of(status)) == StopReason::none;
 }
 
-/// Returns the signal for a process whose launcher has died: the first that asks it to save and
-/// end.
+/// Returns the signal for processes whose launcher has died: the first stop signal that they do not
+/// ignore.
 int last_signal() {
   for (const int number : {SIGTERM, SIGUSR1, SIGUSR2, SIGHUP, SIGINT}) {
     if (!is_signal_ignored(number)) return number;
@@ -89,7 +89,7 @@ class Launcher {
  public:
   /// Blocks the signals that wait() takes.
   explicit Launcher(const LaunchPatience& patience) : patience_(patience) {
-    signal(SIGCHLD, SIG_DFL);  // ignored, it would lose the exit codes
+    signal(SIGCHLD, SIG_DFL);  // exit codes are lost if it is ignored
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGCHLD);
     for (const int number : kStopSignals) {
@@ -97,7 +97,7 @@ class Launcher {
     }
     pthread_sigmask(SIG_BLOCK, &signals_, &mask_before_);
   }
-  /// Leaves no process after a failure.
+  /// Kills the processes that still run after a failure.
   ~Launcher() {
     send(SIGKILL);
     for (const int rank : running()) waitpid(ranks_[rank].pid, nullptr, 0);
@@ -123,8 +123,8 @@ class Launcher {
       end_late_ranks();
       wait_for_signal();
     }
-    // Signals that came while the last rank ended were meant for it. From now on they act again: a
-    // reader of stderr that does not read must not hold this process.
+    // Discard signals that came while the last rank ended: they were meant for it. Later signals
+    // end this process, which a stalled reader of stderr might otherwise block forever.
     const timespec now = {};
     while (sigtimedwait(&signals_, nullptr, &now) > 0) {
     }
@@ -191,12 +191,12 @@ class Launcher {
   }
 
   void send(int number) const {
-    // A queued signal is recognised as passed on: the rank may have got the same one itself.
+    // sigqueue marks the signal as passed on: the rank may also have got it directly.
     for (const int rank : running()) sigqueue(ranks_[rank].pid, number, sigval{});
   }
 
-  /// Waits for a signal or the deadline. Passes the signal on unless it is SIGCHLD, which says that
-  /// a rank has changed.
+  /// Waits for a signal or the deadline. Passes the signal on, except SIGCHLD, which reports a
+  /// change of a rank's state.
   void wait_for_signal() {
     const auto left = std::clamp<Clock::duration>(deadline_ - Clock::now(), Clock::duration(0),
                                                   std::chrono::hours(1));
@@ -204,10 +204,10 @@ class Launcher {
     const timespec time = {ms / 1000, ms % 1000 * 1'000'000};
     siginfo_t info = {};
     const int number = sigtimedwait(&signals_, &info, &time);
-    // A terminal sends Ctrl-C to all processes that it runs.
+    // The terminal has sent this signal (Ctrl-C) to the other processes too.
     if (number < 0 || number == SIGCHLD || info.si_code == SI_KERNEL) return;
     if (number == SIGINT || number == SIGTERM) {
-      // Signals within this time are one request, as in engine/processes/stop.cpp.
+      // Signals within this time are one request; engine/processes/stop.cpp has the same rule.
       constexpr milliseconds kOneRequest{100};
       const Clock::time_point now = Clock::now();
       if (now - interrupted_.value_or(now - kOneRequest) < kOneRequest) return;
@@ -217,8 +217,8 @@ class Launcher {
     send(number);
   }
 
-  /// Notes which ranks have ended, were suspended or continue. Among those that ended at the same
-  /// time, one that a signal ended comes first, and one that only followed comes last.
+  /// Records which ranks have ended, were suspended or continue. Of several that have ended, those
+  /// that a signal ended come first, and those that ended because of another rank come last.
   void reap() {
     std::multimap<int, std::pair<int, int>> ended;  // rank and status
     for (const int rank : running()) {
@@ -236,7 +236,7 @@ class Launcher {
 
   void note_end(int rank, int status) {
     const int code = code_of(status);
-    // A process that fails tells the others first, and they may end (exit code 6) before it does.
+    // A process that fails first informs the others, which may end (exit code 6) before it does.
     const bool is_cause = exit_code_ == kPeerFailed && code != kPeerFailed && is_failure(status) &&
                           !WIFSIGNALED(status);
     std::string what;
@@ -259,7 +259,7 @@ class Launcher {
   /// Returns the event after which the running ranks should end by themselves, or an empty text.
   std::string call_to_end() const {
     if (ended_rank_) return fmt::format("the end of rank {}", *ended_rank_);
-    // Suspended ranks would be waited for forever, unless they continue.
+    // Do not wait forever for suspended ranks.
     const std::vector<int> waiting = running();
     const bool are_suspended = std::all_of(waiting.begin(), waiting.end(),
                                            [&](int rank) { return ranks_[rank].is_suspended; });
@@ -300,7 +300,7 @@ class Launcher {
   std::vector<Rank> ranks_;
   std::optional<Clock::time_point> interrupted_;  ///< time of the first SIGINT or SIGTERM
   bool was_stopped_ = false;                      ///< a signal was passed on
-  std::optional<int> ended_rank_;  ///< the first after whose end the others should end
+  std::optional<int> ended_rank_;  ///< first rank after whose end the others should end
   std::string call_;               ///< event from which the deadline counts
   Clock::time_point deadline_ = kNever;
   bool has_terminated_ = false, has_killed_ = false;
@@ -340,7 +340,7 @@ int launch_processes(int count, const std::vector<std::string>& command) {
          "one can: write it to a file first",
          stdin_path);
   }
-  // Includes this process' pipes to the processes; rank 0, which inherits the limit, has the most
+  // Counts this process's pipes to the others. Rank 0 inherits the limit and has the most
   // connections.
   constexpr int kOwn = 32;
   const int more = std::max(2 * count + kOwn, descriptors_to_run(0, count));

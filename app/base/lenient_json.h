@@ -1,4 +1,4 @@
-// JSON files that people or a crash may have left in any state.
+// Reads JSON files that a person or a crash may have left in any state.
 #pragma once
 
 #include <fstream>

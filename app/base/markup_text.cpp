@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char* kReplacement = "\xEF\xBF\xBD";  ///< U+FFFD
 
-/// Escapes what HTML and XML have in common; `rest` writes control characters and apostrophes.
+/// Escapes the characters that HTML and XML both escape. `rest` writes control characters and
+/// apostrophes.
 std::string markup_text(const std::string& text, std::string (*rest)(char)) {
   constexpr std::string_view kLetters = "&<>\"";
   constexpr std::array kEntities = {"&amp;", "&lt;", "&gt;", "&quot;"};
@@ -43,7 +44,7 @@ std::string html_text(const std::string& text) {
 std::string xml_text(const std::string& text) {
   std::string out = markup_text(text, [](char c) {
     if (c == '\'' || c == 0x7f) return std::string(1, c);
-    // A reader would make a space of an unescaped line end or tab in an attribute.
+    // Parsers turn an unescaped line end or tab in an attribute into a space.
     const bool is_space = c == '\n' || c == '\t' || c == '\r';
     return is_space ? fmt::format("&#{};", static_cast<int>(c)) : std::string(kReplacement);
   });

@@ -1,5 +1,5 @@
-// Text from elsewhere as HTML and XML: no part of it becomes markup. Bytes that are not UTF-8
-// become U+FFFD.
+// Escapes untrusted text for HTML and XML, so that no part of it becomes markup. Bytes that are not
+// UTF-8 become U+FFFD.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@ namespace dpt {
 
 /// Options of a command that several processes may run together.
 struct ProcessOptions {
-  int nproc = 0;  ///< processes to start on this machine; 0 = none, this is one itself
+  int nproc = 0;  ///< number of processes to start on this machine; 0: start none
   WorldFlags flags;
   std::string join_timeout = "5m";
   bool rank_logs = false;

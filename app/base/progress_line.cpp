@@ -31,7 +31,7 @@ void ProgressLine::clear() noexcept {
   if (drawn_columns_ == 0) return;
   try {
     stderr_writer().write_if_ready(erasure(drawn_columns_, terminal_columns(STDERR_FILENO)));
-  } catch (const std::exception&) {  // out of memory: the end of the line may remain
+  } catch (const std::exception&) {  // out of memory: part of the line may remain
   }
   drawn_columns_ = 0;
 }
@@ -55,7 +55,7 @@ void ProgressLine::update(const std::string& done_what, std::int64_t done, std::
       say(line);
     }
     next_ = now + (is_terminal_ ? Clock::duration(kBetweenDrawings) : kBetweenLines);
-  } catch (const std::exception&) {  // out of memory: the work is what matters
+  } catch (const std::exception&) {  // out of memory: continue the work without the line
   }
 }
 
@@ -64,7 +64,7 @@ std::string ProgressLine::text(const std::string& done_what, std::int64_t done, 
   std::string line =
       fmt::format("{} {} of {} {} ({} %)", done_what, done, total, things, 100 * done / total);
   const double seconds = std::chrono::duration<double>(now - phase_begun_).count();
-  // The first parts of the work predict little about the others.
+  // Make no estimate in the first second: it would be unreliable.
   if (done > phase_done_ && seconds > 1) {
     const double each = seconds / static_cast<double>(done - phase_done_);
     line += fmt::format(", {} left", format_duration(each * static_cast<double>(total - done)));
@@ -74,7 +74,7 @@ std::string ProgressLine::text(const std::string& done_what, std::int64_t done, 
 
 void ProgressLine::draw(const std::string& line) {
   const std::size_t columns = terminal_columns(STDERR_FILENO);
-  // End with a whole word.
+  // Shorten the line to whole words.
   const std::vector<std::string> lines = wrapped(line, columns - 1);
   const std::string& shown = lines.empty() ? line : lines[0];
   stderr_writer().write_if_ready(erasure(drawn_columns_, columns) + shown);

@@ -1,5 +1,5 @@
-// Progress of long work, on stderr: a line that changes on a terminal, elsewhere a line now and
-// then.
+// Progress of long work, on stderr: a line that is redrawn on a terminal, and occasional lines
+// elsewhere.
 #pragma once
 
 #include <chrono>
@@ -9,11 +9,10 @@
 
 namespace dpt {
 
-/// Used by one thread. Its destructor takes the line off a terminal.
+/// Used by one thread. The destructor removes the line from a terminal.
 class ProgressLine {
  public:
-  /// Outputs that show the line. A command whose results appear soon enough shows it only on a
-  /// terminal.
+  /// Outputs that show the line. Commands that soon print results show it only on a terminal.
   enum class Shown : std::uint8_t { anywhere, terminal, nowhere };
 
   explicit ProgressLine(Shown shown = Shown::anywhere);
@@ -21,9 +20,9 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  /// "read 1200 of 60000 samples (2 %), 0:12 left"; `done_what`: "read", `things`: "samples". The
-  /// remaining time is estimated from the progress since the first call. May be called often: a
-  /// terminal is redrawn ten times per second.
+  /// Shows "read 1200 of 60000 samples (2 %), 0:12 left", with "read" for `done_what` and "samples"
+  /// for `things`. Estimates the remaining time from the progress since the first call. May be
+  /// called often: it redraws a terminal at most ten times per second.
   void update(const std::string& done_what, std::int64_t done, std::int64_t total,
               const std::string& things) noexcept;
   /// Removes the line from the terminal until the next update, to make room for other output.

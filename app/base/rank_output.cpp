@@ -42,7 +42,7 @@ void RankOutput::add(const std::string& line) {
 
 void RankOutput::run() {
   constexpr std::size_t kMaxLine = 1 << 16;  // longer ones are split
-  // Rank 0 may have drawn a progress bar where a line begins.
+  // Erase a progress bar that rank 0 may have drawn on the current line.
   const std::string erasure = stderr_redraws() ? "\r\x1b[K" : "";
   const auto end_line = [&](Stream& stream) {
     while (!is_ending_ && !stderr_writer().is_ready(std::chrono::seconds(1))) {
@@ -52,8 +52,8 @@ void RankOutput::run() {
   std::vector<pollfd> polled;
   for (const Stream& stream : streams_) polled.push_back({stream.pipe.fd(), POLLIN, 0});
   std::array<char, 1 << 16> buffer;
-  // Once the launcher's stream has ended, only what the other pipes contain is read: a process that
-  // a rank started may keep them open.
+  // Once the launcher's stream has ended, read only what the other pipes contain now: a process
+  // that a rank has started may keep them open.
   while (poll(polled.data(), polled.size(), polled[0].fd < 0 ? 0 : -1) != 0) {
     // The launcher's stream is polled first and read last, because it reports on the others.
     for (std::size_t i = streams_.size(); i-- > 0;) {

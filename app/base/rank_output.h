@@ -1,4 +1,4 @@
-// Output of the processes of `--nproc` on its way to stderr: line by line, after "[rank N] ".
+// Passes the output of the processes of `--nproc` on to stderr, each line after "[rank N] ".
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,8 @@
 namespace dpt {
 
 /// A thread that reads pipes and writes their lines to stderr (stderr_writer). It waits for a slow
-/// reader, and so do the processes once their pipes are full, but at the end only for some seconds.
+/// reader of stderr, and so do the processes once their pipes are full. At the end, it waits only a
+/// few seconds.
 class RankOutput {
  public:
   RankOutput() : own_(add_pipe("")) {}
@@ -19,11 +20,11 @@ class RankOutput {
   ~RankOutput();
   RankOutput(const RankOutput&) = delete;
 
-  /// Returns the end for writing of a new pipe. REQUIRES: start() has not been called.
+  /// Creates a pipe and returns its write end. REQUIRES: start() has not been called.
   FileHandle add_pipe(const std::string& prefix);
   void start();
-  /// Passes on a line of the launcher itself, without waiting for the reader. It appears after
-  /// everything that an ended process has written.
+  /// Adds a line of the launcher itself, without waiting for the reader. The line appears after all
+  /// output of processes that have ended.
   void add(const std::string& line);
 
  private:
@@ -34,7 +35,7 @@ class RankOutput {
   };
   void run();
 
-  std::vector<Stream> streams_;  ///< the launcher's is the first
+  std::vector<Stream> streams_;  ///< the first is the launcher's
   FileHandle own_;
   std::atomic<bool> is_ending_{false};
   std::thread thread_;

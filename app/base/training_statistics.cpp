@@ -25,7 +25,7 @@
 namespace dpt {
 namespace {
 
-/// Refuses unusable samples, or warns about them.
+/// Throws for samples that cannot be used, or warns about those that are left out.
 void check_usable(const TrainSpec& spec, const SurveyedSplit& train) {
   const std::int64_t left_out = train.split.size() - train.statistics.samples;
   if (left_out == 0) return;
@@ -41,8 +41,8 @@ void check_usable(const TrainSpec& spec, const SurveyedSplit& train) {
        spec.file, left_out, train.split.size(), first);
 }
 
-/// Returns the number rounded to six digits, as in a config, or to more: the error is at most a
-/// hundred-thousandth of `unit`.
+/// Returns the number rounded to six digits, or to more digits if the error would exceed 1e-5 of
+/// `unit`.
 double rounded_number(double value, double unit) {
   const double ratio = std::abs(value) / unit;
   const int more =

@@ -24,7 +24,7 @@ NormalizeSpec normalize_spec(const ChannelStatistics& statistics);
 std::string text_of(const NormalizeSpec& normalize);
 
 /// Measures the numbers of data.normalize: auto, unless they are known, and prints them on rank 0.
-/// Collective over `processes`, if there are any: all get rank 0's numbers.
+/// Collective over `processes`, if not null: all get rank 0's numbers.
 void measure_normalization(TrainSpec& spec, const DataSets& sets, ProcessGroup* processes);
 
 /// Sets neutral numbers for data.normalize: auto, for commands whose results do not depend on them.

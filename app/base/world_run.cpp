@@ -77,7 +77,7 @@ int number_in(const std::vector<std::string>& words, const std::string& option) 
   return number;
 }
 
-/// Returns what the identity of a run would be if the words were right.
+/// Returns the identity that a run with these words would have if they were valid.
 RunIdentity identity_in(const std::vector<std::string>& words) {
   const std::string& command = words[1];
   std::string target;
@@ -126,7 +126,7 @@ void report_wrong_words(const std::vector<std::string>& words, const std::string
     return;
   }
   std::string place;
-  // The processes that it would have started do not exist.
+  // A launcher has no processes to inform: it did not start any.
   if (value_in(words, "--nproc", place) && !std::getenv("DPT_RANK")) return;
   try {
     WorldFlags flags;
@@ -143,7 +143,7 @@ void report_wrong_words(const std::vector<std::string>& words, const std::string
         group_options_of(timeout ? *timeout : ProcessOptions().join_timeout, identity_in(words)),
         problem, ErrorKind::usage);
   } catch (const Error&) {
-    // The words do not say which process this is.
+    // The words do not tell which process this is.
   }
 }
 
@@ -157,7 +157,7 @@ int run_in_world(const ProcessOptions& options, const RunIdentity& run,
   ProcessGroup::Options group_options = group_options_of(options.join_timeout, run);
   group_options.warn = [](const std::string& text) { say(text); };
   group_options.end_process = [](const std::string& text, int exit_code) {
-    // Not through the stream, which the thread that hangs may hold; nor for long.
+    // Write directly, with a time limit: the thread that hangs may hold the lock of the stream.
     const std::string line = fmt::format("dpt: error: {}\n", text);
     pollfd messages = {2, POLLOUT, 0};
     [[maybe_unused]] ssize_t written = 0;

@@ -1,4 +1,4 @@
-// A command as one of the processes of a world, or alone.
+// Runs a command as one of the processes of a world, or alone.
 #pragma once
 
 #include <functional>
@@ -11,21 +11,20 @@
 
 namespace dpt {
 
-/// Returns what a process says of its run where that has neither a name nor a token: the command,
-/// the path and the content of its config or other target, and the overrides that must be the same
-/// on all processes.
+/// Returns the identity by which processes of a run without name and token recognise each other:
+/// the command, path and content of its config or other target, and the overrides that must be the
+/// same on all processes.
 RunIdentity identity_of(const std::string& command, const std::string& target,
                         const std::vector<std::string>& overrides);
 
-/// Tells the other processes of a run that this one was started with a wrong command line, whose
-/// words are given, and waits for them as long as the run would (--join-timeout). Does nothing if
-/// the words belong to another command than those that run in several processes, or do not say
-/// which process this is.
+/// Tells the other processes of a run that the command line `words` of this process is invalid, and
+/// waits for them up to --join-timeout. Does nothing if the command does not run in several
+/// processes, or if the words do not tell which process this is.
 void report_wrong_words(const std::vector<std::string>& words, const std::string& problem);
 
-/// Finds out which process of how many this is, joins the others, and runs `body` with the group
-/// (null: alone), whose result is the exit code. `run`: see RunIdentity. An error becomes known to
-/// all processes; on those that did not make it, it is the first cause in the world.
+/// Detects the World of this process, joins the others, and runs `body` with the group (null if
+/// this process is the only one). Returns the exit code from `body`. `run`: see RunIdentity. All
+/// processes learn of an error of one: it is then the error that they report.
 int run_in_world(const ProcessOptions& options, const RunIdentity& run,
                  const std::function<int(ProcessGroup*)>& body);
 

@@ -1,6 +1,6 @@
-// dpt bench CONFIG --calls: how long each call of a training step takes by itself, on one device
-// with random numbers. Runs are captured where the device can: many of them in a graph, many
-// replays, one wait, so that the host's part is not in the times.
+// dpt bench CONFIG --calls: times each call of a training step separately, on one device with
+// random data. If the device can capture calls, a graph holds many runs of a call and is replayed
+// many times before one wait, so that the times exclude the host.
 #include "app/bench/bench_calls.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 namespace dpt {
 namespace {
 
-/// One device with the memory of a step: parameters as a run begins, samples of random bytes.
+/// One device with the memory of a step: initial parameters, and samples of random bytes.
 class StepBench {
  public:
   explicit StepBench(const Job& job)
@@ -48,7 +48,7 @@ class StepBench {
     std::vector<std::uint8_t> pixels(samples * static_cast<std::size_t>(input.raw.elements()) *
                                      size_of(input.raw_type));
     for (std::size_t i = 0; i < pixels.size(); ++i) {
-      // Read as floats, these bytes give numbers below 1 too.
+      // These bytes are also floats below 1.
       pixels[i] = static_cast<std::uint8_t>(
           input.raw_type == DType::u8 || i % 4 != 3 ? (i * 2654435761U) >> 24 : 0x3E);
     }
@@ -71,7 +71,7 @@ class StepBench {
       state_.push_back(
           filled(std::vector<float>(static_cast<std::size_t>(plan.param_floats), state.start)));
     }
-    // A learning rate of 0: the weights stay what they are.
+    // A learning rate of 0 keeps the weights unchanged.
     std::vector<UpdateStep> steps(job.update.plan.groups.size());
     job.update.plan.fill_steps(job.update.optimizer, 0, 2, steps);
     update_steps_ = filled(steps);
@@ -84,7 +84,7 @@ class StepBench {
     return calls;
   }
 
-  /// Seconds of one run, the least of some rounds.
+  /// Returns the seconds of one run, the minimum over `rounds`.
   double seconds(const std::function<void()>& run, std::int64_t rounds) {
     constexpr int kRuns = 20;
     constexpr double kMinSeconds = 0.01;
@@ -106,14 +106,14 @@ class StepBench {
       backend_->synchronize();
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
-    // Repeat often enough that the wait at the end is a small part.
+    // Repeat often enough to make the final wait negligible.
     const auto times = static_cast<std::int64_t>(kMinSeconds / std::max(timed(1), 1e-6)) + 1;
     double best = std::numeric_limits<double>::infinity();
     for (std::int64_t round = 0; round < rounds; ++round) best = std::min(best, timed(times));
     return best / static_cast<double>(times) / kRuns;
   }
 
-  /// Samples of a micro-batch of the run's whole batches.
+  /// Returns the number of samples of a micro-batch in the run's full batches.
   std::int64_t batch() const { return batch_; }
   std::vector<std::string> implementations() const { return executor_.implementations(); }
 
@@ -128,7 +128,7 @@ class StepBench {
     backend_->synchronize();
     return to;
   }
-  /// Samples, and what is erased of them, and how they are mixed.
+  /// Fills in the samples, their erased rectangles and their mixing.
   void fill_draws(std::vector<std::int32_t> slots, std::vector<std::int64_t> ids) {
     const std::size_t lead = job_.data.draws.mixes() ? 1 : 0;
     if (lead > 0) {
@@ -177,7 +177,7 @@ int run_bench_calls(const BenchOptions& options) {
   const Job job = load_job(std::move(spec));
   StepBench bench(job);
   const std::vector<ExecutorCall> calls = bench.calls();
-  // Each reads what those before it leave.
+  // Each call reads the results of the calls before it.
   const auto all = [&] {
     for (const ExecutorCall& call : calls) call.run();
   };

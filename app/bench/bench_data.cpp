@@ -1,5 +1,5 @@
-// dpt bench CONFIG --data: how many training samples per second are read, decoded and transformed
-// on the host, and which stage takes the time. No device takes part.
+// dpt bench CONFIG --data: measures how many training samples per second the host reads, decodes
+// and transforms, and the time of each stage. Uses no device.
 #include "app/bench/bench_data.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct DataRound {
   std::int64_t samples = 0;
 };
 
-/// Takes batches from a loader, from epoch to epoch.
+/// Takes batches from a loader, continuing from epoch to epoch.
 class BatchReader {
  public:
   explicit BatchReader(const Job& job) : job_(job), loader_(job.data.splits.train, options(job)) {}
@@ -65,8 +65,8 @@ class BatchReader {
   std::int64_t epoch_ = 0, left_ = 0;
 };
 
-/// Reads the config, but keeps no decoded samples in memory: from the second epoch on, nothing
-/// would be left to measure. An override that asks for it counts.
+/// Reads the config without its cache of decoded samples in memory, which would leave nothing to
+/// measure from the second epoch on. An override may set the cache.
 TrainSpec load_without_memory_cache(const BenchOptions& options) {
   std::vector<std::string> overrides = with_devices(options.overrides, options.devices);
   TrainSpec spec = load_spec(catalog(), options.config, overrides);
@@ -110,7 +110,7 @@ int run_bench_data(const BenchOptions& options) {
   measure_data_stages(false);
   std::sort(rates.begin(), rates.end());
   const double median = rates[rates.size() / 2];
-  // Decoders are ahead by some batches at the end as at the beginning.
+  // Decoders are equally far ahead at the beginning and the end of a round.
   const auto per_sample = [&](double seconds) {
     return seconds * 1e6 / static_cast<double>(samples);
   };

@@ -1,5 +1,5 @@
-// dpt bench CONFIG: how fast the training loop runs. With --serve it answers "run N" lines with the
-// seconds that N steps took, so that a script can interleave it with other programs.
+// dpt bench CONFIG: times the training loop. With --serve, it answers each line "run N" with the
+// duration of N steps in seconds, so that a script can alternate it with other programs.
 #include "app/bench/command_bench.h"
 
 #include <algorithm>
@@ -35,8 +35,8 @@
 namespace dpt {
 namespace {
 
-/// Asks rank 0's `next` for a number of steps, runs them on all ranks and reports the seconds to
-/// rank 0's `done`, with the samples that they had; until `next` says 0.
+/// Runs rounds on all ranks until rank 0's `next`, which returns the number of steps of a round,
+/// returns 0. Reports the seconds and the samples of each round to rank 0's `done`.
 void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
                   const std::function<std::int64_t()>& next,
                   const std::function<void(double, std::int64_t)>& done) {
@@ -75,8 +75,8 @@ void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
   });
 }
 
-/// Returns the seconds that each device takes for a sample when it trains alone, in the order of
-/// the job's devices.
+/// Returns the time per sample of each device when it trains alone, in seconds, in the order of the
+/// job's devices.
 std::vector<double> seconds_per_sample(const BenchOptions& options, const Job& job) {
   std::map<std::string, double> seconds_of;
   for (const DeviceName& device : job.placement.devices) {
@@ -142,7 +142,7 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
   std::int64_t round = 0;
   serve_rounds(
       job, start, options.losses,
-      // One round more than asked for: the first warms up and is not counted.
+      // Run one round more: the first is a warm-up and is not counted.
       [&] { return round++ <= options.rounds ? options.steps : 0; },
       [&](double seconds, std::int64_t samples) {
         if (round == 1) return;

@@ -1,4 +1,4 @@
-// The command line as a whole: from its words to a command that runs, and to an exit code.
+// Parses the command line, runs its command and returns the exit code.
 #include "app/cli/cli.h"
 
 #include <fmt/ranges.h>
@@ -41,7 +41,7 @@ void add_completion_command(CLI::App& app, CommandBody& body) {
   });
 }
 
-/// For the build, not for users.
+/// Adds `dpt man`, which the build uses; it is hidden from users.
 void add_man_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<ManOptions>();
   CLI::App* man = app.add_subcommand("man", "Write the manual pages of all commands into a folder");
@@ -60,7 +60,7 @@ void add_man_command(CLI::App& app, CommandBody& body) {
   });
 }
 
-/// Runs `work`, whose result is the exit code; an exception becomes a message and its exit code.
+/// Runs `work` and returns its exit code. An exception becomes a message and an exit code.
 int run_guarded(const std::function<int()>& work) {
   try {
     return work();
@@ -78,7 +78,7 @@ int run_guarded(const std::function<int()>& work) {
   }
 }
 
-/// Throws if a word in the place of a command is not a command.
+/// Throws if the word at the position of a command is not a command.
 void check_command(const CLI::App& app, int argc, const char* const* argv, int at) {
   const std::vector<const CLI::App*> commands = app.get_subcommands({});
   if (commands.empty() || at >= argc || argv[at][0] == '-') return;
@@ -95,8 +95,8 @@ void check_command(const CLI::App& app, int argc, const char* const* argv, int a
        fmt::join(names, ", "));
 }
 
-/// Returns a message for an option with "=" and nothing after it, whose value CLI11 would take from
-/// the next word; else an empty text.
+/// Returns a message for an option that ends with "=", whose value CLI11 would take from the next
+/// word; empty if there is none.
 std::string problem_of_values(int argc, const char* const* argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
@@ -114,8 +114,8 @@ std::string step_for_missing(const std::string& argument, const std::string& cal
   return fmt::format("see {} --help", called);
 }
 
-/// Returns the message of CLI11 about a missing argument, with the argument's name in help texts
-/// and the next step; an empty text for other messages.
+/// Returns CLI11's message about a missing argument, with the argument's name in help texts and the
+/// next step; empty for other messages.
 std::string problem_of_missing(const CLI::App& command, const std::string& called,
                                const std::string& why) {
   for (const CLI::Option* option : command.get_options()) {
@@ -137,7 +137,7 @@ std::string problem_of_missing(const CLI::App& command, const std::string& calle
   return {};
 }
 
-/// Returns the form in which dpt train takes `option` of other trainers; empty if unknown.
+/// Returns the equivalent in dpt train of an option of other trainers; empty if unknown.
 std::string_view form_here(std::string_view option) {
   struct Foreign {
     std::string_view option, here;
@@ -166,8 +166,8 @@ std::string_view form_here(std::string_view option) {
   return {};
 }
 
-/// Returns the usage error: a word that the chosen command has no use for comes first, since what
-/// CLI11 says (`why`) may follow from it.
+/// Returns the usage error. A word that the chosen command does not know takes precedence over
+/// CLI11's message (`why`), which may be a consequence.
 std::string usage_problem(const CLI::App& app, const std::string& why) {
   const CLI::App* command = &app;
   std::string called = app.get_name();
@@ -204,7 +204,7 @@ std::string usage_problem(const CLI::App& app, const std::string& why) {
                      near.empty() ? "." : fmt::format(", did you mean '{}'?", near), called);
 }
 
-/// Defines everything. `app` and `body` must outlive the call of the body.
+/// Defines all commands. `app` and `body` must outlive the call of `body`.
 void define_commands(CLI::App& app, CommandBody& body, const std::vector<std::string>& command) {
   app.name("dpt");
   app.require_subcommand(1);
@@ -249,8 +249,7 @@ int run_cli(int argc, const char* const* argv) {
       wrong_words = usage_problem(app, error.what());
       throw Error(ErrorKind::usage, wrong_words);
     }
-    // `train` ends with a checkpoint, or before it has anything to lose; other commands have none
-    // to save.
+    // Only `train` has a checkpoint to save before it ends.
     if (!app.got_subcommand("train")) let_signals_end_process();
     return run_with_large_stacks(body);
   });
@@ -258,7 +257,7 @@ int run_cli(int argc, const char* const* argv) {
     let_signals_end_process();
     report_wrong_words(words, wrong_words);
   }
-  // A result that did not arrive is none, whatever the command thinks of it.
+  // A result that could not be written is a failure, even if the command returned 0.
   const int lost = run_guarded([] {
     flush_results();
     return 0;

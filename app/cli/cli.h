@@ -5,7 +5,7 @@
 
 namespace dpt {
 
-/// Runs a command line. The one place where an Error becomes an exit code.
+/// Runs a command line and returns the exit code. Only this function converts Errors to exit codes.
 int run_cli(int argc, const char* const* argv);
 
 /// Returns the tree of all commands.

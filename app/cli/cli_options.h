@@ -1,5 +1,4 @@
-// Parts that the definitions of commands share: help texts, checks of values, and running a
-// command.
+// Helpers for the definitions of commands: help texts, checks of values, and running a command.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,7 +12,7 @@
 
 namespace dpt {
 
-/// A command's work; its result is the exit code.
+/// Function that runs a command and returns its exit code.
 using CommandBody = std::function<int()>;
 
 inline constexpr const char* kConfigHelp = "Config file (YAML)";
@@ -27,12 +26,12 @@ inline constexpr const char* kUseHelp =
     "run has one), or raw (the weights themselves)";
 inline constexpr const char* kJsonHelp = "Print one JSON object on stdout";
 
-/// A number of steps or rounds.
+/// Accepts a number of steps or rounds.
 inline CLI::Range count() {
   return {std::int64_t{1}, std::int64_t{1'000'000'000}};
 }
 
-/// A value that is empty is that of a shell variable which is not set: not the same as no option.
+/// Refuses an empty value, such as that of an unset shell variable.
 inline CLI::Validator not_empty() {
   return {[](std::string& text) -> std::string {
             return text.empty() ? "expected a value, found an empty string" : "";
@@ -40,8 +39,7 @@ inline CLI::Validator not_empty() {
           "", "not empty"};
 }
 
-/// Refuses an option that earlier releases had; `instead` says what to use now. Hidden from help
-/// texts.
+/// Refuses an option of earlier releases; `instead` names the replacement. Hidden from help texts.
 inline void refuse_removed(CLI::App* command, const std::string& name, const std::string& instead) {
   command
       ->add_option_function<std::string>(
@@ -60,7 +58,7 @@ void set_body(CLI::App* command, CommandBody& body, std::shared_ptr<Options> opt
   command->callback([&body, options, run] { body = [options, run] { return run(*options); }; });
 }
 
-/// The same for a command that several processes may run together: with `--nproc`, starts these.
+/// Does the same for a command that may run in several processes, which `--nproc` starts.
 template <class Options>
 void set_body_of_processes(CLI::App* command, CommandBody& body, std::shared_ptr<Options> options,
                            int (*run)(const Options&)) {
@@ -74,7 +72,7 @@ void set_body_of_processes(CLI::App* command, CommandBody& body, std::shared_ptr
 }
 
 /// Adds the commands that create and use runs: train, eval, predict, export, runs, compare, report.
-/// `command` is the whole command line, which further processes are started with.
+/// `command` is the whole command line, with which other processes are started.
 void add_run_commands(CLI::App& app, CommandBody& body, const std::vector<std::string>& command);
 /// Adds the commands for configs, data, devices and files: config, data, model, devices, inspect.
 void add_config_commands(CLI::App& app, CommandBody& body);

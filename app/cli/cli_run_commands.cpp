@@ -1,4 +1,4 @@
-// The options of the commands that make and use runs.
+// The options of the commands that create and use runs.
 #include <algorithm>
 #include <utility>
 
@@ -49,7 +49,7 @@ void add_process_options(CLI::App* command, ProcessOptions& options) {
       ->check(not_empty());
 }
 
-/// Returns --require, without which there is none of the others.
+/// Adds the options of the gate. Returns --require, which the others need.
 CLI::Option* add_gate_options(CLI::App* command, GateOptions& options) {
   CLI::Option* require =
       command
@@ -157,8 +157,8 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
                       "data: a few steps on synthetic samples of the config's shapes, evaluation, "
                       "saving, resuming (compared bit by bit), export. Uses a temporary folder, "
                       "which is kept if a stage fails. The only other option allowed is --devices");
-  // These two options take words until the next option, so also the overrides after them. No
-  // parameter has a '=' in its name.
+  // These two options take all words until the next option, including overrides. Words with '=' are
+  // overrides, because no parameter has a '=' in its name.
   train->parse_complete_callback([options, train, smoke] {
     for (std::vector<std::string>* names : {&options->expect_missing, &options->expect_left_over}) {
       const auto overrides = std::stable_partition(
@@ -167,7 +167,7 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       options->overrides.insert(options->overrides.end(), overrides, names->end());
       names->erase(overrides, names->end());
     }
-    // Not by `excludes`: each of the others would say so in its help text.
+    // Check here instead of with `excludes`, which every other help text would mention.
     for (const CLI::Option* other : train->get_options()) {
       const bool may_stand = other == smoke || !other->nonpositional() ||
                              other->get_name() == "--devices" || other->get_name() == "--help";

@@ -12,20 +12,20 @@ namespace {
 constexpr int kSignals[] = {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
 bool g_is_ignored[std::size(kSignals)];
 
-/// Runs before the initialisers of all libraries, those of the sanitizers too: hence the system
-/// call by itself, which they do not replace.
+/// Runs before the initialisers of all libraries, including the sanitizers. Therefore it uses
+/// system calls directly, which sanitizers do not intercept.
 __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined"))) void
 note_inherited() {
   unsigned long mask = 0;
   for (std::size_t i = 0; i < sizeof kSignals / sizeof kSignals[0]; ++i) {
     mask |= 1UL << static_cast<unsigned>(kSignals[i] - 1);
-    // The kernel's layout: the handler, flags, a restorer and 64 signals.
+    // Layout of the kernel: handler, flags, restorer and 64 signals.
     unsigned long action[4] = {};
     if (::syscall(SYS_rt_sigaction, kSignals[i], nullptr, action, 8) != 0) continue;
     g_is_ignored[i] = action[0] == reinterpret_cast<unsigned long>(SIG_IGN);
   }
-  // A blocked signal waits, even where this is process 1 of a PID namespace, for which the kernel
-  // drops those that have no handler.
+  // A blocked signal stays pending, even for process 1 of a PID namespace, for which the kernel
+  // drops unblocked signals without a handler.
   ::syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, nullptr, 8);
 }
 

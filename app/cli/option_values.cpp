@@ -29,19 +29,19 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-/// Returns true for values that only name files or folders.
+/// Returns true for values that are paths of files or folders.
 bool is_path(ValueKind kind) {
   return kind == ValueKind::file || kind == ValueKind::folder || kind == ValueKind::config ||
          kind == ValueKind::checkpoint || kind == ValueKind::run || kind == ValueKind::samples;
 }
 
-/// Returns true for an option that takes files on servers.
+/// Returns true for an option that accepts URLs.
 bool takes_url(const CLI::App& app, const CLI::Option& option) {
   return option.get_name() == "--weights" ||
          (app.get_name() == "inspect" && option.get_name() == "file");
 }
 
-/// Replaces the tilde of `--run-dir=~/runs`, which shells leave alone.
+/// Expands the tilde in `--run-dir=~/runs`, which shells do not expand.
 std::string replace_home(std::string& path, bool takes_url) {
   ExpandedPath expanded = expand_home(path, takes_url);
   if (expanded.problem.empty()) path = std::move(expanded.path);

@@ -6,8 +6,8 @@ class App;
 
 namespace dpt {
 
-/// Gives the values of all options and arguments of `app` their names, and its help texts their
-/// form. Called once all commands are defined.
+/// Sets the names of the values of all options and arguments of `app`, and the format of its help
+/// texts. Call it after all commands are defined.
 void name_values(CLI::App& app);
 
 }  // namespace dpt

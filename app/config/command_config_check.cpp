@@ -36,7 +36,7 @@
 namespace dpt {
 namespace {
 
-/// Returns "8x8 and 6x9": sizes of some readable images, in the form that messages use.
+/// Returns the sizes of some readable images, for messages: "8x8 and 6x9".
 std::string sizes_in(const DataSource& source) {
   constexpr std::size_t kMaxRead = 64, kMaxNamed = 4;
   std::vector<std::string> sizes;
@@ -157,7 +157,7 @@ class ConfigCheck {
     } catch (const Error& error) {
       const bool is_usage = error.kind() == ErrorKind::usage;
       if (!is_usage && error.kind() != ErrorKind::data) throw;
-      // The Normalize of data.normalize is in both lists.
+      // data.normalize adds the same Normalize to both lists: report its error once.
       if (errors_.find(error.what()) != std::string::npos) return false;
       has_usage_ = has_usage_ || is_usage;
       errors_ += (errors_.empty() ? "" : "\n") + std::string(error.what());

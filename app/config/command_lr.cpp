@@ -1,4 +1,4 @@
-// dpt config lr: the learning rate over the run of a config, without a device.
+// dpt config lr: shows the learning rate over the run of a config. Uses no device.
 #include "app/config/command_lr.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 namespace dpt {
 namespace {
 
-/// The samples that the run trains on: without those that are held out for validation.
+/// Returns the number of training samples, without those held out for validation.
 std::int64_t training_samples(const TrainSpec& spec, std::int64_t given) {
   if (given > 0) {
     const std::int64_t held_out = held_out_count(spec.data.val_split, given);

@@ -9,7 +9,7 @@ struct ConfigOptions {
   std::string config;
   std::vector<std::string> overrides;
   bool origins = false;
-  bool expand = false;  ///< show: the layers that blocks stand for
+  bool expand = false;  ///< show: expand blocks into their layers
 };
 
 }  // namespace dpt

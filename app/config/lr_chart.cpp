@@ -8,7 +8,7 @@
 namespace dpt {
 namespace {
 
-/// Data of every chart: the range of each column's steps, and the highest of all.
+/// Data of a chart: the range of rates in each column, and the highest rate of all.
 struct Columns {
   std::vector<std::pair<double, double>> ranges;
   double highest = 0;
@@ -22,7 +22,7 @@ Columns columns_of(const LrCurve& curve, std::int64_t count) {
     columns.ranges.push_back(curve.range(begin, end));
     columns.highest = std::max(columns.highest, columns.ranges.back().second);
   }
-  if (columns.highest <= 0) columns.highest = 1;  // a rate of 0 throughout
+  if (columns.highest <= 0) columns.highest = 1;  // the rate is always 0
   return columns;
 }
 
@@ -41,7 +41,7 @@ std::string text_chart(const LrCurve& curve) {
   }
   std::string text;
   for (std::int64_t y = 0; y < kHeight; ++y) {
-    // A label at the top, at the bottom, and at two thirds and one third of the height.
+    // Label the top, the bottom, and two thirds and one third of the height.
     const double lr = columns.highest * static_cast<double>(kHeight - 1 - y) / (kHeight - 1);
     const std::string label = y % 5 == 0 ? fmt::format("{:.3g}", lr) : "";
     std::string line = lines[y];

@@ -1,4 +1,4 @@
-// The chart of a learning-rate curve: the rate from 0 to its highest value, over the epochs.
+// A chart of a learning-rate curve over the epochs, from 0 to the highest rate.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace dpt {
 
-/// A chart of plain characters.
+/// Returns the chart in plain characters.
 std::string text_chart(const LrCurve& curve);
 
 }  // namespace dpt

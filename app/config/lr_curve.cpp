@@ -5,12 +5,12 @@
 namespace dpt {
 namespace {
 
-/// A run may have more steps than can be walked through in a moment.
+/// Maximum number of steps that are examined one by one, to limit the time for long runs.
 constexpr std::int64_t kMaxWalked = 4'000'000;
-/// Steps of one column of a chart that are looked at.
+/// Maximum number of steps that are examined for a column of a chart.
 constexpr std::int64_t kMaxPerColumn = 64;
 
-/// The steps at which the rate changes; empty when there are more than `most`.
+/// Returns the steps at which the rate changes; empty if there are more than `most`.
 std::vector<std::int64_t> changes_of(const LrCurve& curve, std::int64_t most) {
   std::vector<std::int64_t> changes = {0};
   if (curve.steps() > kMaxWalked) return {};
@@ -44,7 +44,7 @@ std::vector<std::int64_t> rows_of(const LrCurve& curve, std::int64_t most) {
     const std::int64_t count = std::min(most, curve.steps());
     const std::int64_t gaps = std::max<std::int64_t>(1, count - 1);
     for (std::int64_t i = 0; i < count; ++i) {
-      rows.push_back(last / gaps * i + last % gaps * i / gaps);  // last * i overflows
+      rows.push_back(last / gaps * i + last % gaps * i / gaps);  // last * i may overflow
     }
     if (curve.warmup_steps > 0 && curve.warmup_steps < last) rows.push_back(curve.warmup_steps);
   }

@@ -15,13 +15,13 @@ struct LrCurve {
   std::int64_t epochs = 1, steps_per_epoch = 1, warmup_steps = 0;
 
   std::int64_t steps() const { return epochs * steps_per_epoch; }
-  /// The lowest and the highest rate of the steps from `begin` to before `end` (at least one).
+  /// Returns the lowest and the highest rate of the steps in [begin, end), at least one.
   std::pair<double, double> range(std::int64_t begin, std::int64_t end) const;
 };
 
-/// The steps, counted from 0, that a table shows: each at which the rate changes, and the last one,
-/// if these are not more than `most`; otherwise evenly spread ones with the first, the last and the
-/// end of the warm-up.
+/// Returns the steps, counted from 0, that a table shows: those at which the rate changes, and the
+/// last. If these are more than `most`, returns evenly spaced steps, which include the first, the
+/// last and the end of the warm-up.
 std::vector<std::int64_t> rows_of(const LrCurve& curve, std::int64_t most);
 
 }  // namespace dpt

@@ -47,7 +47,7 @@ std::string draft(const StarterData& data, const std::vector<std::int64_t>& inpu
   std::string text = "data:\n  batch_size: 1\n";
   for (const std::string& line : data.lines) text += "  " + line + "\n";
   text += fmt::format("model: {{zoo: logistic, input: [{}]}}\n", fmt::join(input, ", "));
-  // The loss of one output takes any number of classes, also one, which is refused later.
+  // A loss with sigmoids accepts any number of classes. A single class is refused later.
   const bool has_sigmoids =
       data.targets == StarterTargets::multi_hot || data.targets == StarterTargets::labels;
   if (has_sigmoids) text += "loss: {type: bce_with_logits}\n";
@@ -55,7 +55,7 @@ std::string draft(const StarterData& data, const std::vector<std::int64_t>& inpu
   return text + "optimizer: {type: SGD, lr: 0.1}\ntrain: {epochs: 1}\n" + more;
 }
 
-/// Returns the text of an error without the place in the draft, which is no file.
+/// Returns the text of an error without its place in the draft, which is not a file.
 std::string without_place(const std::string& text) {
   std::string rest = text;
   while (rest.starts_with(std::string(kFile) + ":")) {
@@ -68,18 +68,19 @@ std::string without_place(const std::string& text) {
   return rest;
 }
 
-/// Returns true if a run on such targets may leave out what it cannot read.
+/// Returns true if a run on such targets may leave out unreadable samples.
 bool can_skip(const StarterData& data) {
   return data.targets == StarterTargets::labels;
 }
 
-/// A draft, and the data set that it names.
+/// A draft, and its open data set.
 struct Draft {
   TrainSpec spec;
   DataSets sets;
 };
 
-/// Opens a draft. Files that are refused although a run can leave them out make it one that does.
+/// Opens a draft. If files are refused that a run can leave out, changes the draft to leave them
+/// out.
 Draft open_draft(StarterData& data, const std::vector<std::int64_t>& input) {
   static const std::string kSkip = "on_bad_sample: skip";
   const auto open = [&] {
@@ -152,7 +153,7 @@ Images look_at_images(const DataSource& source) {
 /// Conversion of images to the model's input.
 struct InputPlan {
   std::int64_t channels = 3, height = 0, width = 0;
-  bool crops = false;  ///< images are larger, or of several sizes
+  bool crops = false;  ///< images are larger, or have different sizes
 };
 
 /// Plans to keep small images of one size, and to crop others to a square of a common size.
@@ -212,7 +213,7 @@ std::string model_line(const Network& net, const InputPlan& input, std::int64_t 
          (net.options.empty() ? "" : "  " + net.options.substr(2) + "\n");
 }
 
-/// A suggestion to start from published weights, where the network has some for such input.
+/// Returns a suggestion to start from published weights, if the network has some for such input.
 std::string weights_text(const Network& net, const InputPlan& input) {
   const PretrainedWeights* weights = pretrained_weights(net.zoo);
   if (!weights || !net.options.empty() || input.channels != 3) return {};
@@ -265,8 +266,8 @@ Samples read_samples(const TrainSpec& spec, const DataSets& sets) {
   return samples;
 }
 
-/// Returns a warning about numbers to predict that a new network, whose outputs are near 0, would
-/// take too many steps to reach; else an empty text.
+/// Returns a warning about targets far from 0: a new network, whose outputs are near 0, would need
+/// too many steps to reach them. Empty for other targets.
 std::string far_targets(const DataSource& train) {
   constexpr double kFar = 10;
   const TargetShape shape = train.targets();

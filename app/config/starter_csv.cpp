@@ -21,7 +21,7 @@ namespace {
 
 /// Maximum number of lines to examine.
 constexpr std::int64_t kMaxLines = 20'000;
-/// Integers with up to this many distinct values are classes; with more, they are a quantity.
+/// Maximum number of distinct integers in a column of classes; a column with more has a quantity.
 constexpr std::size_t kMaxIntegerClasses = 20;
 
 /// Statistics of the labels in the fields of a column, which a character separates.
@@ -36,8 +36,8 @@ struct Lists {
 struct Column {
   std::string name;
   std::int64_t lines = 0, empty = 0, numbers = 0, integers = 0, images = 0;
-  std::int64_t no_values = 0;  ///< fields that say that there is no number: NA, nan, null
-  bool is_counter = true;      ///< each value is the previous line's plus 1
+  std::int64_t no_values = 0;  ///< fields for a missing number: NA, nan, null
+  bool is_counter = true;      ///< each value is that of the previous line plus 1
   double last = 0;
   std::set<std::string> values = {};  ///< up to kMaxValues of them
   std::array<Lists, 3> lists = {{{'|'}, {';'}, {','}}};
@@ -45,7 +45,8 @@ struct Column {
   static constexpr std::size_t kMaxValues = 1000;
   bool is_number() const { return numbers == lines - empty && numbers > 0; }
   bool is_integer() const { return integers == lines - empty && integers > 0; }
-  /// Returns true if all values are integers or numbers such as 0,5, with one of the latter.
+  /// Returns true if all values are integers or numbers such as 0,5, and at least one is the
+  /// latter.
   bool has_decimal_commas() const {
     const auto is_one = [](const std::string& value) {
       const std::size_t comma = value.find(',');
@@ -61,8 +62,8 @@ struct Column {
            });
   }
   bool is_image() const { return images == lines && lines > 0; }
-  /// Returns the character that separates the labels of a field; 0 if fields are no lists. Labels
-  /// are taken for such if they recur, so that there are no more of them than of whole fields.
+  /// Returns the character that separates the labels in a field; 0 if fields are not lists. Fields
+  /// are lists of labels if labels recur: there are no more distinct labels than distinct fields.
   char separator() const {
     for (const Lists& each : lists) {
       if (each.fields > 0 && !each.has_empty && each.names.size() < kMaxValues &&
@@ -149,7 +150,7 @@ std::vector<Column> read_columns(const std::string& file, char delimiter) {
     for (std::size_t i = 0; i < columns.size(); ++i) add_value(columns[i], reader.field(i));
   }
   for (Column& column : columns) {
-    // In a column of text, such words are values.
+    // In a column of text, NA and null are values.
     const std::int64_t filled = column.lines - column.empty;
     if (column.numbers > 0 && column.numbers + column.no_values == filled) {
       column.empty += column.no_values;
@@ -168,7 +169,7 @@ bool is_counter(const Column& column) {
   return is_named || (column.is_counter && column.is_integer() && column.lines > 2);
 }
 
-/// Says which part each line belongs to: train, val or test.
+/// Returns true if the column names the part of each line: train, val or test.
 bool names_parts(const Column& column) {
   static const std::set<std::string> kParts = {"train",      "training", "val",  "valid",
                                                "validation", "dev",      "test", "testing"};
@@ -177,7 +178,7 @@ bool names_parts(const Column& column) {
                      [](const std::string& value) { return kParts.contains(lower_case(value)); });
 }
 
-/// Refuses a column that is the target by its name or place, but lacks values.
+/// Refuses a column that is the target, according to its name or position, but lacks values.
 [[noreturn]] void refuse_gaps(const std::string& file, const Column& column) {
   fail(ErrorKind::data,
        "{}: column {}, which seems to be the target, has no value in {} of {} lines: remove these "
@@ -240,12 +241,12 @@ std::string yaml_names(const std::vector<std::string>& names) {
 struct Choice {
   std::optional<std::size_t> path;
   std::size_t target = 0;
-  std::vector<std::string> hot;  ///< columns of 0 and 1, an output each; empty: `target` alone
+  std::vector<std::string> hot;  ///< columns of 0 and 1, one per output; empty: only `target`
   std::vector<std::string> features, left_out;
 };
 
-/// Returns the columns beside the one of the images if each says whether a label applies: two or
-/// more of 0 and 1.
+/// Returns the columns other than that of the images if each tells whether a label applies, that
+/// is, if there are at least two and all have only 0 and 1.
 std::vector<std::string> hot_columns(const std::vector<Column>& columns) {
   std::vector<std::string> names;
   bool has_images = false;

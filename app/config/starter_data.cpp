@@ -34,10 +34,10 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-/// Refuses a folder that has not the layout of a data set, with a remedy.
+/// Refuses a folder without the layout of a data set, with a remedy.
 [[noreturn]] void refuse_folder(const std::string& folder, const std::vector<std::string>& names) {
   const auto with = [&](const char* extension) {
-    // The file of the training samples, else one that is not called after another part.
+    // Prefer the file of the training samples, then a file that is not named after another part.
     for (const bool is_train : {true, false}) {
       for (const std::string& name : names) {
         const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
@@ -99,7 +99,7 @@ std::vector<std::string> names_in(const std::string& folder) {
 }  // namespace
 
 std::string yaml_path(const std::string& path) {
-  // In a config a leading ~ is a home folder, and NAME:// a URL.
+  // In a config, a leading ~ is the home folder, and NAME:// begins a URL.
   const bool has_meaning = path.starts_with("~") || path.find("://") != std::string::npos;
   return yaml_string(escape_variables(has_meaning ? "./" + path : path));
 }

@@ -12,7 +12,7 @@ enum class StarterTargets : std::uint8_t { labels, soft_labels, multi_hot, value
 
 /// Description of a data set for a config.
 struct StarterData {
-  std::string summary;             ///< for the first comment: "a folder of images"
+  std::string summary;             ///< text for the first comment: "a folder of images"
   std::vector<std::string> lines;  ///< data section, from `dataset` on, without indentation
   StarterTargets targets = StarterTargets::labels;
   /// Shape of the samples [channels, height, width]; empty for images whose sizes may differ.
@@ -25,7 +25,7 @@ struct StarterData {
 /// ErrorKind::usage or ErrorKind::data with a remedy if the kind is unknown.
 StarterData find_starter_data(const std::string& path);
 
-/// Describe a path of a known kind.
+/// Describe data of a known kind.
 StarterData starter_of_folder(const std::string& folder);
 StarterData starter_of_csv(const std::string& file);
 StarterData starter_of_npy(const std::string& file);

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::array kImageWords = {"images", "features", "inputs", "data", "x", "X"};
 constexpr std::array kTargetWords = {"labels", "targets", "target", "label", "classes", "y", "Y"};
 
-/// Arrays of a data set: files, or members of an archive. `prefix` + name + `suffix` is a path.
+/// Arrays of a data set: files, or members of an archive. A path is `prefix` + name + `suffix`.
 struct Arrays {
   std::string prefix, suffix;
   std::vector<std::string> names;
@@ -211,7 +211,7 @@ StarterData starter_of_npy(const std::string& file) {
       data.lines.push_back(fmt::format("{}: {}", part, files_of_part(arrays, x, y)));
       break;
     }
-    // Another archive with arrays of the same names.
+    // Look for another archive with arrays of the same names.
     const std::string other = is_archive ? file_of_part(archive, part) : std::string();
     if (other.empty() || data.lines.back().starts_with(part)) continue;
     const Arrays arrays_of_other = arrays_of_archive(other);

@@ -1,4 +1,4 @@
-// dpt export RUN|CKPT: the weights and the network in the formats of other programs.
+// dpt export RUN|CKPT: writes the weights and the network in formats of other programs.
 #include "app/export/command_export.h"
 
 #include <fmt/ranges.h>
@@ -28,7 +28,8 @@ namespace {
 
 constexpr CheckpointUse kToExport{"export", "export", "exported"};
 
-/// Checks that an existing file is replaced on request only, and never by an export of itself.
+/// Throws unless an existing file may be replaced: only on request, and never the checkpoint
+/// itself.
 void check_target(const std::string& path, const std::string& checkpoint, bool overwrite) {
   std::error_code error;  // ignored: writing to a path that cannot be examined reports the reason
   if (!fs::exists(path, error)) return;
@@ -44,8 +45,8 @@ void check_target(const std::string& path, const std::string& checkpoint, bool o
   }
 }
 
-/// Returns what is renamed over: a file, where a link leads to one. Renaming would replace a
-/// device. REQUIRES: check_target has refused a folder.
+/// Returns the path that a rename replaces: the file itself, or the target of a link. Throws for a
+/// device, pipe or socket, which must not be replaced. REQUIRES: check_target has refused folders.
 std::string file_to_replace(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return path;
@@ -55,15 +56,15 @@ std::string file_to_replace(const std::string& path) {
   return fs::canonical(path, error).string();
 }
 
-/// Returns the type of raw samples: bytes, except for arrays and tables, whose type the checkpoint
-/// knows or, for checkpoints from before 1.7, the files.
+/// Returns the type of raw samples: bytes, except for arrays and tables. Their type is in the
+/// checkpoint or, for checkpoints from before 1.7, in the files.
 DType raw_type_of(const TrainSpec& spec, const Plan& plan, const CheckpointHeader& header) {
   if (!dataset_kind(spec.data.dataset).any_type) return DType::u8;
   if (header.sample_type) return *header.sample_type;
   return open_dataset(spec.data.dataset, data_requirements(spec, plan)).train->type();
 }
 
-/// Returns what the ONNX model includes. Throws for samples that are not images.
+/// Returns the options of the ONNX model. Throws for samples that are not images.
 OnnxOptions onnx_options_of(const ExportOptions& options, const ExportFacts& facts,
                             DType raw_type) {
   OnnxOptions onnx;
@@ -154,7 +155,7 @@ int run_export(const ExportOptions& options) {
   const Plan plan = make_plan(spec);
   const Checkpoint checkpoint = load_checkpoint(path, plan);
   const WeightsChoice chosen = choose_weights(checkpoint, options.use, spec, path);
-  // The data files are only opened if the model depends on them: they may be on another machine.
+  // Open the data files only if the model depends on them: they may be on another machine.
   std::optional<DType> raw_type;
   if (options.include_normalisation || !options.preprocessing.empty() ||
       !dataset_kind(spec.data.dataset).any_type) {
@@ -164,7 +165,7 @@ int run_export(const ExportOptions& options) {
   facts.other_model = text_of_changes(changes);
   if (!changes.empty()) say(fmt::format("warning: {}: {}", path, facts.other_model));
 
-  // All that can be refused is before anything is written.
+  // Make all checks before writing anything.
   const OnnxOptions onnx = onnx_options_of(options, facts, raw_type.value_or(DType::f32));
   std::string model;
   if (!options.onnx.empty()) model = onnx_model(spec, plan, *chosen.params, facts, onnx);

@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// `weights`: which of the checkpoint's, "raw", "ema" or "swa"; `raw_type`: of the data's samples,
-/// where that is known.
+/// Returns the metadata. `weights`: the exported weights, "raw", "ema" or "swa"; `raw_type`: type
+/// of the data's samples, if known.
 ExportFacts export_facts_of(const TrainSpec& spec, const CheckpointHeader& header,
                             const std::string& weights, std::optional<DType> raw_type);
 

@@ -26,7 +26,8 @@ namespace {
                            : "let it finish (run the same dpt train command again)");
 }
 
-/// Returns the summary.json of a run folder, which has one only while the run is not under way.
+/// Returns the path of the summary.json of a run folder, which exists only while the run does not
+/// run.
 std::string summary_file_of(const std::string& folder) {
   const std::string file = folder + "/summary.json";
   std::error_code ignored;
@@ -56,7 +57,7 @@ Baseline load_baseline(const std::string& path) {
   const std::string val_key = json.contains("best_val") ? "best_val" : "val";
   if (has_text("status")) {
     const std::string status = json["status"];
-    // A run that --max-steps has limited is judged where it ended, too.
+    // A run that --max-steps ended is a valid baseline.
     if (status != "ok" && status != "max_steps") refuse_unfinished(path, status);
     return {path, file, val_key, results_of_summary(json, folder_of(file) + "/metrics.jsonl")};
   }

@@ -1,4 +1,4 @@
-// The baseline of a gate: which files can be one.
+// The baseline of a gate, and the files from which it can be read.
 #pragma once
 
 #include <string>

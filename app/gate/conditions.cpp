@@ -17,7 +17,7 @@
 namespace dpt {
 namespace {
 
-/// Removes the first of `choices` that `text` begins with, and returns it; empty if none fits.
+/// Removes the first of `choices` with which `text` begins, and returns it; empty if none matches.
 std::string take_one_of(std::string& text, std::span<const char* const> choices) {
   for (const std::string choice : choices) {
     if (!text.starts_with(choice)) continue;
@@ -48,7 +48,8 @@ bool read_bound(std::string text, Condition& condition) {
   return is_number;
 }
 
-/// Formats a number for people; with all of its digits if six of them do not tell it from `other`.
+/// Formats a number for people: with six digits, or with all if six do not distinguish it from
+/// `other`.
 std::string text_beside(double value, double other) {
   std::string text = fmt::format("{:.6g}", value);
   return value != other && text == fmt::format("{:.6g}", other) ? fmt::format("{}", value) : text;
@@ -149,7 +150,7 @@ std::string find_value(const Condition& condition, const Json& results, const Ba
   const std::string owner = of != nullptr ? "the baseline " + of->path : "this run";
   const Json split = results.value(condition.results, Json());
   const Json found = split.is_object() ? split.value(condition.metric, Json()) : split;
-  // JSON has null in the place of a non-finite number.
+  // In JSON, null represents a non-finite number.
   if (of != nullptr && !found.is_null() && !found.is_number()) {
     fail(ErrorKind::data,
          "--baseline {}: expected a number as {}/{} in {}, found {}; name another baseline",

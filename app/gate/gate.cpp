@@ -22,8 +22,8 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-/// Fails for a file that cannot be written, or that somebody else has written: an option with the
-/// wrong name must not cost a config.
+/// Throws for a file that cannot be written, or that is not an earlier verdict: a mistyped path
+/// must not destroy a config.
 void check_verdict_file(const std::string& option, const std::string& path, const char* mark) {
   if (path.empty()) return;
   std::error_code error;
@@ -31,7 +31,7 @@ void check_verdict_file(const std::string& option, const std::string& path, cons
     fail(ErrorKind::usage, "{} {}: expected a file to write, found a folder", option, path);
   }
   if (fs::exists(path, error) && !fs::is_regular_file(path, error)) return;  // a device, a pipe
-  // A missing folder, such as that of the run, is created with the file.
+  // A missing folder, such as that of the run, will be created with the file.
   std::string folder = folder_of(path);
   while (!fs::exists(folder, error) && folder_of(folder) != folder) folder = folder_of(folder);
   if (!fs::is_directory(folder, error)) {
@@ -74,7 +74,7 @@ void Gate::check_files() {
   check_verdict_file("--verdict", verdict, kMarkdownMark);
   check_verdict_file("--junit", junit, kJUnitMark);
   if (!writes_) return;
-  // An earlier verdict must not be taken for that of a process that is killed.
+  // Remove earlier verdicts: if this process is killed, they must not pass for its own.
   for (const std::string& path : {verdict, junit}) {
     if (!path.empty() && fs::is_regular_file(path, error)) fs::resize_file(path, 0, error);
   }
@@ -95,7 +95,7 @@ void Gate::read_baseline() {
       note(text);
     }
   }
-  // A bound that cannot be known is reported now, and not after the training.
+  // Report an unknown bound now instead of after the training.
   std::vector<Condition> refused = conditions();
   for (Condition& condition : refused) {
     double reference = 0;
@@ -174,7 +174,7 @@ void Gate::write(const std::string& error) {
     write_file(options_.verdict, verdict_markdown(shown));
     write_file(options_.junit, verdict_junit(shown));
   } catch (const Error& failure) {
-    // The first reason to fail stays.
+    // Keep the first reason to fail.
     if (error.empty() && problems_of(conditions()).empty()) throw;
     say(fmt::format("warning: {}", failure.what()));
   }

@@ -27,9 +27,9 @@ class Gate {
 
   const std::vector<Condition>& conditions() const { return result_.conditions; }
 
-  /// Reads the baseline and runs the command. If that fails before the conditions are judged, the
-  /// files say so, if they can be written. Throws ErrorKind::requirement, before the command, if
-  /// the baseline lacks a value that a bound follows from.
+  /// Reads the baseline and runs the command. If the command fails before the conditions are
+  /// judged, writes this into the files, if possible. Throws ErrorKind::requirement, before the
+  /// command runs, if the baseline lacks a value on which a bound depends.
   int guard(const std::function<int()>& body);
 
   /// Adds a warning to the verdict.
@@ -37,16 +37,16 @@ class Gate {
   /// Writes the verdict; then throws ErrorKind::requirement unless all conditions are met.
   /// `results` are those of `owner`, a run folder or checkpoint.
   void judge(const RunResults& results, const std::string& owner);
-  /// Writes that nothing was checked, and why.
+  /// Writes that nothing was checked, with the reason.
   void leave_unchecked(const std::string& reason);
 
  private:
   void check_files();
   void read_baseline();
-  /// Writes the verdict and reports what is met; throws unless all conditions are.
+  /// Writes the verdict and reports the conditions that are met. Throws unless all are met.
   void finish();
-  /// Writes the files. Only warns of a failure to do so if there is another: an `error`, or a
-  /// condition that is not met.
+  /// Writes the files. If there is an `error` or a condition is not met, only warns if they cannot
+  /// be written.
   void write(const std::string& error = {});
 
   GateOptions options_;  ///< empty unless this is the first process

@@ -18,7 +18,7 @@ using Outcome = Condition::Outcome;
 constexpr const char* kWords[] = {"not checked", "yes", "**no**"};
 constexpr const char* kElements[] = {"skipped", "system-out", "failure"};
 
-/// Escapes text for a line or a cell: it must not become Markdown of its own.
+/// Escapes text for a line or a table cell, so that it does not become Markdown.
 std::string markdown_cell(const std::string& text) {
   std::string out;
   for (const char c : utf8_text(text)) {
@@ -52,7 +52,7 @@ std::string markdown_row(const Condition& condition) {
   std::string asked = condition.relation + " " + condition.asked;
   if (condition.of_baseline && !condition.limit.empty()) asked += " (" + condition.limit + ")";
   std::string met = kWords[static_cast<std::size_t>(condition.outcome)];
-  // Without a bound the columns do not tell why the condition is not met.
+  // If the bound is unknown, the columns do not explain why the condition is not met.
   const bool is_clear = condition.outcome != Outcome::not_met || !condition.limit.empty();
   if (!is_clear) met += ": " + markdown_cell(condition.message);
   return fmt::format("| {} | {} | {} | {} | {} |\n", markdown_cell(condition.name()),
@@ -60,7 +60,7 @@ std::string markdown_row(const Condition& condition) {
                      met);
 }
 
-/// Returns a test case. Jenkins shows the attribute of its element, GitLab the text.
+/// Returns a test case. Jenkins shows the attribute of the inner element, GitLab its text.
 std::string junit_case(const GateResult& result, const Condition& condition) {
   const bool is_met = condition.outcome == Outcome::met, has_error = !result.error.empty();
   const std::string text = xml_text(has_error ? result.error

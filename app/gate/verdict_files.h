@@ -8,13 +8,13 @@
 
 namespace dpt {
 
-/// Conditions with their outcomes, and what belongs to them.
+/// Conditions with their outcomes, and the context for the reader.
 struct GateResult {
   std::string command;   ///< "train" or "eval"
-  std::string subject;   ///< the config, run or checkpoint that it was called with
+  std::string subject;   ///< config, run or checkpoint in the command
   std::string baseline;  ///< Baseline::path
   std::string error;     ///< reason if the command failed before anything was checked, or empty
-  std::vector<std::string> warnings;  ///< must accompany the verdict
+  std::vector<std::string> warnings;  ///< warnings shown with the verdict
   std::vector<Condition> conditions;
 };
 

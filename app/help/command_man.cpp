@@ -1,5 +1,5 @@
-// dpt man FOLDER --prose FOLDER [--markdown]: for the build of dpt and its documentation. A page's
-// date is SOURCE_DATE_EPOCH's, if that is set, so that a package built twice is the same.
+// dpt man FOLDER --prose FOLDER [--markdown]: writes manual pages, for the build of dpt and its
+// documentation. SOURCE_DATE_EPOCH, if set, is the date of the pages, for reproducible packages.
 #include "app/help/command_man.h"
 
 #include <fmt/chrono.h>
@@ -34,7 +34,7 @@ std::string page_date() {
   return fmt::format("{:%Y-%m-%d}", fmt::gmtime(seconds));
 }
 
-/// Empty where a command's options say it all, and there is no file.
+/// Returns the prose of a page; empty if a command has no such file.
 std::string prose_of(const fs::path& file) {
   if (!fs::exists(file)) return "";
   std::ifstream in(file, std::ios::binary);
@@ -53,7 +53,7 @@ void write_page(const fs::path& file, const std::string& text) {
   if (!out) fail(ErrorKind::data, "{}: cannot be written", file.string());
 }
 
-/// A fragment whose command was renamed would otherwise be lost without a word.
+/// Throws for a fragment without a command, such as that of a renamed command.
 void check_no_others(const fs::path& folder, const std::set<std::string>& names) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     if (!names.contains(entry.path().filename().string())) {

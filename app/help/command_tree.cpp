@@ -10,7 +10,7 @@
 namespace dpt {
 namespace {
 
-/// The names of a set of options, which CLI11 keeps in an order that changes from run to run.
+/// Returns the sorted names of a set of options, whose order in CLI11 changes from run to run.
 std::vector<std::string> sorted_names(const std::set<CLI::Option*>& options) {
   std::vector<std::string> names;
   for (const CLI::Option* option : options) names.push_back(option->get_name());
@@ -18,7 +18,7 @@ std::vector<std::string> sorted_names(const std::set<CLI::Option*>& options) {
   return names;
 }
 
-/// The words of a CLI::IsMember, which tells them only as part of the type's name: {csv,jsonl}.
+/// Returns the words of a CLI::IsMember, from the name of its type: {csv,jsonl}.
 std::vector<std::string> choices_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t begin = type.find('{'), end = type.rfind('}');

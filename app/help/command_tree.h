@@ -1,6 +1,5 @@
-// The commands of `dpt` as plain data: what shell completion and the manual pages are made from,
-// and what a test can look at. All of it comes from the definitions in cli.cpp and the table of
-// value_names.h.
+// The commands of `dpt` as plain data, from which shell completion and the manual pages are
+// generated. Derived from the definitions in cli.cpp and the table of value_names.h.
 #pragma once
 
 #include <string>
@@ -14,17 +13,17 @@ class App;
 
 namespace dpt {
 
-/// An option ("--run-dir") or, with `is_argument`, a word without a name ("CONFIG").
+/// An option ("--run-dir") or, if `is_argument`, a positional argument ("CONFIG").
 struct CommandOption {
-  std::string name;    ///< "--run-dir"; of an argument the one given to CLI11: "config"
-  std::string letter;  ///< "-h"; empty = it has none
-  std::string value;   ///< name of its value; empty = it takes none
+  std::string name;    ///< "--run-dir"; for an argument, its name in CLI11: "config"
+  std::string letter;  ///< "-h"; empty if there is none
+  std::string value;   ///< name of its value; empty if it takes none
   std::string doc;
   ValueKind kind = ValueKind::text;
-  std::vector<std::string> words;  ///< values that can be offered; all there are if `is_choice`
+  std::vector<std::string> words;  ///< suggested values; all allowed values if `is_choice`
   std::vector<std::string> excludes, needs;  ///< names of other options
   bool is_argument = false, is_required = false, is_choice = false;
-  bool takes_several = false;  ///< words until the next option
+  bool takes_several = false;  ///< takes all words until the next option
   bool may_repeat = false;
 };
 
@@ -34,18 +33,17 @@ struct Command {
   std::string doc;
   std::vector<CommandOption> options, arguments;
   std::vector<Command> commands;
-  bool is_hidden = false;  ///< in no help text, completion or manual page
+  bool is_hidden = false;  ///< left out of help texts, completion and manual pages
 };
 
-/// Returns the tree of `app`. `words`: the words of the command line up to its command, without
-/// "dpt".
+/// Returns the tree of `app`. `words`: the command line up to the command, without "dpt".
 Command command_tree(const CLI::App& app, const std::string& words = "");
 
-/// The commands that users see, `root` first, each followed by those below it.
+/// Returns the commands that users see, `root` first, each followed by its subcommands.
 std::vector<const Command*> shown_commands(const Command& root);
 
-/// The first sentence of a description, up to the first semicolon; abbreviations and parentheses
-/// end none.
+/// Returns the first sentence of a description, up to its first semicolon. Periods of abbreviations
+/// and in parentheses do not end it.
 std::string brief(const std::string& doc);
 
 }  // namespace dpt

@@ -1,5 +1,5 @@
-// Completion scripts for shells, made from the tree of commands. A script needs no call of dpt
-// while the user types, and none of the shell's optional packages.
+// Completion scripts for shells, generated from the tree of commands. A script neither calls dpt
+// while the user types nor needs optional packages of the shell.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace dpt {
 
-/// The script of a shell: "bash", "zsh" or "fish". `paths` are offered for KEY=VALUE.
+/// Returns the script for a shell, "bash", "zsh" or "fish". It suggests `paths` for KEY=VALUE.
 std::string completion_script(const std::string& shell, const Command& root,
                               const std::vector<ConfigPath>& paths);
 

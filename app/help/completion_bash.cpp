@@ -1,5 +1,5 @@
-// The script for bash. Its tables are made from the commands; what reads them is the text below,
-// which does without the package bash-completion.
+// The script for bash: tables generated from the commands, and the code below, which reads them and
+// does not need the package bash-completion.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,5 +1,5 @@
-// The script for fish: a line for each command, option and argument, with a condition that asks
-// which command the line is of.
+// The script for fish: a line for each command, option and argument, with a condition that tests
+// the command on the command line.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -92,7 +92,7 @@ std::string fish_quoted(const std::string& text) {
   return quoted + "'";
 }
 
-/// Returns the part after the condition: the value's own completion.
+/// Returns the part of a line that completes the value.
 std::string fish_value(const CommandOption& option) {
   const std::string words = fmt::format("{}", fmt::join(option.words, " "));
   std::string more;

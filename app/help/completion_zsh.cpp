@@ -36,7 +36,7 @@ _dpt_list() {
 }
 )sh";
 
-/// `text` where _arguments and _describe take a colon or a bracket for their own.
+/// Escapes colons and brackets, which are special for _arguments and _describe.
 std::string zsh_escaped(const std::string& text) {
   std::string escaped;
   for (const char letter : text) {
@@ -63,7 +63,7 @@ std::string zsh_action(const CommandOption& option) {
       return "_files -g \"*.y(|a)ml(-.)\"";
     case ValueKind::samples:
       return "_dpt_samples";
-    // The blank keeps _arguments from adding words of its own.
+    // The space prevents _arguments from adding words.
     case ValueKind::checkpoint:
     case ValueKind::run:
       return " _dpt_checkpoint " + words;

@@ -1,4 +1,4 @@
-// Exit codes for people: what --help, the manual page and docs/reference/exit-codes.md say of them.
+// Descriptions of the exit codes, for --help, the manual page and docs/reference/exit-codes.md.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@ namespace dpt {
 
 struct ExitCode {
   std::string code;   ///< "75"; "129, 130, 143"
-  std::string brief;  ///< for --help
-  std::string doc;    ///< for the pages; `words` in backticks are to be written as they are
+  std::string brief;  ///< description in --help
+  std::string doc;    ///< description in the pages; words in backticks are code
 };
 
 const std::vector<ExitCode>& exit_codes();

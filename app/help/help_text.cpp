@@ -112,7 +112,7 @@ std::string command_section(const Command& command, std::size_t columns) {
   return section("Commands", rows, columns, kIndent + widest + 2);
 }
 
-/// Returns the part that only the help text of dpt itself has.
+/// Returns the section that only the help text of `dpt` without a command has.
 std::string first_steps(std::size_t columns) {
   return section("First steps",
                  {{"dpt config init > config.yaml",
@@ -135,7 +135,7 @@ std::vector<HelpSection> option_help(const Command& command) {
   for (const CommandOption& argument : command.arguments) {
     sections.front().rows.push_back(option_row(command, argument));
   }
-  // Two or three options need no headings.
+  // Use headings only for many options.
   const bool is_grouped = command.options.size() > 8;
   for (const std::string& group : option_groups()) {
     HelpSection part{group, {}};

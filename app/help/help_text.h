@@ -1,4 +1,4 @@
-// Help texts: what --help prints.
+// The help texts that --help prints.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace dpt {
 
-/// The name of an option or argument, with that of its value, and its description.
+/// Name of an option or argument with the name of its value, and its description.
 using HelpRow = std::pair<std::string, std::string>;
 
 struct HelpSection {

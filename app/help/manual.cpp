@@ -10,7 +10,7 @@
 namespace dpt {
 namespace {
 
-/// `text` for a line of roff: as it is written, options with minus signs that can be searched for.
+/// Escapes text for a line of roff. Options get minus signs, so that a search finds them.
 std::string roff(const std::string& text) {
   std::string escaped;
   for (const char letter : text) {
@@ -30,7 +30,7 @@ std::string bold(const std::string& text) {
   return "\\fB" + roff(text) + "\\fR";
 }
 
-/// The name of a value: placeholders (FILE) in italics, words to be written (auto) in bold.
+/// Formats the name of a value: placeholders (FILE) in italics, literal words (auto) in bold.
 std::string value_text(const std::string& value) {
   std::string text, word;
   const auto take = [&] {
@@ -52,13 +52,13 @@ std::string value_text(const std::string& value) {
   return text;
 }
 
-/// A description as sentences, each on a line of its own.
+/// Returns a description with each sentence on a separate line.
 std::string paragraph(const std::string& text) {
   std::string lines;
   std::size_t begin = 0;
   while (begin < text.size()) {
     std::size_t end = text.find(". ", begin);
-    // Abbreviations, after which no sentence ends.
+    // Skip abbreviations, which do not end a sentence.
     while (end != std::string::npos && end >= 3 && text.compare(end - 3, 4, "e.g.") == 0) {
       end = text.find(". ", end + 1);
     }
@@ -80,7 +80,7 @@ std::string synopsis_line(const Command& command) {
     if (!option.is_required) continue;
     line += " " + bold(option.name) + " " + value_text(option.value);
   }
-  // --help alone is no reason to speak of options.
+  // Mention options only if there are others than --help.
   return command.options.size() > 1 ? line + " [\\fIOPTION\\fR ...]" : line;
 }
 
@@ -111,7 +111,7 @@ std::string commands_of(const Command& command) {
   return text;
 }
 
-/// The pages above and below, and those next to it in a group of commands.
+/// Returns the related pages: parent, subcommands, and the other commands of its group.
 std::string see_also(const Command& root, const Command& command) {
   const std::string group = command.words.substr(0, command.words.find(' '));
   std::vector<std::string> names;
@@ -119,7 +119,7 @@ std::string see_also(const Command& root, const Command& command) {
     if (other == &command) continue;
     const bool is_near = other->words.empty() || command.words.empty() || other->words == group ||
                          other->words.starts_with(group + " ");
-    // dpt itself lists its commands, which have a section of their own for those below them.
+    // The page of dpt lists only its direct commands; their pages list the subcommands.
     if (command.words.empty() && other->words.find(' ') != std::string::npos) continue;
     if (is_near) names.push_back(page_name(*other));
   }

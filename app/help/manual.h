@@ -1,5 +1,5 @@
-// Manual pages, made from the tree of commands and of prose: a page's synopsis and options come
-// from the commands, the rest from a fragment in roff.
+// Manual pages. Synopsis and options come from the tree of commands, the rest from a fragment in
+// roff.
 #pragma once
 
 #include <string>
@@ -9,16 +9,17 @@
 
 namespace dpt {
 
-/// "dpt-data-check"; of dpt itself "dpt".
+/// Returns the name of a command's page: "dpt-data-check", or "dpt" for the root.
 std::string page_name(const Command& command);
 
-/// Returns what continues the description, and the sections that follow the options.
+/// Divides a fragment into the text that continues the description and the sections that follow the
+/// options.
 std::pair<std::string, std::string> split_prose(const std::string& prose);
 
 std::string with_full_stop(std::string text);
 
-/// The page of a command below `root`. `prose` continues the description; from its first .SH on it
-/// comes after the options. `date` is YYYY-MM-DD.
+/// Returns the page of a command below `root`. `prose` continues the description; the part from its
+/// first .SH on follows the options. `date` is YYYY-MM-DD.
 std::string manual_page(const Command& root, const Command& command, const std::string& prose,
                         const std::string& date);
 

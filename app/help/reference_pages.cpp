@@ -35,7 +35,7 @@ std::string option_tables(const Command& command) {
     for (const auto& [name, doc] : section.rows) {
       if (name == "-h, --help") continue;
       std::string code = name;
-      // A bar ends a cell even in code.
+      // Escape bars, which end a cell even in code.
       for (std::size_t at = code.find('|'); at != std::string::npos; at = code.find('|', at + 2)) {
         code.insert(at, "\\");
       }
@@ -57,7 +57,7 @@ std::string command_part(const Command& command, const std::string& prose) {
   return text + markdown_of_roff(rest, 3);
 }
 
-/// Returns the text with single empty lines only.
+/// Returns the text with consecutive empty lines merged.
 std::string without_gaps(std::string text) {
   for (std::size_t at = text.find("\n\n\n"); at != std::string::npos;
        at = text.find("\n\n\n", at)) {
@@ -76,7 +76,7 @@ std::string commands_page(const Command& root,
   page += "\n| command | what it does |\n|---|---|\n";
   std::string parts;
   for (const Command* command : shown_commands(root)) {
-    // A group such as `dpt config` has no page of its own here: its commands have.
+    // Skip groups such as `dpt config`: only their commands have sections.
     if (command->words.empty() || !command->commands.empty()) continue;
     page += fmt::format("| [`dpt {}`](#{}) | {} |\n", command->words, page_name(*command),
                         markdown_text(brief(command->doc)));

@@ -1,4 +1,5 @@
-// docs/reference/commands.md and exit-codes.md, made from what --help and the manual pages say.
+// Generates docs/reference/commands.md and exit-codes.md from the sources of --help and the manual
+// pages.
 #pragma once
 
 #include <functional>
@@ -8,7 +9,7 @@
 
 namespace dpt {
 
-/// Returns the page of all commands. `prose` gives the fragment of docs/man of a command.
+/// Returns the page of all commands. `prose` returns the fragment in docs/man for a command.
 std::string commands_page(const Command& root,
                           const std::function<std::string(const Command&)>& prose);
 

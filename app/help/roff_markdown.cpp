@@ -22,13 +22,13 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-/// Returns text without the escapes of single letters.
+/// Returns the text without escapes of single characters.
 std::string unescaped(std::string text) {
   text = replaced(replaced(text, "\\-", "-"), "\\(aq", "'");
   return replaced(replaced(text, "\\&", ""), "\\e", "\\");
 }
 
-/// Returns a line of text, where \fB and \fI begin code that \fR ends.
+/// Converts a line of text, in which \fB and \fI begin code that \fR ends.
 std::string inline_text(const std::string& line) {
   std::string text;
   std::size_t at = 0;
@@ -43,7 +43,7 @@ std::string inline_text(const std::string& line) {
   return text;
 }
 
-/// Returns the arguments of a request, of which some are in quotes.
+/// Returns the arguments of a request, without quotes.
 std::vector<std::string> arguments_of(const std::string& line) {
   std::vector<std::string> words;
   std::size_t at = line.find(' ');
@@ -56,7 +56,7 @@ std::vector<std::string> arguments_of(const std::string& line) {
   return words;
 }
 
-/// Returns a request that alternates between fonts, "BR" or "I", as text: R is plain.
+/// Converts a request that alternates between fonts, such as "BR" or "I". R is plain text.
 std::string alternating(const std::string& fonts, const std::string& line) {
   std::string text;
   std::size_t i = 0;
@@ -65,7 +65,7 @@ std::string alternating(const std::string& fonts, const std::string& line) {
     const std::string space = fonts.size() == 1 && !text.empty() ? " " : "";
     text += space + (is_code ? "`" + unescaped(word) + "`" : inline_text(word));
   }
-  // One piece of code where the fonts only tell options from their values.
+  // Join adjacent code, in which the fonts only distinguish options from values.
   return replaced(replaced(text, "` `", " "), "``", "");
 }
 

@@ -1,4 +1,4 @@
-// The prose of manual pages as Markdown.
+// Converts the prose of manual pages to Markdown.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace dpt {
 /// becomes a link to that page of docs. Throws an Error for other requests of roff.
 std::string markdown_of_roff(const std::string& roff, int level);
 
-/// Returns `text` with the letters escaped that Markdown would take for its own, outside of `code`.
+/// Escapes the special characters of Markdown in `text`, except in `code`.
 std::string markdown_text(const std::string& text);
 
 /// Returns paragraphs as lines of up to 120 columns.

@@ -7,7 +7,7 @@
 namespace dpt {
 namespace {
 
-// Values that CLI11 checks against a list (CLI::IsMember) need no line: the list is their name.
+// Values that CLI11 checks against a list (CLI::IsMember) need no line: the list serves as name.
 constexpr ValueName kValueNames[] = {
     // Arguments.
     {"config", "CONFIG", ValueKind::config},

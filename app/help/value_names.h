@@ -1,5 +1,5 @@
-// Values of options and arguments: their names in help texts and manual pages, and the words that a
-// shell can offer for them. One table; a new option that takes a value needs a line in it.
+// The table of the values of options and arguments: their names in help texts and manual pages, and
+// the words that shells suggest. A new option that takes a value needs a line in it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace dpt {
 
 enum class ValueKind : std::uint8_t {
-  text,        ///< nothing can be offered but the value's words
+  text,        ///< text; only `words` are suggested
   file,        ///< any file
   folder,      ///< any folder
   config,      ///< a YAML file
@@ -22,16 +22,16 @@ enum class ValueKind : std::uint8_t {
 };
 
 struct ValueName {
-  std::string_view option;  ///< "--run-dir"; of an argument the name given to CLI11: "config"
+  std::string_view option;  ///< "--run-dir"; for an argument, its name in CLI11: "config"
   std::string_view name;    ///< name in help texts
   ValueKind kind = ValueKind::text;
-  std::string_view words = {};  ///< allowed words, separated by blanks
+  std::string_view words = {};  ///< allowed words, separated by spaces
 };
 
-/// The line of an option or argument; null if the table does not have it.
+/// Returns the line of an option or argument; null if the table has none.
 const ValueName* value_name(std::string_view option);
 
-/// The words of a text, which blanks separate.
+/// Returns the words of a text, which are separated by spaces.
 std::vector<std::string> words_of(std::string_view text);
 
 }  // namespace dpt

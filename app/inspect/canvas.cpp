@@ -8,7 +8,7 @@
 namespace dpt {
 namespace {
 
-/// Letters of five pixels by seven; a row's highest bit is the left one.
+/// Letter of 5x7 pixels, one row per byte; bit 4 is the left pixel.
 using Glyph = std::array<std::uint8_t, 7>;
 constexpr char kFirstGlyph = ' ', kLastGlyph = '~';
 // clang-format off

@@ -14,16 +14,17 @@ struct Colour {
 };
 inline constexpr Colour kWhite{255, 255, 255}, kInk{40, 40, 40};
 
-/// White at first. Whatever is drawn is clipped to it.
+/// Image that is initially white. Drawing is clipped to it.
 class Canvas {
  public:
   Canvas(std::int64_t width, std::int64_t height);
 
-  /// From (x, y) on.
+  /// Fills a rectangle whose upper left corner is (x, y).
   void fill(std::int64_t x, std::int64_t y, std::int64_t width, std::int64_t height, Colour colour);
-  /// Each pixel of `image`, of 1 channel or 3, becomes scale x scale pixels.
+  /// Draws an image with 1 or 3 channels, each of its pixels as scale x scale pixels.
   void place(std::int64_t x, std::int64_t y, const Image& image, std::int64_t scale);
-  /// Printable ASCII; '?' for any other byte. Letters are 5x7 pixels of scale x scale, 6 apart.
+  /// Writes printable ASCII, with '?' for any other byte. Letters are 5x7 pixels, 6 apart, each of
+  /// scale x scale pixels.
   void write(std::int64_t x, std::int64_t y, std::string_view text, std::int64_t scale = kScale);
 
   static std::int64_t width_of(std::string_view text) {

@@ -1,4 +1,4 @@
-// dpt data check|stats: what the samples of a config are like, and what is wrong with them.
+// dpt data check|stats: describes the samples of a config and their problems.
 #include "app/inspect/command_data.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A class table of more lines is left to --json.
+/// Maximum number of lines of the class table; --json has them all.
 constexpr std::size_t kMaxClassLines = 40;
 /// Maximum number of findings printed of each kind except unreadable samples.
 constexpr std::size_t kMaxPrinted = 10;
@@ -46,8 +46,9 @@ Splits splits_of(const TrainSpec& spec, const DataSets& sets) {
   return make_splits(sets, spec.data.val_split, static_cast<std::uint64_t>(spec.seed));
 }
 
-/// Opens the data set of a config. If some of its files are refused, tries again without them:
-/// `refused` is set to what is wrong with them, or with the whole data set, which is null then.
+/// Opens the data set of a config. If some of its files are refused, tries again without them and
+/// sets `refused` to their problems. If the data set cannot be opened at all, returns none and sets
+/// `refused` to the reason.
 DataSets open_data(const TrainSpec& spec, std::string* refused = nullptr) {
   DataRequirements requirements = data_requirements(spec, make_plan(spec));
   try {
@@ -130,7 +131,7 @@ std::string sizes_text(const ImageSizes& sizes) {
                      sizes.distinct);
 }
 
-/// The range of the labels of the samples that were read; nothing without labels.
+/// Returns the range of the labels of the readable samples; empty without labels.
 std::string labels_text(const std::vector<std::int64_t>& counts) {
   const auto has = [](std::int64_t count) { return count > 0; };
   const auto first = std::find_if(counts.begin(), counts.end(), has);
@@ -216,7 +217,7 @@ void print_findings(const DataReport& report, const CheckVerdict& verdict) {
     const std::size_t end = all ? last : std::min(last, first + kMaxPrinted);
     for (std::size_t i = first; i < end; ++i) {
       const std::string& message = report.findings[i].message;
-      // A name in another message may have line breaks, which are no ends of lines.
+      // Do not split other messages into lines: names in them may contain line breaks.
       if (kind == FindingKind::not_opened) {
         print_lines(message);
       } else {

@@ -8,8 +8,8 @@ namespace dpt {
 struct DataOptions {
   std::string config;
   std::vector<std::string> overrides;
-  std::vector<std::string> allowed;  ///< check: kinds of findings that are no errors
-  int workers = 0;                   ///< 0: one for each core
+  std::vector<std::string> allowed;  ///< check: kinds of findings that are not errors
+  int workers = 0;                   ///< number of threads; 0: one for each core
   bool json = false;
 };
 

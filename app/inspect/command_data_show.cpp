@@ -1,4 +1,4 @@
-// dpt data show: an image of samples, as training or evaluation sees them.
+// dpt data show: draws samples as training or evaluation sees them.
 #include "app/inspect/command_data_show.h"
 
 #include <algorithm>
@@ -26,8 +26,8 @@
 namespace dpt {
 namespace {
 
-/// Returns the first training samples of the epoch, or, of another split, samples spread over all
-/// of it.
+/// Returns the first training samples of the epoch; for another split, samples spread evenly over
+/// it.
 EpochOrder chosen_samples(const Split& split, const TrainSpec* training, std::int64_t epoch,
                           std::int64_t count) {
   EpochOrder chosen;
@@ -113,7 +113,7 @@ int run_data_show(const DataShowOptions& options) {
   const std::int64_t count = std::min(wanted, split.size());
   std::int64_t columns =
       options.columns > 0 ? options.columns : std::max<std::int64_t>(8, versions);
-  // The versions of a sample stay together.
+  // Keep the versions of a sample in one row.
   columns = std::clamp(columns / versions, std::int64_t{1}, count) * versions;
   std::vector<SheetImage> images;
   const EpochOrder chosen =

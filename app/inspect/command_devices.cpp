@@ -1,4 +1,4 @@
-// dpt devices: what this process may use.
+// dpt devices: lists the devices that this process may use.
 #include "app/inspect/command_devices.h"
 
 #include <cstdio>
@@ -18,15 +18,14 @@
 namespace dpt {
 namespace {
 
-/// Returns the world that a run would find.
+/// Returns the World that a run would detect.
 World world_of_run() {
   World world = detect_world();
   require_started_tasks(world);
   return world;
 }
 
-/// Returns the launcher's description of this process. If dpt refuses it, it would refuse a run
-/// too.
+/// Returns the World as JSON, or the error with which a run would refuse it.
 nlohmann::ordered_json world_json() {
   try {
     const World world = world_of_run();

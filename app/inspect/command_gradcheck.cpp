@@ -1,4 +1,5 @@
-// dpt model gradcheck CONFIG: the gradients of a model against differences of its loss.
+// dpt model gradcheck CONFIG: compares the gradients of a model with finite differences of its
+// loss.
 #include "app/inspect/command_gradcheck.h"
 
 #include <fmt/ranges.h>
@@ -18,7 +19,7 @@
 namespace dpt {
 namespace {
 
-/// Random images in place of the configured data.
+/// Replaces the configured data by random images.
 void use_random_data(TrainSpec& spec) {
   const std::int64_t classes = make_plan(spec).classes;
   for (const ObjectTable* table : catalog().datasets.alternatives) {
@@ -42,7 +43,7 @@ std::string line_of(const CheckedTensor& checked, std::size_t width) {
 
 int run_model_gradcheck(const GradcheckOptions& options) {
   std::vector<std::string> overrides = with_devices(options.overrides, options.device);
-  // Differences of losses in fewer digits show nothing.
+  // Losses of lower precision are too coarse for finite differences.
   overrides.emplace_back("train.precision=fp32");
   overrides.emplace_back("device_weights=auto");
   TrainSpec spec = load_spec(catalog(), options.config, overrides);

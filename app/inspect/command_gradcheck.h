@@ -9,7 +9,7 @@ namespace dpt {
 struct GradcheckOptions {
   std::string config, device = "cpu";
   std::vector<std::string> overrides;
-  std::int64_t samples = 0;  ///< 0: 8, or all where there are fewer
+  std::int64_t samples = 0;  ///< 0: 8, or all samples if there are fewer
   bool random = false, json = false;
 };
 

@@ -1,5 +1,4 @@
-// dpt inspect FILE: what a safetensors file or a file of PyTorch holds, and whether its bytes are
-// intact.
+// dpt inspect FILE: shows the contents of a safetensors or PyTorch file and verifies its checksum.
 #include "app/inspect/command_inspect.h"
 
 #include <fmt/ranges.h>
@@ -67,7 +66,7 @@ int inspect_safetensors(const std::string& path, bool json) {
     fmt::print("{}\n", json_text(out));
   } else {
     for (const auto& [key, value] : file.metadata()) {
-      // The config has many lines: its first says enough here, --json has it all.
+      // Print only the first line of the config; --json has it all.
       const std::size_t line = value.find('\n');
       fmt::print("{}: {}{}\n", printable(key), printable(value.substr(0, line)),
                  line == std::string::npos ? "" : " ...");
@@ -86,12 +85,12 @@ int inspect_safetensors(const std::string& path, bool json) {
          "damaged; use an earlier checkpoint",
          path);
   }
-  // Its bytes are as they were written: then its counters must be ones that a run can have.
+  // The checksum is right, so check that the counters are possible for a run.
   if (file.metadata().contains("dpt.version")) read_checkpoint_header(path);
   return 0;
 }
 
-/// Describes a dictionary of a file of PyTorch in a line.
+/// Describes a dictionary in a PyTorch file in one line.
 std::string line_of(const TorchDictionary& dictionary, bool is_usual) {
   constexpr std::size_t kMax = 10;
   std::vector<std::string> others;

@@ -1,4 +1,4 @@
-// dpt model summary CONFIG: the plan as a table, without a device.
+// dpt model summary CONFIG: prints the plan as a table. Uses no device.
 #include "app/inspect/command_model.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace dpt {
 
 namespace {
 
-/// The replicas that the config asks for: those of a list, whether they are here or not.
+/// Returns the devices of the config's replicas. Listed devices need not exist here.
 std::vector<DeviceName> devices_of(const TrainSpec& spec) {
   const bool is_list =
       std::none_of(spec.devices.begin(), spec.devices.end(),

@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// The device's part, for samples of one epoch.
+/// Runs the device's part of the transforms for samples of one epoch.
 std::vector<float> run_input(Backend& backend, InputDesc input, const InputDraws& draws,
                              std::int64_t epoch, std::span<const std::byte> raw,
                              std::span<const std::int64_t> ids) {

@@ -1,4 +1,4 @@
-// Samples side by side, as training sees them.
+// A sheet of samples as training sees them.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace dpt {
 
 struct SheetImage {
-  std::int64_t index = 0;  ///< in the source
-  std::int64_t epoch = 0;  ///< from 0
+  std::int64_t index = 0;  ///< index in the source
+  std::int64_t epoch = 0;  ///< epoch, counted from 0
   std::int64_t key = 0;    ///< Occurrence::key
   std::int32_t label = 0;
   Image image;
@@ -27,8 +27,8 @@ struct SheetImage {
 void draw_samples(const DataSource& source, InputDesc input, const InputDraws& draws,
                   std::vector<SheetImage>& images, double& low, double& high);
 
-/// The images in rows of `columns`, each enlarged by a whole factor if it is small, over the
-/// lines of its caption. Throws ErrorKind::usage for a sheet that is too large for a PNG file.
+/// Returns a sheet with the images in rows of `columns`, each above its caption and, if small,
+/// enlarged by an integer factor. Throws ErrorKind::usage for a sheet too large for a PNG file.
 Image contact_sheet(const std::vector<SheetImage>& images,
                     const std::vector<std::vector<std::string>>& captions, std::int64_t columns);
 

@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// Where::file of a value from the command line. Its Where::line is 0, and its Where::column is the
-/// number of the argument, from 1.
+/// Value of Where::file for a value from the command line. Its Where::line is 0, and its
+/// Where::column is the number of the argument, from 1.
 inline constexpr const char* kCommandLine = "command line";
 
 /// Returns true if the argument overrides an item of model.layers, a list that is complete only
