@@ -236,8 +236,8 @@ class Expander {
     if (model_.layers.size() == kMaxLayers) {
       if (!is_too_long_) {
         report_(layer.path.empty() ? "model.layers" : layer.path,
-                fmt::format("expected at most {} layers once all blocks are expanded, found more: "
-                            "layer '{}' is one too many",
+                fmt::format("expected at most {} layers after expanding all blocks, found more; "
+                            "layer '{}' exceeds the limit",
                             kMaxLayers, layer.name));
       }
       is_too_long_ = true;
@@ -280,9 +280,10 @@ class Expander {
     if (!is_given(at)) return;
     const std::string path = at.item->path + ".name";
     if (is_dry_ || twins_ > 0 || !reported_.insert(path).second) return;
-    std::string text = who(*at.item, full) +
-                       fmt::format("expected a unique layer name, found {}, which is also that of ",
-                                   in_quotes(at.item->name));
+    std::string text =
+        who(*at.item, full) +
+        fmt::format("expected a unique layer name, found {}, which is also the name of ",
+                    in_quotes(at.item->name));
     if (before.is_added) {
       text += fmt::format("the layer that its Residual block adds{}", line_of(*before.item));
     } else {
@@ -459,8 +460,9 @@ ObjectTable sequential_table(const ObjectTable& layer) {
   using S = SequentialBlock;
   return block_table(object_table<S>(
       kSequential,
-      "A block: layers that run one after the other. A child is called NAME.CHILD, or NAME.INDEX "
-      "if it has no name. `from` in it names layers of the same block, then those around it.",
+      "A block: layers that run in sequence. A child is called NAME.CHILD, or NAME.INDEX "
+      "if it has no name. `from` in it names layers of the same block, then of the enclosing "
+      "blocks.",
       {objects_field("layers", &S::layers, layer, "The layers of the block, in order.")
            .required()
            .items(1, kMaxLayers),

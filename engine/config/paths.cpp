@@ -166,7 +166,7 @@ std::string problem_of_url(const std::string& url) {
   const std::string scheme = url.substr(0, url.find("://"));
   if (!is_remote(url)) {
     return fmt::format("expected a path, https:// or hf://, found {}://{}", scheme,
-                       scheme == "http" ? ": what it sends could be changed on the way" : "");
+                       scheme == "http" ? ": its content could be altered in transit" : "");
   }
   if (!has_url_login(url)) return {};
   return "expected a URL without user and password, which dpt would store, found one with them: "

@@ -59,9 +59,11 @@ class Checker {
             "expected data.val or data.val_split, found both: leave one of them out");
     }
     if (spec_.train.early_stopping && !data.may_validate()) {
-      issue("train.early_stopping",
-            fmt::format("early_stopping monitors {}, but nothing is held out: set data.val_split",
-                        spec_.train.early_stopping->monitor));
+      issue(
+          "train.early_stopping",
+          fmt::format(
+              "early_stopping monitors {}, but there are no validation samples: set data.val_split",
+              spec_.train.early_stopping->monitor));
     }
   }
 
@@ -85,9 +87,10 @@ class Checker {
                              is_written("checkpoint.on_failure");
     if (is_resolved) return;
     issue("checkpoint.keep_best.monitor",
-          fmt::format("keep_best monitors {}, but nothing is held out: set data.val_split, or "
-                      "keep the last checkpoint (checkpoint.keep_best={{}})",
-                      spec_.checkpoint.keep_best.monitor));
+          fmt::format(
+              "keep_best monitors {}, but there are no validation samples: set data.val_split, or "
+              "keep the last checkpoint (checkpoint.keep_best={{}})",
+              spec_.checkpoint.keep_best.monitor));
   }
 
   /// Checks that every monitored quantity is measured.

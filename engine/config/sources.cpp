@@ -136,8 +136,8 @@ std::string read_config_text(const std::string& file) {
   }
   if (text.empty() && std::filesystem::is_fifo(file, error)) {
     fail(ErrorKind::usage,
-         "cannot read the config {}: the pipe is empty. It can be read only once: what reads a "
-         "config several times, such as --nproc and --smoke, needs a file",
+         "cannot read the config {}: the pipe is empty. A pipe can be read only once; --nproc and "
+         "--smoke read the config several times and need a file",
          file);
   }
   return text;

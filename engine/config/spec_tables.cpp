@@ -374,8 +374,9 @@ SpecTables::SpecTables(const Catalog& catalog)
        field(
            "sampler", &DataSpec::sampler,
            "Frequency of each training sample. An epoch always has as many draws as training "
-           "samples. uniform: each sample once. balanced: each class equally often, however many "
-           "samples it has; the samples of a class take turns, also from epoch to epoch, and a "
+           "samples. uniform: each sample once. balanced: each class equally often, regardless of "
+           "its number of samples; the samples of a class take turns, also from epoch to epoch, "
+           "and a "
            "sample that is drawn more than once is augmented anew each time. Needs class labels."),
        field("workers", &DataSpec::workers,
              "Number of threads in each process that decode samples for all of its replicas, if "
@@ -444,7 +445,8 @@ SpecTables::SpecTables(const Catalog& catalog)
        field("from", &LayerSpec::from,
              "Names of the layers or blocks whose output it reads, which must come before it; "
              "`input` is the image, unless a layer above has that name. In a block, a name is "
-             "looked for in the block, then in those around it. The previous layer if not given; a "
+             "looked for in the block, then in the enclosing blocks. The previous layer if not "
+             "given; a "
              "layer with several inputs needs it."),
        std::move(share_weights)});
   sequential = sequential_table(layer);
@@ -513,11 +515,11 @@ SpecTables::SpecTables(const Catalog& catalog)
            .zero_as("auto"),
        field("accumulate", &TrainSection::accumulate,
              "Gradient accumulation: each replica (in exact mode, each shard) processes its part "
-             "of the batch in at least N micro-batches, one after the other, and a step uses the "
+             "of the batch in at least N micro-batches, in sequence, and a step uses the "
              "gradient of the whole batch. Activations then need less memory. Micro-batches are "
              "smaller still if caches or, in fast mode, the device's memory require it. Batch "
-             "normalisation still works on all micro-batches together and keeps its inputs until "
-             "then; shards reduce these too.")
+             "normalisation still normalises over all of them together and keeps its inputs until "
+             "all have run; shards reduce this memory too.")
            .range(1, 65536)
            .changeable(),
        field("grad_clip_norm", &TrainSection::grad_clip_norm,

@@ -339,7 +339,7 @@ class Converter {
 
 std::string hint_of_device(const std::string& number) {
   return fmt::format(
-      "write cuda:{} for the GPU of that number, cpu:{} for the CPU with as many threads, or a "
+      "write cuda:{} for the GPU of that number, cpu:{} for the CPU with that many threads, or a "
       "list with a device for each replica, such as [cuda:0, cuda:1]",
       number, number == "0" ? "1" : number);
 }

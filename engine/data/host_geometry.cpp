@@ -58,7 +58,7 @@ constexpr const char* kFillDoc =
 constexpr const char* kInterpolationDoc =
     "Interpolation between pixels: the nearest pixel, or bilinear.";
 constexpr const char* kCenterDoc =
-    "The point [x, y] that stays in its place, in pixels from the upper left corner; null is the "
+    "The fixed point [x, y] of the transform, in pixels from the upper left corner; null is the "
     "center of the image.";
 
 const ObjectTable& pad_table() {

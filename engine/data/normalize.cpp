@@ -70,8 +70,8 @@ std::string different_normalisation(const TransformsSpec& transforms) {
   const std::string eval = normalisation_text(transforms.eval);
   if (train == eval) return {};
   return fmt::format(
-      "data.transforms: train has Normalize with {}, eval with {}: evaluations show the network "
-      "other values than it is trained on",
+      "data.transforms: train has Normalize with {}, eval with {}: evaluation inputs differ from "
+      "the training inputs",
       train, eval);
 }
 

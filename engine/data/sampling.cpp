@@ -55,8 +55,8 @@ std::vector<std::int64_t> epoch_order(std::int64_t n, std::uint64_t seed, std::i
 void check_sampler(Sampler sampler, const DataSource& source) {
   if (sampler == Sampler::uniform || source.targets().kind == TargetKind::class_index) return;
   fail(ErrorKind::usage,
-       "data.sampler: balanced is for samples with class labels, which those of this data set do "
-       "not have: write uniform");
+       "data.sampler: balanced needs class labels, which this data set does not have: write "
+       "uniform");
 }
 
 Sampling::Sampling(const Split& split, const SamplingOptions& options)

@@ -479,9 +479,9 @@ class PlanBuilder {
     if (!freeze.except.empty() &&
         std::none_of(plan_.params.begin(), plan_.params.end(),
                      [](const Param& param) { return param.is_frozen; })) {
-      issue(
-          where_frozen("except", 0),
-          "train.freeze.except names all that would be frozen: remove train.freeze, or name fewer");
+      issue(where_frozen("except", 0),
+            "train.freeze.except matches everything that would be frozen: remove train.freeze, or "
+            "list fewer patterns");
     }
   }
   void check_patterns(const char* key, const std::vector<std::string>& patterns,

@@ -64,7 +64,7 @@ std::string problem_of_owner(const LayerSpec& layer, const LayerSpec& owner) {
         owner.name, owner.share_weights);
   }
   if (const Field* field = contradicting_start(layer, owner)) {
-    return fmt::format("the weights start as '{}' says, so {} has no effect here; remove it",
+    return fmt::format("the initial weights are those of '{}', so {} has no effect here; remove it",
                        owner.name, field->name);
   }
   return {};

@@ -19,7 +19,7 @@ const ObjectTable& cosine_restarts_table() {
   using S = CosineRestartsOptions;
   static const ObjectTable the_table = object_table<S>(
       "cosine_restarts",
-      "Cosine annealing from lr to eta_min after the warm-up, again and again, as "
+      "Cosine annealing from lr to eta_min after the warm-up, repeated, as "
       "CosineAnnealingWarmRestarts.",
       {field("T_0", &S::first_length, "Epochs (or steps) until the first restart.")
            .required()

@@ -37,7 +37,8 @@ const ObjectTable& one_cycle_table() {
       "one_cycle",
       "The learning rate rises from max_lr / div_factor to max_lr and falls to max_lr / "
       "(div_factor * final_div_factor) at the last step of train.epochs, as OneCycleLR with "
-      "cycle_momentum=False (the optimizer's momentum is unchanged). It has its own rise: a warmup "
+      "cycle_momentum=False (the optimizer's momentum is unchanged). It includes its own warm-up: "
+      "a warmup "
       "is refused. Changing the number of epochs changes the curve, even when a run is resumed.",
       {field("max_lr", &S::max_lr, "The highest learning rate; the optimizer's lr if not given.")
            .above(0),

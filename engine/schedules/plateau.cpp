@@ -52,7 +52,8 @@ LrSchedule make_plateau(const Variant& variant, const ScheduledRun& run) {
   check_lowest(variant, "min_lr", options.min_lr, run.base_lr);
   if (!run.has_validation) {
     fail(ErrorKind::usage,
-         "{}: lr_schedule: plateau monitors {}, but nothing is held out: set data.val_split",
+         "{}: lr_schedule: plateau monitors {}, but there are no validation samples: set "
+         "data.val_split",
          variant.where.text(), options.monitor);
   }
   return [lr = run.base_lr](std::int64_t) { return lr; };

@@ -38,7 +38,7 @@ std::string misfit_of_step(const Variant& variant, const ScheduledRun& run) {
   const StepOptions options = variant.as<StepOptions>();
   const std::int64_t length = clock_of_run(options.by, run).length;
   if (options.step_size < length) return {};
-  return fmt::format("step_size: the run has {}, so that the learning rate never changes",
+  return fmt::format("step_size: the run has {}, so the learning rate never changes",
                      count_text(length, options.by));
 }
 

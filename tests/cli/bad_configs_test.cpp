@@ -291,17 +291,20 @@ const std::vector<BadConfig> kOneError = {
     {{{"epochs: 1}", "epochs: 1, steps: 3}"}},
      {"19:37: lr_schedule.warmup: expected 'epochs' or 'steps', found both"}},
     {{{"name: fc1", "name: conv1"}},
-     {"17:28: expected a unique layer name, found 'conv1', which is also that of layer 0 in line "
+     {"17:28: expected a unique layer name, found 'conv1', which is also the name of layer 0 in "
+      "line "
       "13"}},
     {{{"type: Flatten", "type: Flatten, from: relu"}},
      {"16:29: expected the name of an earlier layer in 'from', found 'relu'. Earlier layers: "
       "conv1, 1, 2"}},
     {{{"val_split: 137", "val_split: 0"},
       {"epochs: 5", "epochs: 5, early_stopping: {patience: 2}"}},
-     {"20:36: early_stopping monitors val/accuracy, but nothing is held out: set data.val_split"}},
+     {"20:36: early_stopping monitors val/accuracy, but there are no validation samples: set "
+      "data.val_split"}},
     {{{"val_split: 137", "val_split: 0"},
       {"epochs: 5}", "epochs: 5}\ncheckpoint: {keep_best: {monitor: val/loss}}"}},
-     {"21:35: keep_best monitors val/loss, but nothing is held out: set data.val_split, or keep "
+     {"21:35: keep_best monitors val/loss, but there are no validation samples: set "
+      "data.val_split, or keep "
       "the "
       "last checkpoint (checkpoint.keep_best={})"}},
     {{{"epochs: 5}", "epochs: 5}\ncheckpoint: {keep_best: {monitor: val/loss, mode: max}}"}},

@@ -68,7 +68,7 @@ TEST_CASE("eval after a crash between a checkpoint and its copy: the checkpoint 
   const Finished eval = w.run_well({"eval", "r"});
   check_contains(eval.out, "r/checkpoints/step-00000024.safetensors: test split");
   check_contains(eval.err,
-                 "dpt: warning: r/best.safetensors: is another checkpoint, of step 12; "
+                 "dpt: warning: r/best.safetensors: is a checkpoint of step 12; "
                  "r/checkpoints/step-00000024.safetensors is evaluated, which is the best "
                  "checkpoint\n");
 }
@@ -162,8 +162,8 @@ TEST_CASE("eval: a best of the newest checkpoint's own step is not one that came
   CHECK(eval.exit_code == 3);
   check_contains(eval.err,
                  "expected the run's best checkpoint, of step 12 (according to "
-                 "r/checkpoints/step-00000024.safetensors), but r/best.safetensors: is another "
-                 "checkpoint, of step 24. Resume the run to restore its best checkpoint, or name "
+                 "r/checkpoints/step-00000024.safetensors), but r/best.safetensors: is a "
+                 "checkpoint of step 24. Resume the run to restore its best checkpoint, or name "
                  "the file to evaluate: dpt eval r/best.safetensors\n");
 }
 

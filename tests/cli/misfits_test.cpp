@@ -77,7 +77,7 @@ TEST_CASE(
       "data.transforms={train: [{type: Normalize, mean: [0.5], std: [0.25]}], eval: []}";
   CHECK(w.run_well({"config", "check", "small.yaml", transforms}).err ==
         "dpt: warning: data.transforms: train has Normalize with mean [0.5], std [0.25], eval with "
-        "nothing: evaluations show the network other values than it is trained on\n");
+        "nothing: evaluation inputs differ from the training inputs\n");
 }
 
 TEST_CASE("random transforms of evaluations: refused for a new run, a warning for a stored one") {

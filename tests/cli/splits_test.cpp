@@ -134,7 +134,7 @@ TEST_CASE("val_split and sampler: what does not fit is refused with what to do")
       w.refusal({"data.sampler=balanced", "data.label=\"\"", "data.targets=[b]",
                  "data.target=values", "data.features=[a]", "data.val_split=5",
                  "model.input=[1,1,1]", "loss={type: mse}", "model.layers.3.out_features=1"}),
-      "data.sampler: balanced is for samples with class labels");
+      "data.sampler: balanced needs class labels");
 }
 
 TEST_CASE("sampler: balanced gives the same weights on replicas and processes, after a stop") {

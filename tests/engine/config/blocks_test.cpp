@@ -254,8 +254,8 @@ TEST_CASE("what is wrong inside of a block is told with the line as written and 
               "which does not come before this layer; it hides the earlier layer 'x', so rename "
               "one of them"});
   CHECK(issues(block("\n        - " + conv("x") + "\n        - " + conv("x"))) ==
-        Texts{"10:32: layer 'b.0.x': expected a unique layer name, found 'x', which is also that "
-              "of layer 0 in line 9"});
+        Texts{"10:32: layer 'b.0.x': expected a unique layer name, found 'x', which is also the "
+              "name of layer 0 in line 9"});
   CHECK(issues(block("\n        - " + conv("'x y'"))) ==
         Texts{"9:32: expected a layer name of letters, digits, '_', '-' and '.', found 'x y'"});
   CHECK(issues(block("\n        - {type: Conv2D, name: x}")) ==
@@ -265,17 +265,17 @@ TEST_CASE("what is wrong inside of a block is told with the line as written and 
         Texts{"9:40: expected an integer from 1 to 65536, found 0"});
   // Names that a block generates must be unique too.
   CHECK(issues("\n    - {type: Residual, name: b, layers: [" + conv("add") + "]}") ==
-        Texts{"5:63: layer 'b.add': expected a unique layer name, found 'add', which is also that "
-              "of the layer that its Residual block adds in line 5"});
+        Texts{"5:63: layer 'b.add': expected a unique layer name, found 'add', which is also the "
+              "name of the layer that its Residual block adds in line 5"});
   CHECK(issues("\n    - " + conv("b.0") + block("\n        - {type: ReLU}")) ==
-        Texts{"7:13: layer 'b.0': expected a unique layer name, found 'b', which is also that of "
-              "layer 0 in line 5"});
+        Texts{"7:13: layer 'b.0': expected a unique layer name, found 'b', which is also the name "
+              "of layer 0 in line 5"});
   // Two blocks with the same name are one mistake, not one for each layer.
   const std::string twin = "\n    - {type: Sequential, name: b, layers: [" + conv("x") + "]}";
   CHECK(issues(twin + twin) == Texts{"6:32: expected a unique layer name, found 'b', which is also "
-                                     "that of layer 0 in line 5"});
+                                     "the name of layer 0 in line 5"});
   CHECK(issues(twin + block("\n        - " + conv("x"))) ==
-        Texts{"7:13: expected a unique layer name, found 'b', which is also that of layer 0 in "
+        Texts{"7:13: expected a unique layer name, found 'b', which is also the name of layer 0 in "
               "line 5"});
 }
 
@@ -307,12 +307,12 @@ TEST_CASE("the number of layers is limited once blocks are expanded") {
   };
   CHECK(flat(" [" + repeated(100, repeated(100, kConv)) + "]").size() == kMaxLayers);
   CHECK(issues(" [" + repeated(100, repeated(100, kConv)) + ", {type: ReLU}]") ==
-        Texts{fmt::format("4:{}: expected at most 10000 layers once all blocks are expanded, found "
-                          "more: layer '1' is one too many",
+        Texts{fmt::format("4:{}: expected at most 10000 layers after expanding all blocks, found "
+                          "more; layer '1' exceeds the limit",
                           repeated(100, repeated(100, kConv)).size() + 14)});
   const Texts most = issues(" [" + repeated(9999, repeated(9999, repeated(9999, kConv))) + "]");
   REQUIRE(most.size() == 1);
-  CHECK(most[0].ends_with("layer 'b.0.b.1.b.1.0' is one too many"));
+  CHECK(most[0].ends_with("layer 'b.0.b.1.b.1.0' exceeds the limit"));
   // The issue is reported quickly, even if the blocks are empty, which is itself an error.
   std::string empty = "{type: Sequential, repeat: 10000, layers: []}";
   for (int i = 0; i < 8; ++i) empty = repeated(10000, empty);

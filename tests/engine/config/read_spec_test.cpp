@@ -244,12 +244,14 @@ TEST_CASE("a config for a newer version is refused by name and not taken apart")
 }
 
 TEST_CASE("layer names are unique and inputs are earlier layers") {
-  CHECK(issues_of(changed("name: fc1", "name: conv1")) ==
-        Texts{"18:28: expected a unique layer name, found 'conv1', which is also that of layer 0 "
-              "in line 15"});
-  CHECK(issues_of(changed("name: fc1", "name: '1'")) ==
-        Texts{"18:28: expected a unique layer name, found '1', which is also that of layer 1 in "
-              "line 16"});
+  CHECK(
+      issues_of(changed("name: fc1", "name: conv1")) ==
+      Texts{"18:28: expected a unique layer name, found 'conv1', which is also the name of layer 0 "
+            "in line 15"});
+  CHECK(
+      issues_of(changed("name: fc1", "name: '1'")) ==
+      Texts{"18:28: expected a unique layer name, found '1', which is also the name of layer 1 in "
+            "line 16"});
   CHECK(issues_of(changed("name: fc1", "name: 'f c'")) ==
         Texts{"18:28: expected a layer name of letters, digits, '_', '-' and '.', found 'f c'"});
   CHECK(issues_of(changed("from: conv1", "from: [conv1, conv2]")) ==
@@ -312,9 +314,8 @@ TEST_CASE("values that exclude one another are found") {
               "'val/accuracy'?"});
   std::string text = changed("shards: auto", "early_stopping: {patience: 2}");
   text.erase(text.find("  val_split: 100\n"), 17);
-  CHECK(issues_of(text) ==
-        Texts{"21:37: early_stopping monitors val/accuracy, but nothing is held out: set "
-              "data.val_split"});
+  CHECK(issues_of(text) == Texts{"21:37: early_stopping monitors val/accuracy, but there are no "
+                                 "validation samples: set data.val_split"});
   CHECK(issues_of(changed("name: small", "name: a/b")) ==
         Texts{"2:7: expected a name for a folder (no '/', not starting with '.'), found 'a/b'"});
 }

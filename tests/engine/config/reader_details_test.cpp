@@ -319,7 +319,8 @@ TEST_CASE("a layer that takes the number of one without a name") {
   std::string text = changed("name: conv1", "name: '1'");
   text.replace(text.find("from: conv1"), 11, "from: '1'");
   CHECK(only_issue(text) ==
-        "15:28: expected a unique layer name, found '1', which is also that of layer 1 in line 16");
+        "15:28: expected a unique layer name, found '1', which is also the name of layer 1 in line "
+        "16");
   for (const char* bad : {"''", "a/b", "'a b'"}) {
     CHECK(only_issue(changed("name: fc1", std::string("name: ") + bad))
               .starts_with("18:28: expected a layer name of letters"));

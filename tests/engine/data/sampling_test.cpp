@@ -120,8 +120,8 @@ TEST_CASE("balanced needs class labels") {
               Sampling(split, {1, true, Sampler::balanced});
             },
             ErrorKind::usage) ==
-        "data.sampler: balanced is for samples with class labels, which those of this data set do "
-        "not have: write uniform");
+        "data.sampler: balanced needs class labels, which this data set does not have: write "
+        "uniform");
 }
 
 }  // namespace

@@ -118,7 +118,8 @@ TEST_CASE("train.freeze with except: all others, or those of a list") {
   CHECK(error({"conv9.*"}, {"fc1.*"})
             .starts_with("train.freeze.params: 'conv9.*' matches no parameter; did"));
   CHECK(error({"conv1.*"}, {"conv*"}) ==
-        "train.freeze.except names all that would be frozen: remove train.freeze, or name fewer");
+        "train.freeze.except matches everything that would be frozen: remove train.freeze, or list "
+        "fewer patterns");
 }
 
 TEST_CASE("mistakes in train.freeze") {

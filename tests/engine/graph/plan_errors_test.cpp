@@ -244,7 +244,7 @@ TEST_CASE("share_weights: both layers have the same parameters, which can be sha
   // The initialisation of shared weights may not differ, unless both mean the same.
   const Options normal = with(conv(4, 3), "weight_init", word("kaiming_normal"));
   CHECK(error("Conv2d", conv(4, 3), normal) ==
-        b + "the weights start as 'a' says, so weight_init has no effect here; remove it");
+        b + "the initial weights are those of 'a', so weight_init has no effect here; remove it");
   CHECK(error("Conv2d", normal, normal).empty());
   CHECK(error("Conv2d", normal, conv(4, 3)).empty());
   CHECK(error("PReLU", {}, {{"init", 0.5}}).find("so init has no effect here") !=

@@ -404,7 +404,7 @@ TEST_CASE("the best file of a state: as it is, made again, or an error that says
                               ": no such file; expected the best checkpoint of this run there "
                               "(step 5, val/accuracy max 0.5). ");
   b.write(b.folder.best(), Branches::after_epoch(4, 0.9), 1);
-  check_contains(error(), b.folder.best() + ": is another checkpoint, of step 20; expected");
+  check_contains(error(), b.folder.best() + ": is a checkpoint of step 20; expected");
   write_file_atomically(b.folder.best(), "no checkpoint");
   check_contains(error(), b.folder.best() + ": ");
 }

@@ -52,7 +52,7 @@ TEST_CASE("changes that the run never comes to") {
         Texts{"lr_schedule: multistep: milestones: 60 is not reached: the run has 60 epochs"});
   CHECK(misfits("multistep", 61, {{"milestones", Milestones{30, 60}}}).empty());
   CHECK(misfits("step", 3, {{"step_size", std::int64_t{3}}}) ==
-        Texts{"lr_schedule: step: step_size: the run has 3 epochs, so that the learning rate never "
+        Texts{"lr_schedule: step: step_size: the run has 3 epochs, so the learning rate never "
               "changes"});
   CHECK(misfits("step", 4, {{"step_size", std::int64_t{3}}}).empty());
   CHECK(misfits("cosine_restarts", 9, {{"T_0", std::int64_t{10}}}).size() == 1);

@@ -144,8 +144,8 @@ TEST_CASE("what plateau refuses") {
   CHECK(text({{"monitor", "val/accuracy"}}) ==
         "expected mode: max with monitor: val/accuracy, found min");
   CHECK(refusal(scheduled("plateau", 3), 0.1, 10) ==
-        "test.yaml:7:3: lr_schedule: plateau monitors val/loss, but nothing is held out: set "
-        "data.val_split");
+        "test.yaml:7:3: lr_schedule: plateau monitors val/loss, but there are no validation "
+        "samples: set data.val_split");
   CHECK(refusal(plateau_spec({{"min_lr", 0.5}}), 0.1, 10) ==
         "test.yaml:7:3: lr_schedule: expected a min_lr of at most the optimizer's lr (0.1), found "
         "0.5");
