@@ -139,7 +139,7 @@ TEST_CASE("keep_best of a run without validation: refused where it was chosen, r
   const std::string chosen = "checkpoint.keep_best.monitor=val/loss";
   const Finished refused = w.run({"train", "small.yaml", "data.val_split=0", chosen});
   CHECK(refused.exit_code == 2);
-  check_contains(refused.err, "keep_best monitors val/loss, but nothing is held out");
+  check_contains(refused.err, "keep_best monitors val/loss, but there are no validation samples");
   // The stored config of a run without validation runs again, and is evaluated.
   w.run_well({"train", "small.yaml", "data.val_split=0"});
   w.run_well({"train", "runs/tiny/config.yaml", "train.epochs=2"});
