@@ -215,12 +215,6 @@ class RandomResizedCrop final : public HostTransform {
   RandomResizedCropOptions options_;
 };
 
-std::string range_problem(const char* name, const std::vector<double>& range) {
-  if (range[0] > 0 && range[0] <= range[1]) return {};
-  return fmt::format("{}: expected [minimum, maximum] above 0, found [{:g}, {:g}]", name, range[0],
-                     range[1]);
-}
-
 }  // namespace
 
 Size2 with_shorter_side(Size2 image, std::int64_t side) {
@@ -301,8 +295,8 @@ TransformKind random_resized_crop_transform() {
         return fmt::format("reduced_decoding: expected interpolation: bilinear, found {}",
                            name_of(these.interpolation));
       }
-      std::string problem = range_problem("scale", these.scale);
-      return problem.empty() ? range_problem("ratio", these.ratio) : problem;
+      std::string problem = problem_of_positive_range("scale", these.scale);
+      return problem.empty() ? problem_of_positive_range("ratio", these.ratio) : problem;
     };
     return made;
   }();

@@ -42,6 +42,12 @@ std::string numbers_text(const std::vector<double>& numbers) {
   return fmt::format("[{}]", fmt::join(numbers, ", "));
 }
 
+std::string problem_of_positive_range(const char* field, const std::vector<double>& range) {
+  if (range[0] > 0 && range[0] <= range[1]) return {};
+  return fmt::format("{}: expected [minimum, maximum] above 0, found {}", field,
+                     numbers_text(range));
+}
+
 Interval range_of(const Variant& transform, const char* field, const std::vector<double>& numbers,
                   std::size_t pair) {
   assert(!numbers.empty());

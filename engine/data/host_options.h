@@ -37,6 +37,9 @@ std::vector<float> channel_values(const Variant& transform, const char* field,
 /// Returns "[1, 2.5]".
 std::string numbers_text(const std::vector<double>& numbers);
 
+/// Returns the problem of a range [minimum, maximum] that must be above 0; empty if there is none.
+std::string problem_of_positive_range(const char* field, const std::vector<double>& range);
+
 /// Converts [v] to -v..v and [a, b] to a..b; of four numbers, `pair` 1 takes the second pair.
 /// Throws unless v >= 0 and a <= b.
 Interval range_of(const Variant& transform, const char* field, const std::vector<double>& numbers,

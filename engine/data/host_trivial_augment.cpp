@@ -1,5 +1,4 @@
-// TrivialAugmentWide (Mueller and Hutter, TrivialAugment, 2021), as in torchvision; and the
-// rectangle of RandomErasing.
+// TrivialAugmentWide (Mueller and Hutter, TrivialAugment, 2021), as in torchvision.
 #include <cassert>
 #include <cmath>
 #include <numbers>
@@ -112,22 +111,6 @@ void apply_trivial(const TrivialParams& params, Interpolation interpolation, Fil
     case TrivialOperation::equalize:
       return equalize(image);
   }
-}
-
-std::optional<PixelBox> draw_erasing(const ErasingRanges& ranges, Size2 image, DrawStream& draws) {
-  const auto area = static_cast<double>(image.h * image.w);
-  const Interval log_ratio{std::log(ranges.ratio.low), std::log(ranges.ratio.high)};
-  for (int tries = 0; tries < 10; ++tries) {
-    const double erased = area * draw_uniform(ranges.scale, draws);
-    const double ratio = std::exp(draw_uniform(log_ratio, draws));
-    const auto height = static_cast<std::int64_t>(std::nearbyint(std::sqrt(erased * ratio)));
-    const auto width = static_cast<std::int64_t>(std::nearbyint(std::sqrt(erased / ratio)));
-    if (height >= image.h || width >= image.w) continue;
-    const std::int64_t top = draws.below(image.h - height + 1);
-    const std::int64_t left = draws.below(image.w - width + 1);
-    return PixelBox{top, left, height, width};
-  }
-  return std::nullopt;
 }
 
 namespace {

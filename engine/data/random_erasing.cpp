@@ -1,4 +1,6 @@
 // RandomErasing: the host draws rectangles (input_draws.h), and the input kernel fills them.
+#include <cmath>
+
 #include "engine/data/host_choices.h"
 #include "engine/data/host_options.h"
 #include "engine/data/transform_kinds.h"
@@ -15,11 +17,7 @@ std::string problem_of_erasing(const ErasingOptions& options) {
   if (!(options.scale[0] <= options.scale[1])) {
     return fmt::format("scale: expected [minimum, maximum], found {}", numbers_text(options.scale));
   }
-  if (!(0 < options.ratio[0] && options.ratio[0] <= options.ratio[1])) {
-    return fmt::format("ratio: expected [minimum, maximum] above 0, found {}",
-                       numbers_text(options.ratio));
-  }
-  return {};
+  return problem_of_positive_range("ratio", options.ratio);
 }
 
 void describe_erasing(const Variant& transform, InputDesc& desc) {
@@ -41,6 +39,22 @@ InputBox draw_erased_box(const Variant& transform, Size2 size, DrawStream& draws
 }
 
 }  // namespace
+
+std::optional<PixelBox> draw_erasing(const ErasingRanges& ranges, Size2 image, DrawStream& draws) {
+  const auto area = static_cast<double>(image.h * image.w);
+  const Interval log_ratio{std::log(ranges.ratio.low), std::log(ranges.ratio.high)};
+  for (int tries = 0; tries < 10; ++tries) {
+    const double erased = area * draw_uniform(ranges.scale, draws);
+    const double ratio = std::exp(draw_uniform(log_ratio, draws));
+    const auto height = static_cast<std::int64_t>(std::nearbyint(std::sqrt(erased * ratio)));
+    const auto width = static_cast<std::int64_t>(std::nearbyint(std::sqrt(erased / ratio)));
+    if (height >= image.h || width >= image.w) continue;
+    const std::int64_t top = draws.below(image.h - height + 1);
+    const std::int64_t left = draws.below(image.w - width + 1);
+    return PixelBox{top, left, height, width};
+  }
+  return std::nullopt;
+}
 
 TransformKind random_erasing_transform() {
   static const ObjectTable table = object_table<ErasingOptions>(
