@@ -17,7 +17,7 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-/// Returns true if `best` was saved as the best of the run with this config: then it may be later
+/// Returns true if `best` was saved as the best of the run with this config. It may then be later
 /// than the run's newest checkpoint. Throws ErrorKind::data for a damaged file.
 bool is_best_of_run(const std::string& best, const std::string& config) {
   const CheckpointHeader header = read_checkpoint_header(best);
@@ -33,8 +33,8 @@ bool is_best_of_run(const std::string& best, const std::string& config) {
        expected, why_not, use.verb, use.command, best);
 }
 
-/// The best checkpoint of a run folder whose newest good one is `newest`, else that one. A file in
-/// its place that is none of the run's is refused.
+/// Returns the best checkpoint of a run folder, or its newest good one, `newest`, if it keeps no
+/// best. Refuses a best.safetensors that is not the run's.
 std::string best_or_newest(const std::string& folder, const std::string& newest,
                            const CheckpointUse& use) {
   const std::string best = folder + "/best.safetensors";
@@ -51,14 +51,14 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
   if (is_there) {
     const std::int64_t step = read_checkpoint_header(best).state.step;
     const bool is_of_run = is_best_of_run(best, header.config);
-    // A best that came after the newest checkpoint is saved alone.
+    // A best after the newest checkpoint is saved only as best.safetensors.
     if (is_of_run && step > run.step) return best;
     const std::string another = best + " belongs to another run";
     if (!run.best) {
       refuse_best(fmt::format("a run without a best checkpoint so far (according to {})", newest),
                   best, another, use);
     }
-    // A crash, or a full disk, came between the checkpoint and its copy.
+    // A crash or a full disk may have prevented the copy of the checkpoint.
     if (!is_of_run || step > run.best_step || !has_kept) {
       refuse_best(fmt::format("the run's best checkpoint, of step {} (according to {})",
                               run.best_step, newest),
@@ -70,7 +70,7 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
   return has_kept ? kept : newest;
 }
 
-/// Refuses a folder without a good checkpoint, naming what it has instead.
+/// Throws for a folder without a good checkpoint, with what it has instead.
 [[noreturn]] void refuse_folder(const std::string& folder, const CheckpointUse& use) {
   const std::string replaced = folder_of_run(folder);
   if (replaced != folder) {

@@ -15,22 +15,23 @@ struct CheckpointUse {
   const char* done;     ///< "evaluated"
 };
 
-/// A run folder's best checkpoint, else its newest good one; or the file itself. Throws
-/// ErrorKind::data where there is none, or where the best is not the run's.
+/// Returns the best checkpoint of a run folder, or its newest good one if it keeps no best; for a
+/// file, the file itself. Throws ErrorKind::data if there is none, or if the best is not the run's.
 std::string find_checkpoint(const std::string& target, const CheckpointUse& use);
 
-/// The weights themselves or their average.
+/// Weights of a checkpoint: the raw weights or their average.
 struct WeightsChoice {
   std::string name;                            ///< "raw", "ema" or "swa"
   bool has_average = false;                    ///< the checkpoint has one, chosen or not
   const std::vector<float>* params = nullptr;  ///< in the checkpoint, in buffer layout
 
-  /// Returns a message's words about an average, " (moving average)"; empty otherwise.
+  /// Returns " (moving average)" for messages if an average was chosen; otherwise empty.
   const char* words() const;
 };
 
-/// `use`: "ema", "swa", "raw", or empty: the average where the checkpoint has one. `path` is its
-/// file, for the message. Throws ErrorKind::usage for an average that it does not have.
+/// Chooses weights. `use`: "ema", "swa", "raw", or empty for the average if there is one, else the
+/// raw weights. `path` is the checkpoint, for the message. Throws ErrorKind::usage for an average
+/// that the checkpoint does not have.
 WeightsChoice choose_weights(const Checkpoint& checkpoint, const std::string& use,
                              const TrainSpec& spec, const std::string& path);
 

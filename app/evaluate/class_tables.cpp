@@ -22,11 +22,12 @@ std::string shown_name(const std::string& name) {
 
 namespace {
 
-/// A table of more classes has only the worst.
+/// Maximum number of rows of a table; with more classes, it shows only the kWorst worst.
 constexpr std::size_t kMaxRows = 20, kWorst = 10;
-/// A matrix of more classes does not fit on a terminal.
+/// Maximum number of classes of a matrix that fits on a terminal.
 constexpr std::size_t kMaxMatrixColumns = 12;
-/// Matrices of more classes are nearly empty, and too large as one.
+/// Maximum number of classes of a complete matrix; larger ones are mostly empty, so pairs are
+/// listed.
 constexpr std::size_t kMaxDense = 1000;
 
 using Confusion = std::pair<std::pair<std::int32_t, std::int32_t>, std::int64_t>;

@@ -14,7 +14,7 @@ namespace dpt {
 
 struct EvaluatedClasses {
   ClassReport report;
-  std::optional<double> calibration_error;  ///< absent where the outputs are no probabilities
+  std::optional<double> calibration_error;  ///< unset if outputs are not probabilities
   std::vector<CalibrationBin> calibration;  ///< empty in the same cases
   std::vector<std::string> names;           ///< one for each class
 };
@@ -24,7 +24,7 @@ struct EvaluatedClasses {
 std::optional<EvaluatedClasses> evaluate_classes(const Job& job, const Split& split,
                                                  const EvalResult& result);
 
-/// All of it as fields; docs/guide/evaluation.md says which.
+/// Adds all results as fields (docs/guide/evaluation.md).
 void add_classes(Json& out, const EvaluatedClasses& classes);
 
 /// Returns a name for a table column: printable, shortened if necessary, and isolated from the text

@@ -143,7 +143,7 @@ void print_json(const EvalOptions& options, const Evaluated& of) {
 
 void print_text(const EvalOptions& options, const Evaluated& of) {
   print_result(of.path + of.weights.words(), of.result);
-  // Programs that read the lines above do not get the tables.
+  // Print tables only for people, not for programs that read the lines above.
   const bool wants_tables = options.table || options.best_thresholds || isatty(STDOUT_FILENO) == 1;
   if (of.classes && wants_tables) {
     fmt::print("{}", text_of_classes(*of.classes, has_colours(STDOUT_FILENO)));
@@ -154,7 +154,7 @@ void print_text(const EvalOptions& options, const Evaluated& of) {
 }
 
 int eval_in_world(const EvalOptions& options, ProcessGroup* processes, Gate& gate) {
-  // The checkpoint is rank 0's to read.
+  // Only rank 0 reads the checkpoint.
   const bool reads = !processes || processes->is_first();
   const std::string path =
       reads ? find_checkpoint(options.target, kToEvaluate) : "the checkpoint of rank 0";

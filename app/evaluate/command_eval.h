@@ -13,7 +13,7 @@ struct EvalOptions {
   std::vector<std::string> overrides;
   GateOptions gate;
   bool allow_other_data = false, allow_other_model = false, probabilities = false, json = false;
-  bool table = false;  ///< tables of classes, even if stdout is not a terminal
+  bool table = false;  ///< print tables of classes even if stdout is not a terminal
   bool best_thresholds = false;
   ProcessOptions processes;
   std::vector<std::string> command;  ///< see TrainOptions

@@ -1,4 +1,4 @@
-// dpt predict RUN|CKPT IMAGE...|CONFIG: predicts samples, which need no labels.
+// dpt predict RUN|CKPT IMAGE...|CONFIG: predicts samples. Labels are not needed.
 #include "app/evaluate/command_predict.h"
 
 #include <sys/stat.h>
@@ -44,7 +44,7 @@ namespace {
 
 constexpr CheckpointUse kToPredict{"predict", "use", "used"};
 
-/// The config without what only training needs: it may depend on data that are not here.
+/// Returns the config without the parts that only training needs, which may depend on missing data.
 TrainSpec without_training(TrainSpec spec) {
   spec.data.val_split = {};
   spec.data.sampler = Sampler::uniform;
@@ -52,7 +52,7 @@ TrainSpec without_training(TrainSpec spec) {
   spec.data.transforms.train = spec.data.transforms.eval;
   spec.data.transforms.batch.clear();
   if (spec.data.on_bad_sample == OnBadSample::skip) spec.data.on_bad_sample = OnBadSample::stop;
-  // Outputs do not depend on its options, such as the weights of classes.
+  // Outputs do not depend on the loss's options, such as class weights.
   spec.loss = loss_kinds().with_defaults(spec.loss.type);
   spec.metrics.clear();
   spec.lr_schedule = schedule_kinds().with_defaults("constant");
@@ -86,7 +86,7 @@ void check_top(const PredictOptions& options, const TrainSpec& spec, const Plan&
   }
 }
 
-/// Images are not what such a run was trained on.
+/// Warns that a run trained on arrays or tables was not trained on image files.
 void warn_of_arrays(const TrainSpec& spec, bool reports) {
   const DatasetKind& kind = dataset_kind(spec.data.dataset);
   if (!reports || !kind.any_type) return;
@@ -127,9 +127,9 @@ std::map<std::int64_t, std::string> gather_problems(Communicator& communicator, 
   return problems;
 }
 
-/// The line is shown on a terminal if the predictions go elsewhere.
+/// Returns where to show progress: on a terminal, unless predictions are printed there too.
 ProgressLine::Shown shown_progress(const PredictOptions& options, const Job& job) {
-  // A pipe may lead to the same terminal: dpt predict RUN FOLDER | head.
+  // A pipe may end in the same terminal: dpt predict RUN FOLDER | head.
   struct stat status = {};
   const bool is_pipe = fstat(STDOUT_FILENO, &status) == 0 && S_ISFIFO(status.st_mode);
   const bool shows_results = options.out.empty() && (isatty(STDOUT_FILENO) == 1 || is_pipe);
@@ -139,14 +139,14 @@ ProgressLine::Shown shown_progress(const PredictOptions& options, const Job& job
 
 int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
   const PredictInputs inputs = sort_inputs(options, !processes);
-  // The checkpoint is rank 0's to read; the samples are each process' own.
+  // Only rank 0 reads the checkpoint; each process opens the samples.
   const bool reads = !processes || processes->is_first();
   const std::string path =
       reads ? find_checkpoint(options.target, kToPredict) : "the checkpoint of rank 0";
   CheckpointHeader header;
   if (reads) header = read_checkpoint_header(path);
   if (processes) share_header(*processes, header);
-  // Run on any devices, whatever the run's were, as dpt eval does.
+  // Allow any devices, like dpt eval.
   const std::vector<std::string> overrides =
       with_devices({"device_weights=auto", "train.shards=0"}, options.devices);
   const TrainSpec of_run = load_stored_spec(catalog(), header.config, path, overrides);
@@ -195,7 +195,7 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
                          const SampleResults& samples,
                          const std::map<std::int64_t, std::string>& problems) {
     for (std::size_t i = 0; i < chunk.indices.size(); ++i) {
-      // There may be problems of samples that are not asked for.
+      // `problems` may also have samples of other ranges.
       const auto problem = problems.find(chunk.indices[i]);
       const bool is_good = problem == problems.end();
       kept += lines.line(part, chunk.indices[i], samples, i, is_good ? nullptr : &problem->second);
@@ -213,7 +213,7 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
   run_ranks(job, [&](Backend& backend, Communicator& communicator) {
     Replica replica(backend, communicator, job);
     replica.set_params(weights.params);
-    // The parts took these places when the job was made.
+    // make_job has put the parts into these members.
     const std::array places = {&job.data.evaluated_train, &job.data.splits.test,
                                &job.data.splits.val};
     for (std::size_t i = 0; i < parts.size(); ++i) {

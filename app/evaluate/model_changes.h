@@ -8,18 +8,18 @@
 
 namespace dpt {
 
-/// Lists changes of a config: the first 20, and the number of further ones.
+/// Lists changes of a config: the first 20, and the number of others.
 std::string list_of_changes(const std::vector<std::string>& changes, const std::string& separator);
 
-/// Returns the overrides without data.normalize=auto if that is what the checkpoint's run has: its
-/// numbers are meant.
+/// Returns the overrides without data.normalize=auto if the checkpoint's run has it too, because
+/// the numbers of that run are meant.
 std::vector<std::string> without_known_numbers(const CheckpointHeader& header,
                                                const std::string& path,
                                                std::vector<std::string> overrides);
 
 /// Lists the changes that `overrides` make to the model in a checkpoint's `header`, as lines "path:
-/// old -> new". Every field counts (network, loss, transforms, arithmetic, ...) except where the
-/// data is and how it is read, which samples are held out, the batch size, metrics and devices.
+/// old -> new". Counts all fields (network, loss, transforms, arithmetic, ...) except those for the
+/// location and reading of the data, held-out samples, batch size, metrics and devices.
 /// Does not compare the data itself (see difference_from_run). `path` is the checkpoint. Throws as
 /// load_stored_spec does.
 std::vector<std::string> changes_of_model(const CheckpointHeader& header, const std::string& path,

@@ -54,7 +54,7 @@ std::vector<std::int64_t> all_of(const DataSource& source) {
   return indices;
 }
 
-/// The training samples that are held out, or the others.
+/// Returns the training samples that are held out, or the others.
 std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& train,
                                    const std::string& split, const TrainSpec& spec) {
   const ValSplitSpec& held_out = spec.data.val_split;
@@ -176,7 +176,7 @@ std::vector<PredictedPart> open_data(const PredictOptions& options, const Predic
     if (reports) {
       for (const std::string& note : opened.unreadable->notes()) say("note: " + note);
     }
-    // Both parts go through one input kernel.
+    // Both parts must have the same type, because they share an input kernel.
     if (opened.source) requirements.type = opened.source->type();
     return opened;
   };

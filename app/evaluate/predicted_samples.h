@@ -1,4 +1,4 @@
-// The samples that dpt predict is asked for: images, or some of a data set.
+// The samples for dpt predict: image files, or samples of a data set.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 namespace dpt {
 
-/// The command line's samples.
+/// Samples on a command line.
 struct PredictInputs {
-  std::vector<std::string> images;  ///< files and folders; none: a data set is predicted
+  std::vector<std::string> images;  ///< files and folders; empty: predict a data set
   DataToPredict data;
   bool are_data() const { return images.empty(); }
 };
@@ -26,22 +26,22 @@ struct PredictInputs {
 /// process reads. Throws ErrorKind::usage for words that exclude each other.
 PredictInputs sort_inputs(const PredictOptions& options, bool is_alone);
 
-/// Samples that are predicted one after another.
+/// Samples of one source, to be predicted in order.
 struct PredictedPart {
   std::shared_ptr<const DataSource> source;
   std::vector<std::int64_t> indices;  ///< in ascending order
   std::shared_ptr<UnreadableSamples> unreadable;
-  std::int64_t first_index = 0;  ///< number in messages of the source's sample 0
+  std::int64_t first_index = 0;  ///< number of the source's first sample in messages
 };
 
-/// Opens the images. If `reports`, says which files of the folders are left out.
+/// Opens the images. If `reports`, prints which files of the folders are left out.
 PredictedPart open_images(const std::vector<std::string>& paths,
                           const DataRequirements& requirements, const ModelOutputs& outputs,
                           bool reports);
 
-/// The samples of a data set in its order: one part, or those of the training files and of the test
-/// files. `spec` is that of the data. With `reports`, a word on which they are where --split does
-/// not say it, and on files that are left out. Throws ErrorKind::data where there are none.
+/// Opens samples of a data set, in its order: one part, or those of the training and test files.
+/// `spec` is that of the data. If `reports`, prints which part was chosen without --split, and
+/// which files are left out. Throws ErrorKind::data if there are no samples.
 std::vector<PredictedPart> open_data(const PredictOptions& options, const PredictInputs& inputs,
                                      const TrainSpec& spec, DataRequirements requirements,
                                      const ModelOutputs& outputs, bool reports);

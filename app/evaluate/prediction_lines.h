@@ -22,7 +22,7 @@ class PredictionLines {
   PredictionLines(const PredictOptions& options, const Job& job, const DataSource& samples,
                   bool are_data, LabelText labels);
 
-  /// The first line; empty where there is none.
+  /// Returns the first line, the header; empty for formats without one.
   std::string first() const;
 
   /// Returns the line of the sample `index` of a part, at `position` of `samples`; `problem`: the
@@ -31,7 +31,7 @@ class PredictionLines {
                    std::size_t position, const std::string* problem) const;
 
  private:
-  /// By what scripts find a sample.
+  /// Identification of a sample for scripts.
   struct Name {
     std::int64_t index = 0;
     std::string path;

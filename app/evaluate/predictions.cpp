@@ -19,8 +19,7 @@
 namespace dpt {
 namespace {
 
-/// The end of the first line of a table, or of that of a sample: the loss holds the weight, which
-/// follows.
+/// Returns the last column names: loss, and weight if samples have weights.
 std::string last_names(const TargetRows& targets) {
   return targets.weighted() ? ",loss,weight" : ",loss";
 }
@@ -29,14 +28,14 @@ std::string last(TargetRows& targets, std::size_t position, float loss) {
                             : fmt::format(",{:.9g}", loss);
 }
 
-/// True if the samples are images in files, which describe() names.
+/// Returns true if the samples are image files, whose paths describe() returns.
 bool are_images(const DataSource& source) {
   const auto* wrapper = dynamic_cast<const WrappedSource*>(&source);
   return source.resizes() || (wrapper && are_images(wrapper->wrapped()));
 }
 
-/// Returns the first columns of a table, by which a sample is found: its number, and the path of a
-/// image's file.
+/// Returns the names of the first columns, which identify a sample: its index, and the path of an
+/// image file.
 std::string first_names(const Split& split) {
   return are_images(*split.source) ? "index,path" : "index";
 }
@@ -158,7 +157,7 @@ std::vector<std::size_t> largest_outputs(std::span<const float> outputs, std::si
   const auto value = [&](std::size_t c) {
     return std::isnan(outputs[c]) ? -std::numeric_limits<float>::infinity() : outputs[c];
   };
-  // Outputs that are equal in fp32 may come from logits that are not, which the prediction follows.
+  // The prediction follows the logits, which may differ although the outputs are equal in fp32.
   const auto comes_before = [&](std::size_t a, std::size_t b) {
     if ((a == prediction) != (b == prediction)) return a == prediction;
     const float of_a = value(a), of_b = value(b);

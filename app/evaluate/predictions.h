@@ -1,4 +1,4 @@
-// Tables of predictions, as dpt eval --predictions and dpt predict write them.
+// The tables of predictions that dpt eval --predictions and dpt predict write.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@ namespace dpt {
 /// are not probabilities.
 const char* name_of_outputs(const std::string& loss);
 
-/// The name of a class or an output.
+/// Returns the name of a class or an output.
 std::string name_of(const std::vector<std::string>& names, std::size_t index);
 
 /// Format of several labels in one field of a CSV file.
 struct LabelText {
   std::vector<std::string> names;
   std::vector<double> thresholds;  ///< see threshold_of: an output above its threshold is a label
-  char separator = 0;              ///< 0: the data has no such field, and none is written
+  char separator = 0;              ///< 0 if the data has no such field: then none is written
 
   explicit operator bool() const { return separator != 0; }
   /// Returns the names of the outputs above their thresholds.
@@ -36,14 +36,15 @@ struct LabelText {
 /// Uses data and metrics of the run's `spec`. `names` are the names of the outputs.
 LabelText label_text(const TrainSpec& spec, std::vector<std::string> names);
 
-/// A CSV file of the samples of a split, in their order: of samples with labels the label and the
-/// prediction with its output, or with `all_outputs` also those of all classes; of others each
-/// output and its target. If `labels` has a separator, also the columns labels and
-/// predicted_labels. A sample that was left out has only its label.
+/// Returns a CSV file of the samples of a split, in order. Samples with labels have the label, the
+/// prediction and its output and, with `all_outputs`, the outputs of all classes. Other samples
+/// have each output and its target. If `labels` has a separator, the columns labels and
+/// predicted_labels are added. A sample that was left out has only its label.
 std::string predictions_table(const Job& job, const Split& split, const SampleResults& samples,
                               bool all_outputs, const LabelText& labels);
 
-/// The `most` classes with the largest outputs, `prediction` first; of equal ones the first.
+/// Returns the `most` classes with the largest outputs, beginning with `prediction`; of equal
+/// outputs, the first class.
 std::vector<std::size_t> largest_outputs(std::span<const float> outputs, std::size_t prediction,
                                          std::size_t most);
 

@@ -88,7 +88,7 @@ bool can_open_alone(DataPart part, const TrainSpec& spec, const CheckpointHeader
 /// Opens one part; nothing if the data set has no such part.
 std::optional<EvaluationJob> open_alone(DataPart part, TrainSpec spec, Plan plan,
                                         const CheckpointHeader& header, ProcessGroup* processes) {
-  // Training samples need val_split only where the other ones are held out of them.
+  // Training samples depend on val_split only if it holds samples out of them.
   if (part != DataPart::train || !spec.data.val_split.holds_out()) remove_training(spec);
   DataRequirements requirements = data_requirements(spec, plan);
   requirements.known_classes = header.classes;
@@ -109,7 +109,7 @@ std::optional<EvaluationJob> open_alone(DataPart part, TrainSpec spec, Plan plan
                        part == DataPart::test ? "test" : "val", part != DataPart::train};
 }
 
-/// Refuses to take the validation set for a test set that is no longer there.
+/// Throws if the run had a test set that is now missing, so that val is not used in its place.
 void check_has_test_of_run(const EvaluationJob& chosen, const CheckpointHeader& header,
                            bool any_data) {
   if (chosen.split == "test" || header.test_fingerprint.empty() || any_data) return;
@@ -165,7 +165,7 @@ EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::st
          "data.normalize: auto: the mean and standard deviation of the run's training samples are "
          "not known to an evaluation: give them as numbers (dpt data stats)");
   }
-  // Mixing and sampling for training do not matter here.
+  // Evaluations neither mix samples nor use the sampler.
   spec.data.transforms.batch.clear();
   spec.data.sampler = Sampler::uniform;
   return {std::move(spec), std::move(changes), data.config};
@@ -213,7 +213,7 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
       effect = "the result does not compare with the run's";
     }
   } else if (difference.empty()) {
-    // The split of the training files is a function of these.
+    // The split of the training files depends on seed and val_split.
     if (run.seed != job.spec.seed || run.data.val_split != job.spec.data.val_split) {
       difference = fmt::format(
           "expected the run's split of the training files (seed={}, data.val_split={}), found "

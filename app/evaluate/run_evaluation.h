@@ -1,4 +1,4 @@
-// A checkpoint, measured on a split of its run's data: for dpt eval and dpt report.
+// Evaluates a checkpoint on a split of its run's data, for dpt eval and dpt report.
 #pragma once
 
 #include <string>
@@ -20,9 +20,9 @@ struct EvaluationSpec {
   std::string data_config;  ///< config whose data is evaluated; empty: the run's data
 };
 
-/// Reads the config of a checkpoint; `overrides` may say where the data is today and what runs the
-/// evaluation. A word that ends with .yaml or .yml is a config whose data section replaces the
-/// run's. `path` is the checkpoint's file, for messages.
+/// Reads the config of a checkpoint. `overrides` may set the location of the data and the devices.
+/// A word that ends with .yaml or .yml is a config whose data section replaces the run's. `path` is
+/// the checkpoint's file, for messages.
 EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::string& path,
                                    std::vector<std::string> overrides, const std::string& devices);
 
@@ -38,7 +38,7 @@ struct EvaluationJob {
 /// Opens the data and creates the job of an evaluation. Opens only the files of the split if the
 /// checkpoint has its classes and, unless `any_data`, the fingerprint of the split. A loss with
 /// balanced class_weights needs the training samples too. An empty `split` means the test split, or
-/// val if there is no test set. Collective over `processes`, if there are any.
+/// val if there is no test set. Collective over `processes`, if not null.
 EvaluationJob load_evaluation(TrainSpec spec, const CheckpointHeader& header,
                               const std::string& split, bool any_data,
                               ProcessGroup* processes = nullptr);

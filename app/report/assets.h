@@ -1,5 +1,4 @@
-// The files of which dpt report makes a page, embedded in the program. The definition is generated
-// by embed.cmake.
+// The embedded files from which dpt report builds a page. embed.cmake generates the definition.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +8,7 @@ namespace dpt {
 
 struct ReportAssets {
   std::string_view page, style, script;
-  std::string_view charts;  ///< Chart.js; empty in a build without it (DPT_CHARTS)
+  std::string_view charts;  ///< Chart.js; empty if built without it (DPT_CHARTS)
   std::string_view charts_licence;
 };
 

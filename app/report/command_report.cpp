@@ -1,4 +1,4 @@
-// dpt report RUN [RUN ...]: a page about runs, in one file that needs no other.
+// dpt report RUN [RUN ...]: writes a page about runs, in a single file.
 #include "app/report/command_report.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-/// A word of the command line is an override unless it is a folder, or a path with a '=' in it.
+/// Returns true if the word is an override, not a folder or a path with a '=' in it.
 bool is_override(const std::string& word) {
   std::error_code error;
   const std::size_t equals = word.find('=');
@@ -27,7 +27,7 @@ bool is_override(const std::string& word) {
          !fs::exists(word, error);
 }
 
-/// A file that dpt report did not make is somebody's work.
+/// Throws for an existing file that dpt report did not write.
 void check_replaceable(const std::string& path) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
@@ -40,7 +40,7 @@ void check_replaceable(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   in.read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
   beginning.resize(static_cast<std::size_t>(in.gcount()));
-  // An empty one is a shell's (`> FILE`).
+  // Accept an empty file: the shell has created it (`> FILE`).
   if (beginning.empty() || beginning.find(kReportMarker) != std::string::npos) return;
   fail(ErrorKind::usage,
        "{}: the file exists and was not made by dpt report: it is not replaced; give another name "
@@ -48,8 +48,8 @@ void check_replaceable(const std::string& path) {
        path);
 }
 
-/// Throws ErrorKind::data if the page lacks evaluations, because a run could not be evaluated, that
-/// the report which it would replace has.
+/// Throws ErrorKind::data if the existing report has evaluations that the new page lacks because a
+/// run could not be evaluated.
 void check_not_poorer(const std::string& path, const std::string& page,
                       const std::vector<ReportedRun>& runs) {
   std::error_code error;
@@ -65,7 +65,7 @@ void check_not_poorer(const std::string& path, const std::string& page,
        path);
 }
 
-/// The last parts of the folders' paths where these tell them apart, else the paths.
+/// Returns the last parts of the folders' paths if they are distinct, otherwise the paths.
 std::vector<std::string> labels_of(const std::vector<std::string>& folders) {
   std::vector<std::string> labels;
   for (const std::string& folder : folders) {
@@ -92,7 +92,7 @@ ReportedRun read_run(const std::string& folder, const std::string& label,
   try {
     run.evaluation = evaluate_for_report(folder, options);
   } catch (const Error& error) {
-    // An impossible request on the command line concerns its writer, not the reader of the page.
+    // Fail if options on the command line caused the problem, instead of noting it in the page.
     const bool is_asked_for = !options.overrides.empty() || !options.devices.empty();
     if (error.kind() == ErrorKind::usage && is_asked_for) throw;
     run.evaluation_problem = error.what();
@@ -138,7 +138,7 @@ int run_report(const ReportOptions& options) {
   const std::string page = report_page(runs);
   check_not_poorer(out, page, runs);
   write_results(out, std::as_bytes(std::span(page)));
-  // A page that went to stdout itself has nothing added to it.
+  // Print nothing more if the page itself went to stdout.
   std::error_code error;
   if (fs::is_regular_file(out, error)) fmt::print("{}\n", out);
   return 0;

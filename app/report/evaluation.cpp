@@ -25,7 +25,7 @@ namespace {
 
 constexpr CheckpointUse kToReport{"eval", "evaluate", "evaluated"};
 
-/// Positions in the split with the largest keys, NaN as `nan_as`; of equal ones the first.
+/// Returns the positions with the largest keys, of equal ones the first. NaN counts as `nan_as`.
 std::vector<std::size_t> positions_of_largest(std::vector<std::size_t> positions,
                                               std::span<const float> keys, float nan_as,
                                               std::int64_t most) {
@@ -41,7 +41,7 @@ std::vector<std::size_t> positions_of_largest(std::vector<std::size_t> positions
   return positions;
 }
 
-/// "0.25, 1, -3, ..." of the first values of a row.
+/// Returns the first values of a row: "0.25, 1, -3, ...".
 std::string values_text(std::span<const float> values) {
   constexpr std::size_t kMax = 4;
   std::string text;
@@ -70,7 +70,7 @@ std::vector<ReportedScatter> scatters_of(const Split& split, const SampleResults
   return scatters;
 }
 
-/// Looks at the samples of an evaluated split.
+/// Chooses the reported samples of an evaluated split.
 class SampleChoice {
  public:
   SampleChoice(const Job& job, const Split& split, const SampleResults& samples)

@@ -1,5 +1,5 @@
-// Evaluation of a run's best checkpoint for dpt report: the scores of its classes, and the samples
-// that it predicts worst.
+// Evaluation of a run's best checkpoint for dpt report: scores of the classes, and the samples with
+// the worst predictions.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +15,13 @@
 namespace dpt {
 
 struct ReportedSample {
-  std::int64_t index = 0;  ///< in the data set
+  std::int64_t index = 0;  ///< index in the data set
   std::string file;        ///< name of the sample in messages
   /// True and predicted class by name, or the first targets and outputs.
   std::string truth, prediction;
-  std::optional<double> confidence;  ///< the output of the prediction
+  std::optional<double> confidence;  ///< output of the predicted class
   double loss = 0;
-  std::vector<std::byte> png;  ///< empty where samples are no images
+  std::vector<std::byte> png;  ///< empty if samples are not images
   std::int64_t side = 0;       ///< longer side of the image
 };
 
@@ -40,17 +40,17 @@ struct ReportedEvaluation {
   std::optional<double> accuracy;
   std::vector<std::pair<std::string, double>> metrics;
   std::string outputs;                      ///< noun for the outputs: "probability"
-  std::optional<EvaluatedClasses> classes;  ///< absent where samples have no labels
+  std::optional<EvaluatedClasses> classes;  ///< unset if samples have no labels
   std::optional<EvaluatedLabels> labels;    ///< absent unless targets are multi-hot
-  /// Wrong predictions with the largest outputs; of samples without labels none.
+  /// Wrong predictions with the largest outputs; empty for samples without labels.
   std::vector<ReportedSample> most_certain;
-  std::vector<ReportedSample> worst;  ///< the largest losses
+  std::vector<ReportedSample> worst;  ///< samples with the largest losses
   std::int64_t wrong = 0;             ///< number of wrong predictions among the samples that count
   std::vector<ReportedScatter> scatters;  ///< plots of the first outputs of a regression
 };
 
 struct ReportedEvaluationOptions {
-  std::int64_t samples = 0;  ///< the most in each of the two lists
+  std::int64_t samples = 0;  ///< maximum length of each of the two lists
   std::string devices;
   std::vector<std::string> overrides;
 };

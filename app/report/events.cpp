@@ -25,14 +25,14 @@ std::string event_text(const EventJson& line, const char* key) {
   return found != line.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// A number as the terminal has it; "not finite" where it is none.
+/// Formats a number as on the terminal, or returns "not finite".
 std::string event_number(const EventJson& line, const char* key) {
   const auto found = line.find(key);
   if (found == line.end()) return "?";
   return found->is_number() ? fmt::format("{:.6g}", found->get<double>()) : "not finite";
 }
 
-/// "the output of layer fc1 is not finite".
+/// Returns the cause of a bad step: "the output of layer fc1 is not finite".
 std::string cause(const EventJson& line) {
   const std::string first = event_text(line, "first");
   const std::string of = event_text(line, "parameter").empty() ? event_text(line, "layer")
@@ -62,7 +62,7 @@ std::string ending_words(const EventJson& line) {
                      reason);
 }
 
-/// The step of a line of any event, or none.
+/// Returns the step of a line; nothing if it has none.
 std::optional<std::int64_t> event_step(const EventJson& line) {
   const auto step = line.find("step");
   if (step == line.end() || !step->is_number_integer()) return std::nullopt;

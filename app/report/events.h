@@ -1,4 +1,4 @@
-// Events of a run, from the lines of its log.
+// The events of a run, from the lines of its log.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace dpt {
 
-/// Takes the lines of metrics.jsonl in their order. Of events that may be very many, only the first
-/// ones are told, and the number of the others.
+/// Reads the lines of metrics.jsonl, in order. Reports the first events of a frequent kind, and the
+/// number of the others.
 class EventReader {
  public:
   void add(const std::string& event, const nlohmann::ordered_json& line);
@@ -28,7 +28,7 @@ class EventReader {
   std::int64_t last_step_ = -1;  ///< last step of any line so far
 };
 
-/// The warnings of train.log, each text once.
+/// Adds the warnings of train.log, each text once.
 void add_warnings(std::istream& messages, std::vector<RunEvent>& events);
 
 }  // namespace dpt

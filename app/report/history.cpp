@@ -20,7 +20,7 @@ namespace {
 
 using HistoryJson = nlohmann::ordered_json;
 
-/// Numbers of a line that say when it was, or of how much, and not how the run went.
+/// Returns true for fields such as times, steps and counts, which are not results.
 bool is_bookkeeping(const std::string& key) {
   static const std::set<std::string> keys = {
       "v",       "epoch",         "step",          "n",         "seconds",
@@ -28,8 +28,8 @@ bool is_bookkeeping(const std::string& key) {
   return keys.count(key) > 0;
 }
 
-/// The value of a field, or `otherwise` where there is none of that type: logs of any age, and of
-/// any damage, are read.
+/// Returns the value of a field, or `otherwise` if it is missing or has another type, because logs
+/// may be old or damaged.
 template <class Value>
 Value value_in(const HistoryJson& line, const char* key, Value otherwise) {
   const auto found = line.find(key);
@@ -65,7 +65,7 @@ class HistoryReader {
     events_.add(event, json);
   }
 
-  /// After the last line.
+  /// Completes the history after the last line.
   void end() {
     const RunFacts& facts = history_.facts;
     const std::int64_t best_step = facts.best_name.empty() ? kNoStep : facts.best_step;
@@ -121,8 +121,8 @@ class HistoryReader {
     return best != run_end.end() && best->is_object() ? value_in(*best, "step", kNoStep) : kNoStep;
   }
 
-  /// Moves the test results of the process that ends to the epoch whose weights they are of. The
-  /// log has them at the last epoch.
+  /// Moves the test results of the process to the epoch whose weights were tested. The log has them
+  /// at the last epoch.
   void place_tests(std::int64_t best_step) {
     const auto best = epochs_of_steps_.find(best_step);
     for (Curve& each : history_.curves) {
@@ -147,7 +147,7 @@ class HistoryReader {
     if (parts == json.end() || !parts->is_object()) return;
     for (const auto& [name, seconds] : parts->items()) {
       if (!seconds.is_number()) continue;
-      const std::string& wanted = name;  // Clang captures no structured binding
+      const std::string& wanted = name;  // Clang cannot capture a structured binding
       const auto known = std::find_if(ledger.parts.begin(), ledger.parts.end(),
                                       [&](const auto& part) { return part.first == wanted; });
       auto& part = known == ledger.parts.end() ? ledger.parts.emplace_back(wanted, 0.0) : *known;
@@ -161,7 +161,7 @@ class HistoryReader {
     const auto step = value_in(json, "step", std::int64_t{-1});
     if (step < 0) return;
     double epoch = value_in(json, "epoch", 0.0);
-    // A logged step is somewhere in its epoch.
+    // Give a logged step its fraction of the epoch.
     if (of == "step" && steps_per_epoch_ > 0) {
       epoch = static_cast<double>(step) / static_cast<double>(steps_per_epoch_);
     }
@@ -205,7 +205,7 @@ class HistoryReader {
   double epoch_seconds_ = 0;
 };
 
-/// By what the time of a ledger without a verdict is bound, as the log's own lines say it.
+/// Sets the bound of a ledger without a verdict, by the rules of the log's own lines.
 void judge(TimeLedger& ledger) {
   double computing = 0, most = 0;
   std::string largest;
@@ -222,8 +222,8 @@ void judge(TimeLedger& ledger) {
   ledger.share = std::max(most, computing) / ledger.seconds;
 }
 
-/// The ledger and the time of a run in one process are those of its summary, which has all of it;
-/// of several processes, the summary has only the last.
+/// Takes ledger and time from the summary if the run had one process. If it had several, the
+/// summary has only the last one's.
 void read_summary(const std::string& path, RunHistory& history) {
   const HistoryJson summary = lenient_json<HistoryJson>(path);
   history.ledger.is_of_log = true;

@@ -37,7 +37,7 @@ std::string html_path(const std::string& path) {
 }
 
 std::string json_for_script(const std::string& json) {
-  // A '<' may only be in a string.
+  // In JSON, a '<' can only be in a string, where it may be escaped.
   std::string out;
   for (const char c : json) {
     if (c == '<') {

@@ -1,5 +1,5 @@
-// Building blocks of a page in HTML. Text from files of the user's goes through html_text
-// (app/base/markup_text.h), so that it cannot become a part of the page.
+// Building blocks of an HTML page. Text from the user's files must go through html_text
+// (app/base/markup_text.h), so that it cannot become markup.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,23 @@ namespace dpt {
 /// middle, and a tooltip shows all of it.
 std::string html_name(const std::string& name);
 
-/// Returns a path, each of whose names is isolated from the text direction of the others.
+/// Returns a path in which the text direction of each name is isolated from the others.
 std::string html_path(const std::string& path);
 
-/// JSON as the content of a <script> of type application/json.
+/// Escapes JSON for a <script> of type application/json.
 std::string json_for_script(const std::string& json);
 
 std::string base64(std::span<const std::byte> bytes);
 
-/// The template with its {{NAME}} replaced by values, in which nothing is replaced. REQUIRES: there
-/// is a value for each name.
+/// Returns the template with each {{NAME}} replaced by its value. Nothing is replaced in values.
+/// REQUIRES: `values` has each name.
 std::string filled(std::string_view text,
                    const std::vector<std::pair<std::string_view, std::string_view>>& values);
 
 /// A table in a box of its own, which scrolls where the page is narrower. `first` is the heading of
 /// each row. Cells are HTML.
 struct HtmlTable {
-  std::string label;  ///< for those who do not see it
+  std::string label;  ///< description for screen readers
   std::string style;  ///< classes
   std::vector<std::string> heading;
   std::vector<std::vector<std::string>> rows;

@@ -1,4 +1,4 @@
-// The page of dpt report: everything about some runs in one file of HTML.
+// The page of dpt report: everything about some runs in one HTML file.
 #pragma once
 
 #include <optional>
@@ -13,19 +13,19 @@
 namespace dpt {
 
 struct ReportedRun {
-  std::string label;  ///< short, and another for each run
+  std::string label;  ///< short and unique label
   RunHistory history;
-  std::string config_text;          ///< its config.yaml
-  std::optional<RunConfig> config;  ///< absent where this dpt cannot read it
-  std::string config_problem;       ///< why
+  std::string config_text;          ///< content of its config.yaml
+  std::optional<RunConfig> config;  ///< unset if this release cannot read it
+  std::string config_problem;       ///< reason if `config` is unset
   std::optional<ReportedEvaluation> evaluation;
-  std::string evaluation_problem;  ///< why there is none, where one was wanted
+  std::string evaluation_problem;  ///< reason if a requested evaluation is missing
 };
 
-/// The whole page; a function of the runs alone.
+/// Returns the whole page, which depends only on the runs.
 std::string report_page(const std::vector<ReportedRun>& runs);
 
-// Its sections.
+// The sections of the page.
 std::string runs_section(const std::vector<ReportedRun>& runs);
 std::string differences_section(const std::vector<ReportedRun>& runs);
 std::string ledger_section(const std::vector<ReportedRun>& runs);
@@ -41,7 +41,7 @@ struct CurvesSection {
 };
 CurvesSection curves_section(const std::vector<ReportedRun>& runs);
 
-/// <section id="ID"><h2>HEADING</h2>...
+/// Returns <section id="ID"><h2>HEADING</h2>BODY</section>.
 std::string section(const std::string& id, const std::string& heading, const std::string& body);
 
 }  // namespace dpt

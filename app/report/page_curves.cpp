@@ -1,4 +1,4 @@
-// The curves of a report: which ones there are, and their points for report.js.
+// The curves of a report: their headings, and their points for report.js.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using CurvesJson = nlohmann::ordered_json;
 
-/// More points than a chart has pixels say nothing more: neighbours become their mean.
+/// Maximum number of points of a curve, about the pixels of a chart. Neighbours are averaged.
 constexpr std::size_t kMaxPoints = 1000;
 
 struct Chart {
@@ -33,8 +33,8 @@ std::string chart_title(const Chart& chart) {
   return chart.of_steps ? chart.name + " of the logged steps" : chart.name;
 }
 
-/// Speeds are shown as the steps have them.
-bool is_of_course(const std::string& name) {
+/// Returns true for speeds, whose curves are drawn from logged steps only.
+bool is_speed(const std::string& name) {
   return name == "images_per_s" || name == "data_wait";
 }
 
@@ -44,7 +44,7 @@ bool is_worth_a_chart(const Curve& curve) {
                      [](const CurvePoint& point) { return point.value >= 0.01; });
 }
 
-/// The charts that the runs have curves for: the loss and the metrics first.
+/// Returns the charts for which the runs have curves, beginning with loss and metrics.
 std::vector<Chart> charts_of(const std::vector<ReportedRun>& runs) {
   std::vector<Chart> charts;
   const auto add = [&](const std::string& name, bool of_steps) {
@@ -55,7 +55,7 @@ std::vector<Chart> charts_of(const std::vector<ReportedRun>& runs) {
   };
   for (const ReportedRun& run : runs) {
     for (const Curve& curve : run.history.curves) {
-      if (curve.of != "step" && !is_of_course(curve.name)) add(curve.name, false);
+      if (curve.of != "step" && !is_speed(curve.name)) add(curve.name, false);
     }
   }
   for (const char* name : {"loss", "lr", "images_per_s", "data_wait", "grad_norm", "noise_scale"}) {
@@ -65,7 +65,7 @@ std::vector<Chart> charts_of(const std::vector<ReportedRun>& runs) {
       }
     }
   }
-  // The loss before the accuracy, whichever a line of the log has first.
+  // Put the loss before the accuracy, independent of their order in the log.
   std::stable_partition(charts.begin(), charts.end(),
                         [](const Chart& chart) { return !chart.of_steps && chart.name == "loss"; });
   return charts;
@@ -80,8 +80,8 @@ CurvesJson rounded_number(double value) {
   return std::isfinite(value) ? CurvesJson(std::stod(fmt::format("{:.6g}", value))) : CurvesJson();
 }
 
-/// [step, epoch, value] of each point, null where it is not finite; `together` neighbours as one,
-/// which is not finite where one of them is not.
+/// Returns [step, epoch, value] for each point, with null for a non-finite value. Merges `together`
+/// neighbours into one point, which is non-finite if one of them is.
 CurvesJson points_json(const std::vector<CurvePoint>& points, std::size_t together) {
   CurvesJson out = CurvesJson::array();
   for (std::size_t at = 0; at < points.size(); at += together) {
@@ -95,7 +95,7 @@ CurvesJson points_json(const std::vector<CurvePoint>& points, std::size_t togeth
   return out;
 }
 
-/// Index of the drawn point that stands for the best epoch, or null.
+/// Returns the index of the drawn point for the best epoch, or null.
 CurvesJson best_point(const Curve& curve, const std::optional<EpochEnd>& best,
                       std::size_t together) {
   if (!best || curve.of == "test") return {};
@@ -103,12 +103,12 @@ CurvesJson best_point(const Curve& curve, const std::optional<EpochEnd>& best,
       std::find_if(curve.points.begin(), curve.points.end(),
                    [&](const CurvePoint& point) { return point.step >= best->step; });
   if (found == curve.points.end()) return {};
-  // A logged step of a later epoch does not stand for it.
+  // A logged step of a later epoch does not represent the best epoch.
   if (found->epoch > best->epoch + 1e-9) return {};
   return static_cast<std::size_t>(found - curve.points.begin()) / together;
 }
 
-/// Colours of the runs, and what the kinds of lines are.
+/// Returns the legend: colours of runs and styles of lines.
 std::string legend(const std::vector<ReportedRun>& runs) {
   std::string out = "<div class=\"legend\">";
   for (std::size_t i = 0; runs.size() > 1 && i < runs.size(); ++i) {

@@ -1,4 +1,4 @@
-// The section of a report about samples: scores of the classes, confusions, and the worst mistakes.
+// The section of a report about the evaluation: scores of classes, confusions, and worst mistakes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,13 +14,12 @@
 namespace dpt {
 namespace {
 
-/// A matrix of more classes is no longer one to look at.
+/// Maximum number of classes of a readable confusion matrix.
 constexpr std::size_t kMaxInMatrix = 40;
-/// A table of more classes has only the worst.
+/// Maximum number of rows of a table; with more classes, it shows only the worst.
 constexpr std::size_t kMaxInTable = 100;
 constexpr std::size_t kMaxPairs = 20;
-/// Maximum number of runs whose sections start open; with more, the rest of the page would be far
-/// down.
+/// Maximum number of runs whose sections are open at first, to keep the rest of the page in reach.
 constexpr std::size_t kMaxOpen = 4;
 /// Text of every evaluation's summary, and of no other part of a page.
 constexpr std::string_view kSummaryMark = " samples: loss ";
@@ -112,8 +111,8 @@ std::int64_t confusions(const EvaluatedClasses& of, std::size_t label, std::size
   return at == of.report.confusion.end() ? 0 : at->second;
 }
 
-/// Returns a cell, darker for a larger fraction of the label's samples, but even few mistakes are
-/// visible. `with_rate` adds the fraction.
+/// Returns a cell that is darker for a larger fraction of the label's samples; even small fractions
+/// are visible. `with_rate` adds the fraction.
 std::string confusion_cell(std::int64_t count, std::int64_t support, bool is_right,
                            bool with_rate) {
   if (count == 0) return "<td></td>";
@@ -125,7 +124,7 @@ std::string confusion_cell(std::int64_t count, std::int64_t support, bool is_rig
                      is_right ? "right" : "wrong", ink > 0.6 ? " deep" : "", ink, count, rate);
 }
 
-/// Presentation of the classes over the columns of a matrix.
+/// Style of the column headings of a matrix.
 enum class ColumnHeads : std::uint8_t { names, turned_names, numbers };
 
 ColumnHeads column_heads(const std::vector<std::string>& names) {
@@ -191,7 +190,7 @@ std::string confused_pairs_html(const EvaluatedClasses& of) {
       table.text(), pairs.size(), all);
 }
 
-/// One sample: its image, or its name where it is none, and what was said of it.
+/// Returns one sample: its image or its name, with truth and prediction.
 std::string sample_html(const ReportedSample& sample, const std::string& outputs) {
   const std::string what = fmt::format("sample {} ({}): {}, predicted {}", sample.index,
                                        sample.file, sample.truth, sample.prediction);
@@ -199,7 +198,7 @@ std::string sample_html(const ReportedSample& sample, const std::string& outputs
   if (sample.png.empty()) {
     out += "<code>" + html_text(sample.file) + "</code>";
   } else {
-    // The pixels of an image that is enlarged are what the model sees.
+    // Enlarge small images without smoothing, to show the pixels that the model sees.
     constexpr std::int64_t kSmall = 64;
     out += fmt::format("<img{} alt=\"{}\" src=\"data:image/png;base64,{}\">",
                        sample.side <= kSmall ? " class=\"small\"" : "", html_text(what),
@@ -211,7 +210,7 @@ std::string sample_html(const ReportedSample& sample, const std::string& outputs
   out += "<br><small>";
   if (sample.confidence) out += fmt::format("{} {:.4f}<br>", outputs, *sample.confidence);
   out += fmt::format("loss {:.4f}<br>#{}", sample.loss, sample.index);
-  // Paper and touch screens have no tooltips.
+  // Print the path, because paper and touch screens have no tooltips.
   if (!sample.png.empty()) out += "<br><span class=\"path\">" + html_path(sample.file) + "</span>";
   return out + "</small></figcaption></figure>\n";
 }

@@ -41,7 +41,7 @@ std::vector<std::string> run_headings(const std::vector<ReportedRun>& runs) {
   return cells;
 }
 
-/// "1:02:03" as the terminal has it; short times with three digits.
+/// Formats a time as on the terminal, "1:02:03"; short times have three digits.
 std::string time_text(double seconds) {
   if (seconds >= 60) return format_duration(seconds);
   return seconds >= 1 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.3g} ms", 1e3 * seconds);
@@ -61,7 +61,7 @@ std::string best_html(const RunHistory& history) {
                                facts.best_step));
 }
 
-/// Says which weights the results are of.
+/// Returns a note about the weights that the results belong to.
 std::string weights_note(const std::vector<ReportedRun>& runs) {
   const bool has_best = std::any_of(runs.begin(), runs.end(), [](const ReportedRun& run) {
     return !run.history.facts.best_name.empty();
@@ -71,7 +71,7 @@ std::string weights_note(const std::vector<ReportedRun>& runs) {
          "best.safetensors; train and last/val are of the last epoch.</p>\n";
 }
 
-/// Equal devices as one: "8 x cuda:0" says more than a list.
+/// Lists devices, with equal ones merged: "8 x cuda:0".
 std::string devices_html(const std::vector<std::string>& devices) {
   std::vector<std::pair<std::string, int>> groups;
   for (const std::string& device : devices) {
@@ -113,7 +113,7 @@ std::string log_notes(const std::vector<ReportedRun>& runs) {
   return out;
 }
 
-/// Parts of a ledger in any of the runs, with at least a little time in one.
+/// Returns the parts of the ledger that are not negligible in at least one run.
 std::vector<std::string> parts_in(const std::vector<ReportedRun>& runs) {
   std::vector<std::vector<std::pair<std::string, double>>> lists;
   for (const ReportedRun& run : runs) {
@@ -136,7 +136,7 @@ std::string percent_text(double share) {
   return fmt::format("{:.{}f} %", 100 * share, share < 0.0995 ? 1 : 0);
 }
 
-/// One bar of all parts, as wide as the page.
+/// Returns one bar of all parts, as wide as the page.
 std::string ledger_bar(const TimeLedger& ledger) {
   std::string out = "<div class=\"bar\" aria-hidden=\"true\">";
   for (const auto& [name, seconds] : ledger.parts) {
@@ -150,7 +150,7 @@ std::string ledger_bar(const TimeLedger& ledger) {
   return out + "</div>\n";
 }
 
-/// Browsers break lines after the hyphens of an option.
+/// Returns the advice as HTML. Prevents line breaks after the hyphens of options.
 std::string advice_html(const std::string& advice) {
   std::string out = html_text(advice);
   const std::size_t begin = out.find(" --");

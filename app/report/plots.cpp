@@ -12,7 +12,7 @@ namespace {
 // Coordinates in the plot: the square in which values are drawn, and the whole image.
 constexpr double kLeft = 46, kTop = 8, kSide = 230, kWidth = 292, kHeight = 286;
 
-/// Common range of both axes, so that correct predictions are on the diagonal.
+/// Range of both axes, which is common so that correct predictions lie on the diagonal.
 struct PlotRange {
   double low = 0, high = 1;
   double part(double value) const { return (value - low) / (high - low); }
@@ -80,7 +80,7 @@ std::string reliability_plot(std::span<const CalibrationBin> bins) {
     const double right = static_cast<double>(bin.right) / count, mean = bin.probability / count;
     const double left = range.x(static_cast<double>(i) / size);
     const double width = kSide / size - 1;
-    // Bins with few samples are paler, but still visible.
+    // Draw bins with few samples paler, but still visible.
     const double ink = 0.25 + 0.75 * std::sqrt(count / static_cast<double>(most));
     content += fmt::format(
         "<g style=\"--ink:{:.2f}\"><title>{} samples: mean probability {:.4f}, right {:.4f}</title>"

@@ -5,11 +5,11 @@
 
 namespace dpt {
 
-/// Something that happened once, in words.
+/// A single event of a run, as text.
 struct RunEvent {
   enum class Weight { note, warning, failure };
   Weight weight = Weight::note;
-  std::int64_t step = -1;  ///< -1: not known
+  std::int64_t step = -1;  ///< -1: unknown
   std::string words;
 };
 

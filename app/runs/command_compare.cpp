@@ -1,5 +1,5 @@
-// dpt compare RUN RUN ...: a row for each run with its results and where its config differs, and
-// the spread over repetitions.
+// dpt compare RUN RUN ...: prints a row for each run with its results and the differences of its
+// config, and the spread over repetitions.
 #include "app/runs/command_compare.h"
 
 #include <fmt/ranges.h>
@@ -19,7 +19,7 @@
 namespace dpt {
 namespace {
 
-/// Differing fields of the configs that still fit into the rows of the runs.
+/// Maximum number of differing config fields that are columns of the table of runs.
 constexpr std::size_t kMaxFieldColumns = 6;
 
 struct Comparison {
@@ -55,7 +55,7 @@ Comparison compare_runs(std::vector<ComparedRun> runs) {
   return comparison;
 }
 
-/// "the seed", "the fold (data.val_split.fold)", or several of them.
+/// Returns "the seed", "the fold (data.val_split.fold)", or several of these.
 std::string over_text(const RunGroup& group) {
   std::vector<std::string> texts;
   for (const std::string& path : group.over) {
@@ -65,7 +65,7 @@ std::string over_text(const RunGroup& group) {
 }
 
 struct Spread {
-  double mean = 0, deviation = 0;  ///< sample deviation: divided by n - 1
+  double mean = 0, deviation = 0;  ///< sample standard deviation (divisor n - 1)
 };
 Spread spread_of(const std::vector<double>& values) {
   Spread spread;
@@ -77,7 +77,7 @@ Spread spread_of(const std::vector<double>& values) {
   return spread;
 }
 
-/// Returns the values of `name` of a group; empty unless all of its runs have one.
+/// Returns the values of `name` in a group; empty unless all of its runs have one.
 std::vector<double> values_of(const Comparison& of, const RunGroup& group,
                               const std::string& name) {
   std::vector<double> values;
@@ -110,7 +110,7 @@ Json json_of_comparison(const Comparison& of) {
   return out;
 }
 
-/// A CSV file of all differences and numbers, with all digits; a missing value is empty.
+/// Returns a CSV file of all differences and numbers, with all digits. Missing values are empty.
 std::string csv_of(const Comparison& of) {
   std::vector<std::string> names = {"run", "status"};
   for (const ConfigDifference& difference : of.differing) names.push_back(difference.path);
@@ -134,12 +134,13 @@ std::string csv_of(const Comparison& of) {
   return text;
 }
 
-/// True for a number that the text leaves to --csv and --json: it says little of what ships.
+/// Returns true for a value of the last epoch, which only --csv and --json show: it does not
+/// describe the best checkpoint.
 bool is_of_last_epoch(const std::string& name) {
   return name.starts_with("train/") || name.starts_with("last/");
 }
 
-/// A row for each run. Few differences of the configs are columns of it.
+/// Returns a table with a row for each run. Few differences of the configs are added as columns.
 std::string text_of_runs(const Comparison& of, bool with_fields) {
   std::vector<std::vector<std::string>> rows{{"run"}};
   for (const ConfigDifference& difference : of.differing) {
@@ -170,8 +171,8 @@ std::string text_of_runs(const Comparison& of, bool with_fields) {
   return fitted_table_text(std::move(rows), first_number, least);
 }
 
-/// A row for each field in which the configs differ. Two networks differ in many fields of layers:
-/// the first are shown, and the number of the others.
+/// Returns a table with a row for each field in which the configs differ. Shows the first fields
+/// and the number of the others, because two networks may differ in many.
 std::string text_of_fields(const Comparison& of) {
   constexpr std::size_t kMaxLayerFields = 10;
   std::vector<std::vector<std::string>> rows{{""}};

@@ -7,7 +7,7 @@ namespace dpt {
 
 struct CompareOptions {
   std::vector<std::string> runs;
-  std::string sort;  ///< name of a result or a config key; empty: as given
+  std::string sort;  ///< name of a result or config key; empty: keep the order
   bool json = false, csv = false;
 };
 

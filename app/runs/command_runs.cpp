@@ -1,4 +1,4 @@
-// dpt runs [FOLDER]: the runs in a folder.
+// dpt runs [FOLDER]: lists the runs in a folder.
 #include "app/runs/command_runs.h"
 
 #include <fmt/format.h>
@@ -32,18 +32,18 @@ bool looks_like_run(const std::string& path) {
   return fs::exists(path + "/config.yaml", ignored) && fs::exists(path + "/metrics.jsonl", ignored);
 }
 
-/// Finds the folders of runs in a folder, or below it in folders that hold none themselves. What
-/// links lead to is looked at last, and only where it was not found without them.
+/// Finds the folders of runs in a folder, and below it in folders that are not runs. Follows links
+/// last, and only to folders that were not found without them.
 class RunSearch {
  public:
-  /// By name. Throws ErrorKind::data where `folder` itself cannot be listed; one below it that
-  /// cannot is told and left out.
+  /// Returns the folders, sorted by name. Throws ErrorKind::data if `folder` cannot be listed.
+  /// Reports and leaves out a folder below it that cannot be listed.
   std::vector<std::string> in(const std::string& folder) {
     if (const auto failure = list(folder, 0)) {
       fail(ErrorKind::data, "{}: cannot list the folder: {}", folder, failure.message());
     }
     for (std::size_t i = 0; i < links_.size(); ++i) {
-      const auto [path, depth] = links_[i];  // a copy: looking finds more of them
+      const auto [path, depth] = links_[i];  // a copy, because look_at() may add links
       look_at(path, depth);
     }
     std::sort(runs_.begin(), runs_.end());
@@ -97,7 +97,7 @@ std::string best_text(const RunFacts& facts) {
                      facts.best ? fmt::format("{:.6g}", *facts.best) : "non-finite");
 }
 
-/// Undoes a `train --overwrite` that has not got far.
+/// Undoes a `train --overwrite` before its first checkpoint.
 int restore_run(const std::string& path, bool json) {
   if (!is_run_folder(path)) {
     fail(ErrorKind::data, "--restore {}: expected a run folder, found none", path);
@@ -194,7 +194,7 @@ int run_runs(const RunsOptions& options) {
     fail(ErrorKind::data, "{}: no such folder: name the folder that holds the runs",
          options.folder);
   }
-  // The folder of a run may be named, too.
+  // FOLDER may also be a run itself.
   const std::vector<std::string> folders =
       is_run_folder(options.folder) ? std::vector{options.folder} : RunSearch().in(options.folder);
   std::vector<ComparedRun> runs;

@@ -49,7 +49,7 @@ RunConfig config_of_run(const std::string& folder) {
   RunConfig config;
   config.flat = flat_config(show_to_compare(catalog(), spec), file);
   config.by_path = {config.flat.values.begin(), config.flat.values.end()};
-  // Measured numbers are compared as given ones, but tell apart repetitions of a run.
+  // Compare measured numbers like given ones, but keep the mode to recognise repetitions.
   config.by_path["data.normalize.mode"] = name_of(spec.data.normalize.mode);
   for (const auto& [path, items] : config.flat.orders) {
     config.by_path[path] = fmt::format("{}", fmt::join(items, ", "));
@@ -71,7 +71,7 @@ std::vector<ConfigDifference> differences_of(const std::vector<RunConfig>& confi
     const auto& values = difference.values;
     const bool is_set = std::any_of(values.begin(), values.end(),
                                     [](const auto& value) { return value && *value != "null"; });
-    // A field that is null in one config does not exist in another one's data set or layer.
+    // Ignore a field that is null in one config and absent in another.
     if (is_set && std::count(values.begin(), values.end(), values[0]) != std::ssize(values)) {
       differences.push_back(std::move(difference));
     }

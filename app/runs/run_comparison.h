@@ -27,8 +27,8 @@ struct ConfigDifference {
   std::vector<std::optional<std::string>> values;  ///< one for each config; unset if it has none
 };
 
-/// `folder` without slashes at its end. Throws ErrorKind::data where it is no run's: it has no
-/// config.yaml.
+/// Returns `folder` without trailing slashes. Throws ErrorKind::data if it is not the folder of a
+/// run: it has no config.yaml.
 std::string checked_run_folder(std::string folder);
 
 /// Returns the config as this release writes it: fields that an older release did not know have
@@ -43,19 +43,19 @@ inline std::string text_of(const std::optional<std::string>& value) {
   return value.value_or("-");
 }
 
-/// Fields of a run in the output of `--json`.
+/// Returns the fields of a run in the output of `--json`.
 Json json_of(const RunFacts& facts);
 
 /// Returns the numbers by which runs are compared: results, the best value, steps and seconds.
 std::vector<std::pair<std::string, double>> numbers_of(const RunFacts& facts);
 
-/// The result of numbers_of for each run.
+/// Results of numbers_of, one for each run.
 using RunNumbers = std::vector<std::vector<std::pair<std::string, double>>>;
 
 std::optional<double> number_at(const RunNumbers& numbers, std::size_t run,
                                 const std::string& name);
 
-/// Keys of any of the lists, each once, in the order in which they come up.
+/// Returns the keys of all lists, each once, in the order of their first occurrence.
 template <class Lists>
 std::vector<std::string> names_in(const Lists& lists) {
   std::vector<std::string> names;
@@ -68,7 +68,7 @@ std::vector<std::string> names_in(const Lists& lists) {
   return names;
 }
 
-/// Names of all numbers: the best, then those of the splits in their order, then the others.
+/// Returns the names of all numbers: the best, then those of the splits in order, then the others.
 std::vector<std::string> measures_in(const RunNumbers& numbers);
 
 }  // namespace dpt

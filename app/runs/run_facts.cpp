@@ -33,8 +33,8 @@ std::int64_t time_of(const std::string& path) {
   return ::stat(path.c_str(), &status) == 0 ? static_cast<std::int64_t>(status.st_mtime) : 0;
 }
 
-// The value of a field, or `otherwise` where it is not there or is none of that type: a file that
-// something else has written must not hide all the other runs.
+// Return the value of a field, or `otherwise` if it is missing or has another type: an invalid file
+// must not hide all other runs.
 std::string text_in(const FactsJson& line, const char* key, const char* otherwise) {
   const auto found = line.find(key);
   return found != line.end() && found->is_string() ? found->get<std::string>() : otherwise;
@@ -44,7 +44,7 @@ std::int64_t count_in(const FactsJson& line, const char* key, std::int64_t other
   return found != line.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
 }
 
-/// An object of results, as in summary.json and in the lines `epoch` and `eval`.
+/// Adds an object of results, from summary.json or a line `epoch` or `eval`.
 void add_results(const std::string& split, const FactsJson& values, RunFacts& facts) {
   for (const auto& [key, value] : values.items()) {
     static const std::set<std::string> others = {"n",         "step",      "epoch",
@@ -70,7 +70,7 @@ void set_best(const FactsJson& best, RunFacts& facts) {
 /// Results in a log.
 struct LoggedResults {
   std::map<std::string, FactsJson> newest;  ///< by split
-  std::int64_t starts = 0;                  ///< processes
+  std::int64_t starts = 0;                  ///< number of processes
   /// Time of all processes; unset if one of them, from an earlier release, did not log it.
   std::optional<double> seconds = 0.0;
   std::map<std::int64_t, FactsJson> validations;  ///< by step
@@ -87,15 +87,15 @@ void add_time_of_process(const std::string& last_line, std::optional<double>& se
   }
 }
 
-/// Facts that the log tells: the last step, how the last process ended, the results.
+/// Reads the last step, the end of the last process and the results from the log.
 LoggedResults read_log(const std::string& path, RunFacts& facts) {
   std::error_code error;
-  // Nobody may write to a pipe.
+  // Do not open a pipe, which might block forever.
   std::ifstream lines;
   if (std::filesystem::is_regular_file(path, error)) lines.open(path);
   LoggedResults results;
   facts.status = kInterrupted;
-  // Most of a long log; to read each of them takes long, and the last whole one tells.
+  // Most lines of a long log are steps. Parse only the last complete one, to save time.
   std::string last_step, last_other;
   bool is_step_last = false;
   const auto end_process = [&] {
@@ -165,8 +165,8 @@ RunResults results_of_log(LoggedResults logged, const RunFacts& facts) {
   return results;
 }
 
-/// Reads what the best checkpoint says of itself, for a run whose newest process has failed or not
-/// ended.
+/// Reads the best value from the best checkpoint, for a run whose newest process has failed or has
+/// not ended.
 void read_best(const std::string& path, RunFacts& facts) {
   if (!facts.best_name.empty() || time_of(path) == 0) return;
   try {
@@ -177,7 +177,7 @@ void read_best(const std::string& path, RunFacts& facts) {
     facts.best_step = std::stoll(metadata.at("dpt.best_step"));
     facts.best_name = monitor.substr(0, monitor.find(' '));
   } catch (const std::exception&) {
-    // A damaged best is dpt eval's to complain about; the list has no best then.
+    // Show no best for a damaged file; dpt eval reports it.
   }
 }
 
@@ -202,11 +202,11 @@ RunFacts read_run_facts(const std::string& folder) {
   facts.changed = std::max(time_of(log), time_of(folder + "/config.yaml"));
   LoggedResults logged = read_log(log, facts);
   if (logged.starts > 0) facts.seconds = logged.seconds;
-  // Continuing an ended run removes it.
+  // The file exists only after the end of a run.
   const FactsJson summary = lenient_json<FactsJson>(folder + "/summary.json");
   if (summary.is_object()) {
     const auto seconds = summary.find("seconds");
-    // A summary has the time of the last process alone.
+    // The summary has only the time of the last process.
     if (logged.starts <= 1 && seconds != summary.end() && seconds->is_number()) {
       facts.seconds = seconds->get<double>();
     }

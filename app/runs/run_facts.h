@@ -12,12 +12,12 @@ namespace dpt {
 
 struct RunFacts {
   std::string folder;
-  /// "running", what the last run_end says ("ok", "max_steps", "stopped", "failed"; "diverged"
-  /// where it failed for that), or "interrupted": the process was killed.
+  /// "running"; the status of the last run_end ("ok", "max_steps", "stopped", "failed", or
+  /// "diverged" for a failure by divergence); or "interrupted" if the process was killed.
   std::string status;
-  std::int64_t steps = 0;  ///< done, according to the log
-  /// Monitor of the best value, such as "val/accuracy"; empty if there is none. It is the one that
-  /// the newest process ended with, or that of best.safetensors.
+  std::int64_t steps = 0;  ///< completed steps, according to the log
+  /// Monitor of the best value, such as "val/accuracy"; empty if there is none. From the end
+  /// of the newest process, or from best.safetensors.
   std::string best_name;
   std::optional<double> best;  ///< unset if it is non-finite
   std::int64_t best_step = 0;  ///< step of the best
@@ -32,13 +32,13 @@ struct RunFacts {
 /// Throws ErrorKind::data if the folder cannot be read. REQUIRES: is_run_folder(folder).
 RunFacts read_run_facts(const std::string& folder);
 
-/// "2026-11-23 15:04", in local time.
+/// Returns "2026-11-23 15:04", in local time.
 std::string local_time_text(std::int64_t seconds);
-/// "2026-11-23T14:04:05Z".
+/// Returns "2026-11-23T14:04:05Z".
 std::string utc_time_text(std::int64_t seconds);
 
-/// Rows of cells as text: columns as wide as they must be, two spaces between them. Columns from
-/// `first_right` on are aligned to the right.
+/// Formats rows of cells as text, with two spaces between columns. Aligns columns from
+/// `first_right` on to the right.
 std::string table_text(const std::vector<std::vector<std::string>>& rows, std::size_t first_right);
 /// Returns table_text. If stdout is a terminal that is too narrow, columns are left out until it
 /// fits: those that `least` names in the first row, in this order.

@@ -10,13 +10,13 @@ bool is_fold(const std::string& path) {
   return path.ends_with(".fold");
 }
 
-/// "[1, 5]" -> ", 5]": what two folds of one division have in common.
+/// Returns the part that folds of one division have in common: ", 5]" for "[1, 5]".
 std::string division_of(const std::string& fold) {
   const std::size_t comma = fold.find(',');
   return fold.starts_with('[') && comma != std::string::npos ? fold.substr(comma) : std::string();
 }
 
-/// A config without what may differ, and that.
+/// A config, divided into the values that repetitions share and those that may differ.
 struct Repetition {
   ConfigValues rest, own;
 };

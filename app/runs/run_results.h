@@ -1,5 +1,5 @@
-// One meaning of a run's results, for gates and lists of runs: those of the weights that ship.
-// If a best checkpoint is kept, "val" is of the best epoch; "last/val" is of the last one.
+// The results of a run, for gates and lists of runs: those of the weights that users get. If a best
+// checkpoint is kept, "val" is from the best epoch, and "last/val" from the last one.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr const char* kResultSplits[] = {"train", "val", "last/val", "tes
 
 struct RunResults {
   Json by_split = Json::object();  ///< for each split, an object of values
-  std::string why_no_val;          ///< reason if the best epoch's are unknown; else empty
+  std::string why_no_val;          ///< reason if the results of the best epoch are unknown
 };
 
 /// Returns the results in a summary.json. `log` is the metrics.jsonl of its run: if the summary has

@@ -1,5 +1,5 @@
-// dpt train --smoke CONFIG: the whole way of a run on a few synthetic samples, in a folder that is
-// removed. It asks whether everything of the config fits together, not whether it learns.
+// dpt train --smoke CONFIG: runs all stages of a run on a few synthetic samples, in a temporary
+// folder. Tests if the parts of the config fit together, not if the model learns.
 #include "app/train/command_smoke.h"
 
 #include <unistd.h>
@@ -41,7 +41,7 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-/// A new folder for temporary files; it stays if nothing says otherwise.
+/// Creates a folder for temporary files, which the caller must remove.
 std::string make_smoke_folder() {
   std::error_code error;
   const char* named = std::getenv("TMPDIR");
@@ -64,7 +64,7 @@ class SmokeTest {
   SmokeTest(const TrainOptions& options, std::string folder)
       : options_(options), folder_(std::move(folder)) {}
 
-  /// The stages, each of which ends with a line. Throws what went wrong.
+  /// Runs the stages and prints a line after each. Throws the error of a stage.
   void run() {
     stage("data", [&] { return make_job(); });
     stage("train", [&] { return train_through(); });
@@ -76,7 +76,7 @@ class SmokeTest {
 
  private:
   static constexpr std::int64_t kLastStep = 2 * kSmokeSteps;
-  static constexpr std::int64_t kStopStep = kLastStep - 1;  ///< amid an epoch
+  static constexpr std::int64_t kStopStep = kLastStep - 1;  ///< in the middle of an epoch
 
   void stage(const char* name, const std::function<std::string()>& work) {
     stage_ = name;
@@ -94,7 +94,7 @@ class SmokeTest {
     return made.samples;
   }
 
-  /// Trains from `start` until `last` steps are done; `from` is what it was read from.
+  /// Trains from `start` until `last` steps are done. `from` is the file from which it was read.
   TrainOutcome train_to(const std::string& name, std::int64_t last, StartingPoint start,
                         const std::string& from) {
     RunFolder folder(folder_ + "/" + name);

@@ -4,7 +4,7 @@
 
 namespace dpt {
 
-/// `train --smoke`: the whole way on a few synthetic samples.
+/// Runs `train --smoke`: all stages of a run on a few synthetic samples.
 int run_smoke(const TrainOptions& options);
 
 }  // namespace dpt

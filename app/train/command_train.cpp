@@ -1,4 +1,4 @@
-// dpt train CONFIG: finds or makes the run folder, resumes or starts, trains, reports.
+// dpt train CONFIG: finds or creates the run folder, resumes or starts, trains, reports.
 #include "app/train/command_train.h"
 
 #include <algorithm>
@@ -60,12 +60,12 @@ void refuse(const std::string& problem) {
   if (!problem.empty()) throw Error(ErrorKind::usage, problem);
 }
 
-/// Throws what the run would throw later where the processor does not have the arithmetic that the
-/// config asks for. (GPUs have all of it.)
+/// Throws now, rather than later in the run, if the processor lacks the arithmetic that the config
+/// needs. (GPUs have all of it.)
 void check_precision(const Job& job) {
   if (job.model.plan.type == DType::f32 && !job.model.plan.tf32) return;
-  // The kernels themselves know, and replicas of as many threads have the same ones: one sample's
-  // worth of them is made and thrown away.
+  // Create the kernels for one sample, which tells, and discard them. Replicas with the same number
+  // of threads have the same kernels.
   std::set<int> threads;
   for (const DeviceName& device : job.placement.devices) {
     if (!device.traits().arithmetic_varies || !threads.insert(device.threads).second) continue;
@@ -79,7 +79,7 @@ void write_if_changed(const HeldPath& path, const std::string& text) {
   try {
     if (read_whole_file(path) == text) return;
   } catch (const Error&) {
-    // It is not there, or cannot be read: it is made.
+    // The file is missing or unreadable: write it.
   }
   write_file_atomically(path, text);
 }
@@ -112,11 +112,11 @@ void print_plan(const Job& job) {
 }
 
 /// Returns a warning if this process's replicas on the CPU need more memory than the machine has,
-/// else an empty text. Memory that other programs use counts as available: it may be free when the
-/// run starts.
+/// else an empty text. Memory that other programs use counts as available, because it may be free
+/// when the run starts.
 std::string memory_misfit(const Job& job) {
   std::uint64_t replicas = 0;
-  // A fast step takes fewer samples at once where memory is short; an exact one may not.
+  // In fast mode, micro-batches shrink if memory is short; in exact mode, they may not.
   std::int64_t limit = 1;
   for (std::int64_t rank = job.placement.own_ranks.begin; rank < job.placement.own_ranks.end;
        ++rank) {
@@ -150,13 +150,13 @@ TrainLimits limits_of(const TrainOptions& options, std::chrono::steady_clock::ti
   return limits;
 }
 
-/// Returns true if best.safetensors is the run's best checkpoint by the value that it monitors now.
+/// Returns true if best.safetensors is the run's best checkpoint according to the current monitor.
 bool has_its_best(const Job& job, const RunFolder& folder, const RunState& state) {
   return !state.best || (state.best_monitor == best_monitor_of(job.spec) &&
                          why_not_best(folder.best_place(), state).empty());
 }
 
-/// The results of a run that has nothing left to do, all of them written; null for another.
+/// Returns the results of a complete run, if all of them are written; otherwise null.
 Json results_of_complete(const Job& job, const RunFolder& folder, const TrainStart& start) {
   const RunState& state = start.point.state;
   if (!has_its_best(job, folder, state)) return {};
@@ -165,7 +165,7 @@ Json results_of_complete(const Job& job, const RunFolder& folder, const TrainSta
     return {};
   }
   std::error_code ignored;
-  // A checkpoint of another run, or of an abandoned branch, is not what the summary is of.
+  // The summary does not describe a checkpoint of another run or of an abandoned branch.
   const std::string from = folder_of(start.checkpoint);
   if (!std::filesystem::equivalent(from, folder.checkpoints(), ignored) &&
       !std::filesystem::equivalent(from, folder.path(), ignored)) {
@@ -202,7 +202,7 @@ std::string complete_line(const Job& job, const RunFolder& folder, const RunStat
             : "To continue training, raise train.epochs");
 }
 
-/// Writes the run's place into the results of a run that was moved since.
+/// Updates the run folder in the results if the run was moved.
 void note_new_place(const RunFolder& folder, Json& results, Progress& progress) {
   const bool has_place = results.contains("folder") && results["folder"].is_string();
   if (has_place && is_same_entry(results["folder"].get<std::string>(), folder.place())) return;
@@ -214,7 +214,8 @@ void note_new_place(const RunFolder& folder, Json& results, Progress& progress) 
   }
 }
 
-/// The files that say what runs, before it does; the results of an earlier end go.
+/// Writes the files that describe the run before it starts, and removes the results of an earlier
+/// end.
 void describe_run(const TrainOptions& options, const Job& job, const RunFolder& folder,
                   Progress& progress) {
   write_if_changed(folder.at("config.yaml"), job.resolved_config);
@@ -256,7 +257,7 @@ TrainOutcome train_and_record(const Job& job, const StartingPoint& start, const 
   }
 }
 
-/// Returns the results that conditions are on.
+/// Returns the results to which conditions apply.
 RunResults results_of_run(const Json& summary, const RunFolder& folder) {
   return results_of_summary(summary, folder.file("metrics.jsonl"));
 }
@@ -289,7 +290,7 @@ void continue_run(const TrainStart& start, Job& job, Progress& progress) {
   if (!text.empty()) progress.info(text);
 }
 
-/// Decision of rank 0, after a look at the run folder, for the other ranks.
+/// Decision of rank 0 to train, sent to the other ranks.
 constexpr const char* kContinue = "continue";
 
 void tell_others(const Job& job, const std::string& decision, const std::string& folder) {
@@ -298,7 +299,7 @@ void tell_others(const Job& job, const std::string& decision, const std::string&
   }
 }
 
-/// Also writes the messages to `file`, unless that is a file of others.
+/// Also writes the messages to `file`, unless it exists and is not a log of dpt.
 void write_rank_log(const std::string& file, Progress& progress) {
   std::error_code ignored;
   const bool has_text = std::filesystem::file_size(file, ignored) > 0 && !ignored;
@@ -312,8 +313,8 @@ void write_rank_log(const std::string& file, Progress& progress) {
   progress.also_to(file);
 }
 
-/// A process of several that is not the first: it trains and writes nothing but, if asked to, its
-/// own log.
+/// Trains in a process other than the first of several. Such a process writes nothing except, on
+/// request, its own log.
 int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits,
                  StartPhase& phase) {
   const std::string told = job.placement.processes->share("decision to train", {});
@@ -329,7 +330,7 @@ int train_beside(const TrainOptions& options, Job job, const TrainLimits& limits
   }
   TrainStart start;
   start.point = share_start(job, {});
-  // Its name is for messages: the file is rank 0's.
+  // The name is for messages only: rank 0 has read the file.
   if (!start.point.config.empty()) start.checkpoint = "the checkpoint of rank 0";
   continue_run(start, job, progress);
   phase.begin_changes();
@@ -426,7 +427,7 @@ TrainOptions with_lasting_config(TrainOptions options, const RunFolder& folder) 
 
 int train_in_folder(const TrainOptions& given, const TrainLimits& limits, Job job,
                     const std::string& folder_path, Gate& gate, StartPhase& phase) {
-  // First everything is read and checked; until then nothing in the folder changes.
+  // Read and check everything before changing anything in the folder.
   RunFolder folder = open_folder(given, job.spec, folder_path);
   UnstartedFolder unstarted(folder);
   const TrainOptions options = with_lasting_config(given, folder);

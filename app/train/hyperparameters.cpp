@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kHyperparameters[] = {
     "seed", "data.batch_size", "data.val_split", "optimizer.", "lr_schedule.", "loss.", "train."};
 
-/// A value of YAML as one of JSON.
+/// Converts a YAML value to JSON.
 Json json_of_value(const std::string& text) {
   double number = 0;
   const char* end = text.data() + text.size();
@@ -31,7 +31,7 @@ Json json_of_value(const std::string& text) {
 Json hyperparameters_of(const TrainSpec& spec) {
   Json out = Json::object();
   for (const auto& [path, value] : flat_config(show_to_compare(catalog(), spec), "config").values) {
-    const std::string& name = path;  // Clang captures no structured binding
+    const std::string& name = path;  // Clang cannot capture a structured binding
     const bool counts = std::any_of(
         std::begin(kHyperparameters), std::end(kHyperparameters), [&](std::string_view prefix) {
           return prefix.ends_with('.') ? name.starts_with(prefix) : name == prefix;

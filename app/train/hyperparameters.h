@@ -1,4 +1,4 @@
-// The values of a config by which sweeps are sorted in TensorBoard.
+// The values of a config by which TensorBoard can sort runs.
 #pragma once
 
 #include "engine/config/train_spec.h"

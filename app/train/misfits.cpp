@@ -10,7 +10,7 @@ namespace dpt {
 
 namespace {
 
-/// Returns a warning for means that were measured on 0 to 255; empty if there are none.
+/// Returns a warning about means on the scale 0 to 255; empty if there are none.
 std::string unscaled_mean(const DataSpec& data) {
   const DatasetKind& kind = dataset_kind(data.dataset);
   const bool is_u8 = !kind.declares || kind.declares(data.dataset).type == DType::u8;

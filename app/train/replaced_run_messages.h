@@ -1,5 +1,5 @@
-// Messages of dpt train --overwrite about the run that is replaced, and the return of that run if
-// the new one fails early.
+// Messages of dpt train --overwrite about the replaced run, and its restoration if the new run
+// fails early.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 namespace dpt {
 
 /// Returns the message that opening the folder has restored the run that a killed --overwrite was
-/// to replace, and where the data that the new run had saved is kept.
+/// about to replace, with the place of the data that the new run had saved.
 std::string restored_text(const RunFolder& folder);
 
 /// Returns how to undo the replacement, for a user who replaced the wrong run and stopped the new
 /// one.
 std::string replaced_text(const RunFolder& folder);
 
-/// Returns true if the folder is still this process'. Otherwise nothing more may be written there.
+/// Returns true if this process still holds the folder. Otherwise, it must not write there.
 bool is_held(RunFolder& folder);
 
 /// Restores the replaced run on destruction if the new run has saved no checkpoint.

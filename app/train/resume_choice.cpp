@@ -38,8 +38,7 @@ std::vector<std::string> abandoned_folders(const std::string& folder) {
   return paths;
 }
 
-/// Returns the step that a word names: "28", "step-28", "step-00000028.safetensors"; -1 for any
-/// other.
+/// Returns the step that a word names: "28", "step-28", "step-00000028.safetensors"; otherwise -1.
 std::int64_t step_of_word(std::string_view word) {
   constexpr std::string_view kPrefix = "step-", kSuffix = ".safetensors";
   if (word.starts_with(kPrefix)) {
@@ -126,13 +125,13 @@ std::optional<std::pair<CheckpointHeader, std::string>> intact_elsewhere(
     try {
       if (is_file(path)) return std::pair(read_checkpoint_header(path), path);
     } catch (const Error&) {
-      // This one is damaged, too.
+      // This file is damaged too: try the next.
     }
   }
   return std::nullopt;
 }
 
-/// Refuses to resume; `what` is what is wrong with the run's checkpoints.
+/// Throws the error that the run cannot be resumed. `what` is the problem of its checkpoints.
 [[noreturn]] void refuse_without_good(const TrainOptions& options, const std::string& folder,
                                       const std::string& what) {
   const auto intact = intact_elsewhere(folder);
@@ -146,8 +145,8 @@ std::optional<std::pair<CheckpointHeader, std::string>> intact_elsewhere(
        what, path, header.state.step, header.state.epoch, resume_command(options, path));
 }
 
-/// Refuses to continue from the run that --overwrite replaced in the same folder: its log would go
-/// with replaced/.
+/// Throws if the checkpoint is of the run that --overwrite replaced in the same folder, because its
+/// log would be removed with replaced/.
 void check_is_not_replaced(const std::string& named, const std::string& folder) {
   std::error_code error;
   const fs::path replaced = fs::weakly_canonical(folder + "/" + kReplaced, error);
@@ -159,8 +158,8 @@ void check_is_not_replaced(const std::string& named, const std::string& folder) 
        named, folder);
 }
 
-/// Returns the last step whose checkpoint went to checkpoints/, by the log of the run; -1 if there
-/// is none.
+/// Returns the last step whose checkpoint was saved in checkpoints/, according to the log; -1 if
+/// there is none.
 std::int64_t last_saved_step(const std::string& folder) {
   const auto lines = lines_of_checkpoints(folder + "/metrics.jsonl");
   return lines.empty() ? -1 : lines.rbegin()->first;

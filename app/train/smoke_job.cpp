@@ -21,8 +21,8 @@
 namespace dpt {
 namespace {
 
-/// Enough for a few samples on each replica and in each shard, in the parts that the config asks
-/// for; not more than the config's.
+/// Returns a batch size with a few samples for each replica and shard in its parts, at most that of
+/// the config.
 std::int64_t smoke_batch(const TrainSpec& spec) {
   constexpr std::int64_t kFewest = 8;
   const auto named = static_cast<std::int64_t>(spec.devices.size());
@@ -30,7 +30,7 @@ std::int64_t smoke_batch(const TrainSpec& spec) {
   return std::min(spec.data.batch_size, std::max(kFewest, 2 * parts));
 }
 
-/// The config as it is, but short, and with no file of its own.
+/// Shortens the run of a config and removes its output files.
 TrainSpec shortened_spec(TrainSpec spec, const std::string& folder,
                          std::vector<std::string>& notes) {
   constexpr std::int64_t kFewSamples = 4;
@@ -64,8 +64,8 @@ bool take_to_input(const TransformsSpec& transforms, Size2 image, SampleShape in
   return fits(transforms.train) && fits(transforms.eval);
 }
 
-/// The shape of samples of one size: what is known of the data set, or twice the model's input
-/// where the transforms bring that to it, or the input.
+/// Returns the shape of samples of one size: that of the data set, if known; otherwise twice the
+/// model's input, if the transforms turn it into the input; otherwise the input.
 SampleShape raw_shape(const TrainSpec& spec, SampleShape input) {
   if (const auto facts = data_facts(spec.data.dataset.type)) {
     return {facts->input[1], facts->input[2], facts->input[0]};
@@ -75,7 +75,7 @@ SampleShape raw_shape(const TrainSpec& spec, SampleShape input) {
   return {twice.h, twice.w, input.c};
 }
 
-/// An array that says nothing of its targets has labels, or one value for one output.
+/// Returns the kind of targets. If it is unknown, assumes labels, or one value for a single output.
 TargetKind kind_of_targets(const DeclaredSamples& declared, std::int64_t outputs) {
   return declared.targets.value_or(outputs == 1 ? TargetKind::values : TargetKind::class_index);
 }
@@ -93,7 +93,7 @@ SmokeSamples samples_for(const TrainSpec& spec, const Plan& plan) {
   samples.images = declared.images;
   samples.shape = declared.images ? input : raw_shape(spec, input);
   samples.image = {2 * input.h, 2 * input.w};
-  // An array of rows is one of numbers.
+  // Rows have numbers (f32), images have bytes.
   samples.type = declared.type.value_or(input.h * input.w == 1 ? DType::f32 : DType::u8);
   samples.classes = plan.classes;
   samples.targets.kind = kind_of_targets(declared, plan.classes);
@@ -104,7 +104,8 @@ SmokeSamples samples_for(const TrainSpec& spec, const Plan& plan) {
   return samples;
 }
 
-/// Balanced weights need samples of every class, of which there may be more than samples here.
+/// Removes balanced class weights, which need samples of every class: there may be more classes
+/// than samples here.
 std::vector<std::string> without_balance(const std::string& config,
                                          std::vector<std::string> overrides,
                                          std::vector<std::string>& notes) {

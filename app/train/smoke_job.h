@@ -15,11 +15,11 @@ struct SmokeJob {
   std::vector<std::string> notes;  ///< parts of the config that are left out
 };
 
-/// Steps of an epoch.
+/// Number of steps per epoch.
 inline constexpr std::int64_t kSmokeSteps = 2;
 
-/// `folder`: where files that the config asks for may be made. No file of the data set or of
-/// weights is opened. Throws as load_spec and make_job.
+/// Makes the job. Files that the config requests are created in `folder`. Opens no file of the data
+/// set or of weights. Throws as load_spec and make_job do.
 SmokeJob make_smoke_job(const std::string& config, const std::vector<std::string>& overrides,
                         const std::string& folder);
 

@@ -12,8 +12,8 @@
 namespace dpt {
 namespace {
 
-/// Time for loops that poll for a stop: they end within milliseconds, but freeing what was read
-/// takes longer.
+/// Time limit for loops that poll for a stop. They end within milliseconds, but freeing what was
+/// read takes longer.
 constexpr std::chrono::milliseconds kPatience{1000};
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace dpt {
 /// Start phase of a command. Only one may exist at a time.
 class StartPhase {
  public:
-  /// `speaks`: true if this process tells the user; of several processes, only the first does.
+  /// `speaks`: true if this process prints messages; of several processes, only the first does.
   explicit StartPhase(bool speaks);
   ~StartPhase();
   StartPhase(const StartPhase&) = delete;
@@ -23,7 +23,7 @@ class StartPhase {
   /// first step (also one that came before the start: `body` checks for it once it can tell the
   /// other processes), prints a message and returns the stop's exit code.
   int guard(const std::function<int()>& body);
-  /// Reports a stop to the other processes while it lives.
+  /// Reports a stop to the other processes during its lifetime.
   class InWorld {
    public:
     InWorld(StartPhase& phase, ProcessGroup* processes) : phase_(phase) {

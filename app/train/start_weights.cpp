@@ -16,7 +16,7 @@
 namespace dpt {
 namespace {
 
-/// Names the dictionary of a file of PyTorch that was taken, and those that were not.
+/// Returns the name of the dictionary used from a PyTorch file, and the names of the others.
 std::string key_text(const WeightsReport& report) {
   constexpr std::size_t kMax = 3;
   if (report.key.empty()) return {};
@@ -34,7 +34,7 @@ std::string name_of(const WeightsSource& source) {
   return fmt::format("{} (SHA-256 {})", source.url, source.sha256);
 }
 
-/// Returns the report's words about the file's averages.
+/// Returns the part of the report about the file's averages.
 std::string use_text(const WeightsReport& report) {
   if (!report.use) return {};
   switch (*report.use) {
@@ -71,7 +71,7 @@ constexpr std::size_t kMaxNames = 10;  // per kind: a file of another model may 
 std::vector<std::string> lines_of(const char* what, const std::vector<std::string>& names,
                                   const char* remark) {
   std::vector<std::string> lines;
-  // Showing one more takes no more room than its count.
+  // Show one name more instead of "and 1 more".
   const std::size_t shown = names.size() <= kMaxNames + 1 ? names.size() : kMaxNames;
   for (std::size_t i = 0; i < shown; ++i) {
     lines.push_back(fmt::format("  {}: {}{}", what, names[i], remark));
@@ -82,7 +82,7 @@ std::vector<std::string> lines_of(const char* what, const std::vector<std::strin
   return lines;
 }
 
-/// Sorts names into expected ones and surprises.
+/// Divides names into expected and unexpected ones.
 class Expectation {
  public:
   Expectation(const char* what, const std::vector<std::string>& names,
@@ -102,7 +102,7 @@ class Expectation {
     for (const std::string& line : lines_of(what_, surprises_, "")) text += "\n" + line;
     return text;
   }
-  /// A line for each pattern without a name.
+  /// Returns a line for each pattern that matches no name.
   std::string idle_patterns(const char* field) const {
     std::string text;
     for (const std::string& pattern : patterns_) {

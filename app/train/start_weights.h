@@ -1,4 +1,4 @@
-// The weights that a new run starts from: the config's `weights`, and --weights.
+// The initial weights of a new run, from the config's `weights` or --weights.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct StartWeights {
   bool is_strict = false;  ///< a pattern that matches nothing is an error
 };
 
-/// `--weights FILE` takes the place of weights.file where the config has `weights`.
+/// Replaces weights.file by the file of --weights if the config has `weights`.
 void replace_weights_file(const std::string& file, TrainSpec& spec);
 
 /// Returns the weights that the options and the config request; nothing if a new run starts from
@@ -32,8 +32,8 @@ struct AppliedWeights {
 };
 
 /// Reads the weights into `flat`, which holds the initial values, after a download if necessary.
-/// `classes`: as load_weights. Throws ErrorKind::data when the file does not fit the model, and
-/// says what to write if that is intended.
+/// `classes` is that of load_weights. Throws ErrorKind::data, with the remedy, if the file does not
+/// fit the model.
 AppliedWeights apply_start_weights(const StartWeights& weights, const Plan& plan,
                                    const std::vector<std::string>* classes, float* flat);
 

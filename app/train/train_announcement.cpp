@@ -45,7 +45,7 @@ void log_run_start(const Job& job, const TrainStart& start, RunLog& log) {
   log.event("run_start", fields);
 }
 
-/// Warns of what may make this run slow, or different from what the user expects.
+/// Warns of settings that may make this run slow or its result unexpected.
 void warn_at_start(const Job& job, const TrainStart& start, Progress& progress) {
   const std::string inexact = inexact_devices(job, start.point.devices);
   if (!inexact.empty()) progress.warn(inexact);
@@ -67,7 +67,7 @@ void warn_at_start(const Job& job, const TrainStart& start, Progress& progress) 
   }
 }
 
-/// Reports which weights and samples evaluations see.
+/// Prints the weights and samples that evaluations use.
 void announce_evaluation(const Job& job, Progress& progress) {
   if (job.spec.train.ema) {
     progress.info(

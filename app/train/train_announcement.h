@@ -9,12 +9,11 @@
 
 namespace dpt {
 
-/// Writes the members of the world to the log (event `processes`) and for the user, before anything
-/// can go wrong with them. Does nothing in a run of one process.
+/// Writes the processes of the run to the log (event `processes`) and for the user, before any of
+/// them can fail. Does nothing in a run of one process.
 void announce_processes(const Job& job, RunLog& log, Progress& progress);
 
-/// Writes the event `run_start`, and tells the user what is trained, where it starts, and what else
-/// matters.
+/// Writes the event `run_start`, and prints what is trained, the starting point, and warnings.
 void announce(const Job& job, const RunFolder& folder, const TrainStart& start, RunLog& log,
               Progress& progress);
 

@@ -1,4 +1,4 @@
-// dpt train with log.prometheus: the file's first state, and how the run ended.
+// Prometheus output of dpt train (log.prometheus): the initial state, and the exit code at the end.
 #pragma once
 
 #include <functional>

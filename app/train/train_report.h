@@ -1,4 +1,4 @@
-// dpt train, after the run: its results, and how to resume.
+// Messages of dpt train after the run: its results, and how to resume it.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace dpt {
 
-/// The results as summary.json keeps them; gates are judged by what app/runs/run_results.h makes of
-/// them. Only what was measured is in it.
+/// Returns the results in the form of summary.json, with measured values only. Gates use them
+/// through app/runs/run_results.h.
 Json summary_of(const Job& job, const RunFolder& folder, const TrainOutcome& outcome);
 
 /// Returns the words of a command line, quoted for a shell, without secrets
@@ -28,8 +28,8 @@ std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunF
                          RunEnd end);
 /// Calls the function of process_devices.h for the processes of a run on this machine.
 std::string why_cores_are_short(const Job& job);
-/// Returns the last line of a run that has come to its end: the best epoch, its value, the file
-/// with its weights, and what to do next. `summary`: of summary_of.
+/// Returns the last line of a complete run: the best epoch, its value, the file with its weights,
+/// and the next commands. `summary` is the result of summary_of.
 std::string next_steps_line(const RunFolder& folder, const RunState& state, const Json& summary);
 
 /// Returns the last line of a run that began at `start` and ended early: where, why, what was saved

@@ -33,7 +33,7 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-/// Returns how to get a run that `changes` do not prevent.
+/// Returns the remedy if `changes` of the config prevent resuming the run.
 std::string remedy_for(const std::vector<std::string>& changes, const TrainOptions& options,
                        const std::string& folder) {
   const bool has_name = std::any_of(changes.begin(), changes.end(), [](const std::string& change) {
@@ -63,9 +63,9 @@ void check_same_config(const std::string& checkpoint, const CheckpointHeader& he
   }
 }
 
-/// Refuses to resume on other data than the run's, unless that is allowed and the samples can take
-/// the places of the run's: the order of an epoch is drawn from their number, and labels are
-/// positions in the list of classes. Returns the difference that was allowed.
+/// Throws if the data is not the run's, unless this is allowed and the new samples can replace the
+/// run's: their number must be equal, because it determines the order of an epoch, and so must the
+/// classes, because labels are indices of classes. Returns the difference that was allowed.
 std::string check_same_data(const std::string& checkpoint, const CheckpointHeader& header,
                             const Job& job, bool is_allowed) {
   const std::string classes =
@@ -103,9 +103,8 @@ std::string check_same_data(const std::string& checkpoint, const CheckpointHeade
   return difference;
 }
 
-/// A resumed run does not read its first weights again. That their file lies elsewhere now is no
-/// other run, but it might be meant as one. `argument` is that of --weights, which takes the place
-/// of the config's.
+/// Warns that a resumed run does not read its initial weights again, if the config or --weights
+/// (`argument`) names another file than the run had.
 void warn_of_other_weights(const std::string& argument, const TrainSpec& spec,
                            const TrainStart& start, Progress& progress) {
   std::string began;
@@ -122,7 +121,7 @@ void warn_of_other_weights(const std::string& argument, const TrainSpec& spec,
                   start.checkpoint, began));
 }
 
-/// Refuses what could be trained but not read back from a checkpoint.
+/// Throws for a model that could be trained but not read back from a checkpoint.
 void check_can_be_saved(const Job& job) {
   check_tensor_names(job.model.plan, job.update.state_names());
   try {
@@ -132,7 +131,7 @@ void check_can_be_saved(const Job& job) {
   }
 }
 
-/// Files from before 1.2 do not say what their best is a value of; their config does.
+/// Sets the names of monitors, which checkpoints before version 1.2 do not have, from the config.
 void name_monitors(const std::string& path, StartingPoint& start) {
   RunState& state = start.state;
   if (!state.best || !state.best_monitor.empty()) return;
@@ -156,7 +155,8 @@ std::string resumed_run(const TrainOptions& options, const TrainSpec& spec) {
   std::error_code ignored;
   std::string folder = choose_folder(options, spec);
   if (is_named && fs::exists(options.resume, ignored)) {
-    // A run, one of its files, or a file of its checkpoints/ or checkpoints/abandoned-N.
+    // --resume may name a run, one of its files, or a file in checkpoints/ or
+    // checkpoints/abandoned-N.
     fs::path place = options.resume;
     for (int up = 0; up < 3 && !is_run_folder(place.string()); ++up) place = place.parent_path();
     folder = place.string();
@@ -193,7 +193,7 @@ std::vector<std::string> numbers_of_resumed_run(const TrainOptions& options, con
       return {fmt::format("data.normalize={{mode: {}, {}}}", name_of(normalize.mode),
                           text_of(normalize))};
     } catch (const Error&) {
-      // A damaged file is skipped, as when the run is resumed.
+      // Skip a damaged file, as a resume does.
     }
   }
   return {};
@@ -212,7 +212,7 @@ std::vector<std::string> values_of_resumed_run(const TrainOptions& options, cons
       values.push_back(std::move(value));
     }
   } catch (const Error&) {
-    // The config is compared with the checkpoint's later.
+    // The config is compared with the checkpoint's config later.
   }
   return values;
 }
@@ -254,13 +254,13 @@ TrainSpec load_train_spec(const TrainOptions& options, ProcessGroup* processes) 
   std::vector<std::string> overrides = with_devices(options.overrides, options.devices);
   const auto is_of_weights = [](const std::string& each) { return each.starts_with("weights."); };
   if (!options.weights.empty() && std::any_of(overrides.begin(), overrides.end(), is_of_weights)) {
-    // Fields such as weights.head go with a file.
+    // Fields such as weights.head need a file.
     overrides.push_back("weights.file=" + yaml_string(resolve_path(options.weights, {})));
   }
   const std::string text = read_config_text(options.config);
   const auto load = [&] { return load_spec_text(catalog(), text, options.config, overrides); };
   TrainSpec spec = load();
-  // Each process opens the data before it knows what rank 0 resumes.
+  // Each process opens the data before it learns what rank 0 resumes.
   std::vector<std::string> kept;
   if (!processes || processes->is_first()) kept = values_of_resumed_run(options, spec);
   std::string lines = fmt::format("{}", fmt::join(kept, "\n"));
@@ -282,14 +282,14 @@ UnstartedFolder::~UnstartedFolder() {
   try {
     folder_.remove_if_new();
   } catch (const std::exception&) {
-    // The failure of the start is the one to report.
+    // Report the failure of the start, not this one.
   }
 }
 
 void check_keeps_config(const TrainOptions& options, const std::string& folder) {
   std::error_code ignored;
   if (!fs::equivalent(options.config, folder + "/config.yaml", ignored)) return;
-  // A run writes it right after its config.yaml.
+  // A run writes command.txt right after its config.yaml.
   if (fs::exists(folder + "/command.txt", ignored)) return;
   fail(ErrorKind::usage,
        "{} is in the run folder {}, where the run would replace it with the resolved config, "

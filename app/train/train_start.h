@@ -1,4 +1,4 @@
-// dpt train, before anything runs: which folder, which checkpoint, which weights.
+// The start of dpt train: choice of the run folder, the checkpoint and the initial weights.
 #pragma once
 
 #include <string>
@@ -28,8 +28,8 @@ std::string choose_folder(const TrainOptions& options, const TrainSpec& spec);
 /// and that the config does not set have the run's values (values_of_run).
 TrainSpec load_train_spec(const TrainOptions& options, ProcessGroup* processes);
 
-/// Opens that folder, or, with `--resume never` and no `--run-dir`, the first free one. The files
-/// of --verdict and --junit in it belong to the run.
+/// Opens the folder from choose_folder or, with `--resume never` and without `--run-dir`, the first
+/// free one. The files of --verdict and --junit in it belong to the run.
 RunFolder open_folder(const TrainOptions& options, const TrainSpec& spec, const std::string& path);
 
 /// Removes a run folder that the start created if the start fails before the run has a log.
@@ -38,7 +38,7 @@ class UnstartedFolder {
   explicit UnstartedFolder(RunFolder& folder) : folder_(folder) {}
   ~UnstartedFolder();
   UnstartedFolder(const UnstartedFolder&) = delete;
-  /// Keeps the folder from now on: its log will say how the run ended.
+  /// Keeps the folder from now on: its log will tell how the run ended.
   void keep() { is_kept_ = true; }
 
  private:
@@ -46,8 +46,8 @@ class UnstartedFolder {
   bool is_kept_ = false;
 };
 
-/// Throws ErrorKind::usage when the config is a file of the user's that the resolved config would
-/// replace: `folder`/config.yaml, where no run has written it.
+/// Throws ErrorKind::usage if the resolved config would replace the user's config:
+/// `folder`/config.yaml that was not written by a run.
 void check_keeps_config(const TrainOptions& options, const std::string& folder);
 
 /// Throws ErrorKind::usage if evaluations of a new run would be random.
@@ -63,8 +63,8 @@ struct TrainStart {
 };
 
 /// Finds, reads and checks the checkpoint to resume, or the weights to start from; changes nothing
-/// in the run folder, which need not exist. Throws ErrorKind::data or usage when they are missing,
-/// damaged or do not fit.
+/// in the run folder, which need not exist. Throws ErrorKind::data or ErrorKind::usage if they are
+/// missing, damaged or do not fit.
 TrainStart load_start(const TrainOptions& options, const Job& job, const std::string& folder,
                       Progress& progress);
 
