@@ -15,7 +15,7 @@ namespace dpt {
 struct EvaluatedClasses {
   ClassReport report;
   std::optional<double> calibration_error;  ///< unset if outputs are not probabilities
-  std::vector<CalibrationBin> calibration;  ///< empty in the same cases
+  std::vector<CalibrationBin> calibration;  ///< empty if outputs are not probabilities
   std::vector<std::string> names;           ///< one for each class
 };
 

@@ -71,9 +71,10 @@ struct WorldBoard {
   std::vector<PartialSum> parts;    ///< parts of all ranks of this process
   std::vector<std::byte> gathered;  ///< result of all_gather
   std::unique_ptr<OverlappedSums> overlapped;
-  std::atomic<OverlappedSums*> overlapped_made{nullptr};  ///< the same, for the thread that aborts
-  SharedPeerSums peer_sums;                               ///< sums between GPUs
-  std::string no_peer_sums;                               ///< the reason why there are none
+  std::atomic<OverlappedSums*> overlapped_made{
+      nullptr};              ///< `overlapped`, for the thread that aborts
+  SharedPeerSums peer_sums;  ///< sums between GPUs
+  std::string no_peer_sums;  ///< the reason why there are none
 
   void abort(int local, const std::string& cause) noexcept {
     meeting.abort(local, cause);

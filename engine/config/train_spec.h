@@ -198,7 +198,7 @@ struct SwaSpec {
 /// Patterns for the names of parameters that are not trained.
 struct FreezeSpec {
   std::vector<std::string> params;  ///< empty with `except` = all
-  std::vector<std::string> except;  ///< those that are trained nevertheless
+  std::vector<std::string> except;  ///< patterns of parameters that are trained nevertheless
 };
 
 struct TrainSection {

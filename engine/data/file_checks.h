@@ -12,7 +12,7 @@ namespace dpt {
 /// Counts of images that are stored rotated or mirrored.
 struct StoredOrientations {
   std::map<int, std::int64_t> counts;  ///< images of each orientation except 1
-  std::map<int, std::int64_t> turned;  ///< those of these images that reading turns upright
+  std::map<int, std::int64_t> turned;  ///< images of each orientation that reading turns upright
 };
 StoredOrientations stored_orientations(const SurveyedSplit& split);
 

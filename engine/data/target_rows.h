@@ -10,7 +10,7 @@
 
 namespace dpt {
 
-/// `split` must outlive it. Positions are those in the split.
+/// Targets of the samples of a split, by position in it. `split` must outlive the object.
 class TargetRows {
  public:
   explicit TargetRows(const Split& split)

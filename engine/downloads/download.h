@@ -26,7 +26,7 @@ struct DownloadOptions {
 struct DownloadedFile {
   std::string path;
   std::string url;     ///< source, with the commit if the hub named one
-  std::string sha256;  ///< in hexadecimal
+  std::string sha256;  ///< hash of the content, in hexadecimal
 };
 
 /// Returns $XDG_CACHE_HOME/dpt/weights, or ~/.cache/dpt/weights. Throws ErrorKind::data if neither

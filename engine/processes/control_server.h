@@ -40,10 +40,10 @@ class ControlServer {
   /// A connection, at first of an unknown process.
   struct Peer {
     enum class State {
-      unknown,     ///< has said nothing yet
+      unknown,     ///< has sent nothing yet
       challenged,  ///< said that it speaks this protocol, but has proven nothing yet
       welcome,     ///< belongs here, but has yet to confirm that it still wants to join
-      refused,     ///< was told why it cannot join
+      refused,     ///< has been sent the reason why it cannot join
       is_member    ///< is process `rank` of the world
     };
     bool has_proven() const { return !proof.empty(); }

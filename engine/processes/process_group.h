@@ -121,7 +121,7 @@ class ProcessGroup {
   std::unique_ptr<ControlChannel> control_;
   TellWaiting waiting_;
   std::unique_ptr<ProcessLinks> links_;
-  std::unique_ptr<ProcessLinks> links_beside_;  ///< for sums that overlap with the computation
+  std::unique_ptr<ProcessLinks> links_beside_;  ///< links for sums that overlap with computation
   std::atomic<int> saving_{0};
   std::mutex mutex_;
   std::condition_variable ended_;

@@ -40,7 +40,7 @@ class PassMemory {
   std::vector<std::string> implementations() const;
 
   // Each of the following allocates at least the given amount.
-  void need_arenas(int branches, std::size_t bytes);  ///< for branches 1, 2, ...
+  void need_arenas(int branches, std::size_t bytes);  ///< grows the arenas of branches 1, 2, ...
   void need_kept(int branches, std::size_t bytes);    ///< see ExecutorBuffers::kept
   void need_gradients(int count);
 

@@ -545,7 +545,7 @@ class RankTrainer {
   bool stop_voted_ = false;
   bool reading_ = false;        ///< true in a step or an evaluation, which read samples
   bool got_on_ = false;         ///< this process has trained a step or closed an epoch
-  StepAndEpoch saved_{-1, -1};  ///< those of the last save
+  StepAndEpoch saved_{-1, -1};  ///< step and epoch of the last save
   BestSoFar best_before_;       ///< the best before the last evaluation
   bool best_failed_ = false;    ///< the last best could not be saved; known to rank 0
 };

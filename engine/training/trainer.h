@@ -39,7 +39,7 @@ const char* name_of(RunEnd end);
 struct TrainOutcome {
   RunEnd end = RunEnd::complete;
   StopReason reason = StopReason::none;
-  RunState state;  ///< including the results of the last complete epoch
+  RunState state;  ///< final state, with the results of the last complete epoch
   std::optional<EvalResult> test;
   bool early_stopped = false;
   double seconds = 0;

@@ -10,8 +10,8 @@ namespace dpt {
 std::size_t column_sums_scratch(const CudaContext& context, std::int64_t rows,
                                 std::int64_t columns);
 
-/// Sets out[c] to, or adds, the sum over r of x[r][c], as `write` says; x (rows, columns) of
-/// `type`, out fp32. The order of every sum depends only on the shape.
+/// Computes out[c] = sum over r of x[r][c], or adds the sum to out[c], according to `write`. x is
+/// (rows, columns) of `type`, out is fp32. The order of every sum depends only on the shape.
 void column_sums(const CudaContext& context, DevPtr x, DType type, std::int64_t rows,
                  std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch);
 

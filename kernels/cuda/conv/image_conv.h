@@ -36,7 +36,7 @@ struct ImageShape {
   int data_rows = 0;               ///< rows between the borders
   int width = 0;                   ///< width of the image with its borders and possibly padding
   int pixel_words = 0;             ///< words of one pixel's channels in memory
-  int pitch = 0;                   ///< the same in shared memory
+  int pitch = 0;                   ///< words of one pixel in shared memory
   int image_words = 0;             ///< words of an image with its borders
   int taps_h = 0, taps_w = 0;
   int run_words = 0, run_steps = 0;  ///< words and steps of one r; a step has 8 words
