@@ -122,8 +122,8 @@ std::string resume_command(const TrainOptions& options, const std::string& check
   return shell_command(words);
 }
 
-std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunFolder& folder,
-                         RunEnd end) {
+std::string how_to_resume(const TrainOptions& options, const Job& job, const RunFolder& folder,
+                          RunEnd end) {
   const bool resumes = options.resume == "auto" || options.resume == "must";
   const std::string path = folder.current_path();
   const bool was_moved = path != folder.path();
@@ -175,10 +175,10 @@ std::string stopped_line(const TrainOptions& options, const Job& job, const RunF
   if (outcome.end == RunEnd::max_steps && outcome.state.step == start.step) {
     return fmt::format("the run has {} steps already (--max-steps {}): nothing was trained; {}",
                        start.step, options.max_steps,
-                       how_to_go_on(options, job, folder, outcome.end));
+                       how_to_resume(options, job, folder, outcome.end));
   }
   return fmt::format("stopped at step {} ({}), checkpoint saved; {}", outcome.state.step, why,
-                     how_to_go_on(options, job, folder, outcome.end));
+                     how_to_resume(options, job, folder, outcome.end));
 }
 
 }  // namespace dpt

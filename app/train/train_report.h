@@ -24,8 +24,8 @@ std::string resume_command(const TrainOptions& options, const std::string& check
 
 /// Returns how to resume a run that ended early: "run the same command again to resume", or the
 /// command.
-std::string how_to_go_on(const TrainOptions& options, const Job& job, const RunFolder& folder,
-                         RunEnd end);
+std::string how_to_resume(const TrainOptions& options, const Job& job, const RunFolder& folder,
+                          RunEnd end);
 /// Calls the function of process_devices.h for the processes of a run on this machine.
 std::string why_cores_are_short(const Job& job);
 /// Returns the last line of a complete run: the best epoch, its value, the file with its weights,

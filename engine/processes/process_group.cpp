@@ -204,9 +204,9 @@ void ProcessGroup::watch_end(const WorldFailure& failure) {
   while (!ended_.wait_for(lock, kToEnd, has_ended)) {
     // Rank 0 may be in a long step, after which it saves the previous one.
     const std::uint64_t now = beats();
-    const bool goes_on = is_first() && now != std::exchange(before, now) &&
-                         std::chrono::steady_clock::now() - begun < kToEndStep;
-    if (saving_ == 0 && !goes_on) break;
+    const bool continues = is_first() && now != std::exchange(before, now) &&
+                           std::chrono::steady_clock::now() - begun < kToEndStep;
+    if (saving_ == 0 && !continues) break;
   }
   if (has_ended_) return;
   if (options_.end_process) {

@@ -166,8 +166,8 @@ bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
   if (partition.branches > 1) backend_.fork(partition.branches);
   const std::vector<WorkAction>& actions = partition.actions;
   if (micro_batches(partition) < 2) gives_up = nullptr;
-  bool goes_on = true;
-  for (std::size_t i = 0; i < actions.size() && goes_on;) {
+  bool continues = true;
+  for (std::size_t i = 0; i < actions.size() && continues;) {
     const std::size_t first = i, end = i + together_from(partition, i);
     if (gives_up && first > 0 && (*gives_up)()) return false;
     // All micro-batches of a shard run in one branch, because they add to the same buffer.
@@ -202,7 +202,7 @@ bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
       piece.write = action.write;
       piece.shard = action.shard;
     }
-    goes_on = train_pieces(partition, i == actions.size() ? after_node : kNothing, gives_up);
+    continues = train_pieces(partition, i == actions.size() ? after_node : kNothing, gives_up);
     // Overlapped sums measure each bucket during the pass that completes it.
     if (partition.branches == 1 && !after_node) measure_parts(partition, first, end - first);
   }
@@ -217,7 +217,7 @@ bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
     if (!after_node) measure_parts(partition, 0, actions.size());
   }
   if (times) backend_.end_phase(times, StepPhase::backward);
-  return goes_on;
+  return continues;
 }
 
 void GradientPass::measure_parts(const WorkPartition& partition, std::size_t first,

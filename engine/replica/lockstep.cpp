@@ -28,12 +28,12 @@ bool Lockstep::train(std::span<const Piece> pieces, std::span<const std::int64_t
   const int count = static_cast<int>(coupled_.size());
   const auto batch =
       static_cast<double>(std::accumulate(shard_sizes.begin(), shard_sizes.end(), std::int64_t{0}));
-  bool goes_on = true;
+  bool continues = true;
   for (int phase = 0; phase <= 2 * count; ++phase) {
     for (const Piece& piece : pieces) {
       const bool is_first = phase == 0 && &piece == &pieces.front();
-      if (goes_on && gives_up && !is_first) goes_on = !(*gives_up)();
-      if (!goes_on) break;
+      if (continues && gives_up && !is_first) continues = !(*gives_up)();
+      if (!continues) break;
       const auto samples = static_cast<double>(shard_sizes[piece.shard]);
       const Executor::Merged merged = [&](int node) {
         const auto coupled = std::find_if(coupled_.begin(), coupled_.end(),
@@ -56,7 +56,7 @@ bool Lockstep::train(std::span<const Piece> pieces, std::span<const std::int64_t
       merge_over_shard(coupled, moments, phase, pieces);
     }
   }
-  return goes_on;
+  return continues;
 }
 
 void Lockstep::merge(bool moments, std::span<const DevPtr> parts, std::span<const double> counts,

@@ -263,21 +263,21 @@ TEST_CASE(
 }
 
 /// Returns a script in which rank 1 fails once the others, which run forever, have set `trap`.
-std::string others_go_on(const std::string& trap) {
+std::string others_continue(const std::string& trap) {
   return "trap '" + trap +
          "' TERM; echo > ready.$DPT_RANK; [ $DPT_RANK = 1 ] && { until [ -e ready.0 ] && [ -e "
          "ready.2 ]; do sleep 0.02; done; exit 3; }; while :; do sleep 0.02; done";
 }
 
 TEST_CASE("--nproc: processes that do not end after a failure are ended, and named") {
-  Launch asked(3, others_go_on("exit 4"), {50ms, 1h});
+  Launch asked(3, others_continue("exit 4"), {50ms, 1h});
   CHECK(asked.wait() == 3);
   const std::string text = asked.text("stderr");
   check_contains(
       text, "dpt: ranks 0, 2 did not end within 0.05 s of the end of rank 1: sending SIGTERM\n");
   CHECK_FALSE(contains(text, "SIGKILL"));
 
-  Launch deaf(3, others_go_on(""), {0ms, 50ms});
+  Launch deaf(3, others_continue(""), {0ms, 50ms});
   CHECK(deaf.wait() == 3);
   const std::string err = deaf.text("stderr");
   check_contains(err, "dpt: ranks 0, 2 did not end within 0.05 s of SIGTERM: sending SIGKILL\n");

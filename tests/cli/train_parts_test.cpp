@@ -132,7 +132,7 @@ TEST_CASE("how a run that ended early goes on") {
   Start s;
   const auto hint = [&](std::vector<std::string> words, RunEnd end) {
     s.options.command = std::move(words);
-    return how_to_go_on(s.options, s.job, s.folder, end);
+    return how_to_resume(s.options, s.job, s.folder, end);
   };
   const std::string same = "run the same command again to resume";
   s.options.run_dir = "r";
