@@ -421,8 +421,8 @@ const ObjectTable& shards_table() {
 DatasetKind webdataset_dataset() {
   static const ObjectTable table = object_table<WebDatasetOptions>(
       "webdataset",
-      "Uncompressed tar files, in which the files of a sample follow each other and have the same "
-      "name up to its first dot: an image (.jpg, .jpeg or .png, else of another extension that "
+      "Uncompressed tar files, in which the files of a sample are adjacent and share their name up "
+      "to the first dot: an image (.jpg, .jpeg or .png, else of another extension that "
       "image_folder reads), read as image_folder does, and the number or the name of its class as "
       "text (.cls) or as \"label\" or \"cls\" in JSON (.json). Others are ignored. The shards must "
       "not change while they are used.",

@@ -126,9 +126,10 @@ std::string sizes_text(const ImageSizes& sizes) {
   const auto text = [](Size2 size) { return fmt::format("{}x{}", size.h, size.w); };
   if (sizes.distinct == 0) return "-";
   if (sizes.distinct == 1) return text(sizes.commonest);
-  return fmt::format("{} to {}, mostly {} ({}), {} sizes", text(sizes.smallest),
-                     text(sizes.largest), text(sizes.commonest), sizes.of_commonest,
-                     sizes.distinct);
+  const std::string range = fmt::format("{} to {}", text(sizes.smallest), text(sizes.largest));
+  if (sizes.of_commonest == 1) return fmt::format("{}, {} sizes", range, sizes.distinct);
+  return fmt::format("{}, most often {} ({}), {} sizes", range, text(sizes.commonest),
+                     sizes.of_commonest, sizes.distinct);
 }
 
 /// Returns the range of the labels of the readable samples; empty without labels.
