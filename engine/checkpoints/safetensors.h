@@ -44,8 +44,8 @@ class SafetensorsFile : public TensorFile {
   /// Does the same, but always reads the file, once, and stores each tensor that `receiver` wants
   /// at its destination. Received tensors are valid only if the result is Integrity::good.
   Integrity check_integrity(TensorReceiver& receiver) const;
-  /// Returns the value of dpt.integrity, 32 hexadecimal digits, without comparing it; empty if
-  /// absent. Two files with the same value hold the same bytes.
+  /// Returns the stored value of dpt.integrity, 32 hexadecimal digits, without verifying it; empty
+  /// if absent. Two intact files with the same value hold the same bytes.
   std::string stored_checksum() const;
 
  private:

@@ -16,7 +16,7 @@ struct StoredOrientations {
 };
 StoredOrientations stored_orientations(const SurveyedSplit& split);
 
-/// Adds suspicious properties of the files of a surveyed report.
+/// Adds findings about the files (few_bits, exif_orientation) to a report whose samples were read.
 void find_file_problems(DataReport& report);
 
 }  // namespace dpt

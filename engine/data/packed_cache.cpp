@@ -71,7 +71,7 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 
 // ---- Making the cache --------------------------------------------------------------------------
 
-/// Returns the size at which the cache keeps an image, as a part of the image.
+/// Returns the whole image as an ImagePart, at the size at which the cache keeps it.
 ImagePart kept_part(std::int64_t height, std::int64_t width, std::int64_t shorter_side) {
   if (shorter_side == 0 || std::min(height, width) <= shorter_side) {
     return whole_image(height, width, height, width);

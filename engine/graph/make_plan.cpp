@@ -159,8 +159,8 @@ class PlanBuilder {
     return inputs.size() == from.size() ? inputs : std::vector<int>();
   }
 
-  /// Returns the layer that share_weights names; nothing, with an issue, if its weights cannot be
-  /// shared.
+  /// Returns the layer that share_weights names. Returns nothing if it names none or, after adding
+  /// an issue, if the weights cannot be shared.
   std::optional<int> owner_of(const Draft& draft, const std::map<std::string, int>& known) {
     const std::string& name = draft.spec->share_weights;
     if (name.empty()) return std::nullopt;

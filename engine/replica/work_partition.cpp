@@ -7,8 +7,8 @@
 namespace dpt {
 namespace {
 
-/// Builds the list while it walks the tree. Buffers are allocated like a stack: a node's sum is in
-/// the lowest buffer of its shards.
+/// Builds the list of WorkActions in a walk over the summation tree. Buffers are allocated like a
+/// stack: a node's sum is in the lowest-numbered buffer that its shards have used.
 class PartitionBuilder {
  public:
   PartitionBuilder(const std::vector<Range>& shards, MicroBatchRule rule, WorkPartition& partition)

@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-/// Returns the ITU-R 601-2 luma in 16-bit fixed point, rounded.
+/// Returns the ITU-R 601-2 luma, computed in 16-bit fixed point and rounded to 8 bits.
 inline std::uint8_t luma(const std::uint8_t* rgb) {
   return static_cast<std::uint8_t>((rgb[0] * 19595U + rgb[1] * 38470U + rgb[2] * 7471U + 0x8000U) >>
                                    16);

@@ -31,7 +31,8 @@ __global__ void empty_dependent() {
   let_next_start_and_wait();
 }
 
-/// Adds 1 to a number that each kernel reads from the previous one: a lost dependency loses a 1.
+/// Adds 1 to the number that the previous launch wrote. If a launch does not wait for the previous
+/// one, an increment is lost.
 __global__ void count_up(int* number) {
   let_next_start_and_wait();
   if (blockIdx.x == 0 && threadIdx.x == 0) *number += 1;

@@ -10,7 +10,7 @@
 
 namespace dpt::testing {
 
-/// Prints "skipped: REASON [in: TEST CASE]"; the case, or its part that cannot run, then returns.
+/// Prints "skipped: REASON [in: TEST CASE]". The caller then leaves out what cannot run.
 /// The reason names the missing thing, in the same words in every case, so that equal reasons are
 /// counted together.
 inline void skip_test(const std::string& reason) {

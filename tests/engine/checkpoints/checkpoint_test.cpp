@@ -1,4 +1,5 @@
-// Checkpoints: saving and loading the state of a run, bit for bit; and files that do not fit.
+// Checkpoints: the state of a run is saved and loaded bit for bit, and files that do not match the
+// run are refused.
 #include "engine/checkpoints/checkpoint.h"
 
 #include <doctest/doctest.h>

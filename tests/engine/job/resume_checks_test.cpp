@@ -107,7 +107,8 @@ TEST_CASE("more epochs: refused where the rate would change and nothing is said 
                     "would have used 0. Choose one: train.on_more_epochs=stretch (the schedule is "
                     "fitted to all epochs), hold (the learning rate of its last step, 0.000307791, "
                     "is kept) or restart (after epoch 4 it begins again and spans the new epochs)");
-  // A schedule that does not depend on the number of epochs continues.
+  // No choice is needed if the schedule does not depend on the number of epochs, or if there are
+  // not more epochs.
   CHECK(more("{type: exponential, gamma: 0.5}", "").update.schedule_segments.empty());
   CHECK(more(cosine, "", 4).update.schedule_segments.empty());
   CHECK(more(cosine, "", 3).update.schedule_segments.empty());

@@ -149,7 +149,7 @@ TEST_CASE("GroupNorm, LayerNorm: a mean far from zero costs no accuracy") {
       const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
       const std::unique_ptr<Op> op = compile(*made, *backend, in, 2);
       OpRunner runner(*backend, *op, x, {}, {}, 2 * 96);
-      // The mean is rounded to a float: half a unit of 4000 is 1.2e-4.
+      // The mean, about 4000, is rounded to a float: half a unit in the last place is 1.2e-4.
       check_close("y", runner.forward(), y, 2e-4);
     }
   }

@@ -71,7 +71,7 @@ void check_sums(const GPU& gpu, DType type, std::int64_t rows, std::int64_t colu
 TEST_CASE("column sums of few and many rows and columns") {
   if (!have_gpu()) return;
   const GPU gpu;
-  // Other kernels leave data after the counters of blocks.
+  // Fill the memory after the block counters, as kernels that ran before would.
   constexpr std::size_t kCounterBytes = kBlockCounters * sizeof(unsigned);
   const CudaContext& context = gpu.context();
   cuda_check(cudaMemsetAsync(static_cast<std::byte*>(context.partials) + kCounterBytes, 0x7F,
