@@ -24,7 +24,8 @@ void add_process_options(CLI::App* command, ProcessOptions& options) {
   CLI::Option* nproc = command
                            ->add_option("--nproc", options.nproc,
                                         "Run the command as N processes on this machine, which "
-                                        "share the work. The exit code is the first that is not 0")
+                                        "share the work. The exit code is that of the process "
+                                        "that failed first, or 0")
                            ->check(CLI::Range(1, 256));
   CLI::Option* rank = command
                           ->add_option("--rank", options.flags.rank,
@@ -135,10 +136,12 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       "saved a regular checkpoint, and dpt runs --restore brings it back until then");
   CLI::Option* overfit =
       train
-          ->add_option("--overfit", options->overfit,
-                       "Only test whether the model can learn: train on the same N batches "
-                       "repeatedly, without augmentation, until their loss is near zero. Exit code "
-                       "7 if it is not after --max-steps steps (default: 1000). Nothing is saved")
+          ->add_option(
+              "--overfit", options->overfit,
+              "Only test whether the model can learn: train on the same N batches "
+              "repeatedly, without augmentation, until their loss is near zero. Exit code "
+              "7 if the loss is still higher after --max-steps steps (default: 1000). Nothing is "
+              "saved")
           ->check(count());
   CLI::Option* other_data =
       train->add_flag("--allow-other-data", options->allow_other_data,
@@ -211,9 +214,10 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
                  "weights were not trained for these. The results say so; without this option: "
                  "exit code 2");
   CLI::Option* json = eval->add_flag("--json", options->json, kJsonHelp);
-  eval->add_flag("--table", options->table,
-                 "Print the tables of classes even if stdout is not a terminal: precision, recall, "
-                 "F1, confusions, calibration")
+  eval->add_flag(
+          "--table", options->table,
+          "Print the tables of classes (precision, recall, F1, confusions, calibration) even "
+          "if stdout is not a terminal")
       ->excludes(json);
   eval->add_flag("--best-thresholds", options->best_thresholds,
                  "For multi_hot targets: add the best threshold of each label (the one with the "
