@@ -60,8 +60,8 @@ std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& trai
   const ValSplitSpec& held_out = spec.data.val_split;
   if (held_out.stratify || !held_out.group.empty()) {
     fail(ErrorKind::usage,
-         "--split {}: data.val_split: {}: expected a split that needs neither labels nor groups, "
-         "which predict does not read: dpt eval --split {} --predictions FILE predicts its samples",
+         "--split {}: data.val_split ({}) needs labels or groups, and predict reads neither. To "
+         "predict these samples, use dpt eval --split {} --predictions FILE",
          split, text_of(held_out), split);
   }
   if (split == "val" && !held_out.holds_out()) {

@@ -32,8 +32,8 @@ void check_replaceable(const std::string& path) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
   if (type == fs::file_type::directory) {
-    fail(ErrorKind::usage, "-o {}: expected the name of a file, found a folder: give a name in it",
-         path);
+    fail(ErrorKind::usage, "-o {}: is a folder: give the path of a file, e.g. {}", path,
+         (fs::path(path) / "report.html").string());
   }
   if (type != fs::file_type::regular) return;
   std::string beginning(4096, '\0');

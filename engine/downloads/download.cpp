@@ -297,7 +297,7 @@ class Download {
     if (said.size && size != *said.size) {
       discard();
       fail(ErrorKind::data,
-           "{}: expected {} bytes, as the server announced, found {} in a complete answer: the "
+           "{}: the server announced {} bytes, but its response ended normally after {}: the "
            "server or a proxy is at fault. The download was removed",
            said.url, *said.size, size);
     }

@@ -26,6 +26,14 @@ void check_test_targets(const Splits& splits) {
        splits.test.source->describe(0), text(train), text(test));
 }
 
+/// Refuses accuracy as the monitor of `section` with targets that have none.
+[[noreturn]] void refuse_accuracy(const std::string& section, TargetKind kind) {
+  fail(ErrorKind::usage,
+       "{}.monitor: val/accuracy needs class labels, but the data's targets are {}: use val/loss, "
+       "or val/NAME with a metric from `metrics`",
+       section, text_of(kind));
+}
+
 }  // namespace
 
 Objective make_objective(const TrainSpec& spec, std::int64_t outputs, const Splits& splits) {
@@ -87,12 +95,7 @@ void adopt_targets(TrainSpec& spec, const DataSource& source) {
   if (has_accuracy(kind)) return;
   const auto adopt = [&](const std::string& path, auto& part) {
     if (part.monitor != "val/accuracy") return;
-    if (spec.origins.contains(path + ".monitor")) {
-      fail(ErrorKind::usage,
-           "{}.monitor: the data's targets are {}, which have no accuracy: expected val/loss, or "
-           "val/ and the name of a metric of the config, found val/accuracy",
-           path, text_of(kind));
-    }
+    if (spec.origins.contains(path + ".monitor")) refuse_accuracy(path, kind);
     if (spec.origins.contains(path + ".mode") && part.mode != Direction::min) {
       fail(ErrorKind::usage,
            "{0}.mode: the data's targets are {1}, which have no accuracy, so that {0}.monitor is "
@@ -106,12 +109,7 @@ void adopt_targets(TrainSpec& spec, const DataSource& source) {
   if (spec.train.early_stopping) adopt("train.early_stopping", *spec.train.early_stopping);
   // The plateau monitors val/loss by default, so only an explicit accuracy is wrong.
   const PlateauOptions* plateau = plateau_of(spec);
-  if (plateau && plateau->monitor == "val/accuracy") {
-    fail(ErrorKind::usage,
-         "lr_schedule.monitor: the data's targets are {}, which have no accuracy: expected "
-         "val/loss, or val/ and the name of a metric of the config, found val/accuracy",
-         text_of(kind));
-  }
+  if (plateau && plateau->monitor == "val/accuracy") refuse_accuracy("lr_schedule", kind);
 }
 
 }  // namespace dpt

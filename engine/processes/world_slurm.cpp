@@ -96,9 +96,9 @@ std::optional<World> from_slurm(const Environment& environment) {
   world.local_size = tasks_on_node(tasks, node);
   if (world.local_size == 0) {
     fail(ErrorKind::usage,
-         "Slurm: expected the numbers of tasks on each machine, e.g. 2(x3),1, in the variable {}, "
-         "with one for SLURM_NODEID={}, found '{}'",
-         kNames.local_size, node, tasks);
+         "Slurm: {}='{}' gives no number of tasks for this machine (SLURM_NODEID={}): expected the "
+         "number of each machine, e.g. 2(x3),1",
+         kNames.local_size, tasks, node);
   }
   world.local_rank = env_number(environment, kWho, kNames.local_rank, 0);
   check_below(kWho, kNames.local_rank, world.local_rank, "tasks on this machine", world.local_size);

@@ -224,7 +224,8 @@ AtomicFile::AtomicFile(HeldPath path)
   file_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
   if (!file_.is_open()) {
     fail(ErrorKind::data,
-         "{}: cannot create a temporary file in its folder: {}; an existing file is unchanged",
+         "{}: cannot create a temporary file in its folder: {}; the file that was there before, if "
+         "any, is unchanged",
          path_.text(), reason(errno));
   }
   remove_ = true;
@@ -253,7 +254,8 @@ void AtomicFile::commit_unsynced() {
 }
 
 void AtomicFile::fail_at(const char* doing, int error) const {
-  fail(ErrorKind::data, "{}: cannot {} (after {} bytes): {}; an existing file is unchanged",
+  fail(ErrorKind::data,
+       "{}: cannot {} (after {} bytes): {}; the file that was there before, if any, is unchanged",
        path_.text(), doing, written_, reason(error));
 }
 

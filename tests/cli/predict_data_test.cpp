@@ -172,7 +172,7 @@ TEST_CASE("predict: data that does not fit is refused, with what was expected") 
   refused({"new.yaml", "--split", "test"}, 3, "--split test: the data set has no test samples");
   refused({"new.yaml", "--split", "val"}, 3, "the val split is empty: data.val_split is 0");
   refused({"small.yaml", "data.val_split={count: 5, stratify: true}", "--split", "val"}, 2,
-          "dpt eval --split val --predictions FILE predicts its samples");
+          "use dpt eval --split val --predictions FILE");
   refused({"new.yaml", "--top", "5"}, 2, "--top: expected 1 to 4 (the model's classes)");
   write_file(w.dir.file("csv.yaml"), "data: {dataset: csv, train: {file: x.csv}}\n");
   write_file(w.dir.file("x.csv"), "a,b\n1,2\n");

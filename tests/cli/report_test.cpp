@@ -233,7 +233,8 @@ TEST_CASE("a report replaces no file but a report") {
   w.run_well({"report", "runs/tiny", "-o", "own.html"});
   const Finished folder = w.run({"report", "runs/tiny", "-o", "runs"});
   CHECK(folder.exit_code == 2);
-  check_contains(folder.err, "-o runs: expected the name of a file, found a folder");
+  check_contains(folder.err,
+                 "-o runs: is a folder: give the path of a file, e.g. runs/report.html");
   CHECK(w.run({"report", "runs/tiny", "-o", "nowhere/own.html"}).exit_code == 3);
   const Finished streamed = w.run_well({"report", "runs/tiny", "-o", "/dev/stdout"});
   CHECK(streamed.out == read_file(w.dir.file("own.html")));

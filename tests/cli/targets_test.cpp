@@ -235,7 +235,7 @@ TEST_CASE("npy: config check opens the arrays and says what does not fit") {
                  "expected a target from 0 to 1, found ");
   check_contains(error({"metrics=[{type: accuracy}]"}),
                  "found accuracy, which is for class labels");
-  check_contains(error({"checkpoint.keep_best.monitor=val/accuracy"}), "which have no accuracy");
+  check_contains(error({"checkpoint.keep_best.monitor=val/accuracy"}), "needs class labels");
   check_contains(error({"data.train.weights=no.npy"}), "no.npy: cannot be opened: No such file");
   CHECK(w.run({"train", "small.yaml", "loss={type: cross_entropy}"}).exit_code == 2);
 }

@@ -21,11 +21,12 @@ class TensorSums {
   /// Distance in lanes from one row to the next.
   static constexpr unsigned kLanesApart = 4;
 
-  /// Adds the products of one step; only `halves` of its two halves contain data.
+  /// Adds the products of one step, whose first `halves` halves (1 or 2) contain data.
   __device__ void add(const std::uint32_t* a_tile, const std::uint32_t* b_tile, int halves) {
     for (int half = 0; half < halves; ++half) {
-      // The assignment of words of k to "t" and "t + 4" is arbitrary as long as both factors agree.
-      // Lane t takes words 4t to 4t + 3 for two instructions, which are one quad to read.
+      // The instruction multiplies words t and t + 4 of the depth in lane t, but any assignment of
+      // words gives the same sum if both factors use it. Lane t takes words 4t to 4t + 3 for two
+      // instructions, so it reads them as one quad.
       const int quad = half * 4 + lane() % 4;
       std::uint32_t b[kDown8][4];
 #pragma unroll

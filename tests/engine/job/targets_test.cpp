@@ -193,8 +193,8 @@ TEST_CASE("the best checkpoint of data without accuracy is that of the least los
   CHECK(again.resolved_config == job.resolved_config);
 
   const std::string text =
-      "the data's targets are values (a number for each output), which have no accuracy: expected "
-      "val/loss, or val/ and the name of a metric of the config, found val/accuracy";
+      "val/accuracy needs class labels, but the data's targets are values (a number for each "
+      "output): use val/loss, or val/NAME with a metric from `metrics`";
   for (const std::string path : {"checkpoint.keep_best", "train.early_stopping"}) {
     CHECK(error_of(targets, {path + ".monitor=val/accuracy"}) == path + ".monitor: " + text);
   }

@@ -237,8 +237,11 @@ TEST_CASE("Slurm: the first machine of the step, ports by job and step") {
   }
   SUBCASE("tasks of machines") {
     for (const char* list : {"", "2", "2(x2", "x", "2(x2)", "2(3)", "0(x9)", "2(x2),,1"}) {
-      check_contains(refusal(with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", list}})),
-                     fmt::format("with one for SLURM_NODEID=2, found '{}'", list));
+      check_contains(
+          refusal(with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", list}})),
+          fmt::format("SLURM_STEP_TASKS_PER_NODE='{}' gives no number of tasks for this machine "
+                      "(SLURM_NODEID=2)",
+                      list));
     }
   }
 }

@@ -61,9 +61,9 @@ TEST_CASE("a copy is a file of its own, and replaces what was there") {
   CHECK_FALSE(fs::exists(folder.file("b.tmp")));
   fs::create_directory(folder.file("taken"));
   const std::string to = folder.file("taken");
-  CHECK(
-      error_of([&] { copy_durably(folder.file("a"), to); }, to) ==
-      "F: cannot rename into place (after 3 bytes): Is a directory; an existing file is unchanged");
+  CHECK(error_of([&] { copy_durably(folder.file("a"), to); }, to) ==
+        "F: cannot rename into place (after 3 bytes): Is a directory; the file that was there "
+        "before, if any, is unchanged");
   CHECK_FALSE(fs::exists(folder.file("taken.tmp")));
   const std::string none = folder.file("none");
   CHECK(error_of([&] { copy_durably(none, folder.file("b")); }, none) ==
@@ -128,9 +128,9 @@ TEST_CASE("a write that fails at its end tells how many bytes it had written") {
   const std::string text = "12345";
   file.write(std::as_bytes(std::span(text)));
   file.write(std::as_bytes(std::span(text).first(2)));
-  CHECK(
-      error_of([&] { file.commit(); }, path) ==
-      "F: cannot rename into place (after 7 bytes): Is a directory; an existing file is unchanged");
+  CHECK(error_of([&] { file.commit(); }, path) ==
+        "F: cannot rename into place (after 7 bytes): Is a directory; the file that was there "
+        "before, if any, is unchanged");
 }
 
 TEST_CASE("moving and removing say what they cannot do") {
