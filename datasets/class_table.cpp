@@ -70,7 +70,10 @@ std::string gap_of(const DataSource& source, const char* split) {
 std::string some_of(const std::vector<std::string>& names) {
   constexpr std::size_t kMax = 5;
   std::string text;
-  for (std::size_t i = 0; i < names.size() && i < kMax; ++i) text += (i ? ", " : "") + names[i];
+  for (std::size_t i = 0; i < names.size() && i < kMax; ++i) {
+    const bool is_clear = names[i].find(',') == std::string::npos;
+    text += (i ? ", " : "") + (is_clear ? names[i] : "'" + names[i] + "'");
+  }
   return names.size() > kMax ? text + ", ..." : text;
 }
 

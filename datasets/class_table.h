@@ -81,7 +81,7 @@ void check_class_tables(DataSets& sets, const std::vector<std::string>& known);
 std::string difference_of_classes(const std::vector<std::string>& expected,
                                   const std::vector<std::string>& found);
 
-/// Returns "cat, dog, ..." for messages.
+/// Returns "cat, dog, ..." for messages; a name that contains a comma is in quotes.
 std::string some_of(const std::vector<std::string>& names);
 
 }  // namespace dpt

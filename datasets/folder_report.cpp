@@ -21,14 +21,14 @@ std::string some_paths(const std::vector<std::string>& paths) {
   return text;
 }
 
-/// Returns the counts of the first groups: ".json 2, Thumbs.db 1".
+/// Returns the counts of the first groups: "2 .json, 1 Thumbs.db".
 std::string counts_text(const std::map<std::string, std::int64_t>& groups) {
   constexpr std::size_t kMaxNamed = 10;
   std::vector<std::string> texts;
   std::int64_t others = 0;
   for (const auto& [group, count] : groups) {
     if (texts.size() < kMaxNamed) {
-      texts.push_back(fmt::format("{} {}", group, count));
+      texts.push_back(fmt::format("{} {}", count, group));
     } else {
       others += count;
     }

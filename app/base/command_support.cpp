@@ -187,11 +187,20 @@ Job load_job(TrainSpec spec, ProcessGroup* processes, UsedFiles used) {
   return job_of(std::move(spec), std::move(plan), std::move(sets), processes, used);
 }
 
+/// Throws if no job can be made of these parts. Measuring data.normalize reads every image, so
+/// mistakes are reported first.
+void check_before_measuring(TrainSpec spec, const Plan& plan, const DataSets& sets) {
+  skip_normalization(spec);
+  adopt_targets(spec, *sets.train);
+  make_job(std::move(spec), plan, sets, {}, nullptr);
+}
+
 Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes, UsedFiles used) {
   check_can_skip(spec.data, *sets.train);
   if (used == UsedFiles::none) {
     skip_normalization(spec);
   } else {
+    if (spec.data.normalize.is_pending() && !processes) check_before_measuring(spec, plan, sets);
     measure_normalization(spec, sets, processes);
   }
   sets = with_caches(std::move(sets), spec.data, used, MissingCache::make);

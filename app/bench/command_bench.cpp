@@ -30,6 +30,7 @@
 #include "engine/training/run_report.h"
 #include "engine/training/stepper.h"
 #include "engine/training/trainer.h"
+#include "kernels/base/error.h"
 #include "kernels/base/text.h"
 
 namespace dpt {
@@ -128,7 +129,10 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
           std::int64_t steps = 0;
           if (!std::getline(std::cin, line)) return 0;
           std::istringstream(line) >> word >> steps;
-          return word == "run" ? steps : 0;
+          if (word != "run" || steps < 1) {
+            fail(ErrorKind::usage, "--serve: expected 'run N' on stdin, found '{}'", line);
+          }
+          return steps;
         },
         [](double seconds, std::int64_t) {
           fmt::print("{:.6f}\n", seconds);

@@ -44,13 +44,15 @@ void add_config_init_command(CLI::App& config, CommandBody& body) {
       "Print a commented config to start from: for your own data with --data, else for the "
       "built-in digits");
   CLI::Option* data =
-      init->add_option("--data", options->data,
-                       "Print a complete config for this data: a folder with train/CLASS/*.jpg, a "
-                       "CSV file, a .npy or .npz file, or tar shards")
+      init->add_option(
+              "--data", options->data,
+              "Print a complete config for this data: a folder with train/CLASS/*.jpg, a "
+              "CSV file, a .npy or .npz file, a folder of tar shards, or a pattern of their "
+              "names, such as 'train-*.tar'")
           ->check(not_empty());
   init->add_option("--zoo", options->zoo,
-                   "The network (default: one that suits the size of the images, or an mlp for a "
-                   "table)")
+                   "The network; by default one that suits the size of the images, or an mlp for a "
+                   "table")
       ->check(not_empty())
       ->needs(data);
   set_body(init, body, options, run_config_init);

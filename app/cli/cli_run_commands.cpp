@@ -210,9 +210,9 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
       "Evaluate even if the data differs from the run's (by the fingerprints of its "
       "training and test samples) or is split differently; without this option: exit code 3");
   eval->add_flag("--allow-other-model", options->allow_other_model,
-                 "Evaluate even if overrides change the network, the loss or the transforms: the "
-                 "weights were not trained for these. The results say so; without this option: "
-                 "exit code 2");
+                 "Evaluate even if overrides change the network, the loss or the transforms, for "
+                 "which the weights were not trained. The results record this. Without this "
+                 "option, such overrides give exit code 2");
   CLI::Option* json = eval->add_flag("--json", options->json, kJsonHelp);
   eval->add_flag(
           "--table", options->table,
@@ -305,9 +305,9 @@ void add_export_command(CLI::App& app, CommandBody& body) {
   command->add_option("--use", options->use, kUseHelp)->check(CLI::IsMember({"ema", "swa", "raw"}));
   command->add_flag("--overwrite", options->overwrite, "Replace an existing file");
   command->add_flag("--allow-other-model", options->allow_other_model,
-                    "Export even if overrides change the network, the loss or the transforms: the "
-                    "weights were not trained for these. The files' metadata says so; without this "
-                    "option: exit code 2");
+                    "Export even if overrides change the network, the loss or the transforms, for "
+                    "which the weights were not trained. The files record this in their metadata. "
+                    "Without this option, such overrides give exit code 2");
   command->add_flag("--json", options->json, kJsonHelp);
   set_body(command, body, options, run_export);
 }

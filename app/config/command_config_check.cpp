@@ -315,6 +315,9 @@ class ConfigCheck {
     if (sets.val) counts += fmt::format(", {} validation samples", sets.val->size());
     if (sets.test) counts += fmt::format(", {} test samples", sets.test->size());
     if (tried > 0) counts += fmt::format(" ({} files read, from every class)", tried);
+    if (spec_.data.val_split.holds_out()) {
+      counts += "; data.val_split holds out some of the training samples";
+    }
     found_data_ = "; " + counts;
   }
 

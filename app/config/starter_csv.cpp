@@ -191,20 +191,20 @@ std::size_t target_column(const std::string& file, const std::vector<Column>& co
   static constexpr std::array kNames = {"label",    "labels",    "class", "target",
                                         "category", "species",   "tags",  "tag",
                                         "outcome",  "diagnosis", "price", "y"};
-  const auto is_other = [](const Column& column) {
-    return column.is_image() || is_counter(column) || names_parts(column) ||
+  const auto lacks_targets = [](const Column& column) {
+    return column.is_image() || names_parts(column) ||
            (column.empty > 0 && column.separator() == '\0');
   };
   for (const char* name : kNames) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
       if (lower_case(columns[i].name) != name) continue;
-      if (!is_other(columns[i])) return i;
+      if (!lacks_targets(columns[i])) return i;
       if (columns[i].empty > 0) refuse_gaps(file, columns[i]);
     }
   }
   std::vector<std::size_t> texts, others;
   for (std::size_t i = 0; i < columns.size(); ++i) {
-    if (is_other(columns[i])) continue;
+    if (lacks_targets(columns[i]) || is_counter(columns[i])) continue;
     others.push_back(i);
     if (!columns[i].is_number() && !columns[i].has_decimal_commas()) texts.push_back(i);
   }

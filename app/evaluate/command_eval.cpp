@@ -64,6 +64,12 @@ std::string allowed_by(const EvaluationSpec& config) {
 
 /// Prints the line of a split, and one for each class of the metrics that have classes.
 void print_result(const std::string& weights, const EvalResult& result) {
+  if (!std::isfinite(result.loss)) {
+    say(fmt::format(
+        "warning: the {} loss is not a finite number: dpt data check names samples with "
+        "NaN or infinite values",
+        result.split));
+  }
   fmt::print("{}: {} split, {}", weights, result.split, counted(result.n, "sample"));
   if (result.unreadable > 0) fmt::print(", {} unreadable", result.unreadable);
   fmt::print(": loss {:.4f}", result.loss);

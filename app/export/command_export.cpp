@@ -20,6 +20,7 @@
 #include "engine/export/torch_state.h"
 #include "engine/graph/make_plan.h"
 #include "engine/job/job.h"
+#include "engine/run/run_folder.h"
 #include "kernels/base/json_text.h"
 
 namespace dpt {
@@ -29,15 +30,19 @@ namespace {
 constexpr CheckpointUse kToExport{"export", "export", "exported"};
 
 /// Throws unless an existing file may be replaced: only on request, and never the checkpoint
-/// itself.
+/// itself or another file of a run.
 void check_target(const std::string& path, const std::string& checkpoint, bool overwrite) {
   std::error_code error;  // ignored: writing to a path that cannot be examined reports the reason
-  if (!fs::exists(path, error)) return;
+  const bool exists = fs::exists(path, error);
+  if (exists && fs::equivalent(path, checkpoint, error)) {
+    fail(ErrorKind::usage, "{}: is the checkpoint itself: name another file", path);
+  }
+  if (is_file_of_run(path)) {
+    fail(ErrorKind::usage, "{}: is a name that a run uses for its own files: choose another", path);
+  }
+  if (!exists) return;
   if (fs::is_directory(path, error)) {
     fail(ErrorKind::usage, "{}: expected a file to write or to replace, found a folder", path);
-  }
-  if (fs::equivalent(path, checkpoint, error)) {
-    fail(ErrorKind::usage, "{}: is the checkpoint itself: name another file", path);
   }
   if (!overwrite) {
     fail(ErrorKind::usage, "{}: already exists: name another file, or replace it with --overwrite",
@@ -136,8 +141,8 @@ int run_export(const ExportOptions& options) {
   for (const char* pickle : {".pth", ".pt", ".bin"}) {
     if (!options.torch.ends_with(pickle)) continue;
     fail(ErrorKind::usage,
-         "--torch {}: expected a name in .safetensors, found one in {}, which torch.load would "
-         "read; safetensors.torch.load_file reads what dpt writes",
+         "--torch {}: dpt writes safetensors, which safetensors.torch.load_file reads and "
+         "torch.load does not: expected a name that ends in .safetensors, found {}",
          options.torch, pickle);
   }
   if (options.torch == options.onnx) {

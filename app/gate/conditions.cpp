@@ -125,7 +125,8 @@ void check_metrics_of(const std::vector<Condition>& conditions, const MetricSet&
       if (metric.in_training || condition.split() != "train") known.push_back(metric.name);
     }
     if (std::find(known.begin(), known.end(), condition.metric) != known.end()) continue;
-    const std::string near = closest(condition.metric, known);
+    std::string near = closest(condition.metric, known);
+    if (near.empty()) near = name_ending_in(condition.metric, known);
     const std::string type = metric_type_in(condition.metric);
     fail(ErrorKind::usage, "--require {}: expected a metric of {}: {}; found '{}'{}",
          condition.text, condition.split(), fmt::join(known, ", "), condition.metric,

@@ -112,6 +112,7 @@ std::set<FindingKind> allowed_kinds(const DataOptions& options) {
 
 struct CheckVerdict {
   std::set<FindingKind> allowed;
+  OnBadSample on_bad_sample;  ///< from the config
   bool is_error(FindingKind kind) const { return dpt::is_error(kind) && !allowed.contains(kind); }
   const char* word(FindingKind kind) const { return is_error(kind) ? "error" : "warning"; }
   std::int64_t count(const DataReport& report, bool errors) const {
@@ -208,6 +209,21 @@ void print_lines(const std::string& message) {
   for (std::string line; std::getline(lines, line);) fmt::print("  {}\n", printable(line));
 }
 
+/// Prints what training does with unreadable samples.
+void print_consequence(OnBadSample on_bad_sample) {
+  switch (on_bad_sample) {
+    case OnBadSample::stop:
+      fmt::print("  (a run ends at such a sample; with data.on_bad_sample=skip, it continues)\n");
+      break;
+    case OnBadSample::skip:
+      fmt::print("  (a run leaves these out, because data.on_bad_sample is skip)\n");
+      break;
+    case OnBadSample::salvage:
+      fmt::print("  (a run uses what can be decoded of a damaged JPEG; it ends at others)\n");
+      break;
+  }
+}
+
 void print_findings(const DataReport& report, const CheckVerdict& verdict) {
   for (std::size_t first = 0; first < report.findings.size();) {
     const FindingKind kind = report.findings[first].kind;
@@ -226,6 +242,7 @@ void print_findings(const DataReport& report, const CheckVerdict& verdict) {
       }
     }
     if (end < last) fmt::print("  (and {} more: --json has all)\n", last - end);
+    if (kind == FindingKind::unreadable) print_consequence(verdict.on_bad_sample);
     first = last;
   }
 }
@@ -374,8 +391,9 @@ DataReport check_config(const TrainSpec& spec, int workers) {
 }  // namespace
 
 int run_data_check(const DataOptions& options) {
-  const CheckVerdict verdict{allowed_kinds(options)};
+  const std::set<FindingKind> allowed = allowed_kinds(options);
   const TrainSpec spec = load_spec(catalog(), options.config, options.overrides);
+  const CheckVerdict verdict{allowed, spec.data.on_bad_sample};
   DataReport report = check_config(spec, workers_of(options));
   for (Finding& finding : report.findings) finding.message = hide_secrets(finding.message);
   if (report.interrupted) return stopped();

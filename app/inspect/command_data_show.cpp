@@ -52,6 +52,16 @@ std::string class_of(const DataSource& source, std::int32_t label) {
   return source.classes()[label];
 }
 
+/// Returns the index of the sample that is shown in place of `index`: the first one from there on
+/// that is not in `replaced`. REQUIRES: some sample of the split is not.
+std::int64_t shown_index(const Split& split, const LeftOutSamples& replaced, std::int64_t index) {
+  while (replaced.contains(index)) {
+    const auto after = std::upper_bound(split.indices.begin(), split.indices.end(), index);
+    index = after == split.indices.end() ? split.indices.front() : *after;
+  }
+  return index;
+}
+
 void print_table(const DataSource& source, const std::vector<SheetImage>& images,
                  std::int64_t columns, std::int64_t versions) {
   fmt::print("{:>4} {:>6} {:>10}  {:<20}  {}\n", "row", "column", "index", "class", "sample");
@@ -70,8 +80,9 @@ int run_data_show(const DataShowOptions& options) {
   std::error_code error;
   const std::string extension = std::filesystem::path(options.out).extension().string();
   if (!extension.empty() && extension != ".png" && extension != ".PNG") {
-    fail(ErrorKind::usage, "--out {}: expected a name in .png, found one in {}: the image is a PNG",
-         options.out, extension);
+    fail(ErrorKind::usage,
+         "--out {}: the image is a PNG: expected a name that ends in .png, found {}", options.out,
+         extension);
   }
   if (!options.overwrite && std::filesystem::exists(options.out, error)) {
     fail(ErrorKind::usage, "--out {}: the file exists; give another name, or --overwrite",
@@ -96,14 +107,19 @@ int run_data_show(const DataShowOptions& options) {
       is_train ? spec.data.transforms.train : spec.data.transforms.eval;
   auto source = with_host_transforms(split.source, transforms, requirements.input, seed);
   std::shared_ptr<BadSamples> bad;
+  const auto replaced = std::make_shared<LeftOutSamples>();
   if (spec.data.on_bad_sample == OnBadSample::skip && !source->resident()) {
     bad = std::make_shared<BadSamples>(spec.data.max_bad_samples);
-    source = with_substitutes(source, split.indices, bad);
+    source = with_substitutes(source, split.indices, bad, replaced);
   }
   const InputDesc input = make_input_desc(transforms, *source, requirements.input, seed);
   check_evaluation_transforms(spec.data.transforms);
   const SampleShape out = input.out;
-  if ((out.c != 1 && out.c != 3) || out.h * out.w < 2) {
+  if (out.h * out.w < 2) {
+    fail(ErrorKind::usage, "expected images, found samples of {} numbers, which cannot be drawn",
+         out.c);
+  }
+  if (out.c != 1 && out.c != 3) {
     fail(ErrorKind::usage,
          "expected images of 1 or 3 channels, found samples of {}x{} with {} channels", out.h,
          out.w, out.c);
@@ -126,6 +142,7 @@ int run_data_show(const DataShowOptions& options) {
   double low = 0, high = 1;
   const InputDraws draws(is_train ? spec.data.transforms : TransformsSpec{}, out, seed);
   draw_samples(*source, input, draws, images, low, high);
+  for (SheetImage& image : images) image.index = shown_index(split, *replaced, image.index);
   for (const std::string& problem : bad ? bad->take_new() : std::vector<std::string>()) {
     say(fmt::format("warning: left out: {} (the sample after it is shown in its place)", problem));
   }

@@ -44,6 +44,14 @@ std::int64_t count_in(const FactsJson& line, const char* key, std::int64_t other
   return found != line.end() && found->is_number_integer() ? found->get<std::int64_t>() : otherwise;
 }
 
+/// Returns the status in a line `run_end` or in summary.json.
+std::string status_of(const FactsJson& end) {
+  const std::string status = text_in(end, "status", "ended");
+  const bool is_diverged =
+      count_in(end, "exit_code", 0) == static_cast<std::int64_t>(ErrorKind::diverged);
+  return status == "failed" && is_diverged ? "diverged" : status;
+}
+
 /// Adds an object of results, from summary.json or a line `epoch` or `eval`.
 void add_results(const std::string& split, const FactsJson& values, RunFacts& facts) {
   for (const auto& [key, value] : values.items()) {
@@ -131,11 +139,7 @@ LoggedResults read_log(const std::string& path, RunFacts& facts) {
     is_step_last = false;
     facts.steps = std::max(facts.steps, count_in(json, "step", 0));
     if (name == "run_end") {
-      facts.status = text_in(json, "status", "ended");
-      const auto code = count_in(json, "exit_code", 0);
-      if (facts.status == "failed" && code == static_cast<std::int64_t>(ErrorKind::diverged)) {
-        facts.status = "diverged";
-      }
+      facts.status = status_of(json);
       if (json.contains("best")) set_best(json["best"], facts);
     }
     if (name == "epoch") results.newest["train"] = json;
@@ -210,6 +214,8 @@ RunFacts read_run_facts(const std::string& folder) {
     if (logged.starts <= 1 && seconds != summary.end() && seconds->is_number()) {
       facts.seconds = seconds->get<double>();
     }
+    // The log may lack its last lines, for example after a full disk.
+    facts.status = status_of(summary);
     facts.steps = count_in(summary, "steps", facts.steps);
     if (summary.contains("best")) set_best(summary["best"], facts);
   }

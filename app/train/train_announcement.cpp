@@ -125,8 +125,10 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
                             job.spec.data.batch_size, counted(job.placement.ranks(), "replica"),
                             fmt::join(job.placement.device_names(), ", ")));
   if (!start.checkpoint.empty()) {
-    progress.info(fmt::format("resuming {} at step {} (epoch {})", start.checkpoint,
-                              start.point.state.step, start.point.state.epoch + 1));
+    const RunState& state = start.point.state;
+    progress.info(
+        fmt::format("resuming {} at step {} (epoch {})", start.checkpoint, state.step,
+                    std::min(state.epoch + 1, std::max(state.epoch, job.spec.train.epochs))));
     const TrainSpec before = load_stored_spec(catalog(), start.point.config, start.checkpoint);
     const std::string change = learning_rate_change(job, before, start.point.state);
     if (!change.empty()) progress.warn(change);

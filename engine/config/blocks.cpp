@@ -45,6 +45,12 @@ bool is_good_name(const std::string& name) {
                               "0123456789_.-") == std::string::npos;
 }
 
+/// Returns true if tensors of a layer of this name could be taken for others of a checkpoint.
+bool is_reserved(const std::string& name) {
+  const std::string first = name.substr(0, name.find('.'));
+  return first == "optim" || first == "dpt";
+}
+
 /// Gives each item of the tree its path, and a name if it has none. An unnamed repeated block keeps
 /// the empty name, because each of its copies gets its own.
 class Namer {
@@ -63,6 +69,12 @@ class Namer {
         report_(item.path + ".name",
                 fmt::format("expected a layer name of letters, digits, '_', '-' and "
                             "'.', found {}",
+                            in_quotes(item.name)));
+      }
+      if (is_named && is_reserved(item.name)) {
+        report_(item.path + ".name",
+                fmt::format("{} is reserved: in checkpoints, names that begin with 'optim.' or "
+                            "'dpt.' belong to the optimizer and to dpt",
                             in_quotes(item.name)));
       }
       if (!is_named && !repeat) item.name = fmt::format("{}", index);

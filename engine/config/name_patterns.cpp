@@ -65,8 +65,11 @@ std::string problem_of_pattern(const std::string& pattern, std::span<const std::
     return text;
   }
   if (near == plain) {
-    return text +
-           fmt::format("; a pattern is compared with the whole name: did you mean '*{}*'?", near);
+    const bool is_layer = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return name.starts_with(near + ".");
+    });
+    return text + fmt::format("; a pattern is compared with the whole name: did you mean '{}'?",
+                              is_layer ? near + ".*" : "*" + near + "*");
   }
   // Keep the stars of the pattern.
   std::string better = pattern;

@@ -121,7 +121,8 @@ class Checker {
     if (std::find(known.begin(), known.end(), monitor) != known.end()) return;
     std::string text =
         fmt::format("expected one of {}, found {}", fmt::join(known, ", "), in_quotes(monitor));
-    const std::string near = closest(monitor, known);
+    std::string near = closest(monitor, known);
+    if (near.empty()) near = name_ending_in(monitor, known);
     if (!near.empty()) {
       text += fmt::format("; did you mean '{}'?", near);
     } else if (monitor.starts_with("val/") && monitor.size() > 4) {

@@ -61,4 +61,13 @@ std::string closest(const std::string& word, std::span<const std::string> candid
   return best;
 }
 
+std::string name_ending_in(const std::string& word, std::span<const std::string> candidates) {
+  const std::size_t last = word.rfind('/') + 1;  // 0 without a slash
+  const std::string place = word.substr(0, last), end = "_" + word.substr(last);
+  for (const std::string& candidate : candidates) {
+    if (candidate.starts_with(place) && candidate.ends_with(end)) return candidate;
+  }
+  return {};
+}
+
 }  // namespace dpt

@@ -68,7 +68,7 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type
       fail(ErrorKind::usage, "{}: produces images of {}, but model.input is {}: {} size: [{}, {}]",
            place_of(on_host), size_text({desc.raw.h, desc.raw.w}),
            size_text({model_input.h, model_input.w}),
-           on_host.type == "CenterCrop" ? "give it" : "add CenterCrop with", model_input.h,
+           on_host.type.ends_with("Crop") ? "give it" : "add CenterCrop with", model_input.h,
            model_input.w);
     }
     fail(ErrorKind::usage,

@@ -359,6 +359,23 @@ bool is_run_folder(const std::string& path) {
   return static_cast<bool>(failure);
 }
 
+bool is_file_of_run(const std::string& path) {
+  std::error_code error;
+  const fs::path file = fs::weakly_canonical(path, error);
+  const fs::path folder = file.parent_path();
+  if (is_run_of_dpt(folder.string())) {
+    return OwnNames(folder.string()).has(file.filename().string());
+  }
+  // A checkpoint is in checkpoints/, or in a folder there.
+  for (const fs::path& checkpoints : {folder, folder.parent_path()}) {
+    if (checkpoints.filename() == "checkpoints" &&
+        is_run_of_dpt(checkpoints.parent_path().string())) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string folder_of_run(const std::string& path) {
   const HeldPath folder(path);
   for (const char* name : {kReplaced, kMoving, kRestoring}) {

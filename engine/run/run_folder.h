@@ -124,6 +124,10 @@ bool is_locked_run(const std::string& path);
 /// Returns true if the folder holds a run (its config.yaml or checkpoints).
 bool is_run_folder(const std::string& path);
 
+/// Returns true if `path` is a file of a run: one at the top of a run folder that dpt wrote, or one
+/// in its checkpoints/.
+bool is_file_of_run(const std::string& path);
+
 /// Returns the folder that holds the run at `path`: `path` itself, or the replaced/ in it if a
 /// crash of --overwrite left the run there, to be restored when the folder is opened. Changes
 /// nothing.

@@ -197,15 +197,16 @@ void RunReport::replica() {
 }
 
 void RunReport::warn_of_undefined_monitors() {
-  std::set<std::string> monitors = {job_.spec.checkpoint.keep_best.monitor};
+  std::set<std::string> monitors = {job_.spec.checkpoint.keep_best.monitor, "val/loss"};
   if (const auto& early = job_.spec.train.early_stopping) monitors.insert(early->monitor);
   if (const auto* plateau = plateau_of(job_.spec)) monitors.insert(plateau->monitor);
   for (const std::string& monitor : monitors) {
     const std::optional<double> value = last_value(monitor, stepper_.state());
     if (!value || std::isfinite(*value) || !undefined_monitors_.insert(monitor).second) continue;
-    progress_.warn(
-        fmt::format("{} is not a finite number after epoch {}, so it counts as no improvement",
-                    monitor, stepper_.state().epoch));
+    progress_.warn(fmt::format(
+        "{} is not a finite number after epoch {}, so it counts as no improvement{}", monitor,
+        stepper_.state().epoch,
+        monitor == "val/loss" ? "; dpt data check names samples with NaN or infinite values" : ""));
   }
 }
 

@@ -1,6 +1,9 @@
 // The counts and measurements of bench, and its message about bf16 on CPUs.
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -157,6 +160,19 @@ TEST_CASE("bench --calls: no time is longer than the program took for all of its
   const double told = std::stod(text.substr(text.find(last) + last.size()));
   CHECK(told > 0);
   CHECK(is_possible(told));
+}
+
+TEST_CASE("bench --serve: a line that is no command is an error") {
+  const Workplace w;
+  for (const char* line : {"run abc", "run 0", "stop"}) {
+    write_file(w.dir.file("commands"), std::string(line) + "\n");
+    const Finished refused = run_dpt({"bench", "small.yaml", "--serve"}, w.dir.path(), [&] {
+      dup2(open(w.dir.file("commands").c_str(), O_RDONLY), 0);
+    });
+    CHECK(refused.exit_code == 2);
+    check_contains(refused.err,
+                   fmt::format("--serve: expected 'run N' on stdin, found '{}'", line));
+  }
 }
 
 TEST_CASE("bench --calls: the batch is one that a run has, and options of rounds are refused") {

@@ -332,7 +332,7 @@ TEST_CASE("data check: what opening refuses is a finding too") {
   const Finished listed = w.run({"data", "check", "small.yaml"});
   check_contains(listed.out, "error: not_opened (1)\n  image_folder: ");
   check_contains(listed.out, "pictures/train/ant/1.heic: a HEIC image");
-  check_contains(listed.err, "1 file that is not an image is left out: Thumbs.db 1");
+  check_contains(listed.err, "1 file that is not an image is left out: 1 Thumbs.db");
   // config check reports it, too.
   const Finished config = w.run({"config", "check", "small.yaml"});
   CHECK(config.exit_code == 3);
@@ -340,6 +340,8 @@ TEST_CASE("data check: what opening refuses is a finding too") {
        {"1.heic: a HEIC image", "2.avif: an AVIF image", "text.webp: expected"}) {
     check_contains(config.err, name);
   }
+  check_contains(w.run({"data", "check", "small.yaml"}, {"data.on_bad_sample=skip"}).out,
+                 "(a run leaves these out, because data.on_bad_sample is skip)");
   const json left_out = w.check(3, {"data.on_bad_sample=skip"});
   CHECK(left_out["errors"] == 1);
   for (const char* name : {"train/ant/1.heic", "train/bee/2.avif", "train/cow/text.webp"}) {

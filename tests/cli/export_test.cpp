@@ -82,6 +82,11 @@ TEST_CASE("export refuses what it cannot do before it writes") {
   refused({"export", "runs/tiny", "--torch", "x", "--include-normalisation"}, 2, "--onnx");
   refused({"export", "runs/none", "--torch", "x"}, 3, "runs/none: no such run folder");
   refused({"export", best, "--torch", best, "--overwrite"}, 2, "is the checkpoint itself");
+  for (const char* name :
+       {"config.yaml", "metrics.jsonl", "checkpoints/step-00000001.safetensors"}) {
+    refused({"export", "runs/tiny", "--torch", std::string("runs/tiny/") + name, "--overwrite"}, 2,
+            "is a name that a run uses for its own files");
+  }
   refused({"export", "runs/tiny", "--torch", "x", "--use", "ema"}, 2, "--use ema: ");
   refused({"export", "runs/tiny", "--onnx", "no/folder/x"}, 3, "no/folder");
   // A full disk leaves the old file in place.
@@ -94,7 +99,7 @@ TEST_CASE("export refuses what it cannot do before it writes") {
   refused({"export", "runs/tiny", "--torch", "runs", "--overwrite"}, 2, "found a folder");
   refused({"export", "runs/tiny", "--torch", "runs"}, 2, "found a folder");
   refused({"export", "runs/tiny", "--torch", "x.pth"}, 2,
-          "--torch x.pth: expected a name in .safetensors, found one in .pth, which torch.load");
+          "torch.load does not: expected a name that ends in .safetensors, found .pth");
   CHECK(fs::is_character_file("/dev/full"));
   fs::create_symlink("old.onnx", w.dir.file("link"));
   w.run_well({"export", "runs/tiny", "--torch", "link", "--overwrite"});

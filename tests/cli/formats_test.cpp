@@ -65,7 +65,8 @@ TEST_CASE("formats: a CSV file of features is checked, trained, resumed, measure
   write_file(w.dir.file("train.csv"), table(0, 60));
   write_file(w.dir.file("test.csv"), table(60, 80));
   check_contains(w.run_well({"config", "check", "small.yaml"}).out,
-                 "; 60 training samples, 20 test samples\n");
+                 "; 60 training samples, 20 test samples; data.val_split holds out some of the "
+                 "training samples\n");
   check_resume(w);
   const Finished trained =
       w.run_well({"train", "small.yaml", "train.epochs=20", "--require", "test/accuracy>=0.95"});
@@ -113,7 +114,8 @@ TEST_CASE("formats: a CSV file of images is trained and resumed, and one that is
   }
   write_file(w.dir.file("lists/train.csv"), text);
   check_contains(w.run_well({"config", "check", "small.yaml"}).out,
-                 "; 60 training samples (60 files read, from every class)\n");
+                 "; 60 training samples (60 files read, from every class); data.val_split holds "
+                 "out some of the training samples\n");
   check_resume(w);
   w.run_well({"train", "small.yaml", "data.cache=cache"});
   const std::vector<std::string> smaller = {"eval", "runs/small", "data.cache=smaller",
@@ -156,7 +158,8 @@ TEST_CASE("formats: tar shards are checked, trained, resumed and measured") {
   }
   write_file(w.dir.file("shards/test-0.tar"), shard(60, 75));
   check_contains(w.run_well({"config", "check", "small.yaml"}).out,
-                 "; 60 training samples, 15 test samples (75 files read, from every class)\n");
+                 "; 60 training samples, 15 test samples (75 files read, from every class); "
+                 "data.val_split holds out some of the training samples\n");
   check_resume(w);
   w.run_well({"train", "small.yaml", "train.epochs=20", "data.cache=cache", "--require",
               "test/accuracy>=0.95"});

@@ -192,6 +192,9 @@ devices: [cpu]
   const Finished unknown = w.run({"train", "small.yaml", "--require", "val/micro_precision>0.1"});
   CHECK(unknown.exit_code == 2);
   check_contains(unknown.err, "; add it to the config: metrics: [{type: precision}]");
+  check_contains(
+      w.run({"config", "check", "small.yaml", "checkpoint.keep_best.monitor=val/f1"}).err,
+      "found 'val/f1'; did you mean 'val/macro_f1'?");
   const Finished undefined =
       w.run_well({"train", "small.yaml", "--run-dir", "one", "data.classes=3", "data.val_split=1"});
   check_contains(undefined.err,

@@ -194,6 +194,15 @@ TEST_CASE("normalize: commands on a config work with auto") {
   }
 }
 
+TEST_CASE("normalize: auto reports mistakes before it reads the images") {
+  const Photos w;
+  const Finished refused =
+      w.run({"train", "small.yaml"}, {"data.normalize=auto", "metrics=[{type: r2}]"});
+  CHECK(refused.exit_code == 2);
+  check_contains(refused.err, "metrics: r2 is the distance");
+  CHECK(refused.err.find("data.normalize: auto: mean") == std::string::npos);
+}
+
 TEST_CASE("normalize: two normalisations, half of one and a mean of 0 to 255 are found") {
   const Photos w;
   const std::string list = "data.transforms.eval=[{type: Normalize, mean: [0.5], std: [0.5]}]";

@@ -202,7 +202,7 @@ TEST_CASE("predict gives what eval gives, without the training data, on any devi
   write_file(w.dir.file("new/notes.txt"), "no picture");
   write_file(w.dir.file("new/.hidden.png"), "no picture");
   const Finished one = w.run_well({"predict", "runs/pictures", "new"});
-  CHECK(one.err == "dpt: note: new: 1 file that is not an image is left out: .txt 1\n");
+  CHECK(one.err == "dpt: note: new: 1 file that is not an image is left out: 1 .txt\n");
   const std::vector<TableRow> rows = table_rows(one.out);
   REQUIRE(rows.size() == eval.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -96,6 +96,17 @@ TEST_CASE("runs lists a run once, whatever links lead to it, and calls divergenc
   CHECK(runs[2]["folder"] == "runs/c");
 }
 
+TEST_CASE("runs: a log that lacks its last lines does not hide how the run ended") {
+  const Tiny w;
+  w.run_well({"train", "small.yaml", "--max-steps", "3"});
+  const std::string log = w.dir.file("runs/tiny/metrics.jsonl");
+  const std::string before = read_file(log);
+  w.run_well({"train", "small.yaml"});
+  write_file(log, before);
+  const auto runs = json_out(w, {"runs"})["runs"];
+  CHECK(runs[0]["status"] == "ok");
+}
+
 TEST_CASE("a run whose summary cannot be read hides no other run") {
   const Tiny w;
   w.run_well({"train", "small.yaml", "--run-dir", "runs/a"});

@@ -94,14 +94,15 @@ TEST_CASE("messy folders: what is no image is left out, with one note that count
   dir.write("train/README", {1});
   dir.put("test/cat/1.png", 3);
   dir.write("test/cat/x.json", {1});
-  CHECK(dir.notes() == Texts{"image_folder: $: 5 files that are not images are left out: .json 2, "
-                             "README 1, Thumbs.db 2",
+  CHECK(dir.notes() == Texts{"image_folder: $: 5 files that are not images are left out: 2 .json, "
+                             "1 README, 2 Thumbs.db",
                              "the test data has no samples of 1 of the 2 classes: dog"});
   CHECK(dir.read().train->fingerprint() == before);
   // Groups after the first ones are counted together.
   for (char c = 'a'; c <= 'z'; ++c) dir.write(std::string("train/cat/x.") + c + "q", {1});
   const std::string many = dir.notes()[0];
-  CHECK(many.starts_with("image_folder: $: 31 files that are not images are left out: .aq 1, .bq"));
+  CHECK(
+      many.starts_with("image_folder: $: 31 files that are not images are left out: 1 .aq, 1 .bq"));
   CHECK(many.ends_with(", and 21 others"));
 }
 
@@ -114,7 +115,7 @@ TEST_CASE("messy folders: images that dpt does not read are refused, or left out
   dir.write("train/dog/v.avif", {1});
   dir.write("train/dog/w.avif", {1});
   CHECK(dir.notes(true) ==
-        Texts{"image_folder: $: 3 files that cannot be read are left out: AVIF 2, HEIC 1"});
+        Texts{"image_folder: $: 3 files that cannot be read are left out: 2 AVIF, 1 HEIC"});
   CHECK(dir.read(true).train->size() == 2);
 }
 
@@ -209,8 +210,8 @@ TEST_CASE("messy folders: predict lists what it leaves out") {
   const ListedImages listed = list_images({dir / "all", "x/any.name"});
   CHECK(listed.paths == Texts{dir / "all/a/1.tiff", dir / "all/b.webp", dir / "all/dead.png",
                               dir / "all/linked/1.gif", "x/any.name"});
-  CHECK(listed.notes == Texts{dir / "all: 1 file that is not an image is left out: .txt 1",
-                              dir / "all: 1 file that cannot be read is left out: HEIC 1"});
+  CHECK(listed.notes == Texts{dir / "all: 1 file that is not an image is left out: 1 .txt",
+                              dir / "all: 1 file that cannot be read is left out: 1 HEIC"});
 }
 
 TEST_CASE("messy folders: the fingerprint of a folder that opened before is what it was") {

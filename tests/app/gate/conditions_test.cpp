@@ -117,6 +117,10 @@ TEST_CASE("--require of what is not measured names what is") {
   CHECK(error_of("train/r2>0") ==
         "--require train/r2>0: expected a metric of train: loss, accuracy, accuracy_top5; found "
         "'r2'; add it to the config: metrics: [{type: r2}]");
+  metrics.metrics[2].name = "macro_f1";
+  CHECK(error_of("val/f1>0") ==
+        "--require val/f1>0: expected a metric of val: loss, accuracy, accuracy_top5, macro_f1; "
+        "found 'f1'; did you mean 'macro_f1'?");
 }
 
 TEST_CASE("--require: all that are not met, and why") {

@@ -258,6 +258,13 @@ TEST_CASE("what is wrong inside of a block is told with the line as written and 
               "name of layer 0 in line 9"});
   CHECK(issues(block("\n        - " + conv("'x y'"))) ==
         Texts{"9:32: expected a layer name of letters, digits, '_', '-' and '.', found 'x y'"});
+  for (const std::string name : {"optim", "dpt.integrity"}) {
+    CHECK(issues(block("\n        - " + conv(name))) ==
+          Texts{"9:32: '" + name +
+                "' is reserved: in checkpoints, names that begin with 'optim.' or 'dpt.' belong to "
+                "the optimizer and to dpt"});
+  }
+  CHECK(issues(block("\n        - " + conv("optimal"))).empty());
   CHECK(issues(block("\n        - {type: Conv2D, name: x}")) ==
         Texts{"9:18: unknown layer 'Conv2D', did you mean 'Conv2d'? Known layers: Conv2d, ReLU, "
               "Flatten, Linear, Add, Sequential, Residual"});

@@ -43,7 +43,10 @@ TEST_CASE("a pattern that matches nothing: what was meant") {
         "'layer1.0.bn1.*' matches no parameter; did you mean 'layer1.0.bn2.*'?");
   CHECK(problem("conv1") ==
         "'conv1' matches no parameter; a pattern is compared with the whole name: did you mean "
-        "'*conv1*'?");
+        "'conv1.*'?");
+  CHECK(problem("weight") ==
+        "'weight' matches no parameter; a pattern is compared with the whole name: did you mean "
+        "'*weight*'?");
   CHECK(problem("zzzzzz*") ==
         "'zzzzzz*' matches no parameter; the parameters are conv1.weight, conv1.bias, "
         "layer1.0.bn2.weight, layer1.0.bn2.bias, fc.weight");

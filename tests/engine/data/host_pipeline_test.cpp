@@ -290,8 +290,8 @@ TEST_CASE("transforms are checked without data, as far as they can be") {
   check_transforms({resize({12}), center_crop(8, 8), host_flip(), normalize_all()}, {8, 8, 3});
   check_transforms({resize({12}), random_crop(8), normalize_all()}, {8, 8, 3});
   CHECK(check({random_resized_crop(9, 8), normalize_all()}) ==
-        "config.yaml:3:5: RandomResizedCrop: produces images of 9x8, but model.input is 8x8: add "
-        "CenterCrop with size: [8, 8]");
+        "config.yaml:3:5: RandomResizedCrop: produces images of 9x8, but model.input is 8x8: "
+        "give it size: [8, 8]");
 }
 
 TEST_CASE("samples that are no images are refused") {

@@ -267,7 +267,7 @@ TEST_CASE("a cache of other data, or a damaged one, is refused") {
   CHECK(data_error([&] { with_packed_cache(std::make_shared<Images>("others"), dir.options()); }) ==
         path +
             ": a cache of other data: expected fingerprint \"others\", found \"pictures\": name "
-            "another file in data.cache, or remove this one, and the next run creates it again");
+            "another folder in data.cache, or remove this file, and the next run creates it again");
   CHECK(testing::contains(data_error([&] { with_packed_cache(pictures, dir.options(9)); }),
                           "expected shorter_side 9, found 0"));
 
