@@ -146,7 +146,7 @@ TEST_CASE("a baseline of an earlier release has its best epoch in its log, or is
   check_contains(w.eval("val/loss>=baseline", "runs/tiny").err,
                  "is the log of another run: expected val/loss 123 at step 5 (the best of the "
                  "summary), found ");
-  // `dpt train` fails, too, without these lines in the log of its run.
+  // `dpt train` fails, too, if the log of its run has no evaluations on val.
   w.write_summary(older);
   std::string log = read_file(w.file("metrics.jsonl"));
   for (std::size_t at = log.find("\"split\":\"val\""); at != std::string::npos;
@@ -182,7 +182,7 @@ TEST_CASE("runs and compare list the results of the best epoch") {
   // The process was killed or still runs.
   fs::remove(w.file("summary.json"));
   check();
-  // The best epoch is then unknown.
+  // Without evaluations in the log the best epoch is unknown.
   json line = events(w.file("metrics.jsonl"), "eval")[0];
   write_file(w.file("metrics.jsonl"), "{\"v\":1,\"event\":\"run_start\",\"step\":0}\n");
   const json runs = json::parse(w.run_well({"runs", "--json"}).out)["runs"][0];

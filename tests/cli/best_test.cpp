@@ -1,4 +1,4 @@
-// The best checkpoint: its choice, its location, its way back, and its use by eval.
+// The best checkpoint: its choice, its location, its restoration, and its use by eval.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -41,7 +41,8 @@ TEST_CASE("eval refuses a best.safetensors that is not the run's") {
   CHECK(eval.exit_code == 3);
   check_contains(eval.err, "expected the run's best checkpoint, of step 12");
   w.run_well({"eval", w.best()});
-  // A best from a later step does not fit, nor one of a run that has no best, nor one alone.
+  // eval refuses a best from a later step, a best if the newest checkpoint knows of none, and a
+  // best without any checkpoint.
   w.train_well({"seed=9"}, "other");
   fs::remove(w.best());
   fs::copy_file(w.best("other"), w.best());

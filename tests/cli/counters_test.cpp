@@ -140,7 +140,7 @@ TEST_CASE("device weights that an earlier release measured are used on the same 
   };
   REQUIRE(w.run(on_two, {"--max-steps", "2"}).exit_code == 0);
   CHECK(weights_of_last_start() == json::array({3, 1}));
-  // The weights stay in the checkpoints of the run.
+  // The device weights stay in the checkpoints of the run.
   REQUIRE(w.run(on_two, {"--max-steps", "2"}).exit_code == 0);
   CHECK(weights_of_last_start() == json::array({3, 1}));
   const Finished on_three = w.run(on_two, {"devices=[cpu,cpu,cpu]", "--max-steps", "2"});

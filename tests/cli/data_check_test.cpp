@@ -459,7 +459,7 @@ TEST_CASE("data show writes a image, and never over a file unless told to") {
   w.run_well(show, {"--overwrite", "--samples", "6", "--columns", "3"});
   CHECK(read_file(w.dir.file("sheet.png")) == bytes);
 
-  // Test samples are unchanged: the first is that of the file.
+  // Test samples are drawn unchanged: the first one equals the image in its file.
   w.run_well({"data", "show", "small.yaml", "--out", "test.png", "--split", "test"});
   const dpt::Image test = decode(read_file(w.dir.file("test.png")));
   const Bytes expected = picture(36);

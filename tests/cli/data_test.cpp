@@ -211,8 +211,8 @@ TEST_CASE("a run resumes on its own data only") {
   CHECK(other.exit_code == 3);
   check_contains(other.err, "other data");
   CHECK(w.run({"train", "small.yaml", "train.epochs=3", "data.root=moved"}).exit_code == 0);
-  // This holds even if other data is allowed: positions in a data set of another size mean nothing
-  // here.
+  // Data of another size is refused even if other data is allowed: the run's position in the epoch
+  // means nothing there.
   write_idx(w.dir.file("data"), "train", 50);
   for (const std::string& option :
        {std::string("train.epochs=4"), std::string("--allow-other-data")}) {
@@ -477,7 +477,7 @@ TEST_CASE("on_bad_sample: skip names training images that cannot be read, and go
   check_contains(shown.err, "left out: ");
   // The table lists the samples that are drawn, not those that they replace.
   CHECK(shown.out.find("bee/2.png") == std::string::npos);
-  // An evaluation of the run does the same.
+  // An evaluation of the run leaves out unreadable samples, too.
   write_file(w.dir.file("pictures/test/ant/1.png"), "");
   const Finished eval = w.run_well({"eval", "with-cpu", "--allow-other-data"});
   check_contains(eval.err, "pictures/test/ant/1.png");

@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the tiny config with a layer between its two.
+/// Returns the tiny config with a ReLU between its two layers, and with a Normalize.
 std::string with_activation() {
   std::string text = kTinyConfig;
   const std::string flatten = "{type: Flatten}, ";
@@ -246,7 +246,7 @@ TEST_CASE("eval measures the checkpoint's model, or says that it is another") {
     CHECK(w.run({"eval", "runs/tiny", change}).exit_code == 2);
     CHECK(w.run({"report", "runs/tiny", change, "-o", "page.html"}).exit_code == 2);
   }
-  // Setting the same value again changes nothing; neither do these.
+  // The first override sets the value that the run already has; the others do not affect the loss.
   for (const char* change :
        {"model.layers.r.type=ReLU", "data.batch_size=3", "data.workers=2", "devices=[cpu, cpu]",
         "device_weights=[1]", "data.on_bad_sample=salvage", "log.every=9",

@@ -119,7 +119,7 @@ TEST_CASE("exif_orientation: a run of an earlier release keeps reading images as
   const PhoneWorkplace w;
   w.run_well({"train", "small.yaml", "data.exif_orientation=ignore", "--max-steps", "20"});
   make_earlier(w);
-  // The user's config is the one with which the run was started.
+  // The earlier release would have started the run with this config.
   const Finished resumed = w.run_well({"train", "small.yaml"});
   check_contains(resumed.err, "resuming");
   check_contains(read_file(w.dir.file("runs/small/config.yaml")), "  exif_orientation: ignore\n");
@@ -130,7 +130,7 @@ TEST_CASE("exif_orientation: a run of an earlier release keeps reading images as
   // With a config for other data, the run's value also applies.
   const Finished predict = w.run_well({"predict", "runs/small", "small.yaml", "--split", "test"});
   CHECK(!contains(predict.out, "test/top/3.jpg,1,top"));
-  // A new run rotates them.
+  // A new run turns the images upright.
   w.run_well({"train", "small.yaml", "--overwrite"});
   CHECK(w.test_accuracy() == 1);
 }

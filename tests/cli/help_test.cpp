@@ -69,7 +69,7 @@ TEST_CASE("options are grouped, and exit codes stand in the help text of dpt onl
     const std::string text = dpt::help_text(*command, 80);
     CHECK(contains(text, "Exit codes:") == command->words.empty());
   }
-  // Descriptions of commands are a single clause there.
+  // In the list of commands, each description is a single clause.
   CHECK_FALSE(contains(dpt::help_text(root, 80), "neither labels nor"));
 }
 

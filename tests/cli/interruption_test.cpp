@@ -68,7 +68,7 @@ TEST_CASE(
     INFO(stopped.err);
     CHECK(stopped.exit_code == exit_code);
     CHECK(stopped.err.find("run the same command again to resume") != std::string::npos);
-    // The request was acknowledged earlier, in the log, too.
+    // The request was acknowledged before the stop, and in the log, too.
     const std::string acknowledged = "stopping as soon as the state can be saved (";
     CHECK(stopped.err.find(acknowledged) < stopped.err.find("stopped at step"));
     CHECK(read_file(w.dir.file("cut/train.log")).find(acknowledged) != std::string::npos);

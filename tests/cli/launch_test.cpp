@@ -390,7 +390,7 @@ TEST_CASE("--nproc: Ctrl-C in a terminal reaches each process once, from the ter
   REQUIRE(grantpt(terminal) == 0);
   REQUIRE(unlockpt(terminal) == 0);
   Launch launch(2, counting(), {}, [&] {
-    // The first terminal that a session leader opens becomes that of the session.
+    // The first terminal that a session leader opens becomes the session's controlling terminal.
     if (setsid() < 0 || open(ptsname(terminal), O_RDWR) < 0) _exit(126);
   });
   REQUIRE(launch.wait_for({"ready.0", "ready.1"}));

@@ -82,7 +82,7 @@ TEST_CASE("two runs whose checkpoints lead to one folder: the second is refused"
   w.run_well({"runs", "--restore", "a"});
   CHECK(steps_in(w.disk()) == Steps{5, 3});
   w.refused("b");
-  // A checkpoint named with --resume is continued in the separate folder.
+  // A run that resumes a checkpoint from that folder saves into its own folder.
   fs::remove(w.dir.file("b/checkpoints"));
   w.train_well({"--resume", "disk", "--max-steps", "6"}, "b");
   CHECK(steps_in(w.dir.file("b/checkpoints")) == Steps{6, 5});
@@ -286,7 +286,7 @@ TEST_CASE("checkpoints that are a link to nothing: asks for the disk") {
 TEST_CASE("resuming another run through its linked checkpoints finds its best") {
   const LinkedRuns w;
   w.link("a");
-  // Nothing is learned after the first epoch, whose checkpoint has left checkpoints/.
+  // Nothing is learned after the first epoch, and keep_last removes the checkpoint of that epoch.
   const Words best_first = {"lr_schedule={type: multistep, milestones: [1], gamma: 1.0e-30}",
                             "checkpoint.keep_last=1"};
   Words more = best_first;

@@ -58,7 +58,7 @@ TEST_CASE("a run that mixes and erases is evaluated, predicted, resumed and time
   w.run_well({"eval", "run"});
   w.run_well({"eval", "run", "--split", "train"});
   w.run_well({"train", "small.yaml", "--run-dir", "run", "train.epochs=2"}, with);
-  // Three steps are not enough, which has another exit code than a step that cannot run.
+  // Exit code 7 means that three steps are too few; a step that cannot run has another exit code.
   CHECK(w.run({"train", "small.yaml", "--overfit", "1", "--max-steps", "3"}, with).exit_code == 7);
   w.run_well({"bench", "small.yaml", "--calls", "--rounds", "1"}, with);
   w.run_well({"model", "gradcheck", "small.yaml"}, with);

@@ -274,7 +274,7 @@ TEST_CASE("bench: as many rounds as asked for, and a serving one answers line by
   CHECK(out.rfind("ready dpt\n", 0) == 0);
   CHECK(count_of(out, "loss ") == 17);
   check_contains(out, "loss 1 ");
-  check_contains(out, "loss 17 ");  // steps with 12 per epoch, including the second epoch
+  check_contains(out, "loss 17 ");  // in the second epoch: each has 12 steps
   // A line with the seconds follows each request.
   CHECK(std::regex_search(out, std::regex("loss 3 [^\n]+\n[0-9]+\\.[0-9]{6}\nloss 4 ")));
   CHECK(std::regex_search(out, std::regex("loss 17 [^\n]+\n[0-9]+\\.[0-9]{6}\n$")));

@@ -83,7 +83,7 @@ TEST_CASE("a scrape sees a run's progress, its stop by a signal, and the resumed
   }
   w.check_end("stopped", 143);
   const double stopped_at = w.number("dpt_step"), epochs = w.number("dpt_epoch");
-  // Another file does not make another run.
+  // The run resumes although train.epochs and log.every differ.
   w.run_well({"train", "small.yaml", "train.epochs=" + std::to_string(int(epochs) + 2),
               "log.prometheus=prom/tiny.prom"});
   w.check_end("ok", 0);

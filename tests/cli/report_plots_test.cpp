@@ -1,4 +1,4 @@
-// The SVG plots of a report, and the isolation of names.
+// The SVG plots of a report, and the <bdi> elements that isolate names of classes.
 #include <doctest/doctest.h>
 
 #include "app/report/plots.h"

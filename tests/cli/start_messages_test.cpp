@@ -71,14 +71,14 @@ TEST_CASE("a folder of runs is not taken for the folder of one") {
     check_contains(refused.err, "such as --run-dir runs/NAME");
   }
   CHECK_FALSE(fs::exists(w.dir.file("runs/.dpt-run")));
-  // The next free name does not count as such a folder; a run above the folder of runs hides no
-  // run.
+  // `--resume never` skips a folder of runs that has the default name. A run above the folder of
+  // runs hides no run.
   fs::create_directories(w.dir.file("runs/tiny"));
   fs::rename(w.dir.file("runs/a"), w.dir.file("runs/tiny/a"));
   w.run_well(train, {"--resume", "never"});
   CHECK(fs::exists(w.dir.file("runs/tiny-2/summary.json")));
   w.run_well(train, {"--run-dir", "."});
-  // An existing run continues.
+  // A run continues even if its folder holds another run.
   fs::create_directories(w.dir.file("old"));
   fs::rename(w.dir.file("runs/b"), w.dir.file("old/b"));
   fs::copy(w.dir.file("runs/c"), w.dir.file("old"), fs::copy_options::recursive);

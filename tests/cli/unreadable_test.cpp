@@ -199,7 +199,7 @@ TEST_CASE("on_bad_sample: stop finds an unreadable test image before the second 
     const std::size_t most = more == std::vector<std::string>{"--nproc", "2"} ? 1 : 0;
     CHECK(events(w.dir.file(folder + "/metrics.jsonl"), "epoch").size() <= most);
     CHECK(!contains(stopped.err, "epoch 2/5"));
-    // The steps are not lost.
+    // The stopped run can continue without the sample.
     const Finished skipped =
         w.train(folder, joined({"train.epochs=5", "data.on_bad_sample=skip"}, more));
     INFO(skipped.err);

@@ -126,7 +126,7 @@ TEST_CASE("validation set: a run of an earlier release keeps val/ as its test se
   w.run_well({"train", "small.yaml", "data.val=none", "--max-steps", "3"});
   make_earlier(w);
   CHECK(w.eval()["split"] == "test");
-  // The user's config is the one with which the run was started.
+  // The earlier release would have started the run with this config.
   const Finished resumed = w.run_well({"train", "small.yaml"});
   check_contains(resumed.err, "resuming");
   CHECK(w.summary()["test"]["n"] == 18);

@@ -219,7 +219,7 @@ TEST_CASE("classes: those of a checkpoint, whatever the data's own order") {
                 "the test data has no samples of 1 of the 3 classes: cat"});
     data.put("train", {"dog", "eel"});
     check_contains(data.error(3, known), "the class 'eel', which the checkpoint does not have");
-    // The run's data had no names.
+    // The run's data had no names, so its classes are numbers.
     check_contains(data.error(3, {"0", "1", "2"}), "the class 'dog', which the checkpoint");
   });
 }

@@ -334,7 +334,8 @@ TEST_CASE("webdataset: samples that are incomplete, twice there, or without a go
       shard_error(dir, tar({{"a.cls", "1"}, {"a.png", picture}, {"a.jpg", picture}})) ==
       "$/s.tar, a.jpg: expected one image and one label for each sample, found a second one for a "
       "(the base name of a sample ends at the first dot)");
-  // Names with a dot before the number form one sample, and only some of its members are listed.
+  // Files with a dot before the number in their names form one sample. The message lists only some
+  // of them.
   std::vector<std::pair<std::string, std::string>> dotted;
   for (int i = 0; i < 20; ++i) dotted.emplace_back(fmt::format("img.{:02}.jpg", i), picture);
   const std::string many = shard_error(dir, tar(dotted));

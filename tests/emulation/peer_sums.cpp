@@ -128,8 +128,8 @@ class EmulatedSums final : public PeerSums {
     return event;
   }
 
-  /// Finishes the sums between processes. To the host, an aborted sum looks like any queued one: it
-  /// leaves data that are not the sum for the work queued after it.
+  /// Finishes the sums between processes. The host cannot tell an aborted sum from any other: work
+  /// queued after it finds data that are not the sum.
   void finish_over_processes(int rank) {
     Rank& mine = ranks_[rank];
     require_whole();

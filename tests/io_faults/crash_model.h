@@ -2,8 +2,8 @@
 //
 // POSIX guarantees little: the bytes of a file are on the disk after fsync of the file, and its
 // name, after a creation, link, rename or removal, after fsync of its folder. Everything else may
-// or may not be there. (kill -9 loses none of this: the page cache survives, so that it cannot test
-// an fsync.)
+// or may not be there. (kill -9 loses none of this: the page cache survives, so it cannot test an
+// fsync.)
 #pragma once
 
 #include <map>

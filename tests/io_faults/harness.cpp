@@ -73,8 +73,8 @@ IoRun run_watched(const std::vector<std::string>& arguments, const std::string& 
   const char* moved = std::getenv("DPT_IO_SHIM");
   std::vector<std::string> variables = {std::string("LD_PRELOAD=") + (moved ? moved : DPT_IO_SHIM),
                                         "DPT_IO_ROOT=" + root, "DPT_IO_LOG=" + logs.file("calls"),
-                                        // The sanitizer's library requires to be the first, but its
-                                        // checks also work if it is the second.
+                                        // The sanitizer's library insists on being loaded first,
+                                        // but its checks also work if it is second.
                                         "ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0"};
   if (fault) {
     variables.push_back("DPT_IO_FAIL_AT=" + std::to_string(fault->at));

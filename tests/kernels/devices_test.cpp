@@ -174,7 +174,7 @@ TEST_CASE("control groups limit processors, old and new") {
   half.write("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
   CHECK(host_system::quota_cpus(half.root()) == 0);
 
-  Machine container;  // its own group is the root of its view, whatever the path is
+  Machine container;  // a container sees its own group as the root, whatever the path says
   container.write("/proc/self/cgroup", "0::/docker/0123");
   container.write("/sys/fs/cgroup/cpu.max", "400000 100000");
   CHECK(host_system::quota_cpus(container.root()) == 4);

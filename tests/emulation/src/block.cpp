@@ -243,8 +243,8 @@ bool Runner::pick() {
 void Runner::suspend() {
   Fiber& mine = *thread_[current_].fiber;
   if (!pick()) {
-    // No thread can run. The barrier detects ended threads itself, so some threads wait for their
-    // warp.
+    // No thread can run, and at least one waits for its warp: the barrier itself detects threads
+    // that end without reaching it.
     unsigned in_warps = 0;
     std::source_location where;
     for (unsigned w = 0; w < warps_; ++w) {

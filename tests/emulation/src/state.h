@@ -145,7 +145,7 @@ enum class Needs {
   nothing,  ///< works without a device
   device,
   context,    ///< fails once the current device is lost
-  no_capture  ///< also forbidden while a capture goes on that this thread must respect
+  no_capture  ///< also forbidden during a capture that restricts this thread
 };
 
 /// Wraps every call: takes the lock, counts the call for requested failures, checks `needs`, and

@@ -199,7 +199,7 @@ cudaError_t cudaEventRecord(cudaEvent_t handle, cudaStream_t stream_handle) {
     const auto time = std::make_shared<Clock::time_point>();
     Work work;
     work.run = [time](Lock&) {
-      --state().work_done;  // A marker is not work.
+      --state().work_done;  // A record does not count as work.
       *time = Clock::now();
       return cudaSuccess;
     };

@@ -59,7 +59,7 @@ TEST_CASE("a captured step runs at every replay and never before") {
   REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
   CHECK(host_copy(x, 1)[0] == 0);
   for (const int value : {10, 20, 30}) {
-    host = value;  // The graph reads it when it runs.
+    host = value;  // The graph reads `host` when it runs.
     REQUIRE(cudaGraphLaunch(exec, stream) == cudaSuccess);
     REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
   }

@@ -462,7 +462,7 @@ TEST_CASE("a file without a checksum is no good checkpoint, whatever its name") 
         }) == folder.file(checkpoint_name(1)));
   CHECK(warnings == std::vector<std::string>{folder.file(checkpoint_name(2)) +
                                              ": has no checksum 'dpt.integrity'; it is skipped"});
-  // Nor does the unverifiable file displace a good one.
+  // A file without a checksum does not displace a good one either.
   apply_retention(folder.path(), 1);
   CHECK(std::filesystem::exists(folder.file(checkpoint_name(1))));
 }

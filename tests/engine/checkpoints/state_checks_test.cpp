@@ -139,7 +139,7 @@ TEST_CASE("a counter at its bound is accepted, one past it is not") {
   CHECK(error_with("epoch", "1000000") == "no error");
   CHECK(error_with("position", "1099511627776") == "no error");
   CHECK(error_with("position", "1099511627777").starts_with("F: metadata 'dpt.position'"));
-  CHECK(error_with("position", "501") == "no error");  // above the 500.25 that are correct
+  CHECK(error_with("position", "501") == "no error");  // just above epoch_correct, 500.25
   CHECK(error_with("best_step", "0") == "no error");
   CHECK(error_with("bad_evaluations", "0") == "no error");
   CHECK(error_with("bad_evaluations", "2") == "no error");  // after two epochs

@@ -79,7 +79,7 @@ TEST_CASE("torch file: which dictionary is meant, and weights.key") {
   w.write(dictionary({{"epoch", integer(3)}, {"net", state}}));
   CHECK(w.open().chosen().key == "net");
   CHECK(w.open().dictionaries().size() == 1);
-  // A tensor next to a state_dict does not count as one.
+  // A tensor next to a state_dict does not make the outer dictionary the chosen one.
   w.write(dictionary({{"best", tensor}, {"net", state}}));
   CHECK(w.open().chosen().key == "net");
   CHECK(w.open("").chosen().tensors.size() == 1);

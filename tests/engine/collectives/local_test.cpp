@@ -225,7 +225,7 @@ TEST_CASE("a world of one adds its own parts, whatever they are") {
 
 TEST_CASE("where a device cannot reach another's memory, sums are made in the host's") {
   for (int ranks : {2, 3, 5}) {
-    for (int blind = 0; blind <= ranks; ++blind) {  // in the last round all devices
+    for (int blind = 0; blind <= ranks; ++blind) {  // in the last round, all are blind
       CAPTURE(ranks);
       CAPTURE(blind);
       const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend& backend) {

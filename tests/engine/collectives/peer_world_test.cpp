@@ -130,7 +130,7 @@ std::vector<std::string> reasons_of_all(const std::function<std::unique_ptr<Back
     const auto backend = make(rank);
     const auto communicator = at.group.join(at.local, *backend);
     CHECK(!communicator->set_up_overlapped_sums(reasons[rank]));
-    // The world is whole: sums through host memory have not begun.
+    // The world still works: only sums over GPUs are unavailable.
     communicator->barrier();
     communicator->stop_sums();
   });

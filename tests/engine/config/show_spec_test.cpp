@@ -96,7 +96,8 @@ TEST_CASE("train.freeze is a list, as it always was, or a mapping") {
 
 TEST_CASE("config show --origins says where each value came from") {
   const TrainSpec spec = good_spec(kGoodConfig, {"train.epochs=3"});
-  // The column of the comments follows the longest line, which holds a path, ignoring the spaces.
+  // The column of the comments depends on the longest line, which holds a path, so the test ignores
+  // the spaces before them.
   std::string text = show_spec(small_catalog(), spec, true);
   for (std::size_t at; (at = text.find("  #")) != std::string::npos;) text.erase(at, 1);
   CHECK(text.find("  epochs: 3 # command line\n") != std::string::npos);

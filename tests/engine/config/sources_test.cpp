@@ -361,8 +361,7 @@ TEST_CASE("a secret variable stays in the stored config, which runs where it is 
     const TrainSpec again = load_stored_spec(small_catalog(), written, "c");
     CHECK(again.data.dataset.as<SmallImages>().root == "/mnt/canary/x");
     CHECK(show_spec(small_catalog(), again) == written);
-    // If the config gives the same folder without the variable, readers of the config know it, but
-    // it is still masked for others.
+    // The folder is masked even if the config names it without the variable.
     CHECK(show_spec(small_catalog(), good_spec(changed("root: images", "root: /mnt/canary/x")))
               .find("canary") == std::string::npos);
   }

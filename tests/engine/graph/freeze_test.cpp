@@ -34,7 +34,7 @@ TEST_CASE("no gradient is needed before the first layer that is trained") {
   CHECK(front.nodes[4].input_gradient);
   CHECK(front.rows[0].backward_flops == 0);
   CHECK(front.rows[3].backward_flops == 0);
-  // fc1 needs the gradient of its weights but not of its input, which costs as much as forward.
+  // fc1 computes only the gradient of its weights, which costs as much as forward.
   CHECK(front.rows[7].backward_flops == front.rows[7].forward_flops);
   // A trained bias is enough to need a gradient, and a frozen layer in the middle passes gradients
   // on.

@@ -189,7 +189,8 @@ TEST_CASE("saved data live until backward, scratch for one step") {
   const Lifetime back = s.lifetimes[s.nodes[1].backward_scratch];
   CHECK(back.first == backward_step(nodes, 1));
   CHECK(back.last == back.first);
-  // The same holds without training for one step, and for a net without gradients.
+  // Without training, saved data live for one step, and backward gets no scratch. A kernel that
+  // needs 0 bytes gets no memory.
   const MemorySchedule inference =
       make_memory_schedule(plan, 2, false, needs_of(plan, {false, true, true, 100, 200}));
   CHECK(inference.lifetimes[inference.nodes[1].saved].first == forward_step(1));

@@ -127,7 +127,8 @@ TEST_CASE("more epochs: refused where the rate would change and nothing is said 
     CHECK(again.update.schedule(step) == before.update.schedule(step - 20));
   }
 
-  // Raised a second time: a schedule that was held or restarted can continue in each way.
+  // The epochs are raised a second time: a schedule that was held or restarted can continue in each
+  // way.
   state.schedule_segments = {0, 4, 4, 0};
   state.step = 33;
   const auto twice = [&](const char* choice) {
@@ -165,7 +166,8 @@ TEST_CASE("a schedule that begins again does so in a run that is stopped anywher
   const auto steps = events(folder, "step");
   REQUIRE(steps.size() == 20);
   for (std::size_t i = 0; i < 10; ++i) CHECK(steps[i]["lr"] == steps[i + 10]["lr"]);
-  // Raised in the middle of the run, and stopped before and after the second start.
+  // The epochs are raised in the middle of the run, which then stops before, at or after step 10,
+  // at which the schedule begins again.
   for (const std::int64_t stop : {8, 10, 13}) {
     CAPTURE(stop);
     const TempDir other;

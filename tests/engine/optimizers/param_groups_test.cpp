@@ -9,7 +9,7 @@
 namespace dpt {
 namespace {
 
-/// Returns conv1.weight, conv1.bias, bn.weight, bn.bias, fc.weight, fc.bias: 20 floats in 32 each.
+/// Returns weight and bias of conv1, bn and fc: 20 floats each, padded to 32.
 std::vector<ParamPlace> places() {
   std::vector<ParamPlace> all;
   for (const char* layer : {"conv1", "bn", "fc"}) {

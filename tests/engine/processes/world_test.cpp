@@ -247,7 +247,7 @@ TEST_CASE("Slurm: the first machine of the step, ports by job and step") {
 }
 
 TEST_CASE("Slurm without srun: training for several tasks is refused, one is a world of one") {
-  // The variables of a batch script: it is process 0 without a step.
+  // The variables of a batch script, which is process 0 but belongs to no step.
   const Variables batch = {{"SLURM_JOB_ID", "9"},
                            {"SLURM_NTASKS", "4"},
                            {"SLURM_PROCID", "0"},

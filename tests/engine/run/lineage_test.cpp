@@ -157,7 +157,7 @@ TEST_CASE("a resume from elsewhere: nothing of the folder's own run stays") {
   CHECK(read_whole_file(b.folder.file("metrics.jsonl")).empty());
   CHECK(read_whole_file(b.folder.file("metrics.abandoned.jsonl")) == kLog);
   check_contains(b.messages, "2 line(s) of metrics.jsonl");
-  // The best comes along, and the previous best is kept.
+  // The best of the resumed run is taken along, and the previous best is kept.
   CHECK(b.best_checksum() == best.checksum);
   CHECK(start.state.best_step == 5);
   CHECK(read_checkpoint_header(aside + "best.safetensors").checksum == same_step.checksum);

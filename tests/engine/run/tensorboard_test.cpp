@@ -247,7 +247,7 @@ TEST_CASE("each file begins with the hyperparameters, as TensorBoard's plugin re
       CHECK(hparams.at("optimizer.type").string_value() == "SGD");
       CHECK(hparams.at("nesterov").bool_value());
     }
-    // The entry of an earlier process is not repeated.
+    // A new start removes the entry from older files, so only the newest file must have one.
     CHECK(found <= 1);
     if (path == files_of(run.path()).back()) CHECK(found == 1);
   }

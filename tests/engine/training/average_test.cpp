@@ -121,7 +121,7 @@ TEST_CASE("a step that is skipped leaves the average as it is, and one that is u
     const TempDir folder;
     const std::string end = diverged(job, folder);
     if (std::string(policy) == "rollback") {
-      // The run meets the sample again, with the same weights, until it gives up.
+      // The run reaches the bad sample again, with the same weights, until it gives up.
       CHECK_FALSE(end.empty());
       const auto again = events(folder, "rollback");
       CHECK(again.size() == 2);
@@ -130,7 +130,7 @@ TEST_CASE("a step that is skipped leaves the average as it is, and one that is u
       continue;
     }
     CHECK(end.empty());
-    // The second step has the sample, so the third continues with the average of the first.
+    // The bad sample is in step 2, so step 3 continues with the average of step 1.
     const StartingPoint before = checkpoint_of(job, folder, 1),
                         after = checkpoint_of(job, folder, 2);
     CHECK(after.state.skipped_steps == 1);

@@ -40,7 +40,7 @@ struct Told {
   TempDir folder;
 };
 
-/// Returns a job with one replica, so that its learning rates depend on the number of calls.
+/// Returns a job with one replica, because overflow_once() affects a single call of the schedule.
 Job rollback_job(std::vector<std::string> more = {}) {
   std::vector<std::string> overrides = {cpus(1),
                                         "checkpoint.every_steps=0",
@@ -222,8 +222,8 @@ TEST_CASE("rollback: the best is again the one of the step gone back to, as is w
   const TrainOutcome outcome =
       run.train(job, [&] { return stops ? StopReason::user : StopReason::none; });
   REQUIRE(outcome.end == RunEnd::stopped);
-  // The request came with the twelfth step too, which did not count; the sixth is the first that
-  // does.
+  // The stop request arrived with step 12, which does not count after the bad step 11. After the
+  // rollback, step 6 is the first that counts.
   const auto back = run.logged("rollback").at(0);
   CHECK(back["bad_step"] == 11);
   CHECK(back["step"] == 5);

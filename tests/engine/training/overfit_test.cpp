@@ -68,7 +68,7 @@ TEST_CASE("what a loss must fall to is judged by the loss, from what it was befo
   const auto job = [](const std::string& loss, std::int64_t batches) {
     return overfit_job(small_job(small_config(kAdam), {cpus(1), "loss=" + loss}), batches);
   };
-  // The same with several batches: the later ones are seen by a model that has already learned.
+  // The first loss is that of the first batch before any update, even if there are several batches.
   CHECK(overfit_on(job("{type: mse}", 3), 3).first_loss ==
         overfit_on(job("{type: mse}", 1), 1).first_loss);
   const auto target = [&](const std::string& loss, double first) {

@@ -133,7 +133,7 @@ struct Numbers {
         bias(random_values(d.conv_out.c, 3)),
         dy(random_values(d.batch * d.out.elements(), 4)) {
     Conv2dDesc plain = d;
-    plain.relu = d.relu && d.pool;  // A separate pass follows ReLU's.
+    plain.relu = d.relu && d.pool;  // Without a pool, ReLU's backward is a separate pass.
     plain.bias = true;
     y = reference::conv2d(d, factors(x, arithmetic), factors(weight, arithmetic), to_double(bias));
     gradients =

@@ -44,7 +44,7 @@ ConvProblem problem_of(Conv2dDesc d, ConvPass pass, DType type, bool tf32) {
   d.type = type;
   d.tf32 = tf32;
   ConvProblem p = conv_problem(d, pass);
-  p.bias = p.relu = false;  // Callers request them one by one.
+  p.bias = p.relu = false;  // Callers request bias and ReLU one by one.
   return p;
 }
 
