@@ -449,12 +449,12 @@ TEST_CASE("the config that is spoilt below is good") {
   CHECK(issues_of(kGoodConfig) == Texts{});
 }
 
-TEST_CASE("each mistake in a config is told with its place and what to write") {
+TEST_CASE("each mistake in a config is reported with its place and what to write") {
   CHECK(kOneError.size() >= 45);
   for (const BadConfig& bad : kOneError) check(bad);
 }
 
-TEST_CASE("all mistakes of a config are told at once, from top to bottom") {
+TEST_CASE("all mistakes of a config are reported at once, from top to bottom") {
   CHECK(kSeveralErrors.size() >= 5);
   for (const BadConfig& bad : kSeveralErrors) {
     CHECK(bad.issues.size() > 1);

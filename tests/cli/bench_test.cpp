@@ -111,7 +111,7 @@ TEST_CASE("bench runs the steps of a run, from the weights that it is given") {
       loss_lines(w.run_well({"bench", "small.yaml", "--steps", "1", "--rounds", "1"}).out).empty());
 }
 
-TEST_CASE("bench: the rate is samples by seconds, of 9 rounds of 200 steps where nothing is said") {
+TEST_CASE("bench: the rate is samples per second, by default over 9 rounds of 200 steps") {
   const Tiny w;
   check_contains(w.run_well({"bench", "small.yaml"}).out, "(median of 9 rounds of 200 steps; ");
   const auto begin = std::chrono::steady_clock::now();
@@ -124,7 +124,7 @@ TEST_CASE("bench: the rate is samples by seconds, of 9 rounds of 200 steps where
   CHECK(bench["samples"].get<double>() / bench["max"].get<double>() <= seconds);
 }
 
-TEST_CASE("bench: of two rounds the median is the faster one") {
+TEST_CASE("bench: the median of two rounds is the faster one") {
   const Tiny w;
   const std::vector<std::string> command = {"bench", "small.yaml", "--steps",
                                             "20",    "--rounds",   "2"};
@@ -162,7 +162,7 @@ TEST_CASE("bench --calls: no time is longer than the program took for all of its
   CHECK(is_possible(told));
 }
 
-TEST_CASE("bench --serve: a line that is no command is an error") {
+TEST_CASE("bench --serve: a line that is not a command is an error") {
   const Workplace w;
   for (const char* line : {"run abc", "run 0", "stop"}) {
     write_file(w.dir.file("commands"), std::string(line) + "\n");
@@ -244,7 +244,7 @@ TEST_CASE("bench --calls: each call of a step, and their sum") {
   check_contains(text, "\n  whole step, without copies ");
 }
 
-TEST_CASE("bench --data times what the host does to samples, by stage") {
+TEST_CASE("bench --data times the host's work on samples, by stage") {
   const TempDir dir;
   write_file(dir.file("small.yaml"), program_config());
   const std::string transforms = "data.transforms.train=[{type: RandomResizedCrop, size: 8}]";

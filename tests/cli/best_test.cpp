@@ -85,7 +85,7 @@ TEST_CASE("eval takes a best of the run that came after its newest checkpoint") 
   check_contains(w.run_well({"eval", "r"}).out, "r/best.safetensors: test split");
 }
 
-TEST_CASE("eval: where best.safetensors is gone, what is measured instead is said") {
+TEST_CASE("eval: if best.safetensors is gone, the message says what is measured instead") {
   const KeptRuns w;
   w.train_well({"--max-steps", "24", "optimizer.lr=0.000001"});
   REQUIRE(state_of(w.checkpoint(24)).best_step == 12);
@@ -200,7 +200,7 @@ TEST_CASE("the best: a foreign file in its place is found, and the true one is p
   CHECK((read_file(w.best()) == good));
 }
 
-TEST_CASE("the best: lost, the run says so and goes on with what is known") {
+TEST_CASE("the best is lost: the run says so and goes on with what is known") {
   const KeptRuns w;
   w.train_well({"--max-steps", "24", "optimizer.lr=0.000001"});
   fs::remove(w.best());

@@ -45,7 +45,7 @@ TEST_CASE("a word that a command does not know gets a suggestion, as an unknown 
   CHECK_FALSE(fs::exists(w.dir.file("runs")));
 }
 
-TEST_CASE("what a command line lacks, and numbers out of range, are usage errors") {
+TEST_CASE("missing arguments and numbers out of range are usage errors") {
   const Tiny w;
   for (const std::vector<std::string>& words : {std::vector<std::string>{"config"},
                                                 {"model"},
@@ -174,7 +174,7 @@ TEST_CASE("a dry run warns of a network that the memory cannot hold") {
   check_contains(run.err, "use a smaller network, batch or images, or fewer replicas");
 }
 
-TEST_CASE("what a run says of itself") {
+TEST_CASE("messages and files of a run") {
   const Tiny w;
   const Finished first = w.run_well({"train", "small.yaml", "data.val_split=0", "--run-dir", "r",
                                      "data.test_size=0", "--max-steps", "2"});
@@ -227,7 +227,7 @@ TEST_CASE("a run that stopped early says what to change") {
         "train.early_stopping.patience, or start a new run with --overwrite or --resume never\n");
 }
 
-TEST_CASE("results of another end than this are not taken for the run's") {
+TEST_CASE("a summary that does not match the end of the run is written again") {
   const Tiny w;
   w.run_well({"train", "small.yaml"});
   const std::string file = w.dir.file("runs/tiny/summary.json");
@@ -248,7 +248,7 @@ TEST_CASE("results of another end than this are not taken for the run's") {
   CHECK(json::parse(read_file(file))["status"] == "ok");
 }
 
-TEST_CASE("a run that goes on leaves files alone that say already what they should") {
+TEST_CASE("a run that goes on leaves files alone that are already right") {
   const Tiny w;
   const std::vector<std::string> command = {"train", "small.yaml", "train.epochs=3"};
   const auto begin = [&] {
@@ -275,7 +275,7 @@ TEST_CASE("a run that goes on leaves files alone that say already what they shou
   CHECK(env["version"].get<std::string>() + "\n" == w.run_well({"--version"}).out);
 }
 
-TEST_CASE("a name that is too long for a file is that of no file") {
+TEST_CASE("a name that is too long for a file is not found") {
   const Tiny w;
   const std::string name(5000, 'x');
   const Finished eval = w.run({"eval", name});
@@ -306,7 +306,7 @@ TEST_CASE("--expect-missing and --expect-left-over take lists") {
                  "file: b.x\nIf this is intended");
 }
 
-TEST_CASE("what follows the value of an option is not swallowed by it") {
+TEST_CASE("an option does not swallow the argument after its value") {
   const Tiny w;
   const std::vector<float> values(6);
   dpt::write_safetensors(w.dir.file("w.safetensors"), {}, {{"a.x", "F32", {6}, values.data()}});
@@ -343,7 +343,7 @@ TEST_CASE("config check counts, and --origins says where values come from") {
   check_contains(origins, "# small.yaml:2\n");
 }
 
-TEST_CASE("config check reports at once what contradicts itself, without the data") {
+TEST_CASE("config check reports contradictions at once, without the data") {
   const Tiny w;
   const Finished bad =
       w.run({"config", "check", "small.yaml"},
@@ -443,7 +443,7 @@ TEST_CASE("model summary counts the replicas and the optimizer of the config") {
   CHECK(with("seed=1")["memory_per_replica"]["optimizer"] == 0);
 }
 
-TEST_CASE("devices: the text tells what the JSON does") {
+TEST_CASE("devices: the text has the content of the JSON") {
   const Tiny w;
   const json out = json::parse(w.run_well({"devices", "--json"}).out);
   const json& cpu = out["cpu"];

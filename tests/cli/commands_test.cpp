@@ -235,7 +235,7 @@ TEST_CASE("--overfit: 0 where the model learns a batch, 7 where it does not, and
   CHECK_FALSE(std::filesystem::exists(w.dir.file("runs")));
 }
 
-TEST_CASE("log.noise_scale: what a run cannot measure is said before it begins") {
+TEST_CASE("log.noise_scale: a run that cannot measure it says so before it begins") {
   const Workplace w;
   const Finished refused =
       w.run({"train", "small.yaml", "devices=cpu", "train.shards=auto", "log.noise_scale=true"});
@@ -249,7 +249,7 @@ TEST_CASE("log.noise_scale: what a run cannot measure is said before it begins")
   CHECK(steps[1].contains("noise_scale") == (steps[1]["grad_sq"] > 0));
 }
 
-TEST_CASE("exact mode: a resume with other libraries or on another processor is told") {
+TEST_CASE("exact mode: a resume with other libraries or on another processor is reported") {
   const Workplace w;
   w.run_well({"train", "small.yaml", "--max-steps", "5"});
   const std::string path = w.dir.file("runs/small/checkpoints/step-00000005.safetensors");

@@ -207,7 +207,7 @@ TEST_CASE("the kinds of --allow that a shell offers are those that data check ta
                  fmt::format("expected one of {}\n", fmt::join(dpt::words_of(value->words), ", ")));
 }
 
-TEST_CASE("what shells show of an option is a whole clause") {
+TEST_CASE("shells show a whole clause for each option") {
   CHECK(dpt::brief("Write a file, e.g. x.csv; replaces it. More") == "Write a file, e.g. x.csv");
   CHECK(dpt::brief("Check all (of a; of b), and exit. More") == "Check all (of a; of b), and exit");
   CHECK(dpt::brief("First line\nSecond") == "First line");

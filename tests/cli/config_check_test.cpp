@@ -57,7 +57,7 @@ TEST_CASE("config check: one run names the mistakes of all stages") {
   check_contains(data.err, "nowhere: no such folder");
 }
 
-TEST_CASE("config check: what depends on a mistake is named, not judged") {
+TEST_CASE("config check: checks that depend on a mistake are named, not made") {
   FolderWorkplace w;
   w.put("photos/train", {"dark", "grey", "light"});
   const Finished model =

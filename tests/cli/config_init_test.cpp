@@ -211,7 +211,7 @@ TEST_CASE("config init: classes that are stored as float or negative numbers") {
   check_contains(negative.err, "/y.npy, sample 2: label -1 is out of range");
 }
 
-TEST_CASE("config init: what it cannot read, and what to do") {
+TEST_CASE("config init: files that it cannot read, and what to do") {
   const FolderWorkplace w;
   w.put("classes", {"dark", "light"});
   w.put("broken/train", {"dark"});

@@ -46,7 +46,7 @@ TEST_CASE("config lr: a row for each change of the rate, and for the last step")
   CHECK_FALSE(std::filesystem::exists(w.dir.file("runs")));
 }
 
-TEST_CASE("config lr: what changes too often is shown at evenly spread steps") {
+TEST_CASE("config lr: a rate that changes too often is shown at evenly spaced steps") {
   const Tiny w;
   const std::vector<std::string> cosine = {"train.epochs=100",
                                            "lr_schedule={type: cosine, warmup: {steps: 7}}"};

@@ -33,7 +33,7 @@ std::vector<std::string> shipped_configs() {
 
 }  // namespace
 
-TEST_CASE("every config that is shipped reads without issue, and what is shown of it too") {
+TEST_CASE("every shipped config reads without issues, and so does its shown form") {
   const std::vector<std::string> files = shipped_configs();
   CHECK(files.size() >= 3);
   for (const std::string& file : files) {

@@ -149,7 +149,7 @@ TEST_CASE("device weights that an earlier release measured are used on the same 
   CHECK(weights_of_last_start() == json::array({1, 1, 1}));
 }
 
-TEST_CASE("what may change on resume is said by the fields themselves") {
+TEST_CASE("the fields themselves say which of them may change on resume") {
   const Stopped w;
   const Finished refused = w.run(w.command, {"optimizer.lr=0.01"});
   CHECK(refused.exit_code == 2);
@@ -160,7 +160,7 @@ TEST_CASE("what may change on resume is said by the fields themselves") {
   }
 }
 
-TEST_CASE("more epochs under a schedule over the whole run: the change of rate is said") {
+TEST_CASE("more epochs under a schedule over the whole run: the change of rate is reported") {
   const Workplace w;
   const std::vector<std::string> cosine = {"lr_schedule.type=cosine"};
   REQUIRE(w.run({"train", "small.yaml", "train.epochs=2"}, cosine).exit_code == 0);

@@ -304,7 +304,7 @@ TEST_CASE("data check: copies in a split, across splits, with another label, and
   check_contains(unknown.err, "--allow dupes: expected one of unreadable, not_finite");
 }
 
-TEST_CASE("data check: what opening refuses is a finding too") {
+TEST_CASE("data check: an error on opening is a finding too") {
   const Images w;
   w.put("test/dog/1.png", png_of(600));
   const json report = w.check(3);
@@ -376,7 +376,7 @@ TEST_CASE("data check: a label out of range, in idx and npy, and a class that th
   check_contains(label.out, "y.npy, sample 2: label 2 is out of range");
 }
 
-TEST_CASE("data check: equal rows of a table are no errors") {
+TEST_CASE("data check: equal rows of a table are not errors") {
   const Workplace w(
       config_of("dataset: csv, train: {file: t.csv}, features: [age, rank], label: saved,"
                 " val_split: 0",
@@ -392,7 +392,7 @@ TEST_CASE("data check: equal rows of a table are no errors") {
   CHECK_FALSE(contains(finished.out, "8x8 pixels"));
 }
 
-TEST_CASE("data check: NaN and infinity in float arrays; targets that are no labels") {
+TEST_CASE("data check: NaN and infinity in float arrays; targets that are not labels") {
   const Workplace w(
       config_of("dataset: npy, target: values, train: {images: x.npy, targets: y.npy}", 1) +
       "loss: {type: mse}\n");
@@ -438,7 +438,7 @@ TEST_CASE("data check: a signal ends it, with the project's exit code") {
   }
 }
 
-TEST_CASE("data show writes a image, and never over a file unless told to") {
+TEST_CASE("data show writes an image, and never over a file unless told to") {
   const Images w;
   const std::vector<std::string> show = {"data", "show", "small.yaml", "--out", "sheet.png"};
   const Finished first = w.run_well(show, {"--samples", "6", "--columns", "3"});

@@ -341,7 +341,7 @@ TEST_CASE("images that cannot be read are named before a run") {
   for (const auto& check : checks) CHECK(w.run(check).exit_code == 3);
 }
 
-TEST_CASE("a image that cannot be read ends a run, which has saved its last step") {
+TEST_CASE("an image that cannot be read ends a run, which has saved its last step") {
   const Workplace w(kFolderConfig);
   std::vector<std::string> pictures;
   for (const char* part : {"train", "test"}) {
@@ -490,7 +490,7 @@ TEST_CASE("on_bad_sample: skip names training images that cannot be read, and go
   check_contains(many.err, "The number of bad samples is now 2, and");
 }
 
-TEST_CASE("on_bad_sample: skip names what only the second of two processes meets") {
+TEST_CASE("on_bad_sample: skip names a sample that only the second of two processes reads") {
   const Workplace w(kFolderConfig);
   for (const char* label : {"ant", "bee", "cow"}) {
     const std::string folder = w.dir.file(std::string("pictures/train/") + label);
@@ -506,7 +506,8 @@ TEST_CASE("on_bad_sample: skip names what only the second of two processes meets
   check_contains(done.err, "pictures/train/cow/2.png");
 }
 
-TEST_CASE("config check refuses transforms that leave images their own sizes, and tells these") {
+TEST_CASE(
+    "config check refuses transforms that leave images their own sizes, and lists the sizes") {
   const Workplace w(kFolderConfig);
   const std::vector<std::pair<std::uint32_t, std::uint32_t>> sizes = {{8, 6}, {5, 9}, {8, 6}};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -579,7 +580,7 @@ TEST_CASE("eval makes a cache of the images that it reads, and of no others") {
   }
 }
 
-TEST_CASE("config check tells how many images it found, and how many it read") {
+TEST_CASE("config check says how many images it found, and how many it read") {
   const Workplace w(kFolderConfig);
   const auto put = [&](const std::string& part, int each) {
     for (const char* label : {"ant", "bee", "cow"}) {
@@ -616,7 +617,7 @@ TEST_CASE("config check tells how many images it found, and how many it read") {
 
 // Sanitizers abort a program that requests too much memory.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-TEST_CASE("samples take the memory of the batches there are, not of data.batch_size") {
+TEST_CASE("samples take the memory of the actual batches, not of data.batch_size") {
   const Workplace w(kFolderConfig);
   for (const char* label : {"ant", "bee", "cow"}) {
     const std::string folder = w.dir.file(std::string("pictures/train/") + label);

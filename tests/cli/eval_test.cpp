@@ -194,7 +194,7 @@ TEST_CASE("eval: other devices than the run's, whatever their weights and shards
   check_contains(bad.err, "device_weights");
 }
 
-TEST_CASE("inspect: a file without a checksum is good for what it is") {
+TEST_CASE("inspect: the integrity of a file without a checksum is unknown") {
   const Tiny w;
   const std::string header = R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
   std::string bytes(8, '\0');

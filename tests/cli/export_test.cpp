@@ -26,7 +26,7 @@ std::vector<float> weight_of(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("export: - is no file") {
+TEST_CASE("export: - is not a file") {
   const Tiny w;
   w.run_well({"train", "small.yaml"});
   const Finished refused = w.run({"export", "runs/small", "--onnx", "-"});
@@ -67,7 +67,7 @@ TEST_CASE("export leaves files that say what they are, and replaces none unasked
   CHECK(read_file(w.dir.file("m.onnx")) == model);
 }
 
-TEST_CASE("export refuses what it cannot do before it writes") {
+TEST_CASE("export refuses impossible requests before it writes") {
   const Tiny w;
   w.run_well({"train", "small.yaml"});
   const std::string best = "runs/tiny/best.safetensors";

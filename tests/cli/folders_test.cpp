@@ -95,7 +95,7 @@ TEST_CASE("a folder with other files, or prepared for a run, is taken") {
   CHECK(steps_in(w.dir.file("disk")).front() == 4);
 }
 
-TEST_CASE("runs of before the marker are known, and get one") {
+TEST_CASE("runs from before the marker are recognised, and get one") {
   const KeptRuns w;
   w.train_well({"--max-steps", "3"});
   const auto unmark = [&](const Words& without) {
@@ -152,7 +152,7 @@ TEST_CASE("a marker that dpt did not write makes no run of a folder") {
   }
 }
 
-TEST_CASE("a replaced run that waits among files of others is not taken for lost") {
+TEST_CASE("a replaced run that waits among foreign files is not considered lost") {
   const KeptRuns w;
   w.train_well({});
   w.train_well({"seed=4", "checkpoint.every=0", "--overwrite", "--max-steps", "5"});

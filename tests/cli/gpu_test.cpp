@@ -50,7 +50,7 @@ TEST_CASE("a GPU older than 8.0 is refused before the run folder is made") {
             .exit_code == 0);
 }
 
-TEST_CASE("devices tells which GPU is too old") {
+TEST_CASE("devices says which GPU is too old") {
   const TempDir dir;
   const auto devices = [&] {
     return nlohmann::json::parse(run_dpt({"devices", "--json"}, dir.path()).out);

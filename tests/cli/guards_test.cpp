@@ -132,7 +132,7 @@ TEST_CASE("--overwrite removes nothing from a folder that holds something else")
   CHECK(read_file(w.dir.file("mine/notes.txt")) == "mine");
 }
 
-TEST_CASE("a link that leads nowhere, in the place of the run folder, is named as what it is") {
+TEST_CASE("a link to nothing in the place of the run folder is called that") {
   const Tiny w;
   fs::create_symlink("nowhere/else", w.dir.file("r"));
   const Finished run = w.run({"train", "small.yaml", "--run-dir", "r"});
@@ -274,7 +274,7 @@ devices: [cpu]
   CHECK(events(dir.file("runs/inf/metrics.jsonl"), "run_end").at(0)["exit_code"] == 5);
 }
 
-TEST_CASE("a folder that has the name of one of ours and is not stays as it is") {
+TEST_CASE("a foreign folder with the name of one of ours stays as it is") {
   const Workplace w;
   for (const char* folder : {"replaced", "replaced.tmp"}) {
     std::filesystem::create_directories(w.dir.file(std::string("r/") + folder));

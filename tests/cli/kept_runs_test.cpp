@@ -74,7 +74,7 @@ TEST_CASE("checkpoint.every 0: one checkpoint, at the end") {
   CHECK(w.events("checkpoint", "n").size() == 1);
 }
 
-TEST_CASE("--overwrite: what fails before the first save leaves the old run as it was") {
+TEST_CASE("--overwrite: a failure before the first save leaves the old run as it was") {
   const KeptRuns w;
   w.train_well({});
   const auto before = contents(w.dir.file("r"));
@@ -178,7 +178,7 @@ TEST_CASE("--resume FILE of another run of as many steps is not this run, which 
   CHECK(fs::exists(w.dir.file("r/checkpoints/abandoned-1/" + dpt::checkpoint_name(36))));
 }
 
-TEST_CASE("a summary or a log of odd types is no obstacle") {
+TEST_CASE("a summary or a log with odd types does not stop a run") {
   const KeptRuns w;
   w.train_well({});
   for (const char* text : {R"({"status":1})", R"({"status":"ok","steps":"x"})", "[]", "7"}) {
@@ -243,7 +243,7 @@ TEST_CASE("early stopping is remembered") {
   CHECK(w.summary("n")["epochs"] == 2);
 }
 
-TEST_CASE("how a stopped run goes on is said as it is") {
+TEST_CASE("the message about a stopped run says how it goes on") {
   const KeptRuns w;
   TempDir logs;
   const auto hint = [&](Words words) {

@@ -158,7 +158,7 @@ TEST_CASE("labels of a CSV column: the same bits on any number of replicas and p
   CHECK(eval({"--nproc", "2"}) == one);
 }
 
-TEST_CASE("labels of a CSV column: one that training samples lack is an error with its line") {
+TEST_CASE("labels of a CSV column: a label that training samples lack is an error with its line") {
   const Tags w;
   write_file(w.dir.file("val.csv"), "x,y,z,tags\n1,2,3,high\n1,2,3,wide|flat\n");
   const Finished refused = w.run({"train", "small.yaml"});

@@ -167,7 +167,7 @@ TEST_CASE("checkpoints that lead into the folder of another run are refused") {
       text, "b/checkpoints is a part of the run in " + fs::canonical(w.dir.file("a")).string());
 }
 
-TEST_CASE("a start that fails leaves a linked folder that is still no run") {
+TEST_CASE("a start that fails does not make a run of a linked folder") {
   const LinkedRuns w;
   w.link("a");
   CHECK(w.train({"--weights", "missing.safetensors"}, "a").exit_code != 0);
@@ -236,7 +236,7 @@ TEST_CASE("checkpoints on a disk that is not mounted: a replaced run waits for i
   CHECK(steps_in(w.disk()) == Steps{5});
 }
 
-TEST_CASE("checkpoints on a disk that is not mounted: what a crash left waits for it") {
+TEST_CASE("checkpoints on a disk that is not mounted: the leftovers of a crash wait for it") {
   const LinkedRuns w;
   w.link("a");
   w.train_well(kStop5, "a");
@@ -261,7 +261,7 @@ TEST_CASE("checkpoints on a disk that is not mounted: what a crash left waits fo
   CHECK(read_file(w.dir.file("a/config.yaml")) == kept);
 }
 
-TEST_CASE("a crash before any checkpoint moved on a linked disk is no missing disk") {
+TEST_CASE("a crash before any checkpoint moved does not look like a missing disk") {
   const LinkedRuns w;
   w.link("a");
   w.train_well(kStop5, "a");

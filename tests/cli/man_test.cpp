@@ -61,7 +61,7 @@ TEST_CASE("manual: every command has a page with all of its options") {
   CHECK(found.count("dpt-man.1") == 0);
 }
 
-TEST_CASE("manual: mandoc has nothing to say of the pages") {
+TEST_CASE("manual: mandoc has no complaints about the pages") {
   if (std::system("command -v mandoc >/dev/null 2>&1") != 0) {
     return skip_test("mandoc is not installed");
   }
@@ -94,7 +94,7 @@ TEST_CASE("manual: prose is part of the description, and its sections follow the
   CHECK(only_sections.find(".SH FILES") > only_sections.find(".SH OPTIONS"));
 }
 
-TEST_CASE("manual: prose of no command, and folders that are none, are refused") {
+TEST_CASE("manual: prose without a command, and paths that are not folders, are refused") {
   const Tiny w;
   const Finished no_prose = write_pages(w, "nowhere");
   CHECK(no_prose.exit_code == 3);

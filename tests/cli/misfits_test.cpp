@@ -29,7 +29,7 @@ constexpr const char* kLocalStatistics =
 
 }  // namespace
 
-TEST_CASE("batch normalisation of each replica by itself is said at the start and at a resume") {
+TEST_CASE("batch normalisation of each replica by itself is reported at a start and at a resume") {
   const Workplace w(with_norm());
   const auto train = [&](const std::vector<std::string>& more) {
     return w.run_well({"train", "small.yaml", "train.epochs=9", "data.batch_size=32"}, more).err;
@@ -61,7 +61,7 @@ TEST_CASE("batch normalisation of each replica by itself is said at the start an
 }
 
 TEST_CASE(
-    "a schedule that does not fit the run, and other normalisation in evaluations, are said") {
+    "a schedule that does not fit the run, and other normalisation in evaluations, are reported") {
   const Tiny w;
   const std::vector<std::string> change = {"train.epochs=9", "lr_schedule={type: polynomial}"};
   const std::string text =
@@ -108,7 +108,7 @@ TEST_CASE("random transforms of evaluations: refused for a new run, a warning fo
   w.run_well({"eval", "runs/tiny"});
 }
 
-TEST_CASE("a mean of Normalize above 1 is said where samples are 8-bit") {
+TEST_CASE("a mean of Normalize above 1 is reported if samples are 8-bit") {
   const Tiny w;
   const auto checked = [&](const char* mean) {
     return w
@@ -124,7 +124,7 @@ TEST_CASE("a mean of Normalize above 1 is said where samples are 8-bit") {
   CHECK(checked("0.5").empty());
 }
 
-TEST_CASE("the shipped configs have nothing that is hardly meant") {
+TEST_CASE("the shipped configs have no setting that is probably unintended") {
   const TempDir dir;
   for (const auto& entry : std::filesystem::directory_iterator(source_dir() + "/configs")) {
     const std::string file = entry.path().string();

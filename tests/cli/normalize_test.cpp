@@ -236,7 +236,7 @@ TEST_CASE("normalize: a run without it is not resumed with it") {
   check_contains(refused.err, "data.normalize");
 }
 
-TEST_CASE("normalize: auto ends with what is wrong with a image, or leaves it out") {
+TEST_CASE("normalize: auto reports a bad image, or leaves it out") {
   const Photos w;
   write_file(w.dir.file("photos/train/dark/0.png"), "");
   const std::vector<std::string> words = {"train.epochs=2", "data.normalize=auto"};

@@ -16,7 +16,7 @@
 using namespace dpt::testing;
 using nlohmann::json;
 
-TEST_CASE("a dry run tells the numbers of the run") {
+TEST_CASE("a dry run prints the numbers of the run") {
   const Workplace w;
   const std::string out = w.run_well({"train", "small.yaml", "--dry-run"}).out;
   check_contains(out, "train 180 samples, val 20, test 40; 12 steps per epoch, 360 in total");
@@ -128,7 +128,7 @@ TEST_CASE("the log of a run: every number that can be worked out") {
   CHECK(env["cpu"]["cores_allowed"] >= 1);
   check_contains(env["version"], "dpt ");
 
-  SUBCASE("what is resumed is said") {
+  SUBCASE("the log says what is resumed") {
     w.run_well({"train", "small.yaml", "--run-dir", "r", "train.epochs=4", "log.every=5"});
     const json again = events(log, "run_start").at(1);
     CHECK(again["step"] == 36);
@@ -280,7 +280,7 @@ TEST_CASE("bench: as many rounds as asked for, and a serving one answers line by
   CHECK(std::regex_search(out, std::regex("loss 17 [^\n]+\n[0-9]+\\.[0-9]{6}\n$")));
 }
 
-TEST_CASE("on a terminal the last line is a bar that tells how far the run is") {
+TEST_CASE("on a terminal the last line is a bar that shows how far the run is") {
   if (!has_pseudo_terminals()) return;
   const Workplace w;
   const std::string output = on_terminal({"train", "small.yaml", "train.epochs=2"}, w.dir.path());

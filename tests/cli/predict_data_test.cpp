@@ -193,7 +193,7 @@ TEST_CASE("predict: data that does not fit is refused, with what was expected") 
                  "found neither");
 }
 
-TEST_CASE("predict: arrays for models whose outputs are no classes, and checkpoints of before") {
+TEST_CASE("predict: arrays for models whose outputs are not classes, and older checkpoints") {
   const NpyRun w("values");
   w.run_well({"eval", "runs/small", "--predictions", "eval.csv"});
   const std::vector<TableRow> eval = table_rows(read_file(w.dir.file("eval.csv")));

@@ -149,7 +149,7 @@ TEST_CASE("eval: results of classes follow from the predictions, on any devices"
   CHECK(w.run({"eval", "runs/pictures", "--probabilities"}).exit_code == 2);
 }
 
-TEST_CASE("eval: of many classes top-5, and on a terminal the worst") {
+TEST_CASE("eval: with many classes top-5, and on a terminal the worst ones") {
   const Workplace w(R"(version: 1
 name: many
 data: {dataset: synthetic, size: 100, test_size: 60, classes: 30, batch_size: 20, difficulty: 0.9}
@@ -181,7 +181,7 @@ devices: [cpu]
   check_contains(shown, "most frequent confusions");
 }
 
-TEST_CASE("eval: outputs that are no probabilities have no calibration error") {
+TEST_CASE("eval: outputs that are not probabilities have no calibration error") {
   const ImageRun w({"loss.type=mse"});
   const json result =
       json::parse(w.run_well({"eval", "runs/pictures", "--json", "--predictions", "p.csv"}).out);
@@ -397,7 +397,7 @@ loss: {type: mse}
                  "path,prediction_sky,prediction_sea,");
 }
 
-TEST_CASE("predict: models whose outputs are no classes print each output") {
+TEST_CASE("predict: models whose outputs are not classes print each output") {
   const Workplace w("");
   write_file(w.dir.file("small.yaml"), "version: 1\nname: arrays\ndata:\n" +
                                            npy_data(w.dir.path(), "multi_hot", false) +

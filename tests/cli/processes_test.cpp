@@ -184,7 +184,7 @@ TEST_CASE_FIXTURE(InWorld, "No step is lost with a process, and the bits stay th
   CHECK((bits("lost") == bits("undisturbed")));
 }
 
-TEST_CASE_FIXTURE(InWorld, "What differs between processes is named before the first sum") {
+TEST_CASE_FIXTURE(InWorld, "Differences between processes are named before the first sum") {
   const std::vector<std::pair<std::string, std::string>> differences = {
       {"seed=4", "seed"},
       {"train.precision=bf16", "train.precision"},

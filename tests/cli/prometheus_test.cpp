@@ -109,7 +109,7 @@ TEST_CASE("the exit code of a failed run, of requirements and of --max-steps") {
 }
 
 TEST_CASE(
-    "a second run with the file of a live one is refused; that of a dead one is no obstacle") {
+    "a second run with the file of a live one is refused; the file of a dead one is taken over") {
   const Watched w;
   const std::vector<std::string> second = w.command({"--run-dir", "other"});
   {

@@ -155,7 +155,7 @@ TEST_CASE("a report is made of logs in any state") {
   }
 }
 
-TEST_CASE("a report of a run that is under way, and of one that was resumed") {
+TEST_CASE("a report of a run that still trains, and of one that was resumed") {
   if (lacks_charts()) return;
   const Workplace w;
   const TempDir logs;
@@ -175,7 +175,7 @@ TEST_CASE("a report of a run that is under way, and of one that was resumed") {
   check_contains(section(resumed, "time"), "Added up over the processes of the run.");
 }
 
-TEST_CASE("text of users is no part of a report's markup") {
+TEST_CASE("text of users does not become part of a report's markup") {
   if (lacks_charts()) return;
   const std::string hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&";
   const Reports w{kTinyConfig};
@@ -224,7 +224,7 @@ TEST_CASE("a browser shows reports without an error, a request or a page that is
   check_contains(out, "6 pages in 4 views and on paper: 0 problems");
 }
 
-TEST_CASE("of long names of classes a report shows the beginning and the end") {
+TEST_CASE("a report shows the beginning and the end of long class names") {
   CHECK(dpt::html_name("cat <1>") == "<bdi>cat &lt;1&gt;</bdi>");
   const std::string often(44, 'x');
   CHECK(dpt::html_name(often) == "<bdi>" + often + "</bdi>");

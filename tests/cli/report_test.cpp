@@ -169,7 +169,7 @@ TEST_CASE("mistakes in a report are the samples that the predictions say, with t
   CHECK(has_section(without, "curves"));
 }
 
-TEST_CASE("images in a report are what the samples are") {
+TEST_CASE("images in a report equal the samples") {
   if (lacks_charts()) return;
   const Reports w{""};
   write_file(w.dir.file("small.yaml"), arrays_config(w.dir.path(), "labels", false));

@@ -73,7 +73,7 @@ TEST_CASE("--resume: a step, a bare name, a part of the path, best, a folder") {
   check_contains(file.err, "resuming 12 at step 24 ");
 }
 
-TEST_CASE("--resume: a name that is none is answered with those that exist") {
+TEST_CASE("--resume: the message for an unknown name lists those that exist") {
   const KeptRuns w;
   w.train_well({});
   w.train_well({"--resume", "12", "--max-steps", "20"});
@@ -214,7 +214,7 @@ TEST_CASE("back to a branch that was left: the ancestors of both lines stay wher
     }
     check_contains(back, std::to_string(count) + " line(s) of this branch are back");
   }
-  SUBCASE("a file of the same step that the other line has saved again is no ancestor") {
+  SUBCASE("a file of the same step that the other line has saved again is not an ancestor") {
     train({"--resume", "abandoned-1/step-00000020", "--max-steps", "21"});
     CHECK(steps_in(w.dir.file("r/checkpoints")) == Steps{21, 20, 12, 8, 4});
     CHECK(checksum_of(w.dir.file("r/checkpoints/abandoned-1/step-00000016.safetensors")) == old_16);
@@ -261,7 +261,7 @@ TEST_CASE("names of 255 bytes work; one that no checkpoint could hold is refused
   CHECK(steps_in(w.dir.file("bad/checkpoints")).empty());
 }
 
-TEST_CASE("a run of which only the best is left: a new run says where it is and how to resume it") {
+TEST_CASE("if only the best of a run is left, a new run says where it is and how to resume it") {
   const KeptRuns w;
   w.train_well({"log.every=1"});
   const std::int64_t step = state_of(w.best()).step;

@@ -35,7 +35,7 @@ TEST_CASE("the config.yaml of a run leads back to its folder") {
   CHECK(fs::exists(w.dir.file("out/a/checkpoints/step-00000001.safetensors")));
 }
 
-TEST_CASE("a config.yaml that no run has written is a config as any other") {
+TEST_CASE("a config.yaml that no run has written is a config like any other") {
   const Tiny w;
   fs::create_directories(w.dir.file("project"));
   write_file(w.dir.file("project/config.yaml"), kTinyConfig);

@@ -143,7 +143,7 @@ TEST_CASE("compare has numbers in one order, whichever run has them first") {
                         ",last/val/loss,", ",test/loss,", ",steps"});
 }
 
-TEST_CASE("a run that is under way is called running") {
+TEST_CASE("a run that still trains is called running") {
   const Workplace w;
   const TempDir logs;
   Program program({"train", "small.yaml", "--run-dir", "runs/r", "train.epochs=100000"},

@@ -77,7 +77,7 @@ devices: [cpu]
 
 }  // namespace
 
-TEST_CASE("secrets of the environment: a run, its files and all that reads them") {
+TEST_CASE("secrets of the environment: a run, its files and every command that reads them") {
   const SecretData w;
   CHECK(w.run_with({"train", "small.yaml", "train.epochs=3", "--max-steps", "7"}).exit_code == 0);
   // The same command resumes: paths are compared as written.

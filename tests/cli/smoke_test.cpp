@@ -156,7 +156,7 @@ TEST_CASE("smoke: the folder of the config's run is left alone") {
   CHECK(files() == before);
 }
 
-TEST_CASE("smoke: an empty TMPDIR is none") {
+TEST_CASE("smoke: an empty TMPDIR counts as unset") {
   const Smoke w;
   const Finished run =
       run_dpt({"train", "--smoke", "small.yaml"}, w.dir.path(), [] { setenv("TMPDIR", "", 1); });
@@ -164,7 +164,7 @@ TEST_CASE("smoke: an empty TMPDIR is none") {
   CHECK(run.exit_code == 0);
 }
 
-TEST_CASE("smoke: what fails names its stage, and its files are kept") {
+TEST_CASE("smoke: a failure names its stage, and its files are kept") {
   const Smoke w;
   const Finished failed = w.smoke("small.yaml", {"optimizer.lr=1e38"});
   CHECK(failed.exit_code == 5);

@@ -50,7 +50,7 @@ devices: [cpu]
 
 }  // namespace
 
-TEST_CASE("val_split: a group column is no feature, and the split is the checkpoint's") {
+TEST_CASE("val_split: a group column is not a feature, and the split is the checkpoint's") {
   const Patients w;
   w.run_well({"train", "small.yaml", "data.features=[]"});
   const json val = json::parse(w.run_well({"eval", "runs/small", "--split", "val", "--json"}).out);
@@ -108,7 +108,7 @@ TEST_CASE("val_split: a plain number is the count, in files, overrides and confi
                  "750 samples in batches of 5");
 }
 
-TEST_CASE("val_split and sampler: what does not fit is refused with what to do") {
+TEST_CASE("val_split and sampler: settings that do not fit are refused with what to do") {
   const Patients w;
   check_contains(w.refusal({"data.val_split=[1, 2]"}),
                  "data.val_split: expected an integer of at least 0, or a mapping, found a list");

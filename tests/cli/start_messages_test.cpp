@@ -26,7 +26,7 @@ TEST_CASE("a run that has trained more epochs than the config asks for says so")
   check_contains(again.err, "done: 2 epochs");
 }
 
-TEST_CASE("--max-steps that a run has passed: nothing is said to be saved") {
+TEST_CASE("--max-steps that a run has passed: no message claims that anything is saved") {
   const KeptRuns w;
   w.train_well({"--max-steps", "10"});
   const std::string passed = w.train_well({"--max-steps", "5"}).err;
@@ -114,7 +114,7 @@ TEST_CASE("command.txt of a config from a stream names the config of the run") {
   CHECK(fs::exists(w.dir.file("runs/given/summary.json")));
 }
 
-TEST_CASE("--rank-logs leaves a file of others alone") {
+TEST_CASE("--rank-logs leaves a foreign file alone") {
   const Workplace w;
   fs::create_directories(w.dir.file("r/logs"));
   write_file(w.dir.file("r/logs/rank-1.log"), "mine\n");

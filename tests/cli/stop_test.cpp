@@ -119,7 +119,8 @@ TEST_CASE("signals that come at the same time are one request, and the checkpoin
         std::string::npos);
 }
 
-TEST_CASE("what dpt --nproc passes on, however late, is no second request, but two of these are") {
+TEST_CASE(
+    "a signal that dpt --nproc passes on, however late, is not a second request; two of them are") {
   Stuck run;
   run.send(SIGTERM);
   const auto pass_on_later = [&] {
@@ -136,7 +137,7 @@ TEST_CASE("what dpt --nproc passes on, however late, is no second request, but t
   CHECK(run.program->wait().exit_code == 143);
 }
 
-TEST_CASE("the first SIGTERM or SIGINT after SIGHUP or SIGUSR1 is no second one") {
+TEST_CASE("the first SIGTERM or SIGINT after SIGHUP or SIGUSR1 is not a second request") {
   // A closing terminal sends SIGHUP and SIGTERM, a job scheduler SIGUSR1 and SIGTERM.
   for (const auto& [first, second, exit_code] :
        {std::tuple{SIGHUP, SIGTERM, 129}, std::tuple{SIGUSR1, SIGINT, 75}}) {
@@ -372,7 +373,7 @@ TEST_CASE("signals that were ignored stay ignored in other commands, too") {
   CHECK(program.wait().exit_code == 0);
 }
 
-TEST_CASE("time in which the process is stopped is no stall") {
+TEST_CASE("time in which the process is stopped does not count as a stall") {
   const TempDir dir, logs;
   write_file(dir.file("small.yaml"), program_config());
   // Rank 1 has the work, so rank 0 nearly always waits for it, also at the moment of the stop.
@@ -397,7 +398,7 @@ TEST_CASE("time in which the process is stopped is no stall") {
   CHECK(stopped.exit_code == 143);
 }
 
-TEST_CASE("a --max-time that is too short for anything: each process gets on by one thing") {
+TEST_CASE("a --max-time that is too short for anything: each process completes one item of work") {
   const Tiny w;
   for (const char* devices : {"cpu", "cpu,cpu"}) {
     CAPTURE(devices);
@@ -465,7 +466,7 @@ devices: [cpu]
   }
 }
 
-TEST_CASE("a small limit of the stack is no obstacle, neither for threads nor for the process") {
+TEST_CASE("a small stack limit stops neither threads nor the process") {
   const TempDir dir;
   write_file(dir.file("small.yaml"), program_config());
   const std::vector<std::string> command = {"train", "small.yaml", "train.epochs=1"};

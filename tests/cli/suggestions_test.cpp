@@ -14,7 +14,7 @@ struct Row {
 
 }  // namespace
 
-TEST_CASE("suggestions: what is written in the place of another thing leads there") {
+TEST_CASE("suggestions: a word in the wrong place leads to the right one") {
   const Tiny w;
   const auto check = [](const char* override_text) {
     return std::vector<std::string>{"config", "check", "small.yaml", override_text};
@@ -72,7 +72,7 @@ TEST_CASE("suggestions: a column too many in a table is named, not taken for ima
   w.run_well({"config", "check", "small.yaml", "data.features=[a,b]"});
 }
 
-TEST_CASE("suggestions: predict says how a file of samples is named") {
+TEST_CASE("suggestions: predict says how to name a file of samples") {
   const Tiny w;
   w.run_well({"train", "small.yaml"});
   for (const auto& [file, expected] : {std::pair("new.csv", "write data.test.file=new.csv"),

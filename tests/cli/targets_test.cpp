@@ -284,7 +284,7 @@ train: {epochs: 1}
   }
 }
 
-TEST_CASE("npy: a pipe is no file") {
+TEST_CASE("npy: a pipe is not a file") {
   const Arrays w("labels");
   REQUIRE(mkfifo(w.dir.file("pipe").c_str(), 0600) == 0);
   const Finished refused = w.run({"config", "check", "small.yaml", "data.train.images=pipe"});

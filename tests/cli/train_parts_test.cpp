@@ -104,7 +104,7 @@ std::string trial_of(std::int64_t size, DType type = DType::u8) {
 
 }  // namespace
 
-TEST_CASE("the kinds of errors are the exit codes that the help tells") {
+TEST_CASE("the kinds of errors have the exit codes that the help lists") {
   const auto code = [](ErrorKind kind) { return static_cast<int>(kind); };
   CHECK(code(ErrorKind::unexpected) == 1);
   CHECK(code(ErrorKind::usage) == 2);
@@ -212,7 +212,7 @@ TEST_CASE("results hold what was measured and nothing else") {
   CHECK(summary() == expected);
 }
 
-TEST_CASE("the folder of a run: as told, or runs/NAME, or a new one") {
+TEST_CASE("the folder of a run: the given one, or runs/NAME, or a new one") {
   const TempDir dir;
   TrainSpec spec;
   spec.name = "no-run-is-called-so";
@@ -270,7 +270,7 @@ TEST_CASE("--weights: names that are expected, by themselves or up to a star") {
                  "file: extra.y\nIf this");
 }
 
-TEST_CASE("weights: what the patterns of the config do not expect is refused, with what to add") {
+TEST_CASE("weights: names that the config's patterns do not expect are refused, with what to add") {
   Start s;
   const std::vector<float> values = {1, 2, 3, 4};
   const std::string file = s.dir.file("w.safetensors");
@@ -377,7 +377,7 @@ TEST_CASE("where a run goes on: the newest checkpoint, the one that is named, or
                                    " is ignored: the run resumes from " + s.checkpoint(7));
 }
 
-TEST_CASE("checkpoints that are all damaged are no fresh start") {
+TEST_CASE("damaged checkpoints do not lead to a fresh start") {
   Start s;
   std::filesystem::create_directories(s.folder.checkpoints());
   write_file(s.checkpoint(5), "half");
@@ -390,7 +390,7 @@ TEST_CASE("checkpoints that are all damaged are no fresh start") {
   CHECK(s.load().checkpoint.empty());
 }
 
-TEST_CASE("the best of a checkpoint that does not say what it is a value of: its config does") {
+TEST_CASE("if a checkpoint does not name the monitor of its best, its config does") {
   Start s;
   copy_seven_steps(s);
   const std::string path = s.checkpoint(7);

@@ -55,7 +55,7 @@ int count(const std::string& text, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("validation set: val/ is measured each epoch, chooses the best, and is no test set") {
+TEST_CASE("validation set: val/ is measured each epoch, chooses the best, and is not a test set") {
   const Photos w({"train", "val", "test"});
   const std::vector<std::string> early = {
       "train.early_stopping={monitor: val/accuracy, patience: 30}"};

@@ -89,7 +89,7 @@ TEST_CASE("a wrong command line of one rank ends all, with its message") {
   CHECK_FALSE(std::filesystem::exists(w.dir.file("run")));
 }
 
-TEST_CASE("a wrong command line joins nothing where it says of no process, or runs in one") {
+TEST_CASE("a wrong command line joins nothing if it names no process, or runs in one process") {
   const Workplace w;
   for (const std::vector<std::string>& command :
        {std::vector<std::string>{"train", "small.yaml", "--no-such-option"},
@@ -200,7 +200,7 @@ TEST_CASE("--nproc needs descriptors: the soft limit is raised, a hard one is na
   CHECK(whole.exit_code == 0);
 }
 
-TEST_CASE("few descriptors of one process are no lack of memory") {
+TEST_CASE("a process with few descriptors is not said to lack memory") {
   const Workplace w;
   for (int limit = 3; limit <= 12; ++limit) {
     TempDir logs;

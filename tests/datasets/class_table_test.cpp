@@ -118,7 +118,7 @@ TEST_CASE("classes: the same in another order") {
   });
 }
 
-TEST_CASE("classes: one that the test data lacks shifts none, and is stated") {
+TEST_CASE("classes: a class that the test data lacks shifts no others, and is reported") {
   for_each_format([](const NamedData& data) {
     data.put("train", {"ant", "bee", "cat"});
     data.put("test", {"cat", "ant"});
@@ -186,7 +186,7 @@ TEST_CASE("classes: folders whose names are not UTF-8 have those that a checkpoi
   });
 }
 
-TEST_CASE("classes: hidden folders are none") {
+TEST_CASE("classes: hidden folders are not classes") {
   const NamedData data("image_folder");
   data.put("train", {"cat", "dog"});
   data.put("test", {"cat", "dog"});

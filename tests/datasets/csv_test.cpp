@@ -284,7 +284,7 @@ TEST_CASE("csv: room is made for the features of a long table, and not for more"
   CHECK(features(*sets.train, kLines - 1) == std::vector<float>{kLines - 1, 0.125F});
 }
 
-TEST_CASE("csv: files that are none") {
+TEST_CASE("csv: files that are not tables") {
   const CsvDir dir;
   const auto error = [&](const std::string& text) {
     dir.put("train.csv", text);
@@ -335,7 +335,7 @@ TEST_CASE("csv: files that are none") {
   CHECK(error_of([&] { CsvReader(dir / "folder.csv", ','); }, dir) == "$/folder.csv: not a file");
 }
 
-TEST_CASE("csv: fields that are no numbers or no classes") {
+TEST_CASE("csv: fields that are not numbers or not classes") {
   const CsvDir dir;
   const auto error = [&](const std::string& line) {
     dir.put("train.csv", "a,kind,b\n1,x,2\n" + line + "\n");

@@ -74,7 +74,7 @@ TEST_CASE("image_folder: files in byte order, labels by class") {
   CHECK(sample(*dir.read({{4, 4, 1}, 2}).test, 1).first == Bytes(16, 6));
 }
 
-TEST_CASE("image_folder: a image is decoded once when the cache takes the set") {
+TEST_CASE("image_folder: an image is decoded once if the cache can hold the data set") {
   const FolderDir dir;
   const DataSets kept = dir.read(), fresh = dir.read(kFolderRequirements, 0);
   const auto before = sample(*kept.train, 1);
@@ -85,7 +85,7 @@ TEST_CASE("image_folder: a image is decoded once when the cache takes the set") 
         "$/train/cat/2.png: cannot be opened: No such file or directory");
 }
 
-TEST_CASE("image_folder: why a image cannot be read is said") {
+TEST_CASE("image_folder: the reason why an image cannot be read") {
   const FolderDir dir;
   const DataSets sets = dir.read(kFolderRequirements, 0);
   const auto reason = [&](std::int64_t index) {
@@ -170,7 +170,7 @@ TEST_CASE("image_folder: some images of each class are tried, all of a few") {
   for (std::size_t i = 1; i < tried.size(); ++i) CHECK(tried[i - 1] < tried[i]);
 }
 
-TEST_CASE("image_folder: of very many classes the first and the last image is tried") {
+TEST_CASE("image_folder: the first and the last image of very many classes are tried") {
   const TempDir dir;
   for (int label = 0; label < 300; ++label) {
     // The first class has one image, the others three.
@@ -265,7 +265,7 @@ TEST_CASE("image_folder: data.val and data.test name other folders, or none") {
         std::string::npos);
 }
 
-TEST_CASE("image_folder: folders that are no part are named in a note") {
+TEST_CASE("image_folder: folders that are not a split are named in a note") {
   const FolderDir dir;
   CHECK(dir.read().notes.empty());
   dir.write("Validate/cat/1.png", grey_png(1));
@@ -320,7 +320,7 @@ TEST_CASE("image_folder: folders that are refused") {
     fs::remove(dir / "test/cat/1.png");
     CHECK(dir.error() == "$/test: no images in the class folders; expected $/test/CLASS/IMAGE");
   }
-  SUBCASE("a picture next to the classes") {
+  SUBCASE("an image next to the classes") {
     dir.write("train/1.png", grey_png(1));
     CHECK(
         dir.error() ==
@@ -332,7 +332,7 @@ TEST_CASE("image_folder: folders that are refused") {
           "$/train/cat/p.png: not a regular file: remove it, or leave it out with "
           "data.on_bad_sample: skip");
   }
-  SUBCASE("channels that pictures do not have") {
+  SUBCASE("channels that images do not have") {
     CHECK(dir.error({{4, 4, 4}, 2}) ==
           "image_folder: $: images are read as 1 channel (grey) or 3 (RGB), but model.input has 4");
   }

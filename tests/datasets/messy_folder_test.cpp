@@ -85,7 +85,7 @@ TEST_CASE("messy folders: nested folders are walked, sorted by path") {
   CHECK(dir.notes().empty());
 }
 
-TEST_CASE("messy folders: what is no image is left out, with one note that counts it") {
+TEST_CASE("messy folders: files that are not images are left out, with one note that counts them") {
   const MessyDir dir;
   const std::string before = dir.read().train->fingerprint();
   dir.write("train/cat/Thumbs.db", {1});

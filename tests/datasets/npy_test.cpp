@@ -146,7 +146,7 @@ TEST_CASE("npy: soft labels, multi-hot targets and values, with and without weig
         TargetShape{TargetKind::multi_hot, 1, false});
 }
 
-TEST_CASE("npy: the fingerprint covers images, targets, weights and what they are") {
+TEST_CASE("npy: the fingerprint covers images, targets, weights and their kinds") {
   const Files dir;
   dir.put("y", npy<float>({3, 2}, {0, 1, 1, 0, 1, 0}));
   dir.put("w", npy<float>({3}, {1, 1, 1}));
@@ -170,7 +170,7 @@ TEST_CASE("npy: the fingerprint covers images, targets, weights and what they ar
   CHECK(hash("soft_labels") != soft);
 }
 
-TEST_CASE("npy: files that are none, or not of such arrays") {
+TEST_CASE("npy: missing files, and files that are not suitable arrays") {
   const Files dir;
   CHECK(error(dir) == "$/y.npy: cannot be opened: No such file or directory");
   dir.put("y", "");
@@ -305,7 +305,7 @@ TEST_CASE("npy: targets that are ambiguous, or not of the kind that is asked for
   check_contains(error(dir, {{"target", "values"}}), "expected targets (N, K) or (N,), found");
 }
 
-TEST_CASE("npy: weights that are none") {
+TEST_CASE("npy: invalid weights") {
   const Files dir;
   dir.put("y", npy<float>({3}, {0, 1, 2}));
   const auto of_weights = [&](const std::string& bytes) {

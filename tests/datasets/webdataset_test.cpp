@@ -172,7 +172,7 @@ TEST_CASE(
   CHECK(sets.train->label(1) == 2);
 }
 
-TEST_CASE("webdataset: members behind more than 8 GiB are read, whichever way their size is said") {
+TEST_CASE("webdataset: members after more than 8 GiB are read, however their size is written") {
   const std::uint64_t size = (std::uint64_t{9} << 30) + 17;
   // One size is in binary, as GNU tar writes it, and one is in an extended header.
   std::string binary = tar_member("a.bin", "").substr(0, 512);
@@ -294,7 +294,7 @@ TEST_CASE(
                     bytes));
 }
 
-TEST_CASE("webdataset: images of other formats, which beside a JPEG or PNG are descriptions") {
+TEST_CASE("webdataset: images of other formats, which are descriptions next to a JPEG or PNG") {
   const TempDir dir;
   const auto pgm = [](char value) { return "P5 4 4 255\n" + std::string(16, value); };
   write_bytes(dir / "s.tar", tar({{"a.pgm", pgm(7)},
@@ -313,7 +313,7 @@ TEST_CASE("webdataset: images of other formats, which beside a JPEG or PNG are d
   CHECK(sample(*sets.train, 2) == std::pair(Bytes(16, 9), 0));
 }
 
-TEST_CASE("webdataset: samples that are incomplete, twice there, or without a good label") {
+TEST_CASE("webdataset: samples that are incomplete, duplicated, or without a good label") {
   const TempDir dir;
   const std::string picture = grey_file(1);
   CHECK(shard_error(dir, tar({{"a.png", picture}, {"b.cls", "1"}, {"b.png", picture}})) ==

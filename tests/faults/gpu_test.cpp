@@ -49,7 +49,7 @@ TEST_CASE("a GPU that fails ends the run within seconds, and names call, replica
   }
 }
 
-TEST_CASE("a kernel that cannot be launched is told with its layer") {
+TEST_CASE("a kernel that cannot be launched is reported with its layer") {
   emulation::set_devices(1);
   const TempDir folder;
   const Job job = small_job(small_config(kSgdWithoutDecay), {"devices=[cuda:0]", "train.shards=8"});
@@ -68,7 +68,7 @@ TEST_CASE("a kernel that cannot be launched is told with its layer") {
   CHECK(text.find("layer 'conv1', forward: cuda:0: a kernel launch failed: ") == 0);
 }
 
-TEST_CASE("what does not fit on a GPU is told with the layer, and what would fit") {
+TEST_CASE("a batch that does not fit on a GPU is reported with the layer and the size that fits") {
   emulation::set_devices(1, std::size_t{73} << 20);  // the workspaces take 72 MiB
   const TempDir folder;
   // The job uses exact mode, because fast mode splits the batch.

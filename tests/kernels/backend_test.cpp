@@ -141,7 +141,7 @@ TEST_CASE("a request that Linux would grant and kill for later is refused") {
   CHECK_THROWS_AS(backend->allocate(memory.free / 2 + memory.total / 2, "too much"), Error);
 }
 
-TEST_CASE("what the CPU cannot run is refused when the kernel is made") {
+TEST_CASE("descriptions that the CPU cannot run are refused when the kernel is made") {
   const auto backend = make_cpu_backend(1);
   Conv2dDesc conv = conv_case(2, {4, 4, 1}, 1, {3, 3});
   conv.type = DType::i32;

@@ -160,7 +160,7 @@ TEST_CASE("a replayed graph of kernels that count their blocks gives the same bi
   }
 }
 
-TEST_CASE("what our kernels on GPUs cannot run is refused when they are made") {
+TEST_CASE("descriptions that our GPU kernels cannot run are refused when the kernels are made") {
   const auto backend = gpu();
   if (!backend) return;
   ReluDesc relu;

@@ -207,7 +207,7 @@ TEST_CASE("control groups limit memory, and file cache counts as free") {
   CHECK(host_system::memory(v1.root()).free == kMiB / 2);
 }
 
-TEST_CASE("memory: without a word about it there is no limit") {
+TEST_CASE("memory: without a setting there is no limit") {
   Machine machine;
   constexpr std::uint64_t kAll = std::uint64_t{1}
                                  << 62;  // adding the usage to it does not overflow
@@ -219,7 +219,7 @@ TEST_CASE("memory: without a word about it there is no limit") {
   CHECK(host_system::memory(machine.root()).free == 4096);
 }
 
-TEST_CASE("memory: what a group leaves free, and what is left when it uses more than it may") {
+TEST_CASE("memory: the free part of a group's limit, and none if the usage exceeds it") {
   constexpr std::uint64_t kMiB = 1 << 20;
   Machine machine;
   machine.write("/proc/meminfo", "MemTotalX: 1 kB\nMemTotal:  1024 kB\nMemAvailable: 4096 kB");
@@ -257,7 +257,7 @@ TEST_CASE("control groups limit threads, old and new") {
   CHECK(host_system::most_threads(machine.root()) == 50);
 }
 
-TEST_CASE("what a kind of device is good at") {
+TEST_CASE("properties of each kind of device") {
   const DeviceTraits cpu = parse_device("cpu:2").traits();
   CHECK(std::string(cpu.noun) == "CPU");
   CHECK(cpu.speed_is_threads);

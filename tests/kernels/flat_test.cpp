@@ -265,7 +265,7 @@ TEST_CASE("A tree sum adds in the order given, and writes every output") {
   }
 }
 
-TEST_CASE("Rounding to bf16 goes to the nearest, ties to even, and keeps what is no number") {
+TEST_CASE("Rounding to bf16 goes to the nearest, ties to even, and keeps NaNs and infinities") {
   const float inf = std::numeric_limits<float>::infinity();
   // 1 + 2^-7 is the first bf16 above 1.
   std::vector<float> values = {0.0F,

@@ -19,7 +19,7 @@ void make_library(const std::filesystem::path& path) {
 
 }  // namespace
 
-TEST_CASE("wheel libraries: found beside the wheel's package, and only there") {
+TEST_CASE("wheel libraries: found next to the wheel's package, and only there") {
   const TempDir environment;
   const std::filesystem::path packages = environment.path();
   const std::filesystem::path program = packages / "dpt_train/bin/dpt";

@@ -33,7 +33,7 @@ TEST_CASE("a baseline is a run folder, its summary or the output of an evaluatio
                              w.loss(), w.loss() / 2));
 }
 
-TEST_CASE("what cannot be a baseline is refused, and says what to do") {
+TEST_CASE("a file that cannot be a baseline is refused, and the message says what to do") {
   const Gates w;
   const auto refusal = [&](const std::string& baseline, int code) {
     const Finished finished = w.train({"--baseline", baseline, "--require", "test/loss<=baseline"});
@@ -92,7 +92,7 @@ TEST_CASE("what cannot be a baseline is refused, and says what to do") {
   CHECK(w.train({"--baseline", "runs/tiny"}).exit_code == 2);
 }
 
-TEST_CASE("a baseline with something else in the place of a number is refused with its place") {
+TEST_CASE("a baseline whose value is not a number is refused with its place") {
   const Gates w;
   const auto refusal = [&](const Json& baseline, const std::string& requirement) {
     write_file(w.dir.file("bad.json"), baseline.dump());
@@ -130,7 +130,7 @@ TEST_CASE("a baseline with something else in the place of a number is refused wi
                  "test/loss in bad.json, found \"low\"; name");
 }
 
-TEST_CASE("a baseline that is under way is refused") {
+TEST_CASE("a baseline that still trains is refused") {
   const Workplace w;
   const TempDir logs;
   Program program({"train", "small.yaml", "--run-dir", "r", "train.epochs=100000"}, w.dir.path(),
@@ -142,7 +142,7 @@ TEST_CASE("a baseline that is under way is refused") {
   check_contains(finished.err, "found one that is under way: wait for its end");
 }
 
-TEST_CASE("a baseline of another number of samples is told") {
+TEST_CASE("a baseline with another number of samples is reported") {
   const Gates w;
   const Finished finished =
       w.run({"train", "small.yaml", "--run-dir", "new", "data.test_size=9", "--baseline",

@@ -94,7 +94,7 @@ TEST_CASE("--require: each relation below, at and above its bound") {
   }
 }
 
-TEST_CASE("--require of what is not measured names what is") {
+TEST_CASE("--require of a result that is not measured names those that are") {
   dpt::MetricSet metrics;
   metrics.metrics.resize(3);
   metrics.metrics[0].name = "accuracy";
@@ -123,7 +123,7 @@ TEST_CASE("--require of what is not measured names what is") {
         "found 'f1'; did you mean 'macro_f1'?");
 }
 
-TEST_CASE("--require: all that are not met, and why") {
+TEST_CASE("--require reports all conditions that are not met, and why") {
   const Json summary = {{"val", {{"loss", 0.5}, {"accuracy", nullptr}}}, {"train", 3}};
   const auto verdict = [&](const std::vector<std::string>& texts) -> std::string {
     std::vector<Condition> conditions;

@@ -9,7 +9,7 @@
 using namespace dpt::testing;
 namespace fs = std::filesystem;
 
-TEST_CASE("a split without samples is exit code 3, of eval too") {
+TEST_CASE("a split without samples gives exit code 3, in eval too") {
   const Tiny w;
   w.run_well({"train", "small.yaml", "--run-dir", "a", "data.test_size=0"});
   const Finished test = w.run({"eval", "a", "--require", "test/loss<=1"});
@@ -22,7 +22,7 @@ TEST_CASE("a split without samples is exit code 3, of eval too") {
   CHECK(w.run({"eval", "a", "--require", "train/loss<=1"}).exit_code == 2);
 }
 
-TEST_CASE("all requirements that are not met are told") {
+TEST_CASE("all requirements that are not met are reported") {
   const Gates w;
   const std::vector<std::string> asked = {"--require",     "test/accuracy>=2", "--require",
                                           "test/loss<100", "--require",        "test/loss<0"};
@@ -35,7 +35,7 @@ TEST_CASE("all requirements that are not met are told") {
   }
 }
 
-TEST_CASE("requirements that are met are told, with the baseline's value") {
+TEST_CASE("requirements that are met are reported, with the baseline's value") {
   const Gates w;
   const Finished finished = w.eval({"--require", "test/accuracy >= 0", "--require",
                                     "test/loss<=baseline+1", "--baseline", "runs/tiny"});
@@ -50,7 +50,7 @@ TEST_CASE("requirements that are met are told, with the baseline's value") {
                  fmt::format("met: test/loss {} <= {}\n", w.loss(), bound));
 }
 
-TEST_CASE("files of verdicts are checked before the run, and take nothing away") {
+TEST_CASE("verdict files are checked before the run, and replace no other files") {
   const Gates w;
   const auto refusal = [&](const std::vector<std::string>& files, int code) {
     std::vector<std::string> words = {"--require", "test/loss<100"};

@@ -111,7 +111,7 @@ TEST_CASE("the verdict: a table in Markdown and test cases in JUnit XML") {
   check_contains(w.text("verdict.xml"), "<skipped message=\"The run was stopped at step ");
 }
 
-TEST_CASE("texts in verdicts: markup and bytes that are no text") {
+TEST_CASE("texts in verdicts: markup and bytes that are not text") {
   dpt::GateResult result{"train", "a|b`<c>`.yaml", "", "line 1\nline 2 & \"<\xff\">", {}, {}};
   dpt::Condition& condition = result.conditions.emplace_back(dpt::parse_condition("test/loss<1"));
   CHECK(xml_problem(verdict_junit(result)) == "");
@@ -125,7 +125,7 @@ TEST_CASE("texts in verdicts: markup and bytes that are no text") {
                  "| test/loss | \\< 1 | - | - | **no**: this run has no test result |\n");
 }
 
-TEST_CASE("of several processes the first judges and writes") {
+TEST_CASE("the first of several processes judges and writes") {
   const Gates w;
   const Finished finished =
       w.train({"--nproc", "2", "--devices", "cpu", "--baseline", "runs/tiny", "--require",

@@ -347,7 +347,7 @@ TEST_CASE("a warp collective sees all 32 lanes once") {
   CHECK(contains(fault_of({1, 48}, reverse_lanes, y), "fewer"));
 }
 
-TEST_CASE("the order of blocks is as set, and each order is a permutation") {
+TEST_CASE("blocks run in the set order, and each order is a permutation") {
   std::vector<std::vector<int>> seen;
   for (const auto order : kOrders) {
     const Machine machine;

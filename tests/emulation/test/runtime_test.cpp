@@ -29,7 +29,7 @@ cudaError_t run(Shape shape, void (*kernel)(float*, int), float* x, int at) {
 
 }  // namespace
 
-TEST_CASE("devices are as many as set, and none means no device") {
+TEST_CASE("there are as many devices as set, and none is possible too") {
   {
     const Machine machine(3);
     int count = 0;

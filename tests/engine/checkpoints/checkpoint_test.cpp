@@ -296,7 +296,7 @@ TEST_CASE("targets and types that are not known are refused, but of a newer rele
   CHECK(!read_checkpoint_header(other).sample_type);
 }
 
-TEST_CASE("what does not fit is refused, naming it") {
+TEST_CASE("a file that does not fit is refused, with the reason") {
   const TempDir folder;
   const std::string path = folder.file("a"), other = folder.file("b");
   const Plan plan = small_plan();
@@ -388,7 +388,7 @@ TEST_CASE("a foreign file and one of a later dpt are called that, not damaged") 
   CHECK(both(other).starts_with("F: was written by a newer dpt (checkpoint version 2.0, "));
 }
 
-TEST_CASE("a long value that is wrong is told by its first hundred bytes") {
+TEST_CASE("a message shows the first hundred bytes of a long wrong value") {
   const TempDir folder;
   const std::string path = folder.file("a");
   const Plan plan = small_plan();
@@ -451,7 +451,7 @@ TEST_CASE("the newest good checkpoint: damaged and cut ones are reported and ski
             ": the file is damaged: its bytes do not match its checksum; it is skipped");
 }
 
-TEST_CASE("a file without a checksum is no good checkpoint, whatever its name") {
+TEST_CASE("a file without a checksum is not a good checkpoint, whatever its name") {
   const TempDir folder;
   const Plan plan = small_plan();
   save_checkpoint(folder.file(checkpoint_name(1)), plan, small_checkpoint(plan, 1));
@@ -467,7 +467,7 @@ TEST_CASE("a file without a checksum is no good checkpoint, whatever its name") 
   CHECK(std::filesystem::exists(folder.file(checkpoint_name(1))));
 }
 
-TEST_CASE("of temporary files only those of checkpoints go") {
+TEST_CASE("only the temporary files of checkpoints are removed") {
   const TempDir folder;
   const char* const stay[] = {".safetensors.tmp", "notes-about-this-run.txt.tmp", "x.tmp",
                               "x.safetensors.tmp", "x.safetensors.tmp.txt"};
@@ -511,7 +511,7 @@ TEST_CASE("retention keeps the newest good ones; a damaged one cannot push out a
   apply_retention(folder.file("missing"), 2);
 }
 
-TEST_CASE("retention knows what it wrote, what is needed and what is of another branch") {
+TEST_CASE("retention knows its own files, those that are needed, and those of another branch") {
   const TempDir folder;
   const Plan plan = small_plan();
   const auto path = [&](std::int64_t step) { return folder.file(checkpoint_name(step)); };

@@ -77,7 +77,7 @@ TEST_CASE("the conversion of a PyTorch file names both files, quoted for Python"
   check_contains(text, "--weights my \"w\".safetensors");
 }
 
-TEST_CASE("bytes that are of no known kind, and short files, are what they were") {
+TEST_CASE("files of unknown kinds and short files are not described") {
   CHECK(describe_foreign_file("w", std::string(64, '\xFF')).empty());
   CHECK(describe_foreign_file("w", "\x02\0\0\0\0\0\0\0[]"s).empty());
   CHECK(describe_foreign_file("w", "").empty());

@@ -42,7 +42,7 @@ std::string two(const std::string& first, const std::string& second, std::size_t
                   std::string(data_bytes, 'x'));
 }
 
-TEST_CASE("what is not a file") {
+TEST_CASE("paths that are not files") {
   TempDir folder;
   CHECK(open_error(folder.file("none")) == "F: cannot open: No such file or directory");
   CHECK(open_error(folder.path()) == "F: expected a file, found a folder");
@@ -103,7 +103,7 @@ TEST_CASE("values of the wrong type") {
         "__metadata__ 'k': expected a string, found an object"}});
 }
 
-TEST_CASE("keys that are unknown, missing or there twice") {
+TEST_CASE("keys that are unknown, missing or duplicated") {
   const std::string good = "{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}";
   check({{raw_file("{\"a\":" + good + ",\"a\":" + good + "}", "xxxx"),
           "tensor 'a': appears twice in the header"},
@@ -210,7 +210,7 @@ TEST_CASE("holes, overlaps and tails") {
          {raw_file("{}", "x"), "expected 0 bytes of data as the header says, found 1"}});
 }
 
-TEST_CASE("a checksum that is none") {
+TEST_CASE("an invalid checksum") {
   check({{raw_file("{\"dpt.integrity\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]}}",
                    std::string(8, 'x')),
           "tensor 'dpt.integrity': expected U8 [16], found U8 [8]"},

@@ -30,7 +30,7 @@ struct Sample {
 
 const Metadata kMetadata = {{"format", "pt"}, {"text", "line\n\"quoted\" \\ \u20ac \x01"}};
 
-TEST_CASE("what is written is read back") {
+TEST_CASE("written files are read back") {
   TempDir folder;
   const std::string path = folder.file("a.safetensors");
   const Sample sample;
@@ -140,7 +140,7 @@ TEST_CASE("every type of the format has its size") {
   }
 }
 
-TEST_CASE("what is longer than a block is read, written and hashed whole") {
+TEST_CASE("data longer than a block is read, written and hashed whole") {
   const TempDir folder;
   const std::string path = folder.file("a");
   std::vector<float> values(3'000'000);
@@ -174,7 +174,7 @@ TEST_CASE("a file of another program is read without a checksum, whatever its me
   }
 }
 
-TEST_CASE("the writer refuses what it could not read") {
+TEST_CASE("the writer refuses files that the reader would refuse") {
   TempDir folder;
   const std::string path = folder.file("a");
   const float one = 1;

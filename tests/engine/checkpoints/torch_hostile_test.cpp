@@ -108,7 +108,7 @@ TEST_CASE("a pickle's other opcodes are refused by name") {
         "damaged");
 }
 
-TEST_CASE("a pickle that is no program of one value") {
+TEST_CASE("a pickle that is not a program with one value") {
   const std::string text_of_8 = "\x8d" + std::string(8, '\xff');
   const std::vector<HostilePickle> cases = {
       {"", "byte 0: expected more bytes, found the end of data.pkl"},
@@ -199,7 +199,7 @@ TEST_CASE("views that leave their storage, or whose sizes overflow") {
   CHECK(refused_tensor({{1'000'000'000'000}, {0}, "0", 12}) == "no error");
 }
 
-TEST_CASE("archives without what the pickle names") {
+TEST_CASE("archives that lack a file named in the pickle") {
   const std::string state = testing::pickle(ordered({{"a", kGood.text()}}));
   CHECK(refused(torch_archive(state, {})) ==
         "F: tensor 'a': expected the member archive/data/0 of the archive, found none");

@@ -173,7 +173,7 @@ TEST_CASE("a rank that does not come is named when the stall timeout is over") {
   CHECK(group.abort_cause() == cause);
 }
 
-TEST_CASE("a rank that beats is waited for, one that does not is named with what it did last") {
+TEST_CASE("a rank that beats is waited for; one that does not is named with its last activity") {
   LocalGroup group(3, 1s);
   std::atomic<int> beats{0};
   std::atomic<bool> over{false};

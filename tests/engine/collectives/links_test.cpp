@@ -167,7 +167,7 @@ TEST_CASE("Strangers on every port of the links change nothing") {
   for (const std::string& error : errors) CHECK(error == "");
 }
 
-TEST_CASE("A process with another secret is no end of a link") {
+TEST_CASE("A process with another secret cannot be an end of a link") {
   const auto options = [](int rank) {
     LinkOptions result = local_links(rank, 3);
     if (rank == 1) result.secret = "another";
@@ -183,7 +183,7 @@ TEST_CASE("A process with another secret is no end of a link") {
   }
 }
 
-TEST_CASE("What answers in place of a process must prove the secret, too") {
+TEST_CASE("A program that answers in place of a process must prove the secret, too") {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;

@@ -312,7 +312,7 @@ TEST_CASE("a group has one rank at least") {
   CHECK_NOTHROW(LocalGroup(65535));
 }
 
-TEST_CASE("parts that are no nodes of the tree are refused") {
+TEST_CASE("parts that are not nodes of the tree are refused") {
   LocalGroup group(1);
   QueuedBackend backend;
   const auto comm = group.join(0, backend);

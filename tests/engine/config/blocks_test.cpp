@@ -210,7 +210,7 @@ TEST_CASE("share_weights names layers as from does") {
   CHECK(changes == Texts{"model.layers.y.share_weights: (absent) -> x"});
 }
 
-TEST_CASE("share_weights: what it cannot name") {
+TEST_CASE("share_weights: layers that it cannot name") {
   const auto shares = [](const std::string& owner) {
     return "\n    - " + conv("y", ", share_weights: " + owner);
   };
@@ -234,7 +234,7 @@ TEST_CASE("share_weights: what it cannot name") {
               "in the layers of the block"});
 }
 
-TEST_CASE("what is wrong inside of a block is told with the line as written and the full name") {
+TEST_CASE("an error inside a block is reported with the line as written and the full name") {
   const auto block = [](const std::string& layers) {
     return "\n    - type: Sequential\n      name: b\n      repeat: 3\n      layers:" + layers;
   };
@@ -286,7 +286,7 @@ TEST_CASE("what is wrong inside of a block is told with the line as written and 
               "line 5"});
 }
 
-TEST_CASE("what a block needs") {
+TEST_CASE("required fields of a block") {
   CHECK(issues("\n    - {type: Sequential, name: b, layers: []}") ==
         Texts{"5:43: expected a list of at least 1 layer, found an empty list"});
   CHECK(issues("\n    - {type: Residual, name: b, layers: []}") ==

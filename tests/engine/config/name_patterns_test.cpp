@@ -32,7 +32,7 @@ TEST_CASE("a star is any number of characters, a question mark one") {
   CHECK_FALSE(matches_any({}, "fc.weight"));
 }
 
-TEST_CASE("a pattern that matches nothing: what was meant") {
+TEST_CASE("a suggestion for a pattern that matches nothing") {
   const auto problem = [](const char* pattern) { return problem_of_pattern(pattern, kNames); };
   CHECK(problem("*.bias") == "");
   CHECK(problem("conv.*") == "'conv.*' matches no parameter; did you mean 'conv1.*'?");

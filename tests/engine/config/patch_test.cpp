@@ -156,7 +156,7 @@ TEST_CASE("a patch reaches into blocks, and into one copy of a repeated block") 
   CHECK(net_lines(patched_net("    - {change: layer2.1, type: Residual}\n")) == kPlainNet);
 }
 
-TEST_CASE("what is wrong with a patch is told where it is") {
+TEST_CASE("an error in a patch is reported at its place") {
   const auto issue = [](const std::string& entry) {
     const Texts found = issues_of(patched_net("    - " + entry + "\n"));
     REQUIRE(found.size() >= 1);
@@ -310,7 +310,7 @@ TEST_CASE("a network of the zoo stands for its layers") {
   CHECK(changed.find("stride: 2") != std::string::npos);
 }
 
-TEST_CASE("what is wrong with a network of the zoo") {
+TEST_CASE("errors in a network of the zoo") {
   CHECK(issues_of(net_config("  zoo: tinny\n  classes: 10\n")) ==
         Texts{"6:8: unknown network 'tinny', did you mean 'tiny'? Known networks: tiny, tinier"});
   CHECK(issues_of(net_config("  zoo: tiny\n")) ==

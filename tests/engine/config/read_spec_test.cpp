@@ -49,7 +49,7 @@ TEST_CASE("a good config arrives in the structs") {
   CHECK(spec.origins.at("train.epochs").text() == "test.yaml:22:17");
 }
 
-TEST_CASE("what is left out has its default") {
+TEST_CASE("omitted fields have their defaults") {
   const TrainSpec spec = load_spec_text(small_catalog(),
                                         "data: {dataset: synthetic, batch_size: 8}\n"
                                         "model: {input: [3, 8, 8], layers: [{type: ReLU}]}\n"
@@ -219,7 +219,7 @@ TEST_CASE("all errors of a file come in one run, in order of position") {
               "26:1: duplicate key 'seed': first defined in line 3"});
 }
 
-TEST_CASE("what is required is asked for with its meaning") {
+TEST_CASE("a missing required field is reported with its meaning") {
   CHECK(issues_of("{}") == Texts{"1:1: missing key 'data' in the config: The data set.",
                                  "1:1: missing key 'model' in the config: The network.",
                                  "1:1: missing key 'optimizer' in the config: The optimizer.",
@@ -301,7 +301,7 @@ TEST_CASE("shards and device_weights fit a list of devices; how many auto is sho
   CHECK(issues_of(kGoodConfig, {"devices=[cpu, cpu, cpu]"}).empty());
 }
 
-TEST_CASE("values that exclude one another are found") {
+TEST_CASE("values that exclude one another are reported") {
   CHECK(issues_of(changed("warmup: {epochs: 1}", "warmup: {epochs: 1, steps: 5}")) ==
         Texts{"21:49: lr_schedule.warmup: expected 'epochs' or 'steps', found both"});
   CHECK(issues_of(changed("lr: 0.2", "lr: 0.2, nesterov: true")) ==
@@ -320,7 +320,7 @@ TEST_CASE("values that exclude one another are found") {
         Texts{"2:7: expected a name for a folder (no '/', not starting with '.'), found 'a/b'"});
 }
 
-TEST_CASE("what an alias stands for is reported once") {
+TEST_CASE("an error in an aliased value is reported once") {
   const Texts all =
       issues_of(changed("eval: [{type: Normalize, mean: [0.5], std: [0.25]}]",
                         "eval: [&n {type: Normalize, mean: [0.5], std: [0]}, *n, *n]"));
@@ -352,7 +352,7 @@ TEST_CASE("load_spec throws one usage error with a line for each issue") {
   }
 }
 
-TEST_CASE("closest finds what was meant and nothing far-fetched") {
+TEST_CASE("closest() finds the intended word and nothing far-fetched") {
   const Texts names = {"kernel_size", "padding", "stride", "lr"};
   CHECK(closest("kernelSize", names) == "kernel_size");
   CHECK(closest("kernel", names) == "kernel_size");

@@ -55,7 +55,7 @@ std::string only_issue(const std::string& text, const Texts& overrides = {}) {
 
 }  // namespace
 
-TEST_CASE("integers as they look: signs, zeros in front, what others take for numbers") {
+TEST_CASE("integers: signs, leading zeros, and texts that other readers take for numbers") {
   CHECK(as_integer("0") == "0");
   CHECK(as_integer("-0") == "0");
   CHECK(as_integer("+17") == "17");
@@ -90,7 +90,7 @@ TEST_CASE("integers as they look: signs, zeros in front, what others take for nu
   CHECK(told(read_integer(list)) == "[]");
 }
 
-TEST_CASE("numbers as they look") {
+TEST_CASE("forms of floating-point numbers") {
   CHECK(as_number(".5") == "0.5");
   CHECK(as_number("5.") == "5");
   CHECK(as_number("+2.5E-1") == "0.25");
@@ -133,7 +133,7 @@ TEST_CASE("booleans are true and false; strings that look like something else ne
   }
 }
 
-TEST_CASE("what was found is shown in at most 40 characters, and drives no terminal") {
+TEST_CASE("found values are shown in at most 40 characters, without control characters") {
   CHECK(in_quotes("") == "''");
   CHECK(in_quotes("a\nb\x01\x1f \x7f~") == "'a\\nb\\x01\\x1F \\x7F~'");
   const std::string forty(40, 'x');
@@ -155,7 +155,7 @@ TEST_CASE("what was found is shown in at most 40 characters, and drives no termi
   CHECK(number_text(0.25) == "0.25");
 }
 
-TEST_CASE("closest: how far is too far") {
+TEST_CASE("closest(): the largest distance that still matches") {
   const auto near = [](const std::string& word, const Texts& names) {
     return closest(word, names);
   };
@@ -185,7 +185,7 @@ TEST_CASE("closest: how far is too far") {
   CHECK(near(std::string(65, 'k'), {std::string(65, 'k')}) == "");
 }
 
-TEST_CASE("bounds belong to what is accepted, and a word stands for 0") {
+TEST_CASE("bounds themselves are accepted, and a word stands for 0") {
   CHECK(good_spec(changed("epochs: 10", "epochs: 1000000")).train.epochs == 1000000);
   CHECK(good_spec(changed("epochs: 10", "epochs: 1")).train.epochs == 1);
   for (const double momentum : {0.0, 1.0}) {
@@ -214,7 +214,7 @@ TEST_CASE("bounds belong to what is accepted, and a word stands for 0") {
   CHECK(good_spec(changed("seed: 7", "seed: 0")).seed == 0);
 }
 
-TEST_CASE("what is null is not set where that may be, and null alone elsewhere") {
+TEST_CASE("null unsets an optional field and is refused elsewhere") {
   const TrainSpec spec =
       good_spec(kGoodConfig, {"train.early_stopping={patience: 3}", "train.early_stopping=null"});
   CHECK_FALSE(spec.train.early_stopping.has_value());
@@ -223,7 +223,7 @@ TEST_CASE("what is null is not set where that may be, and null alone elsewhere")
           .starts_with("command line: expected a mapping for train.on_divergence, found nothing"));
 }
 
-TEST_CASE("kinds: what is no mapping, and what is no name") {
+TEST_CASE("kinds: values that are not mappings, and types that are not names") {
   CHECK(only_issue(changed("{type: SGD, lr: 0.2}", "[SGD]")) ==
         "20:12: expected a mapping with 'type' for optimizer, found a list of 1");
   CHECK(only_issue(changed("{type: SGD, lr: 0.2}", "")) ==
@@ -249,7 +249,7 @@ TEST_CASE("a check across fields waits until each of them is good") {
         "21:85: expected a number from 0 to 1, found 2");
 }
 
-TEST_CASE("a decimal comma is told from other keys of digits") {
+TEST_CASE("a decimal comma is distinguished from other keys of digits") {
   const auto issue = [](const std::string& options) {
     const Texts all = issues_of(changed("{type: SGD, lr: 0.2}", options));
     return all.empty() ? std::string() : all[0];
@@ -266,7 +266,7 @@ TEST_CASE("a decimal comma is told from other keys of digits") {
   }
 }
 
-TEST_CASE("a key in the wrong place is told its right ones") {
+TEST_CASE("the message about a key in the wrong place names the right ones") {
   const auto hint = [](const std::string& key) {
     const std::string issue = only_issue(kGoodConfig + key + ": 3\n");
     const std::size_t begin = issue.find(" in the config") + 14;
@@ -328,7 +328,7 @@ TEST_CASE("a layer that takes the number of one without a name") {
   CHECK(issues_of(changed("name: fc1", "name: A-z_0.9")).empty());
 }
 
-TEST_CASE("of very many issues the first 200 are told, and how many more there are") {
+TEST_CASE("the first 200 of very many issues are reported, and the number of the others") {
   const auto with = [](int count) {
     std::string text = kGoodConfig;
     for (int i = 0; i < count; ++i) text += fmt::format("zzz{}: 1\n", i);
@@ -364,7 +364,7 @@ TEST_CASE("only a number says that a config is newer") {
   CHECK(issues_of(kGoodConfig, {"version=1"}).empty());
 }
 
-TEST_CASE("variables of the environment in a path: names, defaults, what is left alone") {
+TEST_CASE("environment variables in a path: names, defaults, texts that are left alone") {
   setenv("DPT_Test_9", "v", 1);
   setenv("DPT_TEST_EMPTY", "", 1);
   unsetenv("DPT_TEST_UNSET");
@@ -464,7 +464,7 @@ TEST_CASE("configs extend one another up to sixteen, and are read up to their li
                        doctest::Contains("expected at most"), Error);
 }
 
-TEST_CASE("a base that is the config itself, by an alias, is told once") {
+TEST_CASE("a base that is the config itself, by an alias, is reported once") {
   CHECK(only_issue("&r {extends: *r}\n") ==
         "1:14: an alias is inside what it refers to: a config cannot be cyclic");
 }

@@ -136,7 +136,7 @@ TEST_CASE("config show --origins: the comments stand in one column, two spaces a
   for (const auto& [at, end] : more) CHECK(at == (end == 63 ? 65 : 62));
 }
 
-TEST_CASE("diff_specs names what differs and leaves out what may") {
+TEST_CASE("diff_specs names the differences, except those that are allowed") {
   const std::string before = shown(good_spec(kGoodConfig));
   const std::string after =
       shown(good_spec(kGoodConfig, {"train.epochs=3", "log.every=1", "model.layers.conv1.stride=2",
@@ -274,7 +274,7 @@ TEST_CASE("the schema of each sort of field") {
         json::parse(R"({"$ref": "#/$defs/layer"})"));
 }
 
-TEST_CASE("the schema says once what several kinds have") {
+TEST_CASE("the schema has the fields that several kinds share once") {
   const auto schema = nlohmann::json::parse(config_schema(small_catalog()));
   const auto& defs = schema["$defs"];
   CHECK(defs["layer.Conv2d"]["properties"]["from"]["$ref"] == "#/$defs/layer.from");

@@ -102,7 +102,7 @@ TEST_CASE("extends: another kind replaces the fields of the old one") {
   CHECK(spec.data.batch_size == 64);
 }
 
-TEST_CASE("extends: what is wrong is reported in the file in which it stands") {
+TEST_CASE("extends: an error is reported in the file that contains it") {
   const TempDir folder;
   write(folder, "base.yaml", changed("seed: 7", "seed: x"));
   const std::string child =
@@ -117,7 +117,7 @@ TEST_CASE("extends: what is wrong is reported in the file in which it stands") {
               "base.yaml:3:7: expected an integer of at least 0, found 'x'"});
 }
 
-TEST_CASE("extends: the place of what both files have is the place in the last one") {
+TEST_CASE("extends: an item in both files is reported at its place in the last one") {
   const TempDir folder;
   write(folder, "base.yaml", changed("epochs: 10, ", "") + "zzz: 1\n");
   const std::string child =
@@ -212,7 +212,7 @@ TEST_CASE("overrides: a layer's name may have dots, and comes before an index") 
   CHECK(issues_of(numbered, {"model.layers.0.out_features=11"}).empty());
 }
 
-TEST_CASE("overrides: what does not fit is an issue of the command line, after the file's") {
+TEST_CASE("overrides: errors are issues of the command line, after those of the file") {
   const auto issue = [](const std::string& argument) {
     const Texts all = issues_of(kGoodConfig, {argument});
     return all.size() == 1 ? all[0] : fmt::format("{} issues", all.size());
@@ -300,7 +300,7 @@ TEST_CASE("variables are replaced in paths and nowhere else") {
         Texts{"6:9: expected a path of this machine, found a URL: dpt reads and writes files"});
 }
 
-TEST_CASE("a variable in a value that is no path is an error, `$` alone is not") {
+TEST_CASE("a variable in a value that is not a path is an error, `$` alone is not") {
   const auto issue = [](const std::string& from, const std::string& to) {
     return issues_of(changed(from, to));
   };

@@ -91,7 +91,7 @@ TEST_CASE("a config that an older release stored still loads") {
             .device_weights.empty());
   CHECK_THROWS_AS(load_spec_text(small_catalog(), of_an_older_release(), "a.yaml"), Error);
 
-  SUBCASE("what cannot be read is the file's fault, a bad override the command's") {
+  SUBCASE("an unreadable text is the file's fault, a bad override the command's") {
     const auto kind_of = [](const std::string& text, const Texts& overrides) {
       try {
         load_stored_spec(small_catalog(), text, "a.safetensors", overrides);
@@ -124,7 +124,7 @@ TEST_CASE("former names count in each kind of mapping: layers, optimizers, data 
   CHECK_THROWS_AS(load_spec_text(small_catalog(), text, "a.yaml"), Error);
 }
 
-TEST_CASE("a resumed run may change what the tables mark, and nothing else") {
+TEST_CASE("a resumed run may change the fields that the tables mark, and no others") {
   CHECK(changeable_fields(small_catalog()) ==
         Texts{"data.workers", "data.prefetch", "data.on_bad_sample", "data.max_bad_samples",
               "data.cache", "data.root", "train.epochs", "train.on_more_epochs", "train.accumulate",

@@ -81,7 +81,7 @@ TEST_CASE("aliases find what they name wherever it stands") {
   CHECK(h.at(1).children.at(1).find("k")->children.at(0).where.line == 1);
 }
 
-TEST_CASE("an alias of what a bad key has is no second problem") {
+TEST_CASE("an alias of an anchor in a bad key is not a second problem") {
   CHECK(first_issue("? [&x {a: 1}]\n: &y [2]\nb: *x\nc: *y\n") ==
         "1:3: expected a key, found a list");
   std::vector<std::string> issues;
@@ -104,7 +104,7 @@ TEST_CASE("an alias may be a key, which stands where the alias does") {
         "3:1: duplicate key 'name': first defined in line 2");
 }
 
-TEST_CASE("what a config may not hold is refused with its place") {
+TEST_CASE("YAML that a config may not contain is refused with its place") {
   CHECK(first_issue("a: 1\nb: 2\na: 3\n") == "3:1: duplicate key 'a': first defined in line 1");
   CHECK(first_issue("x: {a: 1, 'a': 2}") == "1:11: duplicate key 'a': first defined in line 1");
   CHECK(first_issue("a: &a [1, *a]") ==

@@ -69,7 +69,8 @@ TEST_CASE("the next sample of the split takes the place of one that cannot be re
   CHECK(bad->count() == 3);
 }
 
-TEST_CASE("what takes a sample's place draws as that sample, for each time in an epoch anew") {
+TEST_CASE(
+    "a replacement draws as the sample whose place it takes, anew for each time in an epoch") {
   const auto bad = std::make_shared<BadSamples>(3);
   const auto files = std::make_shared<PartlyBad>(std::set<std::int64_t>{4});
   const auto source = with_substitutes(files, {4, 6, 8}, bad);
@@ -104,7 +105,7 @@ TEST_CASE("whether a sample can be read is asked anew in each epoch, whatever ca
   CHECK(bad->count() == 1);
 }
 
-TEST_CASE("an evaluation is told whose results are those of another sample") {
+TEST_CASE("an evaluation learns which results are those of another sample") {
   const auto left_out = std::make_shared<LeftOutSamples>();
   const auto source = with_substitutes(std::make_shared<PartlyBad>(std::set<std::int64_t>{4, 5}),
                                        {3, 4, 5, 6}, std::make_shared<BadSamples>(3), left_out);
@@ -120,7 +121,7 @@ TEST_CASE("an evaluation is told whose results are those of another sample") {
   CHECK_FALSE(left_out->contains(6));
 }
 
-TEST_CASE("too many samples that cannot be read end the run, and so does none that can") {
+TEST_CASE("too many unreadable samples end the run, and so does the lack of a readable one") {
   const auto bad = std::make_shared<BadSamples>(2);
   const auto source = with_substitutes(std::make_shared<PartlyBad>(std::set<std::int64_t>{1, 2, 3}),
                                        {0, 1, 2, 3}, bad);

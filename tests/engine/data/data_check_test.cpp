@@ -193,7 +193,7 @@ TEST_CASE("statistics: bytes exactly, floats to the last digits, on any number o
   }
 }
 
-TEST_CASE("a survey names what cannot be read, and throws what is no fault of the data") {
+TEST_CASE("a survey names unreadable samples, and throws errors that are not the data's fault") {
   const auto source = [](ErrorKind kind) {
     return std::make_shared<MadeSource>(40, SampleShape{1, 1, 1}, DType::u8,
                                         [kind](std::int64_t index, std::span<std::byte> pixels) {
@@ -279,7 +279,7 @@ TEST_CASE("a comparison of similar images ends soon when it is asked to") {
   CHECK(reached);
 }
 
-TEST_CASE("worker threads: what one throws ends all, and is thrown") {
+TEST_CASE("worker threads: an exception in one ends all, and is thrown") {
   std::atomic<int> ended{0};
   const std::string text = error_of(
       [&] {

@@ -113,7 +113,7 @@ TEST_CASE("RandomResizedCrop: reduced decoding is for bilinear resizing") {
         "reduced_decoding: expected interpolation: bilinear, found bicubic");
 }
 
-TEST_CASE("Letterbox: a image keeps its ratio of sides and stands in the middle") {
+TEST_CASE("Letterbox: an image keeps its aspect ratio and is centered") {
   const auto boxed = [](Image image, Size2 size) {
     DrawStream draws(0, 0, 0, 0);
     letterbox_transform().make(host_variant("Letterbox", {{"size", size}}))->apply(image, draws);
@@ -133,7 +133,7 @@ TEST_CASE("Letterbox: a image keeps its ratio of sides and stands in the middle"
             .find("fill: expected 1 or 3 numbers, found 2") != std::string::npos);
 }
 
-TEST_CASE("what is cut off before decoding changes no pixel") {
+TEST_CASE("cropping before decoding changes no pixel") {
   const ImageDir dir;
   const auto source = dir.source({8, 8, 3});
   const std::vector<std::vector<Variant>> lists = {
@@ -183,7 +183,7 @@ TEST_CASE("images are resized to the model's input unless the transforms give th
         "add Resize or CenterCrop with size: [8, 8], those of model.input");
 }
 
-TEST_CASE("CenterCrop keeps torchvision's middle, and pads what is smaller") {
+TEST_CASE("CenterCrop keeps torchvision's middle, and pads smaller images") {
   // (7 - 4) / 2 = 1.5 becomes 2 and (5 - 4) / 2 = 0.5 becomes 0: halves go to the even number.
   Image image{7, 5, 1, Bytes(35)};
   std::iota(image.pixels.begin(), image.pixels.end(), std::uint8_t{1});
@@ -294,7 +294,7 @@ TEST_CASE("transforms are checked without data, as far as they can be") {
         "give it size: [8, 8]");
 }
 
-TEST_CASE("samples that are no images are refused") {
+TEST_CASE("samples that are not images are refused") {
   const auto source = open("synthetic", {{"size", std::int64_t{4}}}, {{8, 8, 2}, 2}).train;
   CHECK(error_of(
             [&] {

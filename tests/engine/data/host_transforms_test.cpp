@@ -363,7 +363,7 @@ TEST_CASE("the rectangle that is erased lies in the image and has its share of t
   CHECK(!draw_erasing({{0.9, 1}, {1, 1}}, {4, 60}, draws));
 }
 
-TEST_CASE("transforms say what size a image has after them") {
+TEST_CASE("transforms report the size of an image after them") {
   const Size2 size{20, 30};
   const auto after = [&](TransformKind (*kind)(), const Fields& fields) {
     const auto transform = make(kind, fields);

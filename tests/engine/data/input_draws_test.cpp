@@ -243,7 +243,7 @@ TEST_CASE("rectangles are erased of the share of the samples that p says") {
   CHECK(second.erased(0, 1) != draws_of({erasing_with({{"p", 1.0}})}, {}).erased(0, 1));
 }
 
-TEST_CASE("RandomErasing is not of evaluations") {
+TEST_CASE("RandomErasing does not apply to evaluations") {
   TransformsSpec transforms;
   transforms.train = {erasing_with()};
   check_evaluation_transforms(transforms);

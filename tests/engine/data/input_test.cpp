@@ -232,7 +232,7 @@ TEST_CASE("input kernel: every combination against the reference") {
   }
 }
 
-TEST_CASE("input kernel: what is not finite stays out of a sample that takes all of its partner") {
+TEST_CASE("input kernel: non-finite values stay out of a sample that takes all of its partner") {
   InputDesc desc = desc_of({1, 2, 1}, {1, 2, 1}, DType::f32);
   desc.mix = true;
   const float values[] = {1, 2, INFINITY, NAN};
@@ -316,7 +316,7 @@ TEST_CASE("augmentation: draws are spread evenly and never change between versio
   CHECK(!draw.flip);
 }
 
-TEST_CASE("input kernel: what it cannot run is refused when it is made") {
+TEST_CASE("input kernel: an invalid description is refused when the kernel is made") {
   const auto error = [](const InputDesc& desc) {
     return error_of([&] { make_cpu_input(desc, 1); }, ErrorKind::device);
   };

@@ -120,7 +120,7 @@ TEST_CASE("a resident source is handed out as it lies in memory") {
   }
 }
 
-TEST_CASE("where samples are mixed, the one before the first is read too") {
+TEST_CASE("if samples are mixed, the one before the first is read too") {
   for (const bool resident : {true, false}) {
     for (const bool rows : {false, true}) {
       CAPTURE(resident);
@@ -303,7 +303,7 @@ TEST_CASE("shutdown and restart at any moment") {
   }
 }
 
-TEST_CASE("the time spent waiting for decoders is told") {
+TEST_CASE("the time spent waiting for decoders is reported") {
   auto source = std::make_shared<CountingSource>();
   source->delay = std::chrono::microseconds(2000);
   const Split split = split_of(source);

@@ -232,7 +232,8 @@ TEST_CASE("a cache whose maker was killed is made by the next run, and nothing i
   CHECK(!std::filesystem::exists(path + ".lock"));
 }
 
-TEST_CASE("who makes a cache beats for each image, and who waits for it beats, too") {
+TEST_CASE(
+    "a process that makes a cache beats for each image, and one that waits for it beats, too") {
   const CacheDir dir;
   const auto maker = std::make_shared<Heartbeat>(), waiter = std::make_shared<Heartbeat>();
   const auto slow = std::make_shared<Images>();

@@ -122,7 +122,7 @@ TEST_CASE("RandomErasing is done by the kernel, after Normalize") {
         "config.yaml:3:5: RandomErasing: must be last, after RandomVerticalFlip");
 }
 
-TEST_CASE("a model that asks for other images is told what to write") {
+TEST_CASE("the message about a model that needs other images says what to write") {
   CHECK(
       error({}, {32, 32, 3}, {28, 28, 3}) ==
       "model.input is 28x28, but the data set's images are 32x32: write model.input: [3, 32, 32]");
@@ -155,7 +155,7 @@ TEST_CASE("crops and images at the borders of what fits") {
   CHECK(desc_of({normalize({-1}, {1e-30})}, {8, 8, 1}, {8, 8, 1}).mean.at(0) == -1.0F);
 }
 
-TEST_CASE("the tables say what other systems' transforms become") {
+TEST_CASE("the tables name dpt's counterparts of other systems' transforms") {
   CHECK(transform_kinds().table().tag == "type");
   CHECK(dataset_kinds().table().tag == "dataset");
   for (const VariantTable* table : {&transform_kinds().table(), &dataset_kinds().table()}) {

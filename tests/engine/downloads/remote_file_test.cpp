@@ -62,7 +62,7 @@ TEST_CASE("hf:// names that are refused") {
   check_contains(error_of_name("hf://a/b c"), "printable ASCII");
 }
 
-TEST_CASE("https:// names: the file's own name, without what a folder could take amiss") {
+TEST_CASE("https:// names: the file's own name, without characters unsuitable in a file name") {
   const RemoteFile file = remote_file_of("https://Host/a/w%20x.pth?token=1#part");
   CHECK(file.url == "https://Host/a/w%20x.pth?token=1");
   CHECK(file.file_name == "w_20x.pth");

@@ -228,7 +228,7 @@ TEST_CASE("every type of layer becomes operations that make a good graph") {
   }
 }
 
-TEST_CASE("the model says its opset, a free batch, and what it is") {
+TEST_CASE("the model states its opset, its free batch size, and its origin") {
   const onnx::Model model =
       model_of(spec_of("    - {type: Flatten}\n"
                        "    - {type: BatchNorm1d, name: bn}\n"

@@ -113,7 +113,7 @@ TEST_CASE("preprocessing: padding with a color for each channel") {
   CHECK(r.reads("Sub", "f 10 12 14"));
 }
 
-TEST_CASE("preprocessing: what ONNX lacks is refused by name") {
+TEST_CASE("preprocessing: transforms that ONNX lacks are refused by name") {
   for (const auto& [transforms, name] :
        {std::pair(R"([{"type": "ColorJitter"}])", "ColorJitter"),
         std::pair(R"([{"type": "Pad", "padding": [1], "padding_mode": "symmetric"}])",

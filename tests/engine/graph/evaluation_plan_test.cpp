@@ -109,7 +109,7 @@ TEST_CASE("batch norms are folded into the layer that only they read, with what 
   }
 }
 
-TEST_CASE("what cannot be folded stays as it is") {
+TEST_CASE("batch norms that cannot be folded stay as they are") {
   for (const TrainSpec& spec : {unfoldable(), small_lenet(), joined_net()}) {
     const Plan plan = make_plan(spec);
     const EvaluationPlan evaluation = make_evaluation_plan(plan);

@@ -136,7 +136,7 @@ TEST_CASE("mistakes in train.freeze") {
         "net.yaml:30:22: train.freeze: 'conv3.*' matches no parameter; did you mean 'conv1.*'?");
 }
 
-TEST_CASE("the summary tells what is frozen") {
+TEST_CASE("the summary shows the frozen layers") {
   TrainSpec spec = lenet_spec();
   CHECK(summary_text(spec, make_plan(spec), 1).find("frozen") == std::string::npos);
   spec.train.freeze.params = {"conv*"};

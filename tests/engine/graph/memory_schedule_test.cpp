@@ -31,7 +31,7 @@ TEST_CASE("the gradient lies over the logits unless backward reads them") {
   CHECK(needy.lifetimes[needy.logits].last == backward_step(2, 1));
 }
 
-TEST_CASE("views and layers in place share memory; not when somebody needs what was there") {
+TEST_CASE("views and in-place layers share memory, unless the old values are still needed") {
   const Plan plan = make_plan(ModelSpecBuilder({1, 8, 8})
                                   .add("AvgPool2d", {{"kernel_size", square(2)}})
                                   .add("ReLU")

@@ -66,7 +66,7 @@ TEST_CASE("LeNet: convolution, ReLU and pooling are one node") {
   CHECK(plan.nodes[1].where.line == 13);
 }
 
-TEST_CASE("LeNet: the rows tell every layer as written") {
+TEST_CASE("LeNet: the rows show every layer as written") {
   const Plan plan = make_plan(lenet_spec());
   REQUIRE(plan.rows.size() == 10);
   CHECK(plan.rows[0].out.text() == "20x26x26");

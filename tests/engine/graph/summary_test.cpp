@@ -124,7 +124,7 @@ TEST_CASE("the memory is that of the largest micro-batch") {
   CHECK(json["memory_per_replica"]["activations"] == estimate_memory(plan, 46, 0).activations);
 }
 
-TEST_CASE("an optimizer that is not known is said to be not counted") {
+TEST_CASE("the summary says that an unknown optimizer is not counted") {
   const TrainSpec spec = lenet_spec();
   CHECK(summary_text(spec, make_plan(spec), 1).find("optimizer not counted") != std::string::npos);
   CHECK(summary_text(spec, make_plan(spec), 1).find("on 1 replica,") != std::string::npos);

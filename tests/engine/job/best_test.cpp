@@ -74,7 +74,7 @@ TEST_CASE("patience counts evaluations since the last improvement") {
   CHECK_FALSE(state.early_best.has_value());
 }
 
-TEST_CASE("what is better, by which monitor, and where there is a value at all") {
+TEST_CASE("the better value, its monitor, and splits that have a value") {
   KeepBestSpec keep;
   CHECK(is_better(keep, 0.2, std::nullopt));
   CHECK_FALSE(is_better(keep, NAN, std::nullopt));
@@ -221,7 +221,7 @@ TEST_CASE("a smoothed best is not the lucky value") {
   CHECK(state.best_weight == 0);
 }
 
-TEST_CASE("smoothed patience, and what a resume with other smoothing forgets") {
+TEST_CASE("smoothed patience, which a resume with other smoothing restarts") {
   TrainSpec spec;
   spec.train.early_stopping.emplace();
   spec.train.early_stopping->smoothing = 0.5;

@@ -62,7 +62,7 @@ TEST_CASE("counters at and past the bounds of a run of 53 samples in batches of 
 }
 
 TEST_CASE(
-    "another learning rate than the run so far would have used is said, with its first step") {
+    "a learning rate that differs from that of the run so far is reported with its first step") {
   const auto change = [](std::int64_t epochs, std::int64_t before, const std::string& schedule,
                          std::int64_t step) {
     RunState state;
@@ -90,7 +90,7 @@ TEST_CASE(
   CHECK(change(2, 4, cosine, 9).rfind("the learning rate of step 10 is ", 0) == 0);
 }
 
-TEST_CASE("more epochs: refused where the rate would change and nothing is said about it") {
+TEST_CASE("more epochs: refused if the rate would change and train.on_more_epochs is not set") {
   const std::string cosine = "{type: cosine}";
   RunState state;
   state.step = 20;
@@ -259,7 +259,7 @@ TEST_CASE("where runs start: at zero, or with what a checkpoint holds") {
       Error);
 }
 
-TEST_CASE("exact mode: other libraries, instruction sets or makers of processors are told") {
+TEST_CASE("exact mode: other libraries, instruction sets or makers of processors are reported") {
   const auto told = [](const std::string& before, const std::string& now,
                        const std::string& shards = "4") {
     return inexact_makers(small_job(small_config(kSgd), {cpus(2), "train.shards=" + shards}),
@@ -282,7 +282,7 @@ TEST_CASE("exact mode: other libraries, instruction sets or makers of processors
   CHECK(told("dpt 0.1.0", amd).empty());
 }
 
-TEST_CASE("exact mode: replicas of several kinds, or of another kind than before, are told") {
+TEST_CASE("exact mode: replicas of several kinds, or of another kind than before, are reported") {
   const std::string config = small_config(kSgd);
   const auto told = [&](const std::string& devices, const std::vector<std::string>& before,
                         const std::string& shards = "4") {

@@ -152,7 +152,7 @@ World nameless(int rank, int size, const std::vector<int>& ports) {
 
 }  // namespace
 
-TEST_CASE("the token is never sent, and what does not know it cannot take the place of rank 0") {
+TEST_CASE("the token is never sent, and a program without it cannot take the place of rank 0") {
   const World world = local_world(1, 2, free_ports(1));
   for (const json& answer :
        {json{{"type", "welcome"}, {"host", "fake"}, {"pid", 17}},
@@ -217,7 +217,7 @@ TEST_CASE("a proof is valid for its own connection and its own end only") {
   }
 }
 
-TEST_CASE("a process of an older dpt is told so, and harms nothing") {
+TEST_CASE("a process of an older dpt gets a message, and harms nothing") {
   const std::vector<int> ports = free_ports(1);
   const auto outcomes = run_all(
       {joins_and_leaves(local_world(0, 2, ports), quick_options()), [&] {
@@ -309,7 +309,7 @@ TEST_CASE("refused processes of other runs are named when the run does not becom
   CHECK(outcomes[0].text.find('\x1b') == std::string::npos);
 }
 
-TEST_CASE("messages of rank 0 that are none end the run as a lost rank 0 does") {
+TEST_CASE("invalid messages of rank 0 end the run as a lost rank 0 does") {
   const World world = local_world(1, 2, free_ports(1));
   const std::vector<std::pair<json, std::string>> messages = {
       {{{"type", "gathered"}, {"sizes", {1, 99}}}, "ab"},
@@ -374,7 +374,7 @@ TEST_CASE(
   CHECK(contains(outcome.text, "did not all join within 1.5 s (--join-timeout)"));
 }
 
-TEST_CASE("a stop of a process that waits for others is told to rank 0") {
+TEST_CASE("a stop of a process that waits for others is reported to rank 0") {
   const World world = local_world(1, 3, free_ports(1));
   std::atomic<bool> is_welcome{false};
   std::atomic<int> told{0};

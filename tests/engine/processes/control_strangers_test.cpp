@@ -136,7 +136,7 @@ TEST_CASE("those that did not join in time are named, with those that came") {
   }
 }
 
-TEST_CASE("without rank 0, what was tried is named") {
+TEST_CASE("without rank 0, the addresses that were tried are named") {
   const std::vector<int> ports = free_ports(2);
   World elsewhere = local_world(1, 2, ports);
   elsewhere.local_size = 1;
@@ -163,7 +163,7 @@ TEST_CASE("rank 0 that cannot listen says where it tried") {
   }
 }
 
-TEST_CASE("processes find rank 0 past what else listens on their ports") {
+TEST_CASE("processes find rank 0 even if other programs listen on their ports") {
   const std::vector<int> ports = free_ports(4);
   const OtherServer silent(ports[0], ""), talks(ports[1], "SSH-2.0-OpenSSH_9.2p1\r\n"),
       json(ports[2], std::string("\0\0\0\x0d{\"type\":\"no\"}", 17));
@@ -359,7 +359,7 @@ TEST_CASE("a complete world without a name is not harmed by another on its ports
   CHECK(contains(outcomes[2].text, "the job that listens there already has all of its processes"));
 }
 
-TEST_CASE("rank 0 names what it refused when a process does not join") {
+TEST_CASE("rank 0 names the connections that it refused when a process does not join") {
   const std::vector<int> ports = free_ports(1);
   World other = local_world(1, 2, ports);
   other.token = "another secret";

@@ -36,7 +36,7 @@ TEST_CASE("processes join, gather in the order of their ranks, and leave") {
   }
 }
 
-TEST_CASE("gathered bytes arrive as they are, also many and none") {
+TEST_CASE("gathered bytes arrive unchanged, even very many or none") {
   std::string bytes;
   for (int i = 0; i < (1 << 20); ++i) bytes += static_cast<char>(i * 7 + i / 256);
   const auto outcomes = run_world(8, quick_options(), [&](ControlChannel& channel) {
@@ -67,7 +67,7 @@ TEST_CASE("more than the channel carries fails everywhere, with both numbers") {
   }
 }
 
-TEST_CASE("processes at different points of the program are told so") {
+TEST_CASE("processes at different points of the program get a message about it") {
   const auto outcomes = run_world(3, quick_options(), [&](ControlChannel& channel) {
     if (channel.world().rank == 2) channel.leave();
     channel.all_gather("the facts", "x");
@@ -130,7 +130,7 @@ TEST_CASE("of two that fail at once, both end with the same cause") {
   }
 }
 
-TEST_CASE("who waits in a collective call is woken by a failure") {
+TEST_CASE("a failure wakes a process that waits in a collective call") {
   const auto outcomes = run_world(3, quick_options(), [&](ControlChannel& channel) {
     if (channel.world().rank == 1) {
       channel.fail("no such device", 4);
@@ -171,7 +171,7 @@ TEST_CASE("a process that ends without leaving is lost, wherever it is") {
   }
 }
 
-TEST_CASE("after all have left, who ends first is no loss") {
+TEST_CASE("after all have left, the first process to end is not a loss") {
   std::atomic<int> failures{0}, left{0};
   const auto outcomes = run_world(4, quick_options(), [&](ControlChannel& channel) {
     channel.on_failure([&](const WorldFailure&) { ++failures; });

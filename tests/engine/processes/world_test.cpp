@@ -283,7 +283,7 @@ TEST_CASE("Slurm without srun: training for several tasks is refused, one is a w
   CHECK(detect(with(batch, kNproc)).size == 3);
 }
 
-TEST_CASE("of nested launchers the inner one counts") {
+TEST_CASE("the inner one of nested launchers counts") {
   CHECK(detect(with(kSlurm, kTorchrun)).launcher == "torchrun");
   CHECK(detect(with(kSlurm, kOpenMpi4)).launcher == "Open MPI");
   CHECK(detect(with(kSlurm, kMpich)).launcher == "MPICH");
@@ -324,7 +324,7 @@ TEST_CASE("a world has a largest size, and it names who asked for a larger one")
   CHECK(detect({}, {0, 65536, "127.0.0.1:29400"}).size == 65536);
 }
 
-TEST_CASE("half a set of variables: what was found, what is missing") {
+TEST_CASE("half a set of variables: the found and the missing ones are named") {
   const std::map<const Variables*, std::set<std::string>> needed = {
       {&kTorchrun,
        {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}},
@@ -347,7 +347,7 @@ TEST_CASE("half a set of variables: what was found, what is missing") {
   }
 }
 
-TEST_CASE("half a set that can only mean one process is no launcher's") {
+TEST_CASE("half a set that can only mean one process does not come from a launcher") {
   for (const Variables& variables :
        {Variables{{"LOCAL_RANK", "0"}}, Variables{{"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}},
         Variables{{"WORLD_SIZE", "1"}}, Variables{{"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}},

@@ -81,7 +81,7 @@ std::string memory_error_of(const std::function<void()>& call) {
 
 }  // namespace
 
-TEST_CASE("the memory that a replica says it holds is what it has allocated") {
+TEST_CASE("the memory that a replica reports is the memory that it has allocated") {
   for (const char* optimizer : {"{type: SGD, lr: 0.1}", kAdam}) {
     for (const bool is_staged : {false, true}) {
       CAPTURE(optimizer);
@@ -132,7 +132,7 @@ TEST_CASE("a replica holds no gradients and no optimizer state of a frozen front
   CHECK(averaged == all_averaged - 2 * static_cast<std::size_t>(begin) * 4);
 }
 
-TEST_CASE("too large a batch for the memory: how much there is, and how many samples fit") {
+TEST_CASE("a batch too large for the memory: the message says how many samples fit") {
   // Exact mode only; fast mode works with smaller parts.
   const Job job = small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1), "train.shards=1"});
   MeasuredBackend measure;

@@ -144,7 +144,7 @@ TEST_CASE("a replica's heartbeat tells the step that it is at, counted over epoc
   for (std::size_t i = 0; i < told.size(); ++i) CHECK(told[i] == fmt::format("step {}", i + 1));
 }
 
-TEST_CASE("captured graphs end when what they hold the addresses of moves") {
+TEST_CASE("captured graphs are discarded when memory whose addresses they hold moves") {
   const Job job = small_job(small_config("{type: SGD, lr: 0.05}"),
                             {cpus(1), "data.size=15", "data.test_size=60", "data.batch_size=8"});
   const StartingPoint start = fresh_start(job);

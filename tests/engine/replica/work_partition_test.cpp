@@ -93,7 +93,7 @@ TEST_CASE("fast mode: one shard a rank, of its share of the samples") {
   CHECK(whole_sum(100, {999, 1}, 0, 256) == "([0,100)+0)");
 }
 
-TEST_CASE("exact mode: a rank whose share is no shard has no samples and brings nothing") {
+TEST_CASE("exact mode: a rank without shards has no samples and contributes nothing") {
   const WorkPartition partition = partition_batch(96, {1, 1000}, 0, 8, 16);
   CHECK(partition.samples.size() == 0);
   CHECK(partition.actions.empty());

@@ -42,7 +42,7 @@ LedgerTotals totals_with(std::vector<std::pair<LedgerPart, double>> parts) {
 
 }  // namespace
 
-TEST_CASE("what happens inside a part of the time is not counted twice") {
+TEST_CASE("nested parts of the time are not counted twice") {
   const auto begun = std::chrono::steady_clock::now();
   Ledger ledger;
   spend(2);
@@ -148,7 +148,7 @@ TEST_CASE("a run whose other replica waits for data is bound by data, not by sum
   CHECK(ledgers[0]["parts"]["data"] > ledgers[0]["parts"]["sum"]);
 }
 
-TEST_CASE("the verdict names the largest part, and what to do about what is no computing") {
+TEST_CASE("the verdict names the largest part, with advice if that is not computing") {
   const Job job = small_job(small_config(kSgd), {cpus(1), "data.workers=1000"});
   using P = LedgerPart;
   const LedgerVerdict data = verdict_of(

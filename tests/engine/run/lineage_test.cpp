@@ -95,7 +95,7 @@ constexpr const char* kLog =
 
 }  // namespace
 
-TEST_CASE("a resume in place: what is later goes aside, what it descends from stays") {
+TEST_CASE("a resume in place: later files go aside, ancestors stay") {
   Branches b;
   const StartingPoint first = b.checkpoint(Branches::after_epoch(1, 0.5));
   StartingPoint start = b.checkpoint(Branches::with_best(Branches::after_epoch(2, 0.4), first));

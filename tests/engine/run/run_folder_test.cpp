@@ -141,7 +141,7 @@ TEST_CASE("a folder with checkpoints alone, or with one file alone, is set aside
   CHECK(fs::exists(folder.file("replaced/summary.json")));
 }
 
-TEST_CASE("what a crash of --overwrite leaves: the old run while the new one has saved nothing") {
+TEST_CASE("a crash of --overwrite leaves the old run while the new one has saved nothing") {
   const TempDir dir;
   const std::string path = dir.file("run");
   {
@@ -245,7 +245,7 @@ TEST_CASE("put back: a crash on the way, and a best of the new run that the old 
   }
 }
 
-TEST_CASE("what is not a run's is refused by name, its own and half-written files are not") {
+TEST_CASE("foreign files are refused by name, a run's own and half-written files are not") {
   const TempDir dir;
   RunFolder folder(dir.file("run"));
   write_run(folder.path());
@@ -306,7 +306,7 @@ TEST_CASE("a folder is a run's when it has a config, checkpoints, or one that wa
   CHECK_FALSE(is_run_folder(dir.file("d")));
 }
 
-TEST_CASE("the lock is seen without being taken, and what is not a run's does not count") {
+TEST_CASE("the lock is seen without being taken, and locks of other programs do not count") {
   const TempDir dir;
   const std::string path = dir.file("run");
   CHECK_FALSE(is_locked_run(path));
@@ -326,7 +326,8 @@ TEST_CASE("the lock is seen without being taken, and what is not a run's does no
   CHECK_FALSE(is_locked_run(path));
 }
 
-TEST_CASE("what was moved, removed or taken over is told apart") {
+TEST_CASE(
+    "a folder that was moved, one that was removed and one that was taken over are distinguished") {
   const TempDir dir;
   const std::string path = dir.file("run");
   RunFolder folder(path);

@@ -122,7 +122,7 @@ TEST_CASE("a result is there for poll once, when the write is over") {
   CHECK_FALSE(s.saver.wait().has_value());
 }
 
-TEST_CASE("what stays: keep_last, the pinned step, the step of a rollback") {
+TEST_CASE("checkpoints that stay: keep_last, the pinned step, the step of a rollback") {
   Saves s(2, 0, true);
   for (const std::int64_t step : {0, 1, 2, 3}) CHECK(s.save(step, true, false).warnings.empty());
   CHECK(s.steps() == Steps{3, 2, 0});
@@ -257,7 +257,7 @@ TEST_CASE("a save into a folder that was moved says so once, into one that is lo
   CHECK(list_checkpoints(s.dir.file("moved/checkpoints")).size() == 3);
 }
 
-TEST_CASE("what goes wrong after the save is a warning") {
+TEST_CASE("an error after the save is a warning") {
   Saves s(1);
   s.save(1, true, false);
   // This folder is named like a removable checkpoint, but cannot be removed as a file.

@@ -217,7 +217,7 @@ TEST_CASE("a full disk costs events, not the file and not the run") {
   CHECK(read_whole_file(other.file("tensorboard")) == "mine");
 }
 
-TEST_CASE("each file begins with the hyperparameters, as TensorBoard's plugin reads them") {
+TEST_CASE("the newest file begins with the hyperparameters, as TensorBoard's plugin reads them") {
   const TempDir run;
   RunLog log(run.file("metrics.jsonl"));
   TensorBoardLog board(run.path(), {},

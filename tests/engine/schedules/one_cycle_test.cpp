@@ -41,7 +41,7 @@ TEST_CASE("one_cycle of one step, and with a rise of one: finite, at the phase's
   CHECK(at_once(1) < 0.5);
 }
 
-TEST_CASE("what one_cycle refuses") {
+TEST_CASE("settings that one_cycle refuses") {
   CHECK(check_of(make_variant(schedule_kinds().table(), "one_cycle",
                               {{"three_phase", true}, {"pct_start", 0.6}})) ==
         "pct_start: expected at most 0.5 with three_phase: true, found 0.6");

@@ -225,7 +225,7 @@ TEST_CASE("train.swa: the test names the weights of the best, if it is from befo
   }
 }
 
-TEST_CASE("train.swa: epochs without a new average are no lack of improvement") {
+TEST_CASE("train.swa: epochs without a new average do not count as a lack of improvement") {
   // Averaged after epochs 1, 4 and 7: the epochs in between repeat the previous value.
   for (const char* monitor : {"val/loss", "val/accuracy"}) {
     CAPTURE(monitor);

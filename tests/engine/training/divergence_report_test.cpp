@@ -111,7 +111,7 @@ TEST_CASE("the log of a bad step has what was measured, and no more") {
   CHECK(event["samples"].empty());
 }
 
-TEST_CASE("halt: whether there is a checkpoint to resume from is said") {
+TEST_CASE("halt: the message says whether there is a checkpoint to resume from") {
   Told run;
   const Job job = poisoned_job(small_config(kSgd), {cpus(1)}, 30, kNaN);
   const std::string resumes =
@@ -125,7 +125,7 @@ TEST_CASE("halt: whether there is a checkpoint to resume from is said") {
   check_contains(diverged(job, other, &start), resumes);
 }
 
-TEST_CASE("skip: each skipped step is told, and the epoch's results are of the others") {
+TEST_CASE("skip: each skipped step is reported, and the epoch's results are those of the others") {
   Told run;
   const Job job = poisoned_job(
       small_config(kSgd),
@@ -214,7 +214,7 @@ TEST_CASE("rollback: right before a bad step there is nothing to go back to") {
   CHECK(later.logged("rollback").at(0)["step"] == 2);
 }
 
-TEST_CASE("rollback: the best is again the one of the step gone back to, as is what is said") {
+TEST_CASE("rollback: the best and the messages are again those of the step gone back to") {
   Told run;
   Job job = improving_job();
   bool stops = false;
@@ -299,7 +299,7 @@ TEST_CASE("rollback: a checkpoint is made again where one of the same step was m
   CHECK(state.rollback_candidate == 15);
 }
 
-TEST_CASE("rollback: a best that is lost meanwhile is looked for anew") {
+TEST_CASE("rollback: if the best is lost meanwhile, a new one is chosen") {
   Told run;
   Job job = improving_job();
   overflow_once(job, 10, [&] {
@@ -322,8 +322,7 @@ TEST_CASE("rollback: a best that is lost meanwhile is looked for anew") {
   CHECK(outcome.test.has_value());
 }
 
-TEST_CASE(
-    "what a rollback goes back to: a later start, the checkpoint that it names, or the start") {
+TEST_CASE("a rollback goes back to a later start, the checkpoint that it names, or the start") {
   const TempDir folder;
   const Job job = small_job(small_config(kSgd), {cpus(1), "train.on_divergence.policy=rollback"});
   train_small(job, folder.path(), nullptr, 9);

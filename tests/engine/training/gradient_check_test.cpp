@@ -69,7 +69,7 @@ TEST_CASE("gradient check: a wrong one differs: a factor, a sign, what is missin
   CHECK(verdict([](float g, std::size_t) { return g + 0.01F; }) == GradientVerdict::differs);
 }
 
-TEST_CASE("gradient check: kinks are no mistakes") {
+TEST_CASE("gradient check: kinks are not mistakes") {
   // Half of the kinks are at the point itself, where differences cannot show the chosen slope; the
   // others are near it.
   const auto kinked = [](bool at_point) {

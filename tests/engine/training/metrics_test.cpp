@@ -148,7 +148,7 @@ TEST_CASE("an epoch whose batches diverge is not one without samples that count"
   CHECK(train_small(job, folder.path()).step == 2 * 27);
 }
 
-TEST_CASE("what is not measured cannot be monitored") {
+TEST_CASE("a value that is not measured cannot be monitored") {
   const std::string config = small_config(kSgd, 1) + kMetrics;
   const std::string known =
       "expected one of val/accuracy, val/accuracy_top2, val/loss, val/per_class_accuracy, found ";

@@ -206,7 +206,7 @@ TEST_CASE("mixed samples have the weights of classes, and not those of samples")
   CHECK(std::isfinite(events(folder, "epoch").back()["loss"].get<double>()));
 }
 
-TEST_CASE("what cannot be mixed is refused") {
+TEST_CASE("targets that cannot be mixed are refused") {
   const TempDir data;
   const auto error = [&](const std::string& kind, bool weighted, const std::string& batch,
                          const std::string& more = "seed=1") {

@@ -64,7 +64,7 @@ TEST_CASE("a model that can learn learns a batch by heart, on any number of repl
   CHECK(results[0].steps == results[1].steps);
 }
 
-TEST_CASE("what a loss must fall to is judged by the loss, from what it was before any update") {
+TEST_CASE("the bound for a learned batch depends on the kind of loss and on its first value") {
   const auto job = [](const std::string& loss, std::int64_t batches) {
     return overfit_job(small_job(small_config(kAdam), {cpus(1), "loss=" + loss}), batches);
   };

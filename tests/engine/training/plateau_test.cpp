@@ -79,7 +79,7 @@ TEST_CASE("plateau reduces when ReduceLROnPlateau does, NaN included") {
   check_plateau({{"patience", whole(0)}, {"eps", 0.01}}, torch_rates::plateau_eps);
 }
 
-TEST_CASE("plateau: what it reports") {
+TEST_CASE("plateau: its reports") {
   const TrainSpec spec = plateau_spec({{"patience", whole(1)}});
   RunState state;
   CHECK_FALSE(evaluate_as(spec, state, 2.0));
@@ -136,7 +136,7 @@ TEST_CASE("plateau looks at the average where smoothing is asked for") {
   CHECK(reduction->value == doctest::Approx((1.1 / 2 + 0.75) / 0.9375).epsilon(1e-15));
 }
 
-TEST_CASE("what plateau refuses") {
+TEST_CASE("settings that plateau refuses") {
   const auto text = [](OptionValues options) {
     return check_of(make_variant(schedule_kinds().table(), "plateau", options));
   };

@@ -93,7 +93,7 @@ TEST_CASE("a failure on one rank is the failure of the run, and says which devic
   }
 }
 
-TEST_CASE("the cause is told, also where what follows from it ends first") {
+TEST_CASE("the cause is reported even if its consequence ends first") {
   std::string told;
   try {
     run_ranks(cpu_devices(2), {}, [&](Backend&, Communicator& communicator) {
@@ -212,7 +212,7 @@ TEST_CASE("how a run ended: its name in the log, and the exit code of a stop") {
                  "(SIGTERM); a second SIGTERM ends the run at once, without a checkpoint");
 }
 
-TEST_CASE("what a config decides about the devices' libraries and patience") {
+TEST_CASE("the config's effects on the devices' libraries and on patience") {
   const std::string config = small_config(kSgd);
   const auto variable = [](const char* name) {
     const char* value = std::getenv(name);
@@ -424,7 +424,7 @@ TEST_CASE("without a terminal to draw on, the status is a message now and then")
   CHECK(on_terminal(100, says, false, "dumb") == "one\r\n");
 }
 
-TEST_CASE("a train.log that cannot be written is said once, and the messages go on") {
+TEST_CASE("a train.log that cannot be written is reported once, and the messages go on") {
   if (!has_pseudo_terminals()) return;
   const std::string output = on_terminal(200, [](Progress& p) {
     p.also_to("/dev/full");

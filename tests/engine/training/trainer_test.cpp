@@ -300,7 +300,7 @@ TEST_CASE("a save that fails ends the run, or does not, as the config says") {
     check_contains(run.messages(), "; continuing (checkpoint.on_failure is continue)");
     CHECK(run.logged("eval").size() == 4);  // none for the test set
   }
-  SUBCASE("continue: what could not be saved is not the best") {
+  SUBCASE("continue: a state that could not be saved is not the best") {
     Job job = saving_job("{on_failure: continue" + checkpoint, {"optimizer.lr=0.000001"});
     // The folder is restored before the last epoch is validated, when the result of the save at
     // step 15 is known.
@@ -321,7 +321,7 @@ TEST_CASE("a save that fails ends the run, or does not, as the config says") {
   }
 }
 
-TEST_CASE("a stalled replica ends the run after train.stall_timeout, and a failed save is said") {
+TEST_CASE("a stalled replica ends the run after train.stall_timeout; a failed save is reported") {
   Recorded run;
   Job job = small_job(small_config(kSgdWithoutDecay),
                       {cpus(2), "train.stall_timeout=1", "checkpoint.on_failure=continue"});
@@ -348,7 +348,7 @@ TEST_CASE("a stalled replica ends the run after train.stall_timeout, and a faile
   check_contains(run.messages(), "cannot create a temporary file");
 }
 
-TEST_CASE("the end of patience is said") {
+TEST_CASE("the end of patience is reported") {
   Recorded run;
   const Job job =
       saving_job("{every: 1}", {"optimizer.lr=0.000001", "train.epochs=9",
@@ -363,7 +363,7 @@ TEST_CASE("the end of patience is said") {
   CHECK(run.train(job, {}, &start).state.step == outcome.state.step);
 }
 
-TEST_CASE("where a run begins that has a checkpoint already, nothing is saved again") {
+TEST_CASE("a run that begins at a checkpoint does not save it again") {
   Recorded run;
   const Job job = saving_job("{every: 1, keep_last: 9}", {"train.epochs=2"});
   run.train(job);

@@ -123,7 +123,7 @@ TEST_CASE("the number of parameters of each network") {
   CHECK(params(small + "densenet121, growth_rate: 12, dropout: 0.1") == 1'003'546);
 }
 
-TEST_CASE("how the networks of the zoo are built, where parameters do not tell") {
+TEST_CASE("properties of the zoo's networks that parameters do not show") {
   const auto lines = [](const std::string& net) {
     Texts all;
     for (const LayerSpec& layer : network_spec("{" + net + "}").model.layers) {

@@ -64,7 +64,7 @@ TEST_CASE("logistic, mlp and lenet") {
         "fc1.weight 120x400");
 }
 
-TEST_CASE("what the options of a network may be") {
+TEST_CASE("valid and invalid options of a network") {
   const auto issue = [](const std::string& model) {
     const ReadResult result = read_spec_text(catalog(), config(model), "test.yaml");
     REQUIRE(result.issues.size() == 1);
@@ -155,7 +155,7 @@ TEST_CASE("sync of a network is that of each of its batch norms") {
   CHECK(without.issues[0].text.starts_with("unknown key 'sync' in network vgg11"));
 }
 
-TEST_CASE("layers of a network that do not fit the image are told with the network's line") {
+TEST_CASE("layers of a network that do not fit the image are reported with the network's line") {
   try {
     make_plan(spec_of("{input: [1, 8, 8], zoo: lenet, classes: 10}"));
     FAIL("a LeNet cannot see images of 8x8");

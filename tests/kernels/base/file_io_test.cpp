@@ -160,7 +160,7 @@ TEST_CASE("making a folder durable: where there is none, and where it means noth
   CHECK(sync_folder("/proc") == 0);
 }
 
-TEST_CASE("a folder that cannot be synced after the work in it: what is done is said") {
+TEST_CASE("a folder that cannot be synced after the work in it: the message says what is done") {
   const TempDir folder;
   write_all_text(folder.file("a"), "text");
   // Renames and removals need no descriptor; syncing the folder does.

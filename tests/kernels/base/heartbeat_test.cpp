@@ -17,7 +17,7 @@
 namespace dpt::testing {
 namespace {
 
-TEST_CASE("a heartbeat tells the step and what was done last") {
+TEST_CASE("a heartbeat has the step and the last activity") {
   Heartbeat heartbeat;
   CHECK(heartbeat.text() == "before its first step");
   CHECK(heartbeat.beats() == 0);

@@ -86,7 +86,7 @@ TEST_CASE("without cuDNN our own kernels are taken, say why, and nothing is kept
   CHECK(kept(options.plan_cache) == 1);
 }
 
-TEST_CASE("a kept choice that cuDNN cannot make any more is no failure") {
+TEST_CASE("a kept choice that cuDNN no longer offers is not a failure") {
   const TempDir dir;
   BackendOptions options;
   options.plan_cache = dir.file("plans.json");
@@ -106,7 +106,7 @@ TEST_CASE("a kept choice that cuDNN cannot make any more is no failure") {
   CHECK(contains(name, "cudnnCreate failed"));
 }
 
-TEST_CASE("a plan that fails when it is first run is no candidate") {
+TEST_CASE("a plan that fails when it is first run is not a candidate") {
   const TempDir dir;
   BackendOptions options;
   options.plan_cache = dir.file("plans.json");

@@ -114,7 +114,7 @@ TEST_CASE("a communicator that was ended before it was there is freed when it co
   CHECK(library.misuses == 0);
 }
 
-TEST_CASE("what goes wrong while nobody calls is there to be asked for, until the end") {
+TEST_CASE("an error between calls can be queried until the end") {
   Library library;
   Guarded communicator({}, "cuda:0");
   communicator.check();

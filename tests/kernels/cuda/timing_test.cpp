@@ -12,7 +12,7 @@
 namespace dpt::testing {
 namespace {
 
-TEST_CASE("candidates are timed as replays of many runs; what cannot be captured as launches") {
+TEST_CASE("candidates are timed as replays of many runs; if they cannot be captured, as launches") {
   if (!have_gpu()) return;
   const GPU gpu;
   const CudaContext& context = gpu.context();

@@ -153,7 +153,7 @@ TEST_CASE("plans keep to the workspace that is left") {
   CHECK(cudnn_plan_names(h200(), p, gradient - 1, 100).empty());
 }
 
-TEST_CASE("a GPU's description that is none is an error in cuDNN's words") {
+TEST_CASE("an invalid description of a GPU is an error in cuDNN's words") {
   if (no_cudnn()) {
     testing::skip_test(no_cudnn());
     return;

@@ -278,7 +278,7 @@ Bytes grey_file(int height, const Tables& tables, const std::string& bits) {
   return file;
 }
 
-TEST_CASE("JPEGs whose numbers no image has") {
+TEST_CASE("JPEGs with numbers that no real image has") {
   if (!jpeg_loops::are_available()) return testing::skip_test("this processor has no AVX2");
   const auto check_equal = [](const Bytes& file, const ChoosePart& choose) {
     const std::string expected = outcome(file, 1, choose, true);

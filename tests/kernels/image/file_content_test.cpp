@@ -40,7 +40,7 @@ TEST_CASE("images of formats that are not read are named, with a program that co
   named("8BPS\0\1", "a Photoshop image", "convert IN.psd[0] OUT.png");
 }
 
-TEST_CASE("files that are no images are named, with what to do about them") {
+TEST_CASE("files that are not images are named, with what to do about them") {
   const auto named = [](const std::string& content, const std::string& what) {
     CAPTURE(what);
     const std::string text = content_error(content);

@@ -89,7 +89,7 @@ TEST_CASE("truncated images of other formats are refused, or lack only what foll
   }
 }
 
-TEST_CASE("why an image of another format is refused") {
+TEST_CASE("reasons for which an image of another format is refused") {
   const auto named = [](const std::string& text, const std::string& expected) {
     CHECK(golden_error(Bytes(text.begin(), text.end())) == "x.img: " + expected);
   };

@@ -77,7 +77,7 @@ TEST_CASE("PNG: grey and RGB, to grey and to RGB") {
         Bytes{1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6});
 }
 
-TEST_CASE("PNG: what is encoded is decoded") {
+TEST_CASE("PNG: encoded images are decoded") {
   for (const std::int64_t channels : {1, 3}) {
     Image image;
     image.height = 3;
@@ -134,7 +134,7 @@ TEST_CASE("JPEG: grey and RGB, to grey and to RGB") {
   CHECK(from_grey.pixels == Bytes(18, 10));
 }
 
-TEST_CASE("images that are none are refused") {
+TEST_CASE("files that are not images are refused") {
   CHECK(decode_error({}) == "x.img: the file is empty");
   CHECK(decode_error({1}) ==
         "x.img: expected an image (JPEG, PNG, WebP, BMP, GIF, TIFF or PNM), found a file of an "
@@ -179,7 +179,7 @@ TEST_CASE("a JPEG of a kind that is not read is not called corrupt") {
   CHECK(decode_error(twelve_bits).starts_with("x.img: unsupported JPEG: "));
 }
 
-TEST_CASE("what cameras write between a JPEG's markers is no damage, endless scans are") {
+TEST_CASE("bytes that cameras write between a JPEG's markers are not damage, endless scans are") {
   const Bytes pixels(64, 100);
   const Bytes good = jpeg(8, 8, 1, pixels);
   REQUIRE(good[3] == 0xe0);
@@ -222,7 +222,7 @@ TEST_CASE("sizes of images at the borders of what is read") {
   CHECK(verdict(10, 10, 1, 9, 10) == "claims");
 }
 
-TEST_CASE("what the files of each format can hold, and what their pixels take") {
+TEST_CASE("the most that files of each format can hold, and the memory of their pixels") {
   const auto verdict = [](const Bytes& file, std::int64_t channels) -> std::string {
     const std::string text = decode_error(file, channels);
     for (const char* each : {"dimensions out of range", "claims", "corrupt"}) {
