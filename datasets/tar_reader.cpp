@@ -116,7 +116,7 @@ std::size_t RandomAccessFile::read(std::uint64_t offset, std::byte* to, std::siz
     const ssize_t got = pread(fd_, to + done, count - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      fail(ErrorKind::data, "{}: cannot be read at the offset {}: {}", path_, offset + done,
+      fail(ErrorKind::data, "{}: cannot be read at offset {}: {}", path_, offset + done,
            std::strerror(errno));
     }
     if (got == 0) break;
@@ -141,7 +141,7 @@ TarReader::TarReader(const std::string& path) : file_(path) {
   if (!tool) return;
   fail(ErrorKind::data,
        "{}: expected an uncompressed tar archive, whose samples can be read in any order, found a "
-       "compressed one: {} it (compression hardly makes images smaller)",
+       "compressed one: decompress it with {} (compression hardly makes images smaller)",
        path, tool);
 }
 

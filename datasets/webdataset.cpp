@@ -277,7 +277,7 @@ class WebDatasetSource final : public ImageSource {
     const std::size_t found = file.read(image.offset, content.data(), content.size());
     if (found != content.size()) {
       fail(ErrorKind::data,
-           "{}: only {} of {} bytes could be read at the offset {}: the shard was truncated after "
+           "{}: only {} of {} bytes could be read at offset {}: the shard was truncated after "
            "it had been opened",
            describe(index), found, content.size(), image.offset);
     }

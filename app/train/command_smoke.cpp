@@ -218,8 +218,8 @@ void remove_smoke_folder(const std::string& folder) {
 int run_smoke(const TrainOptions& options) {
   if (!detect_world(options.processes.flags).alone()) {
     fail(ErrorKind::usage,
-         "--smoke: expected one process, found a launcher that has started several: run it by "
-         "itself, with the devices of one process");
+         "--smoke: expected one process, found a launcher that has started several: run it "
+         "without the launcher");
   }
   stop_request::is_starting = true;  // a stop ends reading before the first step
   const auto begun = std::chrono::steady_clock::now();

@@ -158,7 +158,7 @@ Indices grouped_choice(const ValSplitSpec& spec, const DataSource& source, std::
   const auto parts = static_cast<std::size_t>(spec.fold ? (*spec.fold)[1] : 2);
   if (groups.size() < parts) {
     fail(ErrorKind::usage,
-         "data.val_split.group: column '{}' has {} different value{}, expected at least {}, one "
+         "data.val_split.group: column '{}' has {} distinct value{}, expected at least {}, one "
          "for each part",
          spec.group, groups.size(), groups.size() == 1 ? "" : "s", parts);
   }
@@ -197,8 +197,7 @@ void check_val_split(const ValSplitSpec& spec, const DataSource& source) {
   }
   if (spec.stratify && source.targets().kind != TargetKind::class_index) {
     fail(ErrorKind::usage,
-         "data.val_split.stratify is for samples with class labels, which those of this data set "
-         "do not have: leave it out");
+         "data.val_split.stratify needs class labels, and this data set has none: leave it out");
   }
 }
 

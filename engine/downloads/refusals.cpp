@@ -83,8 +83,8 @@ void refuse_answer(const RemoteFile& file, const HttpAnswer& answer, bool has_to
   const std::string head = problem + kept;
   if (answer.failure->is_untrusted) {
     fail(ErrorKind::data,
-         "{}: its certificate is not trusted. If it is the server's or a proxy's own, set "
-         "SSL_CERT_FILE to a file with the certificate of its authority",
+         "{}: the server's certificate is not trusted. If the server or a proxy uses a private "
+         "certificate authority, set SSL_CERT_FILE to a file with that authority's certificate",
          head);
   }
   fail(ErrorKind::data, "{}. Check the network and, behind a proxy, the variable https_proxy. {}",

@@ -329,8 +329,8 @@ Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoi
   if (length > kMaxUnknown) {
     fail(
         ErrorKind::usage,
-        "rank {}: expected an introduction to rank 0 (host, job, command) of up to {} bytes, found "
-        "{}: shorten the job's name",
+        "rank {}: the message that introduces this process to rank 0 (host, job, command) may have "
+        "up to {} bytes, and has {}: shorten the job's name",
         world.rank, kMaxUnknown, length);
   }
   JoinTime time(options);

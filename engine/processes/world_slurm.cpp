@@ -97,7 +97,7 @@ std::optional<World> from_slurm(const Environment& environment) {
   if (world.local_size == 0) {
     fail(ErrorKind::usage,
          "Slurm: {}='{}' gives no number of tasks for this machine (SLURM_NODEID={}): expected the "
-         "number of each machine, e.g. 2(x3),1",
+         "number of tasks on each machine, e.g. 2(x3),1",
          kNames.local_size, tasks, node);
   }
   world.local_rank = env_number(environment, kWho, kNames.local_rank, 0);

@@ -30,7 +30,7 @@ class ZipBytes {
   void need(std::uint64_t at, std::uint64_t count, const std::string& what) const {
     if (at <= size() && count <= size() - at) return;
     fail(ErrorKind::data,
-         "{}: expected {} at the offset {}, found the end of the file ({} bytes): "
+         "{}: expected {} at offset {}, found the end of the file ({} bytes): "
          "it is truncated or damaged",
          path_, what, at, size());
   }
@@ -50,8 +50,8 @@ class ZipBytes {
                  const std::string& what) const {
     need(at, count, what);
     if (has_mark(at, mark)) return;
-    fail(ErrorKind::data, "{}: expected {} at the offset {}, found other bytes: it is damaged",
-         path_, what, at);
+    fail(ErrorKind::data, "{}: expected {} at offset {}, found other bytes: it is damaged", path_,
+         what, at);
   }
   std::string text(std::uint64_t at, std::uint64_t count) const {
     return {reinterpret_cast<const char*>(bytes_.data()) + at, count};
@@ -180,8 +180,9 @@ std::span<const std::byte> ZipArchive::content(const ZipMember& member,
   constexpr std::uint64_t kMaxRatio = 1032;
   const bool is_stored = member.method == kStored;
   if (is_stored ? member.size != member.packed : member.size / kMaxRatio > member.packed) {
-    fail(ErrorKind::data, "{}: damaged: {} bytes cannot be the content of {} in the archive", name,
-         member.size, member.packed);
+    fail(ErrorKind::data,
+         "{}: the archive is damaged: {} bytes in it do not match a member of {} bytes", name,
+         member.packed, member.size);
   }
   if (!is_stored) {
     inflated.resize(member.size);

@@ -121,7 +121,7 @@ TEST_CASE("val_split and sampler: settings that do not fit are refused with what
   check_contains(w.refusal({"data.val_split={fold: [4, 3]}"}),
                  "fold: expected [k, K] with K of at least 2 and k from 1 to K, found [4, 3]");
   check_contains(w.refusal({"data.val_split={fold: [1, 20], group: patient}"}),
-                 "column 'patient' has 12 different values, expected at least 20");
+                 "column 'patient' has 12 distinct values, expected at least 20");
   check_contains(w.refusal({"data.val_split={fraction: 0.1, group: patiend}"}, 3),
                  "expected a column 'patiend', which data.val_split.group names");
   check_contains(

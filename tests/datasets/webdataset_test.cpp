@@ -252,7 +252,8 @@ TEST_CASE(
   CHECK(shard_error(dir, "\x1f\x8b\x08") ==
         "$/s.tar: expected an uncompressed tar archive, whose samples can be read in any order, "
         "found a compressed one: gzip -d it (compression hardly makes images smaller)");
-  check_contains(shard_error(dir, "\x28\xb5\x2f\xfd"), "found a compressed one: zstd -d it");
+  check_contains(shard_error(dir, "\x28\xb5\x2f\xfd"),
+                 "found a compressed one: decompress it with zstd -d");
   CHECK(shard_error(dir, std::string(600, 'x')) ==
         "$/s.tar, offset 0: expected the header of a member, found other bytes (its checksum is "
         "wrong): not a tar archive, or a damaged one");
@@ -289,7 +290,7 @@ TEST_CASE(
   const DataSets sets = open_shards(dir, "s.tar");
   std::filesystem::resize_file(dir / "s.tar", 1550);
   CHECK(error_of([&] { sample(*sets.train, 0); }, dir) ==
-        fmt::format("$/s.tar, a.png: only 14 of {} bytes could be read at the offset 1536: the "
+        fmt::format("$/s.tar, a.png: only 14 of {} bytes could be read at offset 1536: the "
                     "shard was truncated after it had been opened",
                     bytes));
 }

@@ -356,7 +356,7 @@ class Downloads(HubCase):
                       self.check(code=3))  # fmt: skip
         self.environment.pop("SSL_CERT_FILE")
         text = self.check(code=3)
-        self.assertIn("its certificate is not trusted", text)
+        self.assertIn("the server's certificate is not trusted", text)
         self.assertIn("SSL_CERT_FILE", text)
 
     def test_a_url_of_any_server_is_asked_whether_it_has_changed(self):

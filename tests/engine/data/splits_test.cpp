@@ -179,7 +179,7 @@ TEST_CASE("splits that the data does not allow are refused") {
     return error_of([&] { make_splits({from, nullptr}, spec, 1); }, ErrorKind::usage);
   };
   CHECK(refused(source, grouped(fold(1, 15))) ==
-        "data.val_split.group: column 'patient' has 14 different values, expected at least 15, one "
+        "data.val_split.group: column 'patient' has 14 distinct values, expected at least 15, one "
         "for each part");
   CHECK(refused(source, fold(1, 61)) ==
         "data.val_split.fold: 61 parts of 60 training samples: choose at most as many parts as "
