@@ -68,7 +68,8 @@ void check_loaded(const std::string& path, const std::string& name, const Param&
        path, name, std::isnan(values[i]) ? "nan" : fmt::format("{}", values[i]));
 }
 
-/// Tensors of a file, with the position of their values in buffer layout.
+/// Tensors to write to a file. `sources` has the parameter of each tensor, and its values in buffer
+/// layout.
 struct FileTensors {
   std::vector<TensorView> views;
   std::vector<std::pair<const Param*, const float*>> sources;

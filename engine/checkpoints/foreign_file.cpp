@@ -25,8 +25,8 @@ std::string converted_name(const std::string& path) {
   return std::filesystem::path(path).replace_extension(".safetensors").string();
 }
 
-/// Returns lines of Python that convert `path`, and the use of the result. `body` has {0} for the
-/// file and {1} for the new one. `remark` is appended to "in Python".
+/// Returns lines of Python that convert `path`, and an example that uses the converted file. `body`
+/// has {0} for the old name and {1} for the new one. `remark` is appended to "in Python".
 std::string conversion(const std::string& path, const std::string& body, const char* remark = "") {
   const std::string to = converted_name(path);
   return fmt::format(
@@ -34,7 +34,7 @@ std::string conversion(const std::string& path, const std::string& body, const c
       remark, fmt::format(fmt::runtime(body), literal(path), literal(to)), to);
 }
 
-/// Returns the text for a PyTorch zip archive that is given instead of a file of dpt.
+/// Describes a PyTorch zip archive that is given instead of a file of dpt.
 std::string torch_archive(const std::string& path) {
   return fmt::format(
       "a PyTorch file (torch.save), which may hold weights, but not the rest of a dpt checkpoint. "

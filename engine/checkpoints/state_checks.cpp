@@ -29,7 +29,7 @@ struct Checker {
     if (std::isfinite(found) && 0 <= found && found <= high) return;
     fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected {}, found {}", path, key, why, found);
   }
-  /// Checks a sum, which is non-finite if it exceeded fp32, in which a step adds.
+  /// Checks a sum. It may be non-finite, because steps add in fp32, which may overflow.
   void sum(const char* key, double found) const {
     if (std::isnan(found) || 0 <= found) return;
     fail(ErrorKind::data, "{}: metadata 'dpt.{}': expected sums of at least 0, found {}", path, key,

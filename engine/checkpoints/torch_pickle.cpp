@@ -270,7 +270,8 @@ class PickleMachine {
     if (kind == PickleKind::dictionary && items.size() % 2 != 0) {
       refuse("a value for each key", "a key without one");
     }
-    // Count items of containers like values, because the memo can repeat one value in two bytes.
+    // Count the items of containers as values too: two bytes of a pickle can add a value of the
+    // memo once more.
     held_ += items.size();
     if (held_ > kMaxPickleValues) refuse(fmt::format("at most {} items", kMaxPickleValues), "more");
     to.insert(to.end(), items.begin(), items.end());

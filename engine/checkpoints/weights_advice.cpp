@@ -66,7 +66,7 @@ std::string pattern_for_layer(const std::string& name) {
 std::string map_entry_for(const std::vector<std::string>& missing,
                           const std::vector<std::string>& left_over) {
   std::map<std::pair<std::string, std::string>, int> entries;
-  // For pairs in which one name is a prefix followed by the other name, counts the prefixes.
+  // Counts each prefix that, followed by a name in `shorter`, gives a name in `longer`.
   const auto count = [&](const std::vector<std::string>& longer,
                          const std::vector<std::string>& shorter, bool is_file) {
     const std::set<std::string> known(shorter.begin(), shorter.end());

@@ -78,8 +78,8 @@ std::string last_layer(const Plan& plan) {
   return last;
 }
 
-/// Returns that layer if its parameters have a row for each class, as those of a Linear or Conv2d
-/// with this many outputs do. Otherwise empty.
+/// Returns last_layer() if its parameters have a row for each class, which is true of a Linear or
+/// Conv2d with as many outputs as classes. Otherwise returns an empty text.
 std::string head_of(const Plan& plan) {
   std::string head;
   for (const LayerRow& row : plan.rows) {
@@ -421,7 +421,7 @@ class WeightsLoader {
   std::unique_ptr<const TensorFile> holder_;
   const TensorFile& file_;
   Renaming renaming_;
-  std::map<std::string, const TensorEntry*> by_name_;  ///< by the model's names
+  std::map<std::string, const TensorEntry*> by_name_;  ///< by name in the model
   std::set<const TensorEntry*> used_;
   std::vector<std::string> file_classes_;
   std::map<std::string_view, std::ptrdiff_t> row_of_class_;  ///< row of each of file_classes_

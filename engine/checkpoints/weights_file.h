@@ -33,11 +33,12 @@ struct WeightsReport {
 
 /// Copies every parameter that the file has into `flat`, which is in buffer layout and holds the
 /// initial values. Tensors of dpt itself (`optim.`, `dpt.`) do not count as left over. `classes`
-/// are the class names of the data, for WeightsSpec::head; if null, they are unknown, and its rows
-/// are neither copied nor reported. The caller decides whether missing and left-over tensors were
-/// expected. A tensor whose shape differs is both missing and left over if both lists of the spec
-/// name it. Otherwise throws ErrorKind::data, naming both shapes. Also throws ErrorKind::data for a
-/// map that does not fit the file, and for a file that is damaged or lacks what the spec requests.
+/// are the class names of the data, for WeightsSpec::head. If `classes` is null, the names are
+/// unknown, and the rows of the last layer are neither copied nor reported. The caller decides
+/// whether missing and left-over tensors were expected. A tensor whose shape differs is both
+/// missing and left over if both lists of the spec name it. Otherwise throws ErrorKind::data,
+/// naming both shapes. Also throws ErrorKind::data for a map that does not fit the file, and for a
+/// file that is damaged or lacks what the spec requests.
 WeightsReport load_weights(const WeightsSpec& spec, const Plan& plan,
                            const std::vector<std::string>* classes, float* flat);
 

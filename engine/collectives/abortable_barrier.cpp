@@ -11,8 +11,8 @@
 namespace dpt {
 namespace {
 
-// Long enough that ranks with separate cores almost never sleep in a step, and short enough that a
-// core is released soon if one of them is late.
+// Time for which a waiting rank polls. It is so long that ranks with separate cores almost never
+// sleep in a step, and so short that a core is released soon if one of them is late.
 constexpr std::chrono::microseconds kSpin{200};
 
 // Number of times that a waiting rank checks the others' heartbeats within a stall timeout; it
@@ -39,8 +39,8 @@ std::uint64_t AbortableBarrier::meet(int rank, const char* operation) {
   for (;;) {
     if (word & kAborted) throw_aborted(rank, operation);
     const bool last = (word & kArrivedMask) + 1 == static_cast<std::uint64_t>(size_);
-    // No rank reads the counter before the meeting is complete, because all ranks left the last
-    // work.
+    // No rank reads the counter before the meeting is complete, because all ranks have left the
+    // work of the previous one.
     if (last) working_.store(size_);
     const std::uint64_t next = last ? (meeting + 1) * kOneMeeting : word + 1;
     if (!word_.compare_exchange_weak(word, next)) continue;

@@ -3,9 +3,9 @@
 //
 // A waiting rank watches the heartbeats of the missing ones. A rank without a heartbeat for the
 // stall timeout has stalled, which aborts the group; a rank with a heartbeat is waited for, however
-// long it takes (a slow save, images from a slow disk). Time is counted in short spans, each as at
-// most twice its planned length, so time in which the process is suspended (Ctrl-Z, a frozen
-// container, a suspended job) does not count.
+// long it takes (a slow save, images from a slow disk). Time is measured in short intervals, each
+// of which counts for at most twice its planned length. Time in which the process is suspended
+// (Ctrl-Z, a frozen container, a suspended job) therefore does not count.
 //
 // Meeting number g either happens for all ranks or for none: completion and abort are transitions
 // of one atomic word, so no rank can pass a meeting from which another was thrown out. After a
@@ -28,8 +28,8 @@ namespace dpt {
 
 class AbortableBarrier {
  public:
-  /// `spin`: waiting ranks poll for a moment before they sleep. `first`: number of rank 0 of this
-  /// process in messages, if these ranks are part of a world. REQUIRES: 1 <= size < 65536.
+  /// `spin`: waiting ranks poll for a moment before they sleep. `first`: number of this process's
+  /// first rank in the whole world, for messages. REQUIRES: 1 <= size < 65536.
   AbortableBarrier(int size, std::chrono::milliseconds stall_timeout, bool spin, int first = 0);
 
   /// Waits until all ranks have come and returns the number of the meeting (from 0). Throws
@@ -41,13 +41,14 @@ class AbortableBarrier {
   /// Mark this rank's part of the work after a meeting as done (finish_work) or failed (fail_work).
   /// Each rank calls one of them; both return when the parts of all ranks are done. There is no
   /// deadline: a part is computation and copies that wait for no other rank, and leaving early
-  /// would free memory that another rank uses. An abort meanwhile has no effect: the complete
-  /// result is returned. finish_work throws ErrorKind::peer if another rank's part failed.
+  /// would free memory that another rank uses. An abort in the meantime does not interrupt the
+  /// work. finish_work throws ErrorKind::peer if another rank's part failed.
   void finish_work(int rank, const char* operation);
   /// Marks this rank's part as failed: aborts, and makes the others' finish_work throw.
   void fail_work(int rank, const std::string& cause) noexcept;
 
-  /// Aborts the group and wakes all ranks. The first cause wins. Any thread, any number of times.
+  /// Aborts the group and wakes all ranks. The first cause wins. Callable from any thread, any
+  /// number of times.
   void abort(int rank, const std::string& cause) noexcept;
   /// Returns the first cause, or an empty text.
   std::string abort_cause() const;

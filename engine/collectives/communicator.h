@@ -29,8 +29,8 @@ struct PartialSum {
 struct SumTerms {
   /// Shards of each rank; empty = one each. (Ranks that share memory do not need it.)
   std::span<const Range> shards_of_ranks;
-  /// True if any order of the additions is acceptable that is fixed for one layout of ranks over
-  /// processes. This moves fewer bytes if a process's shards are several nodes of the tree.
+  /// True if the additions may have any order, as long as it is fixed for a given layout of ranks
+  /// over processes. This moves fewer bytes if a process's shards are several nodes of the tree.
   bool any_order = false;
 };
 
@@ -73,8 +73,8 @@ class Communicator {
   /// failure, sums in progress are abandoned.
   virtual void stop_sums() noexcept {}
 
-  // Copies the bytes of `root` to all ranks. In host memory, for small amounts. The size must be
-  // the same on every rank.
+  // Copies the bytes of `root` to all ranks. They are in host memory, and should be few. The size
+  // must be the same on every rank.
   virtual void broadcast(std::span<std::byte> data, int root) = 0;
   /// Gathers the bytes of all ranks into `all`, which has size() blocks of mine.size() bytes in
   /// rank order.

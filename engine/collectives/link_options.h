@@ -7,7 +7,8 @@
 
 namespace dpt {
 
-/// Collective over the control channel: returns the texts of all processes (any bytes), by rank.
+/// Collective call over the control channel that returns the texts of all processes (any bytes), by
+/// rank.
 using GatherTexts = std::function<std::vector<std::string>(const std::string& mine)>;
 
 struct LinkOptions {

@@ -92,7 +92,8 @@ void OverlappedSums::abort(const std::string& cause) noexcept {
           Error(ErrorKind::peer, fmt::format("the sums over processes were stopped: {}", cause)));
     }
   } catch (const std::exception&) {
-    // Without memory for the text, the links are broken, which ends the sums too.
+    // If there is no memory for the text, the sums end nevertheless, because their links are
+    // broken.
   }
   done_.notify_all();
 }

@@ -32,7 +32,7 @@ class OverlappedSums {
   void begin(int local, float* data, std::int64_t count);
   /// Waits for all sums that this rank has begun. Throws ErrorKind::peer if one failed.
   void finish(int local);
-  /// Makes current and later calls throw. Any thread.
+  /// Makes current and later calls throw. Callable from any thread.
   void abort(const std::string& cause) noexcept;
   /// Ends all sums. When this returns, none is in progress and none will begin, so the memory of a
   /// rank may be freed.
@@ -57,7 +57,7 @@ class OverlappedSums {
   std::vector<PartialSum> parts_;
   std::mutex mutex_;
   std::condition_variable work_, done_;
-  std::deque<Bucket> buckets_;              ///< from number done_count_ on
+  std::deque<Bucket> buckets_;              ///< not yet summed; the first has number done_count_
   std::int64_t done_count_ = 0;             ///< buckets summed so far
   std::vector<std::int64_t> begun_counts_;  ///< by rank
   std::exception_ptr failure_;

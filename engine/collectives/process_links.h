@@ -26,8 +26,8 @@ class ProcessLinks {
   virtual void exchange(std::span<const std::span<const std::byte>> send,
                         std::span<const std::span<std::byte>> receive, const char* operation) = 0;
 
-  /// Makes the current exchange and all later ones throw, with this cause. Any thread, any number
-  /// of times; the first cause is kept. Never throws.
+  /// Makes the current exchange and all later ones throw, with this cause. Callable from any
+  /// thread, any number of times; the first cause is kept. Never throws.
   virtual void abort(const std::string& cause) noexcept = 0;
 };
 

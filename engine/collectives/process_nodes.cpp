@@ -21,7 +21,8 @@ std::vector<Range> shards_of_processes(std::span<const Range> shards_of_ranks,
   return result;
 }
 
-/// Returns the node of the tree as a node of the tree over the shards of `part`.
+/// Returns `part`, a node of the whole tree, as a node of the subtree of `node`, whose shards are
+/// counted from 0.
 TreeNode within(const TreeNode& part, const TreeNode& node) {
   return {part.first - node.first, part.level};
 }

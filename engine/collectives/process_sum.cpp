@@ -10,8 +10,8 @@ namespace {
 
 // Floats in a cache line: ranks and processes own whole lines.
 constexpr std::int64_t kOwnedLine = 16;
-// Limit for one exchange: on a network an exchange takes as long as the transfer of about ten
-// thousand bytes.
+// Maximum size of a sum that is sent whole in one exchange. The latency of an exchange on a network
+// is the time in which it transfers about ten thousand bytes.
 constexpr std::int64_t kFewBytes = 32 << 10;
 
 Range part_in_lines(std::int64_t count, std::int64_t parts, std::int64_t i) {
@@ -81,13 +81,14 @@ void ProcessSum::begin(std::int64_t shards, const SumTerms& terms,
   count_ = count;
   parts_.clear();
   for (const PartialSum& part : parts) parts_.push_back(part.data);
-  // Two processes send the same number of bytes either way.
+  // If two processes have one node each, one exchange moves as many bytes as two.
   const bool at_once =
       (links_.size() == 2 && plan_->most_nodes == 1) ||
       count * plan_->most_nodes * static_cast<std::int64_t>(sizeof(float)) <= kFewBytes;
   slices_ = at_once ? 1 : links_.size();
   const std::int64_t nodes = nodes_of(links_.rank());
-  // The only node of an only rank is sent in place.
+  // If this process has one rank with one node, the node is sent from the memory of that rank's
+  // part.
   stage_ = out && nodes == 1 ? reinterpret_cast<float*>(parts_[0].address)
                              : need(stage_memory_, nodes * count);
   result_ = out ? out : need(sum_memory_, count);

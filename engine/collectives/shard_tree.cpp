@@ -34,8 +34,8 @@ std::vector<TreeNode> maximal_nodes(std::int64_t shards, Range range) {
   assert(range.begin >= 0 && range.end <= shards);
   std::vector<TreeNode> nodes;
   for (std::int64_t first = range.begin; first < range.end;) {
-    // Grow from the shard while the parent still starts here and lies inside the range. A root is
-    // reached when a node already covers everything.
+    // Grow from the shard while the parent still starts here and lies inside the range. Stop at the
+    // root, which covers all shards.
     TreeNode node{first, 0};
     while (shards_of(node, shards).size() < shards) {
       const TreeNode parent = parent_of(node);

@@ -29,13 +29,14 @@ class SharedPeerSums {
                      ProcessLinks* links, const TellWaiting& waiting);
   /// Returns the sums; null if there are none. For ranks that have met the one that set them up.
   PeerSums* get() const { return sums_.get(); }
-  /// Aborts the sums. Any thread, any number of times, before, during and after set_up.
+  /// Aborts the sums. Callable from any thread, any number of times, before, during and after
+  /// set_up.
   void abort() noexcept;
 
  private:
   void replace(std::unique_ptr<PeerSums> sums);
 
-  std::mutex mutex_;                ///< between the rank that sets up and one that aborts
+  std::mutex mutex_;                ///< held by the rank that sets up, and by one that aborts
   std::unique_ptr<PeerSums> sums_;  // written by the rank in set_up, guarded by mutex_
   bool was_aborted_ = false;        // guarded by mutex_
 };

@@ -129,7 +129,8 @@ class TcpLinks : public ProcessLinks {
       const int p = waited_[i];
       const int events = ready_[i + 1].revents;
       const auto at = static_cast<std::size_t>(p);
-      // The call that encounters an error reports it; data that arrived before it is read first.
+      // After an error, these calls report it, but first read the data that arrived before the
+      // error.
       if ((events & (POLLIN | POLLERR | POLLHUP)) != 0 && !in_[at].is_done()) read(p);
       if ((events & (POLLOUT | POLLERR | POLLHUP)) != 0 && !out_[at].is_done()) write(p);
     }
@@ -208,8 +209,7 @@ std::unique_ptr<ProcessLinks> make_tcp_links(const LinkOptions& options,
                                              const GatherTexts& gather) {
   LinkConnector connector(options);
   const std::string problem = connector.connect(gather(connector.invitation()));
-  // A process that others cannot reach also has a problem to report: the first problem is thrown by
-  // all.
+  // All processes throw the same problem, that of the first process that has one.
   for (const std::string& text : gather(problem)) {
     if (!text.empty()) throw Error(ErrorKind::peer, "cannot connect the processes: " + text);
   }

@@ -35,7 +35,7 @@ class WorldGroup : public RankGroup {
   /// Breaks this process's links. Does not notify the other processes.
   void abort(int local, const std::string& cause) noexcept override;
   std::string abort_cause() const override;
-  /// Returns the heartbeats of this process' ranks.
+  /// Returns the heartbeats of this process's ranks.
   std::vector<std::shared_ptr<Heartbeat>> heartbeats() const;
 
  private:

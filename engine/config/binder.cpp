@@ -114,7 +114,7 @@ void Binder::read_object(const ObjectTable& table, void* target, const YamlNode&
   const VariantTable* kinds = table.choice.variants;
   if (kinds && !kinds->alternatives.empty()) scope.names.push_back(kinds->tag);
   scope.add(table.fields);
-  // The key is no longer in the tree, but a misspelt one may be.
+  // Loading has removed this key from the tree, but a misspelling of it may still be there.
   if (path.empty()) scope.names.push_back(kExtendsKey);
   if (!node.is_map()) {
     refuse_plain(table, node, scope);

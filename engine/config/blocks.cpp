@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kSequential = "Sequential";
 constexpr const char* kResidual = "Residual";
-constexpr int kImage = -1;  ///< in place of a layer's index: the model's input
+constexpr int kImage = -1;  ///< stands for the model's input in place of a layer's index
 
 template <class S>
 Field repeat_field() {
@@ -45,7 +45,8 @@ bool is_good_name(const std::string& name) {
                               "0123456789_.-") == std::string::npos;
 }
 
-/// Returns true if tensors of a layer of this name could be taken for others of a checkpoint.
+/// Returns true if the tensors of a layer with this name could be mistaken for dpt's own tensors in
+/// a checkpoint.
 bool is_reserved(const std::string& name) {
   const std::string first = name.substr(0, name.find('.'));
   return first == "optim" || first == "dpt";
@@ -110,8 +111,8 @@ class Namer {
 };
 
 /// Walks the tree twice: first to collect all names, then to create the layers. A name refers to
-/// the item with that name in the innermost enclosing block, even if that item comes too late: this
-/// is an error, and outer blocks are not searched.
+/// the item with that name in the innermost enclosing block, even if that item comes later than the
+/// reference. That is an error: outer blocks are not searched.
 class Expander {
  public:
   Expander(ModelSpec& model, const VariantTable& kinds, const std::map<std::string, Where>& origins,
@@ -264,7 +265,7 @@ class Expander {
     return layer == kImage ? "input" : model_.layers[layer].name;
   }
 
-  /// Meaning of a name: the layer whose output it is, and the item that has it.
+  /// Meaning of a name: the layer whose output it stands for, and the item that has the name.
   struct Named {
     int output = kImage;
     const LayerSpec* item = nullptr;
@@ -433,7 +434,7 @@ class Expander {
   }
 
   /// Suppresses the checks of names in a block during its lifetime if block `full` already exists:
-  /// only the name of the block is wrong.
+  /// the error is the block's name, not the names in it.
   class Quiet {
    public:
     Quiet(Expander& owner, const std::string& full)
@@ -460,7 +461,7 @@ class Expander {
   std::size_t emitted_ = 0;
   int twins_ = 0;                         ///< enclosing blocks that have the name of an earlier one
   std::map<std::string, Named> outputs_;  ///< by full name; items expanded so far
-  std::map<std::string, Named> everything_;  ///< the same after complete expansion
+  std::map<std::string, Named> everything_;  ///< by full name; all items
   std::map<std::string, std::vector<std::string>>
       children_;                    ///< children of a block so far, in order
   std::set<std::string> reported_;  ///< reported paths: copies of a block have the same errors

@@ -30,7 +30,7 @@ struct ResidualBlock {
   std::optional<std::int64_t> repeat;
 };
 
-inline constexpr std::size_t kMaxLayers = 10'000;  ///< in a list, and in total after expansion
+inline constexpr std::size_t kMaxLayers = 10'000;  ///< per list, and in total after expansion
 
 /// Returns the table of a kind of block. `layer` is the table of the items of its lists; it must
 /// outlive the result.

@@ -107,8 +107,8 @@ struct Field {
   /// Value in configs that dpt stored before the field existed; unset = the member's default.
   std::optional<PlainValue> stored_default;
   std::string plain_key;  ///< object: the field that a plain value in place of the mapping sets
-  std::string leader;     ///< the field from which the default follows; empty = none
-  std::function<PlainValue(const void*)> follow;  ///< computes it; null = the member's own
+  std::string leader;     ///< the field that determines the default; empty = none
+  std::function<PlainValue(const void*)> follow;  ///< computes the default; null = the initialiser
   const ObjectTable* object = nullptr;            ///< FieldType::object(s)
   const VariantTable* variants = nullptr;         ///< FieldType::variant(s)
 

@@ -214,7 +214,8 @@ ExpandedPath expand_variables(const std::string& text, bool takes_url) {
 ExpandedPath expand_home(const std::string& text, bool takes_url) {
   ExpandedPath result;
   result.path = text;
-  // Leave KEY=VALUE unchanged: its value is read as a config's.
+  // Leave the variables in a KEY=VALUE to the reader of configs, and refuse those of any other
+  // text.
   if (has_variable(text) && text.find('=') > text.find("${")) {
     result.problem = fmt::format(
         "variables are not expanded in options: let the shell expand those of '{}' (no single "

@@ -211,7 +211,8 @@ class Writer {
     if (chosen.table) fields(chosen.table->fields, chosen.options.get(), path);
   }
 
-  /// Writes a key whose value is a mapping or list; `close` names the empty value.
+  /// Writes a key whose value is a mapping or list. If nothing follows, `close` writes its argument
+  /// as the value.
   void open(const std::string& key) {
     opened_.push_back(lines_.size());
     lines_.push_back({indent() + key, {}});

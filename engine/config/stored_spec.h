@@ -18,8 +18,8 @@ std::string show_to_compare(const Catalog& catalog, const TrainSpec& spec);
 std::vector<std::string> changeable_fields(const Catalog& catalog);
 
 /// Returns overrides with which a resumed run keeps the stored run's values of fields that are
-/// newer than some stored configs (Field::stored_as). Covers the fields that `spec` does not set
-/// and for which it has another value. `stored` was read from `file`.
+/// newer than some stored configs (Field::stored_as). Covers the fields that the config of `spec`
+/// does not set and whose default differs from the run's value. `stored` was read from `file`.
 std::vector<std::string> values_of_run(const Catalog& catalog, const TrainSpec& spec,
                                        const std::string& stored, const std::string& file);
 

@@ -83,8 +83,8 @@ constexpr auto enum_names(DivergencePolicy) {
 /// A layer, or a block of layers (engine/config/blocks.h): its kind and options, its name and, for
 /// graphs, its inputs.
 struct LayerSpec {
-  Variant op;                     ///< kind and options
-  std::string name;               ///< given, or its index in the list ("0", "1"), as nn.Sequential
+  Variant op;        ///< kind and options
+  std::string name;  ///< given, or its index in the list ("0", "1"), as in nn.Sequential
   std::vector<std::string> from;  ///< names of its inputs; empty = the layer before
   std::string share_weights;      ///< the layer whose parameters it uses; empty = its own
   Where where;
@@ -130,7 +130,7 @@ struct ValSplitSpec {
   friend bool operator==(const ValSplitSpec&, const ValSplitSpec&) = default;
 };
 
-/// Frequency of samples in an epoch.
+/// Frequency with which each sample occurs in an epoch.
 enum class Sampler : std::uint8_t { uniform, balanced };
 constexpr auto enum_names(Sampler) {
   return std::to_array<EnumName<Sampler>>(
@@ -161,7 +161,7 @@ struct DataSpec {
 
 struct WarmupSpec {
   double epochs = 0;
-  std::int64_t steps = 0;  ///< used when > 0; not together with epochs
+  std::int64_t steps = 0;  ///< used if above 0; excludes `epochs`
   /// The first step's rate is start_factor * lr. The default is that of PyTorch's LinearLR.
   double start_factor = 1.0 / 3.0;
 };

@@ -78,7 +78,7 @@ std::string one_text(const Field& field, const char* one) {
   return field.one_is_list ? fmt::format("{} or ", one) : std::string{};
 }
 
-/// Returns the field as one for a single element of its list.
+/// Returns a field for a single element of the list that `field` describes.
 Field element_of(const Field& field) {
   Field one = field;
   one.min_items.reset();

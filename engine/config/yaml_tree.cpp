@@ -87,8 +87,8 @@ class TreeBuilder : public YAML::EventHandler {
     check_size(mark, 1, 1);
     YamlNode node;
     node.kind = YamlNode::Kind::scalar;
-    // yaml-cpp gives a plain scalar the tag "?" and a quoted one "!"; with an explicit tag, it does
-    // not tell.
+    // yaml-cpp gives a plain scalar the tag "?" and a quoted one "!"; for an explicit tag, it does
+    // not report which of the two the scalar is.
     node.is_plain = tag != "!";
     node.text = value;
     node.where = where(mark);

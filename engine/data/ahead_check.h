@@ -20,7 +20,7 @@ namespace dpt {
 /// The destructor waits only for samples that are being read.
 class AheadCheck final : DecoderPool::Client {
  public:
-  /// Partition of the samples that this process reads: every `of`-th one, beginning with `number`.
+  /// Share of the samples that this process reads: every `of`-th one, beginning with `number`.
   struct Part {
     std::int64_t number = 0, of = 1;
   };

@@ -219,7 +219,7 @@ class Comparison {
   explicit Comparison(const DataReport& report) : report_(report) {}
 
   double correlation(const SampleRef& a, const SampleRef& b) {
-    // Consecutive pairs share their first sample.
+    // Consecutive pairs often have the same first sample.
     if (!has_first_ || a.split != at_.split || a.position != at_.position) {
       load(a, first_);
       at_ = a;

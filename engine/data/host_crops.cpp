@@ -93,7 +93,8 @@ class CenterCrop final : public HostTransform {
                     rounded_to_even(static_cast<double>(image.w - size_.w) / 2), size_.h, size_.w};
   }
   void apply(Image& image, DrawStream&) const override {
-    // A smaller image is first padded, with the smaller half before it, and then cropped.
+    // A smaller image is padded first. If the padding is odd, the extra row or column is at the
+    // bottom or right.
     const std::int64_t before_h = std::max<std::int64_t>(size_.h - image.height, 0) / 2;
     const std::int64_t before_w = std::max<std::int64_t>(size_.w - image.width, 0) / 2;
     const std::int64_t h = std::max(image.height, size_.h), w = std::max(image.width, size_.w);

@@ -28,7 +28,7 @@ class Letterbox final : public HostTransform {
     const Size2 size = fitted(image);
     return whole_image(image.h, image.w, size.h, size.w);
   }
-  /// `apply` keeps the size of an image that `choose` has resized, and pads it.
+  /// Returns true: after `choose` has resized an image, `apply` only pads it.
   bool applies_after_choose() const override { return true; }
   void apply(Image& image, DrawStream&) const override {
     const Size2 size = fitted({image.height, image.width});

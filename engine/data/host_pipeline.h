@@ -14,9 +14,9 @@
 
 namespace dpt {
 
-/// A list of transforms, divided after the last one that only the host can apply and, if there is
-/// one, after the last that needs images of one known size (DevicePart). The rest runs in the input
-/// kernel of the device.
+/// A list of transforms in two parts. The host's part ends with the last transform that only the
+/// host can apply. If there is such a transform, the part extends to the last one that needs images
+/// of one known size (DevicePart). The rest runs in the input kernel of the device.
 struct DividedTransforms {
   std::span<const Variant> host, device;
 };

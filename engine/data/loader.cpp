@@ -83,8 +83,8 @@ struct Loader::Impl : DecoderPool::Client {
              std::vector<std::int64_t> new_partners);
   Order make_order(std::int64_t epoch) const;
   void make_next_order(std::int64_t epoch);
-  /// Returns the number of samples read for batch `index`: its own, plus its partner if that is not
-  /// one of them.
+  /// Returns the number of samples read for batch `index`: those in `range`, and the partner of the
+  /// first one unless it is in `range` too.
   std::int64_t samples_of(const Range& range, std::size_t index) const {
     return range.size() + (partners.empty() || is_in(range, partners[index]) ? 0 : 1);
   }

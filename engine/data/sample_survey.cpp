@@ -113,7 +113,7 @@ bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
-/// Returns a number that distinguishes the targets of a sample from others.
+/// Returns a number by which different targets can be told apart.
 std::uint64_t target_of(const Split& split, std::int64_t position, std::int32_t label,
                         std::vector<float>& row) {
   const TargetShape targets = split.source->targets();

@@ -85,7 +85,8 @@ void check_transforms(const std::vector<Variant>& transforms, SampleShape model_
   SampleShape raw = model_input;
   if (!host.empty()) {
     const Size2 size = HostPipeline(host, input, input, 0).size();
-    // Sizes that follow from the images' are not known here.
+    // Use the size after the host's part only if it is the same for images of two sizes: the
+    // images' own sizes are not known here.
     const Size2 other{input.h + 1, input.w + 2};
     if (HostPipeline(host, other, input, 0).size() == size) raw = {size.h, size.w, model_input.c};
   }
@@ -95,7 +96,7 @@ void check_transforms(const std::vector<Variant>& transforms, SampleShape model_
 std::string random_evaluation(const TransformsSpec& transforms) {
   for (const Variant& each : transforms.eval) {
     const TransformKind& kind = transform_kinds().at(each.type);
-    // check_evaluation_transforms has an error for those of training.
+    // check_evaluation_transforms reports transforms that are for training only.
     if (!kind.is_random || kind.trains_only) continue;
     return fmt::format(
         "{}: {} is random: validation, test and predict would measure changed samples. Move it to "

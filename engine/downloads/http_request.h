@@ -23,7 +23,7 @@ struct HttpRequest {
   std::string url;
   bool head_only = false;  ///< headers only; a redirect is not followed after x-linked-etag
   std::string token;       ///< sent to the server of `url` only, never after a redirect to another
-  std::uint64_t offset = 0;  ///< first byte
+  std::uint64_t offset = 0;  ///< position of the first byte to request
   std::string if_range;      ///< strong ETag of the file that `offset` refers to; empty = none
   int stall_seconds = 60;    ///< time without a received byte after which the request times out
 };

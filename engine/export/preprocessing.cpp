@@ -129,7 +129,8 @@ class PreprocessingWriter {
   void center_crop(std::pair<std::int64_t, std::int64_t> size) {
     const Extent height = constant(size.first), width = constant(size.second);
     if (height_.known == height.known && width_.known == width.known) return;
-    // A smaller image is padded first; the smaller half of the padding is in front.
+    // A smaller image is padded first. If the padding is odd, the extra row or column is at the
+    // bottom or right.
     const Extent more_h = greatest(subtract(height, height_), constant(0));
     const Extent more_w = greatest(subtract(width, width_), constant(0));
     const Extent top = divide(more_h, constant(2)), left = divide(more_w, constant(2));
@@ -169,7 +170,7 @@ class PreprocessingWriter {
     const std::string h = real(height_), w = real(width_);
     const std::string scale = writer_.op("Min", {writer_.op("Div", {real(constant(height)), h}),
                                                  writer_.op("Div", {real(constant(width)), w})});
-    // Round rounds halves to even numbers, as Python does.
+    // The operation Round rounds halves to even numbers, as Python does.
     const auto scaled = [&](const std::string& side) {
       const std::string size = writer_.op("Round", {writer_.op("Mul", {side, scale})});
       return greatest({{}, writer_.op("Cast", {size}, {{"to", kOpInt64}})}, constant(1));

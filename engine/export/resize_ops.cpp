@@ -54,7 +54,8 @@ class ResizeWriter {
     const std::string end =
         writer_.op("Floor", {op("Min", op("Add", op("Add", center, support), number(0.5)), ins)});
 
-    // Inputs of a block, starting with the first of its first output, (kBlocks, 1, range).
+    // Positions of the inputs of each block, (kBlocks, 1, range). The first is the first input of
+    // its first output.
     const std::string first = writer_.op("ReduceMin", {begin}, {{"axes", ints({1})}});
     const std::string range =
         writer_.op("ReduceMax", {op("Sub", end, first)}, {{"keepdims", std::int64_t{0}}});

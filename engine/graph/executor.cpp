@@ -69,7 +69,7 @@ struct Executor::Step {
   Place dy_from;             // copied to dy before backward, if given
   std::size_t dy_bytes = 0;  // size of that copy
   std::vector<ParamSlot> params;
-  bool adds_gradients = false;          // to those of a later layer that shares the parameters
+  bool adds_gradients = false;          // true if a later layer shares the parameters
   bool keeps_x = true, keeps_y = true;  // true if backward reads them
   bool runs_backward = false;
   std::vector<Sum> sums;  // after backward
@@ -155,7 +155,8 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     step.backward_scratch = place(places.backward_scratch);
     step.keeps_x = needs[i].backward_needs_x;
     step.keeps_y = needs[i].backward_needs_y;
-    // An operation that only forwards its gradient runs nothing if both are the same memory.
+    // An operation that only passes its gradient on has nothing to run if dx and dy are in the same
+    // place.
     const bool hands_on = needs[i].passes_dy && !places.dx.empty() && places.dx[0] == places.dy;
     step.runs_backward = step.op && places.dy != kNowhere && !hands_on;
     for (const GradientSum& sum : places.sums) {
@@ -391,7 +392,7 @@ std::vector<ExecutorCall> Executor::train_calls(const ExecutorBuffers& buffers,
                                                 const DeviceBatch& batch) {
   assert(train_loss_ && "this executor was made for evaluation only");
   constexpr GradWrite kWrite = GradWrite::overwrite;
-  // The products of a node are those of the layers that it runs.
+  // A node's operations are those of all layers that were fused into it.
   const auto flops = [&](const Step& step, double LayerRow::*of) {
     double sum = 0;
     for (const int layer : plan_.nodes[step.node].source_layers) {

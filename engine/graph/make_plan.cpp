@@ -337,9 +337,9 @@ class PlanBuilder {
     return draft.owner ? drafts_[*draft.owner].spec->name : draft.spec->name;
   }
 
-  /// Returns true if the only reader of a layer may overwrite its output: no other layer reads it,
-  /// directly or through a view, and the layer does not need it for backward, as in-place layers
-  /// do.
+  /// Returns true if a layer that reads the output of `layer` may overwrite it: nothing else reads
+  /// that output, directly or through a view, and the layer that computed it does not need it for
+  /// backward. In-place layers need theirs.
   bool may_be_written_over(int layer) const {
     while (layer != kModelInput && drafts_[layer].layer->is_view()) {
       if (drafts_[layer].consumers != 1) return false;

@@ -48,7 +48,7 @@ std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::int64_t byte
   std::vector<GradientBucket> buckets;
   const std::int64_t first = gradient_begin(plan);
   std::int64_t end = plan.grad_floats(), begin = end;
-  // Backward stops before leading nodes that are frozen and have no trained parameters before them.
+  // Backward does not run nodes at the beginning that have no trained parameters in or before them.
   int running = static_cast<int>(plan.nodes.size()) - 1;
   for (int node = static_cast<int>(plan.nodes.size()) - 1; node >= 0; --node) {
     const int output = plan.nodes[node].output;

@@ -152,7 +152,8 @@ class ScheduleBuilder {
     places.dy = gradient_of_[node.output];
     assert(places.dy != kNowhere && "a trained node whose output the loss does not see");
     extend(places.dy, back);
-    // Other nodes may still have to read the same gradient: an Add gives its own to all inputs.
+    // Other nodes may still have to read the same gradient: all inputs of an Add share the gradient
+    // of its output.
     bool is_shared = --readers_[places.dy] > 0;
     const bool passes_dy = node.is_view || needs_[i].passes_dy;
     if (is_shared && !passes_dy && !needs_[i].keeps_dy) {

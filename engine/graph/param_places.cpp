@@ -56,7 +56,7 @@ void place_params(Plan& plan) {
   const auto any = [](const Param&) { return true; };
   plan.trained_floats = place(ParamRole::trained, kAlignFloats, any);
   plan.counters.begin = place(ParamRole::running, kAlignFloats, any);
-  // Frozen counters, which do not count, follow.
+  // Frozen counters, which training does not increment, follow after this range.
   plan.counters.end = place(ParamRole::counter, 1, [](const Param& p) { return !p.is_frozen; });
   place(ParamRole::counter, 1, [](const Param& p) { return p.is_frozen; });
   plan.param_floats = align_up(end, kAlignFloats);

@@ -60,7 +60,7 @@ struct LayerRow {
   ActivationShape out;
   std::int64_t params = 0;                       ///< number of its own parameters
   double forward_flops = 0, backward_flops = 0;  ///< per sample
-  std::int64_t activation_bytes = 0;  ///< per sample; 0 when fused away, view or in place
+  std::int64_t activation_bytes = 0;  ///< per sample; 0 if fused away, a view or in place
   std::string fused_into;             ///< name of the node that runs it, if another
 };
 

@@ -134,7 +134,7 @@ StepSize step_size(const TrainSpec& spec, int replicas, std::int64_t samples, st
   step.batch = std::min(spec.data.batch_size, samples);
   const std::int64_t parts = spec.train.shards > 0 ? spec.train.shards : replicas;
   const std::int64_t part = ceil_div(step.batch, parts);
-  // A replica's part of the batch is divided evenly into micro-batches.
+  // A shard is divided evenly into micro-batches.
   step.pieces = std::max(std::min(spec.train.accumulate, part), ceil_div(part, limit));
   step.at_once = ceil_div(part, step.pieces);
   return step;

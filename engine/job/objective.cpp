@@ -12,7 +12,8 @@
 namespace dpt {
 namespace {
 
-/// Checks that the two sets of a data set have the same kind of targets.
+/// Checks that the targets of the test samples have the same shape as those of the training
+/// samples.
 void check_test_targets(const Splits& splits) {
   if (!splits.test.source) return;
   const TargetShape train = splits.train.source->targets(), test = splits.test.source->targets();
@@ -26,7 +27,7 @@ void check_test_targets(const Splits& splits) {
        splits.test.source->describe(0), text(train), text(test));
 }
 
-/// Refuses accuracy as the monitor of `section` with targets that have none.
+/// Refuses accuracy as the monitor of `section`, because targets of this kind have no accuracy.
 [[noreturn]] void refuse_accuracy(const std::string& section, TargetKind kind) {
   fail(ErrorKind::usage,
        "{}.monitor: val/accuracy needs class labels, but the data's targets are {}: use val/loss, "

@@ -42,7 +42,8 @@ std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device) {
   // Below 32 samples, reading the weights again and starting the calls costs more than the cache
   // saves (docs/internals/performance.md, Micro-batches). Any machine has kMaxBytes of memory.
   constexpr std::int64_t kEnough = 32, kMaxBytes = std::int64_t{512} << 20, kFewest = 8;
-  // Memory that micro-batches keep between the phases of a pass leaves the cache in any case.
+  // Do not count memory that micro-batches keep between the phases of a pass, because it leaves the
+  // cache in any case.
   const std::int64_t per_sample =
       std::max<std::int64_t>(estimate_memory(plan, 1, 0, 0).activations, 1);
   const std::int64_t bytes = std::max(device.pass_bytes, std::min(kEnough * per_sample, kMaxBytes));

@@ -1,4 +1,4 @@
-// The activation functions except ReLU, as the torch.nn layers of the same names. Their formulas
+// The activation functions except ReLU, like the torch.nn layers of the same names. Their formulas
 // are in kernels/common/activations.h.
 #include <array>
 

@@ -1,4 +1,5 @@
-// AdaptiveMaxPool2d as torch.nn.AdaptiveMaxPool2d(1): the maximum of the whole image, per channel.
+// AdaptiveMaxPool2d, like torch.nn.AdaptiveMaxPool2d(1): the maximum of the whole image, per
+// channel.
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/pool2d.h"

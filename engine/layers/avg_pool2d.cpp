@@ -1,4 +1,4 @@
-// AvgPool2d as torch.nn.AvgPool2d.
+// AvgPool2d, like torch.nn.AvgPool2d.
 #include <optional>
 
 #include "engine/layers/kinds.h"

@@ -1,5 +1,5 @@
-// BatchNorm1d and BatchNorm2d as torch.nn's: each channel is normalised over the samples and pixels
-// of a shard (or of the whole batch), optionally with ReLU fused.
+// BatchNorm1d and BatchNorm2d, as in torch.nn: each channel is normalised over the samples and
+// pixels of a shard (or of the whole batch), optionally with ReLU fused.
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"

@@ -1,5 +1,6 @@
-// PReLU as torch.nn's, and LayerScale, the learned factor of each channel that ConvNeXt has at the
-// end of its branches ("Going deeper with image transformers", Touvron et al. 2021): one operation.
+// PReLU, like torch.nn.PReLU, and LayerScale, the learned factor of each channel that ConvNeXt has
+// at the end of its branches ("Going deeper with image transformers", Touvron et al. 2021). Both
+// use the same operation.
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"

@@ -1,4 +1,4 @@
-// Concat: concatenates the channels of several layers' outputs, as torch.cat along dimension 1.
+// Concat: concatenates the channels of several layers' outputs, like torch.cat along dimension 1.
 #include <algorithm>
 
 #include "engine/layers/activation_shape.h"

@@ -1,4 +1,4 @@
-// Conv2d as torch.nn.Conv2d: x (N,H,W,C), w (K,R,S,C/groups), y (N,P,Q,K); zeros as padding.
+// Conv2d, like torch.nn.Conv2d: x (N,H,W,C), w (K,R,S,C/groups), y (N,P,Q,K); zeros as padding.
 // Optionally with ReLU, and then a pooling, fused after it.
 #include <optional>
 #include <utility>
@@ -89,7 +89,8 @@ class Conv2d final : public Layer {
     desc.relu = relu_;
     if (pool_) {
       desc.pool = pool_->pool_desc(context, conv_out);
-      // Inside the convolution, the pooling always passes its gradient on, at least to the weights.
+      // The fused pooling always passes its gradient on, because the convolution needs it at least
+      // for its weights.
       desc.pool->input_gradient = context.training;
     }
     desc.type = context.type;

@@ -1,4 +1,4 @@
-// ConvTranspose2d as torch.nn.ConvTranspose2d: x (N,H,W,C), w (C,R,S,K/groups), y (N,P,Q,K).
+// ConvTranspose2d, like torch.nn.ConvTranspose2d: x (N,H,W,C), w (C,R,S,K/groups), y (N,P,Q,K).
 #include <utility>
 
 #include "engine/layers/activation_shape.h"
@@ -145,7 +145,8 @@ LayerKind conv_transpose2d_layer() {
              "of input and output channels.")
            .range(1, 65536)},
       [](const O& o) {
-        // PyTorch also accepts a larger output_padding below the dilation; the libraries do not.
+        // PyTorch also accepts an output_padding that is below the dilation only; the libraries do
+        // not.
         if (o.output_padding.h >= o.stride.h || o.output_padding.w >= o.stride.w) {
           return fmt::format(
               "output_padding {} must be smaller than the stride, {}: it chooses among the sizes "

@@ -1,4 +1,4 @@
-// Identity: passes its input on, as torch.nn.Identity. Gives a value another name, or replaces a
+// Identity: passes its input on, like torch.nn.Identity. Gives a value another name, or replaces a
 // removed layer.
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"

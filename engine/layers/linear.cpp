@@ -1,4 +1,4 @@
-// Linear as torch.nn.Linear: y = x W^T + b, x (N,in), or (N*H*W,in) per pixel, W (out,in),
+// Linear, like torch.nn.Linear: y = x W^T + b, x (N,in), or (N*H*W,in) per pixel, W (out,in),
 // optionally with ReLU fused.
 #include <utility>
 

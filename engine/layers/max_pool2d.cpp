@@ -1,4 +1,4 @@
-// MaxPool2d as torch.nn.MaxPool2d.
+// MaxPool2d, like torch.nn.MaxPool2d.
 #include <optional>
 
 #include "engine/layers/kinds.h"

@@ -13,7 +13,7 @@ namespace dpt {
 
 /// Layout of a parameter in the flat buffer. Files always hold torchvision's layout.
 enum class ParamLayout : std::uint8_t {
-  plain,       ///< layout of files: biases, Linear not after a Flatten of an image
+  plain,       ///< layout of files: biases, and a Linear that does not follow a Flatten of images
   ohwi,        ///< file: OIHW (out, in/groups, kh, kw); buffer: OHWI
   linear_hwc,  ///< file: [out][c*h*w]; buffer: [out][h*w*c], for a Linear after a Flatten
   vector_hwc   ///< file: [c*h*w]; buffer: [h*w*c], one number for each feature after a Flatten

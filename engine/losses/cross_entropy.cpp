@@ -1,4 +1,4 @@
-// Cross-entropy of the softmax and class labels or soft labels, as torch.nn.CrossEntropyLoss.
+// Cross-entropy of the softmax and class labels or soft labels, like torch.nn.CrossEntropyLoss.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -48,7 +48,7 @@ const ObjectTable& cross_entropy_table() {
 }
 
 /// Returns the balanced weights of the classes that are not ignored, as compute_class_weight of
-/// scikit-learn.
+/// scikit-learn does.
 std::vector<float> balanced_weights(const LossContext& context,
                                     const std::optional<std::int64_t>& ignored) {
   std::vector<std::int64_t> counts = context.class_counts();

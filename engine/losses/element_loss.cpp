@@ -1,5 +1,5 @@
-// Losses of one output and its target, averaged over samples and outputs, as the torch.nn losses of
-// the same names with reduction="mean". If samples have only a label, the targets are one-hot.
+// Losses of one output and its target, averaged over samples and outputs, like the torch.nn losses
+// of the same names with reduction="mean". If samples have only a label, the targets are one-hot.
 #include <algorithm>
 #include <cmath>
 
@@ -37,9 +37,9 @@ Loss make_mse(const Variant&, const LossContext& context) {
   return make_element_loss(element_losses::Mse{}, context);
 }
 
-/// Returns Loss::near_zero for the loss of a difference d that is d^2 / (2 beta) below beta and
-/// d - beta / 2 above: the loss after d has shrunk by the factor sqrt(0.02), by which it shrinks
-/// when an mse falls to 2 %.
+/// Returns Loss::near_zero for a loss of differences d: d^2 / (2 beta) if d is below beta,
+/// otherwise d - beta / 2. The result is the loss after d has shrunk by the factor sqrt(0.02), as
+/// it does when an mse falls to 2 %.
 double near_zero_difference(double first, double beta) {
   const double difference = first < beta / 2 ? std::sqrt(2 * beta * first) : first + beta / 2;
   const double small = std::sqrt(0.02) * difference;

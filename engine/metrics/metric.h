@@ -28,8 +28,8 @@ struct Measured {
   /// Returns the sum of the squared deviations of the targets from the mean of their output, over
   /// all samples and outputs. Null: the targets are one-hot, given by the labels.
   std::function<double()> target_spread{};
-  /// Maximum that a sample adds to a sum of SampleSum::matches: 1 for shares, the number of outputs
-  /// for correct outputs.
+  /// Maximum that a sample adds to a sum of SampleSum::matches: 1 if the sums add up fractions of
+  /// correct outputs, the number of outputs if they count correct outputs.
   double matches_per_sample = 1;
   /// Outputs of each sample that counts (probabilities if the loss defines them), `classes` each;
   /// empty unless a metric needs them (Metric::needs_outputs).

@@ -38,8 +38,8 @@ void Ranking::add_negative(float score) {
 
 double Ranking::area() const {
   if (has_nan_ || positive_count_ == 0 || negative_count_ == 0) return NAN;
-  // Count in halves: twice the number of pairs in correct order is at most (samples / 2)^2 * 2,
-  // which fits.
+  // Count in halves, because a tie counts half. The number of halves is at most samples * samples /
+  // 2, which fits.
   std::uint64_t below = 0, halves = 0;
   for (const Step& step : steps_) {
     below += step.below;
@@ -91,7 +91,7 @@ double Ranking::threshold_under(std::size_t step) const {
     lower = steps_[step - 1].score;
   }
   const double middle = (static_cast<double>(lower) + static_cast<double>(of.score)) / 2;
-  // Round down if no fp32 number lies between the two scores.
+  // Thresholds are compared in fp32: take the lower score if the middle rounds to the upper one.
   const auto rounded = static_cast<float>(middle);
   return lower <= rounded && rounded < of.score ? middle : static_cast<double>(lower);
 }

@@ -37,7 +37,8 @@ class Ranking {
   Threshold best_threshold() const;
 
  private:
-  /// A score of positives, and the number of negatives up to it.
+  /// A distinct score of one or more positives, with the number of negatives that have it or lie
+  /// between it and the next lower one.
   struct Step {
     float score = 0;
     std::uint64_t positives = 0;

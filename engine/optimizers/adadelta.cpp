@@ -1,4 +1,4 @@
-// Adadelta as torch.optim.Adadelta.
+// Adadelta, like torch.optim.Adadelta.
 #include "engine/optimizers/betas.h"
 
 namespace dpt {

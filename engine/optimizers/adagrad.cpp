@@ -1,4 +1,4 @@
-// Adagrad as torch.optim.Adagrad.
+// Adagrad, like torch.optim.Adagrad.
 #include "engine/optimizers/betas.h"
 
 namespace dpt {

@@ -1,4 +1,4 @@
-// NAdam as torch.optim.NAdam.
+// NAdam, like torch.optim.NAdam.
 #include <cmath>
 
 #include "engine/optimizers/betas.h"

@@ -1,4 +1,4 @@
-// RAdam as torch.optim.RAdam.
+// RAdam, like torch.optim.RAdam.
 #include <cmath>
 
 #include "engine/optimizers/betas.h"

@@ -1,4 +1,4 @@
-// The registry of optimizers, and the field table of parameter groups, which all have.
+// The registry of optimizers, and the field table of parameter groups, which all optimizers share.
 #include "engine/optimizers/kinds.h"
 
 namespace dpt {

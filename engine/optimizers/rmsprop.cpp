@@ -1,4 +1,4 @@
-// RMSprop as torch.optim.RMSprop.
+// RMSprop, like torch.optim.RMSprop.
 #include "engine/optimizers/betas.h"
 
 namespace dpt {

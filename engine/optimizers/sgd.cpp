@@ -1,4 +1,4 @@
-// SGD as torch.optim.SGD: momentum, dampening, Nesterov momentum, weight decay as an L2 term.
+// SGD, like torch.optim.SGD: momentum, dampening, Nesterov momentum, weight decay as an L2 term.
 #include "engine/optimizers/kinds.h"
 
 namespace dpt {

@@ -67,15 +67,15 @@ class ControlChannel {
   /// if it has failed. The function must not wait for anything, nor call on_failure. It replaces an
   /// earlier one, which no longer runs when this call returns; null removes it.
   void on_failure(std::function<void(const WorldFailure&)> callback);
-  /// Returns the failure, or nothing while all is well. Any thread.
+  /// Returns the failure, or nothing while all is well. Callable from any thread.
   std::optional<WorldFailure> failure() const;
   /// Waits up to `timeout` for a failure and returns it: a broken link is noticed before its cause
   /// arrives.
   std::optional<WorldFailure> wait_for_failure(std::chrono::milliseconds timeout) const;
 
-  /// Reports to all processes that this one failed, and why; the first cause wins. Any thread, any
-  /// number of times. `exit_code`: exit code of this process. Returns when the report was sent or
-  /// cannot be sent.
+  /// Reports to all processes that this one failed, and why; the first cause wins. Callable from
+  /// any thread, any number of times. `exit_code`: exit code of this process. Returns when the
+  /// report was sent or cannot be sent.
   void fail(const std::string& text, int exit_code) noexcept;
 
   /// Leaves the world at the end of the run. Collective. From then on a closed connection is no

@@ -335,7 +335,8 @@ Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoi
   }
   JoinTime time(options);
   const auto limit = std::min<std::chrono::milliseconds>(kLongestAttempt, options.join_timeout / 8);
-  // The outcome of the last attempt by address, or the last refusal: rank 0 may have ended since.
+  // The last refusal at each address, or the outcome of the last attempt if there was no refusal:
+  // rank 0 may have ended after it refused.
   std::map<std::string, std::string> outcomes;
   bool was_refused = false;
   do {

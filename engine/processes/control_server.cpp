@@ -249,7 +249,7 @@ void ControlServer::watch_members(Clock::duration span) {
 
 void ControlServer::watch_for_deadlock(Clock::duration span) {
   const Clock::duration known = 4 * beat_period(options_.beat_every, stall_timeout_);
-  // A silent process may or may not still be waiting.
+  // A silent process does not count as waiting, because its state is unknown.
   const bool all_wait = std::all_of(members_.begin(), members_.end(), [&](const Member& member) {
     return !member.waits_in.empty() && member.silent < known;
   });

@@ -85,11 +85,11 @@ class ControlServer {
   void remove(std::uint64_t id);
   void on_greeting(std::uint64_t id, const nlohmann::json& greeting);
   void on_hello(std::uint64_t id, const nlohmann::json& hello);
-  /// Returns true if the process knows the token; if not, it is refused.
+  /// Returns true if the process has proven that it knows the token; otherwise refuses it.
   bool has_token(Peer& peer, const nlohmann::json& hello);
   /// Evaluates a hello whose proof is valid.
   void admit(Peer& peer, const nlohmann::json& hello);
-  /// Returns true if a process that does not fit may belong to another run: this one has neither a
+  /// Returns true if a process that does not fit may belong to another run: this run has neither a
   /// token nor a name. Such a process is refused alone.
   bool is_nameless() const { return world_.token.empty() && world_.job.empty(); }
   /// Returns the reason why the process belongs to another run than this nameless one, or an empty

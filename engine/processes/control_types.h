@@ -27,7 +27,7 @@ struct WorldFailure {
 /// Identity of a run without a name (World::job) and without a token. A process shows it before it
 /// joins, because nothing else distinguishes two runs on the same port. Empty texts: unknown.
 struct RunIdentity {
-  std::string title;    ///< for messages: command and config
+  std::string title;    ///< command and config, for messages
   std::string options;  ///< digest of the command and its overrides
   std::string config;   ///< digest of the config's path
   std::string content;  ///< digest of the config file

@@ -65,7 +65,8 @@ std::string printable_in(const nlohmann::json& head, const char* key) {
 
 std::int64_t integer_in(const nlohmann::json& head, const char* key) {
   const nlohmann::json& value = head.at(key);
-  // Numbers with a fraction may exceed any integer; an object as an integer throws.
+  // Refuse a number with a fraction, which may exceed any integer: converting an object instead
+  // throws the exception of a wrong type.
   return value.is_number_integer() ? value.get<std::int64_t>()
                                    : nlohmann::json::object().get<std::int64_t>();
 }

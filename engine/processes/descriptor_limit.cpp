@@ -11,7 +11,7 @@
 namespace dpt {
 namespace {
 
-// An event loop uses three, its connection one.
+// Upper bound for a channel: its event loop uses three descriptors, and its connection one.
 constexpr int kChannel = 8;
 // Connections of strangers that are open at once, on the control channel or while the links are
 // connected.
@@ -35,7 +35,7 @@ int descriptors_to_join(int rank, int size) {
 }
 
 int descriptors_to_run(int rank, int size) {
-  // Both sets of links.
+  // Two sets of links connect this process to each of the others.
   return descriptors_to_join(rank, size) + 2 * (size - 1) + kStrangers + kOwnFiles +
          cpu_info().logical_allowed;
 }

@@ -89,7 +89,7 @@ ControlOptions control_options(const ProcessGroup::Options& options) {
   control.run = options.run;
   control.join_timeout = options.join_timeout;
   control.warn = options.warn;
-  // Other commands than training are ended directly by the signals.
+  // Only training has to poll for a stop: a signal ends any other command directly.
   control.requested_stop = [] {
     return stop_request::is_starting ? exit_code_of(requested_stop()) : 0;
   };
@@ -163,7 +163,7 @@ ProcessGroup::~ProcessGroup() {
 
 std::string ProcessGroup::text_of(const WorldFailure& failure) const {
   if (!failure.is_lost) return failure.text;
-  // The reports of the others are slightly out of date, so add this process' own.
+  // The reports of the others are slightly out of date, so add that of this process.
   const std::string here =
       heartbeats_.empty() ? std::string()
                           : fmt::format(". This process was at {}", heartbeats_.front()->text());
@@ -173,7 +173,7 @@ std::string ProcessGroup::text_of(const WorldFailure& failure) const {
 }
 
 void ProcessGroup::on_failure(const WorldFailure& failure) {
-  // Another process of a run that is starting was asked to stop, but perhaps not this one.
+  // If another process was asked to stop while the run starts, this one stops too.
   request_stop(stop_of_exit_code(failure.exit_code));
   std::shared_ptr<WorldGroup> group;
   {
@@ -202,7 +202,7 @@ void ProcessGroup::watch_end(const WorldFailure& failure) {
   const auto begun = std::chrono::steady_clock::now();
   std::uint64_t before = beats();
   while (!ended_.wait_for(lock, kToEnd, has_ended)) {
-    // Rank 0 may be in a long step, after which it saves the previous one.
+    // Rank 0 may be in a long step, after which it saves the state before that step.
     const std::uint64_t now = beats();
     const bool continues = is_first() && now != std::exchange(before, now) &&
                            std::chrono::steady_clock::now() - begun < kToEndStep;
@@ -331,7 +331,8 @@ int ProcessGroup::guard(const std::function<int()>& body) {
       throw StopRequested();
     }
     if (!failure) {
-      // No other process knows of it: a stall among this process's replicas, or a broken link.
+      // No other process knows of this error, which is a stall among this process's replicas or a
+      // broken link.
       control_->fail(hide_secrets(error.what()), static_cast<int>(ErrorKind::peer));
       throw;
     }

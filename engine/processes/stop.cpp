@@ -19,10 +19,11 @@
 namespace dpt {
 namespace {
 
-// Signals belong to the process, so these are the only global state.
+// These variables are global, because signals belong to the process.
 std::atomic<int> g_signal{0};  // the first, which decides the exit code
-// Time of the first SIGINT or SIGTERM, in milliseconds of the monotonic clock: of one sent to this
-// process or its group, and of one passed on by a launcher that also received it, however late.
+// Times of the first SIGINT or SIGTERM, in milliseconds of the monotonic clock. Signals sent to
+// this process or its group are counted apart from those that `dpt --nproc` passes on, because the
+// two may be copies of one signal, however late the second arrives.
 std::atomic<std::int64_t> g_interrupted_at{0}, g_passed_on_at{0};
 static_assert(std::atomic<int>::is_always_lock_free &&
                   std::atomic<std::int64_t>::is_always_lock_free,

@@ -49,7 +49,7 @@ void install_signal_handlers();
 /// (process 1 of a container), a signal ends the process with 128 + its number.
 void let_signals_end_process();
 
-/// The first request so far. Callable from any thread.
+/// Returns the first request so far. Callable from any thread.
 StopReason requested_stop();
 /// Makes a request as the reason's signal would, unless there already is one. Does nothing for
 /// reasons without a signal. Callable from any thread.
@@ -57,8 +57,9 @@ void request_stop(StopReason reason);
 
 /// Calls a function once, on a separate thread, `patience` after a stop is requested (or after
 /// construction if it was requested before), unless this object is destroyed before that. With zero
-/// `patience`, the function is always called before the destructor returns. Only one StopWatch may
-/// exist at a time. If the system cannot start a thread, the function is never called.
+/// `patience`, a requested stop always leads to the call, at the latest before the destructor
+/// returns. Only one StopWatch may exist at a time. If the system cannot start a thread, the
+/// function is never called.
 class StopWatch {
  public:
   StopWatch(std::chrono::milliseconds patience, std::function<void(StopReason)> on_stop);
@@ -78,8 +79,8 @@ class StopWatch {
 };
 
 /// Returns the reason of the first rank that has one, on all ranks. Collective, once a rank has
-/// voted to stop. Ranks may differ: a signal may have reached only some processes, and one clock is
-/// ahead.
+/// voted to stop. The reasons of ranks may differ: a signal may have reached only some of the
+/// processes, and their clocks differ.
 StopReason agree_on_stop(Communicator& communicator, StopReason mine);
 
 /// Exit code of a run that was stopped and can be resumed, unless its signal has a separate one.

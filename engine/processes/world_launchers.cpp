@@ -117,7 +117,7 @@ std::optional<World> from_torchrun(const Environment& environment) {
   World world;
   world.launcher = who;
   read_place(world, environment, who, kNames);
-  // PyTorchJob of Kubernetes sets neither: it runs one process in each pod.
+  // PyTorchJob of Kubernetes sets no local rank or size, because it runs one process in each pod.
   if (has_local) read_local_place(world, environment, who, kNames);
   world.job = env_text(environment, "TORCHELASTIC_RUN_ID");
   if (world.alone()) return world;

@@ -17,8 +17,8 @@
 namespace dpt::launchers {
 namespace {
 
-/// First of Slurm's special step numbers, which srun does not use: the batch script, the shell of
-/// salloc.
+/// First of Slurm's special step numbers, which srun does not use: those of the batch script and of
+/// the shell of salloc.
 constexpr std::int64_t kSlurmSpecialSteps = 0xfffffff0;
 
 /// Returns the first host of a list in Slurm's notation, e.g. "node[01-04,7],x3"; empty if
@@ -84,7 +84,8 @@ std::optional<World> from_slurm(const Environment& environment) {
   World world;
   world.launcher = kWho;
   world.size = env_number(environment, kWho, kNames.size, 1);
-  // A shell on a machine of the cluster, or a batch script started from it.
+  // A step of one task may be a shell on a machine of the cluster, or a batch script started from
+  // such a shell.
   if (world.alone()) return world;
   check_all_set(environment, kWho,
                 {kNames.rank, kNames.size, kNames.local_rank, kNames.local_size, "SLURM_NODEID",

@@ -235,8 +235,8 @@ bool GradientPass::train_pieces(const WorkPartition& partition,
                                 const StopQuestion* gives_up) {
   if (lockstep_.couples_pieces()) {
     if (pieces_.empty() && !lockstep_.couples_shards()) return true;
-    // The first bucket of overlapped sums contains the metrics, which tell that a step was given
-    // up.
+    // Do not give up while sums overlap: the first bucket contains the metrics, in which a rank
+    // tells the others that it gave up.
     return lockstep_.train(pieces_, partition.shard_sizes, after_node,
                            after_node ? nullptr : gives_up);
   }

@@ -26,8 +26,8 @@ class GradientSums {
 
   /// Returns true if sums over ranks run between the calls of backward.
   bool overlap() const { return !buckets_.empty(); }
-  /// Returns the function to call after each node of the pass that completes the rank's gradients,
-  /// layer by layer, in one step. Empty if sums do not overlap with backward.
+  /// Returns the function to call, in the next step, after each node of the pass that completes the
+  /// rank's gradients. Empty if sums do not overlap with backward.
   const std::function<void(int node)>& during_backward();
   /// Sums over all ranks into gradient buffer 0, which this rank's parts may use.
   void sum(const WorkPartition& partition);

@@ -21,8 +21,8 @@ static_assert(sizeof(UpdateStep) % kLine == 0);
 /// uploads no more than it uses, and equal batches have equal addresses. The inputs of the update
 /// have the same address for every batch.
 struct Layout {
-  /// `mixed`: the targets of mixed samples, or null if samples are not mixed. A mixed batch has a
-  /// partner before its first sample, which needs no target.
+  /// `mixed`: the targets of mixed samples, or null if samples are not mixed. In a mixed batch, the
+  /// partner of the first sample comes before it, and needs no target.
   Layout(std::size_t samples, std::size_t groups, bool erases, const TargetShape* mixed)
       : ids(kUpdateAt + groups * sizeof(UpdateStep)) {
     const std::size_t all = samples + (mixed ? 1 : 0), mixtures = mixed ? samples : 0;

@@ -52,7 +52,8 @@ class InputStaging {
   std::string placement() const;
 
  private:
-  // A data set on the device, without pixels if these are too large for it.
+  // A data set on the device. The memory is empty if the data set is too large, or not in host
+  // memory.
   struct Resident {
     const DataSource* source;
     DeviceMemory pixels, labels, targets;

@@ -60,7 +60,7 @@ Executor& PassMemory::executor(std::int64_t batch, bool training) {
     if (fitting_of(executor) < batch) fail_for_room(executor, training);
     memory_.grow(arenas_.front(), executor.arena_bytes(), "activations");
   }
-  // An evaluation keeps the memory of one micro-batch.
+  // An evaluation needs kept memory for one micro-batch only.
   if (!training) need_kept(1, executor.kept_bytes());
   return executor;
 }

@@ -46,8 +46,9 @@ void ReplicaWeights::set_up_average(ReplicaMemory& memory) {
   average_scalars_ = memory.allocate(sizeof(StepScalars), "the average of the weights");
   average_metrics_ = memory.allocate(sizeof(StepMetrics), "the average of the weights");
   average_step_ = memory.allocate(sizeof(UpdateStep), "the average of the weights");
-  // Weights are not clipped. The guard treats the average as coming after every step, so that
-  // weights which a step did not write, or broke, are not averaged.
+  // The average of the weights needs constant scalars and metrics, because nothing is clipped. Its
+  // step number is above all others, so that the guard also blocks the average after a step that
+  // was refused or that broke the weights.
   StepScalars scalars;
   scalars.step = std::numeric_limits<std::int64_t>::max();
   const StepMetrics metrics;
@@ -75,7 +76,7 @@ void ReplicaWeights::average_weights(std::int64_t averaged) {
     backend_.upload(average_step_.ptr(), &step, sizeof(step));
     update_average(average_step_.ptr());
   }
-  backend_.synchronize();  // for `step`
+  backend_.synchronize();  // because the upload reads `step`
 }
 
 PassParams ReplicaWeights::for_evaluation() {
@@ -110,7 +111,7 @@ void ReplicaWeights::set_optimizer_state(const NamedBuffers& state) {
     } else if (job_.update.states[i].start != 0) {
       const std::vector<float> start(memory.bytes() / sizeof(float), job_.update.states[i].start);
       backend_.upload(memory.ptr(), start.data(), memory.bytes());
-      backend_.synchronize();  // for `start`
+      backend_.synchronize();  // because the upload reads `start`
     } else if (!averaging_ || i + 1 < state_.size()) {
       backend_.zero(memory.ptr(), memory.bytes());
     }

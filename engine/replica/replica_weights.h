@@ -57,7 +57,7 @@ class ReplicaWeights {
 
   Backend& backend_;
   const Job& job_;
-  std::int64_t gradient_begin_;  ///< first_gradient_of() the job
+  std::int64_t gradient_begin_;  ///< first_gradient_of(job)
   DeviceMemory params_, params16_;
   std::vector<DeviceMemory> state_;  ///< one per JobUpdate::states
   DeviceMemory guard_;               ///< UpdateGuard

@@ -46,7 +46,8 @@ StepResult ResultsRing::take() {
   StepResult result;
   result.step = slot.plan.step;
   result.metrics = returned->metrics;
-  // Fractions of correct outputs are summed in fp32: do not let rounding exceed the total.
+  // Fractions of correct outputs are summed in fp32: do not let rounding raise the sum above the
+  // number of samples.
   SplitSum& right = result.metrics.sums[0];
   if (right.value() > result.metrics.labelled.value()) right = result.metrics.labelled;
   result.lr = slot.plan.lr;

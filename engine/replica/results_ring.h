@@ -14,7 +14,8 @@ namespace dpt {
 /// Used by the thread of its backend.
 class ResultsRing {
  public:
-  /// `part_floats` and `batch_floats`: those of Measurements, the former 0 if nothing is logged.
+  /// `part_floats` and `batch_floats` are those of Measurements. `part_floats` is 0 on ranks whose
+  /// results are not logged.
   ResultsRing(Backend& backend, std::int64_t part_floats, const DeviceMemory& batch_floats);
 
   /// Maximum number of results that may be pending when a step is queued.

@@ -44,7 +44,7 @@ struct WorkPartition {
     int buffer;
   };
   std::vector<Part> parts;  ///< contributions of the rank to the all_reduce
-  int buffers = 0;          ///< gradient buffers used, counted from 0
+  int buffers = 0;          ///< number of gradient buffers used
   int branches = 1;  ///< branches of the device's queue over which the buffers' actions are spread
 };
 
@@ -53,8 +53,8 @@ struct MicroBatchRule {
   // NOLINTNEXTLINE(google-explicit-constructor): a number of samples is the usual rule
   MicroBatchRule(std::int64_t samples, std::int64_t parts = 1)
       : most_samples(samples), least_parts(parts) {}
-  std::int64_t most_samples;  ///< maximum size of each
-  std::int64_t least_parts;   ///< minimum number of parts of a shard with that many samples
+  std::int64_t most_samples;  ///< maximum size of a micro-batch
+  std::int64_t least_parts;   ///< minimum number per shard, if it has as many samples
 };
 
 /// Returns the work of `rank` on a batch of `samples`. `device_weights` has one weight per rank.

@@ -74,8 +74,8 @@ class Ledger {
   /// Adds the phases of a timed step of the device. The device's time is divided in proportion to
   /// them.
   void phases(const PhaseSeconds& seconds);
-  /// Moves this part of the time of sums to data: time spent waiting for ranks that waited for
-  /// samples.
+  /// Moves `seconds` from the time of sums to that of data: they were spent waiting for ranks that
+  /// waited for samples.
   void waited_for_data_of_others(double seconds);
 
   /// Returns the times since the last call, or since the beginning.

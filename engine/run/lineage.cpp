@@ -34,7 +34,7 @@ std::optional<CheckpointHeader> header_of(const HeldPath& path) {
   try {
     if (exists(path)) return read_checkpoint_header(path);
   } catch (const Error&) {
-    // Whatever it is, it is not the one looked for.
+    // A file that cannot be read is not the checkpoint that the caller is looking for.
   }
   return std::nullopt;
 }
@@ -63,7 +63,8 @@ class AbandonedFolder {
       // metrics.abandoned.jsonl.
     }
   }
-  /// Returns the place for a checkpoint of the folder's line, with its log.
+  /// Returns the place for a checkpoint of the folder's own line of descent, whose log is copied
+  /// there first.
   HeldPath place_for_own(const HeldPath& checkpoint) {
     keep_log();
     return place_for(checkpoint);
@@ -110,7 +111,8 @@ std::set<std::int64_t> shared_steps(const RunFolder& folder, const std::string& 
       if (found != branch.end() && found->second == line) shared.insert(step);
     }
   } catch (const Error&) {
-    // Without the logs, all of the other line moves: nothing is lost, and a message reports it.
+    // Without the logs, no checkpoint counts as shared, and all of the other line are moved aside:
+    // nothing is lost, and a message reports it.
     shared.clear();
   }
   return shared;
@@ -302,7 +304,8 @@ void settle_best(const Job& job, const RunFolder& folder, const std::string& fro
   std::string best_file = state.best ? first_best(candidates, state) : std::string();
   const bool same_monitor = state.best_monitor.empty() || state.best_monitor == monitor;
   if (state.best && (best_file.empty() || !same_monitor)) {
-    // Two checkpoints are available: the best so far, and the one that the run resumes from.
+    // Choose from the checkpoints that are known: the best so far, if its file was found, and the
+    // one that the run resumes from.
     RunState before = std::exchange(state, [&] {
       RunState without = state;
       forget_best(without);
@@ -355,8 +358,8 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
   find_ancestors(job, folder, from, start);
   if (overwrite) {
     for (std::string& path : candidates) path = folder.after_set_aside(path);
-    // They stay in replaced/ until the first save: a checkpoint in checkpoints/ would end the old
-    // run.
+    // The ancestors stay in replaced/ until the first save. In checkpoints/ they would count as
+    // checkpoints of the new run, so that the old run would not be restored after a crash.
     for (auto& [step, path] : start.ancestors) path = folder.after_set_aside(path.text());
     resumed = folder.after_set_aside(from);
     folder.set_aside();

@@ -153,8 +153,8 @@ std::optional<LinkedCheckpoints> hold_linked_checkpoints(const HeldPath& run) {
 void check_same_checkpoints(const HeldPath& run, const std::optional<LinkedCheckpoints>& held,
                             const std::string& path) {
   const HeldPath now = run / "checkpoints";
-  // A real folder in this run's folder belongs to no other run; the next save creates a missing
-  // one.
+  // If checkpoints/ was not a link and still is not one, it belongs to this run. The next save
+  // creates it if it is missing.
   if (held ? is_same_entry(now, held->place) : !is_linked(now)) return;
   const std::string text = path + "/checkpoints";
   const std::string expected = held ? "leads to " + held->real_path : "is a folder";

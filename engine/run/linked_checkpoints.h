@@ -16,7 +16,7 @@ namespace dpt {
 /// it even if the link changes, and locked.
 struct LinkedCheckpoints {
   HeldPath place;
-  std::string real_path;  ///< for messages
+  std::string real_path;  ///< path without links, for messages
   FileHandle lock;
 };
 

@@ -172,7 +172,7 @@ Progress::~Progress() {
 
 void Progress::also_to(const HeldPath& path) {
   const auto go_without = [&](const std::string& why) {
-    // Treat it like a disk that becomes full later: a log never ends a run.
+    // Treat the failure like a disk that becomes full later: a log never ends a run.
     warn(fmt::format("{}: cannot write: {}; the run continues without it", path.text(), why));
   };
   const std::string why = why_no_log(path);

@@ -259,8 +259,8 @@ void remove_replaced_run(const HeldPath& folder) {
 
 RestoredRun restore_replaced_run(const HeldPath& folder) {
   if (is_set_aside(folder, kReplaced)) {
-    // If either has no checkpoints/, an earlier version was moving the old run's files, and the
-    // files in place belong to the old run.
+    // If the run folder or replaced/ has no checkpoints/, an earlier version was moving the old
+    // run's files, and the files in place belong to the old run.
     const bool is_new =
         has_entry(folder / kCheckpoints) && has_entry(folder / kReplaced / kCheckpoints);
     move_durably(folder / kReplaced, folder / (is_new ? kRestoring : kMoving));

@@ -89,8 +89,8 @@ bool is_output_of_dpt(const HeldPath& file);
 /// Returns true if a file begins like a log of dpt's messages, with a time and a level.
 bool is_message_log(const HeldPath& file);
 
-/// First characters of the files of --verdict, --junit and log.prometheus, which identify an
-/// earlier one, and a text near the beginning of a report.
+/// Marks by which a run recognises dpt's own files: the first characters of the files of --verdict,
+/// --junit and log.prometheus, and a text near the beginning of a report.
 inline constexpr const char* kMarkdownMark = "# dpt ";
 inline constexpr const char* kJUnitMark =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"dpt ";

@@ -157,7 +157,7 @@ bool RunFolder::lock() {
 }
 
 bool RunFolder::lock_again() {
-  // A folder that is being removed has lost its marker, or will have by the next call.
+  // A folder that is being removed has no marker any more, or will have none at the next call.
   if (!is_marked(root_)) return false;
   FileHandle file = open_file(at(kLockFile), O_RDWR | O_CREAT | O_EXCL, 0666);
   if (!file.is_open() || try_lock(file) != LockResult::locked) return false;
@@ -315,7 +315,7 @@ void RunFolder::remove_if_new() {
   for (const std::string& name : list_names(root_)) {
     if (name != kLockFile && own.has(name)) remove_tree(at(name));
   }
-  // Without its lock, the folder may be taken by another process at any time.
+  // Remove the lock last: without it, another process may take the folder at any time.
   remove_tree(at(kLockFile));
   remove_if_empty(current_path());
 }

@@ -154,12 +154,12 @@ class Rewriting {
   std::string block_;
 };
 
-/// State of a log line for a run that continues from a step, a number of completed epochs and a
-/// number of rollbacks.
+/// State of a log line for a run that continues from a given step, after given numbers of completed
+/// epochs and rollbacks.
 struct LineState {
   bool moves = false;    ///< the line moves, because it will be repeated
-  bool is_test = false;  ///< test result of this step: it moves too, unless its process ended
-  bool is_end = false;   ///< end of a process that did not fail: all its results are written
+  bool is_test = false;  ///< test result of that step: it moves too, unless its process ended
+  bool is_end = false;   ///< end of a process that did not fail and has written all its results
 };
 
 /// Decides the states of lines. REQUIRES: every line of the log, in order.
@@ -223,8 +223,8 @@ MovedLines find_moved(const HeldPath& path, LineRules rules) {
   for (std::string line; lines.next(line); at += line.size()) {
     const LineState state = rules.of(line);
     if (state.is_end) {
-      // A process that ended has logged its test result; after one that was killed it is logged
-      // again.
+      // A process that ended has logged its test result. If it was killed before its end, the next
+      // process logs the result again.
       last_end = at;
       tests = {};
     }
@@ -240,8 +240,9 @@ MovedLines find_moved(const HeldPath& path, LineRules rules) {
   return all;
 }
 
-/// Calls `visit` with each line, starting with the first that moves, and with whether it moves,
-/// until `visit` returns false. No earlier line affects the state of `rules`.
+/// Calls `visit` with each line, starting with the first that moves, and with true if the line
+/// moves, until `visit` returns false. Earlier lines need not be passed to `rules`, because they do
+/// not change its state.
 void visit_lines(const HeldPath& path, const MovedLines& moved, LineRules rules,
                  const std::function<bool(const std::string&, bool)>& visit) {
   std::uint64_t at = moved.first;
@@ -410,7 +411,8 @@ RestoredLines restore_log_lines(const HeldPath& folder, const HeldPath& branch_l
     return found != expected.end() && found->second-- > 0;
   };
 
-  // Check the lines that stay first, so that they are not mistaken for restored ones.
+  // Look for the lines of the new log in the present one first: those found there stay, and do not
+  // count as restored.
   std::vector<bool> leaves;  // one entry per line of the log
   if (entry_type(path) != EntryType::none) {
     LineReader lines(path);

@@ -130,7 +130,8 @@ void RunSaver::clean_up(const SaveRequest& request, SaveResult& result) {
     // Remove the best checkpoint only after seeing that best.safetensors contains it.
     const auto is_needed = [&](std::int64_t step) {
       if (keeps_rollback_step_ && step == state.rollback_step) return true;
-      // A later best replaces it in best.safetensors, and a rollback needs the former one.
+      // Keep former bests that a rollback may need: a later best has replaced them in
+      // best.safetensors.
       const auto& needed = request.needed;
       if (std::find(needed.begin(), needed.end(), step) != needed.end()) return true;
       return state.best && step == state.best_step && step != state.step &&

@@ -80,7 +80,8 @@ std::set<std::string> keys_in(const HeldPath& log) {
   std::set<std::string> keys;
   if (entry_type(log) == EntryType::none) return keys;
   read_log_lines(log, [&](const std::string& line) {
-    const Json json = Json::parse(line, nullptr, false);  // half a line, or another program's
+    const Json json =
+        Json::parse(line, nullptr, false);  // may be half a line, or another program's
     if (!json.is_object() || !json.contains("event") || !json["event"].is_string()) return;
     const auto step = json.find("step");
     if (step == json.end() || !step->is_number_integer()) return;

@@ -8,8 +8,8 @@
 
 namespace dpt {
 
-/// Unit of a schedule's lengths and interval at which it changes the learning rate, as if PyTorch's
-/// scheduler.step() was called after each step or epoch.
+/// Unit of a schedule's lengths, which is also the interval at which it changes the learning rate,
+/// as if PyTorch's scheduler.step() was called after each step or epoch.
 enum class Pace : std::uint8_t { epoch, step };
 constexpr auto enum_names(Pace) {
   return std::to_array<EnumName<Pace>>({{Pace::epoch, "epoch"}, {Pace::step, "step"}});

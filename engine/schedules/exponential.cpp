@@ -1,4 +1,4 @@
-// An exponential decay, as torch.optim.lr_scheduler.ExponentialLR.
+// An exponential decay, like torch.optim.lr_scheduler.ExponentialLR.
 #include <cmath>
 
 #include "engine/schedules/clock.h"

@@ -1,4 +1,4 @@
-// A linear change of the learning rate, as torch.optim.lr_scheduler.LinearLR.
+// A linear change of the learning rate, like torch.optim.lr_scheduler.LinearLR.
 #include "engine/schedules/clock.h"
 #include "engine/schedules/kinds.h"
 

@@ -1,4 +1,4 @@
-// A decay at each milestone, as torch.optim.lr_scheduler.MultiStepLR.
+// A decay at each milestone, like torch.optim.lr_scheduler.MultiStepLR.
 #include <algorithm>
 #include <cmath>
 #include <iterator>

@@ -1,4 +1,4 @@
-// The 1cycle policy, as torch.optim.lr_scheduler.OneCycleLR over the whole run. It changes the
+// The 1cycle policy, like torch.optim.lr_scheduler.OneCycleLR over the whole run. It changes the
 // learning rate only: PyTorch's cycle_momentum=False.
 #include <cmath>
 #include <numbers>
@@ -25,7 +25,7 @@ struct OneCycleOptions {
 };
 
 std::string check_one_cycle(const OneCycleOptions& options) {
-  // The descent is as long as the rise and has to end before the end of the run.
+  // The first descent of three phases is as long as the rise, and both have to fit into the run.
   if (!options.three_phase || options.pct_start <= 0.5) return {};
   return fmt::format("pct_start: expected at most 0.5 with three_phase: true, found {}",
                      options.pct_start);

@@ -1,4 +1,4 @@
-// A polynomial decay to zero, as torch.optim.lr_scheduler.PolynomialLR.
+// A polynomial decay to zero, like torch.optim.lr_scheduler.PolynomialLR.
 #include <cmath>
 
 #include "engine/schedules/clock.h"

@@ -46,10 +46,10 @@ std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch
 std::vector<std::string> misfits_of_schedule(const TrainSpec& spec,
                                              std::optional<std::int64_t> steps_per_epoch);
 
-/// Begin and length, in epochs, of each time that a run follows its schedule, one after another. A
-/// run whose train.epochs was raised may follow it several times, or end it early. A length of 0,
-/// allowed only last, extends to the end of train.epochs; after any other length, the last rate is
-/// kept. Empty: one segment, the whole run.
+/// Begin and length, in epochs, of each segment, one after another. In each segment, a run follows
+/// its schedule from the beginning. A run whose train.epochs was raised may have several segments,
+/// or end one early. A length of 0, allowed only last, extends to the end of train.epochs; after
+/// any other length, the last rate is kept. Empty: one segment, the whole run.
 using ScheduleSegments = std::vector<std::int64_t>;
 
 /// Returns the schedule of a config, multiplied by the factor of its warm-up, which rises linearly

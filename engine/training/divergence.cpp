@@ -139,7 +139,8 @@ void Divergence::check_that_some_count(const BadStep& bad) {
   const bool ends_epoch = bad.batch().end == job_.data.splits.train.size();
   const bool some_count = stepper_.state().epoch_weight > 0 || counted_in_ == bad.epoch();
   if (!ends_epoch || some_count) return;
-  // Only rank 0 throws its error, as in halt.
+  // Only rank 0 throws this error, as in halt. The others wait here, and end when rank 0 has
+  // thrown.
   if (!writes_) communicator_.barrier();
   fail(ErrorKind::data,
        "epoch {}: expected at least one batch with a sample that counts in the loss, found none in "

@@ -45,9 +45,10 @@ class Divergence {
              Communicator& communicator, Replica& replica, Stepper& stepper, RunFolder& folder,
              RunLog& log, Progress& progress);
 
-  /// Remembers the current state, which a regular checkpoint holds whether or not its file can be
-  /// written. Rollbacks return to it once a later step was good (finite weights alone do not ensure
-  /// that the next loss is finite). REQUIRES: drained.
+  /// Remembers the current state as one to which a rollback may return. Call it for each regular
+  /// checkpoint, even if its file cannot be written. Rollbacks return to the state only after a
+  /// later step was good, because finite weights alone do not ensure that the next loss is finite.
+  /// REQUIRES: drained.
   void remember();
 
   /// Returns the steps of the best checkpoints that belong to the states to which a rollback may
@@ -90,7 +91,7 @@ class Divergence {
   Progress& progress_;
   std::int64_t weightless_ = 0;  ///< steps of this process in which no sample counts
   bool writes_;
-  std::int64_t counted_in_ = -1;  ///< the latest epoch with a bad step in which some samples count
+  std::int64_t counted_in_ = -1;  ///< latest epoch with a bad step some of whose samples count
   /// The last remembered state until a good step follows it; on rank 0.
   std::optional<StartingPoint> candidate_;
 };

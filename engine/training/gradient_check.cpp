@@ -30,7 +30,7 @@ double root_mean_square(std::span<const float> values) {
   return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(values.size(), 1)));
 }
 
-/// Derivative in one direction, with a bound of its error.
+/// Derivative in one direction, with a bound on its error.
 struct Slope {
   double value = 0, error = std::numeric_limits<double>::infinity();
   double noise = 0;  ///< part of the error caused by rounding
@@ -137,12 +137,12 @@ class TensorCheck {
     return function_.value(offset_, moved_);
   }
 
-  /// Measures the slope with the smallest steps that rounding errors allow, because most have no
-  /// kink within them.
+  /// Measures the slope with the smallest steps that rounding errors allow, because small steps
+  /// rarely cross a kink.
   Slope measure(double analytic) {
     // Steps are relative to the weights; weights that start at zero get a typical size.
     const double most = 0.05 * std::max(root_mean_square(at_), 0.05);
-    // Relative rounding error of a slope of the analytic size at the smallest step.
+    // Rounding error of a slope at the smallest step, as a fraction of the analytic slope.
     constexpr double kPart = 0.015;
     const double smallest = std::min(most, 2 * noise_ / (kPart * std::abs(analytic)));
     Slope found;

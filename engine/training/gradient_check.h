@@ -43,7 +43,7 @@ struct CheckedFunction {
 /// difference is bounded by the disagreement of three steps, the difference of the slopes on both
 /// sides (a bend or a kink), and the rounding errors of the value. A direction whose error is a
 /// tenth of the slope or more is discarded, and another is drawn. The gradient is wrong if at least
-/// three directions, and a quarter of all, contradict it.
+/// three directions, and a quarter of those that were not discarded, contradict it.
 CheckedTensor check_gradient(const CheckedFunction& function, std::int64_t offset,
                              std::int64_t count, std::uint64_t seed);
 

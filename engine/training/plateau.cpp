@@ -41,7 +41,7 @@ std::optional<LrReduction> note_plateau(const TrainSpec& spec, double base_lr,
                                                          state.plateau_sum, state.plateau_weight)
                                               : *last;
 
-  // Follows the order of ReduceLROnPlateau.step.
+  // Follow the order of ReduceLROnPlateau.step.
   if (improves(*options, value, state.plateau_best)) {
     state.plateau_best = value;
     state.plateau_bad = 0;

@@ -251,7 +251,8 @@ std::string RunReport::epoch_line(bool improved) const {
     const std::int64_t unreadable = job_.data.splits.val.size() - state.val_n;
     if (unreadable > 0) line += fmt::format(" ({} unreadable)", unreadable);
   }
-  // Format the rounded number of the log: 25,649.6 is 25650 there, which gives 25.7k here.
+  // Round the speed as the log does before formatting it, so that both agree: 25,649.6 is 25650 in
+  // the log, and 25.7k here.
   if (speed_) {
     line += fmt::format(", {} {}/s ({})", format_rate(std::round(speed_->rate)),
                         noun_of_samples(job_), format_duration(speed_->seconds));

@@ -47,9 +47,10 @@ class RunReport {
   /// next beginning, such as that of the evaluation, does not count towards the speed.
   void begin_epoch();
   void end_training_of_epoch();
-  /// Excludes the time until now from the steps: an evaluation, a rollback.
+  /// Begins a new interval for the speed of steps, so that time before it, such as that of an
+  /// evaluation or a rollback, does not count.
   void begin_interval();
-  /// Excludes these seconds of a save between two steps from the steps.
+  /// Excludes the seconds of a save between two steps from the speed of steps.
   void saved(double seconds);
 
   /// Returns true if the log has a line for this step: the same on all ranks.

@@ -75,7 +75,8 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
       on_result_(std::move(on_result)),
       ledger_(ledger) {
   go_to(start);
-  // A sample of this many steps shows what the ranks wait for; it is exchanged once per epoch.
+  // The waiting times of this many steps suffice to show what the ranks wait for. They are
+  // exchanged once per epoch.
   constexpr std::int64_t kMaxWaits = 4096;
   wait_stride_ = std::max<std::int64_t>(1, ceil_div(job.data.steps_per_epoch, kMaxWaits));
   waits_.resize(static_cast<std::size_t>(ceil_div(job.data.steps_per_epoch, wait_stride_)));
@@ -159,7 +160,7 @@ void Stepper::take_one() {
   }
   if (ledger_ && result.phases) ledger_->phases(*result.phases);
   if (result.outcome != UpdateOutcome::applied) {
-    // Steps queued after it have changed nothing.
+    // Steps queued after this one have changed nothing.
     replica_.drop_results();
     const Range batch = job_.batch_range(index);
     next_step_ = index;

@@ -40,7 +40,8 @@ class BadStep : public Error {
 /// One rank's walk. Every rank makes the same calls. `step` and `drain` throw BadStep.
 class Stepper {
  public:
-  /// Called on every rank with the result of every step, in order, Placement::steps_ahead late.
+  /// Called on every rank with the result of every step, in order, up to Placement::steps_ahead
+  /// steps later.
   using OnResult = std::function<void(const StepResult&)>;
 
   /// `ledger`, if not null, records how this thread spends its time.

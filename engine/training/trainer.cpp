@@ -401,8 +401,8 @@ class RankTrainer {
     state.val_metrics = val ? val->metrics : NamedValues();
   }
 
-  /// Begins to save the current state: as a checkpoint that stays (`keep`), as the best, or both.
-  /// REQUIRES: drained. Called by all ranks.
+  /// Begins to save the current state: in checkpoints/ (`keep`), as the best, or both. REQUIRES:
+  /// drained. Called by all ranks.
   void save(bool keep, bool is_best) {
     const Ledger::Scope scope(ledger(), LedgerPart::saving);
     // A rank whose device failed does not get here, and its contribution is missing on the others.

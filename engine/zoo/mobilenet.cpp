@@ -71,7 +71,8 @@ zoo::Layers head(const zoo::Layers& classifier) {
 std::string mobilenet_v2(const std::string&, const Variant& options) {
   const auto& o = options.as<MobilenetOptions>();
   const auto unit = [&](const Unit& u) { return unit_layers(u, o.sync, ""); };
-  /// Several blocks: channel expansion inside, channels, number of blocks, stride of the first.
+  /// Blocks with equal numbers of channels. `expansion` is the factor by which they widen the
+  /// channels inside; `stride` is that of the first block.
   struct Stage {
     std::int64_t expansion, channels;
     int blocks;

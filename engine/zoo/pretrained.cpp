@@ -27,7 +27,7 @@ TextPairs mobilenet_v2_names() {
     for (int block = 0; block < kBlocks[stage]; ++block, ++feature) {
       const std::string from = fmt::format("blocks.{}.{}.", stage, block);
       const std::string to = fmt::format("features.{}.conv.", feature);
-      if (stage == 0) {  // without the expansion
+      if (stage == 0) {  // its block has no expansion
         map.insert(map.end(), {{from + "conv_dw.", to + "0.0."},
                                {from + "bn1.", to + "0.1."},
                                {from + "conv_pw.", to + "1."},
