@@ -16,8 +16,8 @@ enum class PoolKind : std::uint8_t { max, average };
 struct Pool2dDesc {
   PoolKind kind = PoolKind::max;
   Size2 kernel{2, 2}, stride{2, 2}, padding{0, 0}, dilation{1, 1};
-  /// For average pooling: true if the divisor counts padding (never what a ceil_mode window covers
-  /// beyond it).
+  /// For average pooling: true if the divisor counts padding. It never counts the part of a
+  /// ceil_mode window beyond the padding.
   bool count_include_pad = true;
   std::int64_t divisor_override = 0;  ///< average only: divisor of every window; 0 = none
   /// For average pooling: replaces the fixed windows by windows that divide the input as evenly as

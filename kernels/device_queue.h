@@ -112,7 +112,7 @@ class DeviceQueue {
 
   // The device's clock, read in queue order without blocking the host. `times` is a PhaseTimes,
   // used by one branch of the queue at a time.
-  /// Marks the beginning of a step: sets all of `times`.
+  /// Marks the beginning of a step and initialises `times`.
   virtual void begin_phases(DevPtr times) = 0;
   /// Adds the time since the last call of begin_phases or end_phase to `phase`.
   virtual void end_phase(DevPtr times, StepPhase phase) = 0;
@@ -137,7 +137,7 @@ class DeviceQueue {
   /// Starts branches 1 to count - 1 after the work queued so far. REQUIRES: make_branches returned
   /// at least `count`.
   virtual void fork(int /*count*/) {}
-  /// Selects the branch of the last fork to which later work is queued.
+  /// Selects the branch (of the last fork) to which later work is queued.
   virtual void select_branch(int /*index*/) {}
   /// Returns to branch 0 and orders the work queued from now on after all branches.
   virtual void join() {}

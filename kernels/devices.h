@@ -36,8 +36,8 @@ std::vector<std::string> cuda_libraries();
 
 /// Turns `devices:` into names. "cuda" stands for every GPU that dpt can use. "auto" stands for the
 /// same if the machine has a GPU, otherwise for one "cpu" per physical core that the process may
-/// use. Both give at most `samples` devices (the largest batch). Throws ErrorKind::device, listing
-/// the existing devices, if one is missing or too old.
+/// use. Both give at most `samples` devices (`samples` is the size of the largest batch). Throws
+/// ErrorKind::device, listing the existing devices, if one is missing or too old.
 std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,
                                         std::int64_t samples);
 

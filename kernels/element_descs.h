@@ -18,7 +18,7 @@ struct ReluDesc {
   bool training = true;
 };
 
-/// Activation as the torch.nn layer of the formula's name.
+/// Activation as computed by the torch.nn layer that has the name of the formula.
 struct ActivationDesc {
   activations::Formula formula;
   std::int64_t batch = 0;

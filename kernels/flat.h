@@ -84,8 +84,9 @@ struct StepMetrics {
   SplitSum count;        ///< samples
   float stop_votes = 0;  ///< number of ranks that were asked to stop after this step
   // Written after the sum, by `check_running` and by the optimizer.
-  /// 0 if all running statistics stay finite. Otherwise kFirstStatistic minus the offset, from the
-  /// beginning of the first RunningRange, of the first one that the update would make non-finite.
+  /// 0 if all running statistics stay finite. Otherwise names the first statistic that the update
+  /// would make non-finite: kFirstStatistic minus its offset from the beginning of the first
+  /// RunningRange.
   std::uint32_t bad_statistic = 0;
   float outcome = 0;   ///< an UpdateOutcome
   float bad_norm = 0;  ///< StepScalars::grad_norm of a refused or broken update
@@ -177,7 +178,7 @@ struct UpdateCounter {
 /// Range of running statistics that follow the same rule.
 struct RunningRange {
   std::int64_t begin = 0, end = 0;  ///< floats, from the beginning of the parameters
-  float momentum = 0.1F;            ///< share of the new ones; below 0: 1 / number of updates
+  float momentum = 0.1F;            ///< share of the batch's statistics; below 0: 1 / updates
   std::int64_t counter = 0;         ///< offset of the number of updates (UpdateCounter)
 };
 
@@ -217,7 +218,7 @@ class FlatKernels {
   /// Sets StepMetrics::bad_statistic if `update_running` would make a running statistic non-finite.
   virtual void check_running(std::span<const RunningRange> ranges, const RunningArgs& args) = 0;
   /// Moves the running statistics of every range towards those of the batch, as
-  /// torch.nn.BatchNorm2d does, and increments each UpdateCounter in [counters). Changes nothing
+  /// torch.nn.BatchNorm2d does, and increments each UpdateCounter in `counters`. Changes nothing
   /// unless metrics.outcome is `applied` and check_running found all statistics finite.
   virtual void update_running(std::span<const RunningRange> ranges, Range counters,
                               const RunningArgs& args) = 0;

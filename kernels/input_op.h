@@ -16,8 +16,8 @@ struct InputBox {
   bool operator==(const InputBox&) const = default;
 };
 
-/// Mix of each sample of a batch with its partner. Inside `box`, a sample becomes own * itself +
-/// partner * the partner (only the partner if own is 0); outside, it is unchanged.
+/// Mix of each sample of a batch with its partner. Inside `box`, a sample x with partner z becomes
+/// own * x + partner * z (just z if own is 0); outside, x is unchanged.
 struct InputMix {
   float own = 1, partner = 0;
   InputBox box{};

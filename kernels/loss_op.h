@@ -49,8 +49,9 @@ struct CrossEntropyDesc : LossDesc {
   std::optional<std::int32_t> ignore_index;  ///< label of samples that do not count
 };
 
-/// The mean over a sample's outputs of an elementwise loss, as the torch.nn loss of that name. If
-/// the samples have labels only, the target is 1 for the label's output and 0 for the others.
+/// The mean over a sample's outputs of an elementwise loss, which is the torch.nn loss with the
+/// name of the formula. If the samples have labels only, the target is 1 for the label's output and
+/// 0 for the others.
 struct ElementLossDesc : LossDesc {
   element_losses::Formula formula;
   std::vector<float> pos_weight;  ///< bce_with_logits: one per output; empty: all are 1

@@ -56,7 +56,7 @@ struct OpArgs {
   std::array<DevPtr, kMaxInputs - 1> more_dx{};  ///< see separate_gradients; null: not requested
   std::array<ParamArgs, kMaxParams> params{};    ///< in the order of its description's kParams
   DevPtr dy, dx;          ///< gradients of y (read; may be clobbered, see backward_keeps_dy) and of
-                          ///< x (overwritten); of each input, if there are several
+                          ///< x (overwritten); dx is that of all inputs unless separate_gradients
   DevPtr saved, scratch;  ///< at least saved_bytes() and scratch_bytes(), 64-byte aligned
   GradWrite write = GradWrite::overwrite;
 
@@ -77,7 +77,7 @@ class Op {
   virtual std::size_t saved_bytes() const { return 0; }
   /// Returns true if y may be the same memory as one of the inputs, and dx the same as dy.
   virtual bool in_place() const { return false; }
-  /// Tell if backward reads args.x and args.y: the memory plan keeps only what is needed alive.
+  /// Return true if backward reads args.x or args.y. Other activations need not stay in memory.
   virtual bool backward_needs_x() const { return true; }
   virtual bool backward_needs_y() const { return true; }
   /// Returns true if backward leaves dy as it was, unless dx is the same memory.

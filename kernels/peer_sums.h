@@ -26,7 +26,7 @@ struct PeerReadiness {
     std::string uuid;   ///< the same inside every container
     std::string place;  ///< machine and PCI bus; all parts of a GPU have the same place
   };
-  std::string why_not;    ///< why they cannot be connected to others; empty if they can
+  std::string why_not;    ///< why these GPUs cannot be connected to others; or empty
   std::string library;    ///< "NCCL 2.28.9"; all processes must have the same
   std::vector<Gpu> gpus;  ///< one per rank of this process; no GPU may occur twice
 };

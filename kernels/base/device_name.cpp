@@ -19,9 +19,9 @@ int to_number(const std::string& text) {
 }  // namespace
 
 const DeviceTraits& DeviceName::traits() const {
-  // CPU: 1 MiB is half of the second-level cache of today's server cores and all of an older one's.
-  // A GPU is faster with more samples at once; on every GPU with enough memory for such a net, 2
-  // GiB leave room for everything else.
+  // A pass of 1 MiB fills half of the second-level cache of a current server core, or all of that
+  // of an older one. A GPU is faster with more samples at once, and 2 GiB leave room for everything
+  // else on any GPU that has enough memory for so large a net.
   static constexpr DeviceTraits kCpu{.noun = "CPU",
                                      .speed_is_threads = true,
                                      .arithmetic_varies = true,

@@ -145,7 +145,7 @@ std::vector<std::string> list_names(const HeldPath& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> list(file.is_open() ? ::fdopendir(file.fd()) : nullptr,
                                                  ::closedir);
   if (list) {
-    file.release();  // closed by the list
+    file.release();  // closedir closes it
     errno = 0;
     while (const dirent* entry = ::readdir(list.get())) {
       const std::string name = entry->d_name;

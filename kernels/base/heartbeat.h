@@ -55,8 +55,8 @@ inline void beat(const char* doing) noexcept {
 
 /// Marks the calling thread, during its lifetime, as inside a file system call that reports no
 /// progress until it ends (fsync, rename). The thread's replica, if any, does not count as stalled
-/// meanwhile, for up to kLongestCall, so that a disk that hangs forever still ends the run. The
-/// replica's last activity is the call only while it lasts.
+/// meanwhile, for up to kLongestCall, so that a disk that hangs forever still ends the run. While
+/// the call lasts, it is the replica's last activity; then the previous activity returns.
 class SystemCall {
  public:
   static constexpr std::chrono::minutes kLongestCall{30};

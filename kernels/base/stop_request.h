@@ -17,7 +17,8 @@ namespace stop_request {
 /// True once a stop was requested. Set by a signal handler (engine/processes/stop.cpp), never
 /// cleared.
 inline std::atomic<bool> is_requested{false};
-/// True from the start of `dpt train` to its first step, while a request ends the work immediately.
+/// True from the start of `dpt train` to its first step. Meanwhile, a stop request ends the work
+/// immediately.
 inline std::atomic<bool> is_starting{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
 }  // namespace stop_request

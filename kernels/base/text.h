@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// Returns the text with control characters, except those in `kept`, shown as \\xNN, because
+/// Returns the text with control characters, except those in `kept`, shown as \xNN, because
 /// untrusted text must not control the reader's terminal. (In UTF-8, C2 80 to C2 9F are control
 /// characters, too.)
 inline std::string printable(std::string_view text, std::string_view kept = {}) {
@@ -43,7 +43,7 @@ std::string counted(Count count, const std::string& noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-/// Formats a duration: "4.5 s"; below a second with three digits: "0.05 s".
+/// Formats a duration: "4.5 s", or below a second with up to three significant digits: "0.05 s".
 inline std::string seconds_text(std::chrono::steady_clock::duration time) {
   const double seconds = std::chrono::duration<double>(time).count();
   return seconds < 1 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.1f} s", seconds);

@@ -46,7 +46,7 @@ DPT_HOST_DEVICE inline FoldedChannel folded_channel(const NormFold& fold, const 
 }
 
 /// Returns the unbiased variance times `samples`, the contribution to the running statistics: see
-/// OpArgs::var_sum.
+/// ParamArgs::gradient.
 DPT_HOST_DEVICE inline float unbiased_sum(float squares, float values, float samples) {
   return squares / (values > 1.0F ? values - 1.0F : 1.0F) * samples;
 }

@@ -93,7 +93,8 @@ class CpuBackend final : public Backend {
   void wait(std::uint64_t) override {}
   void synchronize() override {}
 
-  // Every call has run when it returns, so there is nothing to wait for and nothing to save.
+  // Every call has run when it returns, so events have nothing to wait for, and graphs would save
+  // nothing.
   std::unique_ptr<Event> make_event() override { return std::make_unique<Event>(); }
   void record(Event&) override {}
   void wait_for(const Event&) override {}

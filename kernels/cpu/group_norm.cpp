@@ -141,7 +141,7 @@ class CpuGroupNorm final : public Op {
             inverse_deviation(static_cast<float>(squares), static_cast<float>(values), desc_.eps)};
   }
 
-  /// Adds a row's dy and dy times normalised x.
+  /// Adds a row's dy, and its dy times the normalised x, to `some`.
   template <class Sums>
   void add_row(const T* x, const T* dy, const Moments* saved, std::int64_t row, std::int64_t first,
                std::int64_t count, Sums& some) const {

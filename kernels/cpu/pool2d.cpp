@@ -15,7 +15,8 @@
 namespace dpt {
 namespace {
 
-/// Reads one number or four as fp32. Numbers written to bf16 later are exact in it.
+/// Reads one number or four as fp32. A maximum of bf16 numbers is one of them, so writing it does
+/// not round.
 template <class Float>
 Float read(const float* from) {
   return load<Float>(from);
@@ -94,9 +95,9 @@ class Pool : public Op {
     });
   }
 
-  /// Calls row(sums, n, oh) for every output row, which adds its part to dx; `sums` is for the
-  /// whole sample. The rows of one sample run in order in one thread, so that overlapping windows
-  /// always add their gradients in the same order.
+  /// Calls row(sums, n, oh) for every output row. Each call adds to `sums`, which becomes the dx of
+  /// the whole sample. The rows of one sample run in order in one thread, so that overlapping
+  /// windows always add their gradients in the same order.
   template <class Row>
   void for_gradient_rows(const OpArgs& args, const Row& row) const {
     const std::int64_t elements = d_.in.elements();
@@ -109,7 +110,8 @@ class Pool : public Op {
     });
   }
 
-  /// Returns the memory in which this thread makes the sums for `to`; at most one sample of x.
+  /// Returns the memory for this thread's sums: `to` itself if it is fp32, else scratch for one
+  /// sample of x.
   static float* sums_of(float* to, const OpArgs&) { return to; }
   float* sums_of(Bf16*, const OpArgs& args) const {
     return host(args.scratch + static_cast<std::size_t>(omp_get_thread_num()) * sums_bytes());

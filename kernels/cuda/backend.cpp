@@ -369,7 +369,7 @@ class CudaBackend final : public Backend {
     cuda_check(
         cudaMemsetAsync(device<void>(branch.workspace.ptr()), 0x7F, kWorkspaceBytes, branch.stream),
         "cudaMemsetAsync");
-    // Kernels that count finished blocks here expect a zero and leave one.
+    // Kernels count their finished blocks here: they expect zeros, and leave zeros.
     cuda_check(
         cudaMemsetAsync(device<void>(branch.partials.ptr()), 0, kPartialsBytes, branch.stream),
         "cudaMemsetAsync");

@@ -14,7 +14,8 @@
 namespace dpt {
 namespace {
 
-// A block has kSumColumns channels, and processes kSumLanes rows of its chunk at a time.
+// Number of rows that justify another chunk, and maximum number of chunks. A block has kSumColumns
+// channels, and processes kSumLanes rows of its chunk at a time.
 constexpr std::int64_t kMinRows = 64, kMaxChunks = 256;
 
 /// Partition of the rows into chunks.

@@ -8,7 +8,8 @@
 namespace dpt {
 namespace {
 
-/// Multiplies `from` by the weight where x requires it; packs do not cross a pixel's channels.
+/// Multiplies `from` by the weight; with negative_only, only where x is not above 0. A pack never
+/// spans two pixels.
 template <class T>
 struct ChannelScaleBody {
   T* to;

@@ -117,8 +117,8 @@ __device__ inline Pack<float, kWidth> sum_lanes(Pack<float, kWidth> mine, int pa
   return mine;
 }
 
-/// Computes the column sums. `out` may be null: nothing is summed then, but a source that modifies
-/// what it loads has still done so.
+/// Computes the column sums. If `out` is null, stores no sums, but still loads all of the source,
+/// which may modify its memory.
 template <class Source, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     column_sums_kernel(Cut cut, Source source, std::int64_t rows, std::int64_t columns, float* out,

@@ -75,7 +75,7 @@ struct Passes {
 
 /// Convolution with separate pooling. Without a pool, the convolution's output z (batch, conv_out),
 /// after ReLU, is y. With a pool, z is in `saved` if the pool's backward reads it, otherwise in
-/// scratch, in which backward later puts its gradient.
+/// scratch. The gradient of z is in scratch in both cases.
 class CudaConv2d final : public Op {
  public:
   CudaConv2d(const CudaContext& context, const Conv2dDesc& desc)

@@ -10,7 +10,7 @@
 namespace dpt {
 namespace {
 
-/// Packs do not cross a pixel's channels.
+/// Adds the bias to y. A pack never spans two pixels.
 template <class T>
 struct AddBias {
   T* y;

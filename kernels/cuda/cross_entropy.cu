@@ -24,7 +24,7 @@ struct CrossEntropyRows {
     constexpr int kThreads = Mine::kSize;
     const std::int32_t classes = row.classes, label = row.label, lane = Mine::lane();
     SoftmaxSums sums;
-    // An invalid label makes the loss NaN, for which the trainer stops.
+    // An invalid label makes the loss NaN, so that the step counts as a bad step.
     sums.at_label = row.label_exists ? to_float(row.logits[label]) - largest.value
                                      : std::numeric_limits<float>::quiet_NaN();
     for (std::int32_t c = lane; c < classes; c += kThreads) {

@@ -39,7 +39,7 @@ struct ElementRows {
     loss_rows::RowLoss result;
     if (classes == 0) return result;
     const auto n = static_cast<double>(classes);
-    // An invalid label makes the loss NaN, for which the trainer stops.
+    // An invalid label makes the loss NaN, so that the step counts as a bad step.
     result.loss = row.label_exists || row.targets ? static_cast<float>(loss / n)
                                                   : std::numeric_limits<float>::quiet_NaN();
     result.errors = {static_cast<float>(absolute / n), static_cast<float>(squared / n),

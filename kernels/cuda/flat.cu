@@ -83,8 +83,9 @@ struct Tree {
   int part_count, out_count, addition_count;
 };
 
-/// Returns the sum of one element over all parts. The values are in `mine`, `stride` apart, because
-/// the additions index them, which is impossible in registers.
+/// Adds the elements at `i` of all parts in the order of the tree, and stores the sum to the outs.
+/// The values are in `mine`, `stride` apart, because the additions index them, which is impossible
+/// in registers.
 template <int kCount>
 __device__ inline void sum_place(const Tree& tree, std::int64_t i, Pack<float, kCount>* mine,
                                  unsigned stride) {

@@ -42,8 +42,8 @@ __device__ inline double sum_for_all(double value) {
   return total;
 }
 
-/// Computes the moments in two passes. Uses deviations from an element, which avoids differences of
-/// large numbers.
+/// Computes the moments in two passes, and then y. The first pass adds deviations from one element,
+/// which avoids differences of large numbers.
 template <class T, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     group_norm_kernel(Sets sets, float eps, const T* x, T* y, const float* weight,
@@ -165,7 +165,7 @@ class CudaGroupNorm final : public Op {
   std::string implementation() const override { return "own"; }
 
  private:
-  /// Calls use(threads of a block) with a constant: a warp for the channels of a pixel.
+  /// Calls use(threads of a block) with a constant: one warp if the sets are small.
   template <class Use>
   void with_threads(const Use& use) const {
     if (sets_.values() <= 1024) {

@@ -84,8 +84,8 @@ __device__ inline float element(const Shape& s, const Placed& at, const Raw* fro
   return s.normalise ? augment::normalise(number, s.numbers[c], s.numbers[channels + c]) : number;
 }
 
-/// Computes output samples. Blocks chunk, chunk + 1, ... of `chunks` share one sample; a thread
-/// computes kCount neighbouring elements.
+/// Computes output samples. Each sample is shared by `chunks` consecutive blocks; a thread computes
+/// kCount neighbouring elements.
 template <class Raw, class T, int kCount, bool kMix>
 __global__ void __launch_bounds__(kThreads) input_kernel(Shape s, Inputs<Raw> in, T* y) {
   const unsigned k = blockIdx.x / s.chunks, chunk = blockIdx.x % s.chunks;

@@ -287,9 +287,9 @@ __global__ void __launch_bounds__(kBlock) loss_kernel(Call<T> call, Rows rows) {
   }
 }
 
-/// Kernel of a loss. The number of blocks, and with it the order of the sums, depends only on the
-/// batch. A team processes up to `kRows` rows before more blocks are used, because handing over
-/// sums has a cost.
+/// Launches the kernel of a loss. The number of blocks, and with it the order of the sums, depends
+/// only on the batch. A team processes up to `kRows` rows before more blocks are used, because
+/// handing over sums has a cost.
 template <class T, class Rows, int kTeam, int kBlock, int kRows>
 void launch_rows(const CudaContext& context, Call<T> call, Rows rows) {
   const unsigned blocks = blocks_for(call.batch, kBlock / kTeam * kRows, kMaxBlocks);

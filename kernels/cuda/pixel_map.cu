@@ -8,7 +8,7 @@
 namespace dpt {
 namespace {
 
-/// Packs do not cross a pixel's channels.
+/// Computes y. A pack never spans two pixels.
 template <class T>
 struct PixelMapForward {
   T* y;

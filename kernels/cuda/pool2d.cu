@@ -158,7 +158,7 @@ class CudaAveragePool final : public CudaPool<T> {
  public:
   using CudaPool<T>::CudaPool;
 
-  /// Returns the bytes of a bit per input element, for a ReLU before the pooling.
+  /// Returns the size of closed_bits, one bit per input element; 0 if no ReLU needs them.
   std::size_t saved_bytes() const override {
     return keeps_bits() ? static_cast<std::size_t>((in_elements() + 31) / 32) * 4 : 0;
   }

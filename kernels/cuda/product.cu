@@ -12,8 +12,7 @@
 namespace dpt {
 namespace {
 
-/// Computes y = a * b, where b has 1x1 pixels if `narrow`. Packs then do not cross a pixel's
-/// channels.
+/// Computes y = a * b, where b has 1x1 pixels if `narrow`. A pack then never spans two pixels.
 template <class T>
 struct ProductBody {
   T* y;

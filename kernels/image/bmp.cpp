@@ -100,7 +100,7 @@ Palette read_palette(const BmpFile& file, const BmpHeader& header) {
                     static_cast<std::uint8_t>(file.byte(at + 1)),
                     static_cast<std::uint8_t>(file.byte(at))});
   }
-  // Pillow does not treat a palette of two nearly black colours as a ramp of greys.
+  // Pillow continues no palette of two colours, not even the greys 0 and 1.
   if (header.colours != 2) palette.complete();
   return palette;
 }
@@ -108,7 +108,7 @@ Palette read_palette(const BmpFile& file, const BmpHeader& header) {
 std::size_t pixel_offset(const BmpHeader& header) {
   const auto [begin, stride] = palette_place(header);
   const std::size_t palette_bytes = header.bits <= 8 ? stride * header.colours : 0;
-  // Some programs omit the palette.
+  // Some programs write an offset that leaves out the palette, or 0.
   const bool is_wrong = header.offset == begin || header.offset == 0;
   return is_wrong ? begin + palette_bytes : header.offset;
 }

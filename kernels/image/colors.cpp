@@ -85,9 +85,9 @@ struct HueTables {
   std::array<std::uint8_t, std::size_t{256} * 256> least;
   std::array<float, 256> saturation_share;
   struct Sector {
-    double part;      ///< fraction of the way from the smallest channel to the largest, or back
-    bool is_falling;  ///< the product with the saturation is rounded to float32
-    std::uint8_t r, g, b;  ///< shifts of `value | middle << 8 | least << 16`
+    double part;           ///< (largest - middle) / (largest - smallest)
+    bool is_falling;       ///< true if the middle channel falls; saturation * part is float32
+    std::uint8_t r, g, b;  ///< shifts that select from largest | middle << 8 | smallest << 16
   };
   std::array<Sector, 256> sector;
 
@@ -153,15 +153,15 @@ const HueTables& hue_tables() {
   return *tables;
 }
 
-/// The way from the comparisons of the channels: r is the largest, g before b is; g is the least of
-/// those that are not the largest.
+/// Adds `turn` to the hue of a pixel, modulo 256.
 inline void turn_hue(std::uint8_t* rgb, std::uint8_t turn, const HueTables& tables) {
   const unsigned r = rgb[0], g = rgb[1], b = rgb[2];
   const unsigned largest = std::max(r, std::max(g, b));
   const unsigned smallest = std::min(r, std::min(g, b));
   const unsigned middle = r + g + b - largest - smallest;
   const unsigned range = largest - smallest;
-  // If two channels are equal, both orders give the same hue, except for the first of the largest.
+  // Index of the order of the channels in HueTables::hue. If two channels are equal, both orders
+  // give the same hue.
   const unsigned way = r == largest   ? (g < b ? 0U : 1U)
                        : g == largest ? (r < b ? 2U : 3U)
                                       : (r < g ? 4U : 5U);
@@ -228,8 +228,9 @@ void adjust_sharpness(Image& image, double factor) {
     const std::uint16_t* mid = left + channels;
     const std::uint16_t* right = mid + channels;
     for (std::size_t i = 0; i < inner; ++i) {
-      // SMOOTH: ones and a 5 in the middle over 13. Pillow's float32 sums are off by less than
-      // 0.001, and no integer over 26 with an odd numerator is nearer than 1/26 to a whole number.
+      // Pillow's SMOOTH: weights of 1, and 5 in the middle, divided by 13. Its float32 sums are off
+      // by less than 0.001, which does not change the result: (2 * sum + 13) / 26 has an odd
+      // numerator, so it is at least 1/26 away from a whole number.
       const auto sum = static_cast<std::uint16_t>(left[i] + mid[i] + right[i] + 4 * center[i]);
       const auto smooth = static_cast<std::uint16_t>(static_cast<std::uint16_t>(2 * sum + 13) / 26);
       to[i] = blended(smooth, center[i], share);

@@ -23,7 +23,7 @@ Image decode_image(std::span<const std::byte> file, const std::string& name, std
 
 namespace {
 
-/// Decodes a part of the upright image of a file with another stored orientation.
+/// Decodes a part of the upright image of a file whose stored image is not upright.
 Image decode_turned(const ImageFormat& format, int orientation, std::span<const std::byte> file,
                     const std::string& name, std::int64_t channels, const ChoosePart& choose,
                     DecodeOptions options) {

@@ -16,8 +16,8 @@ namespace dpt {
 /// DecodeOptions::stored_orientation.
 Image part_of_whole(Image image, const ChoosePart& choose, int orientation);
 
-/// Throws if an image's dimensions are out of range, or if it has more than `ratio` pixels per byte
-/// of its file, which its format cannot compress.
+/// Throws if an image's dimensions are out of range, or if it has more pixels per byte of its file
+/// than its format can reach (`ratio`).
 void check_image_size(const std::string& name, std::int64_t width, std::int64_t height,
                       std::int64_t channels, std::size_t file_bytes, std::int64_t ratio);
 

@@ -101,7 +101,8 @@ void scale_nearest(const Image& image, const AffineMatrix& m, Image& out) {
   }
 }
 
-/// Returns true if Pillow uses its 16.16 fixed-point numbers for a corner of the result.
+/// Returns true if the source of corner (x, y) of the result fits into Pillow's 16.16 fixed-point
+/// numbers.
 bool fits_fixed(const AffineMatrix& m, double x, double y) {
   return std::fabs(x * m[0] + y * m[1] + m[2]) < 32768.0 &&
          std::fabs(x * m[3] + y * m[4] + m[5]) < 32768.0;
@@ -200,13 +201,13 @@ void affine_bilinear(const Image& image, const AffineMatrix& m, Image& out) {
         out.pixels.data() + (y * out.width + static_cast<std::int64_t>(first)) * kChannels;
     for (std::size_t x = first; x < end; ++x, to += kChannels) {
       const double x_in = xs[x] - 0.5, y_in = ys[x] - 0.5;  // at least -0.5
-      // Round down: below zero, one less than rounding towards zero gives (x_in > -1).
+      // Round down: a cast rounds towards zero, so subtract 1 from numbers below zero.
       const std::int32_t column = static_cast<std::int32_t>(x_in) - (x_in < 0.0 ? 1 : 0);
       const std::int32_t row = static_cast<std::int32_t>(y_in) - (y_in < 0.0 ? 1 : 0);
       const double dx = x_in - column, dy = y_in - row;
       const std::int64_t left = std::max(column, 0);
       const std::int64_t right = std::min<std::int64_t>(column + 1, image.width - 1);
-      // The row below the last one is the last one.
+      // Use the last row as the row below it, too.
       const std::int64_t top = std::max(row, 0);
       const std::int64_t bottom = row + 1 < image.height ? row + 1 : top;
       const std::uint8_t* upper = image.pixels.data() + top * image.width * kChannels;
@@ -224,7 +225,7 @@ void affine_bilinear(const Image& image, const AffineMatrix& m, Image& out) {
 }
 
 /// Copies with the axes exchanged: pixel (y, x) of the result is pixel (x, y), counted from the
-/// other end of an axis on request.
+/// right or from the bottom on request.
 template <std::int64_t kChannels>
 Image transposed(const Image& image, bool from_right, bool from_bottom) {
   Image out = empty_like(image, image.width, image.height);
@@ -326,7 +327,7 @@ AffineMatrix affine_matrix(const AffineParams& params, Point center) {
   const double shear_x = radians(params.shear_x), shear_y = radians(params.shear_y);
   const double x = center.x + static_cast<double>(params.translate_x);
   const double y = center.y + static_cast<double>(params.translate_y);
-  // Rotation, scale and shears without the scale, [[a, b], [c, d]], whose determinant is 1.
+  // The matrix without the scale: rotation and shears, [[a, b], [c, d]]. Its determinant is 1.
   const double a = std::cos(rotation - shear_y) / std::cos(shear_y);
   const double b = -(a * std::tan(shear_x) + std::sin(rotation));
   const double c = std::sin(rotation - shear_y) / std::cos(shear_y);

@@ -34,7 +34,8 @@ double cubic(double x) {
   return 0.0;
 }
 
-/// Computes a pixel of `channels` from the inputs of each output. kChannels 0: any number.
+/// Computes each output, a pixel of `channels`, from its inputs. `kChannels` is the same number, or
+/// 0 for any number.
 template <int kChannels>
 void along_row(const std::uint8_t* from, const ResizeTaps& taps, std::int64_t channels,
                std::uint8_t* to) {

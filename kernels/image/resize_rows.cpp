@@ -79,7 +79,8 @@ void pack_group(Vectors vectors, std::int64_t channels, const std::int32_t* weig
 }
 
 void pack_places(const std::int32_t* first, std::int32_t* places) {
-  // A word for each channel, with a byte of each of four pixels, and an unused word.
+  // Each output gets a word for each channel, with the places of four pixels in its bytes, and an
+  // unused word.
   for (std::int64_t output = 0; output < kBlock; ++output) {
     for (int channel = 0; channel < 4; ++channel) {
       std::uint32_t word = 0;

@@ -70,19 +70,19 @@ void along_columns(Vectors vectors, const std::uint8_t* from, std::int64_t strid
                    const std::int32_t* words, std::int64_t length, std::int64_t bytes,
                    std::uint8_t* to);
 
-// Kernels that the functions above call. REQUIRES: CpuFeatures::avx2, or CpuFeatures::vnni. Words
-// of a group:
+// Kernels that the functions above call. REQUIRES: CpuFeatures::avx2 or CpuFeatures::vnni, as the
+// name says. A group consists of:
 //
-// RGB, AVX2, two inputs: 64; for each q < 4 eight words of high and eight of low parts, four times
-// the pair of output q, then four times that of output q + 4.
+// RGB, AVX2: 64 words for two inputs. For each q < 4: eight words of high parts, then eight of low
+// parts. The eight are four copies of the word of output q, then four of that of output q + 4.
 //
-// Grey, AVX2, four inputs: 32; for inputs 0 and 2, then for inputs 1 and 3, eight words of high and
-// eight of low parts, one for each output.
+// Grey, AVX2: 32 words for four inputs. For inputs 0 and 2, then for inputs 1 and 3: eight words of
+// high parts, then eight of low parts, one for each output.
 //
-// RGB, VNNI, four inputs: 96; for outputs 0 to 3, then 4 to 7, for each of a, b and c sixteen
-// words, four times that of each output. All blocks must fit their places.
+// RGB, VNNI: 96 words for four inputs. For outputs 0 to 3, then for outputs 4 to 7, and for each of
+// a, b and c: four copies of the word of each output. REQUIRES: fits_places for every block.
 //
-// Grey, VNNI, four inputs: 24; for each of a, b and c one word for each output.
+// Grey, VNNI: 24 words for four inputs. For each of a, b and c: one word for each output.
 void along_row_rgb_avx2(const std::uint8_t* from, const PackedTaps& taps, std::uint8_t* to);
 void along_row_grey_avx2(const std::uint8_t* from, const PackedTaps& taps, std::uint8_t* to);
 void along_columns_avx2(const std::uint8_t* from, std::int64_t stride, const std::int32_t* words,

@@ -34,7 +34,7 @@ void along_row_rgb_avx2(const std::uint8_t* from, const PackedTaps& taps, std::u
   const std::int32_t* weights = taps.weights;
   for (std::int64_t block = 0; block < taps.blocks; ++block, first += kBlock, to += 3 * kBlock) {
     __m256i sums[4];
-    // Handle two at a time: their sums and addresses stay in registers.
+    // Handle four outputs at a time, so that their sums and addresses stay in registers.
 #pragma GCC unroll 2
     for (int half = 0; half < 4; half += 2) {
       const std::uint8_t* near[] = {from + first[half], from + first[half + 1]};

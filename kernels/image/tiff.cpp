@@ -87,7 +87,7 @@ struct TiffLayout {
   bool is_premultiplied = false;  ///< its first extra sample is an alpha that was multiplied in
 
   bool is_separate() const { return planar == PLANARCONFIG_SEPARATE && samples > 1; }
-  /// Samples of a pixel that make its colour.
+  /// Returns the number of samples of a pixel that make its colour.
   std::int64_t colours() const {
     return photometric == PHOTOMETRIC_RGB ? 3 : photometric == PHOTOMETRIC_SEPARATED ? 4 : 1;
   }

@@ -7,7 +7,8 @@
 namespace dpt {
 namespace {
 
-/// Axes of an upright image along which the stored image runs backwards.
+/// Return true if the stored image runs backwards along a row, or down a column, of the upright
+/// image.
 bool is_mirrored_across(int orientation) {
   return orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
 }

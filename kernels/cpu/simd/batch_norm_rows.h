@@ -47,9 +47,8 @@ struct RowKernels {
 };
 extern const RowKernels kRowsAvx2, kRowsAvx512;
 
-/// Calls block(first channel, number of channels) with template arguments <vectors, rows at once>,
-/// chosen for enough independent sums to hide the latency of an addition. `block` is a generic
-/// functor.
+/// Calls block.run<vectors, rows at once>(first channel, lanes in use of each vector) for all
+/// channels, with enough independent sums to hide the latency of an addition.
 template <class V, class Block>
 void for_channels(std::int64_t channels, const Block& block) {
   constexpr std::int64_t kLanes = V::kLanes;
@@ -60,8 +59,10 @@ void for_channels(std::int64_t channels, const Block& block) {
   if (c < channels) block.template run<1, 4>(c, channels - c);
 }
 
-/// Adds `term(row, vector)` pairs over all rows. Row r goes to accumulator r mod kRows, and the
-/// accumulators are added in order at the end. `count` is the number of lanes in use.
+/// Computes two sums for each vector over all rows: term(row, vector, first, second) adds to them,
+/// finish(vector, first, second) receives them. In whole groups of kRows, row r goes to accumulator
+/// r mod kRows; the remaining rows go to accumulator 0. The accumulators are added in order at the
+/// end.
 template <class V, int kVectors, int kRows, class Term, class Finish>
 void sum_rows(std::int64_t rows, const Term& term, const Finish& finish) {
   V first[kRows][kVectors], second[kRows][kVectors];
@@ -216,7 +217,7 @@ struct Gradient {
 };
 
 /// Returns all functions for vectors V, which load and store `lanes` elements of floats or bf16.
-/// Lanes beyond are zero after a load and are not stored.
+/// The other lanes are zero after a load and are not stored.
 template <class V, class T>
 constexpr RowFunctions<T> row_functions() {
   return {

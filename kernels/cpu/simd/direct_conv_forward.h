@@ -22,7 +22,7 @@ struct ConvLayout {
   std::int64_t channels;                  ///< output channels, rounded up to whole vectors
   std::int64_t packed;                    ///< vectors of the forward pass's panels
   std::int64_t odd;                       ///< remaining channels, computed as dot products
-  std::int64_t run_vectors, run_columns;  ///< likewise for the run of (kw, ic)
+  std::int64_t run_vectors, run_columns;  ///< the same as vectors, channels for the run (kw, ic)
   bool lanes_are_outputs;                 ///< weight gradient: lanes over oc, not over (kw, ic)
   std::int64_t image, weights, bias, partial, dy, columns, gradient, total;
   std::int64_t column_rows;  ///< rows of dx whose columns are computed at a time

@@ -128,7 +128,7 @@ void product_tile(const float* a, std::int64_t a_row, std::int64_t a_step, const
   }
 }
 
-/// Computes a product with R rows and `columns` columns of b and `to`.
+/// Computes a product of any size: `rows` rows of a and `to`, `columns` columns of b and `to`.
 template <class V>
 void product(std::int64_t rows, std::int64_t columns, const float* a, std::int64_t a_row,
              std::int64_t a_step, const float* b, std::int64_t b_step, std::int64_t k, float* to,

@@ -321,7 +321,7 @@ void multiply_transposed(const float* a, const float* b, std::int64_t rows, std:
   }
 }
 
-/// Computes dw (k, 3, 3, c) = or += G' u G, from[element][k][c].
+/// Computes dw (k, 3, 3, c) = or += G' u G, where u is from[element][k][c].
 template <class V>
 void write_weight_gradient(const float* from, std::int64_t k, std::int64_t c, bool add, float* dw) {
   const std::int64_t step = k * c;

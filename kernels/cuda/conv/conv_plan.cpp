@@ -115,7 +115,7 @@ class Candidates {
     try {
       named_ = make_cudnn_plan(context_, problem_, name);
     } catch (const Error&) {
-      named_ = nullptr;  // Choosing again meets the failure again, and reports it.
+      named_ = nullptr;  // The choice that follows fails again, and reports it.
     }
     return named_ != nullptr;
   }
@@ -242,8 +242,8 @@ std::string ConvProblem::key() const {
 
 // dpt's kernels are better for:
 //  - Few or odd numbers of channels. cuDNN's tensor core kernels load 16 bytes of channels at a
-//    time; otherwise cuDNN first copies the tensors into padded ones. Below 16 channels, half of
-//    their tiles is padding.
+//    time; if the channels do not fill them, cuDNN first copies the tensors into padded ones. Below
+//    16 channels, half of the kernels' tiles is padding.
 //  - Small problems, which end before a helper kernel of cuDNN has started: dpt needs one kernel or
 //    two. 2 GFLOP take about 10 us on a large GPU.
 // cuDNN is better for all others, and for groups, which dpt treats as separate convolutions.

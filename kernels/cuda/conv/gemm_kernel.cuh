@@ -139,7 +139,7 @@ class ScalarSums {
   float sums_[kDown][kAcross] = {};
 };
 
-/// Calls with(std::integral_constant) with the number of elements of one load.
+/// Passes the number of elements of one load to `with`, as a constant.
 template <int kMax, class With>
 __device__ inline void with_vector(int vector, const With& with) {
   if (vector >= kMax) {
@@ -171,7 +171,7 @@ __device__ inline void store_weights(const ConvGemm& g, const BlockPart& part, i
   });
 }
 
-/// Returns the shared memory of a block in bytes.
+/// Layout and size of the shared memory of a block.
 template <class Math, GemmTile kTile, ConvPass kPass>
 struct Shared {
   static constexpr bool kWeights = kPass == ConvPass::backward_weights;

@@ -6,7 +6,7 @@
 // memory:
 //  - *panel*, for factors contiguous along k: [half of the words][row][16 words]. The four 16-byte
 //    groups of words of a row are permuted by the row; even and odd rows are exchanged in the
-//    second half, and in every second eight rows. So each of these accesses
+//    second half, and (again) in every second group of eight rows. So each of these accesses
 //    touches different banks: eight rows at one k, neighbours or every second one; two rows at all
 //    four groups of words; the eight groups of words of one row.
 //  - *major*, for factors contiguous along the rows: [word][row] with a pitch of kRows + 2, so that
@@ -48,8 +48,7 @@ __device__ inline AxisPhase axis_phase(const GemmAxis& axis, int phase) {
   if constexpr (kPass != ConvPass::backward_data) {
     return {axis.stride, -axis.padding, 1, 0, 0, axis.dilation};
   }
-  // The gradient of dx at h comes from dy at (h + padding - tap * dilation) / stride if that is an
-  // integer.
+  // dx at h has terms of dy at (h + padding - tap * dilation) / stride, where that is an integer.
   int first = 0;
   while (first < axis.tap_step && (phase + axis.padding - first * axis.dilation) % axis.stride) {
     ++first;
@@ -109,8 +108,8 @@ __device__ inline Place pixel_place(const ConvGemm& g, const BlockPart& part, in
   if (own_h >= g.h.pixels || own_w >= g.w.pixels) return nowhere();
   place.h = static_cast<int>(i) * part.h.scale + part.h.base;
   place.w = static_cast<int>(j) * part.w.scale + part.w.base;
-  // If the tensor is pooled, the sum of a pixel and a tap must be halved first: see
-  // gathered_offset.
+  // If the gathered tensor is pooled, leave out the position: load_gathered adds it, because the
+  // sum of a pixel and a tap must be halved first.
   place.offset = (kPooled == Pooled::gathered
                       ? position(image, g.pool.height, g.pool.width, 0, 0)
                       : position(image, g.h.gathered, g.w.gathered, place.h, place.w)) *
@@ -163,8 +162,8 @@ __device__ inline void unrolled(const Use& use) {
   }
 }
 
-/// Loads kVector elements into `words`, starting at element kAt; zeros if `from` is null. The
-/// elements of a word are loaded in ascending order, bytes all at once.
+/// Loads kVector elements into `words`, starting at element kAt; zeros if `from` is null. Calls for
+/// the halves of one word must be in ascending order; bytes must be loaded with one call.
 template <class Element, int kVector, int kAt, int kWords>
 __device__ inline void load_vector(std::uint32_t (&words)[kWords], const Element* from) {
   constexpr int kSize = static_cast<int>(sizeof(Element));
@@ -394,7 +393,7 @@ __device__ inline void store_tile(std::uint32_t* tile, const Carried<kRows>& uni
   }
 }
 
-/// Returns the words 4 * quad to 4 * quad + 3 of a row.
+/// Reads the words 4 * quad to 4 * quad + 3 of a row.
 template <bool kPanel, int kRows>
 __device__ inline void read_words(const std::uint32_t* tile, int row, int quad,
                                   std::uint32_t (&words)[4]) {

@@ -137,8 +137,8 @@ class TaskSums {
   __device__ TaskSums(int first_row, int first_tile)
       : first_row_(first_row), first_tile_(first_tile) {}
 
-  /// Adds r from `begin` to `end`. The windows of this lane's two rows begin at `upper` and `lower`
-  /// in the image.
+  /// Adds the terms of the kernel rows r in [begin, end) to the sums (formula in image_conv.h). The
+  /// windows of this lane's two rows begin at `upper` and `lower` in the image.
   __device__ void add(const ImageShape& s, const std::uint32_t* weights, int begin, int end,
                       const std::uint32_t* upper, const std::uint32_t* lower) {
     const int image_row = s.width * s.pitch, weights_step = s.column_tiles * 32;
@@ -187,7 +187,7 @@ class TaskSums {
   float sums_[kTiles][4] = {};
 };
 
-/// Calls with(std::integral_constant) with the number of tiles.
+/// Passes the number of tiles to `with`, as a constant.
 template <int kMax, class With>
 __device__ inline void with_tiles(int tiles, const With& with) {
   if (tiles >= kMax) {
@@ -197,7 +197,7 @@ __device__ inline void with_tiles(int tiles, const With& with) {
   }
 }
 
-/// Pixel of a row in the image of `out` before pooling.
+/// Pixel of `out`, before pooling, that a row of the product computes.
 struct OutPixel {
   int i, j;
 };
@@ -250,7 +250,7 @@ __global__ void __launch_bounds__(kImageThreads, 1)
       auto group = static_cast<std::uint32_t>(task);
       const int first_row = static_cast<int>(s.per_group.split(group)) * 16;
       const int first_tile = static_cast<int>(group) * s.tiles_each;
-      // Rows of the window that overlap the image; outside its borders everything is zero.
+      // Take only the kernel rows r that meet data: the others would add zeros of the borders.
       const int top = out_pixel<kPooled>(s, first_row).i;
       const int bottom = out_pixel<kPooled>(s, min(first_row + 15, s.rows - 1)).i;
       const int begin = max(0, s.border_h - bottom);

@@ -21,7 +21,7 @@ inline constexpr int kImageThreads = 512;
 /// Maximum number of words (of 32 bits in shared memory) of the source that a thread holds while it
 /// copies them from memory to shared memory.
 inline constexpr int kImageCarried = 8;
-inline constexpr int kImageMostTiles = 4;  ///< column tiles of a task: limit of the registers
+inline constexpr int kImageMostTiles = 4;  ///< maximum tiles_each, limited by registers
 
 /// Returns ceil_div of the small numbers of a shape.
 inline int ceil_div_int(std::int64_t count, std::int64_t by) {
@@ -39,12 +39,12 @@ struct ImageShape {
   int pitch = 0;                   ///< words of one pixel in shared memory
   int image_words = 0;             ///< words of an image with its borders
   int taps_h = 0, taps_w = 0;
-  int run_words = 0, run_steps = 0;  ///< words and steps of one r; a step has 8 words
-  int column_tiles = 0;              ///< tiles of 8 columns
-  int tiles_each = 0, groups = 0;  ///< column tiles of one task; number of tasks next to each other
-  int rows = 0, out_width = 0;     ///< pixels that are computed; width of `out` in memory
-  int out_elements = 0;            ///< elements of one image of `out`
-  int tasks = 0;                   ///< tasks of one image: 16 rows times tiles_each column tiles
+  int run_words = 0, run_steps = 0;   ///< words and steps of one r; a step has 8 words
+  int column_tiles = 0;               ///< tiles of 8 columns
+  int tiles_each = 0, groups = 0;     ///< column tiles of one task; tasks that cover all columns
+  int rows = 0, out_width = 0;        ///< pixels that are computed; width of `out` in memory
+  int out_elements = 0;               ///< elements of one image of `out`
+  int tasks = 0;                      ///< tasks of one image: 16 rows times tiles_each column tiles
   Divider per_pixel, per_source_row;  ///< divide source words into pixels, and pixels into rows
   Divider per_run, per_tap;           ///< divide weights: steps into r, words into s
   Divider per_out_row, per_group;

@@ -23,7 +23,7 @@ namespace {
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kCarried = 16;  ///< numbers of x, and of dy, that a thread holds while copying
 constexpr int kMaxRows = 4, kMaxColumns = 9,
-              kFewColumns = 4;  ///< tiles of 16 rows and 8 columns per warp
+              kFewColumns = 4;  ///< tiles per warp: of 16 rows, and of 8 columns
 constexpr int kTile = 16 * 8;
 
 struct WeightsShape {
@@ -41,7 +41,7 @@ struct WeightsShape {
   int pitch = 0;                           ///< pitch of dy's pixels in shared memory
   int taps_h = 0, run = 0, run_tiles = 0;  ///< columns of one r, in tiles of 8
   int row_tiles = 0, column_tiles = 0;     ///< the last column tile has the ones
-  int tiles_each = 0, slices = 0;          ///< tiles per warp; warps per group
+  int tiles_each = 0, slices = 0;          ///< column tiles per warp; warps that share them
   Divider per_in_channel, per_in_row, per_channel, per_out_row, per_column;
 
   DPT_HOST_DEVICE int columns() const { return taps_h * run + 1; }
@@ -279,7 +279,8 @@ std::size_t shared_bytes(const WeightsShape& s) {
   const std::int64_t images =
       s.image_elements + std::int64_t{s.pitch + 1} * ceil_div_int(s.pixels, 8) * 8;
   const std::int64_t sums = std::int64_t{kWarps} * s.row_tiles * s.tiles_each * kTile;
-  // Columns after a run are read but not used; those of the last pixel are past the image.
+  // The columns that fill up the last tile of a run are read but not used. At the last pixel, they
+  // are past the end of the image, so add 8 words.
   return static_cast<std::size_t>(std::max(images, sums) + 8) * sizeof(float);
 }
 
@@ -290,7 +291,8 @@ class ImageWeights final : public ConvPlan {
     const bool bf16 = problem.type == DType::bf16, few = shape.tiles_each <= kFewColumns;
     kernel_ = bf16 ? (few ? kernel_of<Bf16, kFewColumns>() : kernel_of<Bf16, kMaxColumns>())
                    : (few ? kernel_of<float, kFewColumns>() : kernel_of<float, kMaxColumns>());
-    // Allow the maximum, because another plan of the same kernel would lower it again.
+    // Allow the maximum. If each plan set only what it needs, a later plan with the same kernel
+    // could lower the limit.
     allow_shared_memory(kernel_, context.shared_bytes_per_block);
   }
 

@@ -38,7 +38,7 @@ struct GemmAxis {
 };
 
 /// Pooling by windows of 2x2 inside the product. The tensor y (forward) or dy (backward) is the
-/// pooled one, height x width; `open` (see ConvArgs) maps it to its windows.
+/// pooled one, height x width; `open` is that of ConvArgs.
 struct GemmPool {
   std::uint8_t* open = nullptr;
   int height = 0, width = 0;

@@ -59,7 +59,7 @@ __device__ inline void mma_bf16(float (&d)[4], const std::uint32_t (&a)[4],
 
 inline std::uint32_t round_to_tf32(std::uint32_t bits) {
   const bool special = (bits & 0x7F800000U) == 0x7F800000U;
-  if (special && (bits & 0x7FFFFFU) != 0) return 0x7FFFFFFFU;  // PTX: the NaN
+  if (special && (bits & 0x7FFFFFU) != 0) return 0x7FFFFFFFU;  // canonical NaN of PTX
   return special ? bits : (bits + 0x1000U) & ~0x1FFFU;
 }
 

@@ -61,7 +61,7 @@ class GuardedCommunicator {
     with_handle([](Handle) {});
   }
 
-  /// Throws if an error occurred since the last call while the GPU works, such as the loss of
+  /// Throws if the work on the GPU has met an error since the last call, such as the loss of
   /// another rank's process or of the network. Ignores errors of an aborted communicator. Any
   /// thread may call it.
   void check() {

@@ -93,8 +93,8 @@ struct NcclApi {
     nccl_check(state, who, "NCCL");
     return state == ncclInProgress;
   }
-  /// Aborts the communicator and frees it. At the end nothing is lost by this, because all finished
-  /// sums have run.
+  /// Aborts the communicator and frees it. Destructors use it, too: by then nobody needs the result
+  /// of a sum that still runs.
   static void abort(Handle handle) noexcept { nccl().abort(handle); }
 };
 
@@ -147,8 +147,8 @@ class NcclSums final : public PeerSums {
       if (status == ncclInProgress) status = ncclSuccess;
     }
     const ncclResult_t ended = nccl().group_end();
-    // Take ownership at once, so that a later failure aborts and frees the communicators with the
-    // ranks.
+    // Take ownership at once, so that after a later failure the destructors of the ranks abort and
+    // free the communicators.
     for (std::size_t i = 0; i < ranks_.size(); ++i) ranks_[i].communicator.own(handles[i]);
     cuda_check(device_status, "cudaSetDevice");
     nccl_check(status, who, "ncclCommInitRankConfig");

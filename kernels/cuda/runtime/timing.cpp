@@ -12,7 +12,7 @@ namespace dpt {
 namespace {
 
 constexpr int kRounds = 5, kMaxRuns = 20;
-/// Duration of one replay, unless it is a single run. A launch takes the host 3 us.
+/// Maximum duration of a replay of several runs. A launch takes the host 3 us.
 constexpr float kMilliseconds = 1.0F;
 constexpr float kNever = std::numeric_limits<float>::infinity();
 

@@ -10,12 +10,12 @@
 namespace dpt {
 namespace {
 
-/// Maximum size of a part; files with more coded bytes are left to libjpeg, too. A thread keeps the
-/// memory that its largest part needed.
+/// Maximum number of pixels of a part, and of coded bytes of a file; libjpeg decodes larger ones. A
+/// thread keeps the memory that its largest part needed.
 constexpr std::int64_t kMaxPartPixels = std::int64_t{1} << 22;
 constexpr std::size_t kMaxCodedBytes = std::size_t{1} << 23;
-/// Samples next to a part from which its colours are interpolated: one, which is two pixels for
-/// 4:2:0.
+/// Margin of a part in pixels: its colours are interpolated from one more sample on each side,
+/// which is two pixels for 4:2:0.
 constexpr std::int64_t kColourMargin = 2;
 
 std::size_t size_of(std::int64_t n) {
@@ -85,7 +85,7 @@ bool BaselineJpeg::is_of_the_kind() const {
     if (components[c].h_samp_factor != 1 || components[c].v_samp_factor != 1) return false;
   }
   if (across == 1) return true;
-  // libjpeg does not interpolate colours that have fewer samples.
+  // At full size, libjpeg interpolates colours only if their rows have more than two samples.
   return eighths_ == DCTSIZE ? info_.image_width > 4 : down == 2;
 }
 
@@ -257,7 +257,8 @@ const std::uint8_t* BaselineJpeg::colour_row(int component, std::int64_t row) {
   } else {
     jpeg_loops::widened_row(plane_row(component, row), plane.stride, from);
   }
-  // Repeat the last samples past the edge of the image; past the edge of the part, nothing is read.
+  // Repeat the first and the last sample, as libjpeg does at the edges of the image. Elsewhere no
+  // pixel of the part depends on these copies.
   const std::int64_t first = mcu_columns_.begin * DCTSIZE;
   const std::int64_t count = std::min(plane.stride, plane.width - first);
   from[-1] = from[0];

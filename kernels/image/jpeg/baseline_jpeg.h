@@ -24,10 +24,10 @@ class BaselineJpeg {
   BaselineJpeg(const jpeg_decompress_struct& info, int eighths, PixelRange rows, PixelRange columns,
                bool grey);
 
-  /// Decodes the rows and columns. Returns false if the file has a fault above or in the last row;
-  /// if it is not baseline, in one scan, without restart markers, and either grey or YCbCr with
-  /// colours sampled 4:4:4, 4:2:0 or, at full size, 4:2:2; if the processor lacks AVX2; or if the
-  /// part is large.
+  /// Decodes the rows and columns. Returns false if the file has a fault above or in the last row,
+  /// if the part is large, if the processor lacks AVX2, or if the file is of an unsupported kind.
+  /// Supported are baseline files of one scan without restart markers, either grey or YCbCr with
+  /// colours sampled 4:4:4, 4:2:0 or, at full size, 4:2:2.
   bool decode();
 
   /// Returns the column of the first pixel of rows(), at most the first requested column.

@@ -66,7 +66,8 @@ JpegDecoder& decoder_of(j_common_ptr info) {
 }
 
 /// Handles damaged data, which libjpeg calls a warning and fills with grey. It is an error here
-/// unless the image is to be salvaged. Extra bytes that cameras write between markers are not.
+/// unless the image is to be salvaged. Extra bytes that cameras write between markers, and an
+/// unknown version of JFIF, are no error.
 void on_message(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   if (level < 0 && !decoder_of(info).salvage && code != JWRN_EXTRANEOUS_DATA &&
@@ -121,7 +122,7 @@ struct Region {
 
 /// Columns on both sides of a region that are read to upsample its colours.
 constexpr std::int64_t kMargin = 4;
-/// Minimum number of columns worth skipping: the columns of a block.
+/// Minimum number of columns worth skipping: the columns of an MCU of 4:2:0.
 constexpr std::int64_t kMinLeftOut = 16;
 
 /// Returns true if a progressive image lacks bits of its low frequencies, so that libjpeg smooths
@@ -150,7 +151,7 @@ bool start(JpegDecoder& decoder, const Region& region, std::int64_t& top, std::i
     const std::int64_t to = std::min<std::int64_t>(region.columns.end + kMargin, width);
     first = static_cast<JDIMENSION>(from);
     auto count = static_cast<JDIMENSION>(to - from);
-    // The crop starts at a block, so it may start before `first` and is wider by the difference.
+    // The crop starts at an MCU, so it may start before `first` and is wider by the difference.
     jpeg_crop_scanline(&info, &first, &count);
   }
   left = first;
@@ -260,7 +261,8 @@ Image decode_jpeg(std::span<const std::byte> file, const std::string& name, std:
   Pixels pixels = Pixels::as_they_are;
   std::int64_t resized_channels = channels;
   if (info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK) {
-    // Like Pillow, treat all of them as Adobe's, whose values are inverted, whether marked or not.
+    // Like Pillow, treat every CMYK file as Adobe's, with inverted values, even without Adobe's
+    // marker.
     info.out_color_space = JCS_CMYK;
     pixels = channels == 1 ? Pixels::cmyk_to_grey : Pixels::cmyk_to_rgb;
   } else if (info.jpeg_color_space == JCS_GRAYSCALE) {

@@ -54,7 +54,7 @@ inline constexpr std::size_t kBytesBeyond = 2048;
 
 /// Skips `mcus` MCUs.
 void skip_mcus(Scan& scan, std::int64_t mcus);
-/// Decodes one MCU. Sets has_ac[i] to true if block i has more coefficients than its mean.
+/// Decodes one MCU. Sets has_ac[i] to true if block i has coefficients besides its mean.
 void read_mcu(Scan& scan, Block* blocks, bool* has_ac);
 
 /// Destination of a block's samples: `size` of them across and down (1, 2, 4 or 8), in rows that

@@ -59,11 +59,12 @@ inline __attribute__((always_inline)) bool read_block(Bits& bits, const BlockKin
   if (packed == 0) return false;
   if (packed >> 24 != 0) dc += number(bits.window, packed);
   bits.drop(packed & 0xff);
-  // An out-of-range value may have been skipped before.
+  // Check skipped blocks, too, because later values build on theirs.
   if (dc > 32767 || dc < -32767) return false;
   if constexpr (kStore) {
     const std::int32_t mean = dc * kind.quantisers[0];
-    // Samples of 8 bits give at most 1024 plus rounding; a larger value might not fit below.
+    // Samples of 8 bits give at most 1024 plus rounding; later steps may overflow for larger
+    // values.
     if (mean > 8191 || mean < -8191) return false;
     block[0] = static_cast<std::int16_t>(mean);
   }
@@ -171,7 +172,8 @@ constexpr int k0_298 = 2446, k0_390 = 3196, k0_541 = 4433, k0_765 = 6270, k0_899
               k2_562 = 20995, k3_072 = 25172;
 constexpr int kConstBits = 13, kPass1Bits = 2;
 
-/// Eight 32-bit numbers for two times four lanes: the lower and the upper words.
+/// A 32-bit number for each 16-bit lane of a register: `low` has those of the lower four lanes of
+/// each half, `high` those of the upper four.
 struct Wide {
   __m256i low, high;
 };
@@ -184,7 +186,7 @@ Wide operator-(Wide a, Wide b) {
   return {_mm256_sub_epi32(a.low, b.low), _mm256_sub_epi32(a.high, b.high)};
 }
 
-/// Returns a * of_a + b * of_b.
+/// Returns a * of_a + b * of_b for each pair (a, b).
 Wide products(Wide pairs, int of_a, int of_b) {
   const __m256i by = _mm256_set1_epi32((of_b << 16) | (of_a & 0xffff));
   return {_mm256_madd_epi16(pairs.low, by), _mm256_madd_epi16(pairs.high, by)};
@@ -273,7 +275,8 @@ void inverse_dct_8(const Block& a, BlockPlace of_a, const Block& b, BlockPlace o
   transform<kConstBits - kPass1Bits>(v);
   transpose(v);
   transform<kConstBits + kPass1Bits + 3>(v);
-  // v[i] has column i; two of them to bytes, the two of each row side by side.
+  // v[i] is column i. Convert two columns at a time to bytes, with the two bytes of a row side by
+  // side.
   const __m256i side_by_side = _mm256_broadcastsi128_si256(
       _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
   const __m256i centre = _mm256_set1_epi8(-128);
@@ -323,7 +326,7 @@ void inverse_dct_4(const Block& a, BlockPlace of_a, const Block& b, BlockPlace o
   for (int i = 4; i < 8; ++i) v[i] = _mm256_setzero_si256();
   transpose(v);
   transform_to_4<kConstBits + kPass1Bits + 3 + 1>(v);
-  // v[i] has column i: four rows of it.
+  // v[i] is column i, with its four rows in the lower lanes of each half.
   const __m256i centre = _mm256_set1_epi8(-128);
   const __m256i side_by_side = _mm256_broadcastsi128_si256(
       _mm_setr_epi8(0, 8, 1, 9, 2, 10, 3, 11, -1, -1, -1, -1, -1, -1, -1, -1));
@@ -373,7 +376,8 @@ void inverse_dct_2(const Block& block, BlockPlace place) {
 }  // namespace
 
 bool inverse_dct(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b, int size) {
-  // libjpeg shifts the first row of a block that has no others by two bits.
+  // libjpeg shifts the first row left by two bits if all other rows are zero, so its values must be
+  // in [-8192, 8192).
   const __m256i moved = _mm256_add_epi16(load_rows(a, b, 0), _mm256_set1_epi16(8192));
   if (!_mm256_testz_si256(moved, _mm256_set1_epi16(static_cast<short>(0xc000)))) return false;
   if (size == 8) {
@@ -438,8 +442,9 @@ void doubled_row(const std::int16_t* from, std::int64_t count, int before, int b
 void rgb_row(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr,
              std::int64_t count, std::uint8_t* to) {
   // FIX(x) is x * 2^16, rounded: R = Y + 1.402 Cr, G = Y - 0.34414 Cb - 0.71414 Cr,
-  // B = Y + 1.772 Cb, each product rounded as (FIX(x) * c + 2^15) >> 16. Whole multiples are taken
-  // out where a factor has more than 15 bits, and (c * 2 * f >> 16) + 1 >> 1 is that rounding.
+  // B = Y + 1.772 Cb, each product rounded as (FIX(x) * c + 2^15) >> 16. A factor f that does not
+  // fit into 16 bits is reduced by k * 2^16, and k * c is added separately. The vectors compute
+  // ((2 * c * f >> 16) + 1) >> 1, which rounds in the same way.
   const __m256i centre = _mm256_set1_epi16(128), one = _mm256_set1_epi16(1);
   const __m256i of_red = _mm256_set1_epi16(26345);    // FIX(1.402) - 2^16
   const __m256i of_blue = _mm256_set1_epi16(-14942);  // FIX(1.772) - 2 * 2^16
