@@ -16,6 +16,15 @@ namespace {
 constexpr int kWidth = 4;
 constexpr std::size_t kWidthBytes = kWidth * sizeof(float);
 
+/// Returns a + b with denormal operands and results as zeros of their sign, as flush_denormals
+/// makes CPUs add: a sum of gradients has the same bits on a GPU, on the host and between
+/// processes.
+__device__ inline float add_flushed(float a, float b) {
+  constexpr float kSmallestNormal = 0x1p-126F;
+  const auto flushed = [](float x) { return fabsf(x) < kSmallestNormal ? copysignf(0.0F, x) : x; };
+  return flushed(flushed(a) + flushed(b));
+}
+
 struct AddBody {
   float* to;
   const float* a;
@@ -25,7 +34,7 @@ struct AddBody {
   __device__ void at(std::int64_t i) const {
     auto sum = load_pack<kCount>(a + i);
     const auto other = load_pack<kCount>(b + i);
-    for (int k = 0; k < kCount; ++k) sum.v[k] += other.v[k];
+    for (int k = 0; k < kCount; ++k) sum.v[k] = add_flushed(sum.v[k], other.v[k]);
     store_pack<kCount>(to + i, sum);
   }
 };
@@ -96,7 +105,7 @@ __device__ inline void sum_place(const Tree& tree, std::int64_t i, Pack<float, k
   for (int a = 0; a < tree.addition_count; ++a) {
     Pack<float, kCount>& left = mine[tree.additions[a].left * stride];
     const Pack<float, kCount> right = mine[tree.additions[a].right * stride];
-    for (int k = 0; k < kCount; ++k) left.v[k] += right.v[k];
+    for (int k = 0; k < kCount; ++k) left.v[k] = add_flushed(left.v[k], right.v[k]);
   }
   for (int o = 0; o < tree.out_count; ++o) store_pack<kCount>(tree.outs[o] + i, mine[0]);
 }

@@ -265,6 +265,21 @@ TEST_CASE("A tree sum adds in the order given, and writes every output") {
   }
 }
 
+TEST_CASE("A tree sum has zeros in place of denormal parts and sums, on every backend") {
+  const float least = std::numeric_limits<float>::min(), denormal = least / 4;
+  // Two denormals; a denormal and a number; numbers whose difference is denormal; a sum of normals.
+  const std::vector<float> a = {denormal, -denormal, least * 1.5F, least, -0.0F};
+  const std::vector<float> b = {denormal, 1.0F, -least, least, -denormal};
+  const std::vector<float> want = {0.0F, 1.0F, 0.0F, 2 * least, -0.0F};
+  on_backends([&](Backend& backend) {
+    const OnDevice<float> left(backend, a), right(backend, b), out(backend, a);
+    const DevPtr parts[] = {left.ptr(), right.ptr()}, outs[] = {out.ptr()};
+    const TreeAdd additions[] = {{0, 1}};
+    backend.tree_sum(parts, additions, outs, static_cast<std::int64_t>(a.size()));
+    CHECK(same_bits(out.get(), want));
+  });
+}
+
 TEST_CASE("Rounding to bf16 goes to the nearest, ties to even, and keeps NaNs and infinities") {
   const float inf = std::numeric_limits<float>::infinity();
   // 1 + 2^-7 is the first bf16 above 1.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cfenv>
 #include <cstring>
 
 #include "block.h"
@@ -80,6 +81,21 @@ std::string check_arguments(const detail::Kernel& kernel, int device) {
   return "";
 }
 
+/// Gives the thread a GPU's arithmetic, which keeps denormal numbers, until the end of a scope.
+class GpuArithmetic {
+ public:
+  GpuArithmetic() {
+    std::fegetenv(&before_);
+    std::fesetenv(FE_DFL_ENV);  // also clears FTZ and DAZ, or FPCR.FZ
+  }
+  GpuArithmetic(const GpuArithmetic&) = delete;
+  GpuArithmetic& operator=(const GpuArithmetic&) = delete;
+  ~GpuArithmetic() { std::fesetenv(&before_); }
+
+ private:
+  std::fenv_t before_{};
+};
+
 cudaError_t run_kernel(const GridLaunch& launch, int device) {
   if (const auto failure = take_failure("kernel", device)) {
     return lose_device(device, error_by_name(*failure), "asked-for failure of a kernel");
@@ -87,8 +103,12 @@ cudaError_t run_kernel(const GridLaunch& launch, int device) {
   if (const std::string why = check_arguments(*launch.kernel, device); !why.empty()) {
     return lose_device(device, cudaErrorIllegalAddress, why);
   }
-  if (const std::string why = run_grid(launch); !why.empty()) {
-    return lose_device(device, cudaErrorLaunchFailure, why);
+  const std::string failure_of_grid = [&] {
+    const GpuArithmetic scope;
+    return run_grid(launch);
+  }();
+  if (!failure_of_grid.empty()) {
+    return lose_device(device, cudaErrorLaunchFailure, failure_of_grid);
   }
   if (const std::string why = damaged_memory(); !why.empty()) {
     return lose_device(device, cudaErrorIllegalAddress,
