@@ -86,7 +86,8 @@ __global__ void conv_forward(ConvProblem d, const Factor* x, const Factor* weigh
   for (std::int64_t i = 0; i < positions * d.out.c; ++i) {
     double value = sums[i];
     if (d.bias) value += static_cast<double>(to_float(bias[i % d.out.c]));
-    if (d.relu && value <= 0) value = 0;
+    // A library may turn NaN into 0 here.
+    if (d.relu && !(value > 0)) value = 0;
     store(y[first + i], static_cast<float>(value));
   }
 }

@@ -23,10 +23,21 @@ std::string name_of(const CudnnDescriptor& engine, const CudnnDescriptor& config
   return name;
 }
 
+/// Returns true if cuDNN compiles the engine at run time. Such an engine may add with atomics, in
+/// an order that changes, although no note says so: the one for a convolution with the statistics
+/// of its output (genStats, cuDNN 9.19) does.
+bool is_compiled_at_run_time(const CudnnDescriptor& engine) {
+  const auto notes = engine.get_all<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
+                                                                CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
+  return std::find(notes.begin(), notes.end(), CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) !=
+         notes.end();
+}
+
 /// Returns true if the engine satisfies the backend contract: the same bits every time, sums in
 /// fp32, factors as precise as requested. Winograd's and Fourier's transforms lose digits that
 /// plain sums keep.
 bool admissible(const CudnnDescriptor& engine, const ConvProblem& problem) {
+  if (is_compiled_at_run_time(engine)) return false;
   const auto notes = engine.get_all<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                                                  CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   return std::none_of(notes.begin(), notes.end(), [&](cudnnBackendNumericalNote_t note) {

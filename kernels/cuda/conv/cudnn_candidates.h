@@ -161,9 +161,13 @@ class CudnnConvGraph {
 
   CudnnDescriptor& pointwise(cudnnPointwiseMode_t mode) {
     CudnnDescriptor& kind = parts_.emplace_back(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    kind.set(CUDNN_ATTR_POINTWISE_MODE, mode)
-        .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT)
-        .finalize();
+    kind.set(CUDNN_ATTR_POINTWISE_MODE, mode).set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
+    // Without this, cuDNN may turn NaN into 0. Engines without the note STRICT_NAN_PROP may do so
+    // even then.
+    if (mode == CUDNN_POINTWISE_RELU_FWD) {
+      kind.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_PROPAGATE_NAN);
+    }
+    kind.finalize();
     return operations_.emplace_back(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
         .link(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kind);
   }

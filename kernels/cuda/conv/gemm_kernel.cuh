@@ -162,6 +162,7 @@ __device__ inline void store_weights(const ConvGemm& g, const BlockPart& part, i
           value;
       return;
     }
+    if (column == g.taps && !g.dbias) return;
     float& to = column < g.taps ? out[channel * g.taps + column] : g.dbias[channel];
     to = g.add ? to + value : value;
   };

@@ -214,7 +214,12 @@ class NcclSums final : public PeerSums {
     }
     void make_stream() {
       cuda_check(cudaSetDevice(context.device), "cudaSetDevice");
-      cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
+      // Sums come before other work that is ready, because the update waits for them.
+      int lowest = 0, highest = 0;
+      cuda_check(cudaDeviceGetStreamPriorityRange(&lowest, &highest),
+                 "cudaDeviceGetStreamPriorityRange");
+      cuda_check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, highest),
+                 "cudaStreamCreateWithPriority");
       cuda_check(cudaEventCreateWithFlags(&ready, cudaEventDisableTiming), "cudaEventCreate");
       cuda_check(cudaEventCreateWithFlags(&done, cudaEventDisableTiming), "cudaEventCreate");
     }
