@@ -12,6 +12,7 @@ struct CudaDeviceInfo {
   std::string name;                ///< "NVIDIA H200"
   std::string compute_capability;  ///< "9.0"
   int multiprocessors = 0;
+  std::uint64_t shared_bytes_per_block = 0;  ///< maximum that a kernel may request
   std::uint64_t memory_bytes = 0;  ///< total memory; only a backend knows how much is free
   std::vector<int> peers;          ///< indices of the GPUs whose memory it can access
   std::string unusable;            ///< why dpt cannot use it and how to fix that; empty if it can

@@ -1,6 +1,7 @@
 #include "kernels/devices.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "kernels/base/cpu_features.h"
 #include "kernels/base/error.h"
@@ -95,6 +96,38 @@ const CudaInfo& cuda_info() {
 
 std::vector<std::string> cuda_libraries() {
   return cuda_info().unavailable.empty() ? query_cuda_libraries() : std::vector<std::string>();
+}
+
+std::string kind_of(const DeviceName& device) {
+  if (device.kind != DeviceName::Kind::cuda) return device.text();
+  const std::vector<CudaDeviceInfo>& gpus = cuda_info().devices;
+  const auto index = static_cast<std::size_t>(device.index);
+  if (index >= gpus.size()) return "cuda";
+  const CudaDeviceInfo& gpu = gpus[index];
+  return fmt::format("{} ({}, {} multiprocessors, {} KiB of shared memory)", gpu.name,
+                     gpu.compute_capability, gpu.multiprocessors,
+                     gpu.shared_bytes_per_block / 1024);
+}
+
+std::vector<std::string> variables_of_cuda_arithmetic() {
+  std::vector<std::string> set;
+  for (const char* name :
+       {"NVIDIA_TF32_OVERRIDE", "CUBLAS_EMULATE_SINGLE_PRECISION", "CUBLAS_EMULATION_STRATEGY"}) {
+    if (const char* value = std::getenv(name)) set.push_back(fmt::format("{}={}", name, value));
+  }
+  return set;
+}
+
+std::string cuda_arithmetic() {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  static const std::vector<std::string> libraries = cuda_libraries();
+  for (const std::string& library : libraries) {
+    // NCCL takes no part in exact mode.
+    if (library.starts_with("cuBLASLt ") || library.starts_with("cuDNN ")) add(library);
+  }
+  for (const std::string& variable : variables_of_cuda_arithmetic()) add(variable);
+  return text;
 }
 
 std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,

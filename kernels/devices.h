@@ -34,6 +34,19 @@ const CudaInfo& cuda_info();
 /// reason why it cannot be used. Opens the libraries, which takes a while. Empty without a GPU.
 std::vector<std::string> cuda_libraries();
 
+/// Returns what decides the bits that a device computes: "cpu:4", or for a GPU its model, compute
+/// capability, number of multiprocessors and shared memory. Kernels are chosen by all of these. A
+/// GPU that this machine lacks is "cuda".
+std::string kind_of(const DeviceName& device);
+
+/// Returns the settings of environment variables that change the arithmetic of NVIDIA's libraries:
+/// "NVIDIA_TF32_OVERRIDE=0".
+std::vector<std::string> variables_of_cuda_arithmetic();
+
+/// Returns what decides the bits of GPUs in addition to their kind: the versions of cuBLASLt and
+/// cuDNN, and variables_of_cuda_arithmetic. Opens the libraries.
+std::string cuda_arithmetic();
+
 /// Turns `devices:` into names. "cuda" stands for every GPU that dpt can use. "auto" stands for the
 /// same if the machine has a GPU, otherwise for one "cpu" per physical core that the process may
 /// use. Both give at most `samples` devices (`samples` is the size of the largest batch). Throws

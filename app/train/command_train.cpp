@@ -504,6 +504,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
     if (condition.split() != "train") split_by_name(job, condition.split());
   }
   check_metrics_of(gate.conditions(), job.model.metrics);
+  check_kinds_of_gpus(job);
   refuse(problem_of_statistics(job));
   check_precision(job);
   if (options.overfit > 0) return run_overfit(options, job, phase);

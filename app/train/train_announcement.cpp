@@ -21,6 +21,14 @@
 namespace dpt {
 namespace {
 
+/// Returns the reasons why the bits of an exact run depend on its devices or change on resume.
+std::vector<std::string> reasons_for_other_bits(const Job& job, const TrainStart& start) {
+  std::vector<std::string> reasons = {inexact_devices(job, start.point.devices),
+                                      inexact_makers(job, start.point.made_by, made_by(job))};
+  std::erase(reasons, std::string());
+  return reasons;
+}
+
 /// Writes the event run_start.
 void log_run_start(const Job& job, const TrainStart& start, RunLog& log) {
   const RunState& state = start.point.state;
@@ -38,6 +46,9 @@ void log_run_start(const Job& job, const TrainStart& start, RunLog& log) {
                  {"resumed_from", start.checkpoint},
                  {"step", state.step}};
   if (!start.other_data.empty()) fields["other_data"] = start.other_data;
+  if (const auto reasons = reasons_for_other_bits(job, start); !reasons.empty()) {
+    fields["other_bits"] = reasons;
+  }
   if (!start.weights.url.empty()) {
     fields["weights"] = {
         {"file", start.weights_file}, {"url", start.weights.url}, {"sha256", start.weights.sha256}};
@@ -47,10 +58,16 @@ void log_run_start(const Job& job, const TrainStart& start, RunLog& log) {
 
 /// Warns of settings that may make this run slow or its result unexpected.
 void warn_at_start(const Job& job, const TrainStart& start, Progress& progress) {
-  const std::string inexact = inexact_devices(job, start.point.devices);
-  if (!inexact.empty()) progress.warn(inexact);
-  const std::string makers = inexact_makers(job, start.point.made_by, made_by(job));
-  if (!makers.empty()) progress.warn(makers);
+  for (const std::string& reason : reasons_for_other_bits(job, start)) progress.warn(reason);
+  const std::vector<std::string> variables = variables_of_cuda_arithmetic();
+  if (!variables.empty() &&
+      std::any_of(job.placement.devices.begin(), job.placement.devices.end(),
+                  [](const DeviceName& d) { return d.kind == DeviceName::Kind::cuda; })) {
+    progress.warn(fmt::format(
+        "{} changes the arithmetic of NVIDIA's libraries, whatever train.precision is: unset it, "
+        "unless that is intended",
+        fmt::join(variables, ", ")));
+  }
   if (has_unlike_kinds(job.placement.devices) && job.spec.device_weights.empty() &&
       start.point.state.device_weights.empty()) {
     progress.warn(

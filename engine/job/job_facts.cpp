@@ -40,8 +40,11 @@ Facts facts_of(const Job& job, const Facts& options) {
   // Exact mode promises equal bits for one kind of device and one instruction set.
   if (spec.train.shards > 0) {
     std::vector<std::string> kinds;
-    for (const DeviceName& device : job.placement.own_devices())
-      kinds.emplace_back(device.traits().noun);
+    for (const DeviceName& device : job.placement.own_devices()) {
+      const bool is_gpu = device.kind == DeviceName::Kind::cuda;
+      kinds.push_back(is_gpu ? fmt::format("{}, {}", kind_of(device), cuda_arithmetic())
+                             : device.traits().noun);
+    }
     std::sort(kinds.begin(), kinds.end());
     kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
     const CpuInfo cpu = cpu_info();

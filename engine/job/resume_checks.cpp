@@ -41,9 +41,10 @@ std::set<std::string> kinds_of(const std::vector<std::string>& devices) {
 }
 
 /// Parts of a made_by text that decide the bits of CPU replicas or of GPUs; empty if absent:
-/// "oneDNN 3.4.0, CUDA 12.4; avx512_core (AMD); 2 x cpu". Older texts lack the maker.
+/// "oneDNN 3.4.0, CUDA 12.4; avx512_core (AMD); 2 x cuda:0; H100 (9.0, ...), cuDNN 9.19.0". Older
+/// texts lack the maker of the processor and the part after the devices.
 struct Makers {
-  std::string cpu_library, cuda, instruction_set, processor_maker;
+  std::string cpu_library, cuda, instruction_set, processor_maker, gpu;
 
   explicit Makers(const std::string& made_by) {
     const std::size_t comma = made_by.find(", "), first = made_by.find("; ");
@@ -52,10 +53,16 @@ struct Makers {
     cpu_library = made_by.substr(0, comma);
     cuda = made_by.substr(comma + 2, first - comma - 2);
     instruction_set = made_by.substr(first + 2, second - first - 2);
+    if (const std::size_t third = made_by.find("; ", second + 2); third != std::string::npos) {
+      gpu = made_by.substr(third + 2);
+    }
     if (const std::size_t open = instruction_set.find(" ("); open != std::string::npos) {
       processor_maker = instruction_set.substr(open);
       instruction_set.resize(open);
     }
+  }
+  std::string on_gpu(bool with_gpu) const {
+    return with_gpu ? fmt::format("{} on {}", cuda, gpu) : cuda;
   }
   std::string on_cpu(bool with_maker) const {
     return fmt::format("{} on {}{}", cpu_library, instruction_set,
@@ -151,6 +158,21 @@ std::string learning_rate_change(const Job& job, const TrainSpec& before, const 
       job.spec.lr_schedule.type);
 }
 
+void check_kinds_of_gpus(const Job& job) {
+  if (job.spec.train.shards == 0) return;
+  const DeviceName* first = nullptr;
+  for (const DeviceName& device : job.placement.own_devices()) {
+    if (device.kind != DeviceName::Kind::cuda) continue;
+    if (!first) first = &device;
+    if (kind_of(device) == kind_of(*first)) continue;
+    fail(ErrorKind::usage,
+         "devices: exact mode (train.shards: {}) needs GPUs of one kind, because others compute "
+         "different bits: found {}: {}; and {}: {}. Choose GPUs of one kind with --devices, or "
+         "fast mode with train.shards=auto",
+         job.spec.train.shards, first->text(), kind_of(*first), device.text(), kind_of(device));
+  }
+}
+
 std::string inexact_devices(const Job& job, const std::vector<std::string>& before) {
   if (job.spec.train.shards == 0) return {};
   const std::set<std::string> now = kinds_of(job.placement.device_names()), then = kinds_of(before);
@@ -171,8 +193,9 @@ std::string inexact_makers(const Job& job, const std::string& before, const std:
   if (job.spec.train.shards == 0 || old.cpu_library.empty()) return {};
   const bool is_cuda = job.placement.devices.front().kind == DeviceName::Kind::cuda;
   const bool with_maker = !old.processor_maker.empty();
-  const std::string was = is_cuda ? old.cuda : old.on_cpu(with_maker);
-  const std::string is = is_cuda ? present.cuda : present.on_cpu(with_maker);
+  const bool with_gpu = !old.gpu.empty();
+  const std::string was = is_cuda ? old.on_gpu(with_gpu) : old.on_cpu(with_maker);
+  const std::string is = is_cuda ? present.on_gpu(with_gpu) : present.on_cpu(with_maker);
   if (was == is) return {};
   return fmt::format(
       "exact mode: the run was trained with {} and continues with {}, which may compute different "

@@ -25,6 +25,10 @@ std::string continue_schedule(Job& job, const TrainSpec& before, const RunState&
 /// few thousand steps.
 std::string learning_rate_change(const Job& job, const TrainSpec& before, const RunState& state);
 
+/// Throws ErrorKind::usage, in exact mode, if this process has GPUs of different kinds (kind_of).
+/// (Processes compare theirs: facts_of.)
+void check_kinds_of_gpus(const Job& job);
+
 /// Returns a warning, in exact mode, if the devices cannot give equal bits: the replicas are of
 /// several kinds (CPU replicas of one thread, of two, ..., GPUs), or the checkpoint was made on
 /// another kind, `before` (device names; empty for a fresh run). Empty otherwise.

@@ -107,8 +107,13 @@ void adopt_device_weights(const RunState& state, Job& job) {
 std::string made_by(const Job& job) {
   const CpuInfo cpu = cpu_info();
   const std::string maker = cpu.maker.empty() ? std::string() : fmt::format(" ({})", cpu.maker);
-  return fmt::format("{}; {}{}; {} x {}", backends_built_in(), cpu.instruction_set, maker,
-                     job.placement.ranks(), job.placement.devices.front().text());
+  const DeviceName& device = job.placement.devices.front();
+  std::string text = fmt::format("{}; {}{}; {} x {}", backends_built_in(), cpu.instruction_set,
+                                 maker, job.placement.ranks(), device.text());
+  if (device.kind == DeviceName::Kind::cuda) {
+    text += fmt::format("; {}, {}", kind_of(device), cuda_arithmetic());
+  }
+  return text;
 }
 
 }  // namespace dpt

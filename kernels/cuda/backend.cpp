@@ -403,6 +403,7 @@ bool describe(int index, int count, CudaDeviceInfo& gpu) {
   gpu.name = properties.name;
   gpu.compute_capability = fmt::format("{}.{}", properties.major, properties.minor);
   gpu.multiprocessors = properties.multiProcessorCount;
+  gpu.shared_bytes_per_block = properties.sharedMemPerBlockOptin;
   gpu.memory_bytes = properties.totalGlobalMem;
   gpu.unusable = why_unusable(properties);
   for (int peer = 0; peer < count; ++peer) {

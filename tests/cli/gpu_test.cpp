@@ -50,6 +50,86 @@ TEST_CASE("a GPU older than 8.0 is refused before the run folder is made") {
             .exit_code == 0);
 }
 
+TEST_CASE("exact mode: GPUs of different kinds are refused, in one process and in two") {
+  const TempDir dir;
+  write_file(dir.file("small.yaml"), program_config());
+  const Variable kinds("DPT_EMULATED_MULTIPROCESSORS", "8,5");
+  const std::vector<std::string> words = {"train",     "small.yaml",    "--max-steps",
+                                          "1",         "--run-dir",     "run",
+                                          "--devices", "cuda:0,cuda:1", "train.shards=2"};
+  const Finished refused = run_dpt(words, dir.path());
+  CHECK(refused.exit_code == 2);
+  check_contains(refused.err, "exact mode (train.shards: 2) needs GPUs of one kind");
+  check_contains(refused.err, "cuda:0: Emulated GPU (9.0, 8 multiprocessors, ");
+  check_contains(refused.err, "cuda:1: Emulated GPU (9.0, 5 multiprocessors, ");
+  CHECK(!std::filesystem::exists(dir.file("run")));
+  std::vector<std::string> fast = words;
+  fast.back() = "train.shards=auto";
+  CHECK(run_dpt(fast, dir.path()).exit_code == 0);
+
+  std::vector<std::string> two = words;
+  two[7] = "auto";  // one GPU for each process
+  two.insert(two.end(), {"--nproc", "2"});
+  const Finished compared = run_dpt(two, dir.path());
+  CHECK(compared.exit_code == 2);
+  check_contains(compared.err, "the kind of device, which exact mode's bits depend on,");
+}
+
+TEST_CASE("exact mode: a resume on a GPU of another kind warns and is recorded") {
+  const TempDir dir;
+  write_file(dir.file("small.yaml"), program_config());
+  const std::vector<std::string> words = {"train",     "small.yaml", "--run-dir",     "run",
+                                          "--devices", "cuda:0",     "train.shards=2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return run_dpt(more, dir.path());
+  };
+  REQUIRE(with({"--max-steps", "1"}).exit_code == 0);
+  const Finished same = with({"--max-steps", "2"});
+  REQUIRE(same.exit_code == 0);
+  CHECK(same.err.find("different bits") == std::string::npos);
+  const auto starts = [&] { return events(dir.file("run/metrics.jsonl"), "run_start"); };
+  CHECK_FALSE(starts().back().contains("other_bits"));
+  {
+    const Variable kind("DPT_EMULATED_MULTIPROCESSORS", "5");
+    const Finished other = with({"--max-steps", "3"});
+    REQUIRE(other.exit_code == 0);
+    check_contains(other.err, "Emulated GPU (9.0, 8 multiprocessors, ");
+    check_contains(other.err, "Emulated GPU (9.0, 5 multiprocessors, ");
+    check_contains(other.err, "which may compute different bits");
+    CHECK(starts().back()["other_bits"].size() == 1);
+  }
+  const Variable override("NVIDIA_TF32_OVERRIDE", "0");
+  const Finished changed = with({"--max-steps", "4"});
+  check_contains(changed.err, "NVIDIA_TF32_OVERRIDE=0 changes the arithmetic");
+  check_contains(starts().back()["other_bits"][0].get<std::string>(), "NVIDIA_TF32_OVERRIDE=0");
+}
+
+TEST_CASE("exact mode: denormal gradients have the same bits on GPUs, the host and processes") {
+  const TempDir dir;
+  // Inputs of about 1e-38 give the first layer gradients that are partly denormal, which a huge
+  // learning rate makes visible in the weights.
+  std::string config = program_config();
+  for (std::size_t at = 0; (at = config.find("std: [0.3]")) != std::string::npos;) {
+    config.replace(at, 10, "std: [1e37]");
+  }
+  config.replace(config.find("lr: 0.05, momentum: 0.9"), 23, "lr: 1.0e+36");
+  write_file(dir.file("small.yaml"), config);
+  const auto checksum = [&](const std::string& run, std::vector<std::string> words) {
+    words.insert(words.begin(), {"train", "small.yaml", "--max-steps", "5", "--run-dir", run,
+                                 "train.freeze={except: [conv1.weight]}"});
+    const Finished done = run_dpt(words, dir.path());
+    INFO(done.err);
+    REQUIRE(done.exit_code == 0);
+    return tensor_bytes(dir.file(run));
+  };
+  const auto one = checksum("one", {"--devices", "cuda:0"});
+  CHECK(checksum("two", {"--devices", "cuda:0,cuda:1"}) == one);
+  const Variable blind("DPT_EMULATED_PEERS", "none");
+  CHECK(checksum("host", {"--devices", "cuda:0,cuda:1"}) == one);
+  CHECK(checksum("processes", {"--devices", "auto", "--nproc", "2"}) == one);
+}
+
 TEST_CASE("devices says which GPU is too old") {
   const TempDir dir;
   const auto devices = [&] {

@@ -183,7 +183,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     p.totalConstMem = 65536;
     p.major = settings().compute_major;
     p.minor = settings().compute_minor;
-    p.multiProcessorCount = settings().multiprocessors;
+    const std::vector<int>& counts = settings().multiprocessors;
+    p.multiProcessorCount = counts[std::min<std::size_t>(device, counts.size() - 1)];
     p.canMapHostMemory = p.concurrentKernels = p.unifiedAddressing = 1;
     p.asyncEngineCount = 3;
     p.pciBusID = device + 1;
@@ -364,7 +365,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   return api("cudaDeviceCanAccessPeer", Needs::device, [&](Lock&) {
     if (!can) return cudaErrorInvalidValue;
     if (!exists(device) || !exists(peer)) return cudaErrorInvalidDevice;
-    *can = device != peer ? 1 : 0;
+    *can = device != peer && settings().peers ? 1 : 0;
     return cudaSuccess;
   });
 }

@@ -71,6 +71,16 @@ Settings read_environment() {
     result.compute_minor =
         number<int>(value.substr(std::min(point + 1, value.size())), "DPT_EMULATED_COMPUTE");
   }
+  result.peers = text("DPT_EMULATED_PEERS") != "none";
+  if (const auto value = text("DPT_EMULATED_MULTIPROCESSORS"); !value.empty()) {
+    result.multiprocessors.clear();
+    for (std::size_t at = 0; at <= value.size();) {
+      const std::size_t comma = std::min(value.find(',', at), value.size());
+      result.multiprocessors.push_back(
+          number<int>(value.substr(at, comma - at), "DPT_EMULATED_MULTIPROCESSORS"));
+      at = comma + 1;
+    }
+  }
   if (const auto value = text("DPT_EMULATED_ORDER"); !value.empty()) {
     result.order = parse_order(value);
   }
@@ -140,7 +150,7 @@ void set_devices(int count, std::size_t bytes) {
 
 void set_multiprocessors(int count) {
   const Lock lock(state().mutex);
-  settings().multiprocessors = count;
+  settings().multiprocessors = {count};
 }
 
 void fail(const std::string& what) {

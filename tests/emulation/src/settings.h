@@ -26,7 +26,8 @@ struct Failure {
 struct Settings {
   int devices = 2;
   std::size_t memory = std::size_t{1} << 30;
-  int multiprocessors = 8;
+  std::vector<int> multiprocessors = {8};  ///< by device; the last one is that of further devices
+  bool peers = true;                       ///< devices can use each other's memory
   int compute_major = 9, compute_minor = 0;
   Order order;
   std::uint64_t launches = 0;  ///< number so far; varies the random order

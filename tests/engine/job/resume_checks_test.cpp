@@ -278,6 +278,11 @@ TEST_CASE("exact mode: other libraries, instruction sets or makers of processors
   const std::string older = "oneDNN 3.4.0, CUDA 12.4; avx512_core; 2 x cpu";
   CHECK(told(older, amd).empty());
   CHECK_FALSE(told(older, "oneDNN 3.4.0, CUDA 12.4; avx2 (AMD); 2 x cpu").empty());
+  // Texts of a job on GPUs have a part for them.
+  const auto on_gpu = [](const std::string& gpu) {
+    return "oneDNN 3.4.0, CUDA 12.4; avx512_core (AMD); 2 x cuda:0; " + gpu;
+  };
+  CHECK(told(on_gpu("A (9.0)"), on_gpu("B (9.0)")).empty());  // the replicas are CPUs
   CHECK(told("", amd).empty());
   CHECK(told("dpt 0.1.0", amd).empty());
 }
