@@ -3,18 +3,21 @@
 
 #include <cstdint>
 
+#include "kernels/base/divide.h"
 #include "kernels/base/host_device.h"
 #include "kernels/element_descs.h"
 
 namespace dpt {
 
 struct PixelAxis {
-  std::int64_t in, out, scale, before;
+  std::int64_t in, out;
+  Divider scale;
+  std::int64_t before;
 
   /// Returns the input that output `p` shows; negative if it shows none.
   DPT_HOST_DEVICE std::int64_t source(std::int64_t p) const {
     if (p < before) return -1;
-    const std::int64_t i = (p - before) / scale;
+    const std::int64_t i = scale.quotient(static_cast<std::uint32_t>(p - before));
     return i < in ? i : -1;
   }
 
@@ -23,16 +26,16 @@ struct PixelAxis {
     std::int64_t begin, end;
   };
   DPT_HOST_DEVICE Places places(std::int64_t i) const {
-    const std::int64_t begin = before + i * scale, end = begin + scale;
+    const std::int64_t begin = before + i * scale.divisor(), end = begin + scale.divisor();
     return {begin < 0 ? 0 : begin, end < out ? end : out};
   }
 };
 
 inline PixelAxis pixel_axis_h(const PixelMapDesc& d) {
-  return {d.in.h, d.out.h, d.scale.h, d.before.h};
+  return {d.in.h, d.out.h, Divider(d.scale.h), d.before.h};
 }
 inline PixelAxis pixel_axis_w(const PixelMapDesc& d) {
-  return {d.in.w, d.out.w, d.scale.w, d.before.w};
+  return {d.in.w, d.out.w, Divider(d.scale.w), d.before.w};
 }
 
 }  // namespace dpt

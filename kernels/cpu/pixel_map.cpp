@@ -28,7 +28,7 @@ class CpuPixelMap final : public Op {
     parallel_for(threads_, desc_.batch * h_.out, [=, this](std::int64_t row) {
       const std::int64_t sample = row / h_.out, i = h_.source(row % h_.out);
       T* to = y + row * w_.out * channels;
-      if (w_.scale == 1 && i >= 0) {
+      if (w_.scale.divisor() == 1 && i >= 0) {
         const T* from = x + ((sample * h_.in + i) * w_.in + shown.begin - w_.before) * channels;
         std::fill_n(to, shown.begin * channels, T{});
         std::copy_n(from, shown.size() * channels, to + shown.begin * channels);
@@ -50,7 +50,7 @@ class CpuPixelMap final : public Op {
     const T* dy = host<const T>(args.dy);
     T* dx = host<T>(args.dx);
     const std::int64_t channels = desc_.in.c;
-    if (h_.scale == 1 && w_.scale == 1) return shift_back(dy, dx);
+    if (h_.scale.divisor() == 1 && w_.scale.divisor() == 1) return shift_back(dy, dx);
     constexpr std::int64_t kChannels = 64;
     parallel_for(threads_, desc_.batch * h_.in, [=, this](std::int64_t row) {
       const std::int64_t sample = row / h_.in;

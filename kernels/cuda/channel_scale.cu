@@ -1,6 +1,7 @@
 // Multiplies activations by a learned factor per channel on a GPU.
 #include "kernels/cuda/ops.h"
 
+#include "kernels/base/divide.h"
 #include "kernels/cuda/channel_sums.cuh"
 #include "kernels/cuda/description.h"
 #include "kernels/cuda/runtime/pack.h"
@@ -15,14 +16,15 @@ struct ChannelScaleBody {
   T* to;
   const T *from, *x;
   const float* weight;
-  std::int64_t channels;
+  Divider channels;
   bool one_weight, negative_only;
 
   template <int kCount>
   __device__ void at(std::int64_t i) const {
     const auto values = load_pack<kCount>(from + i);
     const auto points = load_pack<kCount>(x + i);
-    const std::int64_t channel = one_weight ? 0 : i % channels;
+    auto channel = static_cast<std::uint32_t>(i);
+    channels.split(channel);
     Pack<T, kCount> result;
     for (int k = 0; k < kCount; ++k) {
       const float value = to_float(values.v[k]);
@@ -83,7 +85,7 @@ class CudaChannelScale final : public Op {
     const ChannelScaleBody<T> body = {
         device<T>(to),           device<const T>(from),
         device<const T>(args.x), device<const float>(args.params[desc_.kWeight].f32),
-        desc_.shape.c,           desc_.one_weight,
+        Divider(desc_.shape.c),  desc_.one_weight,
         desc_.negative_only};
     const bool whole = desc_.one_weight || desc_.shape.c % kCount == 0;
     for_each_pack<kCount>(context_, desc_.batch * desc_.shape.elements(),
@@ -99,6 +101,7 @@ class CudaChannelScale final : public Op {
 
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ChannelScaleDesc& desc) {
   check_cuda_desc(context, "a scale of channels", desc.type, desc.batch);
+  check_indices(context, "a scale of channels", desc.batch * desc.shape.elements());
   if (desc.type == DType::bf16) return std::make_unique<CudaChannelScale<Bf16>>(context, desc);
   return std::make_unique<CudaChannelScale<float>>(context, desc);
 }

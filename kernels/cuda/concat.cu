@@ -3,6 +3,7 @@
 
 #include <cassert>
 
+#include "kernels/base/divide.h"
 #include "kernels/cuda/description.h"
 #include "kernels/cuda/runtime/pack.h"
 
@@ -14,12 +15,14 @@ template <class Unit>
 struct CopyColumns {
   Unit* to;
   const Unit* from;
-  std::int64_t columns, to_row, from_row;
+  Divider columns;
+  std::int64_t to_row, from_row;
 
   template <int kCount>
   __device__ void at(std::int64_t i) const {
     for (int k = 0; k < kCount; ++k) {
-      const std::int64_t row = (i + k) / columns, column = (i + k) - row * columns;
+      auto column = static_cast<std::uint32_t>(i + k);
+      const std::int64_t row = columns.split(column);
       to[row * to_row + column] = from[row * from_row + column];
     }
   }
@@ -30,15 +33,18 @@ template <class Unit, bool kToRows>
 struct FlattenImages {
   Unit* to;
   const Unit* from;
-  std::int64_t channels, pixels, row;  ///< `row`: elements of a whole row
+  std::int64_t channels;
+  Divider pixels, elements;  ///< numbers of an image
+  std::int64_t row;          ///< elements of a whole row
 
   template <int kCount>
   __device__ void at(std::int64_t i) const {
-    const std::int64_t elements = channels * pixels;
     for (int k = 0; k < kCount; ++k) {
-      const std::int64_t image = (i + k) / elements, place = (i + k) - image * elements;
-      const std::int64_t channel = place / pixels, pixel = place - channel * pixels;
-      const std::int64_t in_image = image * elements + pixel * channels + channel;
+      auto place = static_cast<std::uint32_t>(i + k);
+      const std::int64_t image = elements.split(place);
+      std::uint32_t pixel = place;
+      const std::int64_t channel = pixels.split(pixel);
+      const std::int64_t in_image = image * elements.divisor() + pixel * channels + channel;
       const std::int64_t in_row = image * row + place;
       if constexpr (kToRows) {
         to[in_row] = from[in_image];
@@ -118,8 +124,9 @@ class CudaConcat final : public Op {
   }
   template <class Unit, bool kToRows>
   void flatten_units(DevPtr to, DevPtr from, const SampleShape& image) const {
-    const FlattenImages<Unit, kToRows> body = {device<Unit>(to), device<const Unit>(from), image.c,
-                                               image.h * image.w, desc_.out.c};
+    const FlattenImages<Unit, kToRows> body = {
+        device<Unit>(to),           device<const Unit>(from),  image.c,
+        Divider(image.h * image.w), Divider(image.elements()), desc_.out.c};
     for_each_pack<1>(context_, desc_.batch * image.elements(), false, body);
   }
 
@@ -143,8 +150,8 @@ class CudaConcat final : public Op {
     const auto units = [](std::size_t count) {
       return static_cast<std::int64_t>(count / sizeof(Unit));
     };
-    const CopyColumns<Unit> body = {device<Unit>(to), device<const Unit>(from), units(bytes),
-                                    units(to_row), units(from_row)};
+    const CopyColumns<Unit> body = {device<Unit>(to), device<const Unit>(from),
+                                    Divider(units(bytes)), units(to_row), units(from_row)};
     for_each_pack<1>(context_, desc_.batch * desc_.out.h * desc_.out.w * units(bytes), false, body);
   }
 
@@ -156,6 +163,7 @@ class CudaConcat final : public Op {
 
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ConcatDesc& desc) {
   check_cuda_desc(context, "concat", desc.type, desc.batch);
+  check_indices(context, "concat", desc.batch * desc.out.elements());
   assert(desc.in.size() >= 2 && desc.in.size() <= static_cast<std::size_t>(kMaxInputs));
   return std::make_unique<CudaConcat>(context, desc);
 }

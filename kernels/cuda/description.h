@@ -22,4 +22,13 @@ inline void check_cuda_desc(const CudaContext& context, const char* what, DType 
   }
 }
 
+/// Throws ErrorKind::device if a tensor has too many elements for the 31-bit indices of Divider.
+inline void check_indices(const CudaContext& context, const char* what, std::int64_t elements) {
+  if (elements >> 31 == 0) return;
+  fail(ErrorKind::device,
+       "{}: {} of {} elements: at most {} are possible: use a smaller batch (train.accumulate) or "
+       "smaller images",
+       context.name, what, elements, (std::int64_t{1} << 31) - 1);
+}
+
 }  // namespace dpt

@@ -2,6 +2,7 @@
 // kernels/common/dropout.h has the draws, so that the CPU drops the same units.
 #include "kernels/cuda/ops.h"
 
+#include "kernels/base/divide.h"
 #include "kernels/common/dropout.h"
 #include "kernels/cuda/description.h"
 #include "kernels/cuda/runtime/pack.h"
@@ -17,27 +18,28 @@ struct DropoutBody {
   dropout::Masks masks;
   const std::int64_t* ids;
   const std::int64_t* step;
-  std::int64_t size;      ///< elements of a sample
-  std::int64_t channels;  ///< number of channels if each is dropped as a whole; else 0
+  Divider by_size;      ///< by the elements of a sample
+  Divider by_channels;  ///< by the channels if each is dropped as a whole
+  bool drops_channels;
 
   template <int kCount>
   __device__ void at(std::int64_t i) const {
     const auto values = load_pack<kCount>(from + i);
     Pack<T, kCount> result;
-    std::int64_t sample = i / size;
-    std::int64_t element = i - sample * size;
-    std::int64_t unit = channels ? element % channels : element;
+    auto element = static_cast<std::uint32_t>(i);
+    std::uint32_t sample = by_size.split(element), unit = element;
+    if (drops_channels) by_channels.split(unit);
     dropout::Factors factors = draw(sample, unit);
     for (int k = 0; k < kCount; ++k) {
       store(result.v[k], to_float(values.v[k]) * factors.v[unit % dropout::kGroup]);
       if (k + 1 == kCount) break;
       ++unit;
       bool begins = unit % dropout::kGroup == 0;
-      if (channels && unit == channels) {
+      if (drops_channels && unit == by_channels.divisor()) {
         unit = 0;
         begins = true;
       }
-      if (++element == size) {
+      if (++element == by_size.divisor()) {
         element = unit = 0;
         ++sample;
         begins = true;
@@ -47,7 +49,7 @@ struct DropoutBody {
     store_pack<kCount>(to + i, result);
   }
 
-  __device__ dropout::Factors draw(std::int64_t sample, std::int64_t unit) const {
+  __device__ dropout::Factors draw(std::uint32_t sample, std::uint32_t unit) const {
     return dropout::factors(masks, *step, ids[sample], unit / dropout::kGroup);
   }
 };
@@ -85,7 +87,7 @@ class CudaDropout final : public Op {
         context_, count, aligned_to(16, to, from),
         DropoutBody<T>{device<T>(to), device<const T>(from), masks_,
                        device<const std::int64_t>(args.ids), device<const std::int64_t>(args.step),
-                       size, desc_.channels ? desc_.shape.c : 0});
+                       Divider(size), Divider(desc_.shape.c), desc_.channels});
   }
 
   const CudaContext& context_;
@@ -98,6 +100,7 @@ class CudaDropout final : public Op {
 
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const DropoutDesc& desc) {
   check_cuda_desc(context, "dropout", desc.type, desc.batch);
+  check_indices(context, "dropout", desc.batch * desc.shape.elements());
   if (!(desc.p >= 0 && desc.p < 1) || desc.shape.elements() >= dropout::kMaxUnits) {
     fail(ErrorKind::device,
          "{}: dropout needs a probability from 0 to below 1 and fewer than {} elements in a "

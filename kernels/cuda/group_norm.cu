@@ -4,6 +4,7 @@
 
 #include <cassert>
 
+#include "kernels/base/divide.h"
 #include "kernels/common/batch_norm_math.h"
 #include "kernels/cuda/channel_sums.cuh"
 #include "kernels/cuda/description.h"
@@ -19,16 +20,33 @@ struct Moments {
 
 /// The elements of the sets.
 struct Sets {
-  std::int64_t pixels, channels, groups;
-  std::int64_t width;  ///< channels of a group
+  Divider pixels;
+  std::int64_t channels, groups;
+  Divider width;  ///< channels of a group
 
-  __host__ __device__ std::int64_t values() const { return pixels * width; }
-  __device__ std::int64_t channel(std::int64_t set, std::int64_t i) const {
-    return set % groups * width + i % width;
+  /// Returns the number of values of a set.
+  __host__ __device__ std::uint32_t values() const { return pixels.divisor() * width.divisor(); }
+};
+
+/// The elements of one set.
+struct Set {
+  std::int64_t channels;
+  Divider width;
+  std::int64_t first_channel, first;  ///< channel and index of value 0
+
+  __device__ Set(const Sets& sets, std::int64_t set)
+      : channels(sets.channels),
+        width(sets.width),
+        first_channel(set % sets.groups * width.divisor()),
+        first(set / sets.groups * sets.pixels.divisor() * channels + first_channel) {}
+  __device__ std::int64_t channel(std::uint32_t i) const {
+    width.split(i);
+    return first_channel + i;
   }
-  /// Returns the index of value `i` of a set.
-  __device__ std::int64_t at(std::int64_t set, std::int64_t i) const {
-    return (set / groups * pixels + i / width) * channels + channel(set, i);
+  /// Returns the index of value `i`.
+  __device__ std::int64_t at(std::uint32_t i) const {
+    const std::int64_t pixel = width.split(i);
+    return first + pixel * channels + i;
   }
 };
 
@@ -48,25 +66,26 @@ template <class T, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     group_norm_kernel(Sets sets, float eps, const T* x, T* y, const float* weight,
                       const float* bias, Moments* saved) {
-  const std::int64_t set = blockIdx.x, values = sets.values();
-  const float pivot = to_float(x[sets.at(set, 0)]);
+  const Set set(sets, blockIdx.x);
+  const std::uint32_t values = sets.values();
+  const float pivot = to_float(x[set.at(0)]);
   double sum = 0;
-  for (std::int64_t i = threadIdx.x; i < values; i += kThreads) {
-    sum += static_cast<double>(to_float(x[sets.at(set, i)]) - pivot);
+  for (std::uint32_t i = threadIdx.x; i < values; i += kThreads) {
+    sum += static_cast<double>(to_float(x[set.at(i)]) - pivot);
   }
   const double shift = sum_for_all<kThreads>(sum) / static_cast<double>(values);
   const auto mean = static_cast<float>(static_cast<double>(pivot) + shift);
   sum = 0;
-  for (std::int64_t i = threadIdx.x; i < values; i += kThreads) {
-    const float deviation = to_float(x[sets.at(set, i)]) - mean;
+  for (std::uint32_t i = threadIdx.x; i < values; i += kThreads) {
+    const float deviation = to_float(x[set.at(i)]) - mean;
     sum += static_cast<double>(deviation * deviation);
   }
   const double squares = sum_for_all<kThreads>(sum);
   const float inverse =
       inverse_deviation(static_cast<float>(squares), static_cast<float>(values), eps);
-  if (saved && threadIdx.x == 0) saved[set] = {mean, inverse};
-  for (std::int64_t i = threadIdx.x; i < values; i += kThreads) {
-    const std::int64_t at = sets.at(set, i), c = sets.channel(set, i);
+  if (saved && threadIdx.x == 0) saved[blockIdx.x] = {mean, inverse};
+  for (std::uint32_t i = threadIdx.x; i < values; i += kThreads) {
+    const std::int64_t at = set.at(i), c = set.channel(i);
     float value = (to_float(x[at]) - mean) * inverse;
     if (weight) value *= weight[c];
     if (bias) value += bias[c];
@@ -78,23 +97,24 @@ template <class T, int kThreads>
 __global__ void __launch_bounds__(kThreads)
     group_norm_backward_kernel(Sets sets, const T* x, const T* dy, T* dx, const float* weight,
                                const Moments* saved) {
-  const std::int64_t set = blockIdx.x, values = sets.values();
-  const Moments m = saved[set];
+  const Set set(sets, blockIdx.x);
+  const std::uint32_t values = sets.values();
+  const Moments m = saved[blockIdx.x];
   double sum = 0, product = 0;
-  for (std::int64_t i = threadIdx.x; i < values; i += kThreads) {
-    const std::int64_t at = sets.at(set, i);
+  for (std::uint32_t i = threadIdx.x; i < values; i += kThreads) {
+    const std::int64_t at = set.at(i);
     float gradient = to_float(dy[at]);
-    if (weight) gradient *= weight[sets.channel(set, i)];
+    if (weight) gradient *= weight[set.channel(i)];
     sum += static_cast<double>(gradient);
     product += static_cast<double>(gradient * ((to_float(x[at]) - m.mean) * m.inverse));
   }
   const auto mean = static_cast<float>(sum_for_all<kThreads>(sum) / static_cast<double>(values));
   const auto slope =
       static_cast<float>(sum_for_all<kThreads>(product) / static_cast<double>(values));
-  for (std::int64_t i = threadIdx.x; i < values; i += kThreads) {
-    const std::int64_t at = sets.at(set, i);
+  for (std::uint32_t i = threadIdx.x; i < values; i += kThreads) {
+    const std::int64_t at = set.at(i);
     float gradient = to_float(dy[at]);
-    if (weight) gradient *= weight[sets.channel(set, i)];
+    if (weight) gradient *= weight[set.channel(i)];
     const float normalised = (to_float(x[at]) - m.mean) * m.inverse;
     store(dx[at], m.inverse * (gradient - mean - normalised * slope));
   }
@@ -109,7 +129,9 @@ struct ParameterTerms {
 
   __device__ void add(std::int64_t row, std::int64_t column, float* sums) const {
     const std::int64_t i = row * sets.channels + column;
-    const Moments m = saved[row / sets.pixels * sets.groups + column / sets.width];
+    const std::int64_t sample = sets.pixels.quotient(static_cast<std::uint32_t>(row));
+    const std::uint32_t group = sets.width.quotient(static_cast<std::uint32_t>(column));
+    const Moments m = saved[sample * sets.groups + group];
     const float gradient = to_float(dy[i]);
     sums[0] += gradient;
     sums[1] += gradient * ((to_float(x[i]) - m.mean) * m.inverse);
@@ -122,9 +144,10 @@ class CudaGroupNorm final : public Op {
   CudaGroupNorm(const CudaContext& context, const GroupNormDesc& desc)
       : context_(context),
         desc_(desc),
-        sets_{desc.shape.h * desc.shape.w, desc.shape.c, desc.groups, desc.shape.c / desc.groups},
+        sets_{Divider(desc.shape.h * desc.shape.w), desc.shape.c, desc.groups,
+              Divider(desc.shape.c / desc.groups)},
         count_(desc.batch * desc.groups),
-        chunks_(make_row_chunks(desc.batch * sets_.pixels, desc.shape.c)) {}
+        chunks_(make_row_chunks(desc.batch * sets_.pixels.divisor(), desc.shape.c)) {}
   std::size_t saved_bytes() const override {
     return desc_.training ? static_cast<std::size_t>(count_) * sizeof(Moments) : 0;
   }
@@ -186,6 +209,7 @@ class CudaGroupNorm final : public Op {
 
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const GroupNormDesc& desc) {
   check_cuda_desc(context, "group normalisation", desc.type, desc.batch);
+  check_indices(context, "group normalisation", desc.batch * desc.shape.elements());
   assert(desc.groups >= 1 && desc.shape.c % desc.groups == 0);
   if (desc.type == DType::bf16) return std::make_unique<CudaGroupNorm<Bf16>>(context, desc);
   return std::make_unique<CudaGroupNorm<float>>(context, desc);

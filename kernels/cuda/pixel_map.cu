@@ -1,6 +1,9 @@
 // Repeated and padded pixels on a GPU.
 #include "kernels/cuda/ops.h"
 
+#include <algorithm>
+
+#include "kernels/base/divide.h"
 #include "kernels/common/pixel_map.h"
 #include "kernels/cuda/description.h"
 #include "kernels/cuda/runtime/pack.h"
@@ -14,16 +17,18 @@ struct PixelMapForward {
   T* y;
   const T* x;
   PixelAxis h, w;
-  std::int64_t channels;
+  Divider channels, height, width;  ///< sizes of y
 
   template <int kCount>
   __device__ void at(std::int64_t at) const {
-    const std::int64_t pixel = at / channels, c = at - pixel * channels;
-    const std::int64_t row = pixel / w.out, sample = row / h.out;
-    const std::int64_t i = h.source(row - sample * h.out), j = w.source(pixel - row * w.out);
+    auto c = static_cast<std::uint32_t>(at);
+    std::uint32_t column = channels.split(c);
+    std::uint32_t row = width.split(column);
+    const std::int64_t sample = height.split(row);
+    const std::int64_t i = h.source(row), j = w.source(column);
     Pack<T, kCount> values = {};
     if (i >= 0 && j >= 0) {
-      values = load_pack<kCount>(x + ((sample * h.in + i) * w.in + j) * channels + c);
+      values = load_pack<kCount>(x + ((sample * h.in + i) * w.in + j) * channels.divisor() + c);
     }
     store_pack<kCount>(y + at, values);
   }
@@ -34,18 +39,20 @@ struct PixelMapBackward {
   T* dx;
   const T* dy;
   PixelAxis h, w;
-  std::int64_t channels;
+  Divider channels, height, width;  ///< sizes of dx
 
   template <int kCount>
   __device__ void at(std::int64_t at) const {
-    const std::int64_t pixel = at / channels, c = at - pixel * channels;
-    const std::int64_t row = pixel / w.in, sample = row / h.in;
-    const PixelAxis::Places p = h.places(row - sample * h.in), q = w.places(pixel - row * w.in);
+    auto c = static_cast<std::uint32_t>(at);
+    std::uint32_t column = channels.split(c);
+    std::uint32_t row = width.split(column);
+    const std::int64_t sample = height.split(row);
+    const PixelAxis::Places p = h.places(row), q = w.places(column);
     float sums[kCount] = {};
     for (std::int64_t a = p.begin; a < p.end; ++a) {
       for (std::int64_t b = q.begin; b < q.end; ++b) {
         const auto values =
-            load_pack<kCount>(dy + ((sample * h.out + a) * w.out + b) * channels + c);
+            load_pack<kCount>(dy + ((sample * h.out + a) * w.out + b) * channels.divisor() + c);
         for (int k = 0; k < kCount; ++k) sums[k] += to_float(values.v[k]);
       }
     }
@@ -67,13 +74,14 @@ class CudaPixelMap final : public Op {
   void forward(const OpArgs& args) override {
     for_each_pack<kCount>(
         context_, desc_.batch * desc_.out.elements(), has_packs() && aligned_to(16, args.y, args.x),
-        PixelMapForward<T>{device<T>(args.y), device<const T>(args.x), h_, w_, desc_.in.c});
+        PixelMapForward<T>{device<T>(args.y), device<const T>(args.x), h_, w_, Divider(desc_.in.c),
+                           Divider(h_.out), Divider(w_.out)});
   }
   void backward(const OpArgs& args) override {
-    for_each_pack<kCount>(
-        context_, desc_.batch * desc_.in.elements(),
-        has_packs() && aligned_to(16, args.dx, args.dy),
-        PixelMapBackward<T>{device<T>(args.dx), device<const T>(args.dy), h_, w_, desc_.in.c});
+    for_each_pack<kCount>(context_, desc_.batch * desc_.in.elements(),
+                          has_packs() && aligned_to(16, args.dx, args.dy),
+                          PixelMapBackward<T>{device<T>(args.dx), device<const T>(args.dy), h_, w_,
+                                              Divider(desc_.in.c), Divider(h_.in), Divider(w_.in)});
   }
   std::string implementation() const override { return "own"; }
 
@@ -90,6 +98,8 @@ class CudaPixelMap final : public Op {
 
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const PixelMapDesc& desc) {
   check_cuda_desc(context, "a map of pixels", desc.type, desc.batch);
+  check_indices(context, "a map of pixels",
+                desc.batch * std::max(desc.in.elements(), desc.out.elements()));
   if (desc.type == DType::bf16) return std::make_unique<CudaPixelMap<Bf16>>(context, desc);
   return std::make_unique<CudaPixelMap<float>>(context, desc);
 }

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <utility>
 
+#include "kernels/base/divide.h"
 #include "kernels/cuda/channel_sums.cuh"
 #include "kernels/cuda/description.h"
 #include "kernels/cuda/runtime/pack.h"
@@ -17,13 +18,18 @@ template <class T>
 struct ProductBody {
   T* y;
   const T *a, *b;
-  std::int64_t sample, channels;  ///< elements of a sample of y, and channels
+  Divider sample, channels;  ///< elements of a sample of y, and channels
   bool narrow;
 
   template <int kCount>
   __device__ void at(std::int64_t i) const {
     const auto values = load_pack<kCount>(a + i);
-    const auto factors = load_pack<kCount>(b + (narrow ? i / sample * channels + i % channels : i));
+    auto factor = static_cast<std::uint32_t>(i);
+    if (narrow) {
+      channels.split(factor);
+      factor += sample.quotient(static_cast<std::uint32_t>(i)) * channels.divisor();
+    }
+    const auto factors = load_pack<kCount>(b + factor);
     Pack<T, kCount> result;
     for (int k = 0; k < kCount; ++k) {
       store(result.v[k], to_float(values.v[k]) * to_float(factors.v[k]));
@@ -88,8 +94,9 @@ class CudaProduct final : public Op {
 
   void multiply(DevPtr y, DevPtr a, DevPtr b) const {
     const bool narrow = narrow_ >= 0;
-    const ProductBody<T> body = {device<T>(y),         device<const T>(a), device<const T>(b),
-                                 desc_.out.elements(), desc_.out.c,        narrow};
+    const ProductBody<T> body = {device<T>(y),         device<const T>(a),
+                                 device<const T>(b),   Divider(desc_.out.elements()),
+                                 Divider(desc_.out.c), narrow};
     const bool whole = !narrow || desc_.out.c % kCount == 0;
     for_each_pack<kCount>(context_, desc_.batch * desc_.out.elements(),
                           whole && aligned_to(16, y, a, b), body);
@@ -110,6 +117,7 @@ class CudaProduct final : public Op {
 
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ProductDesc& desc) {
   check_cuda_desc(context, "a product", desc.type, desc.batch);
+  check_indices(context, "a product", desc.batch * desc.out.elements());
   assert(desc.in[0] == desc.out || desc.in[1] == desc.out);
   if (desc.type == DType::bf16) return std::make_unique<CudaProduct<Bf16>>(context, desc);
   return std::make_unique<CudaProduct<float>>(context, desc);

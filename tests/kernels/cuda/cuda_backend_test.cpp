@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "kernels/base/error.h"
+#include "kernels/cuda/ops.h"
 #include "kernels/devices.h"
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/support/backends.h"
@@ -24,6 +25,21 @@ TEST_CASE("the libraries' workspace is written before anybody reads it") {
                     bytes.size());
   backend->synchronize();
   CHECK(std::count(bytes.begin(), bytes.end(), 0x7F) == static_cast<std::ptrdiff_t>(bytes.size()));
+}
+
+TEST_CASE("kernels that divide 31-bit indices refuse larger tensors") {
+  if (!have_gpu()) return;
+  const GPU gpu;
+  DropoutDesc d;
+  d.shape = {1 << 15, 1 << 15, 1};
+  d.batch = 1;
+  CHECK_NOTHROW(make_cuda_op(gpu.context(), d));
+  d.batch = 2;
+  CHECK_THROWS_WITH_AS(
+      make_cuda_op(gpu.context(), d),
+      "cuda:0: dropout of 2147483648 elements: at most 2147483647 are possible: use "
+      "a smaller batch (train.accumulate) or smaller images",
+      Error);
 }
 
 TEST_CASE("branches of the queue begin after what was queued and end before what comes next") {
