@@ -229,9 +229,9 @@ std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, Da
   const std::vector<std::string>& features = of_run ? requirements.features : options.features;
   if (!images && features.empty()) {
     fail(ErrorKind::data,
-         "{}: expected the names of the features in the order of the model's input, which the "
-         "checkpoint does not have (the run used other data, or was made by an older dpt): name "
-         "them in data.features, e.g. data.features=[width,length]",
+         "{}: cannot tell which columns are the model's inputs, because the checkpoint does not "
+         "record their names (the run used other data, or an older dpt): list them in the model's "
+         "order, e.g. data.features=[width,length]",
          path);
   }
   CsvTable table = read_csv_samples(path, options, features,

@@ -303,7 +303,7 @@ ShardIndex read_shards(const ShardFiles& files, const char* field, ShardLabels* 
   return index;
 }
 
-/// Creates the source. `named_classes` is part of the fingerprint.
+/// Creates the source. If `named_classes`, the names of the classes are part of the fingerprint.
 std::shared_ptr<const DataSource> make_source(const ShardFiles& files, ShardIndex index,
                                               std::vector<std::string> classes, bool named_classes,
                                               const DataRequirements& requirements,

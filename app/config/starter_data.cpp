@@ -69,20 +69,20 @@ std::vector<std::string> names_in(const std::string& folder) {
     if (!is_class(each)) continue;
     if (const std::string word = lower_case(each); word == "train" || word == "training") {
       fail(ErrorKind::data,
-           "--data {}: no folder train in it, but {}: rename it (mv {} {}), and rename those of "
+           "--data {}: it has no folder 'train', but {}: rename it (mv {} {}), and rename those of "
            "the other splits to val and test",
            folder, each, shell_quoted((fs::path(folder) / each).string()),
            shell_quoted((fs::path(folder) / "train").string()));
     }
     if (is_folder(fs::path(folder) / each / "train")) {
-      fail(ErrorKind::data, "--data {}: no folder train in it, but in {}: give --data {}", folder,
-           each, shell_quoted((fs::path(folder) / each).string()));
+      fail(ErrorKind::data, "--data {}: it has no folder 'train', but {} has one: give --data {}",
+           folder, each, shell_quoted((fs::path(folder) / each).string()));
     }
   }
   if (has_folders) {
     fail(ErrorKind::data,
-         "--data {}: no folder train in it. If its folders are the classes, make a folder in which "
-         "they are the training set: mkdir DATA && ln -s \"$(realpath {})\" DATA/train, then "
+         "--data {}: it has no folder 'train'. If its subfolders are the classes, create a folder "
+         "that contains it as 'train': mkdir DATA && ln -s \"$(realpath {})\" DATA/train, then "
          "--data DATA",
          folder, shell_quoted(folder));
   }

@@ -24,8 +24,9 @@ void check_name(const TrainOptions& options, const TrainSpec& spec);
 /// run's own folder.
 std::string choose_folder(const TrainOptions& options, const TrainSpec& spec);
 
-/// Reads the config, with the overrides. If a run is resumed, fields that are newer than the run
-/// and that the config does not set have the run's values (values_of_run).
+/// Reads the config, with the overrides. If a run is resumed, a field that the config does not set
+/// and that did not exist when the run began gets the value that keeps the run's behaviour
+/// (values_of_run), not the default.
 TrainSpec load_train_spec(const TrainOptions& options, ProcessGroup* processes);
 
 /// Opens the folder from choose_folder or, with `--resume never` and without `--run-dir`, the first

@@ -271,8 +271,9 @@ void check_integrity_is_there(const std::string& path, const SafetensorsHeader& 
     if (tensor.name == kIntegrityName) return;
   }
   fail(ErrorKind::data,
-       "{}: expected the checksum '{}' of a file of dpt (it has metadata '{}'), found {}: the file "
-       "is damaged; use an earlier checkpoint. (If another program rewrote the file, it must drop "
+       "{}: expected the checksum tensor '{}' at the end, because the metadata '{}' says that dpt "
+       "wrote the file, found {}: the file is damaged; use an earlier checkpoint. (If another "
+       "program rewrote the file, it must drop "
        "the metadata keys that begin with 'dpt.')",
        path, kIntegrityName, shown(ours->first),
        header.tensors.empty() ? std::string("no tensor")

@@ -23,9 +23,9 @@ namespace dpt {
 class WorldGroup : public RankGroup {
  public:
   /// `ranks`: number of ranks of each process, in the order of the processes. `links_beside`, which
-  /// may be null, carry sums of host memory that overlap with the computation. `waiting` receives
-  /// waits other than exchanges of `links`, which report their own (WatchedLinks); the thread that
-  /// waits does not beat meanwhile.
+  /// may be null, carry sums of host memory that run while ranks compute. `waiting` is told of
+  /// every wait except exchanges over `links`, which report their own (WatchedLinks). A waiting
+  /// thread does not update its heartbeat.
   WorldGroup(const std::vector<int>& ranks, ProcessLinks& links, ProcessLinks* links_beside,
              std::chrono::milliseconds stall_timeout, const TellWaiting& waiting = {});
   ~WorldGroup() override;

@@ -18,8 +18,7 @@ void check_order(const Variant& transform, InputPosition position, const Variant
     fail(ErrorKind::usage, "{}: appears twice in the list", place_of(transform));
   }
   if (position <= last_position) {
-    fail(ErrorKind::usage, "{}: comes after {}, which must be last", place_of(transform),
-         last.type);
+    fail(ErrorKind::usage, "{}: must come before {}", place_of(transform), last.type);
   }
 }
 

@@ -203,7 +203,8 @@ bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
       piece.shard = action.shard;
     }
     continues = train_pieces(partition, i == actions.size() ? after_node : kNothing, gives_up);
-    // Overlapped sums measure each bucket during the pass that completes it.
+    // Overlapped sums (`after_node` is set) are the exception: each bucket is measured during the
+    // pass that completes it.
     if (partition.branches == 1 && !after_node) measure_parts(partition, first, end - first);
   }
   // A rank without samples still takes part in the sums of statistics.

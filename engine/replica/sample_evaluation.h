@@ -26,8 +26,8 @@ struct SampleResults {
   std::vector<float> sums;        ///< sums of JobModel::metrics for each sample
   std::vector<float> outputs;     ///< outputs of each sample, for JobModel::gathers_outputs
   std::vector<float> confidence;  ///< the output of each prediction, for JobModel::keeps_confidence
-  /// True if this rank ran each of its micro-batches as one launch. A device that captures graphs
-  /// replays them from the third micro-batch of a size on.
+  /// True if this rank replayed every micro-batch as one captured graph. The first two
+  /// micro-batches of a size are never replayed, so an earlier evaluation must have run them.
   bool replayed = false;
   /// True if a rank was asked to stop before the end. No rank has results then.
   bool interrupted = false;

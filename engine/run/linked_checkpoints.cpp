@@ -116,7 +116,7 @@ void check_linked_checkpoints(const HeldPath& run) {
   fail(ErrorKind::usage,
        "{} is a link to {}: expected an empty folder or the checkpoints of this run there, found "
        "{}; nothing was changed. Give each run its own folder: make {} a link to an empty folder. "
-       "To continue from a checkpoint in {}, then name it with --resume",
+       "After that, --resume can continue from a checkpoint in {}",
        path, real_path(path), found, path, real_path(path));
 }
 

@@ -141,11 +141,12 @@ class SoftmaxGradient {
       : factor_(static_cast<float>(static_cast<double>(scale) / sum_of_exponentials)),
         spread_(smoothing / static_cast<float>(classes) * scale),
         at_label_((1.0F - smoothing) * scale) {}
-  /// Prepares the gradient for the label's weight and the mean weight; the targets add up to
-  /// `mass`.
+  /// Prepares the gradient of the class-weighted loss. `weight` is the weight of the label's class,
+  /// `mean_weight` the mean over all classes.
   DPT_HOST_DEVICE SoftmaxGradient(double sum_of_exponentials, std::int32_t classes, float smoothing,
                                   float scale, float weight, double mean_weight)
       : SoftmaxGradient(sum_of_exponentials, classes, smoothing, scale) {
+    // Sum of the weighted, smoothed targets.
     const double mass = (1.0 - static_cast<double>(smoothing)) * static_cast<double>(weight) +
                         static_cast<double>(smoothing) * mean_weight;
     factor_ = static_cast<float>(static_cast<double>(scale) * mass / sum_of_exponentials);

@@ -73,7 +73,7 @@ TEST_CASE("classes of a network: those of a table, or its targets") {
   write_file(w.dir.file("small.yaml"), zoo_config(data + "  targets: [y]\n  target: multi_hot\n",
                                                   model, "loss: {type: bce_with_logits}\n"));
   check_outputs(w, 1);
-  // One output is too few for labels: each message names the remedy.
+  // One output is too few for class labels; the message says how many the model needs.
   const Finished one =
       w.run({"config", "check", "small.yaml", "data.targets=[]", "data.target=labels",
              "data.label=kind", "loss.type=cross_entropy", "model.classes=1"});

@@ -315,9 +315,10 @@ TEST_CASE("config init: folders that are nearly right") {
                   "dpt: error: --data one: expected samples of at least two classes, found "
                   "one class: dark"),
         std::pair("upper",
-                  "no folder train in it, but Train: rename it (mv 'upper/Train' "
+                  "it has no folder 'train', but Train: rename it (mv 'upper/Train' "
                   "'upper/train')"),
-        std::pair("outer", "no folder train in it, but in inner: give --data 'outer/inner'")}) {
+        std::pair("outer",
+                  "it has no folder 'train', but inner has one: give --data 'outer/inner'")}) {
     const Finished refused = w.run({"config", "init", "--data", data});
     CHECK(refused.exit_code == 3);
     check_contains(refused.err, expected);

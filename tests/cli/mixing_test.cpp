@@ -30,7 +30,7 @@ TEST_CASE("config check refuses mixing and erasing that cannot be") {
                  "data.transforms.batch: [{type: MixUp}]");
   check_contains(error("data.transforms.train=[{type: RandomErasing}, {type: Normalize, mean: "
                        "[0.5], std: [1]}]"),
-                 "Normalize: comes after RandomErasing, which must be last");
+                 "Normalize: must come before RandomErasing");
   check_contains(error("data.transforms.eval=[{type: RandomErasing}]"),
                  "RandomErasing: is for training only: expected it in data.transforms.train");
   check_contains(error("data.transforms.train=[{type: RandomErasing, value: [1, 2]}]"),

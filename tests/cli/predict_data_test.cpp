@@ -176,7 +176,7 @@ TEST_CASE("predict: data that does not fit is refused, with what was expected") 
   refused({"new.yaml", "--top", "5"}, 2, "--top: expected 1 to 4 (the model's classes)");
   write_file(w.dir.file("csv.yaml"), "data: {dataset: csv, train: {file: x.csv}}\n");
   write_file(w.dir.file("x.csv"), "a,b\n1,2\n");
-  refused({"csv.yaml"}, 3, "expected the names of the features in the order of the model's input");
+  refused({"csv.yaml"}, 3, "cannot tell which columns are the model's inputs");
   // Training, evaluation and config check still require labels.
   for (const std::string command : {"train", "config check"}) {
     std::vector<std::string> words = {"new.yaml"};

@@ -147,8 +147,8 @@ TEST_CASE("unlabelled: features of a table are those of the run, by name and in 
   CHECK(floats(*open({}, named).source, 0) == std::vector<float>{2, 1});
 
   CHECK(error_of([&] { open({}); }, dir)
-            .starts_with("$/x.csv: expected the names of the features in the order of the model's "
-                         "input, which the checkpoint does not have"));
+            .starts_with("$/x.csv: cannot tell which columns are the model's inputs, because the "
+                         "checkpoint does not record their names"));
   CHECK(error_of(
             [&] {
               open({"width", "weight"});

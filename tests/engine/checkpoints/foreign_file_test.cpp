@@ -1,4 +1,4 @@
-// Files of other programs given as a safetensors file: the message names their format.
+// Files in other formats where a safetensors file is expected: the message names the format.
 #include <doctest/doctest.h>
 
 #include "engine/checkpoints/foreign_file.h"

@@ -192,7 +192,8 @@ TEST_CASE("lengths, names and shapes at their bounds") {
 
 TEST_CASE("a file of dpt that lost all of its tensors is damaged") {
   check({{raw_file("{\"__metadata__\":{\"dpt.version\":\"1.2\"}}"),
-          "expected the checksum 'dpt.integrity' of a file of dpt (it has metadata 'dpt.version'), "
+          "expected the checksum tensor 'dpt.integrity' at the end, because the metadata "
+          "'dpt.version' says that dpt wrote the file, "
           "found no tensor: the file is damaged; use an earlier checkpoint. (If another program "
           "rewrote the file, it must drop the metadata keys that begin with 'dpt.')"}});
 }

@@ -294,8 +294,9 @@ TEST_CASE("a file of dpt without its checksum is damaged, wherever it is read") 
   bytes[at + 4] = 'h';  // dpt.hntegrity
   write_all_text(path, bytes);
   const std::string error =
-      "F: expected the checksum 'dpt.integrity' of a file of dpt (it has metadata "
-      "'dpt.averaged'), found 'dpt.hntegrity' as the last tensor: the file is damaged";
+      "F: expected the checksum tensor 'dpt.integrity' at the end, because the metadata "
+      "'dpt.averaged' says that dpt wrote the file, found 'dpt.hntegrity' as the last tensor: the "
+      "file is damaged";
   std::vector<float> flat(static_cast<std::size_t>(plan.param_floats));
   CHECK(error_of([&] { SafetensorsFile::open(path); }, path).starts_with(error));
   CHECK(error_of([&] { load_checkpoint(path, plan); }, path).starts_with(error));

@@ -82,7 +82,7 @@ TEST_CASE("transforms that do not fit are refused with their line") {
   CHECK(error({normalize({0.5, 1e300, 0.5}, {1, 1, 1})}) ==
         "config.yaml:3:5: Normalize: mean must hold finite numbers, found 1e+300");
   CHECK(error({normalize({0, 0, 0}, {1, 1, 1}), transform("RandomHorizontalFlip")}) ==
-        "config.yaml:3:5: RandomHorizontalFlip: comes after Normalize, which must be last");
+        "config.yaml:3:5: RandomHorizontalFlip: must come before Normalize");
   CHECK(error({normalize({0, 0, 0}, {1, 1, 1}), normalize({0, 0, 0}, {1, 1, 1})}) ==
         "config.yaml:3:5: Normalize: appears twice in the list");
   CHECK(error({transform("RandomHorizontalFlip"), transform("RandomHorizontalFlip")}) ==
@@ -92,9 +92,9 @@ TEST_CASE("transforms that do not fit are refused with their line") {
   const Variant erasing = transform("RandomErasing");
   CHECK(error({erasing, erasing}) == "config.yaml:3:5: RandomErasing: appears twice in the list");
   CHECK(error({erasing, normalize({0, 0, 0}, {1, 1, 1})}) ==
-        "config.yaml:3:5: Normalize: comes after RandomErasing, which must be last");
+        "config.yaml:3:5: Normalize: must come before RandomErasing");
   CHECK(error({erasing, transform("RandomHorizontalFlip")}) ==
-        "config.yaml:3:5: RandomHorizontalFlip: comes after RandomErasing, which must be last");
+        "config.yaml:3:5: RandomHorizontalFlip: must come before RandomErasing");
   CHECK(error({transform("RandomErasing", {{"value", Numbers{1, 2}}})}) ==
         "config.yaml:3:5: RandomErasing: value has 2 values, but the images have 3 channels");
   // All errors of a list are reported at once.
@@ -102,7 +102,7 @@ TEST_CASE("transforms that do not fit are refused with their line") {
         "config.yaml:3:5: RandomCrop: size 9x9 is not the height and width of model.input, 32x32: "
         "write size: [32, 32]\n"
         "config.yaml:3:5: Normalize: mean has 1 value, but the images have 3 channels\n"
-        "config.yaml:3:5: RandomCrop: comes after Normalize, which must be last");
+        "config.yaml:3:5: RandomCrop: must come before Normalize");
 }
 
 TEST_CASE("RandomErasing is done by the kernel, after Normalize") {

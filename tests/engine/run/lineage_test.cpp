@@ -265,7 +265,8 @@ TEST_CASE("the best is lost: the resumed file takes its place if it was measured
     state.position = 24;
     StartingPoint start = b.checkpoint(state);
     fs::remove(b.place(5));
-    // A best from a later step of the same run is not the known one, so it is moved.
+    // best.safetensors is from a later step of the run than the best that the checkpoint records,
+    // so it is moved aside.
     const StartingPoint later = b.write(b.folder.best(), Branches::after_epoch(3, 0.9));
     b.take(b.place(12), start);
     CHECK_FALSE(start.state.best.has_value());
