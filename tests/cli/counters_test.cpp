@@ -104,7 +104,7 @@ TEST_CASE("a checkpoint that lost the name of its checksum is damaged, not forei
     CAPTURE(command[0]);
     const Finished refused = w.run(command);
     CHECK(refused.exit_code == 3);
-    check_contains(refused.err, w.checkpoint + ": expected the checksum 'dpt.integrity'");
+    check_contains(refused.err, w.checkpoint + ": expected the checksum tensor 'dpt.integrity'");
   }
 }
 

@@ -219,7 +219,8 @@ TEST_CASE("npy: a run that was stopped goes on to the same weights") {
 TEST_CASE("npy: config check opens the arrays and says what does not fit") {
   const Arrays w("values");
   check_contains(w.run_well({"config", "check", "small.yaml"}).out,
-                 "; 60 training samples, 23 test samples\n");
+                 "; 60 training samples, 23 test samples; data.val_split holds out some of the "
+                 "training samples\n");
   const auto error = [&](const std::vector<std::string>& overrides) {
     const Finished finished = w.run({"config", "check", "small.yaml"}, overrides);
     CHECK(finished.exit_code != 0);

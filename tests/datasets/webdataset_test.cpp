@@ -251,7 +251,8 @@ TEST_CASE(
   CHECK(shard_error(dir, "") == "$/s.tar: expected a tar archive, found an empty file");
   CHECK(shard_error(dir, "\x1f\x8b\x08") ==
         "$/s.tar: expected an uncompressed tar archive, whose samples can be read in any order, "
-        "found a compressed one: gzip -d it (compression hardly makes images smaller)");
+        "found a compressed one: decompress it with gzip -d (compression hardly makes images "
+        "smaller)");
   check_contains(shard_error(dir, "\x28\xb5\x2f\xfd"),
                  "found a compressed one: decompress it with zstd -d");
   CHECK(shard_error(dir, std::string(600, 'x')) ==

@@ -190,8 +190,7 @@ TEST_CASE("splits that the data does not allow are refused") {
   const auto values = std::make_shared<Labelled>(std::vector<std::int32_t>{0, 0, 0},
                                                  std::vector<std::int64_t>{}, TargetKind::values);
   CHECK(refused(values, stratified({1})) ==
-        "data.val_split.stratify is for samples with class labels, which those of this data set do "
-        "not have: leave it out");
+        "data.val_split.stratify needs class labels, and this data set has none: leave it out");
 }
 
 TEST_CASE("splits never change between versions") {
