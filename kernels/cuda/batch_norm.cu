@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/base/divide.h"
 #include "kernels/common/batch_norm_math.h"
 #include "kernels/common/update_outcome.h"
 #include "kernels/cuda/channel_sums.cuh"
@@ -198,14 +199,16 @@ struct ApplyBody {
   T* y;
   const T* x;
   const float* factors;
-  std::int64_t channels;
+  Divider by_channels;
   bool relu;
 
   template <int kCount>
   __device__ void at(std::int64_t i) const {
     const auto values = load_pack<kCount>(x + i);
     Pack<T, kCount> result;
-    std::int64_t c = i % channels;
+    const std::uint32_t channels = by_channels.divisor();
+    auto c = static_cast<std::uint32_t>(i);
+    by_channels.split(c);
     for (int k = 0; k < kCount; ++k) {
       const float value = fmaf(to_float(values.v[k]), factors[c], factors[channels + c]);
       store(result.v[k], relu && value <= 0.0F ? 0.0F : value);
@@ -221,14 +224,16 @@ struct GradientBody {
   T* dx;
   const T *dy, *x;
   const float* factors;
-  std::int64_t channels;
+  Divider by_channels;
   bool relu;
 
   template <int kCount>
   __device__ void at(std::int64_t i) const {
     const auto gradients = load_pack<kCount>(dy + i), values = load_pack<kCount>(x + i);
     Pack<T, kCount> result;
-    std::int64_t c = i % channels;
+    const std::uint32_t channels = by_channels.divisor();
+    auto c = static_cast<std::uint32_t>(i);
+    by_channels.split(c);
     for (int k = 0; k < kCount; ++k) {
       const Channel channel = {0, 0, factors[c], factors[channels + c]};
       const float here = to_float(values.v[k]);
@@ -275,9 +280,9 @@ class CudaBatchNorm final : public Op {
     over_channels(forward_factors_kernel, channels(), channels_of(args), factors,
                   gives_sums ? device<float>(mean_sum) : nullptr, device<float>(var_sum),
                   static_cast<float>(args.samples));
-    for_each_pack<kPack>(
-        context_, count(), aligned_to(16, args.x, args.y),
-        ApplyBody<T>{device<T>(args.y), device<const T>(args.x), factors, channels(), desc_.relu});
+    for_each_pack<kPack>(context_, count(), aligned_to(16, args.x, args.y),
+                         ApplyBody<T>{device<T>(args.y), device<const T>(args.x), factors,
+                                      Divider(channels()), desc_.relu});
   }
 
   void backward_statistics(const OpArgs& args) override {
@@ -293,9 +298,10 @@ class CudaBatchNorm final : public Op {
     const float* sums =
         desc_.batch_statistics ? device<const float>(args.saved) + 2 * channels() : nullptr;
     over_channels(backward_factors_kernel, channels(), channels_of(args), sums, factors);
-    for_each_pack<kPack>(context_, count(), aligned_to(16, args.x, args.dy, args.dx),
-                         GradientBody<T>{device<T>(args.dx), device<const T>(args.dy),
-                                         device<const T>(args.x), factors, channels(), desc_.relu});
+    for_each_pack<kPack>(
+        context_, count(), aligned_to(16, args.x, args.dy, args.dx),
+        GradientBody<T>{device<T>(args.dx), device<const T>(args.dy), device<const T>(args.x),
+                        factors, Divider(channels()), desc_.relu});
   }
 
   std::string implementation() const override { return "own"; }
@@ -424,6 +430,7 @@ __global__ void fold_norm_kernel(NormFold fold, const float* params, float* fold
 
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const BatchNormDesc& desc) {
   check_cuda_desc(context, "batch_norm", desc.type, desc.batch);
+  check_indices(context, "batch_norm", desc.batch * desc.shape.elements());
   if (desc.type == DType::bf16) return std::make_unique<CudaBatchNorm<Bf16>>(context, desc);
   return std::make_unique<CudaBatchNorm<float>>(context, desc);
 }

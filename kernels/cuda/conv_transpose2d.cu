@@ -1,6 +1,7 @@
 // A transposed convolution on a GPU, composed of the passes of the convolution that it transposes.
 #include "kernels/cuda/ops.h"
 
+#include "kernels/base/divide.h"
 #include "kernels/common/conv_transpose.h"
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/conv/conv_plan.h"
@@ -15,12 +16,13 @@ template <class T>
 struct AddBias {
   T* y;
   const float* bias;
-  std::int64_t channels;
+  Divider channels;
 
   template <int kCount>
   __device__ void at(std::int64_t i) const {
     auto values = load_pack<kCount>(y + i);
-    const std::int64_t channel = i % channels;
+    auto channel = static_cast<std::uint32_t>(i);
+    channels.split(channel);
     for (int k = 0; k < kCount; ++k) {
       store(values.v[k], to_float(values.v[k]) + bias[channel + k]);
     }
@@ -55,7 +57,8 @@ class CudaConvTranspose2d final : public Op {
     constexpr int kCount = 16 / sizeof(T);
     for_each_pack<kCount>(
         context_, rows() * d_.out.c, d_.out.c % kCount == 0 && aligned_to(16, args.y),
-        AddBias<T>{device<T>(args.y), device<const float>(args.params[d_.kBias].f32), d_.out.c});
+        AddBias<T>{device<T>(args.y), device<const float>(args.params[d_.kBias].f32),
+                   Divider(d_.out.c)});
   }
   void backward(const OpArgs& args) override {
     ConvArgs conv;
@@ -96,6 +99,7 @@ class CudaConvTranspose2d final : public Op {
 
 std::unique_ptr<Op> make_cuda_op(const CudaContext& context, const ConvTranspose2dDesc& desc) {
   check_cuda_desc(context, "a transposed convolution", desc.type, desc.batch);
+  check_indices(context, "a transposed convolution", desc.batch * desc.out.elements());
   if (desc.type == DType::bf16) return std::make_unique<CudaConvTranspose2d<Bf16>>(context, desc);
   return std::make_unique<CudaConvTranspose2d<float>>(context, desc);
 }
