@@ -50,6 +50,10 @@ class Divider {
     n -= result * divisor_;
     return result;
   }
+  DPT_HOST_DEVICE std::uint32_t remainder(std::uint32_t n) const {
+    split(n);
+    return n;
+  }
   DPT_HOST_DEVICE std::uint32_t divisor() const { return divisor_; }
 
  private:

@@ -207,8 +207,7 @@ struct ApplyBody {
     const auto values = load_pack<kCount>(x + i);
     Pack<T, kCount> result;
     const std::uint32_t channels = by_channels.divisor();
-    auto c = static_cast<std::uint32_t>(i);
-    by_channels.split(c);
+    std::uint32_t c = by_channels.remainder(static_cast<std::uint32_t>(i));
     for (int k = 0; k < kCount; ++k) {
       const float value = fmaf(to_float(values.v[k]), factors[c], factors[channels + c]);
       store(result.v[k], relu && value <= 0.0F ? 0.0F : value);
@@ -232,8 +231,7 @@ struct GradientBody {
     const auto gradients = load_pack<kCount>(dy + i), values = load_pack<kCount>(x + i);
     Pack<T, kCount> result;
     const std::uint32_t channels = by_channels.divisor();
-    auto c = static_cast<std::uint32_t>(i);
-    by_channels.split(c);
+    std::uint32_t c = by_channels.remainder(static_cast<std::uint32_t>(i));
     for (int k = 0; k < kCount; ++k) {
       const Channel channel = {0, 0, factors[c], factors[channels + c]};
       const float here = to_float(values.v[k]);

@@ -23,8 +23,7 @@ struct ChannelScaleBody {
   __device__ void at(std::int64_t i) const {
     const auto values = load_pack<kCount>(from + i);
     const auto points = load_pack<kCount>(x + i);
-    auto channel = static_cast<std::uint32_t>(i);
-    channels.split(channel);
+    const std::uint32_t channel = channels.remainder(static_cast<std::uint32_t>(i));
     Pack<T, kCount> result;
     for (int k = 0; k < kCount; ++k) {
       const float value = to_float(values.v[k]);

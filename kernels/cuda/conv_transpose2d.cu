@@ -21,8 +21,7 @@ struct AddBias {
   template <int kCount>
   __device__ void at(std::int64_t i) const {
     auto values = load_pack<kCount>(y + i);
-    auto channel = static_cast<std::uint32_t>(i);
-    channels.split(channel);
+    const std::uint32_t channel = channels.remainder(static_cast<std::uint32_t>(i));
     for (int k = 0; k < kCount; ++k) {
       store(values.v[k], to_float(values.v[k]) + bias[channel + k]);
     }

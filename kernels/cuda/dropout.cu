@@ -27,8 +27,8 @@ struct DropoutBody {
     const auto values = load_pack<kCount>(from + i);
     Pack<T, kCount> result;
     auto element = static_cast<std::uint32_t>(i);
-    std::uint32_t sample = by_size.split(element), unit = element;
-    if (drops_channels) by_channels.split(unit);
+    std::uint32_t sample = by_size.split(element);
+    std::uint32_t unit = drops_channels ? by_channels.remainder(element) : element;
     dropout::Factors factors = draw(sample, unit);
     for (int k = 0; k < kCount; ++k) {
       store(result.v[k], to_float(values.v[k]) * factors.v[unit % dropout::kGroup]);

@@ -40,8 +40,7 @@ struct Set {
         first_channel(set % sets.groups * width.divisor()),
         first(set / sets.groups * sets.pixels.divisor() * channels + first_channel) {}
   __device__ std::int64_t channel(std::uint32_t i) const {
-    width.split(i);
-    return first_channel + i;
+    return first_channel + width.remainder(i);
   }
   /// Returns the index of value `i`.
   __device__ std::int64_t at(std::uint32_t i) const {

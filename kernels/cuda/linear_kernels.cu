@@ -14,9 +14,8 @@ template <class T>
 __global__ void add_bias_kernel(const float* sums, const float* bias, bool relu, T* y,
                                 std::int64_t count, Divider columns) {
   for (std::int64_t i = global_thread(); i < count; i += grid_threads()) {
-    auto column = static_cast<std::uint32_t>(i);
-    columns.split(column);
-    float value = bias ? sums[i] + bias[column] : sums[i];
+    float value = sums[i];
+    if (bias) value += bias[columns.remainder(static_cast<std::uint32_t>(i))];
     if (relu && value <= 0.0F) value = 0.0F;
     store(y[i], value);
   }

@@ -24,11 +24,9 @@ struct ProductBody {
   template <int kCount>
   __device__ void at(std::int64_t i) const {
     const auto values = load_pack<kCount>(a + i);
-    auto factor = static_cast<std::uint32_t>(i);
-    if (narrow) {
-      channels.split(factor);
-      factor += sample.quotient(static_cast<std::uint32_t>(i)) * channels.divisor();
-    }
+    const auto index = static_cast<std::uint32_t>(i);
+    const std::uint32_t factor =
+        narrow ? sample.quotient(index) * channels.divisor() + channels.remainder(index) : index;
     const auto factors = load_pack<kCount>(b + factor);
     Pack<T, kCount> result;
     for (int k = 0; k < kCount; ++k) {
