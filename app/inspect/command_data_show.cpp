@@ -55,10 +55,7 @@ std::string class_of(const DataSource& source, std::int32_t label) {
 /// Returns the index of the sample that is shown in place of `index`: the first one from there on
 /// that is not in `replaced`. REQUIRES: some sample of the split is not.
 std::int64_t shown_index(const Split& split, const LeftOutSamples& replaced, std::int64_t index) {
-  while (replaced.contains(index)) {
-    const auto after = std::upper_bound(split.indices.begin(), split.indices.end(), index);
-    index = after == split.indices.end() ? split.indices.front() : *after;
-  }
+  while (replaced.contains(index)) index = next_index(split.indices, index);
   return index;
 }
 

@@ -39,24 +39,24 @@ class SubstitutingSource final : public WrappedSource {
         bad_->add(source().describe(at), error.what());
         if (left_out_) left_out_->add(at);
       }
-      at = next(at);
+      at = next_index(indices_, at);
     } while (at != sample.index);
     fail(ErrorKind::data, "none of the {} samples can be read; the first was {}", indices_.size(),
          source().describe(sample.index));
   }
 
  private:
-  std::int64_t next(std::int64_t index) const {
-    const auto after = std::upper_bound(indices_.begin(), indices_.end(), index);
-    return after == indices_.end() ? indices_.front() : *after;
-  }
-
   std::vector<std::int64_t> indices_;
   std::shared_ptr<BadSamples> bad_;
   std::shared_ptr<LeftOutSamples> left_out_;  ///< null in training
 };
 
 }  // namespace
+
+std::int64_t next_index(const std::vector<std::int64_t>& indices, std::int64_t index) {
+  const auto after = std::upper_bound(indices.begin(), indices.end(), index);
+  return after == indices.end() ? indices.front() : *after;
+}
 
 void BadSamples::add(const std::string& sample, const std::string& problem) {
   const std::lock_guard lock(mutex_);

@@ -42,6 +42,10 @@ class LeftOutSamples {
   std::set<std::int64_t> indices_;
 };
 
+/// Returns the element of `indices`, which are in ascending order, that follows `index`. The first
+/// follows the last.
+std::int64_t next_index(const std::vector<std::int64_t>& indices, std::int64_t index);
+
 /// Returns `source`, in which an unreadable sample is replaced by the next readable one of
 /// `indices` (the first follows the last). The replacement depends only on the files, the epoch and
 /// the sample, so it is the same on every rank and after a resume. `indices` are in ascending
