@@ -30,7 +30,8 @@ std::vector<std::string> reasons_for_other_bits(const Job& job, const TrainStart
 }
 
 /// Writes the event run_start.
-void log_run_start(const Job& job, const TrainStart& start, RunLog& log) {
+void log_run_start(const Job& job, const TrainStart& start,
+                   const std::vector<std::string>& other_bits, RunLog& log) {
   const RunState& state = start.point.state;
   Json fields = {{"run", job.spec.name},
                  {"devices", job.placement.device_names()},
@@ -46,9 +47,7 @@ void log_run_start(const Job& job, const TrainStart& start, RunLog& log) {
                  {"resumed_from", start.checkpoint},
                  {"step", state.step}};
   if (!start.other_data.empty()) fields["other_data"] = start.other_data;
-  if (const auto reasons = reasons_for_other_bits(job, start); !reasons.empty()) {
-    fields["other_bits"] = reasons;
-  }
+  if (!other_bits.empty()) fields["other_bits"] = other_bits;
   if (!start.weights.url.empty()) {
     fields["weights"] = {
         {"file", start.weights_file}, {"url", start.weights.url}, {"sha256", start.weights.sha256}};
@@ -57,8 +56,9 @@ void log_run_start(const Job& job, const TrainStart& start, RunLog& log) {
 }
 
 /// Warns of settings that may make this run slow or its result unexpected.
-void warn_at_start(const Job& job, const TrainStart& start, Progress& progress) {
-  for (const std::string& reason : reasons_for_other_bits(job, start)) progress.warn(reason);
+void warn_at_start(const Job& job, const TrainStart& start,
+                   const std::vector<std::string>& other_bits, Progress& progress) {
+  for (const std::string& reason : other_bits) progress.warn(reason);
   const std::vector<std::string> variables = variables_of_cuda_arithmetic();
   if (!variables.empty() &&
       std::any_of(job.placement.devices.begin(), job.placement.devices.end(),
@@ -135,7 +135,8 @@ void announce_processes(const Job& job, RunLog& log, Progress& progress) {
 
 void announce(const Job& job, const RunFolder& folder, const TrainStart& start, RunLog& log,
               Progress& progress) {
-  log_run_start(job, start, log);
+  const std::vector<std::string> other_bits = reasons_for_other_bits(job, start);
+  log_run_start(job, start, other_bits, log);
   progress.info(fmt::format("run folder {}", folder.path()));
   progress.info(fmt::format("{} parameters, {} training samples, batch {} on {} ({})",
                             job.model.plan.param_count, job.data.splits.train.size(),
@@ -150,7 +151,7 @@ void announce(const Job& job, const RunFolder& folder, const TrainStart& start, 
     const std::string change = learning_rate_change(job, before, start.point.state);
     if (!change.empty()) progress.warn(change);
   }
-  warn_at_start(job, start, progress);
+  warn_at_start(job, start, other_bits, progress);
   announce_evaluation(job, progress);
 }
 
