@@ -23,7 +23,7 @@ namespace dpt {
 class WorldGroup : public RankGroup {
  public:
   /// `ranks`: number of ranks of each process, in the order of the processes. `links_beside`, which
-  /// may be null, carry sums of host memory that run while ranks compute. `waiting` is told of
+  /// may be null, carry sums of host memory that run while ranks compute. `waiting` receives
   /// every wait except exchanges over `links`, which report their own (WatchedLinks). A waiting
   /// thread does not update its heartbeat.
   WorldGroup(const std::vector<int>& ranks, ProcessLinks& links, ProcessLinks* links_beside,

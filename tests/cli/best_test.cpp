@@ -200,7 +200,7 @@ TEST_CASE("the best: a foreign file in its place is found, and the true one is p
   CHECK((read_file(w.best()) == good));
 }
 
-TEST_CASE("the best is lost: the run says so and goes on with what is known") {
+TEST_CASE("the best is lost: the run says so and continues with what is known") {
   const KeptRuns w;
   w.train_well({"--max-steps", "24", "optimizer.lr=0.000001"});
   fs::remove(w.best());

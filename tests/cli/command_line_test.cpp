@@ -133,7 +133,7 @@ TEST_CASE("--require of a split that the run does not have is refused before it 
   w.run_well({"train", "small.yaml", "data.val_split=0", "--require", "train/accuracy>=0"});
 }
 
-TEST_CASE("a run that will go on is judged at its end, not when it is stopped") {
+TEST_CASE("a run that will continue is judged at its end, not when it is stopped") {
   const Tiny w;
   const std::vector<std::string> command = {"train", "small.yaml", "--require",
                                             "train/accuracy>=2"};
@@ -248,7 +248,7 @@ TEST_CASE("a summary that does not match the end of the run is written again") {
   CHECK(json::parse(read_file(file))["status"] == "ok");
 }
 
-TEST_CASE("a run that goes on leaves files alone that are already right") {
+TEST_CASE("a run that continues leaves files alone that are already right") {
   const Tiny w;
   const std::vector<std::string> command = {"train", "small.yaml", "train.epochs=3"};
   const auto begin = [&] {

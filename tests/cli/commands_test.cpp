@@ -262,7 +262,7 @@ TEST_CASE("exact mode: a resume with other libraries or on another processor is 
                  "continues with oneDNN ");
 }
 
-TEST_CASE("limits: --max-steps ends with 0, --max-time with 75, and both go on later") {
+TEST_CASE("limits: --max-steps ends with 0, --max-time with 75, and both continue later") {
   const Workplace w;
   CHECK(w.run({"train", "small.yaml", "--max-steps", "7"}).exit_code == 0);
   CHECK(std::filesystem::exists(w.dir.file("runs/small/checkpoints/step-00000007.safetensors")));

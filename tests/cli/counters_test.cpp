@@ -108,7 +108,7 @@ TEST_CASE("a checkpoint that lost the name of its checksum is damaged, not forei
   }
 }
 
-TEST_CASE("a run of a release in which device_weights was called shares goes on") {
+TEST_CASE("a run of a release in which device_weights was called shares continues") {
   const Stopped w;
   rewrite(w.dir.file(w.checkpoint), [](Metadata& metadata) {
     metadata["dpt.shares"] = metadata.at("dpt.device_weights");

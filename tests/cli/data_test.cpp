@@ -423,7 +423,7 @@ TEST_CASE("an image that cannot be read ends a run, which has saved its last ste
   CHECK(held_out == 2);
 }
 
-TEST_CASE("on_bad_sample: skip names training images that cannot be read, and goes on") {
+TEST_CASE("on_bad_sample: skip names training images that cannot be read, and continues") {
   const Workplace w(kFolderConfig);
   for (const char* label : {"ant", "bee", "cow"}) {
     for (const char* part : {"train", "test"}) {

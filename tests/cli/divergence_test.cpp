@@ -46,7 +46,7 @@ constexpr const char* kFactor = "train.on_divergence.lr_factor=0.01";
 
 }  // namespace
 
-TEST_CASE("a run that diverges ends with 5, repeats itself, and goes on with another policy") {
+TEST_CASE("a run that diverges ends with 5, repeats itself, and continues with another policy") {
   const DivergingRuns w;
   const Finished first = w.train({});
   CHECK(first.exit_code == 5);

@@ -72,7 +72,7 @@ TEST_CASE("earlier versions: one run of each format version is kept") {
   }
 }
 
-TEST_CASE("earlier versions: a run goes on to the same bits as from a file of this version") {
+TEST_CASE("earlier versions: a run continues to the same bits as from a file of this version") {
   for (const std::string& version : earlier_versions()) {
     CAPTURE(version);
     const EarlierRun w(version);

@@ -243,7 +243,7 @@ TEST_CASE("early stopping is remembered") {
   CHECK(w.summary("n")["epochs"] == 2);
 }
 
-TEST_CASE("the message about a stopped run says how it goes on") {
+TEST_CASE("the message about a stopped run says how it continues") {
   const KeptRuns w;
   TempDir logs;
   const auto hint = [&](Words words) {
@@ -278,7 +278,8 @@ TEST_CASE("half a line at the end of the log goes, and steps that come again sta
   CHECK(w.events("step", "r", "metrics.abandoned.jsonl").size() == 1);
 }
 
-TEST_CASE("on_failure continue: the run goes on without a checkpoint, the last one must succeed") {
+TEST_CASE(
+    "on_failure continue: the run continues without a checkpoint, the last one must succeed") {
   const KeptRuns w;
   const std::string disk = w.dir.file("disk");
   fs::create_directory(disk);

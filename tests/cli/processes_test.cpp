@@ -300,7 +300,7 @@ TEST_CASE_FIXTURE(InWorld, "Options that processes must share are compared, too"
   }
 }
 
-TEST_CASE_FIXTURE(InWorld, "A world that is suspended as a whole goes on when it wakes") {
+TEST_CASE_FIXTURE(InWorld, "A world that is suspended as a whole continues when it wakes") {
   std::vector<std::string> command = train("suspended");
   command.insert(command.end(), {"train.epochs=12", "train.stall_timeout=1", "log.every=1"});
   Processes processes(on_devices(command, {"cpu", "cpu"}), dir.path());

@@ -97,7 +97,8 @@ TEST_CASE("--resume: the message for an unknown name lists those that exist") {
   check_contains(fresh.err, "new/checkpoints has no checkpoint");
 }
 
-TEST_CASE("damaged checkpoints: the message names the good best and the command to go on from it") {
+TEST_CASE(
+    "damaged checkpoints: the message names the good best and the command to continue from it") {
   const KeptRuns w;
   w.train_well({});
   const std::int64_t step = state_of(w.best()).step;

@@ -307,7 +307,7 @@ TEST_CASE("compare tells runs apart that differ in the order of their layers onl
   check_contains(resumed.err, "model.layers: the order differs: 0, r, t, fc -> 0, t, r, fc\n");
 }
 
-TEST_CASE("runs: the best of a run that goes on is what its file says") {
+TEST_CASE("runs: the best of a run that continues is what its file says") {
   const Tiny w;
   w.run_well({"train", "small.yaml", "train.epochs=2"});
   const std::string log = w.dir.file("runs/tiny/metrics.jsonl");

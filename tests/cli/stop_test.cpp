@@ -415,7 +415,7 @@ TEST_CASE("a --max-time that is too short for anything: each process completes o
   }
 }
 
-TEST_CASE("train.stall_timeout may change when a run goes on") {
+TEST_CASE("train.stall_timeout may change when a run continues") {
   const TempDir dir;
   write_file(dir.file("small.yaml"), program_config());
   CHECK(run_dpt({"train", "small.yaml", "--max-steps", "5"}, dir.path()).exit_code == 0);

@@ -35,7 +35,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a run goes on without its terminal: a pipe that nobody reads, streams that are closed") {
+TEST_CASE(
+    "a run continues without its terminal: a pipe that nobody reads, streams that are closed") {
   ShortRuns w;
   REQUIRE(w.train("usual").exit_code == 0);
   const auto check_complete = [&](const std::string& folder) {

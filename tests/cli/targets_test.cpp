@@ -196,7 +196,7 @@ TEST_CASE("npy: a table of predictions without weights, with names of the output
         "\"prediction_a,b\",prediction_sand,loss");
 }
 
-TEST_CASE("npy: a run that was stopped goes on to the same weights") {
+TEST_CASE("npy: a run that was stopped continues to the same weights") {
   const Arrays w("soft_labels");
   const std::vector<std::string> exact = {"train.shards=4", "checkpoint.every_steps=1"};
   w.run_well({"train", "small.yaml", "--run-dir", "whole"}, exact);

@@ -128,7 +128,7 @@ TEST_CASE("a command as a shell needs it: plain words as they are, others in quo
   }
 }
 
-TEST_CASE("how a run that ended early goes on") {
+TEST_CASE("how a run that ended early continues") {
   Start s;
   const auto hint = [&](std::vector<std::string> words, RunEnd end) {
     s.options.command = std::move(words);
@@ -332,7 +332,7 @@ TEST_CASE("weights: names that the config's patterns do not expect are refused, 
   CHECK_FALSE(s.job.spec.weights);
 }
 
-TEST_CASE("where a run goes on: the newest checkpoint, the one that is named, or none") {
+TEST_CASE("where a run continues: the newest checkpoint, the one that is named, or none") {
   Start s;
   CHECK(s.load().checkpoint.empty());
   CHECK(s.load().point.state.rollback_step == 0);

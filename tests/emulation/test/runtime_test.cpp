@@ -210,7 +210,7 @@ TEST_CASE("writes beyond an allocation are found after the kernel") {
 }
 #endif
 
-TEST_CASE("a lost device stays lost until it is reset; others go on") {
+TEST_CASE("a lost device stays lost until it is reset; others continue") {
   const Machine machine;
   cudaStream_t stream = make_stream();
   float* x = device_array<float>(4);

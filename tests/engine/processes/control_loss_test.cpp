@@ -188,7 +188,7 @@ TEST_CASE("while a run starts, a stopped process is lost after the join timeout 
   }
 }
 
-TEST_CASE("a process that goes on before the stall timeout, and a whole job after it, go on") {
+TEST_CASE("a process that continues before the stall timeout, and a whole job after it, continue") {
   Processes processes = start_world(3, options_with_stall(1s), work);
   for (const auto& process : processes) {
     process->signal(SIGSTOP);

@@ -265,7 +265,7 @@ TEST_CASE("another size, and a rank outside of it: both sides are named to all")
   }
 }
 
-TEST_CASE("another token or job is refused with a warning, and the run goes on") {
+TEST_CASE("another token or job is refused with a warning, and the run continues") {
   const std::vector<int> ports = free_ports(2);
   Warnings warnings;
   ControlOptions options = quick_options();

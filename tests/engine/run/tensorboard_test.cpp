@@ -141,7 +141,8 @@ TEST_CASE("lines of the log become scalars, at once") {
         Texts{"train_epoch/loss 6 0.5", "val/accuracy 6 0.75"});
 }
 
-TEST_CASE("a resumed run and a rollback go on in new files, without the steps that are repeated") {
+TEST_CASE(
+    "a resumed run and a rollback continue in new files, without the steps that are repeated") {
   const TempDir dir;
   {
     Both killed(dir.path());

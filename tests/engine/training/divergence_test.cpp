@@ -177,7 +177,7 @@ TEST_CASE("running statistics that overflow make a step bad before anything is w
   }
 }
 
-TEST_CASE("skip: the step changes nothing, and the run goes on with the same bits everywhere") {
+TEST_CASE("skip: the step changes nothing, and the run continues with the same bits everywhere") {
   for (const std::string& device : device_kinds()) {
     for (const float value : {kNaN, kInfinity}) {
       CAPTURE(device);
@@ -290,7 +290,7 @@ TEST_CASE("skip: too many steps in a row end the run") {
   all_checkpoints_are_finite(job, folder);
 }
 
-TEST_CASE("rollback: goes on with a lower learning rate, with the same bits on any replicas") {
+TEST_CASE("rollback: continues with a lower learning rate, with the same bits on any replicas") {
   for (const std::string& device : device_kinds()) {
     CAPTURE(device);
     // Regular checkpoints with weights that are already large, and none before the divergence.

@@ -89,7 +89,7 @@ TEST_CASE("losses of values train and are measured") {
   }
 }
 
-TEST_CASE("a batch whose samples do not count updates nothing, and the run goes on") {
+TEST_CASE("a batch whose samples do not count updates nothing, and the run continues") {
   // Some batches of 2 lack samples of the classes 2 and 3.
   const std::string config = small_config(kSgd, 2) + "loss: {class_weights: [0, 0, 2, 1]}\n";
   for (const std::string& device : device_kinds()) {

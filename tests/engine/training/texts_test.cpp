@@ -424,7 +424,7 @@ TEST_CASE("without a terminal to draw on, the status is a message now and then")
   CHECK(on_terminal(100, says, false, "dumb") == "one\r\n");
 }
 
-TEST_CASE("a train.log that cannot be written is reported once, and the messages go on") {
+TEST_CASE("a train.log that cannot be written is reported once, and the messages continue") {
   if (!has_pseudo_terminals()) return;
   const std::string output = on_terminal(200, [](Progress& p) {
     p.also_to("/dev/full");
