@@ -2,6 +2,8 @@
 // (kernels/backend.h, whose rules apply) that copies bytes and waits.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -66,6 +68,11 @@ struct BackendOptions {
   bool exact = false;
   /// File that caches timed choices between implementations; empty = nothing is timed.
   std::string plan_cache;
+  /// Longest wait for queued work, after which a GPU counts as lost (train.stall_timeout).
+  std::chrono::milliseconds wait_limit = std::chrono::minutes(10);
+  /// Set to true once another replica of this process has failed, whose results the queued work may
+  /// wait for in vain; null if there is no other.
+  std::shared_ptr<const std::atomic<bool>> has_failed;
 };
 
 /// A point in a backend's queue, which other backends of its kind can wait for.

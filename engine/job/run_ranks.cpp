@@ -1,6 +1,8 @@
 #include "engine/job/run_ranks.h"
 
+#include <atomic>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -8,18 +10,25 @@
 #include "engine/job/job.h"
 #include "engine/processes/process_group.h"
 #include "kernels/base/error.h"
+#include "kernels/base/lost_device.h"
 #include "kernels/base/start_thread.h"
 
 namespace dpt {
 
 namespace {
 
+bool is_of_device(const Error& error) {
+  return error.kind() == ErrorKind::device || dynamic_cast<const LostDevice*>(&error) != nullptr;
+}
+
 /// Runs the ranks of this process, from `first` on, of `total` ranks in the world. Calls `report`
 /// for each failure.
-void run_threads(RankGroup& group, const std::vector<DeviceName>& devices,
-                 const BackendOptions& options, int first_rank, int total, const RankBody& body,
+void run_threads(RankGroup& group, const std::vector<DeviceName>& devices, BackendOptions options,
+                 int first_rank, int total, const RankBody& body,
                  const std::function<void(const std::exception&)>& report) {
   const int size = static_cast<int>(devices.size());
+  const auto has_failed = std::make_shared<std::atomic<bool>>(false);
+  options.has_failed = has_failed;
   std::mutex mutex;
   // The root failure. The failures that it causes on other ranks usually come later, but may come
   // first if the failed rank takes time to free its resources.
@@ -29,7 +38,7 @@ void run_threads(RankGroup& group, const std::vector<DeviceName>& devices,
   // Names the rank in a device's error if there are several ranks. (Errors of other kinds already
   // name it.)
   const auto named = [&](int rank, const Error& error) {
-    if (total == 1 || error.kind() != ErrorKind::device) return std::current_exception();
+    if (total == 1 || !is_of_device(error)) return std::current_exception();
     return std::make_exception_ptr(
         Error(error.kind(), fmt::format("replica {} on {}: {}", first_rank + rank,
                                         devices[rank].text(), error.what())));
@@ -38,12 +47,13 @@ void run_threads(RankGroup& group, const std::vector<DeviceName>& devices,
     {
       const std::lock_guard lock(mutex);
       const auto* error = dynamic_cast<const Error*>(&cause);
-      const bool follows = error && error->kind() == ErrorKind::peer;
+      const bool follows = error && error->kind() == ErrorKind::peer && !is_of_device(*error);
       if (!first || (first_follows && !follows)) {
         first = std::move(exception);
         first_follows = follows;
       }
     }
+    has_failed->store(true);
     if (report) report(cause);
     group.abort(rank, cause.what());
   };
@@ -88,7 +98,9 @@ void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& opt
                const RankBody& body, std::chrono::milliseconds stall_timeout) {
   const int size = static_cast<int>(devices.size());
   LocalGroup group(size, stall_timeout);
-  run_threads(group, devices, options, 0, size, body, {});
+  BackendOptions limited = options;
+  limited.wait_limit = stall_timeout;
+  run_threads(group, devices, limited, 0, size, body, {});
 }
 
 void run_ranks(const Job& job, const RankBody& body) {
@@ -97,8 +109,10 @@ void run_ranks(const Job& job, const RankBody& body) {
                      stall_timeout(job.spec));
   }
   const auto group = job.placement.processes->make_group(stall_timeout(job.spec));
-  run_threads(*group, job.placement.own_devices(), job.placement.backend_options,
-              job.placement.first_rank(), job.placement.ranks(), body,
+  BackendOptions limited = job.placement.backend_options;
+  limited.wait_limit = stall_timeout(job.spec);
+  run_threads(*group, job.placement.own_devices(), limited, job.placement.first_rank(),
+              job.placement.ranks(), body,
               [&](const std::exception& error) { job.placement.processes->report(error); });
 }
 

@@ -18,6 +18,7 @@
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/runtime/libraries.h"
+#include "kernels/cuda/runtime/wait.h"
 #include "kernels/cuda/step_clock.h"
 
 namespace dpt {
@@ -57,7 +58,7 @@ class CudaEvent final : public Event {
   }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
-  ~CudaEvent() override { cudaEventDestroy(event_); }
+  ~CudaEvent() override { release_unless_lost(cudaEventDestroy, event_); }
   cudaEvent_t get() const { return event_; }
 
  private:
@@ -73,7 +74,7 @@ class CudaCapturedGraph final : public CapturedGraph {
   }
   CudaCapturedGraph(const CudaCapturedGraph&) = delete;
   CudaCapturedGraph& operator=(const CudaCapturedGraph&) = delete;
-  ~CudaCapturedGraph() override { cudaGraphExecDestroy(executable_); }
+  ~CudaCapturedGraph() override { release_unless_lost(cudaGraphExecDestroy, executable_); }
   cudaGraphExec_t get() const { return executable_; }
 
  private:
@@ -116,6 +117,7 @@ class CudaBackend final : public Backend {
   CudaBackend(const CudaBackend&) = delete;
   CudaBackend& operator=(const CudaBackend&) = delete;
   ~CudaBackend() override {
+    if (is_device_lost()) return;
     select_branch(0);
     cudaStreamSynchronize(copies_);
     cudaStreamSynchronize(context_.stream);
@@ -146,7 +148,7 @@ class CudaBackend final : public Backend {
     cuda_check(status, "cudaMalloc");
     // cudaFree works from any thread and for any GPU, so the thread's device need not be set.
     return {DevPtr{reinterpret_cast<std::uintptr_t>(memory)}, bytes,
-            [](DevPtr ptr, std::size_t) { cudaFree(device<void>(ptr)); }};
+            [](DevPtr ptr, std::size_t) { release_unless_lost(cudaFree, device<void>(ptr)); }};
   }
   DeviceMemory make_resident(std::span<const std::byte> host, const std::string& what) override {
     DeviceMemory memory = allocate(host.size(), what);
@@ -163,7 +165,8 @@ class CudaBackend final : public Backend {
            context_.name, mebibytes(bytes), what);
     }
     cuda_check(status, "cudaHostAlloc");
-    return {static_cast<std::byte*>(memory), [](std::byte* ptr) { cudaFreeHost(ptr); }};
+    return {static_cast<std::byte*>(memory),
+            [](std::byte* ptr) { release_unless_lost(cudaFreeHost, ptr); }};
   }
   std::uint64_t free_bytes() override {
     std::size_t free = 0, total = 0;
@@ -214,11 +217,9 @@ class CudaBackend final : public Backend {
     // If the event was recorded again since, it marks a later point, and waiting for that is
     // sufficient.
     if (mark_to_wait == 0) return;
-    cuda_check(cudaEventSynchronize(mark(mark_to_wait).get()), "cudaEventSynchronize");
+    wait_for_event(context_, mark(mark_to_wait).get());
   }
-  void synchronize() override {
-    cuda_check(cudaStreamSynchronize(context_.stream), "cudaStreamSynchronize");
-  }
+  void synchronize() override { wait_for_stream(context_, context_.stream); }
 
   std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(); }
   void record(Event& event) override {
@@ -243,7 +244,7 @@ class CudaBackend final : public Backend {
                  "cudaStreamCreate");
       branches_.push_back(std::move(branch));
       give_memory(branches_.back());
-      cuda_check(cudaStreamSynchronize(branches_.back().stream), "cudaStreamSynchronize");
+      wait_for_stream(context_, branches_.back().stream);
     }
     return std::min(wanted, static_cast<int>(branches_.size()));
   }

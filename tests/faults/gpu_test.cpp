@@ -6,6 +6,7 @@
 #include "emulation/control.h"
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/job/starting_point.h"
+#include "kernels/base/lost_device.h"
 #include "tests/engine/training/run.h"
 
 using namespace dpt;
@@ -18,7 +19,7 @@ TEST_CASE("a GPU that fails ends the run within seconds, and names call, replica
   const FinalState undisturbed = train_small(job, whole.path());
   for (const char* failure :
        {"cudaGraphLaunch:9:cudaErrorLaunchFailure", "cudaMemcpyAsync:40:cudaErrorECCUncorrectable",
-        "kernel:300:cudaErrorIllegalAddress", "cudaStreamSynchronize:60:cudaErrorLaunchFailure"}) {
+        "kernel:300:cudaErrorIllegalAddress", "cudaStreamQuery:60:cudaErrorLaunchFailure"}) {
     CAPTURE(failure);
     const TempDir folder;
     const auto begin = std::chrono::steady_clock::now();
@@ -41,6 +42,42 @@ TEST_CASE("a GPU that fails ends the run within seconds, and names call, replica
     emulation::set_devices(2);
     // The earlier checkpoint is good: the run resumes from it and reaches the bits of an
     // undisturbed run.
+    const std::string newest =
+        newest_good_checkpoint(folder.path() + "/checkpoints", [](const std::string&) {});
+    REQUIRE(!newest.empty());
+    const StartingPoint start = start_from_checkpoint(job, newest);
+    CHECK((train_small(job, folder.path(), &start) == undisturbed));
+  }
+}
+
+TEST_CASE("a GPU that hangs ends the run, which names the GPU and can be resumed") {
+  for (const char* devices : {"devices=[cuda:0]", "devices=[cuda:0,cuda:1]"}) {
+    CAPTURE(devices);
+    const Job job =
+        small_job(small_config(kSgdWithoutDecay, epochs_on("cuda:0")), {devices, "train.shards=8"});
+    const TempDir whole;
+    const FinalState undisturbed = train_small(job, whole.path());
+    const Job hasty = small_job(small_config(kSgdWithoutDecay, epochs_on("cuda:0")),
+                                {devices, "train.shards=8", "train.stall_timeout=1"});
+    const TempDir folder;
+    const std::string last_gpu = job.placement.devices.back().text();
+    emulation::fail("kernel@" + last_gpu.substr(last_gpu.size() - 1) + ":300:hang");
+    std::string text;
+    try {
+      train_small(hasty, folder.path());
+    } catch (const LostDevice& error) {
+      text = error.what();
+      CHECK(error.kind() == ErrorKind::peer);  // exit code 6
+    } catch (const Error& error) {
+      text = error.what();
+    }
+    CHECK(is_device_lost());
+    INFO(text);
+    CHECK(text.find(" hangs or was lost") != std::string::npos);
+    if (job.placement.devices.size() == 1) CHECK(text.find("cuda:0 (") == 0);
+    emulation::clear_failures();
+    emulation::set_devices(2);
+    set_device_lost(false);
     const std::string newest =
         newest_good_checkpoint(folder.path() + "/checkpoints", [](const std::string&) {});
     REQUIRE(!newest.empty());

@@ -20,6 +20,7 @@
 #include "kernels/cuda/conv/cudnn_candidates.h"
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/per_context.h"
+#include "kernels/cuda/runtime/wait.h"
 
 static_assert(CUDNN_VERSION >= 90800, "dpt needs the headers of cuDNN 9.8 or later");
 
@@ -55,7 +56,8 @@ HandleOwner shared_handle(const CudaContext& context) {
   return handles.get(context, [&] {
     cudnnHandle_t handle = nullptr;
     cudnn_check(cudnn().create(&handle), "cudnnCreate");
-    HandleOwner owner(handle, [](cudnnHandle_t made) { cudnn().destroy(made); });
+    HandleOwner owner(handle,
+                      [](cudnnHandle_t made) { release_unless_lost(cudnn().destroy, made); });
     return owner;
   });
 }

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/runtime/check.h"
 #include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/runtime/wait.h"
 
 namespace dpt {
 
@@ -15,12 +16,13 @@ inline DeviceMemory device_copy(const CudaContext& context, const std::vector<fl
   const std::size_t bytes = values.size() * sizeof(float);
   void* memory = nullptr;
   cuda_check(cudaMalloc(&memory, bytes), "cudaMalloc");
-  DeviceMemory copy({reinterpret_cast<std::uintptr_t>(memory)}, bytes,
-                    [](DevPtr ptr, std::size_t) { cudaFree(device<void>(ptr)); });
+  DeviceMemory copy({reinterpret_cast<std::uintptr_t>(memory)}, bytes, [](DevPtr ptr, std::size_t) {
+    release_unless_lost(cudaFree, device<void>(ptr));
+  });
   // Use the kernels' stream, so that the copy waits for no other stream.
   cuda_check(cudaMemcpyAsync(memory, values.data(), bytes, cudaMemcpyHostToDevice, context.stream),
              "cudaMemcpyAsync");
-  cuda_check(cudaStreamSynchronize(context.stream), "cudaStreamSynchronize");
+  wait_for_stream(context, context.stream);
   return copy;
 }
 

@@ -24,6 +24,7 @@
 #include "kernels/cuda/runtime/context.h"
 #include "kernels/cuda/runtime/guarded_communicator.h"
 #include "kernels/cuda/runtime/libraries.h"
+#include "kernels/cuda/runtime/wait.h"
 #include "kernels/peer_sums.h"
 
 namespace dpt {
@@ -95,7 +96,7 @@ struct NcclApi {
   }
   /// Aborts the communicator and frees it. Destructors use it, too: by then nobody needs the result
   /// of a sum that still runs.
-  static void abort(Handle handle) noexcept { nccl().abort(handle); }
+  static void abort(Handle handle) noexcept { release_unless_lost(nccl().abort, handle); }
 };
 
 /// Restores the calling thread's device in its destructor.
@@ -208,6 +209,7 @@ class NcclSums final : public PeerSums {
     Rank& operator=(const Rank&) = delete;
     ~Rank() {
       communicator.abort();  // Before the stream of its kernels.
+      if (is_device_lost()) return;
       if (ready) cudaEventDestroy(ready);
       if (done) cudaEventDestroy(done);
       if (stream) cudaStreamDestroy(stream);

@@ -7,6 +7,7 @@
 #include "kernels/base/stop_request.h"
 #include "kernels/common/bf16.h"
 #include "kernels/cuda/runtime/check.h"
+#include "kernels/cuda/runtime/wait.h"
 
 namespace dpt {
 namespace {
@@ -36,6 +37,7 @@ Timing::Timing(const CudaContext& context)
     : context_(context), begin_(make_event()), end_(make_event()) {}
 
 Timing::~Timing() {
+  if (is_device_lost()) return;
   cudaStreamSynchronize(context_.stream);
   for (void* memory : memory_) cudaFree(memory);
 }
@@ -65,7 +67,7 @@ void* Timing::make(std::int64_t count, DType type) {
                "cudaMemcpyAsync");
   }
   // The pattern must outlive the copies.
-  cuda_check(cudaStreamSynchronize(context_.stream), "cudaStreamSynchronize");
+  wait_for_stream(context_, context_.stream);
   return memory;
 }
 
@@ -91,7 +93,7 @@ std::vector<float> Timing::times(std::size_t count, const std::function<void(std
     }
   }
   // A failure of the GPU may be reported only now.
-  cuda_check(cudaStreamSynchronize(context_.stream), "cudaStreamSynchronize");
+  wait_for_stream(context_, context_.stream);
   const auto run_all = [&](std::size_t i) {
     if (graphs[i]) {
       cuda_check(cudaGraphLaunch(graphs[i].get(), context_.stream), "cudaGraphLaunch");
@@ -145,7 +147,7 @@ float Timing::time(const std::function<void()>& work) {
   cuda_check(cudaEventRecord(begin_.get(), context_.stream), "cudaEventRecord");
   work();
   cuda_check(cudaEventRecord(end_.get(), context_.stream), "cudaEventRecord");
-  cuda_check(cudaEventSynchronize(end_.get()), "cudaEventSynchronize");
+  wait_for_event(context_, end_.get());
   float milliseconds = 0;
   cuda_check(cudaEventElapsedTime(&milliseconds, begin_.get(), end_.get()), "cudaEventElapsedTime");
   return milliseconds;

@@ -11,6 +11,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/runtime/context.h"
+#include "kernels/cuda/runtime/wait.h"
 
 namespace dpt {
 
@@ -48,13 +49,15 @@ class Timing {
 
  private:
   struct DestroyEvent {
-    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+    void operator()(cudaEvent_t event) const { release_unless_lost(cudaEventDestroy, event); }
   };
   using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, DestroyEvent>;
   static Event make_event();
 
   struct DestroyGraph {
-    void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+    void operator()(cudaGraphExec_t graph) const {
+      release_unless_lost(cudaGraphExecDestroy, graph);
+    }
   };
   using Graph = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
 

@@ -338,7 +338,7 @@ cudaError_t cudaDeviceSynchronize() {
       capture->invalid = true;
       return cudaErrorStreamCaptureUnsupported;
     }
-    run_device(lock, device);
+    require_done(run_device(lock, device), "cudaDeviceSynchronize");
     return state().devices.at(device).lost;
   });
 }

@@ -98,6 +98,7 @@ class GpuArithmetic {
 
 cudaError_t run_kernel(const GridLaunch& launch, int device) {
   if (const auto failure = take_failure("kernel", device)) {
+    if (*failure == kHang) return hang_device(device);
     return lose_device(device, error_by_name(*failure), "asked-for failure of a kernel");
   }
   if (const std::string why = check_arguments(*launch.kernel, device); !why.empty()) {

@@ -230,7 +230,9 @@ cudaError_t cudaFree(void* pointer) {
   return api("cudaFree", Needs::no_capture, [&](Lock& lock) {
     if (!pointer) return cudaSuccess;
     const Allocation* memory = find_memory(pointer);
-    if (memory && memory->device != kHost) run_device(lock, memory->device);
+    if (memory && memory->device != kHost) {
+      require_done(run_device(lock, memory->device), "cudaFree");
+    }
     return release(pointer, false);
   });
 }
@@ -249,7 +251,9 @@ cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
 cudaError_t cudaFreeHost(void* pointer) {
   return api("cudaFreeHost", Needs::no_capture, [&](Lock& lock) {
     if (!pointer) return cudaSuccess;
-    for (int device = 0; device < settings().devices; ++device) run_device(lock, device);
+    for (int device = 0; device < settings().devices; ++device) {
+      require_done(run_device(lock, device), "cudaFreeHost");
+    }
     return release(pointer, true);
   });
 }
@@ -315,7 +319,9 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
     error = queue_copy(nullptr, copy);
     if (error != cudaSuccess) return error;
     // Copies between devices return before they have run.
-    if (copy.to_place == kHost || copy.from_place == kHost) run_stream(lock, find_stream(nullptr));
+    if (copy.to_place == kHost || copy.from_place == kHost) {
+      require_done(run_stream(lock, find_stream(nullptr)), "cudaMemcpy");
+    }
     return state().devices.at(this_thread().device).lost;
   });
 }

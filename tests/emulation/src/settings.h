@@ -15,6 +15,9 @@ namespace emulation {
 /// Byte that fills memory before the program writes it: floats of these bytes are NaN.
 constexpr unsigned char kPoison = 0xff;
 
+/// Error of a kernel that never ends.
+constexpr const char* kHang = "hang";
+
 /// A requested failure.
 struct Failure {
   std::string call;

@@ -145,22 +145,33 @@ cudaError_t enqueue(Stream& stream, Work work) {
   return cudaSuccess;
 }
 
-void run_work(Lock& lock, const Work& work) {
-  if (work.wait.stream) run_until(lock, work.wait);
-  if (!work.run) return;
+namespace {
+
+bool hangs(int device) {
+  const auto& devices = state().devices;
+  return static_cast<std::size_t>(device) < devices.size() && devices[device].hangs;
+}
+
+}  // namespace
+
+bool run_work(Lock& lock, const Work& work) {
+  if (hangs(work.device)) return false;
+  if (work.wait.stream && !run_until(lock, work.wait)) return false;
+  if (!work.run) return true;
   const auto lost = [&] {
     const auto& devices = state().devices;
     return static_cast<std::size_t>(work.device) >= devices.size() ||
            devices[work.device].lost != cudaSuccess;
   };
-  if (lost()) return;
+  if (lost()) return true;
   ++state().work_done;
-  if (const cudaError_t error = work.run(lock); error != cudaSuccess && !lost()) {
-    lose_device(work.device, error, "queued work failed");
-  }
+  const cudaError_t error = work.run(lock);
+  if (hangs(work.device)) return false;
+  if (error != cudaSuccess && !lost()) lose_device(work.device, error, "queued work failed");
+  return true;
 }
 
-void run_until(Lock& lock, const Point& point) {
+bool run_until(Lock& lock, const Point& point) {
   Stream& stream = *point.stream;
   while (stream.done < point.count && !stream.queue.empty()) {
     if (stream.running) {
@@ -170,20 +181,26 @@ void run_until(Lock& lock, const Point& point) {
     stream.running = true;
     const Work work = std::move(stream.queue.front());
     stream.queue.pop_front();
-    run_work(lock, work);
-    ++stream.done;
+    const bool done = run_work(lock, work);
+    if (done) {
+      ++stream.done;
+    } else {
+      stream.queue.push_front(work);
+    }
     stream.running = false;
     state().changed.notify_all();
+    if (!done) return false;
   }
   // The last item may still be running on another thread, without the lock.
   while (stream.done < point.count && stream.running) state().changed.wait(lock);
+  return stream.done >= point.count;
 }
 
-void run_stream(Lock& lock, const std::shared_ptr<Stream>& stream) {
-  run_until(lock, {stream, stream->queued});
+bool run_stream(Lock& lock, const std::shared_ptr<Stream>& stream) {
+  return run_until(lock, {stream, stream->queued});
 }
 
-void run_device(Lock& lock, int device) {
+bool run_device(Lock& lock, int device) {
   std::vector<std::shared_ptr<Stream>> streams;
   if (state().devices.at(device).legacy) streams.push_back(state().devices[device].legacy);
   for (const auto& [handle, stream] : state().streams) {
@@ -196,7 +213,15 @@ void run_device(Lock& lock, int device) {
       std::swap(streams[i - 1], streams[mix(order.seed ^ mix(state().work_done + i)) % i]);
     }
   }
-  for (const auto& stream : streams) run_stream(lock, stream);
+  bool done = true;
+  for (const auto& stream : streams) done = run_stream(lock, stream) && done;
+  return done;
+}
+
+void require_done(bool done, const char* call) {
+  if (done) return;
+  fmt::print(stderr, "emulated GPU: {} waits forever for a device that hangs\n", call);
+  std::abort();
 }
 
 bool loses_device(cudaError_t error) {
@@ -216,6 +241,12 @@ bool loses_device(cudaError_t error) {
     default:
       return false;
   }
+}
+
+cudaError_t hang_device(int device) {
+  state().devices.at(device).hangs = true;
+  fmt::print(stderr, "emulated cuda:{}: hangs as requested\n", device);
+  return cudaErrorNotReady;
 }
 
 cudaError_t lose_device(int device, cudaError_t error, const std::string& why) {

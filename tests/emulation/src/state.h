@@ -102,6 +102,7 @@ struct GraphExec : CUgraphExec_st {
 
 struct Device {
   cudaError_t lost = cudaSuccess;  ///< error after which every use of the device fails
+  bool hangs = false;              ///< runs no more work and reports no error
   std::size_t used = 0;
   std::set<int> peers;  ///< devices whose memory its kernels may use
   std::shared_ptr<Stream> legacy;
@@ -159,16 +160,23 @@ std::shared_ptr<Event> find_event(cudaEvent_t handle);
 
 /// Queues the work, or adds it to the graph that the stream captures.
 cudaError_t enqueue(Stream& stream, Work work);
-/// Runs a stream's queue up to a point, and all work that it waits for.
-void run_until(Lock& lock, const Point& point);
-void run_stream(Lock& lock, const std::shared_ptr<Stream>& stream);
-void run_device(Lock& lock, int device);
-/// Runs one item of work now, unless its device is lost.
-void run_work(Lock& lock, const Work& work);
+/// Runs a stream's queue up to a point, and all work that it waits for. Returns false if a device
+/// that hangs prevents it.
+bool run_until(Lock& lock, const Point& point);
+bool run_stream(Lock& lock, const std::shared_ptr<Stream>& stream);
+bool run_device(Lock& lock, int device);
+/// Runs one item of work now, unless its device is lost. Returns false if the item has not ended
+/// because a device hangs.
+bool run_work(Lock& lock, const Work& work);
+/// Ends the process with a message if `done` is false: a call that would wait forever on a GPU is a
+/// mistake of the program.
+void require_done(bool done, const char* call);
 
 /// Marks a device as lost; keeps the reason and prints it.
 cudaError_t lose_device(int device, cudaError_t error, const std::string& why);
 bool loses_device(cudaError_t error);
+/// Makes a device hang. Returns the status of its unfinished work.
+cudaError_t hang_device(int device);
 
 /// Returns the allocation that holds the address or ends directly before it (one past the end), or
 /// null. Stores the allocation's address in `base`.

@@ -102,7 +102,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
     const auto stream = find_stream(handle);
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = refuse_capturing(*stream); error != cudaSuccess) return error;
-    run_stream(lock, stream);
+    require_done(run_stream(lock, stream), "cudaStreamSynchronize");
     return lost(stream->device);
   });
 }
@@ -118,7 +118,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
       stream->queried = stream->queued;
       return cudaErrorNotReady;
     }
-    run_stream(lock, stream);
+    if (!run_stream(lock, stream)) return cudaErrorNotReady;
     return lost(stream->device);
   });
 }
@@ -218,7 +218,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
     const auto event = find_event(handle);
     if (!event) return cudaErrorInvalidResourceHandle;
     if (const cudaError_t error = refuse_captured(*event); error != cudaSuccess) return error;
-    if (event->recorded) run_until(lock, event->point);
+    if (event->recorded) require_done(run_until(lock, event->point), "cudaEventSynchronize");
     return lost(event->device);
   });
 }
@@ -232,7 +232,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
       event->queried = true;
       return cudaErrorNotReady;
     }
-    if (event->recorded) run_until(lock, event->point);
+    if (event->recorded && !run_until(lock, event->point)) return cudaErrorNotReady;
     return lost(event->device);
   });
 }
