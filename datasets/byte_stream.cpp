@@ -164,9 +164,9 @@ void ByteStream::expect(std::uint64_t bytes, const std::string& what) const {
   if (!me.gzip) {
     const std::uint64_t rest = me.stored - std::min(me.stored, me.position);
     if (bytes == rest) return;
-    fail(ErrorKind::data, "{}: {} takes {} from offset {}, but {} there", me.name, what,
+    fail(ErrorKind::data, "{}: {} takes {} from offset {}, but {}", me.name, what,
          counted(bytes, "byte"), me.position,
-         rest == 1 ? std::string("1 byte is") : fmt::format("{} bytes are", rest));
+         rest == 1 ? std::string("1 byte remains") : fmt::format("{} bytes remain", rest));
   }
   if (bytes / kDeflateRatio > me.stored) {
     fail(ErrorKind::data, "{}: {} takes {}, more than a gzip file of {} can hold", me.name, what,

@@ -112,8 +112,7 @@ void ClassTable::refuse_name(std::string_view name, const Where& where) const {
   const char* const advice = is_of_checkpoint_ ? "leave it out: the model has no output for it"
                              : is_given_       ? "add it there, or remove its samples"
                                                : "add samples to train on, or remove these";
-  fail(ErrorKind::data, "{}: the class {}, which {} does not have; {}", where(), quoted_class(name),
-       owner_,
+  fail(ErrorKind::data, "{}: {} has no class {}; {}", where(), owner_, quoted_class(name),
        near.empty()
            ? advice
            : fmt::format("it has {} (names are compared byte by byte)", quoted_class(near)));
@@ -126,8 +125,7 @@ std::int32_t ClassTable::label_of_name(std::string_view name, const Where& where
     const std::string& before = replaced_.emplace(text, name).first->second;
     if (before == name) return label_of_name(text, where);
     fail(ErrorKind::data,
-         "{}: expected class names that are UTF-8, or that differ in their UTF-8 characters, found "
-         "two that are both stored as {}: rename one",
+         "{}: found two class names that are not UTF-8 and would both be stored as {}: rename one",
          where(), quoted_class(text));
   }
   if (is_given_ || is_closed_) refuse_name(name, where);
@@ -148,7 +146,7 @@ void ClassTable::choose_numbers(const Where& where) {
   if (given_.empty()) {
     if (are_numbers(of_checkpoint)) return;
     fail(ErrorKind::data,
-         "{}: expected class names, as the checkpoint has ({}), found class numbers: name the "
+         "{}: expected class names, as in the checkpoint ({}), found class numbers: name the "
          "data's classes in data.classes, in the order of their numbers",
          where(), some_of(of_checkpoint));
   }
@@ -252,9 +250,9 @@ void check_class_tables(DataSets& sets, const std::vector<std::string>& known) {
   const bool is_named_later = are_numbers(known) && known.size() == classes.size();
   if (!known.empty() && known != classes && !is_named_later) {
     fail(ErrorKind::data,
-         "the data's classes are not those of the checkpoint: {}. Their labels would mean other "
-         "outputs: name the classes of the data in data.classes as the checkpoint does, in the "
-         "data's order, or use data with the classes of the checkpoint",
+         "the data's classes are not those of the checkpoint: {}. The labels would refer to other "
+         "outputs: list the data's classes in data.classes, in the data's order and with the "
+         "checkpoint's names, or use data with the checkpoint's classes",
          difference_of_classes(known, classes));
   }
   if (first->targets().kind != TargetKind::class_index || are_numbers(classes)) return;

@@ -49,11 +49,10 @@ std::string shown(std::string_view text) {
   const bool has_comma =
       text.find(',') != text.npos && text.find_first_not_of("0123456789.,+-eE") == text.npos;
   fail(ErrorKind::data, "{}: expected {}, found {}{}", reader.place(column), expected, shown(text),
-       is_missing ? " (missing values are not filled in: write one, or remove the line)"
-       : has_comma
-           ? " (commas in numbers are not read: save the table with decimal points, such as "
-             "3.5 for 3,5)"
-           : "");
+       is_missing  ? " (missing values are not filled in: write a value, or remove the line)"
+       : has_comma ? " (numbers cannot contain commas: save the table with decimal points, such as "
+                     "3.5 for 3,5)"
+                   : "");
 }
 
 /// Reads a number with a decimal point, independent of the locale.
@@ -225,14 +224,15 @@ CsvColumns choose_columns(const CsvReader& reader, const CsvOptions& options, co
     if (is_used(i)) continue;
     if (train) {
       fail(ErrorKind::data,
-           "{}: a column '{}', which {} does not have: remove it, or name the features in "
+           "{}: unexpected column '{}', which {} does not have: remove it, or name the features in "
            "data.features",
            reader.path(), reader.header()[i], options.train.file);
     }
     if (reader.header()[i].empty()) {
       fail(ErrorKind::data,
-           "{}: expected a name for every column, found none for column {} (pandas writes its "
-           "index this way; to_csv(index=False) omits it), or name the features in data.features",
+           "{}: expected a name for every column, found none for column {}: add one, or name the "
+           "features in data.features (pandas writes its index this way; to_csv(index=False) omits "
+           "it)",
            reader.path(), i + 1);
     }
     others.push_back(i);
@@ -240,7 +240,7 @@ CsvColumns choose_columns(const CsvReader& reader, const CsvOptions& options, co
   if (train) return columns;
   if (others.empty()) {
     fail(ErrorKind::data,
-         "{}: expected columns of features besides those of the targets, found none",
+         "{}: expected feature columns in addition to the target columns, found none",
          reader.path());
   }
   columns.features = std::move(others);
@@ -263,8 +263,8 @@ void check_features(const std::string& path, const std::vector<std::string>& nam
        are_named ? "are named as" : "are taken as", some_of(names), input.c, input.h, input.w,
        names.size(),
        are_named ? ""
-                 : ", or name those that are features in data.features (a column that numbers the "
-                   "lines is not a feature)");
+                 : ", or list only the features in data.features (a column that numbers the lines "
+                   "is not a feature)");
 }
 
 /// Reserves memory for all features, estimated from the lines read so far.

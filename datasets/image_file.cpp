@@ -16,7 +16,7 @@ std::vector<std::byte> read_image_file(const std::string& path) {
   const RandomAccessFile file(path);
   const std::uint64_t bytes = file.size();
   if (bytes > kMaxFileBytes) {
-    fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB", path,
+    fail(ErrorKind::data, "{}: the file has {} bytes; an image file may have at most {} MiB", path,
          bytes, kMaxFileBytes >> 20);
   }
   std::vector<std::byte> content(bytes);

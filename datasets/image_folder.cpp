@@ -61,7 +61,7 @@ bool has_folder(const std::string& root, const std::string& name) {
   const fs::file_type type = fs::status(fs::path(root) / name, error).type();
   if (type == fs::file_type::none) {
     fail(ErrorKind::data,
-         "image_folder: {}: {} in it cannot be opened: {}; expected a folder with one folder per "
+         "image_folder: {}: cannot open {} in it: {}; expected a folder with one folder per "
          "class, or a link to one",
          root, name, error.message());
   }
@@ -71,7 +71,7 @@ bool has_folder(const std::string& root, const std::string& name) {
 /// Returns `name`, a folder that a field of the config names, if it exists.
 std::string named_folder(const std::string& root, const char* field, const std::string& name) {
   if (has_folder(root, name)) return name;
-  fail(ErrorKind::data, "image_folder: {}: no folder {} in it, which data.{} names", root, name,
+  fail(ErrorKind::data, "image_folder: {} has no folder {}, which data.{} names", root, name,
        field);
 }
 
@@ -184,8 +184,8 @@ void check_image_root(const std::string& root, const DataRequirements& requireme
 
 void check_train_folder(const std::string& root) {
   if (has_folder(root, "train")) return;
-  fail(ErrorKind::data, "image_folder: {}: no folder train in it; expected {}/train/CLASS/IMAGE",
-       root, root);
+  fail(ErrorKind::data, "image_folder: {} has no folder train; expected {}/train/CLASS/IMAGE", root,
+       root);
 }
 
 /// Adds to `report` that a listed part has no images or, if it is trained on, no images of a class.

@@ -20,7 +20,7 @@ static_assert(kMaxImageFileBytes == static_cast<std::uint64_t>(kMaxImageBytes));
 void check_image_channels(const std::string& name, const DataRequirements& requirements) {
   if (requirements.input.c == 1 || requirements.input.c == 3) return;
   fail(ErrorKind::data,
-       "{}: images are read as 1 channel (grey) or 3 (RGB), but model.input has {}", name,
+       "{}: images are read as 1 channel (grey) or 3 (RGB), but model.input has {} channels", name,
        requirements.input.c);
 }
 

@@ -114,7 +114,7 @@ SampleShape sample_shape(const NpyArray& images, const DataRequirements& require
   if ((!is_pixels && !is_floats) || dims.size() < 2 || dims.size() > 4) {
     fail(ErrorKind::data,
          "{}: expected images (N, H, W, C) or (N, H, W), or features (N, F), of uint8 (scaled to 0 "
-         "to 1) or float32; found {} (array.astype and array.reshape change that)",
+         "to 1) or float32; found {} (convert them with array.astype and array.reshape)",
          images.path(), images.text());
   }
   if (dims[0] < 1 || dims[0] > std::numeric_limits<std::int32_t>::max()) {
@@ -131,7 +131,7 @@ SampleShape sample_shape(const NpyArray& images, const DataRequirements& require
   if (dims.size() == 4 && shape != input && SampleShape{dims[2], dims[3], dims[1]} == input) {
     fail(ErrorKind::data,
          "{}: expected images (N, H, W, C), found {}, which are (N, C, H, W) for model.input: "
-         "numpy.save(file, numpy.ascontiguousarray(array.transpose(0, 2, 3, 1))) changes that",
+         "numpy.save(file, numpy.ascontiguousarray(array.transpose(0, 2, 3, 1))) converts them",
          images.path(), images.text());
   }
   check_shape(images.path(), shape, requirements);
@@ -271,7 +271,8 @@ void read_weights(const NpyArray& array, const NpyArray& images, Targets& target
     any = any || weight > 0;
     targets.rows[(i + 1) * stride - 1] = weight;
   }
-  if (!any) fail(ErrorKind::data, "{}: expected a weight above 0, found none", array.path());
+  if (!any)
+    fail(ErrorKind::data, "{}: expected at least one weight above 0, found none", array.path());
 }
 
 // ---- The data set ------------------------------------------------------------------------------
@@ -333,8 +334,9 @@ DataSets open_npy(const Variant& variant, const DataRequirements& requirements) 
     if (!files || !requirements.wants(part)) return std::shared_ptr<const NpySource>();
     auto source = open_files(*files, options, false, weighted, table, requirements);
     if (sets.train && source->type() != sets.train->type()) {
-      fail(ErrorKind::data, "{}: expected elements of the type of {} ({}), found {}", files->images,
-           options.train.images, name_of(sets.train->type()), name_of(source->type()));
+      fail(ErrorKind::data, "{}: expected elements of the same type as {} ({}), found {}",
+           files->images, options.train.images, name_of(sets.train->type()),
+           name_of(source->type()));
     }
     return source;
   };

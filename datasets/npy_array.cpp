@@ -179,12 +179,14 @@ HeaderPlace find_header(const std::string& path, std::span<const std::byte> file
   if (start != magic) {
     const bool is_zip = start.starts_with("PK");
     fail(ErrorKind::data, "{}: not a .npy file: it does not begin with \\x93NUMPY{}", path,
-         is_zip ? " (it is a zip archive: name it *.npz, and its array FILE.npz:NAME)" : "");
+         is_zip ? " (it is a zip archive: rename it to *.npz, and name its array as FILE.npz:NAME)"
+                : "");
   }
   const auto need = [&](std::size_t bytes) {
     if (file.size() >= bytes) return;
-    fail(ErrorKind::data, "{}: the file ends in its header: expected at least {} bytes, found {}",
-         path, bytes, file.size());
+    fail(ErrorKind::data,
+         "{}: the file ends within its header: expected at least {} bytes, found {}", path, bytes,
+         file.size());
   };
   need(10);
   const std::size_t version = byte(6);
@@ -266,7 +268,7 @@ struct NpyArray::Impl {
     if (header.fortran_order && header.shape.size() > 1) {
       fail(ErrorKind::data,
            "{}: expected elements in C order, found Fortran order: numpy.save(file, "
-           "numpy.ascontiguousarray(array)) changes it",
+           "numpy.ascontiguousarray(array)) converts it",
            path);
     }
     shape = header.shape;

@@ -43,7 +43,7 @@ void check_classes(const std::string& name, std::size_t classes,
 void check_label(std::int64_t label, std::size_t classes, const std::string& where) {
   if (0 <= label && label < static_cast<std::int64_t>(classes)) return;
   if (label < 0) {
-    fail(ErrorKind::data, "{}: label {} is out of range: labels go from 0 on", where, label);
+    fail(ErrorKind::data, "{}: label {} is out of range: labels start at 0", where, label);
   }
   fail(ErrorKind::data, "{}: label {} is out of range: with {} classes, labels go from 0 to {}",
        where, label, classes, classes - 1);

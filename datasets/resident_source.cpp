@@ -13,7 +13,7 @@ std::unique_ptr<std::byte[]> allocate_pixels(std::size_t bytes, const std::strin
   try {
     return std::make_unique_for_overwrite<std::byte[]>(bytes);
   } catch (const std::bad_alloc&) {
-    fail(ErrorKind::data, "{}: there is not enough memory for its {} bytes of pixels", name, bytes);
+    fail(ErrorKind::data, "{}: not enough memory for its {} bytes of pixels", name, bytes);
   }
 }
 

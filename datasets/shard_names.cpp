@@ -51,7 +51,7 @@ std::vector<std::string> without_braces(const std::string& text, const std::stri
   if (chosen.empty()) {
     fail(ErrorKind::usage,
          "{}: expected braces as in shard-{{000..099}}.tar or {{a,b}}.tar, in ascending order and "
-         "of at most {} shards, found '{}'",
+         "with at most {} shards, found '{}'",
          field, kMaxShards,
          text.substr(open, close == std::string::npos ? close : close + 1 - open));
   }

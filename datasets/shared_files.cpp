@@ -39,7 +39,7 @@ void check_no_shared_files(const std::vector<NamedFiles>& parts) {
       const NamedFiles& first = *seen.emplace(identity, &part).first->second;
       if (&first == &part) continue;
       fail(ErrorKind::usage,
-           "{}: expected other samples than those of {}, found the same file, {}: name another "
+           "{}: expected samples other than those of {}, found the same file, {}: name another "
            "file, or leave {} out of the config (for a result on the training samples: dpt eval "
            "RUN --split train)",
            part.field, first.field, path, part.field.substr(0, part.field.rfind('.')));

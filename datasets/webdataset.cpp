@@ -268,7 +268,7 @@ class WebDatasetSource final : public ImageSource {
     const StageTimer timer(DataStage::read);
     const ShardImage& image = index_.images[index];
     if (image.size > kMaxImageFileBytes) {
-      fail(ErrorKind::data, "{}: a file of {} bytes; an image file may have at most {} MiB",
+      fail(ErrorKind::data, "{}: the file has {} bytes; an image file may have at most {} MiB",
            describe(index), image.size, kMaxImageFileBytes >> 20);
     }
     // Open the file for each read: a process may not have all shards open at once.

@@ -100,8 +100,8 @@ std::string difference_of_validation(const std::string& expected, const Splits& 
 void check_outputs(const TrainSpec& spec, std::int64_t outputs) {
   if (outputs != 1 || dataset_kind(spec.data.dataset).any_targets) return;
   fail(ErrorKind::usage,
-       "model: data set {} has class labels: expected one output of the last layer per class, at "
-       "least 2, found 1",
+       "model: data set {} has class labels: expected a last layer with one output per class (at "
+       "least 2), found 1 output",
        spec.data.dataset.type);
 }
 
@@ -226,7 +226,7 @@ void check_replaceable(const std::string& option, const std::string& path, const
       std::any_of(beginnings.begin(), beginnings.end(),
                   [&](std::string_view beginning) { return start.starts_with(beginning); });
   if (start.empty() || is_earlier) return;
-  fail(ErrorKind::usage, "{} {}: the file exists and is not an earlier {}: name another file",
+  fail(ErrorKind::usage, "{} {}: the file exists but is not an earlier {}: name another file",
        option, path, what);
 }
 

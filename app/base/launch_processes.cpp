@@ -146,7 +146,7 @@ class Launcher {
     if (rank != 0) {
       in = open_file("/dev/null", O_RDONLY);
       if (!in.is_open()) {
-        fail(ErrorKind::unexpected, "--nproc {}: rank {}: /dev/null: {}", count, rank,
+        fail(ErrorKind::unexpected, "--nproc {}: rank {}: cannot open /dev/null: {}", count, rank,
              std::strerror(errno));
       }
       for (FileHandle* end : {&out, &err}) *end = output_.add_pipe(fmt::format("[rank {}] ", rank));
@@ -336,8 +336,8 @@ int launch_processes(int count, const std::vector<std::string>& command) {
   for (const char* stdin_path : {"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"}) {
     if (std::find(command.begin(), command.end(), stdin_path) == command.end()) continue;
     fail(ErrorKind::usage,
-         "--nproc: {}: expected a file, which each process can read, found a stream, which only "
-         "one can: write it to a file first",
+         "--nproc: {}: expected a file, found a stream, which only one process can read: write it "
+         "to a file first",
          stdin_path);
   }
   // Counts this process's pipes to the others. Rank 0 inherits the limit and has the most

@@ -92,8 +92,9 @@ int run_bench_data(const BenchOptions& options) {
   const Job job = load_job(std::move(spec));
   if (job.data.splits.train.source->resident()) {
     fail(ErrorKind::usage,
-         "bench --data: expected samples that are decoded or transformed on the host, but those of "
-         "{} are in memory in the form that the devices use: there is nothing to time",
+         "bench --data: expected a data set whose samples are decoded or transformed on the host, "
+         "but {} keeps its samples in memory in the form that the devices use, so there is nothing "
+         "to time",
          job.spec.data.dataset.type);
   }
   BatchReader reader(job);

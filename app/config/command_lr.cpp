@@ -29,8 +29,8 @@ std::int64_t training_samples(const TrainSpec& spec, std::int64_t given) {
     const std::int64_t held_out = held_out_count(spec.data.val_split, given);
     if (given > held_out) return given - held_out;
     fail(ErrorKind::usage,
-         "--samples {}: expected more samples than data.val_split holds out ({}): give the number "
-         "of all samples in the training files",
+         "--samples {}: expected more samples than data.val_split holds out ({}): give the total "
+         "number of samples in the training files",
          given, held_out);
   }
   try {

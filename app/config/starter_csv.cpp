@@ -213,8 +213,8 @@ std::size_t target_column(const std::string& file, const std::vector<Column>& co
   if (last.empty > 0 && last.is_number() && !is_counter(last)) refuse_gaps(file, last);
   if (!others.empty()) return others.back();
   fail(ErrorKind::data,
-       "{}: expected a column with the class or the number to predict, without empty fields; found "
-       "none in {}",
+       "{}: expected a column with the class or number to predict and no empty fields, found none "
+       "among {}",
        file, known_names([&] {
          std::vector<std::string> names;
          for (const Column& column : columns) names.push_back(column.name);

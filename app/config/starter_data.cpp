@@ -69,19 +69,21 @@ std::vector<std::string> names_in(const std::string& folder) {
     if (!is_class(each)) continue;
     if (const std::string word = lower_case(each); word == "train" || word == "training") {
       fail(ErrorKind::data,
-           "--data {}: it has no folder 'train', but {}: rename it (mv {} {}), and rename those of "
-           "the other splits to val and test",
+           "--data {}: the folder has no subfolder 'train', but has {}: rename it (mv {} {}), and "
+           "rename the folders of the other splits to val and test",
            folder, each, shell_quoted((fs::path(folder) / each).string()),
            shell_quoted((fs::path(folder) / "train").string()));
     }
     if (is_folder(fs::path(folder) / each / "train")) {
-      fail(ErrorKind::data, "--data {}: it has no folder 'train', but {} has one: give --data {}",
-           folder, each, shell_quoted((fs::path(folder) / each).string()));
+      fail(ErrorKind::data,
+           "--data {}: the folder has no subfolder 'train', but {} has one: give --data {}", folder,
+           each, shell_quoted((fs::path(folder) / each).string()));
     }
   }
   if (has_folders) {
     fail(ErrorKind::data,
-         "--data {}: it has no folder 'train'. If its subfolders are the classes, create a folder "
+         "--data {}: the folder has no subfolder 'train'. If its subfolders are the classes, "
+         "create a folder "
          "that contains it as 'train': mkdir DATA && ln -s \"$(realpath {})\" DATA/train, then "
          "--data DATA",
          folder, shell_quoted(folder));

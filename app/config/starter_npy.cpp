@@ -157,7 +157,7 @@ void add_shape(const NpyArray& images, StarterData& data) {
   if (dims.size() == 4 && dims[3] > 4 && (dims[1] == 1 || dims[1] == 3)) {
     fail(ErrorKind::data,
          "{}: expected images (N, H, W, C), found {}, which look like (N, C, H, W): "
-         "numpy.save(file, numpy.ascontiguousarray(array.transpose(0, 2, 3, 1))) changes that",
+         "numpy.save(file, numpy.ascontiguousarray(array.transpose(0, 2, 3, 1))) converts them",
          images.path(), images.text());
   }
   data.is_features = dims.size() == 2;
@@ -193,8 +193,9 @@ StarterData starter_of_npy(const std::string& file) {
   const std::string targets = images.empty() ? "" : targets_of(arrays, images);
   if (targets.empty()) {
     fail(ErrorKind::data,
-         "--data {}: expected an array of samples with its targets {}, such as x and y, or "
-         "train_images and train_labels; found {}. Rename one, or write data.train: {{images: ..., "
+         "--data {}: expected an array of samples and an array of targets {}, such as x and y, or "
+         "train_images and train_labels; found {}. Rename the arrays, or write data.train: "
+         "{{images: ..., "
          "targets: ...}} in a config",
          file, is_archive ? "in the archive" : "next to it",
          arrays.names.empty() ? "none" : known_names(arrays.names));

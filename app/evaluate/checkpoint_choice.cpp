@@ -75,8 +75,8 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
   const std::string replaced = folder_of_run(folder);
   if (replaced != folder) {
     fail(ErrorKind::data,
-         "{}: the run folder has no good checkpoint. {} holds the run that --overwrite was to "
-         "replace: {} that, or run dpt train again without --overwrite, which restores it",
+         "{}: the run folder has no good checkpoint. {} holds the run that --overwrite was about "
+         "to replace: {} that run, or run dpt train without --overwrite to restore it",
          folder, replaced, use.verb);
   }
   constexpr std::size_t kMax = 5;
@@ -142,10 +142,11 @@ WeightsChoice choose_weights(const Checkpoint& checkpoint, const std::string& us
   const auto* average = average_of(checkpoint);
   const std::string kept = average ? average->first : std::string();
   if (is_average(use) && use != kept) {
-    fail(ErrorKind::usage, "--use {}: {} has no such average of the weights: {}{}", use, path,
-         use == kSwa && spec.train.swa ? "it is from before the first epoch of train.swa"
-                                       : fmt::format("the run was made without train.{}", use),
-         average ? fmt::format("; it has that of train.{} (--use {})", kept, kept) : "");
+    fail(ErrorKind::usage, "--use {}: {} does not have this average of the weights: {}{}", use,
+         path,
+         use == kSwa && spec.train.swa ? "it was saved before the first epoch of train.swa"
+                                       : fmt::format("the run did not use train.{}", use),
+         average ? fmt::format("; it has the average of train.{} (--use {})", kept, kept) : "");
   }
   if (average && use != "raw") return {kept, true, &average->second};
   return {"raw", average != nullptr, &checkpoint.params};

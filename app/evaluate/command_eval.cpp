@@ -104,7 +104,7 @@ void check_required_split(const EvalOptions& options, const Gate& gate, const Jo
         condition.split() == name
             ? fmt::format("write {}/{}", name, condition.metric)
             : fmt::format("--split {} evaluates that split", condition.split());
-    fail(ErrorKind::usage, "--require {}: expected a metric of the evaluated split, {}; {}",
+    fail(ErrorKind::usage, "--require {}: expected a metric of the evaluated split ({}): {}",
          condition.text, name, advice);
   }
 }
@@ -115,8 +115,7 @@ void choose_kept(const EvalOptions& options, Job& job) {
   const bool is_hot = targets == TargetKind::multi_hot;
   if (options.best_thresholds && !is_hot) {
     fail(ErrorKind::usage,
-         "--best-thresholds: the data's targets are {}: expected multi_hot targets, whose labels "
-         "have thresholds",
+         "--best-thresholds: expected multi_hot targets, whose labels have thresholds, found {}",
          text_of(targets));
   }
   job.model.keeps_confidence = has_labels(targets);

@@ -80,7 +80,7 @@ void check_top(const PredictOptions& options, const TrainSpec& spec, const Plan&
   }
   if (options.top > 1 && !has_labels(targets.kind)) {
     fail(ErrorKind::usage,
-         "--top {}: the model's outputs are not classes to choose from (loss {}), all are printed: "
+         "--top {}: the model's outputs are not classes (loss {}), so all of them are printed: "
          "leave --top out",
          options.top, spec.loss.type);
   }

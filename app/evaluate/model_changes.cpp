@@ -64,10 +64,10 @@ void check_model_changes(const std::string& path, const std::vector<std::string>
                          const std::string& command, bool allowed, const std::string& way_out) {
   if (changes.empty() || allowed) return;
   fail(ErrorKind::usage,
-       "{}: expected the values of the checkpoint, found others:\n  {}\n"
-       "dpt {} may replace where the data is (data.root and the other fields of the data set), "
-       "data.workers, data.prefetch, data.cache, data.on_bad_sample, data.batch_size, "
-       "data.val_split, seed, metrics, devices and device_weights. Leave the others out{}",
+       "{}: expected the values of the checkpoint, found other values:\n  {}\n"
+       "dpt {} may change only the location of the data (data.root and the other fields of the "
+       "data set), data.workers, data.prefetch, data.cache, data.on_bad_sample, data.batch_size, "
+       "data.val_split, seed, metrics, devices and device_weights. Leave the other changes out{}",
        path, list_of_changes(changes, "\n  "), command, way_out);
 }
 

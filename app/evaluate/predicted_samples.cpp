@@ -36,15 +36,15 @@ void check_override(const std::string& word) {
   };
   if (!is_in("data")) {
     fail(ErrorKind::usage,
-         "{}: expected a key of the data section, such as data.test.images=new.npy: the model is "
-         "the checkpoint's",
+         "{}: expected a key of the data section, such as data.test.images=new.npy: the model "
+         "comes from the checkpoint",
          word);
   }
   for (const char* fixed : {"data.transforms", "data.normalize", "data.batch_size", "data.cache"}) {
     if (!is_in(fixed)) continue;
-    fail(ErrorKind::usage, "{}: predict takes the {}", word,
-         is_in("data.cache") ? "samples from their files: leave it out"
-                             : "checkpoint's: leave it out");
+    fail(ErrorKind::usage, "{}: dpt predict {}", word,
+         is_in("data.cache") ? "reads samples from their files: leave it out"
+                             : "uses the checkpoint's value: leave it out");
   }
 }
 
@@ -66,8 +66,8 @@ std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& trai
   }
   if (split == "val" && !held_out.holds_out()) {
     fail(ErrorKind::data,
-         "--split val: the val split is empty: data.val_split is 0, and the data set has no "
-         "validation set; set val_split to the number of samples to hold out");
+         "--split val: the val split is empty (data.val_split is 0, and the data set has no "
+         "validation set): set data.val_split to the number of samples to hold out");
   }
   const Splits splits =
       make_splits({train, nullptr}, held_out, static_cast<std::uint64_t>(spec.seed));
@@ -78,8 +78,8 @@ std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& trai
 void add_names_on_stdin(std::vector<std::string>& paths, bool is_alone) {
   if (!is_alone) {
     fail(ErrorKind::usage,
-         "-: names are read from stdin by one process only: give them as arguments, or leave out "
-         "--nproc and launchers");
+         "-: only one process can read paths from stdin: give them as arguments, or run without "
+         "--nproc and without a launcher");
   }
   const std::size_t before = paths.size();
   for (std::string line; std::getline(std::cin, line);) {
@@ -136,8 +136,9 @@ PredictInputs sort_inputs(const PredictOptions& options, bool is_alone) {
       !inputs.data.config.empty() || !inputs.data.overrides.empty() || !options.split.empty();
   if (inputs.images.empty() && !has_data) {
     fail(ErrorKind::usage,
-         "expected images, a folder of them, a config (.yaml) whose data section names the "
-         "samples, or data.KEY=VALUE or --split for the run's own samples; {} is read as the run",
+         "expected images, a folder of images, a config (.yaml) whose data section names the "
+         "samples, or data.KEY=VALUE or --split to select the run's own samples; {} was taken as "
+         "the run",
          options.target);
   }
   if (!inputs.images.empty() && has_data) {
@@ -210,8 +211,8 @@ std::vector<PredictedPart> open_data(const PredictOptions& options, const Predic
   const bool has_test = !parts.empty();
   if (has_test && is_for("data.train") && !is_for("data.test")) {
     fail(ErrorKind::usage,
-         "data.train was given, but the data set has test samples too, which are predicted by "
-         "default: say which with --split train, test or all");
+         "data.train was given, but the data set also has test samples, which dpt predict uses by "
+         "default: choose with --split train, test or all");
   }
   if (!has_test) {
     add_all_of(DataPart::train);

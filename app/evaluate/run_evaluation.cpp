@@ -162,8 +162,8 @@ EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::st
                        : load_spec_to_predict(catalog(), header.config, path, overrides, data);
   if (spec.data.normalize.is_pending()) {
     fail(ErrorKind::usage,
-         "data.normalize: auto: the mean and standard deviation of the run's training samples are "
-         "not known to an evaluation: give them as numbers (dpt data stats)");
+         "data.normalize: auto: an evaluation does not know the mean and standard deviation of the "
+         "run's training samples: give them as numbers (dpt data stats prints them)");
   }
   // Evaluations neither mix samples nor use the sampler.
   spec.data.transforms.batch.clear();

@@ -35,10 +35,11 @@ void check_target(const std::string& path, const std::string& checkpoint, bool o
   std::error_code error;  // ignored: writing to a path that cannot be examined reports the reason
   const bool exists = fs::exists(path, error);
   if (exists && fs::equivalent(path, checkpoint, error)) {
-    fail(ErrorKind::usage, "{}: is the checkpoint itself: name another file", path);
+    fail(ErrorKind::usage,
+         "{}: expected a file to write, found the checkpoint itself: name another file", path);
   }
   if (is_file_of_run(path)) {
-    fail(ErrorKind::usage, "{}: is a name that a run uses for its own files: choose another", path);
+    fail(ErrorKind::usage, "{}: a run uses this name for its own files: choose another", path);
   }
   if (!exists) return;
   if (fs::is_directory(path, error)) {
@@ -80,8 +81,8 @@ OnnxOptions onnx_options_of(const ExportOptions& options, const ExportFacts& fac
   const std::int64_t channels = facts.input[0];
   if (raw_type != DType::u8 || (channels != 1 && channels != 3)) {
     fail(ErrorKind::usage,
-         "--include-preprocessing: expected a model of images of 8-bit pixels with 1 or 3 "
-         "channels, found one of {} samples with {} channel{}: export it without",
+         "--include-preprocessing: expected a model for 8-bit images with 1 or 3 channels, found "
+         "one for {} samples with {} channel{}: leave this option out",
          name_of(raw_type), channels, channels == 1 ? "" : "s");
   }
   onnx.preprocessing = options.preprocessing == "nchw" ? ImageLayout::nchw : ImageLayout::nhwc;
@@ -141,8 +142,8 @@ int run_export(const ExportOptions& options) {
   for (const char* pickle : {".pth", ".pt", ".bin"}) {
     if (!options.torch.ends_with(pickle)) continue;
     fail(ErrorKind::usage,
-         "--torch {}: dpt writes safetensors, which safetensors.torch.load_file reads and "
-         "torch.load does not: expected a name that ends in .safetensors, found {}",
+         "--torch {}: expected a name that ends in .safetensors (dpt writes safetensors, which "
+         "safetensors.torch.load_file reads and torch.load does not), found {}",
          options.torch, pickle);
   }
   if (options.torch == options.onnx) {

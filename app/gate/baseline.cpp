@@ -15,14 +15,13 @@ namespace {
 
 [[noreturn]] void refuse_unfinished(const std::string& path, const std::string& status) {
   fail(ErrorKind::data,
-       "--baseline {}: expected a run that has ended, found one that {}: {}, or name another run",
-       path,
-       status == "running"    ? "is under way"
+       "--baseline {}: expected a completed run, found one that {}: {}, or name another run", path,
+       status == "running"    ? "is still running"
        : status == "stopped"  ? "was stopped"
        : status == "failed"   ? "failed"
        : status == "diverged" ? "diverged"
                               : "was interrupted",
-       status == "running" ? "wait for its end"
+       status == "running" ? "wait until it ends"
                            : "let it finish (run the same dpt train command again)");
 }
 
@@ -33,7 +32,7 @@ std::string summary_file_of(const std::string& folder) {
   std::error_code ignored;
   if (fs::exists(file, ignored)) return file;
   if (!is_run_folder(folder)) {
-    fail(ErrorKind::data, "--baseline {}: expected the folder of a run, found no config.yaml in it",
+    fail(ErrorKind::data, "--baseline {}: expected a run folder, found no config.yaml in it",
          folder);
   }
   refuse_unfinished(folder, read_run_facts(folder).status);

@@ -154,7 +154,7 @@ std::string find_value(const Condition& condition, const Json& results, const Ba
   // In JSON, null represents a non-finite number.
   if (of != nullptr && !found.is_null() && !found.is_number()) {
     fail(ErrorKind::data,
-         "--baseline {}: expected a number as {}/{} in {}, found {}; name another baseline",
+         "--baseline {}: expected a number for {}/{} in {}, found {}: name another baseline",
          of->path, condition.results == "val" ? of->val_key : condition.split(), condition.metric,
          of->file,
          found.is_structured() ? fmt::format("an {}", found.type_name()) : json_text(found));

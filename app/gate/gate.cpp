@@ -57,7 +57,8 @@ Gate::Gate(const GateOptions& options, const std::string& command, const std::st
   for (const Condition& condition : conditions()) {
     if (condition.of_baseline && options.baseline.empty()) {
       fail(ErrorKind::usage,
-           "--require {}: it compares with a baseline: name one with --baseline (a run folder, its "
+           "--require {}: the condition compares with a baseline: name one with --baseline (a run "
+           "folder, its "
            "summary.json, or a file with the output of dpt eval --json)",
            condition.text);
     }

@@ -108,7 +108,7 @@ class RoffReader {
                            [](char c) { return c == 'B' || c == 'I' || c == 'R'; })) {
       add(alternating(request, line));
     } else {
-      fail(ErrorKind::unexpected, "no Markdown is known for the line of roff '{}'", line);
+      fail(ErrorKind::unexpected, "cannot convert the roff line '{}' to Markdown", line);
     }
   }
 

@@ -53,7 +53,8 @@ int run_model_gradcheck(const GradcheckOptions& options) {
   const std::int64_t samples =
       options.samples > 0 ? options.samples : std::min<std::int64_t>(8, most);
   if (options.samples > most) {
-    fail(ErrorKind::usage, "--samples: expected at most the {} training samples, found {}", most,
+    fail(ErrorKind::usage,
+         "--samples: expected at most {} (the number of training samples), found {}", most,
          options.samples);
   }
   std::size_t width = sizeof("parameter") - 1;

@@ -32,7 +32,7 @@ void check_replaceable(const std::string& path) {
   std::error_code error;
   const fs::file_type type = fs::status(path, error).type();
   if (type == fs::file_type::directory) {
-    fail(ErrorKind::usage, "-o {}: is a folder: give the path of a file, e.g. {}", path,
+    fail(ErrorKind::usage, "-o {}: expected a file, found a folder: give a path such as {}", path,
          (fs::path(path) / "report.html").string());
   }
   if (type != fs::file_type::regular) return;
@@ -43,8 +43,8 @@ void check_replaceable(const std::string& path) {
   // Accept an empty file: the shell has created it (`> FILE`).
   if (beginning.empty() || beginning.find(kReportMarker) != std::string::npos) return;
   fail(ErrorKind::usage,
-       "{}: the file exists and was not made by dpt report: it is not replaced; give another name "
-       "with -o, or remove it",
+       "{}: not replaced: the file was not written by dpt report. Give another name with -o, or "
+       "remove the file",
        path);
 }
 

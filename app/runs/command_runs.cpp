@@ -106,8 +106,8 @@ int restore_run(const std::string& path, bool json) {
   if (!folder.restored()) {
     if (!folder.has_replaced()) {
       fail(ErrorKind::usage,
-           "--restore {}: expected a run that --overwrite replaced, in {}, found none. It is "
-           "removed when the new run saves its first regular checkpoint",
+           "--restore {}: expected a replaced run in {}, found none. The run that --overwrite "
+           "replaces is removed when the new run saves its first regular checkpoint",
            path, folder.file("replaced"));
     }
     folder.put_back();

@@ -37,7 +37,7 @@ std::string checked_run_folder(std::string folder) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(folder + "/config.yaml", error)) {
     fail(ErrorKind::data,
-         "{}: expected the folder of a run, found no config.yaml in it (`dpt runs` lists the runs)",
+         "{}: expected a run folder, found no config.yaml in it (`dpt runs` lists the runs)",
          folder);
   }
   return folder;

@@ -53,7 +53,7 @@ std::string make_smoke_folder() {
   }
   std::string form = temporary + "/dpt-smoke-XXXXXX";
   if (!::mkdtemp(form.data())) {
-    fail(ErrorKind::data, "--smoke: cannot create a folder in {}: {}: set TMPDIR to another",
+    fail(ErrorKind::data, "--smoke: cannot create a folder in {}: {}: set TMPDIR to another folder",
          temporary, std::strerror(errno));
   }
   return form;
@@ -108,7 +108,7 @@ class SmokeTest {
     TrainOutcome outcome = train(job_, start, limits, folder, log, progress);
     if (outcome.end == RunEnd::stopped) throw StopRequested();
     if (outcome.state.step != last) {
-      fail(ErrorKind::unexpected, "expected {} steps, found that training ended after {}", last,
+      fail(ErrorKind::unexpected, "expected {} steps, but training ended after {}", last,
            outcome.state.step);
     }
     return outcome;

@@ -189,8 +189,8 @@ std::optional<ResumeChoice> choose_checkpoint(const TrainOptions& options,
     if (newest) return ResumeChoice{*std::move(newest), !is_same_entry(place, checkpoints)};
     const bool is_empty = list_checkpoints(place).empty();
     fail(is_empty ? ErrorKind::usage : ErrorKind::data,
-         "--resume {}: expected a run folder with a good checkpoint, {} has {}", options.resume,
-         place, is_empty ? "no checkpoint" : "damaged ones only (see above)");
+         "--resume {}: expected a run folder with a good checkpoint, but {} has {}", options.resume,
+         place, is_empty ? "no checkpoint" : "only damaged ones (see above)");
   }
   if (auto newest = newest_of(checkpoints, plan, progress)) {
     return ResumeChoice{*std::move(newest), false};

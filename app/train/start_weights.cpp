@@ -221,8 +221,8 @@ AppliedWeights apply_start_weights(const StartWeights& weights, const Plan& plan
   const std::string idle = missing.idle_patterns("weights.expect_missing") +
                            left_over.idle_patterns("weights.expect_left_over");
   if (!idle.empty()) {
-    fail(ErrorKind::data, "{}: patterns without effect:{}\nCorrect or remove them", weights.source,
-         idle);
+    fail(ErrorKind::data, "{}: patterns that match nothing:{}\nCorrect or remove them",
+         weights.source, idle);
   }
   return {std::move(source), std::move(lines)};
 }

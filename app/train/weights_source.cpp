@@ -81,8 +81,8 @@ void resolve_pretrained(const ModelSpec& model, WeightsSpec& weights) {
   if (!row) {
     fail(ErrorKind::usage,
          "weights.file: pretrained: expected a network of the zoo with pretrained weights (model: "
-         "{{zoo: NAME}}), found {}. These networks have some: {}. Give the file of other weights: "
-         "a path, https://... or hf://OWNER/REPO",
+         "{{zoo: NAME}}), found {}. Networks with pretrained weights: {}. For other weights, give "
+         "a file: a path, https://... or hf://OWNER/REPO",
          model.zoo.type.empty() ? "a model of layers" : "'" + model.zoo.type + "'",
          fmt::join(pretrained_networks(), ", "));
   }

@@ -235,7 +235,7 @@ TEST_CASE("config init: files that it cannot read, and what to do") {
         Case{"tables/t.csv", 3, "expected a line for each sample after the header"},
         Case{"words.csv", 3, "expected columns of numbers as features besides the target 'b'"},
         Case{"commas.csv", 3, "found none (a has decimal commas instead of points)"},
-        Case{"x.npy", 3, "expected an array of samples with its targets next to it"},
+        Case{"x.npy", 3, "expected an array of samples and an array of targets next to it"},
         Case{"data.parquet", 2, "a table in another format can be saved as CSV"},
         Case{"photos.jpg", 3, "no such file"}}) {
     CAPTURE(each.data);
@@ -315,10 +315,11 @@ TEST_CASE("config init: folders that are nearly right") {
                   "dpt: error: --data one: expected samples of at least two classes, found "
                   "one class: dark"),
         std::pair("upper",
-                  "it has no folder 'train', but Train: rename it (mv 'upper/Train' "
+                  "the folder has no subfolder 'train', but has Train: rename it (mv 'upper/Train' "
                   "'upper/train')"),
-        std::pair("outer",
-                  "it has no folder 'train', but inner has one: give --data 'outer/inner'")}) {
+        std::pair(
+            "outer",
+            "the folder has no subfolder 'train', but inner has one: give --data 'outer/inner'")}) {
     const Finished refused = w.run({"config", "init", "--data", data});
     CHECK(refused.exit_code == 3);
     check_contains(refused.err, expected);

@@ -89,14 +89,15 @@ TEST_CASE(
   check_contains(w.run_well({"eval", last}).out, ".safetensors (average of epochs): test split");
   // The best is from the first epoch, before the average began.
   check_contains(w.run_well({"eval", "s"}).out, "best.safetensors: test split");
-  check_contains(w.run({"eval", "s", "--use", "swa"}).err,
-                 "best.safetensors has no such average of the weights: it is from before the first "
-                 "epoch of train.swa");
+  check_contains(
+      w.run({"eval", "s", "--use", "swa"}).err,
+      "best.safetensors does not have this average of the weights: it was saved before the first "
+      "epoch of train.swa");
   const Finished other = w.run({"eval", last, "--use", "ema"});
   CHECK(other.exit_code == 2);
   check_contains(other.err,
-                 "has no such average of the weights: the run was made without "
-                 "train.ema; it has that of train.swa (--use swa)");
+                 "does not have this average of the weights: the run did not use train.ema; it has "
+                 "the average of train.swa (--use swa)");
   for (const auto& [setting, text] :
        {std::pair("train.swa={from_epoch: 2}",
                   "swa.from_epoch: expected one of the 1 epochs, found 2"),
@@ -133,7 +134,7 @@ TEST_CASE("eval: bounds of metrics, and predictions of a part of the samples") {
   const Finished elsewhere = w.run({"eval", "runs/tiny", "--require", "val/loss<1"});
   CHECK(elsewhere.exit_code == 2);
   check_contains(elsewhere.err,
-                 "--require val/loss<1: expected a metric of the evaluated split, test");
+                 "--require val/loss<1: expected a metric of the evaluated split (test): ");
   CHECK(elsewhere.out.empty());
 
   w.run_well({"eval", "runs/tiny", "--split", "val", "--predictions", "val.csv"});
@@ -144,7 +145,7 @@ TEST_CASE("eval: bounds of metrics, and predictions of a part of the samples") {
   const Finished refused =
       w.run({"eval", "runs/tiny", "--predictions", "runs/tiny/best.safetensors"});
   CHECK(refused.exit_code == 2);
-  check_contains(refused.err, "the file exists and is not an earlier table of predictions");
+  check_contains(refused.err, "the file exists but is not an earlier table of predictions");
   CHECK((read_file(w.dir.file("runs/tiny/best.safetensors")) == best));
   std::vector<int> all;
   const auto add = [&](const std::string& file) {
@@ -230,9 +231,9 @@ TEST_CASE("eval measures the checkpoint's model, or says that it is another") {
   const Finished tanh = w.run({"eval", "runs/tiny", "model.layers.r.type=Tanh"});
   CHECK(tanh.exit_code == 2);
   check_contains(tanh.err,
-                 "runs/tiny/best.safetensors: expected the values of the checkpoint, found "
-                 "others:\n  model.layers.r.type: ReLU -> Tanh\ndpt eval may "
-                 "replace where the data is (data.root and the other fields of the data set)");
+                 "runs/tiny/best.safetensors: expected the values of the checkpoint, found other "
+                 "values:\n  model.layers.r.type: ReLU -> Tanh\ndpt eval may change only the "
+                 "location of the data (data.root and the other fields of the data set)");
   check_contains(tanh.err, "--allow-other-model");
   // A gate or a report never passes for a different network.
   CHECK(w.run({"eval", "runs/tiny", "model.layers.r.type=Tanh", "--require", "test/loss<=100"})

@@ -81,11 +81,12 @@ TEST_CASE("export refuses impossible requests before it writes") {
   refused({"export", "runs/tiny", "--torch", "x", "--onnx", "x"}, 2, "expected two files");
   refused({"export", "runs/tiny", "--torch", "x", "--include-normalisation"}, 2, "--onnx");
   refused({"export", "runs/none", "--torch", "x"}, 3, "runs/none: no such run folder");
-  refused({"export", best, "--torch", best, "--overwrite"}, 2, "is the checkpoint itself");
+  refused({"export", best, "--torch", best, "--overwrite"}, 2,
+          "expected a file to write, found the checkpoint itself");
   for (const char* name :
        {"config.yaml", "metrics.jsonl", "checkpoints/step-00000001.safetensors"}) {
     refused({"export", "runs/tiny", "--torch", std::string("runs/tiny/") + name, "--overwrite"}, 2,
-            "is a name that a run uses for its own files");
+            "a run uses this name for its own files");
   }
   refused({"export", "runs/tiny", "--torch", "x", "--use", "ema"}, 2, "--use ema: ");
   refused({"export", "runs/tiny", "--onnx", "no/folder/x"}, 3, "no/folder");
@@ -98,8 +99,7 @@ TEST_CASE("export refuses impossible requests before it writes") {
           "/dev/full: expected a file to replace, found a device, pipe or socket");
   refused({"export", "runs/tiny", "--torch", "runs", "--overwrite"}, 2, "found a folder");
   refused({"export", "runs/tiny", "--torch", "runs"}, 2, "found a folder");
-  refused({"export", "runs/tiny", "--torch", "x.pth"}, 2,
-          "torch.load does not: expected a name that ends in .safetensors, found .pth");
+  refused({"export", "runs/tiny", "--torch", "x.pth"}, 2, "torch.load does not), found .pth");
   CHECK(fs::is_character_file("/dev/full"));
   fs::create_symlink("old.onnx", w.dir.file("link"));
   w.run_well({"export", "runs/tiny", "--torch", "link", "--overwrite"});
@@ -201,7 +201,9 @@ TEST_CASE("export writes the checkpoint's model, or a file that says that it is 
   const std::string change = "loss.label_smoothing=0.25";
   const Finished refused = w.run({"export", "runs/tiny", "--torch", "t.safetensors", change});
   CHECK(refused.exit_code == 2);
-  check_contains(refused.err, "\n  loss.label_smoothing: 0 -> 0.25\ndpt export may replace");
+  check_contains(
+      refused.err,
+      "\n  loss.label_smoothing: 0 -> 0.25\ndpt export may change only the location of the data");
   CHECK_FALSE(fs::exists(w.dir.file("t.safetensors")));
   CHECK(w.run({"export", "runs/tiny", "--torch", "t.safetensors", "name=other"}).exit_code == 2);
   w.run_well({"export", "runs/tiny", "--torch", "t.safetensors", "data.size=100"});

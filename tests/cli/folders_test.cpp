@@ -339,7 +339,7 @@ TEST_CASE("--overwrite by mistake, stopped at once: the old run can be brought b
     CHECK_FALSE(fs::exists(w.dir.file("r/replaced")));
     const Finished nothing = w.run({"runs", "--restore", "r"});
     CHECK(nothing.exit_code == 2);
-    check_contains(nothing.err, "expected a run that --overwrite replaced, in r/replaced");
+    check_contains(nothing.err, "expected a replaced run in r/replaced");
     check_contains(w.train_well({}).err, "is complete");
   }
   SUBCASE("the old one is not trained where it waits") {

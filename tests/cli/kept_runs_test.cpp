@@ -152,7 +152,8 @@ TEST_CASE("--overwrite: killed before the first save, the old run comes back") {
   // Until the old run comes back, read-only commands find it in r/replaced.
   const Finished eval = w.run({"eval", "r"});
   CHECK(eval.exit_code == 3);
-  check_contains(eval.err, "no good checkpoint. r/replaced holds the run that --overwrite was to");
+  check_contains(eval.err,
+                 "no good checkpoint. r/replaced holds the run that --overwrite was about to");
   w.run_well({"eval", "r/replaced"});
   w.run_well({"train", "small.yaml", "--run-dir", "r", "--resume", "must", "--dry-run"});
   CHECK(fs::exists(w.dir.file("r/replaced/best.safetensors")));

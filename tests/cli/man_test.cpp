@@ -146,5 +146,5 @@ TEST_CASE("manual: prose as Markdown") {
                               2) ==
         "\n## See this\n\n- `a*`: Text.\n- `b`=`N`: More.\n\nAfter.\n\n```\na - *\n```\n\n");
   CHECK_THROWS_WITH_AS(dpt::markdown_of_roff(".in 4\n", 2),
-                       "no Markdown is known for the line of roff '.in 4'", dpt::Error);
+                       "cannot convert the roff line '.in 4' to Markdown", dpt::Error);
 }

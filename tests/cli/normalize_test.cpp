@@ -137,7 +137,7 @@ TEST_CASE("normalize: an evaluation does not measure its own samples") {
   const Finished refused =
       w.run({"eval", "runs/small", "data.normalize=auto", "--allow-other-model"});
   CHECK(refused.exit_code == 2);
-  check_contains(refused.err, "not known to an evaluation: give them as numbers");
+  check_contains(refused.err, "training samples: give them as numbers");
 }
 
 TEST_CASE("normalize: commands that read a run use its numbers") {
@@ -165,7 +165,7 @@ TEST_CASE("normalize: commands that read a run use its numbers") {
   CHECK(refused.exit_code == 2);
   const Finished predict = w.run({"predict", "runs/small", "small.yaml", "data.normalize=none"});
   CHECK(predict.exit_code == 2);
-  check_contains(predict.err, "data.normalize=none: predict takes the checkpoint's");
+  check_contains(predict.err, "data.normalize=none: dpt predict uses the checkpoint's value");
   w.run_well({"export", "runs/small", "--onnx", "m.onnx"});
   const std::string stored = read_file(w.dir.file("runs/small/config.yaml"));
   const std::size_t mean = stored.find("mean: [") + 7;

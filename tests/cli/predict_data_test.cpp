@@ -158,19 +158,19 @@ TEST_CASE("predict: data that does not fit is refused, with what was expected") 
   refused({"data.test.images=floats.npy"}, 3, "expected samples of the run's type (u8)");
   refused({"data.test.images=gone.npy"}, 3, "gone.npy");
   refused({"data.train.images=gone.npy"}, 2,
-          "data.train was given, but the data set has test samples too");
+          "data.train was given, but the data set also has test samples");
   refused({"data.test.imges=new.npy"}, 2, "unknown key 'imges'");
   refused({"model.input=[1, 8, 8]"}, 2, "expected a key of the data section, such as data.test");
   refused({"data.transforms.eval=[]"}, 2,
-          "data.transforms.eval=[]: predict takes the checkpoint's");
-  refused({"small.yaml", "data.cache=x"}, 2, "predict takes the samples from their files");
+          "data.transforms.eval=[]: dpt predict uses the checkpoint's value");
+  refused({"small.yaml", "data.cache=x"}, 2, "dpt predict reads samples from their files");
   refused({"small.yaml", "small.yaml"}, 2, "expected one config, found small.yaml and small.yaml");
   refused({"small.yaml", "a.png"}, 2, "a.png: expected images or a data set, found both");
   refused({"gone.yaml"}, 2, "cannot read the config gone.yaml");
   refused({"--split", "none"}, 2, "--split");
   write_file(w.dir.file("new.yaml"), "data: {dataset: npy, train: {images: test_x.npy}}\n");
   refused({"new.yaml", "--split", "test"}, 3, "--split test: the data set has no test samples");
-  refused({"new.yaml", "--split", "val"}, 3, "the val split is empty: data.val_split is 0");
+  refused({"new.yaml", "--split", "val"}, 3, "the val split is empty (data.val_split is 0");
   refused({"small.yaml", "data.val_split={count: 5, stratify: true}", "--split", "val"}, 2,
           "use dpt eval --split val --predictions FILE");
   refused({"new.yaml", "--top", "5"}, 2, "--top: expected 1 to 4 (the model's classes)");

@@ -337,8 +337,8 @@ TEST_CASE("predict says what it cannot do") {
   refused({"pictures/test", "--top", "4"}, 2, "--top: expected 1 to 3 (the model's classes)");
   refused({"pictures/test", "--top", "0"}, 2, "--top");
   refused({"pictures/test", "--format", "xml"}, 2, "--format");
-  refused({"pictures/test", "--use", "ema"}, 2, "the run was made without train.ema");
-  refused({}, 2, "expected images, a folder of them, a config (.yaml) whose data section names");
+  refused({"pictures/test", "--use", "ema"}, 2, "the run did not use train.ema");
+  refused({}, 2, "expected images, a folder of images, a config (.yaml) whose data section names");
   refused({"pictures/test", "--split", "test"}, 2, "expected images or a data set, found both");
   refused({"pictures/test", "data.root=pictures"}, 2, "expected images or a data set");
   const std::string help = w.run_well({"predict", "--help"}).out;
@@ -442,5 +442,5 @@ TEST_CASE("predict: paths are read from stdin") {
   CHECK(WEXITSTATUS(predict("a.png\nb.png\n", "")) == 3);
   check_contains(read_file(w.dir.file("err")), "nothing");
   CHECK(WEXITSTATUS(predict("a.png\n", "--nproc 2")) == 2);
-  check_contains(read_file(w.dir.file("err")), "names are read from stdin by one process only");
+  check_contains(read_file(w.dir.file("err")), "only one process can read paths from stdin");
 }

@@ -227,14 +227,14 @@ TEST_CASE("a report replaces no file but a report") {
   const Finished refused = w.run({"report", "runs/tiny"});
   CHECK(refused.exit_code == 2);
   check_contains(refused.err,
-                 "runs/tiny/report.html: the file exists and was not made by dpt report");
+                 "runs/tiny/report.html: not replaced: the file was not written by dpt report");
   CHECK(read_file(w.dir.file("runs/tiny/report.html")) == "<p>mine</p>");
   w.run_well({"report", "runs/tiny", "-o", "own.html"});
   w.run_well({"report", "runs/tiny", "-o", "own.html"});
   const Finished folder = w.run({"report", "runs/tiny", "-o", "runs"});
   CHECK(folder.exit_code == 2);
   check_contains(folder.err,
-                 "-o runs: is a folder: give the path of a file, e.g. runs/report.html");
+                 "-o runs: expected a file, found a folder: give a path such as runs/report.html");
   CHECK(w.run({"report", "runs/tiny", "-o", "nowhere/own.html"}).exit_code == 3);
   const Finished streamed = w.run_well({"report", "runs/tiny", "-o", "/dev/stdout"});
   CHECK(streamed.out == read_file(w.dir.file("own.html")));
@@ -243,7 +243,7 @@ TEST_CASE("a report replaces no file but a report") {
   check_contains(twice.err, "runs/tiny: the run is given twice");
   const Finished none = w.run({"report", "runs", "-o", "own.html"});
   CHECK(none.exit_code == 3);
-  check_contains(none.err, "runs: expected the folder of a run");
+  check_contains(none.err, "runs: expected a run folder");
   const Finished only = w.run({"report", "data.root=x"});
   CHECK(only.exit_code == 2);
   check_contains(only.err, "expected the folder of a run, found none");

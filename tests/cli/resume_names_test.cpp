@@ -89,9 +89,10 @@ TEST_CASE("--resume: the message for an unknown name lists those that exist") {
   fs::create_directory(w.dir.file("empty"));
   const Finished empty = w.train({"--resume", "empty"});
   CHECK(empty.exit_code == 2);
-  check_contains(empty.err,
-                 "--resume empty: expected a run folder with a good checkpoint, empty/checkpoints "
-                 "has no checkpoint");
+  check_contains(
+      empty.err,
+      "--resume empty: expected a run folder with a good checkpoint, but empty/checkpoints "
+      "has no checkpoint");
   const Finished fresh = w.train({"--resume", "3"}, "new");
   CHECK(fresh.exit_code == 2);
   check_contains(fresh.err, "new/checkpoints has no checkpoint");

@@ -72,7 +72,9 @@ TEST_CASE("a config from a stream needs a name, and its paths are those of the w
   CHECK(from_stdin({"config", "check", "/dev/stdin"}).exit_code == 0);
   const Finished shared = from_stdin({"train", "/dev/stdin", "name=given", "--nproc", "2"});
   CHECK(shared.exit_code == 2);
-  check_contains(shared.err, "--nproc: /dev/stdin: expected a file, which each process can read");
+  check_contains(
+      shared.err,
+      "--nproc: /dev/stdin: expected a file, found a stream, which only one process can read");
   // A second reader finds the pipe empty.
   const Finished twice = run_dpt({"train", "/dev/stdin", "--smoke"}, w.dir.path(), [&] {
     int ends[2];

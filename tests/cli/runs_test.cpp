@@ -212,7 +212,7 @@ TEST_CASE("compare shows where configs differ, and the spread over seeds") {
   CHECK(w.run({"compare", "s1"}).exit_code == 2);
   const Finished none = w.run({"compare", "s1", "nowhere"});
   CHECK(none.exit_code == 3);
-  check_contains(none.err, "nowhere: expected the folder of a run, found no config.yaml in it");
+  check_contains(none.err, "nowhere: expected a run folder, found no config.yaml in it");
 }
 
 TEST_CASE("compare prints a row for each run, sorted on request, and CSV with all digits") {

@@ -67,7 +67,7 @@ TEST_CASE("suggestions: a column too many in a table is named, not taken for ima
   CHECK(all.exit_code == 3);
   check_contains(all.err,
                  "t.csv: 3 columns are taken as features (id, a, b), but model.input is [2, 1, 1]: "
-                 "write model.input: [3, 1, 1], or name those that are features in data.features "
+                 "write model.input: [3, 1, 1], or list only the features in data.features "
                  "(a column that numbers the lines is not a feature)");
   w.run_well({"config", "check", "small.yaml", "data.features=[a,b]"});
 }

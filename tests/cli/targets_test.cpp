@@ -281,7 +281,9 @@ train: {epochs: 1}
                                         : std::vector<std::string>{"train", "one.yaml"};
     const Finished refused = w.run(words);
     CHECK(refused.exit_code == 2);
-    check_contains(refused.err, "data set digits has class labels: expected one output");
+    check_contains(
+        refused.err,
+        "data set digits has class labels: expected a last layer with one output per class");
   }
 }
 

@@ -310,7 +310,7 @@ TEST_CASE("weights: names that the config's patterns do not expect are refused, 
   s.options.expect_left_over = {"extra.x", "net.*"};
   const std::string idle = s.refused(ErrorKind::data);
   check_contains(idle,
-                 ": patterns without effect:\n"
+                 ": patterns that match nothing:\n"
                  "  weights.expect_missing: 'fc2.bias' matches no tensor that is missing from the "
                  "file\n"
                  "  weights.expect_left_over: 'net.*' matches no tensor that is left over in the "

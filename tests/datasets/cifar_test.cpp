@@ -77,13 +77,13 @@ TEST_CASE("bad CIFAR files are refused") {
     sparse(dir, "data_batch_3.bin", 30'730'000 - 3073);
     CHECK(dir.error() ==
           "$/data_batch_3.bin: 10000 records of 3073 bytes takes 30730000 bytes from offset 0, but "
-          "30726927 bytes are there");
+          "30726927 bytes remain");
   }
   SUBCASE("one byte more") {
     sparse(dir, "test_batch.bin", 30'730'001);
     CHECK(dir.error() ==
           "$/test_batch.bin: 10000 records of 3073 bytes takes 30730000 bytes from offset 0, but "
-          "30730001 bytes are there");
+          "30730001 bytes remain");
   }
   SUBCASE("label") {
     sparse(dir, "data_batch_1.bin", 30'730'000, 3073 * 5, {10});

@@ -91,7 +91,7 @@ TEST_CASE("csv: names that are numbers are sorted by value, and classes may be g
   CHECK(labels(*dir.read(kKind, kTwoFeatures).train) == std::vector<std::int32_t>{2, 0, 4, 3, 1});
   const Fields given = with(kKind, {{"classes", Strings{"x", "10", "9", "-1"}}});
   CHECK(dir.error(given, kTwoFeatures) ==
-        "$/train.csv, line 6, column 2 (kind): the class '010', which data.classes does not have; "
+        "$/train.csv, line 6, column 2 (kind): data.classes has no class '010'; "
         "it has '10' (names are compared byte by byte)");
   dir.put("train.csv", "a,kind,b\n1,10,1\n1,9,1\n");
   CHECK(labels(*dir.read(given, kTwoFeatures).train) == std::vector<std::int32_t>{1, 2});
@@ -141,7 +141,7 @@ TEST_CASE("csv: several labels in a field that are wrong") {
   dir.put("train.csv", "a,kind,b\n1,dog|cat,1\n");
   dir.put("test.csv", "a,kind,b\n1,,1\n1,dog|cats,1\n");
   CHECK(dir.error(several, kTwoFeatures) ==
-        "$/test.csv, line 3, column 2 (kind): the class 'cats', which $/train.csv does not have; "
+        "$/test.csv, line 3, column 2 (kind): $/train.csv has no class 'cats'; "
         "it has 'cat' (names are compared byte by byte)");
   for (const char* field : {"dog||cat", "dog|", "|cat", "|"}) {
     CAPTURE(field);
@@ -235,7 +235,7 @@ TEST_CASE("csv: chosen features, and targets of each kind") {
         "$/train.csv, line 3, column 5 (y2): expected a target from 0 to 1, found '2'");
   CHECK(error("1,4,", "values") ==
         "$/train.csv, line 3, column 5 (y2): expected a number, found an empty field (missing "
-        "values are not filled in: write one, or remove the line)");
+        "values are not filled in: write a value, or remove the line)");
   check_contains(
       dir.error({{"features", Strings{"b", "a"}},
                  {"targets", Strings{"y1"}},
@@ -328,9 +328,10 @@ TEST_CASE("csv: files that are not tables") {
   check_contains(error("a,k\xc3\x28,b\n1,cat,3\n"), "line 1: expected UTF-8, found the byte 0xC3");
   check_contains(error("\x1f\x8b\x08"), "expected text, found gzip: gunzip it first");
   CHECK(error(",kind,b\n0,2,3\n") ==
-        "$/train.csv: expected a name for every column, found none for column 1 (pandas writes its "
-        "index this way; to_csv(index=False) omits it), or name the features in data.features");
-  check_contains(error("kind\nx\n"), "expected columns of features besides those of the targets");
+        "$/train.csv: expected a name for every column, found none for column 1: add one, or name "
+        "the features in data.features (pandas writes its index this way; to_csv(index=False) "
+        "omits it)");
+  check_contains(error("kind\nx\n"), "expected feature columns in addition to the target columns");
   std::filesystem::create_directory(dir / "folder.csv");
   CHECK(error_of([&] { CsvReader(dir / "folder.csv", ','); }, dir) == "$/folder.csv: not a file");
 }
@@ -343,12 +344,12 @@ TEST_CASE("csv: fields that are not numbers or not classes") {
   };
   CHECK(error("1,x,2;5") == "$/train.csv, line 3, column 3 (b): expected a number, found '2;5'");
   CHECK(error("1,x,\"2,5\"") ==
-        "$/train.csv, line 3, column 3 (b): expected a number, found '2,5' (commas in numbers are "
-        "not read: save the table with decimal points, such as 3.5 for 3,5)");
+        "$/train.csv, line 3, column 3 (b): expected a number, found '2,5' (numbers cannot contain "
+        "commas: save the table with decimal points, such as 3.5 for 3,5)");
   for (const char* missing : {"NA", "null", "None"}) {
     CHECK(error(fmt::format("{},x,2", missing)) ==
           fmt::format("$/train.csv, line 3, column 1 (a): expected a number, found '{}' (missing "
-                      "values are not filled in: write one, or remove the line)",
+                      "values are not filled in: write a value, or remove the line)",
                       missing));
   }
   check_contains(error(" ,x,2"), "column 1 (a): expected a number, found an empty field");
@@ -383,14 +384,15 @@ TEST_CASE("csv: a table that does not fit the model, or the training file") {
     return dir.error(with(kKind, {{"test.file", dir / "test.csv"}}), {{1, 1, 2}, 2});
   };
   CHECK(error("a,kind,b\n1,x,2\n1,emu,2\n") ==
-        "$/test.csv, line 3, column 2 (kind): the class 'emu', which $/train.csv does not have"
-        "; add samples to train on, or remove these");
+        "$/test.csv, line 3, column 2 (kind): $/train.csv has no class 'emu'; add samples to train "
+        "on, or remove these");
   CHECK(error("a,kind,c\n1,x,2\n") ==
         "$/test.csv: expected a column 'b', which $/train.csv names, found a, kind, c; did you "
         "mean 'a'?");
-  CHECK(error("a,kind,b,c\n1,x,2,3\n") ==
-        "$/test.csv: a column 'c', which $/train.csv does not have: remove it, or name the "
-        "features in data.features");
+  CHECK(
+      error("a,kind,b,c\n1,x,2,3\n") ==
+      "$/test.csv: unexpected column 'c', which $/train.csv does not have: remove it, or name the "
+      "features in data.features");
 }
 
 TEST_CASE(

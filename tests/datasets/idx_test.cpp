@@ -170,12 +170,12 @@ TEST_CASE("bad IDX files are refused by name and offset") {
   SUBCASE("truncated") {
     CHECK(dir.with(images, Bytes(good.begin(), good.end() - 1)) ==
           "$/train-images-idx3-ubyte: 5 images of 2x3 with 1 channel takes 30 bytes from offset "
-          "16, but 29 bytes are there");
+          "16, but 29 bytes remain");
   }
   SUBCASE("trailing byte") {
     CHECK(dir.with(images, concat(good, {0})) ==
           "$/train-images-idx3-ubyte: 5 images of 2x3 with 1 channel takes 30 bytes from offset "
-          "16, but 31 bytes are there");
+          "16, but 31 bytes remain");
   }
   SUBCASE("counts differ") {
     CHECK(dir.with(labels, idx({4}, {0, 1, 2, 3})) ==
@@ -316,9 +316,9 @@ TEST_CASE("a plain file: its rest, to the byte") {
   file.read(two, "two bytes");
   CHECK(file.position() == 2);
   CHECK(error_of([&] { file.expect(2, "it"); }, dir) ==
-        "$/one: it takes 2 bytes from offset 2, but 1 byte is there");
+        "$/one: it takes 2 bytes from offset 2, but 1 byte remains");
   CHECK(error_of([&] { file.expect(0, "it"); }, dir) ==
-        "$/one: it takes 0 bytes from offset 2, but 1 byte is there");
+        "$/one: it takes 0 bytes from offset 2, but 1 byte remains");
   CHECK(error_of([&] { file.expect_end(); }, dir) ==
         "$/one: the data should end at offset 2, but more follows");
   ByteStream other(dir / "one");

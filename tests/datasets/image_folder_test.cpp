@@ -238,9 +238,9 @@ TEST_CASE("image_folder: data.val and data.test name other folders, or none") {
   CHECK(without.val == nullptr);
   CHECK(without.test->size() == 2);
   CHECK(error({{"test", std::string("x")}}) ==
-        "image_folder: $: no folder x in it, which data.test names");
+        "image_folder: $ has no folder x, which data.test names");
   CHECK(error({{"val", std::string("x")}}) ==
-        "image_folder: $: no folder x in it, which data.val names");
+        "image_folder: $ has no folder x, which data.val names");
   // Otherwise results would be measured on samples used for training or tuning.
   for (const char* train : {"train", "./train/", "val/../train"}) {
     for (const char* part : {"test", "val"}) {
@@ -288,7 +288,7 @@ TEST_CASE("image_folder: folders that are refused") {
         "image_folder: $/none: no such folder; expected a folder with train/CLASS/IMAGE, and, if "
         "present, val/CLASS/IMAGE and test/CLASS/IMAGE. If it is elsewhere, give data.root=FOLDER");
     fs::remove_all(dir / "train");
-    CHECK(dir.error() == "image_folder: $: no folder train in it; expected $/train/CLASS/IMAGE");
+    CHECK(dir.error() == "image_folder: $ has no folder train; expected $/train/CLASS/IMAGE");
   }
   SUBCASE("no classes") {
     fs::remove_all(dir / "train/cat");
@@ -308,7 +308,7 @@ TEST_CASE("image_folder: folders that are refused") {
   SUBCASE("test classes differ") {
     dir.write("test/emu/1.png", grey_png(1));
     CHECK(dir.error() ==
-          "$/test/emu: the class 'emu', which $/train does not have"
+          "$/test/emu: $/train has no class 'emu'"
           "; add samples to train on, or remove these");
     fs::remove_all(dir / "test/emu");
     fs::remove_all(dir / "test/dog");
@@ -334,7 +334,8 @@ TEST_CASE("image_folder: folders that are refused") {
   }
   SUBCASE("channels that images do not have") {
     CHECK(dir.error({{4, 4, 4}, 2}) ==
-          "image_folder: $: images are read as 1 channel (grey) or 3 (RGB), but model.input has 4");
+          "image_folder: $: images are read as 1 channel (grey) or 3 (RGB), but model.input has 4 "
+          "channels");
   }
 }
 
@@ -351,7 +352,7 @@ TEST_CASE("image_folder: parts that cannot be opened") {
   SUBCASE("a name that is too long") {
     const std::string name(300, 'x');
     CHECK(error(name) ==
-          "image_folder: $: " + name + " in it cannot be opened: File name too long; " + expected);
+          "image_folder: $: cannot open " + name + " in it: File name too long; " + expected);
   }
   SUBCASE("links that lead to themselves") {
     for (const char* part : {"val", "test", "train"}) {
@@ -359,7 +360,7 @@ TEST_CASE("image_folder: parts that cannot be opened") {
       fs::remove_all(dir / part);
       fs::create_symlink(part, dir / part);
       const std::string problem = fmt::format(
-          "image_folder: $: {} in it cannot be opened: Too many levels of symbolic links; {}", part,
+          "image_folder: $: cannot open {} in it: Too many levels of symbolic links; {}", part,
           expected);
       CHECK(dir.error() == problem);
       if (part != std::string("train")) CHECK(error(part) == problem);
@@ -437,7 +438,7 @@ TEST_CASE("image_folder: a bad image is named when it is read") {
   // Far beyond any real image, and sparse on the disk.
   fs::resize_file(dir / "train/cat/2.png", (std::uintmax_t{256} << 20) + 1);
   CHECK(dir.read_error(1) ==
-        "$/train/cat/2.png: a file of 268435457 bytes; an image file may have at most 256 MiB");
+        "$/train/cat/2.png: the file has 268435457 bytes; an image file may have at most 256 MiB");
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ TEST_CASE("messy folders: all problems are listed at once") {
         "  $/train/emu, $/train/fox: empty class folders: put images into them, or remove them\n"
         "  $/test/2.png: an image next to the class folders: move it into the folder of its "
         "class\n"
-        "  $/test/gnu: the class 'gnu', which $/train does not have; add samples to train on, or "
+        "  $/test/gnu: $/train has no class 'gnu'; add samples to train on, or "
         "remove these\n"
         "  $/train/cat/h.heic: a HEIC image, which dpt does not read: convert it with heif-convert "
         "IN.heic OUT.jpg, or leave it out with data.on_bad_sample: skip\n"

@@ -176,11 +176,12 @@ TEST_CASE("npy: missing files, and files that are not suitable arrays") {
   dir.put("y", "");
   CHECK(error(dir) == "$/y.npy: not a .npy file: it does not begin with \\x93NUMPY");
   dir.put("y", "PK\x03\x04 and so on");
-  check_contains(error(dir), "(it is a zip archive: name it *.npz, and its array FILE.npz:NAME)");
+  check_contains(error(dir),
+                 "(it is a zip archive: rename it to *.npz, and name its array as FILE.npz:NAME)");
   const std::string good = npy<float>({3}, {1, 2, 3});
   for (const std::size_t bytes : {6UL, 9UL, 20UL, 127UL}) {
     dir.put("y", good.substr(0, bytes));
-    check_contains(error(dir), "$/y.npy: the file ends in its header: expected at least ");
+    check_contains(error(dir), "$/y.npy: the file ends within its header: expected at least ");
   }
   dir.put("y", good.substr(0, 139));
   CHECK(error(dir) ==
@@ -226,7 +227,7 @@ TEST_CASE("npy: element types and orders that are not read say how to convert th
   dir.put("y", npy_file(npy_header("<f4", {3, 1}, true), std::string(12, '\0')));
   CHECK(error(dir) ==
         "$/y.npy: expected elements in C order, found Fortran order: numpy.save(file, "
-        "numpy.ascontiguousarray(array)) changes it");
+        "numpy.ascontiguousarray(array)) converts it");
 }
 
 TEST_CASE("npy: arrays that do not fit the model or one another") {
@@ -237,7 +238,7 @@ TEST_CASE("npy: arrays that do not fit the model or one another") {
         "height, width): write model.input: [2, 1, 1]");
   dir.put("first", npy<float>({1, 3, 2, 2}, std::vector<float>(12)));
   check_contains(error(dir, {}, 0, {2, 2, 3}, "first"),
-                 "array.transpose(0, 2, 3, 1))) changes that");
+                 "array.transpose(0, 2, 3, 1))) converts them");
   dir.put("wide", npy<double>({3, 2}, std::vector<double>(6)));
   check_contains(error(dir, {}, 0, {1, 1, 2}, "wide"),
                  "or features (N, F), of uint8 (scaled to 0 to 1) or float32; found an array (3, "
@@ -265,14 +266,14 @@ TEST_CASE("npy: arrays that do not fit the model or one another") {
                  "data.classes: the data set has 3 classes, but the model's last layer has 2");
   dir.put("bytes", npy<std::uint8_t>({3, 2}, std::vector<std::uint8_t>(6)));
   CHECK(error(dir, {{"val.images", dir / "bytes.npy"}, {"val.targets", dir / "y.npy"}})
-            .find("expected elements of the type of") != std::string::npos);
+            .find("expected elements of the same type as") != std::string::npos);
   std::filesystem::copy_file(dir / "x.npy", dir / "copy.npy");
   const DataSets validated =
       open_npy(dir, {{"val.images", dir / "copy.npy"}, {"val.targets", dir / "y.npy"}});
   CHECK(validated.val->size() == validated.train->size());
   CHECK(!validated.test);
   CHECK(error(dir, {{"test.images", dir / "bytes.npy"}, {"test.targets", dir / "y.npy"}}) ==
-        "$/bytes.npy: expected elements of the type of $/x.npy (fp32), found u8");
+        "$/bytes.npy: expected elements of the same type as $/x.npy (fp32), found u8");
 }
 
 TEST_CASE("npy: targets that are ambiguous, or not of the kind that is asked for") {
@@ -320,7 +321,8 @@ TEST_CASE("npy: invalid weights") {
                  "sample 0: expected a weight of 0, or ");
   check_contains(of_weights(npy<float>({3}, {1, 1e-20F, 1})),
                  "found 1e-20 (multiplying all weights");
-  CHECK(of_weights(npy<float>({3}, {0, 0, 0})) == "$/w.npy: expected a weight above 0, found none");
+  CHECK(of_weights(npy<float>({3}, {0, 0, 0})) ==
+        "$/w.npy: expected at least one weight above 0, found none");
   CHECK(
       of_weights(npy<float>({2}, {1, 1})) ==
       "$/w.npy: expected the weights of the 3 samples of $/x.npy, found an array (2,) of float32");

@@ -37,14 +37,14 @@ TEST_CASE("shared files: a table is not its own test or validation set") {
     return fields;
   };
   CHECK(usage_error("csv", with({{"test.file", dir / "train.csv"}}), dir) ==
-        "data.test.file: expected other samples than those of data.train.file, found the same "
+        "data.test.file: expected samples other than those of data.train.file, found the same "
         "file, $/train.csv: name another file, or leave data.test out of the config (for a result "
         "on the training samples: dpt eval RUN --split train)");
   CHECK(usage_error("csv", with({{"val.file", dir / "link.csv"}}), dir)
-            .starts_with("data.val.file: expected other samples than those of data.train.file"));
+            .starts_with("data.val.file: expected samples other than those of data.train.file"));
   CHECK(usage_error("csv", with({{"val.file", dir / "test.csv"}, {"test.file", dir / "hard.csv"}}),
                     dir)
-            .starts_with("data.test.file: expected other samples than those of data.val.file"));
+            .starts_with("data.test.file: expected samples other than those of data.val.file"));
   // A copy of a file is a different file: data check finds copies of samples.
   CHECK(open("csv", with({{"test.file", dir / "test.csv"}}), kSharedRequirements).test->size() ==
         2);
@@ -58,7 +58,7 @@ TEST_CASE("shared files: arrays, also of one archive, idx files and shards") {
                       {"train.targets", dir / "y.npy"},
                       {"test.images", dir / "x.npy"},
                       {"test.targets", dir / "y.npy"}};
-  CHECK(usage_error("npy", npy, dir).starts_with("data.test.images: expected other samples"));
+  CHECK(usage_error("npy", npy, dir).starts_with("data.test.images: expected samples other than"));
   dir.write("a", idx({2, 1, 2}, {1, 2, 3, 4}));
   dir.write("b", idx({2}, {0, 1}));
   const Fields idx = {{"train.images", dir / "a"},
@@ -66,7 +66,7 @@ TEST_CASE("shared files: arrays, also of one archive, idx files and shards") {
                       {"val.images", dir / "a"},
                       {"val.labels", dir / "b"}};
   CHECK(usage_error("idx", idx, dir, {{1, 2, 1}, 2})
-            .starts_with("data.val.images: expected other samples"));
+            .starts_with("data.val.images: expected samples other than"));
   const Bytes picture = png(8, 8, 1, Bytes(64, 9));
   const std::string content(picture.begin(), picture.end());
   for (const char* name : {"s-0.tar", "s-1.tar"}) {
@@ -76,7 +76,7 @@ TEST_CASE("shared files: arrays, also of one archive, idx files and shards") {
   }
   const Fields shards = {{"train.shards", dir / "s-{0..1}.tar"}, {"test.shards", dir / "s-1.tar"}};
   CHECK(usage_error("webdataset", shards, dir, {{4, 4, 1}, 2}) ==
-        "data.test.shards: expected other samples than those of data.train.shards, found the same "
+        "data.test.shards: expected samples other than those of data.train.shards, found the same "
         "file, $/s-1.tar: name another file, or leave data.test out of the config (for a result "
         "on the training samples: dpt eval RUN --split train)");
 }

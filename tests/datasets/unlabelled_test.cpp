@@ -298,7 +298,7 @@ TEST_CASE("unlabelled: a folder for each class, of any classes") {
             [&] {
               open_part("image_folder", root, DataPart::train, of_checkpoint({4, 4, 1}));
             },
-            dir) == "image_folder: $: no folder train in it; expected $/train/CLASS/IMAGE");
+            dir) == "image_folder: $ has no folder train; expected $/train/CLASS/IMAGE");
   std::filesystem::rename(dir / "test", dir / "train");
   CHECK(!open_part("image_folder", root, DataPart::test, of_checkpoint({4, 4, 1})).source);
   CHECK(open_part("image_folder", root, DataPart::train, of_checkpoint({4, 4, 1})).source->size() ==

@@ -135,7 +135,7 @@ TEST_CASE("webdataset: wildcards, and patterns that are refused") {
   for (const char* braces : {"{}", "{1}", "{2..1}", "{a..b}", "{1..}", "{0..99999999}"}) {
     CHECK(problem(fmt::format("s-{}.tar", braces)) ==
           fmt::format("data.train.shards: expected braces as in shard-{{000..099}}.tar or "
-                      "{{a,b}}.tar, in ascending order and of at most 100000 shards, found '{}'",
+                      "{{a,b}}.tar, in ascending order and with at most 100000 shards, found '{}'",
                       braces));
   }
   check_contains(problem("s-{0.tar"), "found '{0.tar'");
@@ -354,7 +354,7 @@ TEST_CASE("webdataset: samples that are incomplete, duplicated, or without a goo
         "$/s.tar (cat): expected samples of at least two classes, found one class");
   CHECK(of_cls("") == "$/s.tar, a.cls: expected the number of a class, found ''");
   CHECK(of_cls("1.0") == "$/s.tar, a.cls: expected the number of a class, found '1.0'");
-  CHECK(of_cls("-1") == "$/s.tar, a.cls: label -1 is out of range: labels go from 0 on");
+  CHECK(of_cls("-1") == "$/s.tar, a.cls: label -1 is out of range: labels start at 0");
   CHECK(of_cls("3") ==
         "$/s.tar, a.cls: label 3 is out of range: with 3 classes, labels go from 0 to 2");
   const auto of_json = [&](const std::string& text) {
@@ -367,13 +367,13 @@ TEST_CASE("webdataset: samples that are incomplete, duplicated, or without a goo
   CHECK(of_json("{\"label\": 18446744073709551615}") ==
         "$/s.tar, a.json: expected the number of a class, found '18446744073709551615'");
   check_contains(of_json("{\"cls\": -3}"), "label -3 is out of range");
-  check_contains(
-      error_of(
-          [&] {
-            open_shards(dir, "s.tar", {}, {{4, 4, 2}, 3});
-          },
-          dir),
-      "webdataset: $/s.tar: images are read as 1 channel (grey) or 3 (RGB), but model.input has 2");
+  check_contains(error_of(
+                     [&] {
+                       open_shards(dir, "s.tar", {}, {{4, 4, 2}, 3});
+                     },
+                     dir),
+                 "webdataset: $/s.tar: images are read as 1 channel (grey) or 3 (RGB), but "
+                 "model.input has 2 channels");
 }
 
 }  // namespace dpt::data_test

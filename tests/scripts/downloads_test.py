@@ -429,7 +429,7 @@ class Pretrained(HubCase):
 
     def test_a_network_without_weights_is_refused(self):
         text = self.check("pretrained", code=2)
-        self.assertIn("found a model of layers. These networks have some: resnet18, ", text)
+        self.assertIn("found a model of layers. Networks with pretrained weights: resnet18, ", text)
         self.assertIn("model: {zoo: NAME}", text)
         words = ("model={zoo: lenet, input: [1, 16, 16], classes: 3}",)
         self.assertIn("found 'lenet'", self.check("pretrained", code=2, more=words))

@@ -46,7 +46,7 @@ TEST_CASE("a file that cannot be a baseline is refused, and the message says wha
                  "--baseline nowhere: no such file: expected a run folder, its summary.json");
   fs::create_directory(w.dir.file("empty"));
   check_contains(refusal("empty", 3),
-                 "--baseline empty: expected the folder of a run, found no config.yaml in it");
+                 "--baseline empty: expected a run folder, found no config.yaml in it");
   check_contains(refusal("small.yaml", 3),
                  "or the output of dpt eval --json; found text that is not JSON");
   write_file(w.dir.file("list.json"), "[1]");
@@ -59,7 +59,7 @@ TEST_CASE("a file that cannot be a baseline is refused, and the message says wha
       "let it finish (run the same dpt train command again), or name another run";
   check_contains(
       refusal("part", 3),
-      "--baseline part: expected a run that has ended, found one that was stopped: " + advice);
+      "--baseline part: expected a completed run, found one that was stopped: " + advice);
   check_contains(refusal("part/summary.json", 3), "found one that was stopped: " + advice);
   fs::remove(w.dir.file("part/summary.json"));
   check_contains(refusal("part", 3), "found one that was stopped: " + advice);
@@ -107,8 +107,8 @@ TEST_CASE("a baseline whose value is not a number is refused with its place") {
   Json summary = w.summary();
   summary["test"]["loss"] = "0.25";
   CHECK(refusal(summary, "test/loss<=baseline") ==
-        "dpt: error: --baseline bad.json: expected a number as test/loss in bad.json, found "
-        "\"0.25\"; name another baseline\n");
+        "dpt: error: --baseline bad.json: expected a number for test/loss in bad.json, found "
+        "\"0.25\": name another baseline\n");
   // A numeric bound does not need the value, but the verdict's table would show it.
   check_contains(refusal(summary, "test/loss<=100"), "test/loss in bad.json, found \"0.25\"");
   CHECK(w.train({"--baseline", "bad.json", "--require", "val/loss<=baseline+9"}).exit_code == 0);
@@ -139,7 +139,7 @@ TEST_CASE("a baseline that still trains is refused") {
   const Finished finished =
       w.run({"train", "small.yaml", "--baseline", "r", "--require", "test/loss<=baseline"});
   CHECK(finished.exit_code == 3);
-  check_contains(finished.err, "found one that is under way: wait for its end");
+  check_contains(finished.err, "found one that is still running: wait until it ends");
 }
 
 TEST_CASE("a baseline with another number of samples is reported") {

@@ -62,7 +62,7 @@ TEST_CASE("verdict files are checked before the run, and replace no other files"
   };
   const std::string config = w.text("small.yaml");
   check_contains(refusal({"--verdict", "small.yaml"}, 2),
-                 "--verdict small.yaml: the file exists and is not an earlier verdict");
+                 "--verdict small.yaml: the file exists but is not an earlier verdict");
   CHECK(w.text("small.yaml") == config);
   check_contains(refusal({"--junit", "small.yaml/out/verdict.xml"}, 2),
                  "small.yaml: expected a folder, found a file");
