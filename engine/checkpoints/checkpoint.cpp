@@ -158,13 +158,13 @@ void check_undamaged(const SafetensorsFile& file, Integrity integrity) {
   const std::string best =
       std::filesystem::path(folder + "/../best.safetensors").lexically_normal().string();
   const bool has_best = good.empty() && defect_of(best).empty();
-  fail(ErrorKind::data, "{}: {}; {}", file.path(),
-       integrity == Integrity::mismatch
-           ? "the file is damaged: its bytes do not match its checksum"
-           : "expected a checkpoint with the checksum 'dpt.integrity', found none",
-       !good.empty() ? fmt::format("the newest good one in its folder is {}", file_name(good))
-       : has_best ? fmt::format("there is no good checkpoint in its folder, but {} is good", best)
-                  : "there is no good checkpoint in its folder");
+  fail(
+      ErrorKind::data, "{}: {}; {}", file.path(),
+      integrity == Integrity::mismatch ? "the file is damaged: its bytes do not match its checksum"
+                                       : "expected the checksum tensor 'dpt.integrity', found none",
+      !good.empty() ? fmt::format("the newest good checkpoint in its folder is {}", file_name(good))
+      : has_best    ? fmt::format("there is no good checkpoint in its folder, but {} is good", best)
+                    : "there is no good checkpoint in its folder");
 }
 
 }  // namespace

@@ -181,8 +181,8 @@ NamedValues parse_values(const std::string& path, const std::string& key, const 
   };
   if (!list.is_array() || !std::all_of(list.begin(), list.end(), is_pair)) {
     fail(ErrorKind::data,
-         "{}: metadata '{}': expected a JSON list of pairs of a name and a number, found '{}'",
-         path, key, text.substr(0, 100));
+         "{}: metadata '{}': expected a JSON list of [name, number] pairs, found '{}'", path, key,
+         text.substr(0, 100));
   }
   NamedValues values;
   for (const Json& each : list) {
@@ -264,8 +264,8 @@ SchemaVersion read_version(const std::string& path, const Metadata& metadata) {
   const auto found = metadata.find("dpt.version");
   if (found == metadata.end()) {
     fail(ErrorKind::data,
-         "{}: expected a checkpoint of dpt, found a safetensors file without 'dpt.version'; "
-         "--weights loads the weights of such a file",
+         "{}: expected a checkpoint of dpt, found a safetensors file without 'dpt.version'; to "
+         "load only its weights, use --weights",
          path);
   }
   const std::string& text = found->second;
@@ -284,7 +284,7 @@ SchemaVersion read_version(const std::string& path, const Metadata& metadata) {
   if (version.major > kSchemaMajor) {
     fail(ErrorKind::data,
          "{}: was written by a newer dpt (checkpoint version {}, this program reads up to {}.x): "
-         "use that dpt, or a newer one",
+         "use that version, or a newer one",
          path, text, kSchemaMajor);
   }
   return version;

@@ -104,8 +104,8 @@ std::uint64_t check_head(const std::string& path, const std::string& head, std::
   if (header_bytes <= kMaxHeaderBytes && is_object) {
     if (header_bytes <= size - kLengthBytes) return header_bytes;
     fail(ErrorKind::data,
-         "{}: byte 0: expected a header that fits into the file ({} bytes), found {}: the file is "
-         "truncated",
+         "{}: byte 0: expected a header that fits into the file (at most {} bytes), found one of "
+         "{} bytes: the file is truncated",
          path, size - kLengthBytes, header_bytes);
   }
   const std::string kind = describe_foreign_file(path, head);
@@ -116,8 +116,9 @@ std::uint64_t check_head(const std::string& path, const std::string& head, std::
   }
   if (header_bytes > size - kLengthBytes) {
     fail(ErrorKind::data,
-         "{}: byte 0: expected a header that fits into the file ({} bytes), found {}", path,
-         size - kLengthBytes, header_bytes);
+         "{}: byte 0: expected a header that fits into the file (at most {} bytes), found one of "
+         "{} bytes",
+         path, size - kLengthBytes, header_bytes);
   }
   return header_bytes;
 }
@@ -129,8 +130,8 @@ SafetensorsFile SafetensorsFile::open(const HeldPath& place) {
   SafetensorsFile file(path);
   file.file_ = std::make_shared<FileHandle>(open_regular_file(place, file.file_size_));
   if (file.file_size_ < kLengthBytes) {
-    fail(ErrorKind::data, "{}: expected a safetensors file, of at least 8 bytes, found {}", path,
-         file.file_size_);
+    fail(ErrorKind::data, "{}: expected a safetensors file of at least 8 bytes, found {} bytes",
+         path, file.file_size_);
   }
   std::string head(std::min<std::uint64_t>(file.file_size_, kForeignHeadBytes), '\0');
   read_exactly(*file.file_, path, 0, std::as_writable_bytes(std::span(head)));
@@ -193,7 +194,7 @@ std::string write_safetensors(const HeldPath& place, const Metadata& metadata,
   for (const TensorView& tensor : tensors) {
     if (tensor.name == kIntegrityName || tensor.name == "__metadata__" ||
         !names.insert(tensor.name).second) {
-      fail(ErrorKind::data, "{}: cannot write tensor '{}': a tensor of that name exists already",
+      fail(ErrorKind::data, "{}: cannot write tensor '{}': a tensor with that name already exists",
            path, tensor.name);
     }
   }

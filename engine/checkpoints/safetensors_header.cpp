@@ -186,7 +186,7 @@ class HeaderReader {
   [[noreturn]] bool other(const std::string& found) const {
     switch (place_) {
       case Place::outside:
-        fail(ErrorKind::data, "{}: expected an object as header, found {}", path_, found);
+        fail(ErrorKind::data, "{}: expected a JSON object as the header, found {}", path_, found);
       case Place::top:
         refuse("expected an object, found " + found);
       case Place::metadata:
@@ -244,7 +244,8 @@ void check_layout(const std::string& path, const std::vector<TensorEntry>& tenso
   for (const TensorEntry& tensor : tensors) {
     if (tensor.end > data_bytes) {
       fail(ErrorKind::data,
-           "{}: tensor '{}': ends at byte {} of the data, which has {}: the file is truncated",
+           "{}: tensor '{}': ends at byte {} of the data, but the data has only {} bytes: the file "
+           "is truncated",
            path, tensor.name, tensor.end, data_bytes);
     }
     if (tensor.begin != end) {
@@ -257,7 +258,7 @@ void check_layout(const std::string& path, const std::vector<TensorEntry>& tenso
     before = &tensor;
   }
   if (end != data_bytes) {
-    fail(ErrorKind::data, "{}: expected {} bytes of data as the header says, found {}", path, end,
+    fail(ErrorKind::data, "{}: expected {} bytes of data, as the header says, found {}", path, end,
          data_bytes);
   }
 }
@@ -271,10 +272,9 @@ void check_integrity_is_there(const std::string& path, const SafetensorsHeader& 
     if (tensor.name == kIntegrityName) return;
   }
   fail(ErrorKind::data,
-       "{}: expected the checksum tensor '{}' at the end, because the metadata '{}' says that dpt "
-       "wrote the file, found {}: the file is damaged; use an earlier checkpoint. (If another "
-       "program rewrote the file, it must drop "
-       "the metadata keys that begin with 'dpt.')",
+       "{}: expected the checksum tensor '{}' at the end (the metadata '{}' says that dpt wrote "
+       "the file), found {}: the file is damaged; use an earlier checkpoint. (If another program "
+       "rewrote the file, it must drop the metadata keys that begin with 'dpt.')",
        path, kIntegrityName, shown(ours->first),
        header.tensors.empty() ? std::string("no tensor")
                               : fmt::format("'{}' as the last tensor", header.tensors.back().name));
@@ -394,7 +394,8 @@ std::string format_safetensors_header(const std::string& path, const Metadata& m
   text += "}";
   text.append((8 - text.size() % 8) % 8, ' ');
   if (text.size() > kMaxHeaderBytes) {
-    fail(ErrorKind::data, "{}: cannot write it: its header has {} bytes, more than {}", path,
+    fail(ErrorKind::data,
+         "{}: cannot write it: its header would have {} bytes, more than the limit of {}", path,
          text.size(), kMaxHeaderBytes);
   }
   return text;

@@ -53,8 +53,8 @@ struct Checker {
     }
     if (good) return;
     fail(ErrorKind::data,
-         "{}: metadata 'dpt.schedule_segments': expected begin and length, in epochs, of segments "
-         "that follow one another from 0, found {}",
+         "{}: metadata 'dpt.schedule_segments': expected the start and length, in epochs, of each "
+         "segment, in order and from 0, found {}",
          path, fmt::join(found, ","));
   }
   /// Checks a factor on the learning rate.
@@ -118,8 +118,8 @@ void check_state(const std::string& path, const CheckpointHeader& header) {
   if (state.device_weights.empty()) return;
   if (state.device_weights.size() != header.devices.size()) {
     fail(ErrorKind::data,
-         "{}: metadata 'dpt.device_weights': expected a number for each of the {} 'dpt.devices', "
-         "found {}",
+         "{}: metadata 'dpt.device_weights': expected a number for each of the {} devices in "
+         "'dpt.devices', found {}",
          path, header.devices.size(), state.device_weights.size());
   }
   for (const std::int64_t weight : state.device_weights) {

@@ -54,7 +54,7 @@ class DictionaryFinder {
     if (found_.empty()) {
       fail(ErrorKind::data,
            "{}: expected a dictionary of tensors, such as a state_dict, found a dictionary without "
-           "any ({}): save the state_dict() of the model",
+           "tensors ({}): save the state_dict() of the model",
            path_, keys_of(root));
     }
     return std::move(found_);
@@ -64,7 +64,7 @@ class DictionaryFinder {
   void visit(const PickleValue& value, const std::string& key, int depth) {
     visited_ += value.items.size() + 1;
     if (visited_ > kMaxVisited) {
-      fail(ErrorKind::data, "{}: expected at most {} items of dictionaries, found more", path_,
+      fail(ErrorKind::data, "{}: expected at most {} dictionary items, found more", path_,
            kMaxVisited);
     }
     ListedDictionary listed;
@@ -209,7 +209,7 @@ void TorchFile::Contents::read_members() {
   }
   if (folder.empty()) {
     fail(ErrorKind::data,
-         "{}: expected a file of torch.save, found a zip archive without a data.pkl", path);
+         "{}: expected a file written by torch.save, found a zip archive without a data.pkl", path);
   }
   if (members.contains(folder + "constants.pkl")) {
     fail(ErrorKind::data, "{}: found a TorchScript archive, which holds a program{}", path,
@@ -267,8 +267,9 @@ std::span<const std::byte> TorchFile::Contents::bytes_of(const ZipMember& member
     if (member.size > mapped.bytes().size() * kMaxRatio ||
         inflated_bytes > mapped.bytes().size() * kMaxRatio) {
       fail(ErrorKind::data,
-           "{}, member {}: expected at most {} times the file's {} bytes, found {}", path,
-           member.name, kMaxRatio, mapped.bytes().size(), member.size);
+           "{}, member {}: expected at most {} times the file's {} bytes after decompression, "
+           "found {} bytes",
+           path, member.name, kMaxRatio, mapped.bytes().size(), member.size);
     }
   }
   std::vector<std::byte>& room = inflated.emplace_back();
@@ -327,7 +328,7 @@ void TorchFile::choose(const std::optional<std::string>& key) {
     if (all.size() > kMax) list += fmt::format("\n  and {} more", all.size() - kMax);
     fail(
         ErrorKind::data,
-        "{}: {}. It has these dictionaries of tensors:{}\nChoose one in the config: weights: "
+        "{}: {}. The file has these dictionaries of tensors:{}\nChoose one in the config: weights: "
         "{{file: ..., key: ...}}",
         path(),
         key ? fmt::format("weights.key: found no dictionary of tensors '{}'", *key)

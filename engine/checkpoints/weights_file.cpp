@@ -98,11 +98,10 @@ std::unique_ptr<const TensorFile> open_weights(const WeightsSpec& spec, WeightsR
   if (!is_torch_file(spec.file)) {
     auto file = std::make_unique<SafetensorsFile>(SafetensorsFile::open(spec.file));
     if (!spec.key) return file;
-    fail(
-        ErrorKind::data,
-        "{}: weights.key: expected a file of PyTorch, which may hold several dictionaries, found a "
-        "safetensors file: remove the key",
-        spec.file);
+    fail(ErrorKind::data,
+         "{}: weights.key: expected a PyTorch file, which may hold several dictionaries, found a "
+         "safetensors file: remove the key",
+         spec.file);
   }
   auto file = std::make_unique<TorchFile>(TorchFile::open(spec.file));
   file->choose(spec.key);
@@ -217,11 +216,11 @@ class WeightsLoader {
   /// Finds the rows in the file that belong to the data's classes.
   void compare_classes() {
     if (!file_.metadata().contains("dpt.classes")) {
-      fail(
-          ErrorKind::data,
-          "{}: weights.head: by_class_name: expected a checkpoint of dpt, which holds the names of "
-          "its classes ('dpt.classes'), found none. To start the layer anew: weights.head: new",
-          file_.path());
+      fail(ErrorKind::data,
+           "{}: weights.head: by_class_name: expected a checkpoint of dpt, which holds the names "
+           "of its classes ('dpt.classes'), found none. To keep the layer's initial values, set "
+           "weights.head: new",
+           file_.path());
     }
     file_classes_ = stored_classes(file_.path(), file_.metadata());
     for (const std::string& name : file_classes_) {
@@ -234,8 +233,8 @@ class WeightsLoader {
     }
     if (head.copied.empty()) {
       fail(ErrorKind::data,
-           "{}: weights.head: by_class_name: none of its classes ({}) is a class of the data "
-           "({}). To start the layer anew: weights.head: new",
+           "{}: weights.head: by_class_name: none of its classes ({}) is a class of the data ({}). "
+           "To keep the layer's initial values, set weights.head: new",
            file_.path(), some(file_classes_), some(*classes_));
     }
   }
@@ -254,7 +253,8 @@ class WeightsLoader {
     }
     const TensorEntry* average = file_.find(average_prefix(*report_.use) + entry.name);
     if (average) return *average;
-    fail(ErrorKind::data, "{}: expected the average '{}{}', found none: weights.use=raw takes '{}'",
+    fail(ErrorKind::data,
+         "{}: expected the average '{}{}', found none: set weights.use=raw to load '{}' instead",
          file_.path(), average_prefix(*report_.use), entry.name, entry.name);
   }
 
@@ -370,7 +370,7 @@ class WeightsLoader {
           "with model.stem=imagenet",
           node.name, entry.shape[2], entry.shape[3]);
     } else if (last_layer(plan_) == node.name) {
-      text += ". To start this layer anew, add to the config's `weights`:\n  head: new";
+      text += ". To keep this layer's initial values, add to the config's `weights`:\n  head: new";
     } else {
       text += fmt::format(
           ". To keep the initial values instead, add to the config's `weights`:\n  expect_missing: "

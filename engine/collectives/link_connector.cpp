@@ -118,9 +118,8 @@ void LinkConnector::read(const std::vector<std::string>& invitations) {
   for (std::size_t p = 0; p < invitations.size(); ++p) {
     std::istringstream words(invitations[p]);
     if (words >> peers_[p].address >> peers_[p].port >> peers_[p].nonce) continue;
-    fail(ErrorKind::peer,
-         "rank {}: expected an address, a port and a number of rank {}, found '{}'", options_.rank,
-         p, invitations[p]);
+    fail(ErrorKind::peer, "rank {}: expected the address, port and nonce of rank {}, found '{}'",
+         options_.rank, p, invitations[p]);
   }
 }
 

@@ -340,14 +340,14 @@ class SoloCommunicator : public Communicator {
   bool can_be_recorded() const override { return true; }
   void broadcast(std::span<std::byte>, int root) override {
     if (root != 0) {
-      fail(ErrorKind::peer, "rank 0: broadcast: expected a root from 0 to 0, found {}", root);
+      fail(ErrorKind::peer, "rank 0: broadcast: expected root 0, found {}", root);
     }
   }
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
     if (all.size() != mine.size()) {
       fail(ErrorKind::peer,
-           "rank 0: all_gather: expected room for 1 blocks of {} bytes, found {} bytes",
-           mine.size(), all.size());
+           "rank 0: all_gather: expected room for 1 block of {} bytes, found {} bytes", mine.size(),
+           all.size());
     }
     if (!mine.empty()) std::memcpy(all.data(), mine.data(), mine.size());
   }

@@ -58,7 +58,7 @@ void OverlappedSums::begin(int local, float* data, std::int64_t count) {
     }
     Bucket& bucket = buckets_[at];
     if (bucket.count != count) {
-      fail(ErrorKind::peer, "rank {}: sum {} of {} floats, where another rank has {}",
+      fail(ErrorKind::peer, "rank {}: sum {} has {} floats, but another rank's has {}",
            first_ + local, number, count, bucket.count);
     }
     bucket.data[local] = data;

@@ -54,7 +54,7 @@ Interval range_of(const Variant& transform, const char* field, const std::vector
   if (numbers.size() == 1) {
     if (!(numbers[0] >= 0)) {
       fail(ErrorKind::usage,
-           "{}: {}: expected a number of at least 0 or [minimum, maximum], found {}",
+           "{}: {}: expected a number of at least 0, or [minimum, maximum], found {}",
            place_of(transform), field, numbers[0]);
     }
     return {-numbers[0], numbers[0]};

@@ -63,7 +63,7 @@ struct Loader::Impl : DecoderPool::Client {
         resident(source.resident()) {
     const std::int64_t n = source.size();
     if (n > std::numeric_limits<std::int32_t>::max()) {
-      fail(ErrorKind::data, "data set of {} samples: more than {} are not supported", n,
+      fail(ErrorKind::data, "the data set has {} samples, more than the limit of {}", n,
            std::numeric_limits<std::int32_t>::max());
     }
     if (resident) return;

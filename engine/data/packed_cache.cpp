@@ -277,8 +277,8 @@ class PackedSource final : public WrappedSource {
     for (const auto& [name, value] : expected.items()) {
       if (header.contains(name) && header[name] == value) continue;
       fail(ErrorKind::data,
-           "{}: a cache of other data: expected {} {}, found {}: name another folder in "
-           "data.cache, or remove this file, and the next run creates it again",
+           "{}: this cache holds other data: expected {} {}, found {}: set data.cache to another "
+           "folder, or remove this file, and the next run creates it again",
            path_, name, value.dump(),
            header.contains(name) ? header[name].dump() : std::string("none"));
     }

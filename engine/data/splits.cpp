@@ -191,9 +191,9 @@ void check_val_split(const ValSplitSpec& spec, const DataSource& source) {
   }
   if (spec.fold && (*spec.fold)[1] > n) {
     fail(ErrorKind::usage,
-         "data.val_split.fold: {} parts of {} training samples: choose at most as many parts as "
-         "samples",
-         (*spec.fold)[1], n);
+         "data.val_split.fold: cannot divide {} training samples into {} parts: choose at most as "
+         "many parts as samples",
+         n, (*spec.fold)[1]);
   }
   if (spec.stratify && source.targets().kind != TargetKind::class_index) {
     fail(ErrorKind::usage,
@@ -204,8 +204,8 @@ void check_val_split(const ValSplitSpec& spec, const DataSource& source) {
 [[noreturn]] void refuse_two_validation_sets(const ValSplitSpec& spec, const DataSource& val) {
   fail(ErrorKind::usage,
        "data.val_split: {}: the data set has its own validation set (the first of its {} samples: "
-       "{}), so no samples can be held out. Drop val_split, or leave the validation set out of the "
-       "config; for an image folder, data.test=val makes it the test set",
+       "{}), so no samples can be held out. Remove val_split, or leave the validation set out of "
+       "the config; for an image folder, data.test=val makes it the test set",
        text_of(spec), val.size(), val.describe(0));
 }
 

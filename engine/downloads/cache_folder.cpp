@@ -82,7 +82,7 @@ void make_cache_folder(const std::string& path) {
   fs::create_directories(path, error);
   if (error) {
     fail(ErrorKind::data,
-         "{}: cannot create the folder for downloaded weights: {}. Correct this, or set "
+         "{}: cannot create the folder for downloaded weights: {}. Fix this, or set "
          "XDG_CACHE_HOME to another folder",
          path, error.message());
   }
@@ -91,7 +91,7 @@ void make_cache_folder(const std::string& path) {
 void move_into_place(const std::string& from, const std::string& to) {
   sync_path(from);
   if (std::rename(from.c_str(), to.c_str()) != 0) {
-    fail(ErrorKind::data, "{}: cannot rename {} to it: {}", to, from, std::strerror(errno));
+    fail(ErrorKind::data, "cannot rename {} to {}: {}", from, to, std::strerror(errno));
   }
   sync_path(fs::path(to).parent_path().string());
 }

@@ -28,8 +28,8 @@ std::string certificate_file(const std::string& built_in, const std::string& roo
   if (const char* file = std::getenv("SSL_CERT_FILE"); file && *file) {
     if (!is_there("", file)) {
       fail(ErrorKind::usage,
-           "SSL_CERT_FILE={}: no such file; expected one with trusted certificates: correct the "
-           "variable, or unset it to use those of this system",
+           "SSL_CERT_FILE={}: no such file: set the variable to a file with trusted certificates, "
+           "or unset it to use those of this system",
            file);
     }
     return file;

@@ -280,9 +280,9 @@ class Download {
     if (range.starts_with(expected) && has_size) return;
     discard();
     fail(ErrorKind::data,
-         "{}: expected the bytes from {} on of {}, found Content-Range '{}'. The unfinished "
-         "download was removed: start again",
-         said.url, part.size(), said.size ? fmt::format("{}", *said.size) : "all", range);
+         "{}: expected a response that begins at byte {} of {}, found Content-Range '{}'. The "
+         "unfinished download was removed: start again",
+         said.url, part.size(), said.size ? fmt::format("{}", *said.size) : "the file", range);
   }
 
   void discard() const {

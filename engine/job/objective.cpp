@@ -23,7 +23,7 @@ void check_test_targets(const Splits& splits) {
     if (shape.values > 0) line += fmt::format(", {} a sample", shape.values);
     return line + (shape.weighted ? ", and a weight" : "");
   };
-  fail(ErrorKind::data, "{}: expected the targets of the training samples ({}), found {}",
+  fail(ErrorKind::data, "{}: expected targets like those of the training samples ({}), found {}",
        splits.test.source->describe(0), text(train), text(test));
 }
 
@@ -83,8 +83,8 @@ std::optional<Loss> make_mixed_loss(const TrainSpec& spec, LossContext context, 
       continue;
     }
     fail(ErrorKind::usage,
-         "{}: the data's targets are {}, which are not parts of an image: expected MixUp, which "
-         "mixes them",
+         "{}: the data's targets are {}, which do not belong to parts of an image: expected MixUp, "
+         "which mixes whole images",
          place_of(each), text_of(TargetKind::values));
   }
   context.targets = mixed_targets(context.targets, context.classes);
@@ -99,7 +99,7 @@ void adopt_targets(TrainSpec& spec, const DataSource& source) {
     if (spec.origins.contains(path + ".monitor")) refuse_accuracy(path, kind);
     if (spec.origins.contains(path + ".mode") && part.mode != Direction::min) {
       fail(ErrorKind::usage,
-           "{0}.mode: the data's targets are {1}, which have no accuracy, so that {0}.monitor is "
+           "{0}.mode: the data's targets are {1}, which have no accuracy, so {0}.monitor is "
            "val/loss: expected mode: min, found max",
            path, text_of(kind));
     }

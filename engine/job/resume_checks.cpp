@@ -112,8 +112,8 @@ std::string continue_schedule(Job& job, const TrainSpec& before, const RunState&
     if (at < job.update.total_steps) {
       fail(ErrorKind::usage,
            "train.epochs was {} and is {}, and the schedule {} spans all of the run's epochs: with "
-           "{} the learning rate of step {} is {:.6g}, where the run so far would have used "
-           "{:.6g}. Choose one: train.on_more_epochs=stretch (the schedule is fitted to all "
+           "{} epochs, the learning rate of step {} is {:.6g}, where the run so far would have "
+           "used {:.6g}. Choose one: train.on_more_epochs=stretch (the schedule is fitted to all "
            "epochs), hold (the learning rate of its last step, {:.6g}, is kept) or restart (after "
            "epoch {} it begins again and spans the new epochs)",
            then, now, job.spec.lr_schedule.type, now, at + 1, fitted(at), old(at),
@@ -166,9 +166,9 @@ void check_kinds_of_gpus(const Job& job) {
     if (!first) first = &device;
     if (kind_of(device) == kind_of(*first)) continue;
     fail(ErrorKind::usage,
-         "devices: exact mode (train.shards: {}) needs GPUs of one kind, because others compute "
-         "different bits: found {}: {}; and {}: {}. Choose GPUs of one kind with --devices, or "
-         "fast mode with train.shards=auto",
+         "devices: exact mode (train.shards: {}) needs GPUs of one kind, because different kinds "
+         "compute different bits: found {}: {}; and {}: {}. Choose GPUs of one kind with "
+         "--devices, or fast mode with train.shards=auto",
          job.spec.train.shards, first->text(), kind_of(*first), device.text(), kind_of(device));
   }
 }

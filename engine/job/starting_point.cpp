@@ -38,7 +38,7 @@ StartingPoint start_from_checkpoint(const Job& job, VerifiedCheckpoint& file) {
   if (names != job.update.state_names()) {
     fail(ErrorKind::data,
          "{} holds the optimizer state [{}], but the config's optimizer {} keeps [{}]: resume with "
-         "that optimizer, or start from its weights with --weights",
+         "the optimizer of the checkpoint, or start a new run from its weights with --weights",
          path, fmt::join(names, ", "), job.spec.optimizer.type,
          fmt::join(job.update.state_names(), ", "));
   }

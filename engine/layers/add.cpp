@@ -24,7 +24,7 @@ class Add final : public Layer {
       if (in[0].text() == other.text()) {
         fail(ErrorKind::usage,
              "expected inputs of the same shape, found vectors of {} features in different orders: "
-             "one in the order of an image's pixels, the other not; add images before their "
+             "one in the order of an image's pixels, the other not; add the images before the "
              "Flatten, or put a Linear after it",
              other.text());
       }

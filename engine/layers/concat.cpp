@@ -65,7 +65,7 @@ class Concat final : public Layer {
          "expected inputs of the same height and width, found {} as input 1 and {} as input {}{}",
          first.text(), other.text(), place,
          first.flat != other.flat
-             ? "; flatten the image (C x H x W) too, or neither"
+             ? "; flatten the image (C x H x W) as well, or neither input"
              : " (C x H x W); a stride, a pooling or Upsample changes the size");
   }
 };

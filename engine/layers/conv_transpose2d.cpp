@@ -34,8 +34,8 @@ class ConvTranspose2d final : public Layer {
                               false};
     if (out.shape.h < 1 || out.shape.w < 1) {
       fail(ErrorKind::usage,
-           "padding {} leaves nothing of its output: its windows cover {} pixels for an input of "
-           "{} (C x H x W), of which the padding takes away {}; make the padding smaller",
+           "padding {} leaves no output: the windows cover {} pixels for an input of {} (C x H x "
+           "W), of which the padding removes {}; make the padding smaller",
            text_of(o.padding), text_of(covered), in[0].text(),
            text_of({2 * o.padding.h, 2 * o.padding.w}));
     }

@@ -26,7 +26,7 @@ class Multiply final : public Layer {
     if (a.flat && b.flat && a.elements() == b.elements()) {
       fail(ErrorKind::usage,
            "expected inputs of the same shape, found vectors of {} features in different orders: "
-           "one in the order of an image's pixels, the other not; multiply images before their "
+           "one in the order of an image's pixels, the other not; multiply the images before the "
            "Flatten, or put a Linear after it",
            a.text());
     }

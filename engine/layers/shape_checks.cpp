@@ -15,8 +15,8 @@ std::string short_text_of(const Size2& size) {
 void require_image(const ActivationShape& in) {
   if (!in.flat) return;
   fail(ErrorKind::usage,
-       "expected an image (C x H x W) as input, found a vector of {} features: it comes after a "
-       "Flatten or Linear; move it before the Flatten",
+       "expected an image (C x H x W) as input, found a vector of {} features: this layer comes "
+       "after a Flatten or Linear; move it before the Flatten",
        in.elements());
 }
 

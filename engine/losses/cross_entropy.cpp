@@ -92,8 +92,8 @@ Loss make_cross_entropy(const Variant& variant, const LossContext& context) {
   Loss loss;
   if (options.ignore_index && soft) {
     fail(ErrorKind::usage,
-         "loss.ignore_index: soft labels have no label to ignore: expected none, found {}; give "
-         "such samples the weight 0",
+         "loss.ignore_index: soft labels have no label to ignore: expected no ignore_index, found "
+         "{}; to ignore a sample, give it the weight 0",
          *options.ignore_index);
   }
   if (options.ignore_index) {

@@ -19,8 +19,8 @@ void check_targets(const LossKind& kind, const LossContext& context) {
   }
   if (targets.kind != TargetKind::class_index && targets.values != context.classes) {
     fail(ErrorKind::usage,
-         "model: the data has {} target value{} per sample: expected as many outputs of the last "
-         "layer, found {}",
+         "model: the data has {} target value{} per sample: expected the last layer to have as "
+         "many outputs, found {}",
          targets.values, targets.values == 1 ? "" : "s", context.classes);
   }
 }

@@ -136,7 +136,7 @@ MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext&
   }
   if (set.sums.size() > kMaxMetricSums) {
     fail(ErrorKind::usage,
-         "metrics: expected metrics that add up at most {} sums, accuracy included, found {}",
+         "metrics: expected metrics with at most {} sums in all, accuracy included, found {}",
          kMaxMetricSums, set.sums.size());
   }
   return set;

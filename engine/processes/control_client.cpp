@@ -111,8 +111,8 @@ void ControlClient::meet(std::unique_lock<std::mutex>& lock, const std::string& 
   assert(meets_in_.empty() && !what.empty());
   if (mine.size() > kMaxGathered) {
     lock.unlock();
-    fail(fmt::format("'{}' is too large for the control channel: {} bytes, at most {} from all "
-                     "processes",
+    fail(fmt::format("'{}' is too large for the control channel: {} bytes, more than the limit of "
+                     "{} for all processes",
                      what, mine.size(), kMaxGathered),
          static_cast<int>(ErrorKind::unexpected));
     lock.lock();

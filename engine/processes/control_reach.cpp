@@ -319,7 +319,7 @@ tcp::endpoint listen(const World& world, tcp::acceptor& acceptor, const ControlO
       ErrorKind::usage,
       "rank 0 (host {}) cannot listen for the other processes: {}. Free one of the ports, or start "
       "the processes with another port and an address of the machine of rank 0",
-      world.host, tried.empty() ? "no port was named" : tried);
+      world.host, tried.empty() ? "no port was specified" : tried);
 }
 
 Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoint* known,
@@ -327,11 +327,10 @@ Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoi
   const auto mine = std::make_shared<const Introduction>(world, options.run);
   const std::size_t length = mine->hello(mine->begin())->size();
   if (length > kMaxUnknown) {
-    fail(
-        ErrorKind::usage,
-        "rank {}: the message that introduces this process to rank 0 (host, job, command) may have "
-        "up to {} bytes, and has {}: shorten the job's name",
-        world.rank, kMaxUnknown, length);
+    fail(ErrorKind::usage,
+         "rank {}: the message that introduces this process to rank 0 (host, job, command) may "
+         "have up to {} bytes, but has {}: shorten the job's name",
+         world.rank, kMaxUnknown, length);
   }
   JoinTime time(options);
   const auto limit = std::min<std::chrono::milliseconds>(kLongestAttempt, options.join_timeout / 8);

@@ -128,7 +128,7 @@ void ControlServer::on_gather(int rank, Message&& message) {
   if (bytes > kMaxGathered) {
     return fail_world({rank,
                        fmt::format("'{}' is too large for the control channel: {} bytes from the "
-                                   "processes so far, at most {} in all",
+                                   "processes so far, more than the limit of {}",
                                    member.what, bytes, kMaxGathered),
                        false, 0});
   }

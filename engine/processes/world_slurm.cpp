@@ -116,7 +116,8 @@ std::optional<World> from_slurm(const Environment& environment) {
   if (world.coordinator.empty()) {
     fail(ErrorKind::usage,
          "Slurm: expected names of machines, e.g. node[01-04,7],x3, in the variable "
-         "SLURM_STEP_NODELIST, found '{}'; DPT_COORDINATOR=HOST:PORT names that of rank 0",
+         "SLURM_STEP_NODELIST, found '{}': correct it, or name the machine of rank 0 with "
+         "DPT_COORDINATOR=HOST:PORT",
          nodes);
   }
   world.ports = ports_of(world);
@@ -138,8 +139,8 @@ void check_slurm_batch(const Environment& environment) {
   if (!is_set(environment, "SLURM_JOB_ID") || tasks <= 1) return;
   fail(ErrorKind::usage,
        "Slurm: this job has {} tasks ({}), but srun did not start this process: start all of them "
-       "with `srun dpt train ...`, or N on this machine with `dpt train --nproc N ...`, or unset "
-       "{} to use this process alone",
+       "with `srun dpt train ...`, or N processes on this machine with `dpt train --nproc N ...`, "
+       "or unset {} to use this process alone",
        tasks, fmt::join(found, ", "), fmt::join(names, " and "));
 }
 

@@ -88,15 +88,15 @@ bool is_leftover_of_one(const Environment& environment, const PlaceVariables& na
 void check_below(const char* who, const char* index_name, int index, const char* size_name,
                  int size) {
   if (index < size) return;
-  fail(ErrorKind::usage, "{}: {}={} is not below {}={}; they count from 0", who, index_name, index,
-       size_name, size);
+  fail(ErrorKind::usage, "{}: {}={} is not below {}={}; numbering starts at 0", who, index_name,
+       index, size_name, size);
 }
 
 void check_local_size(const char* who, const char* local_name, int local_size,
                       const char* size_name, int size) {
   if (local_size <= size) return;
-  fail(ErrorKind::usage, "{}: {}={} processes on this machine are more than {}={} in all", who,
-       local_name, local_size, size_name, size);
+  fail(ErrorKind::usage, "{}: {}={} (processes on this machine) is more than {}={} (all processes)",
+       who, local_name, local_size, size_name, size);
 }
 
 void read_local_place(World& world, const Environment& environment, const char* who,

@@ -76,12 +76,12 @@ void PassMemory::fail_for_room(const Executor& executor, bool training) {
       std::max<std::int64_t>(job_.spec.train.shards, job_.placement.ranks());
   const std::int64_t whole =
       training ? ceil_div(job_.spec.data.batch_size, shards) : job_.spec.data.batch_size;
-  const std::string advice =
-      samples > 0 ? fmt::format(
-                        "{} fit: use train.accumulate {} or more, which makes smaller parts "
-                        "of a batch, or more devices",
-                        samples, ceil_div(whole, samples))
-                  : "Not even one fits: use a smaller network or smaller images";
+  const std::string advice = samples > 0
+                                 ? fmt::format(
+                                       "{} fit: set train.accumulate to {} or more, which divides "
+                                       "a batch into smaller parts, or use more devices",
+                                       samples, ceil_div(whole, samples))
+                                 : "Not even one fits: use a smaller network or smaller images";
   fail(ErrorKind::device,
        "{}: out of memory: {} samples at once need {} for activations{}, but {} are free; the "
        "largest layer is '{}'. {}",

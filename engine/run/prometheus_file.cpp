@@ -218,7 +218,7 @@ FileHandle lock_prometheus_file(const std::string& path) {
       const std::string labels = labels_in(path);
       fail(ErrorKind::usage,
            "log.prometheus: {} belongs to a run that is still training{}: name another file, or "
-           "wait for the end of that run",
+           "wait until that run ends",
            path, labels.empty() ? labels : " (" + labels + ")");
     }
     // The other run may have replaced the file and ended in between.

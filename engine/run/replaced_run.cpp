@@ -188,8 +188,8 @@ void check_has_replaced_checkpoints(const HeldPath& folder) {
     if (may_be_in_place) continue;
     fail(ErrorKind::data,
          "{} holds the run that --overwrite replaced; expected its checkpoints in {}, found "
-         "nothing there: is the disk mounted? Nothing was changed. Mount it; if it is lost, remove "
-         "{}, and that run with it",
+         "nothing there: is the disk mounted? Nothing was changed. Mount the disk; if it is lost, "
+         "remove {}, which deletes that run",
          (folder / name).text(), (checkpoints / kReplacedCheckpoints).text(),
          (folder / name).text());
   }
@@ -218,7 +218,7 @@ void check_replaced_run(const HeldPath& folder) {
     }
     fail(ErrorKind::usage,
          "{} holds the run that --overwrite replaced, and files that dpt did not write ({}): move "
-         "them away; nothing was changed",
+         "these files away; nothing was changed",
          aside.text(), foreign_name_in(folder, name));
   }
 }

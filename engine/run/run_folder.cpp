@@ -95,8 +95,8 @@ void check_holds_no_runs(const std::string& path) {
   const std::size_t more = runs.size() > kMax ? runs.size() - kMax : 0;
   runs.resize(runs.size() - more);
   fail(ErrorKind::usage,
-       "{} holds runs ({}{}), which a run in it would hide; nothing was changed. Give the run a "
-       "folder of its own, such as --run-dir {}/NAME",
+       "{} holds runs ({}{}), which a run in this folder would hide; nothing was changed. Give the "
+       "run a folder of its own, such as --run-dir {}/NAME",
        path, fmt::join(runs, ", "), more > 0 ? fmt::format(" and {} more", more) : "",
        without_slashes_at_end(path));
 }
@@ -335,8 +335,8 @@ void check_may_write(const std::string& path) {
   const std::vector<std::string> names = names_in_the_way(path);
   if (names.empty()) return;
   fail(ErrorKind::usage,
-       "{} is not the folder of a run of dpt, but holds {}, which a run would overwrite; nothing "
-       "was changed. Choose another folder with --run-dir",
+       "{} is not a run folder of dpt, but holds {}, which a run would overwrite; nothing was "
+       "changed. Choose another folder with --run-dir",
        path, fmt::join(names, ", "));
 }
 

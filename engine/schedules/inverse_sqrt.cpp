@@ -33,8 +33,8 @@ LrSchedule make_inverse_sqrt(const Variant& variant, const ScheduledRun& run) {
   const Clock clock = clock_after_warmup(options.by, run);
   if (options.timescale == 0 && !run.has_warmup) {
     fail(ErrorKind::usage,
-         "{}: lr_schedule: expected a timescale with inverse_sqrt, or a warmup whose length it "
-         "then uses, found neither",
+         "{}: lr_schedule: expected a timescale with inverse_sqrt, or a warmup, whose length is "
+         "then the timescale, found neither",
          variant.where.text());
   }
   double timescale = static_cast<double>(options.timescale);

@@ -200,7 +200,7 @@ const Split& split_by_name(const Job& job, const std::string& name) {
     fail(ErrorKind::usage, "unknown split '{}': expected train, val or test", name);
   }
   if (split->size() == 0) {
-    std::string why = "the data set has no such files";
+    std::string why = "the data set has no files for it";
     if (name == "val") {
       why =
           "data.val_split is 0; set it to the number of samples to hold out, or give the data set "

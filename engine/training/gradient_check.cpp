@@ -200,8 +200,8 @@ void check_statistics(const Plan& plan, std::int64_t samples) {
     const std::int64_t pixels = in.h * in.w;
     if (samples * pixels >= kFewest) continue;
     fail(ErrorKind::usage,
-         "--samples {}: layer '{}' takes the statistics of {} values per channel, expected at "
-         "least {} for a check: give at least --samples {}",
+         "--samples {}: layer '{}' computes its statistics from {} values per channel, but a check "
+         "needs at least {}: use --samples {} or more",
          samples, node.name, samples * pixels, kFewest, ceil_div(kFewest, pixels));
   }
 }

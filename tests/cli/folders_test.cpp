@@ -61,7 +61,7 @@ TEST_CASE("a folder that no run made keeps every file that a run would write ove
       CAPTURE(name);
       const Finished refused = w.run({"train", "small.yaml", "--run-dir", folder}, more);
       CHECK(refused.exit_code == 2);
-      check_contains(refused.err, folder + " is not the folder of a run of dpt, but holds " +
+      check_contains(refused.err, folder + " is not a run folder of dpt, but holds " +
                                       name.substr(0, name.find('/')));
       check_contains(refused.err, "Choose another folder with --run-dir");
       CHECK((contents(w.dir.file(folder)) == before));

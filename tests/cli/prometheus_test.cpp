@@ -120,8 +120,7 @@ TEST_CASE(
     check_contains(
         refused.err,
         "prom/tiny.prom belongs to a run that is still training (run=\"tiny\",folder=\"");
-    check_contains(refused.err,
-                   "/runs/tiny\"): name another file, or wait for the end of that run");
+    check_contains(refused.err, "/runs/tiny\"): name another file, or wait until that run ends");
     CHECK_FALSE(fs::exists(w.dir.file("other")));
     CHECK(program.is_running());
     program.send(SIGKILL);

@@ -67,7 +67,8 @@ TEST_CASE("a folder of runs is not taken for the folder of one") {
   for (const Words& more : {Words{"--run-dir", "runs"}, Words{"--run-dir", "runs/", "--dry-run"}}) {
     const Finished refused = w.run(train, more);
     CHECK(refused.exit_code == 2);
-    check_contains(refused.err, "holds runs (a, b, c and 1 more), which a run in it would hide");
+    check_contains(refused.err,
+                   "holds runs (a, b, c and 1 more), which a run in this folder would hide");
     check_contains(refused.err, "such as --run-dir runs/NAME");
   }
   CHECK_FALSE(fs::exists(w.dir.file("runs/.dpt-run")));

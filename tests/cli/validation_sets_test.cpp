@@ -103,7 +103,7 @@ TEST_CASE("validation set: none to monitor, or two of them, is refused with what
   const Finished both = w.run({"train", "small.yaml", "data.val_split=4"});
   CHECK(both.exit_code == 2);
   check_contains(both.err, "data.val_split: 4: the data set has its own validation set");
-  check_contains(both.err, "Drop val_split");
+  check_contains(both.err, "Remove val_split");
   check_contains(both.err, "data.test=val makes it the test set");
   w.run_well({"train", "small.yaml", "--dry-run", "data.val_split=4", "data.test=val"});
   const Finished gate = w.run({"train", "small.yaml", "--require", "test/accuracy>0.5"});

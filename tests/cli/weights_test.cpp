@@ -285,7 +285,7 @@ TEST_CASE("weights: a file of PyTorch starts a run, and inspect shows it") {
   const Finished unknown = w.run(check, {"weights.key=em"});
   CHECK(unknown.exit_code == 3);
   check_contains(unknown.err,
-                 "weights.key: found no dictionary of tensors 'em'. It has these "
+                 "weights.key: found no dictionary of tensors 'em'. The file has these "
                  "dictionaries of tensors:\n  state_dict: 2 tensors\n  ema: 2 tensors");
 }
 
@@ -297,8 +297,8 @@ TEST_CASE("weights: head: new replaces the last layer in one word") {
   CHECK(bad.exit_code == 3);
   check_contains(
       bad.err,
-      "w.pth: tensor 'fc.weight': expected the shape [3, 16] of the config's model, found "
-      "[2, 16]. To start this layer anew, add to the config's `weights`:\n  head: new\n");
+      "w.pth: tensor 'fc.weight': expected the shape [3, 16] of the config's model, found [2, 16]. "
+      "To keep this layer's initial values, add to the config's `weights`:\n  head: new\n");
   // The fields of `weights` also work with --weights.
   check_contains(w.run_well({"train", "small.yaml", "--weights", "w.pth", "weights.head=new",
                              "--dry-run", "name=other"})

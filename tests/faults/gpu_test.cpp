@@ -123,5 +123,5 @@ TEST_CASE("a batch that does not fit on a GPU is reported with the layer and the
   INFO(text);
   CHECK(text.find("cuda:0: out of memory: ") != std::string::npos);
   CHECK(text.find("; the largest layer is '") != std::string::npos);
-  CHECK(text.find(" fit: use train.accumulate ") != std::string::npos);
+  CHECK(text.find(" fit: set train.accumulate to ") != std::string::npos);
 }

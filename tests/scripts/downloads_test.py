@@ -251,7 +251,7 @@ class Downloads(HubCase):
         self.check(code=3)
         self.hub.storage.routes[place] = lambda handler: handler.send(
             206, {"Content-Range": f"bytes 0-{len(DATA) - 1}/{len(DATA)}"}, DATA)  # fmt: skip
-        self.assertIn("expected the bytes from 1000 on of ", self.check(code=3))
+        self.assertIn("expected a response that begins at byte 1000 of ", self.check(code=3))
         self.hub.storage.routes[place] = storage
         self.assertIn("2 loaded", self.check())
 

@@ -264,7 +264,7 @@ TEST_CASE("schema versions: a newer minor is read, a newer major is refused by n
   CHECK(without_later("1.4") == "F: expected metadata 'dpt.schedule_segments', found none");
   CHECK(with_version("2.0") ==
         "F: was written by a newer dpt (checkpoint version 2.0, this program reads up to 1.x): use "
-        "that dpt, or a newer one");
+        "that version, or a newer one");
   for (const std::string bad : {"", "1", "1.", "x.y", "1.0.0", "0.9", "-1.0", "99999999999.0"}) {
     CHECK(with_version(bad) ==
           "F: metadata 'dpt.version': expected MAJOR.MINOR, found '" + bad + "'");
@@ -306,10 +306,9 @@ TEST_CASE("a file that does not fit is refused, with the reason") {
     testing::rewrite_checkpoint(path, other, change);
     return error_of([&] { load_checkpoint(other, plan); }, other);
   };
-  CHECK(
-      text([](Metadata& m, Views&) { m.erase("dpt.version"); }) ==
-      "F: expected a checkpoint of dpt, found a safetensors file without 'dpt.version'; --weights "
-      "loads the weights of such a file");
+  CHECK(text([](Metadata& m, Views&) { m.erase("dpt.version"); }) ==
+        "F: expected a checkpoint of dpt, found a safetensors file without 'dpt.version'; to load "
+        "only its weights, use --weights");
   CHECK(text([](Metadata& m, Views&) { m.erase("dpt.step"); }) ==
         "F: expected metadata 'dpt.step', found none");
   CHECK(text([](Metadata& m, Views&) { m["dpt.step"] = "12x"; }) ==
@@ -352,8 +351,8 @@ TEST_CASE("a damaged checkpoint is refused, and the message names a good one") {
         "in its folder");
   save_checkpoint(folder.file(checkpoint_name(10)), plan, small_checkpoint(plan, 10));
   CHECK(error_of([&] { load_checkpoint(path, plan); }, path) ==
-        "F: the file is damaged: its bytes do not match its checksum; the newest good one in its "
-        "folder is step-00000010.safetensors");
+        "F: the file is damaged: its bytes do not match its checksum; the newest good checkpoint "
+        "in its folder is step-00000010.safetensors");
 }
 
 TEST_CASE("a foreign file and one of a later dpt are called that, not damaged") {
@@ -367,8 +366,8 @@ TEST_CASE("a foreign file and one of a later dpt are called that, not damaged") 
   };
   write_all_text(path, raw_file("{}"));
   CHECK(both(path) ==
-        "F: expected a checkpoint of dpt, found a safetensors file without 'dpt.version'; "
-        "--weights loads the weights of such a file");
+        "F: expected a checkpoint of dpt, found a safetensors file without 'dpt.version'; to load "
+        "only its weights, use --weights");
   const auto flip_last = [](const std::string& file) {
     std::string bytes = read_all(file);
     bytes.back() = static_cast<char>(bytes.back() ^ 1);

@@ -81,7 +81,7 @@ TEST_CASE("files of unknown kinds and short files are not described") {
   CHECK(describe_foreign_file("w", std::string(64, '\xFF')).empty());
   CHECK(describe_foreign_file("w", "\x02\0\0\0\0\0\0\0[]"s).empty());
   CHECK(describe_foreign_file("w", "").empty());
-  CHECK(said("1234567") == "F: expected a safetensors file, of at least 8 bytes, found 7");
+  CHECK(said("1234567") == "F: expected a safetensors file of at least 8 bytes, found 7 bytes");
 }
 
 }  // namespace

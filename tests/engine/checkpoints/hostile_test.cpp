@@ -52,11 +52,11 @@ TEST_CASE("paths that are not files") {
 }
 
 TEST_CASE("lengths that lie") {
-  check({{"", "expected a safetensors file, of at least 8 bytes, found 0"},
-         {"1234567", "expected a safetensors file, of at least 8 bytes, found 7"},
+  check({{"", "expected a safetensors file of at least 8 bytes, found 0 bytes"},
+         {"1234567", "expected a safetensors file of at least 8 bytes, found 7 bytes"},
          {raw_file("{}", "", 3),
-          "byte 0: expected a header that fits into the file (2 bytes), found 3: the file is "
-          "truncated"},
+          "byte 0: expected a header that fits into the file (at most 2 bytes), found one of 3 "
+          "bytes: the file is truncated"},
          {raw_file("{}", "", 100'000'001),
           "byte 0: expected a header of at most 100000000 bytes, found 100000001"},
          {std::string(8, '\xFF') + "{}",
@@ -159,9 +159,11 @@ TEST_CASE("sizes that wrap or do not fit") {
        {f32("1", "18446744073709551612,0"),
         "tensor 'a': data_offsets: it ends at 0, before it begins at 18446744073709551612"},
        {f32("1000", "0,4000"),
-        "tensor 'a': ends at byte 4000 of the data, which has 4: the file is truncated"},
+        "tensor 'a': ends at byte 4000 of the data, but the data has only 4 bytes: the file is "
+        "truncated"},
        {f32("1", "0,4", 3),
-        "tensor 'a': ends at byte 4 of the data, which has 3: the file is truncated"},
+        "tensor 'a': ends at byte 4 of the data, but the data has only 3 bytes: the file is "
+        "truncated"},
        {f32("1" + many_ones, "0,4"), "tensor 'a': shape: expected at most 32 dimensions"}});
 }
 
@@ -177,25 +179,24 @@ TEST_CASE("lengths, names and shapes at their bounds") {
     write_all_text(path, bytes);
     CHECK(open_error(path) == "no error");
   }
-  check(
-      {{raw_file("{}", "", 100'000'000),
-        "byte 0: expected a header that fits into the file (2 bytes), found 100000000: the file is "
-        "truncated"},
-       {tensor("{\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[0,4]}"),
-        "tensor 'a': expected 9223372036854775807 bytes for U8 [9223372036854775807], found 4 "
-        "(data_offsets 0 to 4)"},
-       // A space is printable; the last of the control characters is not.
-       {raw_file("{\"a b\":7}"), "tensor 'a b': expected an object, found 7"},
-       {raw_file("{\"a\\u007fb\":{}}"),
-        "tensor 'a?b': expected a name of printable characters, found byte 0x7f in it"}});
+  check({{raw_file("{}", "", 100'000'000),
+          "byte 0: expected a header that fits into the file (at most 2 bytes), found one of "
+          "100000000 bytes: the file is truncated"},
+         {tensor("{\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[0,4]}"),
+          "tensor 'a': expected 9223372036854775807 bytes for U8 [9223372036854775807], found 4 "
+          "(data_offsets 0 to 4)"},
+         // A space is printable; the last of the control characters is not.
+         {raw_file("{\"a b\":7}"), "tensor 'a b': expected an object, found 7"},
+         {raw_file("{\"a\\u007fb\":{}}"),
+          "tensor 'a?b': expected a name of printable characters, found byte 0x7f in it"}});
 }
 
 TEST_CASE("a file of dpt that lost all of its tensors is damaged") {
   check({{raw_file("{\"__metadata__\":{\"dpt.version\":\"1.2\"}}"),
-          "expected the checksum tensor 'dpt.integrity' at the end, because the metadata "
-          "'dpt.version' says that dpt wrote the file, "
-          "found no tensor: the file is damaged; use an earlier checkpoint. (If another program "
-          "rewrote the file, it must drop the metadata keys that begin with 'dpt.')"}});
+          "expected the checksum tensor 'dpt.integrity' at the end (the metadata 'dpt.version' "
+          "says that dpt wrote the file), found no tensor: the file is damaged; use an earlier "
+          "checkpoint. (If another program rewrote the file, it must drop the metadata keys that "
+          "begin with 'dpt.')"}});
 }
 
 TEST_CASE("holes, overlaps and tails") {
@@ -207,8 +208,8 @@ TEST_CASE("holes, overlaps and tails") {
           "tensor 'b': expected to begin at byte 4 of the data (after 'a'), found 3, an overlap"},
          {two("0,4", "0,4", 4),
           "tensor 'b': expected to begin at byte 4 of the data (after 'a'), found 0, an overlap"},
-         {two("0,4", "4,8", 9), "expected 8 bytes of data as the header says, found 9"},
-         {raw_file("{}", "x"), "expected 0 bytes of data as the header says, found 1"}});
+         {two("0,4", "4,8", 9), "expected 8 bytes of data, as the header says, found 9"},
+         {raw_file("{}", "x"), "expected 0 bytes of data, as the header says, found 1"}});
 }
 
 TEST_CASE("an invalid checksum") {

@@ -182,11 +182,11 @@ TEST_CASE("the writer refuses files that the reader would refuse") {
     return error_of([&] { write_safetensors(path, metadata, tensors); }, path);
   };
   CHECK(text({}, {{"a", "F32", {1}, &one}, {"a", "F32", {1}, &one}}) ==
-        "F: cannot write tensor 'a': a tensor of that name exists already");
+        "F: cannot write tensor 'a': a tensor with that name already exists");
   CHECK(text({}, {{"dpt.integrity", "F32", {1}, &one}}) ==
-        "F: cannot write tensor 'dpt.integrity': a tensor of that name exists already");
+        "F: cannot write tensor 'dpt.integrity': a tensor with that name already exists");
   CHECK(text({}, {{"__metadata__", "F32", {1}, &one}}) ==
-        "F: cannot write tensor '__metadata__': a tensor of that name exists already");
+        "F: cannot write tensor '__metadata__': a tensor with that name already exists");
   CHECK(text({}, {{"a", "F31", {1}, &one}}) == "F: tensor 'a': cannot write F31 [1]");
   CHECK(text({}, {{"a", "F32", {-1}, &one}}) == "F: tensor 'a': cannot write F32 [-1]");
   CHECK(text({}, {{"", "F32", {1}, &one}}) == "F: tensor '': expected a name, found an empty one");

@@ -75,8 +75,8 @@ TEST_CASE("a counter that no run can have is refused with file, key, expected an
        {"0", "1,2", "0,-1", "0,0,2,0", "0,3,2,0", "0,1000001", "0,2,2", "0,2,-2,1"}) {
     CAPTURE(bad);
     CHECK(error_with("schedule_segments", bad) ==
-          std::string("F: metadata 'dpt.schedule_segments': expected begin and length, in epochs, "
-                      "of segments that follow one another from 0, found ") +
+          std::string("F: metadata 'dpt.schedule_segments': expected the start and length, in "
+                      "epochs, of each segment, in order and from 0, found ") +
               bad);
   }
   for (const char* key : {"best_sum", "early_sum", "plateau_sum"}) {
@@ -128,8 +128,8 @@ TEST_CASE("a counter that no run can have is refused with file, key, expected an
   CHECK(error_with("device_weights", "9,0") ==
         "F: metadata 'dpt.device_weights': expected an integer from 1 to 1048576 each, found 0");
   CHECK(error_with("device_weights", "9,1,1") ==
-        "F: metadata 'dpt.device_weights': expected a number for each of the 2 'dpt.devices', "
-        "found 3");
+        "F: metadata 'dpt.device_weights': expected a number for each of the 2 devices in "
+        "'dpt.devices', found 3");
 }
 
 TEST_CASE("a counter at its bound is accepted, one past it is not") {
@@ -233,8 +233,8 @@ TEST_CASE("metrics in the metadata are pairs of a name and a number") {
     CAPTURE(bad);
     metadata["dpt.val_metrics"] = bad;
     CHECK(error_of([&] { from_metadata("ckpt", metadata); }, "ckpt")
-              .starts_with("F: metadata 'dpt.val_metrics': expected a JSON list of pairs of a name "
-                           "and a number"));
+              .starts_with("F: metadata 'dpt.val_metrics': expected a JSON list of [name, number] "
+                           "pairs, found"));
   }
   metadata = good_metadata();
   for (const char* bad : {"1,x", "-1", "-inf"}) {
@@ -294,9 +294,9 @@ TEST_CASE("a file of dpt without its checksum is damaged, wherever it is read") 
   bytes[at + 4] = 'h';  // dpt.hntegrity
   write_all_text(path, bytes);
   const std::string error =
-      "F: expected the checksum tensor 'dpt.integrity' at the end, because the metadata "
-      "'dpt.averaged' says that dpt wrote the file, found 'dpt.hntegrity' as the last tensor: the "
-      "file is damaged";
+      "F: expected the checksum tensor 'dpt.integrity' at the end (the metadata 'dpt.averaged' "
+      "says that dpt wrote the file), found 'dpt.hntegrity' as the last tensor: the file is "
+      "damaged";
   std::vector<float> flat(static_cast<std::size_t>(plan.param_floats));
   CHECK(error_of([&] { SafetensorsFile::open(path); }, path).starts_with(error));
   CHECK(error_of([&] { load_checkpoint(path, plan); }, path).starts_with(error));

@@ -90,17 +90,17 @@ TEST_CASE("torch file: which dictionary is meant, and weights.key") {
   CHECK(w.open().chosen().key == "model");
   w.write(dictionary({{"ema", dictionary({{"module", state}})}, {"net", state}}));
   CHECK(w.open("ema.module").chosen().tensors.size() == 2);
-  CHECK(
-      w.error() ==
-      "F: expected one dictionary of tensors, or one called model or state_dict, found others. It "
-      "has these dictionaries of tensors:\n  ema.module: 2 tensors\n  net: 2 tensors\nChoose one "
-      "in the config: weights: {file: ..., key: ...}");
-  check_contains(w.error("ema"),
-                 "F: weights.key: found no dictionary of tensors 'ema'. It has these dictionaries");
+  CHECK(w.error() ==
+        "F: expected one dictionary of tensors, or one called model or state_dict, found others. "
+        "The file has these dictionaries of tensors:\n  ema.module: 2 tensors\n  net: 2 "
+        "tensors\nChoose one in the config: weights: {file: ..., key: ...}");
+  check_contains(
+      w.error("ema"),
+      "F: weights.key: found no dictionary of tensors 'ema'. The file has these dictionaries");
   w.write(dictionary({{"epoch", integer(3)}}));
   CHECK(w.error() ==
-        "F: expected a dictionary of tensors, such as a state_dict, found a dictionary without any "
-        "(its keys: epoch): save the state_dict() of the model");
+        "F: expected a dictionary of tensors, such as a state_dict, found a dictionary without "
+        "tensors (its keys: epoch): save the state_dict() of the model");
   w.write(tensor);
   CHECK(w.error() ==
         "F: expected a dictionary of tensors, such as a state_dict, found a tensor: save the "

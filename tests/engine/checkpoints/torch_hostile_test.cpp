@@ -208,7 +208,7 @@ TEST_CASE("archives that lack a file named in the pickle") {
   CHECK(refused(torch_archive(state, {{"0", std::string(52, '\0')}})) ==
         "F: tensor 'a': expected 12 elements of F32 in the member archive/data/0, found 52 bytes");
   CHECK(refused(testing::zip({{"a/version", "3"}})) ==
-        "F: expected a file of torch.save, found a zip archive without a data.pkl");
+        "F: expected a file written by torch.save, found a zip archive without a data.pkl");
   CHECK(refused(testing::zip({{"a/data.pkl", state}, {"b/data.pkl", state}})) ==
         "F: expected one data.pkl, found two");
   check_contains(
@@ -255,7 +255,7 @@ TEST_CASE("names, and dictionaries in each other") {
   CHECK(refused_value(many(many(many(dictionary({{"t", good}}))))) ==
         "F: expected at most 400000 tensors, found more");
   CHECK(refused_value(many(many(many(dictionary({{"n", integer(1)}}))))) ==
-        "F: expected at most 8000000 items of dictionaries, found more");
+        "F: expected at most 8000000 dictionary items, found more");
 }
 
 TEST_CASE("a torch file where a checkpoint of dpt is needed, and an old one") {

@@ -44,7 +44,7 @@ TEST_CASE("a run starts from a torch file, and the report names the dictionary")
   write_safetensors(spec.file, {}, {});
   spec.key = "ema";
   CHECK(error_of([&] { load_weights(spec, plan, nullptr, flat.data()); }, spec.file) ==
-        "F: weights.key: expected a file of PyTorch, which may hold several dictionaries, found a "
+        "F: weights.key: expected a PyTorch file, which may hold several dictionaries, found a "
         "safetensors file: remove the key");
 }
 

@@ -289,7 +289,7 @@ TEST_CASE("weights.head: the rows of classes that both have, by name") {
   l.classes = {"d", "e"};
   CHECK(l.error() ==
         "F: weights.head: by_class_name: none of its classes (x, c, a) is a class of the data (d, "
-        "e). To start the layer anew: weights.head: new");
+        "e). To keep the layer's initial values, set weights.head: new");
   l.classes = {"a", "b", "c"};
   checkpoint.classes = {"a", "b"};
   save_checkpoint(l.spec.file, l.plan, checkpoint);
@@ -298,10 +298,10 @@ TEST_CASE("weights.head: the rows of classes that both have, by name") {
       "F: tensor 'fc1.weight': weights.head: by_class_name: expected the shape [2, 12], a row for "
       "each class of the file, found [3, 12]");
   l.write_conv("conv1.");
-  CHECK(
-      l.error() ==
-      "F: weights.head: by_class_name: expected a checkpoint of dpt, which holds the names of its "
-      "classes ('dpt.classes'), found none. To start the layer anew: weights.head: new");
+  CHECK(l.error() ==
+        "F: weights.head: by_class_name: expected a checkpoint of dpt, which holds the names of "
+        "its classes ('dpt.classes'), found none. To keep the layer's initial values, set "
+        "weights.head: new");
 }
 
 TEST_CASE("weights.head: the layer that it is") {
@@ -348,10 +348,9 @@ TEST_CASE("weights of another shape: refused, or set aside where both lists name
   Loading l;
   const std::vector<float> values(60, 1.0F);
   l.write_conv("conv1.", {{"fc1.weight", "F32", {5, 12}, values.data()}});
-  CHECK(
-      l.error().starts_with("F: tensor 'fc1.weight': expected the shape [3, 12] of the config's "
-                            "model, found [5, 12]. To start this layer anew, add to "
-                            "the config's `weights`:\n  head: new"));
+  CHECK(l.error().starts_with(
+      "F: tensor 'fc1.weight': expected the shape [3, 12] of the config's model, found [5, 12]. To "
+      "keep this layer's initial values, add to the config's `weights`:\n  head: new"));
   l.spec.expect_missing = {"fc1.*"};
   CHECK(l.error().starts_with("F: tensor 'fc1.weight': expected the shape"));
   l.spec.expect_left_over = {"*.weight"};

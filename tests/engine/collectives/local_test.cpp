@@ -342,11 +342,11 @@ TEST_CASE("a world of one refuses what several would refuse") {
   QueuedBackend backend;
   const auto comm = group.join(0, backend);
   std::vector<std::byte> mine(8, std::byte{7}), all(9);
-  CHECK_THROWS_WITH_AS(comm->broadcast(mine, 1),
-                       "rank 0: broadcast: expected a root from 0 to 0, found 1", Error);
+  CHECK_THROWS_WITH_AS(comm->broadcast(mine, 1), "rank 0: broadcast: expected root 0, found 1",
+                       Error);
   CHECK_NOTHROW(comm->broadcast(mine, 0));
   CHECK_THROWS_WITH_AS(comm->all_gather(mine, all),
-                       "rank 0: all_gather: expected room for 1 blocks of 8 bytes, found 9 bytes",
+                       "rank 0: all_gather: expected room for 1 block of 8 bytes, found 9 bytes",
                        Error);
   all.resize(8);
   comm->all_gather(mine, all);

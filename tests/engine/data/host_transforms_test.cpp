@@ -427,7 +427,7 @@ TEST_CASE("options that do not fit are refused with place, expected and found") 
   CHECK(error(pad_transform, {{"padding", Whole{1}}, {"fill", Values{1, 2}}}) ==
         "config.yaml:3:5: Pad: fill: expected 1 or 3 numbers, found 2: [1, 2]");
   CHECK(error(random_rotation_transform, {{"degrees", Values{-10}}}) ==
-        "config.yaml:3:5: RandomRotation: degrees: expected a number of at least 0 or [minimum, "
+        "config.yaml:3:5: RandomRotation: degrees: expected a number of at least 0, or [minimum, "
         "maximum], found -10");
   CHECK(error(random_rotation_transform, {{"degrees", Values{10, -10}}}) ==
         "config.yaml:3:5: RandomRotation: degrees: expected the smaller number first, found [10, "

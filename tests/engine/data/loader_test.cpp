@@ -284,7 +284,7 @@ TEST_CASE("more samples than slots can number are refused") {
   };
   const Split split{std::make_shared<Huge>(), {}};
   CHECK(error_of([&] { Loader loader(split, options(1)); }) ==
-        "data set of 2147483648 samples: more than 2147483647 are not supported");
+        "the data set has 2147483648 samples, more than the limit of 2147483647");
 }
 
 TEST_CASE("shutdown and restart at any moment") {

@@ -265,10 +265,11 @@ TEST_CASE("a cache of other data, or a damaged one, is refused") {
   const std::string path = dir.options().path;
   const auto pictures = std::make_shared<Images>();
   with_packed_cache(pictures, dir.options());
-  CHECK(data_error([&] { with_packed_cache(std::make_shared<Images>("others"), dir.options()); }) ==
-        path +
-            ": a cache of other data: expected fingerprint \"others\", found \"pictures\": name "
-            "another folder in data.cache, or remove this file, and the next run creates it again");
+  CHECK(
+      data_error([&] { with_packed_cache(std::make_shared<Images>("others"), dir.options()); }) ==
+      path +
+          ": this cache holds other data: expected fingerprint \"others\", found \"pictures\": set "
+          "data.cache to another folder, or remove this file, and the next run creates it again");
   CHECK(testing::contains(data_error([&] { with_packed_cache(pictures, dir.options(9)); }),
                           "expected shorter_side 9, found 0"));
 

@@ -182,8 +182,8 @@ TEST_CASE("splits that the data does not allow are refused") {
         "data.val_split.group: column 'patient' has 14 distinct values, expected at least 15, one "
         "for each part");
   CHECK(refused(source, fold(1, 61)) ==
-        "data.val_split.fold: 61 parts of 60 training samples: choose at most as many parts as "
-        "samples");
+        "data.val_split.fold: cannot divide 60 training samples into 61 parts: choose at most as "
+        "many parts as samples");
   const auto two = std::make_shared<Labelled>(std::vector<std::int32_t>{0, 1, 0, 1, 0},
                                               std::vector<std::int64_t>{0, 0, 0, 0, 1});
   CHECK(held_out(two, grouped({1})) == std::vector<std::int64_t>{4});

@@ -54,11 +54,10 @@ TEST_CASE("certificates: SSL_CERT_FILE comes first, and SSL_CERT_DIR before a se
   setenv("SSL_CERT_FILE", own.c_str(), 1);
   CHECK(certificate_file("/missing.crt", root) == own);
   setenv("SSL_CERT_FILE", "/no/own.pem", 1);
-  CHECK_THROWS_WITH_AS(
-      certificate_file("/missing.crt", root),
-      "SSL_CERT_FILE=/no/own.pem: no such file; expected one with trusted "
-      "certificates: correct the variable, or unset it to use those of this system",
-      Error);
+  CHECK_THROWS_WITH_AS(certificate_file("/missing.crt", root),
+                       "SSL_CERT_FILE=/no/own.pem: no such file: set the variable to a file with "
+                       "trusted certificates, or unset it to use those of this system",
+                       Error);
   unsetenv("SSL_CERT_FILE");
   unsetenv("SSL_CERT_DIR");
 }

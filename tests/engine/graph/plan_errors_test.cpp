@@ -36,8 +36,8 @@ TEST_CASE("several mistakes are several lines, in the order of the file") {
         "not supported: only 1 (the maximum of the whole image) is; use MaxPool2d for other "
         "sizes\nnet.yaml:12:7: layer 'fc' (Linear): expected a vector as input, found an image of "
         "4x2x2 (C x H x W); add {type: Flatten} before it\nnet.yaml:13:7: layer 'late' (Conv2d): "
-        "expected an image (C x H x W) as input, found a vector of 10 features: it comes after a "
-        "Flatten or Linear; move it before the Flatten");
+        "expected an image (C x H x W) as input, found a vector of 10 features: this layer comes "
+        "after a Flatten or Linear; move it before the Flatten");
 }
 
 TEST_CASE("mistakes of different sorts too come in the order of the file") {

@@ -101,12 +101,13 @@ TEST_CASE("more epochs: refused if the rate would change and train.on_more_epoch
     return job;
   };
   const Job before = job_of(4, cosine);
-  CHECK_THROWS_WITH(more(cosine, ""),
-                    "train.epochs was 4 and is 8, and the schedule cosine spans all of the run's "
-                    "epochs: with 8 the learning rate of step 21 is 0.025, where the run so far "
-                    "would have used 0. Choose one: train.on_more_epochs=stretch (the schedule is "
-                    "fitted to all epochs), hold (the learning rate of its last step, 0.000307791, "
-                    "is kept) or restart (after epoch 4 it begins again and spans the new epochs)");
+  CHECK_THROWS_WITH(
+      more(cosine, ""),
+      "train.epochs was 4 and is 8, and the schedule cosine spans all of the run's epochs: with 8 "
+      "epochs, the learning rate of step 21 is 0.025, where the run so far would have used 0. "
+      "Choose one: train.on_more_epochs=stretch (the schedule is fitted to all epochs), hold (the "
+      "learning rate of its last step, 0.000307791, is kept) or restart (after epoch 4 it begins "
+      "again and spans the new epochs)");
   // No choice is needed if the schedule does not depend on the number of epochs, or if there are
   // not more epochs.
   CHECK(more("{type: exponential, gamma: 0.5}", "").update.schedule_segments.empty());
@@ -253,8 +254,8 @@ TEST_CASE("where runs start: at zero, or with what a checkpoint holds") {
   CHECK_THROWS_WITH_AS(
       start_from_checkpoint(adam, path),
       (path + " holds the optimizer state [momentum_buffer], but the config's optimizer Adam keeps "
-              "[exp_avg, exp_avg_sq]: resume with that optimizer, or start from its "
-              "weights with --weights")
+              "[exp_avg, exp_avg_sq]: resume with the optimizer of the checkpoint, or start a new "
+              "run from its weights with --weights")
           .c_str(),
       Error);
 }

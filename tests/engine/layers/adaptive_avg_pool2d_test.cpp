@@ -37,8 +37,8 @@ TEST_CASE("AdaptiveAvgPool2d: fuses with a convolution") {
 
 TEST_CASE("AdaptiveAvgPool2d: error texts") {
   CHECK(infer_error(*layer("AdaptiveAvgPool2d"), vector_of(4)) ==
-        "expected an image (C x H x W) as input, found a vector of 4 features: it comes after a "
-        "Flatten or Linear; move it before the Flatten");
+        "expected an image (C x H x W) as input, found a vector of 4 features: this layer comes "
+        "after a Flatten or Linear; move it before the Flatten");
 }
 
 }  // namespace

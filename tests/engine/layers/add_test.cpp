@@ -34,8 +34,8 @@ TEST_CASE("Add: inputs of other shapes are refused") {
         "expected inputs of the same shape, found 60 as input 1 and 60x1x1 as input 2" + how);
   CHECK(error({vector_of(60), {{4, 5, 3}, true}}) ==
         "expected inputs of the same shape, found vectors of 60 features in different orders: one "
-        "in the order of an image's pixels, the other not; add images before their Flatten, or put "
-        "a Linear after it");
+        "in the order of an image's pixels, the other not; add the images before the Flatten, or "
+        "put a Linear after it");
 }
 
 TEST_CASE("Add: takes in a ReLU, once") {

@@ -35,10 +35,10 @@ TEST_CASE("Concat: inputs of other sizes are refused") {
         "(C x H x W); a stride, a pooling or Upsample changes the size");
   CHECK(error({vector_of(4), image(3, 1, 1)}) ==
         "expected inputs of the same height and width, found 4 as input 1 and 3x1x1 as input 2; "
-        "flatten the image (C x H x W) too, or neither");
+        "flatten the image (C x H x W) as well, or neither input");
   CHECK(error({{{4, 5, 3}, true}, image(3, 4, 5)}) ==
         "expected inputs of the same height and width, found 60 as input 1 and 3x4x5 as input 2; "
-        "flatten the image (C x H x W) too, or neither");
+        "flatten the image (C x H x W) as well, or neither input");
 }
 
 TEST_CASE("Concat: flattened images of different sizes have torch.cat's order of features") {
@@ -94,7 +94,7 @@ TEST_CASE("Multiply: inputs of one shape, or one of 1x1 pixels") {
   CHECK(error({image(3, 4, 5), vector_of(3)}) == expected + "3x4x5 and a vector of 3");
   CHECK(error({vector_of(60), {{4, 5, 3}, true}}) ==
         "expected inputs of the same shape, found vectors of 60 features in different orders: one "
-        "in the order of an image's pixels, the other not; multiply images before their Flatten, "
+        "in the order of an image's pixels, the other not; multiply the images before the Flatten, "
         "or put a Linear after it");
 }
 

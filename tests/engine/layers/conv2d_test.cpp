@@ -69,8 +69,8 @@ TEST_CASE("Conv2d: error texts") {
         "dilation 3x3: it covers 1x7 pixels and the padded input has 6x6; make the kernel smaller, "
         "add padding, or downsample less before it");
   CHECK(infer_error(*layer("Conv2d", conv(20, {3, 3})), vector_of(800)) ==
-        "expected an image (C x H x W) as input, found a vector of 800 features: it comes after "
-        "a Flatten or Linear; move it before the Flatten");
+        "expected an image (C x H x W) as input, found a vector of 800 features: this layer comes "
+        "after a Flatten or Linear; move it before the Flatten");
   CHECK(infer_error(*layer("Conv2d", conv(6, {3, 3}, {{"groups", integer(4)}})), image(8, 9, 9)) ==
         "groups 4 must divide both the channels of its input, 8, and out_channels, 6");
   CHECK(infer_error(*layer("Conv2d", conv(8, {3, 3}, {{"groups", integer(4)}})), image(6, 9, 9)) ==

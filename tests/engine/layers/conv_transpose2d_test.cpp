@@ -101,11 +101,11 @@ TEST_CASE("ConvTranspose2d: multiply-adds count as two") {
 
 TEST_CASE("ConvTranspose2d: error texts") {
   CHECK(infer_error(*made(4, {3, 3}), vector_of(80)) ==
-        "expected an image (C x H x W) as input, found a vector of 80 features: it comes after a "
-        "Flatten or Linear; move it before the Flatten");
+        "expected an image (C x H x W) as input, found a vector of 80 features: this layer comes "
+        "after a Flatten or Linear; move it before the Flatten");
   CHECK(infer_error(*made(4, {3, 2}, {{"padding", Size2{3, 1}}}), image(5, 4, 4)) ==
-        "padding 3x1 leaves nothing of its output: its windows cover 6x5 pixels for an input of "
-        "5x4x4 (C x H x W), of which the padding takes away 6x2; make the padding smaller");
+        "padding 3x1 leaves no output: the windows cover 6x5 pixels for an input of 5x4x4 (C x H x "
+        "W), of which the padding removes 6x2; make the padding smaller");
   CHECK(infer_error(*made(6, {3, 3}, {{"groups", integer(4)}}), image(8, 9, 9)) ==
         "groups 4 must divide both the channels of its input, 8, and out_channels, 6");
   const auto message = [](Options more) {

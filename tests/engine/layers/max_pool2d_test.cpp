@@ -54,8 +54,8 @@ TEST_CASE("MaxPool2d: error texts") {
         "padding 2x2 is more than half of kernel_size 3x3: windows at the border would contain "
         "only padding; use a padding of at most 1x1");
   CHECK(infer_error(*layer("MaxPool2d", pool({2, 2})), vector_of(9)) ==
-        "expected an image (C x H x W) as input, found a vector of 9 features: it comes after a "
-        "Flatten or Linear; move it before the Flatten");
+        "expected an image (C x H x W) as input, found a vector of 9 features: this layer comes "
+        "after a Flatten or Linear; move it before the Flatten");
   CHECK(infer_error(
             *layer("MaxPool2d", pool({2, 2}, {{"padding", square(1)}, {"dilation", square(5)}})),
             image(1, 4, 4)) ==

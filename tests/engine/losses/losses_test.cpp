@@ -279,11 +279,11 @@ TEST_CASE("targets that a loss is not of, or that do not fit the model") {
       "loss: the data's targets are multi-hot targets (0 to 1 for each output): expected "
       "one of bce_with_logits, mse, l1, smooth_l1, found cross_entropy");
   CHECK(error_of({}, 4, {TargetKind::values, 3, false}, "mse") ==
-        "model: the data has 3 target values per sample: expected as many outputs of the last "
-        "layer, found 4");
+        "model: the data has 3 target values per sample: expected the last layer to have as many "
+        "outputs, found 4");
   CHECK(error_of({{"ignore_index", 2}}, 4, {TargetKind::soft_labels, 4, false}) ==
-        "loss.ignore_index: soft labels have no label to ignore: expected none, found 2; give such "
-        "samples the weight 0");
+        "loss.ignore_index: soft labels have no label to ignore: expected no ignore_index, found "
+        "2; to ignore a sample, give it the weight 0");
   check_contains(error_of(Json::object(), 4, {TargetKind::values, 4, false}, "bce_with_logits"),
                  "expected one of mse, l1, smooth_l1, found bce_with_logits");
 }

@@ -142,10 +142,9 @@ TEST_CASE("metrics that do not fit the model or the loss") {
         std::string::npos);
   std::vector<Variant> many;
   for (int k = 1; k <= 10; ++k) many.push_back(metric("top_k", {{"k", k}}));
-  CHECK_THROWS_WITH_AS(make_metrics(many, {100, "cross_entropy", false}),
-                       "metrics: expected metrics that add up at most 9 sums, accuracy included, "
-                       "found 11",
-                       Error);
+  CHECK_THROWS_WITH_AS(
+      make_metrics(many, {100, "cross_entropy", false}),
+      "metrics: expected metrics with at most 9 sums in all, accuracy included, found 11", Error);
 }
 
 }  // namespace dpt::testing

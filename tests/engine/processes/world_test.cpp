@@ -394,7 +394,7 @@ TEST_CASE("values that cannot be: the variable and its value") {
   check(kTorchrun, "RANK", "8", "RANK=8 is not below WORLD_SIZE=8");
   check(kTorchrun, "LOCAL_RANK", "4", "LOCAL_RANK=4 is not below LOCAL_WORLD_SIZE=4");
   check(kTorchrun, "LOCAL_WORLD_SIZE", "9",
-        "LOCAL_WORLD_SIZE=9 processes on this machine are more");
+        "LOCAL_WORLD_SIZE=9 (processes on this machine) is more");
   check(kTorchrun, "WORLD_SIZE", "0", "WORLD_SIZE, found '0'");
   check(kTorchrun, "MASTER_PORT", "65536", "from 1 to 65535 in the variable MASTER_PORT");
   check(with(kTorchrun, {{"WORLD_SIZE", "16"}}), "MASTER_ADDR", "", "MASTER_ADDR, found ''");

@@ -149,12 +149,12 @@ TEST_CASE("a batch too large for the memory: the message says how many samples f
     Alone one(job);
     one.backend.free = training / 2;
     CHECK(memory_error_of([&] { one.epoch(); }) ==
-          fmt::format("counting: out of memory: 12 samples at once need {} for activations and "
-                      "their gradients, but {} are free; the largest layer is '{}'. {} fit: use "
-                      "train.accumulate {} or more, which makes smaller parts of a batch, or more "
-                      "devices",
-                      mebibytes(training), mebibytes(training / 2), largest->name, 6 - training % 2,
-                      2 + training % 2));
+          fmt::format(
+              "counting: out of memory: 12 samples at once need {} for activations and their "
+              "gradients, but {} are free; the largest layer is '{}'. {} fit: set train.accumulate "
+              "to {} or more, which divides a batch into smaller parts, or use more devices",
+              mebibytes(training), mebibytes(training / 2), largest->name, 6 - training % 2,
+              2 + training % 2));
   }
   const auto with = [&](std::size_t free, bool trains) {
     Alone one(job);
@@ -167,7 +167,7 @@ TEST_CASE("a batch too large for the memory: the message says how many samples f
       }
     });
   };
-  check_contains(with(training - 1, true), ". 11 fit: use train.accumulate 2 or more");
+  check_contains(with(training - 1, true), ". 11 fit: set train.accumulate to 2 or more");
   check_contains(with(training / 13, true), "'. Not even one fits: use a smaller network");
   CHECK(with(training, true) == "no error");
   check_contains(

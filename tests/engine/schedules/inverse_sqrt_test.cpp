@@ -39,8 +39,8 @@ TEST_CASE("inverse_sqrt by epochs") {
 
 TEST_CASE("inverse_sqrt needs something to measure time by") {
   CHECK(refusal(scheduled("inverse_sqrt", 9), 0.3, 8) ==
-        "test.yaml:7:3: lr_schedule: expected a timescale with inverse_sqrt, or a warmup whose "
-        "length it then uses, found neither");
+        "test.yaml:7:3: lr_schedule: expected a timescale with inverse_sqrt, or a warmup, whose "
+        "length is then the timescale, found neither");
   TrainSpec short_warmup = scheduled("inverse_sqrt", 9);
   short_warmup.warmup.epochs = 0.01;  // rounds to none of the 8 steps
   CHECK(make_lr_schedule(short_warmup, 0.3, 8)(3) == 0.15);

@@ -216,8 +216,8 @@ TEST_CASE("targets that cannot be mixed are refused") {
   check_contains(error("labels", true, "[{type: MixUp}]"),
                  "MixUp: expected samples without weights, found some with");
   check_contains(error("values", false, "[{type: MixUp}, {type: CutMix}]"),
-                 "CutMix: the data's targets are values (a number for each output), which are not "
-                 "parts of an image: expected MixUp, which mixes them");
+                 "CutMix: the data's targets are values (a number for each output), which do not "
+                 "belong to parts of an image: expected MixUp, which mixes whole images");
   check_contains(error("labels", false, "[{type: CutMix}]", "loss.ignore_index=2"),
                  "CutMix: a mixed sample combines two labels, so neither can be ignored: expected "
                  "no loss.ignore_index, found 2");

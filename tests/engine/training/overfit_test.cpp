@@ -41,7 +41,7 @@ TEST_CASE("overfitting takes the first batches of the run's first epoch, as eval
   CHECK(overfit_job(whole, 5).data.splits.train.size() == 53);
   CHECK_THROWS_WITH(
       overfit_job(whole, 6),
-      "--overfit 6: an epoch has 5 batches (53 samples in batches of 12). Give at most as many");
+      "--overfit 6: an epoch has 5 batches (53 samples in batches of 12). Give at most that many");
 }
 
 TEST_CASE("a model that can learn learns a batch by heart, on any number of replicas") {
