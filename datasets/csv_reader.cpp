@@ -140,7 +140,7 @@ bool CsvReader::next() {
   check_stop();
   if (!read_record()) return false;
   if (ends_.size() == header_.size()) return true;
-  refuse(line_, fmt::format("expected {} field{}, as the header has, found {}", header_.size(),
+  refuse(line_, fmt::format("expected {} field{}, like the header, found {}", header_.size(),
                             header_.size() == 1 ? "" : "s", ends_.size()));
 }
 

@@ -90,7 +90,8 @@ std::string difference_of_validation(const std::string& expected, const Splits& 
   const std::string found = validation_fingerprint(splits);
   if (expected.empty() || expected == found) return {};
   return fmt::format(
-      "expected the run's validation samples (fingerprint {}), found {} others (fingerprint {}){}",
+      "expected the run's validation samples (fingerprint {}), found {} other samples (fingerprint "
+      "{}){}",
       expected, splits.val.size(), found.empty() ? "none" : found,
       splits.has_own_val
           ? ""

@@ -34,7 +34,7 @@ void check_usable(const TrainSpec& spec, const SurveyedSplit& train) {
                                            : std::string("values that are NaN or infinite");
   if (spec.data.on_bad_sample == OnBadSample::skip && left_out == unreadable &&
       train.statistics.samples > 0) {
-    return say(fmt::format("warning: mean and std: {} of {} training samples left out ({})",
+    return say(fmt::format("warning: mean and std: {} of {} training samples were left out ({})",
                            unreadable, train.split.size(), first));
   }
   fail(ErrorKind::data, "{}: {} of {} training samples cannot be used ({}): see dpt data check",

@@ -173,7 +173,7 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
                noun_of_samples(job), counted(rates.size(), "round"), counted(options.steps, "step"),
                rates.front(), rates.back(), job.batch_range(0).size(), made_by(job));
     if (!weights.empty()) {
-      fmt::print("From the speed of each device alone: device_weights: [{}]\n",
+      fmt::print("The speed of each device alone suggests device_weights: [{}]\n",
                  fmt::join(weights, ", "));
     }
   }

@@ -133,8 +133,8 @@ class ConfigCheck {
       return 0;
     }
     if (!left_out_.empty()) {
-      errors_ += fmt::format("\nnot checked, because it depends on these errors: {}",
-                             fmt::join(left_out_, ", "));
+      errors_ +=
+          fmt::format("\nnot checked because of the errors above: {}", fmt::join(left_out_, ", "));
     }
     throw Error(has_usage_ ? ErrorKind::usage : ErrorKind::data, errors_);
   }

@@ -288,9 +288,9 @@ std::string far_targets(const DataSource& train) {
     const double spread = std::sqrt(std::max(0.0, squares[k] / count - mean * mean));
     if (std::abs(mean) + spread <= kFar) continue;
     return fmt::format(
-        "the numbers to predict are far from 0 (mean {:.6g}, standard deviation {:.6g}{}), where a "
-        "new network starts: training may fail. Write (number - {:.6g}) / {:.6g} into the data "
-        "instead, and convert predictions back",
+        "the numbers to predict are far from 0 (mean {:.6g}, standard deviation {:.6g}{}), but the "
+        "outputs of a new network are near 0: training may fail. Store (number - {:.6g}) / {:.6g} "
+        "in the data instead, and convert predictions back",
         mean, spread, width == 1 ? "" : fmt::format(", number {} of {}", k + 1, width), mean,
         spread > 0 ? spread : 1);
   }

@@ -65,8 +65,9 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
                   best, step > run.step ? another : why_not, use);
     }
   }
-  say(fmt::format("warning: {}; {} is {}, which is the {}", why_not, has_kept ? kept : newest,
-                  use.done, has_kept ? "best checkpoint" : "newest checkpoint, not the best"));
+  say(fmt::format("warning: {}; the {} is {} instead: {}", why_not,
+                  has_kept ? "best checkpoint" : "newest checkpoint, which is not the best,",
+                  use.done, has_kept ? kept : newest));
   return has_kept ? kept : newest;
 }
 

@@ -221,9 +221,10 @@ std::vector<PredictedPart> open_data(const PredictOptions& options, const Predic
   if (reports) {
     std::size_t samples = 0;
     for (const PredictedPart& part : parts) samples += part.indices.size();
-    say(fmt::format("note: {} samples: {}", samples,
-                    has_test ? "the test samples of the data set (--split test)"
-                             : "all of the data set (--split all), which has no test samples"));
+    say(fmt::format(
+        "note: predicting {} samples: {}", samples,
+        has_test ? "the test samples of the data set (--split test)"
+                 : "all samples of the data set (--split all), because it has no test samples"));
   }
   return parts;
 }

@@ -200,17 +200,17 @@ std::string difference_from_run(const std::string& path, const CheckpointHeader&
     difference =
         fmt::format("expected images as the run read them (data.cache_shorter_side={}), found {}",
                     text(run.data.cache_shorter_side), text(job.spec.data.cache_shorter_side));
-    effect = "the result does not compare with the run's";
+    effect = "the result is not comparable with the run's";
   } else if (of.is_alone && split == "val") {
     difference = difference_of_validation(header.val_fingerprint, job.data.splits);
-    effect = "the result does not compare with the run's";
+    effect = "the result is not comparable with the run's";
   } else if (split == "test") {
     effect = "the test samples may differ too";
     const std::string of_test =
         difference_of_data("test", header.test_fingerprint, *job.data.splits.test.source);
     if (!of_test.empty()) {
       difference = of_test;
-      effect = "the result does not compare with the run's";
+      effect = "the result is not comparable with the run's";
     }
   } else if (difference.empty()) {
     // The split of the training files depends on seed and val_split.

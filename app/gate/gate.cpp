@@ -86,12 +86,12 @@ void Gate::read_baseline() {
   baseline_ = load_baseline(options_.baseline);
   const Json& results = baseline_.results.by_split;
   for (const auto& [split, values] : results.items()) {
-    for (const auto& [key, other] :
-         {std::pair{"other_model", "another model"}, std::pair{"other_data", "other data"}}) {
+    for (const auto& [key, other] : {std::pair{"other_model", "a different model"},
+                                     std::pair{"other_data", "different data"}}) {
       if (!values.contains(key)) continue;
       const std::string text =
-          fmt::format("--baseline {}: its {} results are those of {} than the run's",
-                      baseline_.path, split, other);
+          fmt::format("--baseline {}: its {} results come from {} than the run's", baseline_.path,
+                      split, other);
       say("warning: " + text);
       note(text);
     }
@@ -137,9 +137,10 @@ void Gate::judge(const RunResults& results, const std::string& owner) {
     if (split == "last/val") continue;  // the same samples as those of val
     const Json mine = results.by_split.value(split, Json::object());
     if (mine.contains("n") && values.contains("n") && mine["n"] != values["n"]) {
-      say(fmt::format(
-          "warning: --baseline {}: its {} results are of {} samples, those of this run of {}",
-          baseline_.path, split, values["n"].dump(), mine["n"].dump()));
+      say(
+          fmt::format("warning: --baseline {}: its {} results are of {} samples, but those of this "
+                      "run are of {}",
+                      baseline_.path, split, values["n"].dump(), mine["n"].dump()));
     }
   }
   finish();

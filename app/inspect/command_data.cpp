@@ -213,13 +213,17 @@ void print_lines(const std::string& message) {
 void print_consequence(OnBadSample on_bad_sample) {
   switch (on_bad_sample) {
     case OnBadSample::stop:
-      fmt::print("  (a run ends at such a sample; with data.on_bad_sample=skip, it continues)\n");
+      fmt::print(
+          "  (a run ends when it reads one of these; with data.on_bad_sample=skip, it "
+          "continues)\n");
       break;
     case OnBadSample::skip:
       fmt::print("  (a run leaves these out, because data.on_bad_sample is skip)\n");
       break;
     case OnBadSample::salvage:
-      fmt::print("  (a run uses what can be decoded of a damaged JPEG; it ends at others)\n");
+      fmt::print(
+          "  (a run uses what can be decoded of a damaged JPEG, and ends when it reads any other "
+          "of these)\n");
       break;
   }
 }

@@ -32,7 +32,7 @@ std::vector<DeviceName> devices_of(const TrainSpec& spec) {
     return devices;
   }
   if (spec.devices.front() == "cuda" && cuda_info().devices.empty()) {
-    say("note: there is no GPU here: the summary is of one replica");
+    say("note: no GPU is available here: the summary is for one replica");
     return {parse_device("cuda:0")};
   }
   // The number of samples is unknown here.

@@ -97,8 +97,8 @@ ReportedRun read_run(const std::string& folder, const std::string& label,
     if (error.kind() == ErrorKind::usage && is_asked_for) throw;
     run.evaluation_problem = error.what();
     say(
-        fmt::format("warning: {}: not evaluated, so the report has no confusion matrix and no "
-                    "mistakes of it: {} (--mistakes 0 skips the evaluation)",
+        fmt::format("warning: {}: the report has no confusion matrix and no mistakes of this run, "
+                    "because its evaluation failed: {} (--mistakes 0 skips the evaluation)",
                     folder, error.what()));
   }
   return run;

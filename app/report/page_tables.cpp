@@ -98,7 +98,7 @@ std::string log_notes(const std::vector<ReportedRun>& runs) {
     if (run.history.unreadable_lines > 0) {
       out += fmt::format(
           "<p class=\"note\">{}: {} of metrics.jsonl {} not a complete JSON object, and {} left "
-          "out (a process that is killed, or still writing, leaves such a line).</p>\n",
+          "out (a process that was killed or is still writing leaves incomplete lines).</p>\n",
           html_text(run.label),
           run.history.unreadable_lines == 1 ? "1 line"
                                             : fmt::format("{} lines", run.history.unreadable_lines),
@@ -269,8 +269,8 @@ std::string ledger_section(const std::vector<ReportedRun>& runs) {
   }
   if (bars.empty()) {
     return section("time", "Where the time went",
-                   "<p>The logs do not record it: they do from the end of the first epoch on, and "
-                   "those of older releases never do.</p>\n");
+                   "<p>The logs do not record it: dpt logs it from the end of the first epoch on, "
+                   "and older releases did not log it at all.</p>\n");
   }
   HtmlTable table{"Time by part", "time", run_headings(runs), {}};
   for (const std::string& part : parts_in(runs)) {

@@ -132,8 +132,8 @@ std::string memory_misfit(const Job& job) {
   const std::uint64_t memory = cpu_info().memory_bytes;
   if (replicas * each <= memory) return {};
   return fmt::format(
-      "training probably runs out of memory: {} on the CPU {}, and this process may use {}; use a "
-      "smaller network, batch or images, or fewer replicas",
+      "training will probably run out of memory: {} on the CPU {}, and this process may use {}; "
+      "use a smaller network, batch or images, or fewer replicas",
       counted(replicas, "replica"),
       replicas == 1 ? fmt::format("needs {}", mebibytes(each))
                     : fmt::format("need {} each", mebibytes(each)),
@@ -305,8 +305,8 @@ void write_rank_log(const std::string& file, Progress& progress) {
   const bool has_text = std::filesystem::file_size(file, ignored) > 0 && !ignored;
   if (has_text && !is_message_log(file)) {
     progress.warn_always(
-        fmt::format("{}: expected a log of dpt, found another file, which is kept: this process "
-                    "writes no log. Move the file away, or leave out --rank-logs",
+        fmt::format("{}: expected a log of dpt, found a different file: it is kept, and this "
+                    "process writes no log. Move the file away, or leave out --rank-logs",
                     file));
     return;
   }

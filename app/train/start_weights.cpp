@@ -128,11 +128,11 @@ std::string map_advice(const StartWeights& weights, const Expectation& missing,
   if (entry.empty()) return {};
   if (weights.is_strict) {
     return fmt::format(
-        " its names differ by a prefix. Map them: add to the config's `weights`:\n  map: {}",
+        " its names differ by a prefix. To map them, add to the config's `weights`:\n  map: {}",
         entry);
   }
   return fmt::format(
-      " its names differ by a prefix. Map them: add to the config:\n  weights: "
+      " its names differ by a prefix. To map them, add to the config:\n  weights: "
       "{{file: {}, map: {}}}",
       weights.spec.file, entry);
 }

@@ -72,7 +72,7 @@ void warn_at_start(const Job& job, const TrainStart& start,
       start.point.state.device_weights.empty()) {
     progress.warn(
         "devices of different kinds get equal parts of each batch, so the fast ones wait for the "
-        "slow ones: `dpt bench` with this config prints the device_weights to write into it");
+        "slow ones: `dpt bench` with this config prints device_weights that balance them");
   }
   if (const std::string small = small_shards(job); !small.empty()) progress.warn(small);
   if (const std::string cores = why_cores_are_short(job); !cores.empty()) progress.warn(cores);

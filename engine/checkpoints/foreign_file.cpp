@@ -59,7 +59,7 @@ std::string onnx_file(const std::string& path) {
                     "from safetensors.numpy import save_file\n"
                     "  save_file({{each.name: numpy_helper.to_array(each).copy()\n"
                     "             for each in onnx.load({0}).graph.initializer}}, {1})") +
-         ". (For a model that dpt exported, give the checkpoint instead)";
+         ". If dpt exported the model, give its checkpoint instead";
 }
 
 constexpr std::string_view kZipMark = "PK\x03\x04"sv;
@@ -97,7 +97,7 @@ std::string zip_file(const std::string& path, std::string_view head) {
     return "a Keras file. dpt reads only safetensors: load the weights in Keras and save them with "
            "the safetensors package, with PyTorch's names and layouts";
   }
-  return "a zip archive. Unpack it, and give the safetensors file that is in it";
+  return "a zip archive. Unpack it, and give the safetensors file inside it";
 }
 
 /// Returns true for an ONNX ModelProto: field 1 is its version, a small number; other fields
@@ -145,14 +145,14 @@ std::string text_file(std::string_view head) {
     return "a pointer of Git LFS, which stands for the file. Fetch the file itself: git lfs pull";
   }
   if (begin.starts_with("<!doctype html") || begin.starts_with("<html")) {
-    return std::string("an HTML page, such as of a login or an error") + kAgain;
+    return std::string("an HTML page, such as a login or error page") + kAgain;
   }
   if (begin.starts_with("<?xml")) {
-    return std::string("an XML text, such as the error of a server") + kAgain;
+    return std::string("XML text, such as a server's error message") + kAgain;
   }
   if (text.starts_with('{') && text.find("\"weight_map\"") != std::string_view::npos) {
-    return "the index of weights that are in several files. dpt reads one file: merge them in "
-           "Python with safetensors.torch.load_file and save_file";
+    return "the index of weights that are split into several files. dpt reads a single file: merge "
+           "them in Python with safetensors.torch.load_file and save_file";
   }
   return fmt::format("text that begins with {}", first_line(text));
 }
@@ -173,12 +173,12 @@ std::string describe_foreign_file(const std::string& path, std::string_view head
            "safetensors.numpy.save_file";
   }
   if (head.starts_with("GGUF"sv)) {
-    return "a GGUF file, whose weights are quantised. Give the safetensors file that it was made "
-           "from";
+    return "a GGUF file, whose weights are quantised. Give the safetensors file that it was "
+           "converted from";
   }
   constexpr std::size_t kTarMagicAt = 257;
   if (head.size() > kTarMagicAt + 5 && head.substr(kTarMagicAt, 5) == "ustar") {
-    return "a tar archive. Unpack it, and give the safetensors file that is in it";
+    return "a tar archive. Unpack it, and give the safetensors file inside it";
   }
   const std::pair<std::string_view, const char*> compressed[] = {{"\x1f\x8b"sv, "gzip -d"},
                                                                  {"\x28\xb5\x2f\xfd"sv, "zstd -d"},

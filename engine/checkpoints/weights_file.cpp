@@ -361,8 +361,8 @@ class WeightsLoader {
                                param.spec.layout == ParamLayout::ohwi && entry.shape.size() == 4;
     if (is_first_conv && entry.shape[1] != param.spec.file_shape[1]) {
       text += fmt::format(
-          "; '{}' reads images of {} channel(s) (model.input), the file's reads {}: the channels "
-          "of a file's weights are not adapted",
+          "; '{}' reads images of {} channel(s) (model.input), but the file's layer reads {}: dpt "
+          "does not adapt the channels of a file's weights",
           node.name, param.spec.file_shape[1], entry.shape[1]);
     } else if (is_first_conv && entry.shape[2] != param.spec.file_shape[2]) {
       text += fmt::format(

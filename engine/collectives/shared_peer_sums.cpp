@@ -88,7 +88,7 @@ std::string problem_of_peers(const std::vector<PeerReadiness>& processes) {
       return alone ? each.why_not : fmt::format("rank {}: {}", p, each.why_not);
     }
     if (each.library != processes[0].library) {
-      return fmt::format("rank 0 has {}, but rank {} {}: expected one version in all processes",
+      return fmt::format("rank 0 has {}, but rank {} has {}: expected one version in all processes",
                          processes[0].library, p, each.library);
     }
     for (const PeerReadiness::Gpu& gpu : each.gpus) {

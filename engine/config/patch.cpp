@@ -206,7 +206,7 @@ class Patcher {
     if (verb->key != "change" && !has_only(entry, verb->key, is_insert)) return;
     if (verb->key == "change" && entry.children.size() == 1) {
       issue(entry.where,
-            fmt::format("expected fields to change of the layer '{}', found none", *name.value));
+            fmt::format("expected the fields to change in layer '{}', found none", *name.value));
       return;
     }
     const std::optional<LayerPlace> place = finder_.find(*name.value);

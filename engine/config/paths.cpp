@@ -154,7 +154,7 @@ std::string home_of(std::string& path) {
   }
   const char* home = std::getenv("HOME");
   if (home == nullptr || *home == '\0') {
-    return "the environment variable HOME is not set, which '~/' stands for: write the folder out";
+    return "the environment variable HOME, which '~/' stands for, is not set: write the folder out";
   }
   path.replace(0, 1, home);
   return {};
@@ -190,7 +190,7 @@ void finish(ExpandedPath& result, bool takes_url) {
   if (is_url(result.path)) {
     result.problem =
         takes_url ? problem_of_url(result.path)
-                  : "expected a path of this machine, found a URL: dpt reads and writes files";
+                  : "expected a path on this machine, found a URL: dpt reads and writes files";
     return;
   }
   const bool is_stored_too = result.stored.starts_with('~');

@@ -310,7 +310,7 @@ void replace_data(YamlNode& stored, const YamlNode& other, std::vector<ConfigIss
   const YamlNode* own = other.is_map() ? other.find("data") : nullptr;
   if (!own || !own->is_map()) {
     issues.push_back({own ? own->where : other.where,
-                      fmt::format("expected a config with a section data, a mapping, found {}",
+                      fmt::format("expected a config whose section 'data' is a mapping, found {}",
                                   own              ? found_text(*own)
                                   : other.is_map() ? "none"
                                                    : found_text(other))});

@@ -320,7 +320,7 @@ ObjectTable weights_table() {
                              *s.sha256);
         }
         if (s.file == kPretrained && (!s.map.empty() || s.key)) {
-          return "file: pretrained knows the names in its file: remove map and key";
+          return "with file: pretrained, dpt knows the names in the file: remove map and key";
         }
         return {};
       });

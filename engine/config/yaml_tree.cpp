@@ -70,7 +70,7 @@ class TreeBuilder : public YAML::EventHandler {
     YamlNode node;
     int depth = 1;
     if (found == anchors_.end()) {
-      issue(where(mark), "an alias is inside what it refers to: a config cannot be cyclic");
+      issue(where(mark), "an alias refers to a value that contains it: a config cannot be cyclic");
       node.kind = YamlNode::Kind::broken;
     } else {
       check_size(mark, found->second.nodes, found->second.depth);
@@ -257,9 +257,10 @@ class TreeBuilder : public YAML::EventHandler {
       return;
     }
     if (node.text == "<<") {
-      issue(node.where,
-            "merge keys (<<) are not read: write the fields out, or put the common part into a "
-            "file and name it with 'extends'");
+      issue(
+          node.where,
+          "merge keys (<<) are not supported: write the fields out, or put the common part into a "
+          "file and name it with 'extends'");
       return;
     }
     const auto [first, is_new] = parent.lines.emplace(node.text, node.where.line);

@@ -103,7 +103,7 @@ HostPipeline::HostPipeline(std::span<const Variant> transforms, std::optional<Si
   const std::optional<Size2> size = size_after(resize_first_ ? resize_first_ : image);
   if (!size) {
     throw SizesDiffer(fmt::format(
-        "{}: images have different sizes after it, but a batch needs one: add Resize or "
+        "{}: images have different sizes after it, but a batch needs a single size: add Resize or "
         "CenterCrop with size: [{}, {}], those of model.input",
         place_of(transforms.back()), resize_to.h, resize_to.w));
   }

@@ -56,10 +56,11 @@ std::string large_mean(const DataSpec& data) {
       const auto large =
           std::find_if(means.begin(), means.end(), [](double mean) { return std::abs(mean) > 1; });
       if (large == means.end()) continue;
-      return fmt::format("{} the mean {:g}, but its input is 0 to 1: divide mean and std by 255",
-                         data.normalize.has_numbers() ? "data.normalize has"
-                                                      : fmt::format("{}: Normalize has", name),
-                         *large);
+      return fmt::format(
+          "{} the mean {:g}, but its input ranges from 0 to 1: divide mean and std by 255",
+          data.normalize.has_numbers() ? "data.normalize has"
+                                       : fmt::format("{}: Normalize has", name),
+          *large);
     }
   }
   return {};

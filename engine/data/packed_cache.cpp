@@ -191,7 +191,7 @@ class CacheLock {
       beat("waiting for the cache of decoded images");
       check_stop();
       if (!told && options.info) {
-        options.info(fmt::format("waiting for another process, which creates {}", options.path));
+        options.info(fmt::format("waiting for another process to create {}", options.path));
       }
       told = true;
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -258,7 +258,7 @@ class PackedSource final : public WrappedSource {
     };
     if (all.size() < kMagicBytes + kTrailerBytes || !is_magic(all) ||
         !is_magic(all.last(kMagicBytes))) {
-      refuse("another file, or a part of one");
+      refuse("a different or incomplete file");
     }
     const std::span<const std::byte> trailer = all.last(kTrailerBytes);
     std::uint64_t length = 0, hash = 0;

@@ -109,7 +109,7 @@ class Download {
     std::error_code ignored;
     fs::create_directories(options_.folder, ignored);
     const CacheLock lock(base_ + ".lock", [&] {
-      options_.note(fmt::format("waiting for another process that downloads {}", file_.name));
+      options_.note(fmt::format("waiting for another process to download {}", file_.name));
     });
     record_ = read_record(base_ + ".json");
     if (record_ && !kept_file(record_->sha256, record_->file_name)) record_.reset();
@@ -144,7 +144,7 @@ class Download {
     std::error_code error;
     if (!fs::is_regular_file(path, error)) return {};
     if (sha256_of_file(path) == sha256) return path;
-    options_.note(fmt::format("{} is damaged: it is downloaded again", path));
+    options_.note(fmt::format("{} is damaged: downloading it again", path));
     return {};
   }
 
@@ -171,7 +171,7 @@ class Download {
     if (answer.is_good() || leads_on) return announcement_of(file_, answer);
     const bool is_unreachable = answer.failure || answer.status >= 500;
     if (is_unreachable && record_) {
-      options_.note(fmt::format("{}; the copy of {} that was downloaded earlier is used",
+      options_.note(fmt::format("{}; using the copy of {} that was downloaded earlier",
                                 problem_of(answer), file_.name));
       return {};
     }
@@ -269,7 +269,7 @@ class Download {
   void check_begin(const HttpAnswer& answer, const Announcement& said, PartFile& part) {
     if (part.size() == 0 && answer.status == 200) return;
     if (answer.status == 200) {
-      options_.note("the server starts again at the first byte");
+      options_.note("the server restarts the download at the first byte");
       part.clear();
       return;
     }

@@ -37,10 +37,10 @@ std::string advice_on_status(const RemoteFile& file, long status, bool has_token
     case 416:
       return "the server does not have that many bytes: its file has changed. Start again";
     case 429:
-      return "too many requests. Wait some minutes and start again";
+      return "too many requests. Wait a few minutes and start again";
     default:
       return status >= 500  ? "the server is at fault. Start again later"
-             : status < 400 ? "the server sends no file. Check the URL"
+             : status < 400 ? "the server did not send a file. Check the URL"
                             : "check the URL";
   }
 }

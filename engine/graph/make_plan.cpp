@@ -169,7 +169,7 @@ class PlanBuilder {
     if (found == known.end()) {
       problem = unknown_layer(name, known, "shares the weights of");
     } else if (found->second == kModelInput) {
-      problem = "'input' is the image, expected the name of a layer";
+      problem = "expected the name of a layer, found 'input', which is the image";
     } else {
       problem = problem_of_owner(*draft.spec, *drafts_[found->second].spec);
     }

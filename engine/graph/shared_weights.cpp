@@ -54,8 +54,8 @@ std::string features_of(const ParamSpec& param) {
 
 std::string problem_of_owner(const LayerSpec& layer, const LayerSpec& owner) {
   if (owner.op.type != layer.op.type) {
-    return fmt::format("expected the name of a {}, as this layer is one; '{}' is a {}",
-                       layer.op.type, owner.name, owner.op.type);
+    return fmt::format("expected the name of another {}, found '{}', which is a {}", layer.op.type,
+                       owner.name, owner.op.type);
   }
   if (!owner.share_weights.empty()) {
     return fmt::format(
@@ -87,8 +87,8 @@ std::string problem_of_shared(const std::vector<ParamSpec>& own, const std::stri
   const auto other = std::mismatch(own.begin(), own.end(), theirs.begin(), has_same_layout);
   if (other.first != own.end()) {
     return fmt::format(
-        "expected {} as input, as '{}' reads, found {}: the columns of one {} cannot stand for the "
-        "features of both",
+        "expected {} as input, like that of '{}', found {}: the columns of one {} cannot stand for "
+        "the features of both",
         features_of(*other.second), owner, features_of(*other.first), other.first->suffix);
   }
   return {};

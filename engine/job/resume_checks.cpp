@@ -134,8 +134,8 @@ std::string continue_schedule(Job& job, const TrainSpec& before, const RunState&
   job.update.schedule_segments = segments;
   if (!chosen || state.step >= job.update.total_steps) return {};
   return fmt::format(
-      "train.epochs was {} and is {} (train.on_more_epochs: {}): the learning rate of step {} is "
-      "{:.6g}, that of step {} is {:.6g}",
+      "train.epochs was {} and is now {} (train.on_more_epochs: {}): the learning rate of step {} "
+      "is {:.6g}, that of step {} is {:.6g}",
       then, now, name_of(*choice), state.step + 1, job.update.schedule(state.step),
       job.update.total_steps, job.update.schedule(job.update.total_steps - 1));
 }
@@ -152,8 +152,8 @@ std::string learning_rate_change(const Job& job, const TrainSpec& before, const 
   if (at >= last || step >= job.update.total_steps) return {};
   return fmt::format(
       "the learning rate of step {} is {:.6g}, where the run so far would have used {:.6g}: "
-      "train.epochs was {} and is {}, and the schedule {} spans all of the run's steps. A run that "
-      "is to follow one curve needs its final train.epochs from the start",
+      "train.epochs was {} and is now {}, and the schedule {} spans all of the run's steps. A run "
+      "that is to follow one curve needs its final train.epochs from the start",
       at + 1, job.update.schedule(at), old(at), before.train.epochs, job.spec.train.epochs,
       job.spec.lr_schedule.type);
 }

@@ -236,7 +236,7 @@ Attempt attempt(asio::io_context& io, const tcp::endpoint& endpoint,
     result.why = "the program that listens there does not answer";
   } else if (!talk->why.empty()) {
     result.why =
-        "the program that listens there is not dpt, or another version of it: " + talk->why;
+        "the program that listens there is not dpt, or is another version of it: " + talk->why;
   }
   result.answer = talk->answer;
   result.is_proven = result.why.empty() &&
@@ -305,8 +305,8 @@ tcp::endpoint listen(const World& world, tcp::acceptor& acceptor, const ControlO
             world.coordinator != "localhost" && world.coordinator != address.to_string()) {
           options.warn(
               fmt::format("rank 0 listens on {}, which is the address of '{}' on this "
-                          "machine: no other machine reaches it there. Name rank 0's "
-                          "machine by an address that the others reach",
+                          "machine: no other machine can reach it there. Use an address of rank "
+                          "0's machine that the others can reach",
                           text_of(endpoint), world.coordinator));
         }
         return acceptor.local_endpoint();

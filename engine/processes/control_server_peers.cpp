@@ -145,7 +145,7 @@ bool ControlServer::has_token(Peer& peer, const nlohmann::json& hello) {
   if (!handshake.is_proven(hello, ProofRole::connects, rank)) {
     warn_of_refused(peer.connection->address(),
                     "it is a dpt process with another token (DPT_TOKEN)");
-    refuse(peer, "stranger", "the token there is another (DPT_TOKEN)");
+    refuse(peer, "stranger", "the job that listens there has another token (DPT_TOKEN)");
     return false;
   }
   peer.proof = handshake.proof(ProofRole::accepts, rank);
@@ -199,7 +199,7 @@ std::string ControlServer::difference_of_runs(const nlohmann::json& hello) const
                         text_in(hello, "config"), text_in(hello, "content")};
   if (options_.run.may_be_same(its)) return {};
   const bool same_options = its.options == options_.run.options;
-  return fmt::format("it runs {} with {}, this run {}", its.title,
+  return fmt::format("it runs {} with {}, while this run is {}", its.title,
                      same_options ? "another config" : "other options", options_.run.title);
 }
 
@@ -235,12 +235,12 @@ std::string ControlServer::misfit(const Peer& peer, const nlohmann::json& hello)
   if (protocol != kProtocol) {
     return fmt::format(
         "{} runs another version of dpt: it speaks version {} of the control channel's protocol, "
-        "{} version {}. All processes must run the same dpt",
+        "but {} speaks version {}. All processes must run the same dpt",
         its_name, protocol, name(0), kProtocol);
   }
   if (size != world_.size) {
-    return fmt::format("{} was started in a world of {} processes, {} in one of {}", its_name, size,
-                       name(0), world_.size);
+    return fmt::format("{} was started in a world of {} processes, but {} in one of {}", its_name,
+                       size, name(0), world_.size);
   }
   if (peer.rank < 0) {
     return fmt::format("{}: the ranks of a world of {} are 0 to {} ({})", its_name, world_.size,

@@ -49,7 +49,7 @@ std::string make_room_for_descriptors(int more, const std::string& who) {
   if (limit.rlim_max >= needed && setrlimit(RLIMIT_NOFILE, &raised) == 0) return {};
   return fmt::format(
       "{} up to {} open files and connections, but this system allows {} (ulimit -n): raise the "
-      "limit (ulimit -n {}; of a container: --ulimit nofile; of a service: LimitNOFILE), or use "
+      "limit (ulimit -n {}; for a container: --ulimit nofile; for a service: LimitNOFILE), or use "
       "fewer processes",
       who, needed, limit.rlim_max, needed);
 }

@@ -39,8 +39,9 @@ std::string difference_of_facts(const std::vector<Facts>& facts,
     for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
       const bool both = i < first.size() && i < other.size();
       if (!both || first[i].first != other[i].first) {
-        return fmt::format("{} and {} do not compare the same things: run the same dpt on both",
-                           place_text(0, hosts), place_text(rank, hosts));
+        return fmt::format(
+            "{} and {} check different facts about the run: run the same dpt on both",
+            place_text(0, hosts), place_text(rank, hosts));
       }
       if (first[i].second == other[i].second) continue;
       const std::string difference =
@@ -48,8 +49,8 @@ std::string difference_of_facts(const std::vector<Facts>& facts,
                                place_text(0, hosts), place_text(rank, hosts));
       if (difference.empty()) continue;
       return fmt::format(
-          "the processes do not run the same: {}. Start all with the same program, config, options "
-          "and data",
+          "the processes do not run the same job: {}. Start all with the same program, config, "
+          "options and data",
           difference);
     }
   }

@@ -68,7 +68,7 @@ std::string problem_of_gpus(const std::vector<ProcessGroup::Member>& members) {
         return fmt::format(
             "ranks {} and {} on {} would both use {} (CUDA_VISIBLE_DEVICES {}): expected one "
             "process per GPU. Use `devices: auto`, which gives each process its part of the GPUs, "
-            "start fewer processes per machine, or have the launcher show each its own GPU",
+            "start fewer processes per machine, or have the launcher give each process its own GPU",
             a, b, one.host, device.text(),
             one.visible_gpus.empty() ? "is not set" : "is " + one.visible_gpus);
       }

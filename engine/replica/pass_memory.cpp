@@ -79,7 +79,7 @@ void PassMemory::fail_for_room(const Executor& executor, bool training) {
   const std::string advice = samples > 0
                                  ? fmt::format(
                                        "{} fit: set train.accumulate to {} or more, which divides "
-                                       "a batch into smaller parts, or use more devices",
+                                       "a batch into micro-batches, or use more devices",
                                        samples, ceil_div(whole, samples))
                                  : "Not even one fits: use a smaller network or smaller images";
   fail(ErrorKind::device,

@@ -50,7 +50,8 @@ std::string advice_on(LedgerPart part, const Job& job) {
       return "send fewer bytes to the device: smaller samples, or u8 in place of f32";
     case LedgerPart::sum:
       return "the replicas add up their gradients after each step: give each more work per step "
-             "(data.batch_size), or use fewer replicas; it includes waiting for slower replicas "
+             "(data.batch_size), or use fewer replicas; this time includes waiting for slower "
+             "replicas "
              "(device_weights)";
     case LedgerPart::evaluation:
       if (job.data.splits.val.size() == 0) {

@@ -161,7 +161,7 @@ Progress::Progress(bool silent, std::chrono::milliseconds between_lines)
   impl_->logger->set_error_handler([said = false](const std::string& reason) mutable {
     if (!std::exchange(said, true)) {
       stderr_writer().write(fmt::format(
-          "warning: train.log: {}; the run continues; messages are missing there\n", reason));
+          "warning: train.log: {}; the run continues, but messages are missing there\n", reason));
     }
   });
 }

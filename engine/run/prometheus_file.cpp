@@ -293,9 +293,9 @@ void PrometheusFile::write() {
     lock_ = std::move(next);
   } catch (const Error& error) {
     if (!warn_ || std::exchange(warned_, true)) return;
-    warn_(
-        fmt::format("{}; the run continues; Prometheus does not see its progress (log.prometheus)",
-                    error.what()));
+    warn_(fmt::format(
+        "{}; the run continues, but Prometheus does not see its progress (log.prometheus)",
+        error.what()));
   }
 }
 

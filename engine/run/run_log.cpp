@@ -325,7 +325,7 @@ void RunLog::write_event(const char* name, const Json& fields) {
   ++lost_;
   if (warn_ && !std::exchange(warned_, true)) {
     const std::string why = why_no_log(*path_);
-    warn_(fmt::format("{}: cannot write: {}; the run continues; lines of its log are missing",
+    warn_(fmt::format("{}: cannot write: {}; the run continues, but lines of its log are missing",
                       path_->text(), why.empty() ? std::generic_category().message(error) : why));
   }
 }

@@ -216,8 +216,9 @@ void TensorBoardLog::write(const std::string& record) {
 
 void TensorBoardLog::lose(const std::string& why) {
   if (!warn_ || std::exchange(warned_, true)) return;
-  warn_(fmt::format("{}: cannot write: {}; the run continues; events for TensorBoard are missing",
-                    (path_ ? *path_ : folder_).text(), why));
+  warn_(
+      fmt::format("{}: cannot write: {}; the run continues, but events for TensorBoard are missing",
+                  (path_ ? *path_ : folder_).text(), why));
 }
 
 }  // namespace dpt

@@ -277,7 +277,8 @@ std::string Diagnosis::text(const DataSource& source) const {
   switch (place) {
     case Place::unknown:
       return fmt::format(
-          "No single sample shows it: it arises in the sum over the batch, whose {} samples are {}",
+          "No sample has non-finite values on its own: they arise in the sum over the batch, whose "
+          "{} samples are {}",
           batch.size(), list(batch, source));
     case Place::not_found:
       return fmt::format("The layer could not be found ({}). The batch's {} samples are {}",
@@ -286,13 +287,13 @@ std::string Diagnosis::text(const DataSource& source) const {
       return fmt::format("The batch's {} samples are {}", batch.size(), list(batch, source));
     case Place::statistics:
       return fmt::format(
-          "The first such values, in the order of forward, are in layer '{}' ({}). The batch's {} "
-          "samples are {}",
+          "The first non-finite values, in the order of forward, are in layer '{}' ({}). The "
+          "batch's {} samples are {}",
           layer, parameter, batch.size(), list(batch, source));
     case Place::weights:
       return fmt::format(
-          "The first such values, in the order of backward, are in layer '{}' ({}). The batch's {} "
-          "samples are {}",
+          "The first non-finite values, in the order of backward, are in layer '{}' ({}). The "
+          "batch's {} samples are {}",
           layer, parameter, batch.size(), list(batch, source));
     case Place::input:
       where = "The model's input is not finite after the transforms";
@@ -309,7 +310,7 @@ std::string Diagnosis::text(const DataSource& source) const {
           layer, parameter);
       break;
   }
-  return fmt::format("{}. {} of the batch's {} samples show it: {}", where, samples.size(),
+  return fmt::format("{}. Affected samples ({} of the batch's {}): {}", where, samples.size(),
                      batch.size(), list(samples, source));
 }
 

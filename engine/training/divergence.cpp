@@ -232,9 +232,9 @@ void Divergence::skip(const BadStep& bad) {
     } else if (is_power_of_ten(++weightless_)) {
       progress_.warn(weightless_ == 1
                          ? text +
-                               ". After 10, 100, ... such steps there is another warning; the "
-                               "log has a line for each"
-                         : fmt::format("{}. It is number {} of such steps", text, weightless_));
+                               ". Another warning follows after 10, 100, ... steps skipped for "
+                               "this reason; the log has a line for each"
+                         : fmt::format("{}. Steps skipped for this reason: {}", text, weightless_));
     }
   }
   communicator_.barrier();

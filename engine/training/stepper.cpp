@@ -26,7 +26,7 @@ std::string number(double value) {
 std::string describe(const StepResult& result) {
   if (result.metrics.is_weightless()) {
     return "none of its samples counts (their own weights, loss.class_weights, "
-           "loss.ignore_index), so that their mean loss is not defined";
+           "loss.ignore_index), so their mean loss is undefined";
   }
   const double loss = result.metrics.mean_loss();
   if (!std::isfinite(loss)) return fmt::format("the loss is {}", number(loss));

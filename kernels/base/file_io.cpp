@@ -224,8 +224,8 @@ AtomicFile::AtomicFile(HeldPath path)
   file_ = open_file(temporary_, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
   if (!file_.is_open()) {
     fail(ErrorKind::data,
-         "{}: cannot create a temporary file in its folder: {}; the file that was there before, if "
-         "any, is unchanged",
+         "{}: cannot create a temporary file in its folder: {}; if the file already existed, it is "
+         "unchanged",
          path_.text(), reason(errno));
   }
   remove_ = true;
@@ -255,7 +255,7 @@ void AtomicFile::commit_unsynced() {
 
 void AtomicFile::fail_at(const char* doing, int error) const {
   fail(ErrorKind::data,
-       "{}: cannot {} (after {} bytes): {}; the file that was there before, if any, is unchanged",
+       "{}: cannot {} (after {} bytes): {}; if the file already existed, it is unchanged",
        path_.text(), doing, written_, reason(error));
 }
 
@@ -285,7 +285,7 @@ void make_folders(const HeldPath& path) {
     const bool is_link = entry_type(path, false) == EntryType::link;
     fail(ErrorKind::data, "{}: expected a folder, found {}", path.text(),
          is_link ? "a link to " + read_link(path) +
-                       ", which is not a folder: make that folder, or remove the link"
+                       ", which is not a folder: create that folder, or remove the link"
                  : "a file");
   }
   require_durable_folder(above, path, "is created");

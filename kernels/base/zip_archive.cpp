@@ -181,8 +181,8 @@ std::span<const std::byte> ZipArchive::content(const ZipMember& member,
   const bool is_stored = member.method == kStored;
   if (is_stored ? member.size != member.packed : member.size / kMaxRatio > member.packed) {
     fail(ErrorKind::data,
-         "{}: the archive is damaged: {} bytes in it do not match a member of {} bytes", name,
-         member.packed, member.size);
+         "{}: damaged: it takes {} bytes in the archive, which does not match its size of {} bytes",
+         name, member.packed, member.size);
   }
   if (!is_stored) {
     inflated.resize(member.size);

@@ -20,8 +20,8 @@ inline void check_class_weights(const std::string& device, const char* loss, std
     fail(ErrorKind::device, "{}: {} needs at least 1 class, not {}", device, loss, classes);
   }
   if (weights.empty() || static_cast<std::int64_t>(weights.size()) == classes) return;
-  fail(ErrorKind::device, "{}: {}: {} class weights for {} classes", device, loss, weights.size(),
-       classes);
+  fail(ErrorKind::device, "{}: {}: expected {} class weights, found {}", device, loss, classes,
+       weights.size());
 }
 
 }  // namespace dpt

@@ -13,8 +13,8 @@ inline void check_loss_targets(const std::string& device, const char* loss, cons
   const TargetShape& targets = desc.targets;
   const std::int64_t expected = targets.kind == TargetKind::class_index ? 0 : desc.classes;
   if (targets.values != expected) {
-    fail(ErrorKind::device, "{}: {}: {} target values per sample, expected {}", device, loss,
-         targets.values, expected);
+    fail(ErrorKind::device, "{}: {}: expected {} target values per sample, found {}", device, loss,
+         expected, targets.values);
   }
   for (const MetricSum& sum : desc.sums) {
     if (sum.kind != SampleSum::top_k || has_labels(targets.kind)) continue;

@@ -181,11 +181,10 @@ std::unique_ptr<Backend> make_cpu_backend(int threads) {
   if (threads < 1) fail(ErrorKind::device, "cpu: needs at least 1 thread, not {}", threads);
   // oneDNN would wait forever for threads that it does not get.
   if (threads > omp_get_thread_limit()) {
-    fail(
-        ErrorKind::usage,
-        "cpu:{}: expected to have {} threads, but the environment variable OMP_THREAD_LIMIT allows "
-        "{}: unset it, or give the device as many threads as it allows",
-        threads, threads, omp_get_thread_limit());
+    fail(ErrorKind::usage,
+         "cpu:{}: expected {} threads, but the environment variable OMP_THREAD_LIMIT allows {}: "
+         "unset it, or use fewer threads",
+         threads, threads, omp_get_thread_limit());
   }
   return std::make_unique<CpuBackend>(threads);
 }

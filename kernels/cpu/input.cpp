@@ -285,22 +285,24 @@ void check(const InputDesc& desc) {
                               : out.h == raw.h && out.w == raw.w;
   if (desc.batch < 0 || raw.elements() < 1 || out.elements() < 1 || raw.c != out.c || !fits) {
     fail(ErrorKind::device,
-         "input kernel (cpu): cannot produce {}x{}x{} (height, width, channels) from {}x{}x{} {} "
-         "with padding {}, batch {}",
-         out.h, out.w, out.c, raw.h, raw.w, raw.c, desc.crop ? "cropped" : "as it is", pad,
-         desc.batch);
+         "input kernel (cpu): cannot produce {}x{}x{} (height, width, channels) from {}x{}x{} "
+         "(crop: {}, padding: {}, batch: {})",
+         out.h, out.w, out.c, raw.h, raw.w, raw.c, desc.crop ? "yes" : "no", pad, desc.batch);
   }
   const auto per_channel = [&](const std::vector<float>& values) {
     return values.empty() || static_cast<std::int64_t>(values.size()) == raw.c;
   };
   if (!per_channel(desc.mean) || !per_channel(desc.stddev)) {
     fail(ErrorKind::device,
-         "input kernel (cpu): {} means and {} standard deviations for {} channels",
-         desc.mean.size(), desc.stddev.size(), raw.c);
+         "input kernel (cpu): expected one mean and one standard deviation for each of {} "
+         "channels, found {} and {}",
+         raw.c, desc.mean.size(), desc.stddev.size());
   }
   if (desc.erase && static_cast<std::int64_t>(desc.erase_value.size()) != raw.c) {
-    fail(ErrorKind::device, "input kernel (cpu): {} fill values of RandomErasing for {} channels",
-         desc.erase_value.size(), raw.c);
+    fail(ErrorKind::device,
+         "input kernel (cpu): expected one fill value of RandomErasing for each of {} channels, "
+         "found {}",
+         raw.c, desc.erase_value.size());
   }
 }
 

@@ -363,8 +363,8 @@ std::unique_ptr<Op> make(const Pool2dDesc& desc, int threads) {
 std::unique_ptr<Op> make_cpu_op(const Pool2dDesc& desc, int threads) {
   check_cpu_desc("pooling", desc.type, desc.batch);
   if (desc.kind == PoolKind::average && desc.dilation != Size2{1, 1}) {
-    fail(ErrorKind::device, "cpu: average pooling has no dilation, found ({}, {})", desc.dilation.h,
-         desc.dilation.w);
+    fail(ErrorKind::device, "cpu: average pooling does not support dilation, found ({}, {})",
+         desc.dilation.h, desc.dilation.w);
   }
   return desc.type == DType::bf16 ? make<Bf16>(desc, threads) : make<float>(desc, threads);
 }

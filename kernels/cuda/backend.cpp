@@ -161,7 +161,7 @@ class CudaBackend final : public Backend {
     const cudaError_t status = cudaHostAlloc(&memory, std::max<std::size_t>(bytes, 1), 0);
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();
-      fail(ErrorKind::device, "{}: the system refuses {} of page-locked host memory for {}",
+      fail(ErrorKind::device, "{}: cannot allocate {} of page-locked host memory for {}",
            context_.name, mebibytes(bytes), what);
     }
     cuda_check(status, "cudaHostAlloc");

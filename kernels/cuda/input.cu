@@ -216,22 +216,25 @@ void check(const CudaContext& context, const InputDesc& desc) {
   if (desc.batch < 0 || raw.elements() < 1 || out.elements() < 1 || raw.c != out.c || !fits ||
       !small) {
     fail(ErrorKind::device,
-         "input kernel ({}): cannot produce {}x{}x{} (height, width, channels) from {}x{}x{} {} "
-         "with padding {}, batch {}",
-         context.name, out.h, out.w, out.c, raw.h, raw.w, raw.c, desc.crop ? "cropped" : "as it is",
-         pad, desc.batch);
+         "input kernel ({}): cannot produce {}x{}x{} (height, width, channels) from {}x{}x{} "
+         "(crop: {}, padding: {}, batch: {})",
+         context.name, out.h, out.w, out.c, raw.h, raw.w, raw.c, desc.crop ? "yes" : "no", pad,
+         desc.batch);
   }
   const auto per_channel = [&](const std::vector<float>& values) {
     return values.empty() || static_cast<std::int64_t>(values.size()) == raw.c;
   };
   if (!per_channel(desc.mean) || !per_channel(desc.stddev)) {
     fail(ErrorKind::device,
-         "input kernel ({}): {} means and {} standard deviations for {} channels", context.name,
-         desc.mean.size(), desc.stddev.size(), raw.c);
+         "input kernel ({}): expected one mean and one standard deviation for each of {} channels, "
+         "found {} and {}",
+         context.name, raw.c, desc.mean.size(), desc.stddev.size());
   }
   if (desc.erase && static_cast<std::int64_t>(desc.erase_value.size()) != raw.c) {
-    fail(ErrorKind::device, "input kernel ({}): {} fill values of RandomErasing for {} channels",
-         context.name, desc.erase_value.size(), raw.c);
+    fail(ErrorKind::device,
+         "input kernel ({}): expected one fill value of RandomErasing for each of {} channels, "
+         "found {}",
+         context.name, raw.c, desc.erase_value.size());
   }
 }
 

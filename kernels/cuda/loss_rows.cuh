@@ -360,8 +360,9 @@ std::unique_ptr<LossOp> make_loss(const CudaContext& context, const char* name,
   constexpr std::int64_t kMax = std::int64_t{1} << 30;
   if (desc.classes < 1 || desc.classes > kMax || desc.batch > kMax) {
     fail(ErrorKind::device,
-         "{}: {} needs 1 to {} classes and a batch of at most that, not {} and {}", context.name,
-         name, kMax, desc.classes, desc.batch);
+         "{0}: {1} needs 1 to {2} classes and a batch of at most {2}, not {3} classes and a batch "
+         "of {4}",
+         context.name, name, kMax, desc.classes, desc.batch);
   }
   if (desc.type == DType::bf16) {
     return std::make_unique<CudaLoss<Bf16, Rows>>(context, desc, rows, weighted,

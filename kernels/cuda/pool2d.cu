@@ -234,15 +234,15 @@ std::unique_ptr<Op> make_checked(const CudaContext& context, const Pool2dDesc& d
                                  bool after_relu) {
   check_cuda_desc(context, "pooling", desc.type, desc.batch);
   if (desc.kind == PoolKind::average && desc.dilation != Size2{1, 1}) {
-    fail(ErrorKind::device, "{}: average pooling has no dilation, found ({}, {})", context.name,
-         desc.dilation.h, desc.dilation.w);
+    fail(ErrorKind::device, "{}: average pooling does not support dilation, found ({}, {})",
+         context.name, desc.dilation.h, desc.dilation.w);
   }
   if (desc.in.elements() > kMaxElements || desc.out.elements() > kMaxElements ||
       !fits(desc.in.h, desc.out.h, desc.kernel.h, desc.stride.h, desc.padding.h, desc.dilation.h) ||
       !fits(desc.in.w, desc.out.w, desc.kernel.w, desc.stride.w, desc.padding.w, desc.dilation.w)) {
     fail(ErrorKind::device,
          "{}: pooling {}x{}x{} to {}x{}x{} (height, width, channels) is too large: a sample may "
-         "have {} elements",
+         "have at most {} elements",
          context.name, desc.in.h, desc.in.w, desc.in.c, desc.out.h, desc.out.w, desc.out.c,
          kMaxElements);
   }

@@ -17,11 +17,11 @@ PeerReadiness peer_readiness(std::span<Backend* const>) noexcept {
 }
 
 std::string make_peer_id() {
-  fail(ErrorKind::device, "no sums over GPUs: {}", query_cuda().unavailable);
+  fail(ErrorKind::device, "sums over GPUs are not available: {}", query_cuda().unavailable);
 }
 
 std::unique_ptr<PeerSums> make_peer_sums(std::span<Backend* const>) {
-  fail(ErrorKind::device, "no sums over GPUs: {}", query_cuda().unavailable);
+  fail(ErrorKind::device, "sums over GPUs are not available: {}", query_cuda().unavailable);
 }
 
 CudaInfo query_cuda() {

@@ -255,7 +255,7 @@ class SixteenBits {
     has_six_ = header.coding == BmpCoding::masks && header.masks == Masks{0xf800, 0x7e0, 0x1f};
     if (header.coding == BmpCoding::masks && !has_six_ &&
         header.masks != Masks{0x7c00, 0x3e0, 0x1f}) {
-      file.unsupported("its channel masks");
+      file.unsupported("channel masks other than 5-5-5 and 5-6-5");
     }
   }
   void write(std::uint32_t pixel, std::uint8_t* rgb) const {
@@ -305,7 +305,7 @@ Image decode_bmp(std::span<const std::byte> bytes, const std::string& name, std:
   // An RLE file may skip any number of rows; other files store every pixel.
   check_image_size(name, header.width, header.height, 4, bytes.size(), is_rle ? kMaxImageBytes : 8);
   if (header.bits > 8) {
-    if (is_rle) file.corrupt("run lengths of pixels that have no palette");
+    if (is_rle) file.corrupt("run-length encoding without a palette");
     return converted(true_colour(file, header), channels);
   }
   const Palette palette = read_palette(file, header);

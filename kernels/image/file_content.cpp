@@ -52,7 +52,7 @@ const std::vector<Signature>& signatures() {
       {"\x89HDF"sv, 0, "an HDF5 file", "save its arrays as NPY, for dataset: npy"},
       {"\x93NUMPY"sv, 0, "a NumPy array", "read it with dataset: npy"},
       {"DICM"sv, 128, "a DICOM file", "convert it with dcmj2pnm +on IN OUT.png"},
-      {"\0\x05\x16\x07"sv, 0, "a companion file of macOS (AppleDouble)", kLeaveOut},
+      {"\0\x05\x16\x07"sv, 0, "a macOS metadata file (AppleDouble)", kLeaveOut},
       {"\0\0\x01\0"sv, 0, "an icon (ICO)", "convert it with icotool -x IN.ico"},
   };
   return all;

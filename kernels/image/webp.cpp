@@ -25,7 +25,7 @@ std::string webp_problem(VP8StatusCode status) {
     case VP8_STATUS_UNSUPPORTED_FEATURE:
       return "a feature that libwebp does not support";
     case VP8_STATUS_OUT_OF_MEMORY:
-      return "libwebp has not enough memory";
+      return "libwebp ran out of memory";
     default:
       return "damaged data";
   }
@@ -65,7 +65,7 @@ Image decode_webp(std::span<const std::byte> file, const std::string& name, std:
     fail(ErrorKind::data, "{}: corrupt WebP: {}", name, why);
   };
   WebPDecoderConfig config;
-  if (!WebPInitDecoderConfig(&config)) corrupt("libwebp has another version");
+  if (!WebPInitDecoderConfig(&config)) corrupt("libwebp is of an incompatible version");
   const VP8StatusCode header = WebPGetFeatures(bytes, file.size(), &config.input);
   if (header != VP8_STATUS_OK) corrupt(webp_problem(header));
   check_image_size(name, config.input.width, config.input.height, 4, file.size(),

@@ -358,14 +358,14 @@ const std::vector<BadConfig> kOneError = {
     {{{"[1, 8, 8]", "[1, 8, 8"}}, {"12:9: not valid YAML: @any"}},
     {{{"train: {", "train: &t {again: *t, "}},
      {"20:12: unknown key 'again' in train. Known keys: @keys(train)",
-      "20:19: an alias is inside what it refers to: a config cannot be cyclic"}},
+      "20:19: an alias refers to a value that contains it: a config cannot be cyclic"}},
     {{{"lr: 0.05", "lr: !!float 0.05"}},
      {"18:28: the tag 'tag:yaml.org,2002:float' is not accepted: a config has plain values only"}},
     {{{"epochs: 5}", "epochs: 5}\n---\nversion: 1"}},
      {"22:1: expected one YAML document, found a second one after '---'"}},
     {{{"optimizer: {type: SGD,", "optimizer: {<<: *x, type: SGD,"}},
-     {"18:13: merge keys (<<) are not read: write the fields out, or put the common part into a "
-      "file and name it with 'extends'",
+     {"18:13: merge keys (<<) are not supported: write the fields out, or put the common part into "
+      "a file and name it with 'extends'",
       "18:17: not valid YAML: @any"}},
     {{{"dataset: digits", "dataset: digits\n  root: ${NO_SUCH_VARIABLE}/d"}},
      {"5:9: the environment variable NO_SUCH_VARIABLE is not set: set it, or give a default as in "

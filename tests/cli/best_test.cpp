@@ -69,9 +69,8 @@ TEST_CASE("eval after a crash between a checkpoint and its copy: the checkpoint 
   const Finished eval = w.run_well({"eval", "r"});
   check_contains(eval.out, "r/checkpoints/step-00000024.safetensors: test split");
   check_contains(eval.err,
-                 "dpt: warning: r/best.safetensors: is a checkpoint of step 12; "
-                 "r/checkpoints/step-00000024.safetensors is evaluated, which is the best "
-                 "checkpoint\n");
+                 "dpt: warning: r/best.safetensors: is a checkpoint of step 12; the "
+                 "best checkpoint is evaluated instead: r/checkpoints/step-00000024.safetensors\n");
 }
 
 TEST_CASE("eval takes a best of the run that came after its newest checkpoint") {
@@ -93,13 +92,14 @@ TEST_CASE("eval: if best.safetensors is gone, the message says what is measured 
   const Finished kept = w.run_well({"eval", "r"});
   check_contains(kept.out, "r/checkpoints/step-00000012.safetensors: test split");
   check_contains(kept.err,
-                 "dpt: warning: r/best.safetensors: no such file; "
-                 "r/checkpoints/step-00000012.safetensors is evaluated, which is the best "
-                 "checkpoint\n");
+                 "dpt: warning: r/best.safetensors: no such file; the "
+                 "best checkpoint is evaluated instead: r/checkpoints/step-00000012.safetensors\n");
   fs::remove(w.checkpoint(12));
   const Finished newest = w.run_well({"eval", "r"});
   check_contains(newest.out, "r/checkpoints/step-00000024.safetensors: test split");
-  check_contains(newest.err, "is evaluated, which is the newest checkpoint, not the best\n");
+  check_contains(newest.err,
+                 "; the newest checkpoint, which is not the best, is evaluated instead: "
+                 "r/checkpoints/step-00000024.safetensors\n");
 }
 
 TEST_CASE("a complete run whose best is not in its place gets it back") {

@@ -170,7 +170,7 @@ TEST_CASE("a dry run warns of a network that the memory cannot hold") {
       "{type: AdaptiveAvgPool2d, output_size: 1}, {type: Flatten}, {type: Linear, out_features: "
       "3}]";
   const Finished run = w.run_well({"train", "small.yaml", "--dry-run", "devices=cpu", network});
-  check_contains(run.err, "training probably runs out of memory: 1 replica on the CPU needs ");
+  check_contains(run.err, "training will probably run out of memory: 1 replica on the CPU needs ");
   check_contains(run.err, "use a smaller network, batch or images, or fewer replicas");
 }
 
@@ -436,7 +436,7 @@ TEST_CASE("model summary counts the replicas and the optimizer of the config") {
   // The devices need not be present.
   CHECK(with("devices=[cuda:0, cuda:61]")["replicas"] == 2);
   const Finished gpus = w.run_well({"model", "summary", "small.yaml", "devices=cuda", "--json"});
-  CHECK(contains(gpus.err, "no GPU here: the summary is of one replica") ==
+  CHECK(contains(gpus.err, "no GPU is available here: the summary is for one replica") ==
         (json::parse(w.run_well({"devices", "--json"}).out)["cuda"].empty()));
   const json adam = with("optimizer={type: Adam}")["memory_per_replica"];
   CHECK(adam["optimizer"] == 2 * adam["parameters"].get<int>());

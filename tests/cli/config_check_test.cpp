@@ -63,7 +63,7 @@ TEST_CASE("config check: checks that depend on a mistake are named, not made") {
   const Finished model =
       w.run({"config", "check", "small.yaml", "model.layers.fc1.out_features=many"});
   CHECK(model.exit_code == 2);
-  check_contains(model.err, "not checked, because it depends on these errors: the network");
+  check_contains(model.err, "not checked because of the errors above: the network");
   CHECK_FALSE(contains(model.err, "the data set has"));
   // The unknown key of a section may stand for any of its fields.
   const Finished data = w.run({"config", "check", "small.yaml", "data.rot=x", "optimizer.lr=-1"});

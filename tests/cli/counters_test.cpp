@@ -176,7 +176,7 @@ TEST_CASE("more epochs under a schedule over the whole run: the change of rate i
   CHECK(more.exit_code == 0);
   check_contains(
       more.err,
-      "train.epochs was 2 and is 4 (train.on_more_epochs: stretch): the learning rate of "
+      "train.epochs was 2 and is now 4 (train.on_more_epochs: stretch): the learning rate of "
       "step 25 is 0.025, that of step 48 is ");
   // The epochs are the same, and the schedule does not depend on them: no message is needed.
   const Finished again = w.run({"train", "small.yaml", "train.epochs=4"}, cosine);

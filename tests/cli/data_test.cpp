@@ -135,7 +135,7 @@ TEST_CASE("eval refuses other test data than the run's where it measures them") 
   const Finished other = w.run({"eval", "runs/small"});
   CHECK(other.exit_code == 3);
   check_contains(other.err, "expected the run's test data (fingerprint xxh3:");
-  check_contains(other.err, "20 samples); the result does not compare with the run's");
+  check_contains(other.err, "20 samples); the result is not comparable with the run's");
   CHECK(w.run({"eval", "runs/small", "--allow-other-data"}).exit_code == 0);
   CHECK(w.run({"eval", "runs/small", "--split", "val"}).exit_code == 0);
 }
@@ -523,10 +523,11 @@ TEST_CASE(
     const Finished refused =
         w.run({"config", "check", "small.yaml", key + "[{type: Resize, size: 4}]"});
     CHECK(refused.exit_code == 2);
-    check_contains(refused.err,
-                   "Resize: images have different sizes after it, but a batch needs one: add "
-                   "Resize or CenterCrop with size: [4, 4], those of model.input (sizes of some "
-                   "training images: 6x8, 9x5)");
+    check_contains(
+        refused.err,
+        "Resize: images have different sizes after it, but a batch needs a single size: add "
+        "Resize or CenterCrop with size: [4, 4], those of model.input (sizes of some "
+        "training images: 6x8, 9x5)");
     for (const char* good : {"[{type: Resize, size: [4, 4]}]",
                              "[{type: Resize, size: 4}, {type: CenterCrop, size: 4}]"}) {
       w.run_well({"config", "check", "small.yaml", key + good});

@@ -75,7 +75,7 @@ TEST_CASE("eval opens the files of its split alone") {
   const Finished other = w.run({"eval", "runs/parts", "--split", "val"});
   CHECK(other.exit_code == 3);
   check_contains(other.err, "expected the run's validation samples (fingerprint ");
-  check_contains(other.err, "the result does not compare with the run's");
+  check_contains(other.err, "the result is not comparable with the run's");
 }
 
 TEST_CASE("eval and predict with a config: val/ is the validation set there, too") {

@@ -276,8 +276,9 @@ TEST_CASE("eval --allow-other-model: the results and the verdict say what differ
   write_file(w.dir.file("other.json"), done.out);
   const Finished compared = w.run({"eval", "runs/tiny", "--require", "test/loss<=baseline+9",
                                    "--baseline", "other.json", "--verdict", "v.md"});
-  check_contains(compared.err,
-                 "dpt: warning: --baseline other.json: its test results are those of another model "
-                 "than the run's\n");
+  check_contains(
+      compared.err,
+      "dpt: warning: --baseline other.json: its test results come from a different model "
+      "than the run's\n");
   check_contains(read_file(w.dir.file("v.md")), "**Warning**: --baseline other.json");
 }

@@ -49,7 +49,7 @@ TEST_CASE("a device with more threads than OpenMP may start is refused, and does
   unsetenv("OMP_THREAD_LIMIT");
   CHECK(refused.exit_code == 2);
   check_contains(refused.err,
-                 "cpu:2: expected to have 2 threads, but the environment variable "
+                 "cpu:2: expected 2 threads, but the environment variable "
                  "OMP_THREAD_LIMIT allows 1: unset it");
   CHECK(one.exit_code == 0);
   // Otherwise oneDNN waits for threads that do not exist.

@@ -119,7 +119,8 @@ TEST_CASE("a mean of Normalize above 1 is reported if samples are 8-bit") {
         .err;
   };
   CHECK(checked("120") ==
-        "dpt: warning: data.transforms.train: Normalize has the mean 120, but its input is 0 to 1: "
+        "dpt: warning: data.transforms.train: Normalize has the mean 120, but its input ranges "
+        "from 0 to 1: "
         "divide mean and std by 255\n");
   CHECK(checked("0.5").empty());
 }

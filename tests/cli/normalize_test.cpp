@@ -225,7 +225,7 @@ TEST_CASE("normalize: two normalisations, half of one and a mean of 0 to 255 are
   check_contains(error("data.normalize=given"), "write auto");
   check_contains(
       w.run_well({"config", "check", "small.yaml", "data.normalize={mean: [125], std: [50]}"}).err,
-      "warning: data.normalize has the mean 125, but its input is 0 to 1");
+      "warning: data.normalize has the mean 125, but its input ranges from 0 to 1");
 }
 
 TEST_CASE("normalize: a run without it is not resumed with it") {
@@ -246,9 +246,9 @@ TEST_CASE("normalize: auto reports a bad image, or leaves it out") {
   CHECK(!fs::exists(w.dir.file("runs/small/metrics.jsonl")));
   const Finished skipped =
       w.run_well({"train", "small.yaml"}, with(words, "data.on_bad_sample=skip"));
-  check_contains(skipped.err, "training samples left out");
+  check_contains(skipped.err, "training samples were left out");
   check_contains(w.run_well({"data", "stats", "small.yaml", "data.on_bad_sample=skip"}).err,
-                 "1 of 18 training samples left out");
+                 "1 of 18 training samples were left out");
 }
 
 }  // namespace normalize_test

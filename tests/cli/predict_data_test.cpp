@@ -96,7 +96,8 @@ TEST_CASE("predict: arrays without targets, as dpt eval, on any devices and proc
   }
   const std::vector<std::string> predict = {"predict", "runs/small", "data.test.images=new.npy"};
   const Finished one = w.run_well(predict);
-  CHECK(one.err == "dpt: note: 23 samples: the test samples of the data set (--split test)\n");
+  CHECK(one.err ==
+        "dpt: note: predicting 23 samples: the test samples of the data set (--split test)\n");
   CHECK(one.out.starts_with("index,prediction,prediction_name,probability\n0,"));
   check_rows(table_rows(one.out), test);
   CHECK(w.run_well(predict, {"--split", "test"}).err.empty());
@@ -131,7 +132,8 @@ TEST_CASE("predict: arrays without targets, as dpt eval, on any devices and proc
   const Finished other = w.run_well({"predict", "runs/small", "data/new.yaml"});
   CHECK(other.out == one.out);
   CHECK(other.err ==
-        "dpt: note: 23 samples: all of the data set (--split all), which has no test samples\n");
+        "dpt: note: predicting 23 samples: all samples of the data set (--split all), because it "
+        "has no test samples\n");
   CHECK(w.run_well({"predict", "runs/small", "data/new.yaml", "--split", "train"}).out == one.out);
   CHECK(w.run_well({"predict", "runs/small", "data/new.yaml", "data.val_split=3", "--split", "val"})
             .out != one.out);

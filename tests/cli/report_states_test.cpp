@@ -26,7 +26,7 @@ TEST_CASE("a report of a run whose data is gone, or other data, has all but the 
   fs::rename(folder, w.dir.file("moved"));
   std::string messages;
   std::string page = w.page({"runs/arrays"}, &messages);
-  check_contains(messages, "warning: runs/arrays: not evaluated, so the report has no confusion");
+  check_contains(messages, "warning: runs/arrays: the report has no confusion");
   check_contains(section(page, "evaluation"), "Not evaluated: ");
   check_contains(section(page, "evaluation"), "test_x.npy");
   CHECK(has_section(page, "curves"));

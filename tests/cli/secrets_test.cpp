@@ -212,7 +212,7 @@ TEST_CASE("a tilde in an option's value is the home folder") {
   CHECK(!fs::exists(w.dir.file("~root")));
   const Finished none = run_dpt({"eval", "~/runs/a"}, w.dir.path(), [] { unsetenv("HOME"); });
   CHECK(none.exit_code == 2);
-  check_contains(none.err, "the environment variable HOME is not set");
+  check_contains(none.err, "the environment variable HOME, which '~/' stands for, is not set");
 }
 
 // Sanitizers need more memory than the limit.

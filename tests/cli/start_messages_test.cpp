@@ -131,11 +131,11 @@ TEST_CASE("--rank-logs leaves a foreign file alone") {
     }
     return ended[1].err;
   };
-  check_contains(train(), "r/logs/rank-1.log: expected a log of dpt, found another file");
+  check_contains(train(), "r/logs/rank-1.log: expected a log of dpt, found a different file");
   CHECK(read_file(w.dir.file("r/logs/rank-1.log")) == "mine\n");
   fs::remove(w.dir.file("r/logs/rank-1.log"));
   for (const int times : {1, 2}) {
-    CHECK_FALSE(contains(train(), "found another file"));
+    CHECK_FALSE(contains(train(), "found a different file"));
     CHECK(count_of(read_file(w.dir.file("r/logs/rank-1.log")), "info rank 1 of 2") ==
           static_cast<std::size_t>(times));
   }

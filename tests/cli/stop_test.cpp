@@ -275,8 +275,7 @@ devices: [cpu]
   static bool waits(Program& program, std::size_t processes) {
     return wait_until([&] {
       return !program.is_running() ||
-             count_of(program.messages(), "waiting for another process, which creates") ==
-                 processes;
+             count_of(program.messages(), "waiting for another process to create") == processes;
     });
   }
 };

@@ -283,11 +283,10 @@ TEST_CASE("weights: names that the config's patterns do not expect are refused, 
   weights.file = file;
   weights.expect_missing = {"conv1.*"};
   const std::string refused = s.refused(ErrorKind::data);
-  check_contains(refused,
-                 "weights.file " + file +
-                     " does not fit the model: its names differ by a prefix. Map them: add "
-                     "to the config's `weights`:\n  map: {\"net.\": \"\"}\n"
-                     "  missing from the file: conv2.weight\n");
+  check_contains(refused, "weights.file " + file +
+                              " does not fit the model: its names differ by a prefix. To map them, "
+                              "add to the config's `weights`:\n  map: {\"net.\": \"\"}\n"
+                              "  missing from the file: conv2.weight\n");
   CHECK_FALSE(contains(refused, "conv1"));
   // The suggested patterns do not match anything that was loaded.
   weights.map = {{"net.", ""}};

@@ -273,9 +273,10 @@ TEST_CASE("weights: a file of PyTorch starts a run, and inspect shows it") {
              "extends: small.yaml\nname: t\nweights: {file: w.pth, key: ema}\n");
   const Finished prefix = w.run(check);
   CHECK(prefix.exit_code == 3);
-  check_contains(prefix.err,
-                 "w.pth does not fit the model: its names differ by a prefix. Map them: add to the "
-                 "config's `weights`:\n  map: {\"module.\": \"\"}\n  missing from the file: fc.w");
+  check_contains(
+      prefix.err,
+      "w.pth does not fit the model: its names differ by a prefix. To map them, add to the "
+      "config's `weights`:\n  map: {\"module.\": \"\"}\n  missing from the file: fc.w");
   CHECK_FALSE(contains(prefix.err, "expect_missing"));
   check_contains(w.run_well(check, {"weights.map={module.: ''}"}).out,
                  "w.pth (ema; not state_dict): 2 loaded, 0 missing, 0 left over");

@@ -305,9 +305,9 @@ TEST_CASE("csv: files that are not tables") {
         "$/train.csv: expected a column 'kind', which data.label names, found a, knd, b; did you "
         "mean 'knd'?");
   CHECK(error("a,kind,b\n1,2,3\n1,2\n") ==
-        "$/train.csv, line 3: expected 3 fields, as the header has, found 2");
+        "$/train.csv, line 3: expected 3 fields, like the header, found 2");
   CHECK(error("a,kind,b\n1,2,3,4\n") ==
-        "$/train.csv, line 2: expected 3 fields, as the header has, found 4");
+        "$/train.csv, line 2: expected 3 fields, like the header, found 4");
   CHECK(error("a,kind,b\n1,2,3\n\n1,2,3\n") ==
         "$/train.csv, line 3: expected fields, found an empty line");
   CHECK(error("a,kind,b\n1,2,\"3\n1,2,3\n") ==

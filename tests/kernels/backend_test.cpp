@@ -154,7 +154,7 @@ TEST_CASE("descriptions that the CPU cannot run are refused when the kernel is m
         "cpu: a linear layer needs a batch of at least 1, not 0");
   Pool2dDesc pool = pool_case(PoolKind::average, 1, {4, 4, 1}, {2, 2}, {1, 1}, {0, 0}, {2, 2});
   CHECK(refused([&] { backend->make(pool); }) ==
-        "cpu: average pooling has no dilation, found (2, 2)");
+        "cpu: average pooling does not support dilation, found (2, 2)");
   CrossEntropyDesc loss;
   loss.batch = 1;
   CHECK(refused([&] { backend->make_loss(loss); }) ==

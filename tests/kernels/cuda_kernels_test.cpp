@@ -175,19 +175,20 @@ TEST_CASE("descriptions that our GPU kernels cannot run are refused when the ker
   InputDesc input;
   input.raw = {4, 5, 1};
   input.out = {4, 4, 1};
-  CHECK(refused([&] { backend->make_input(input); }) ==
-        "input kernel (cuda:0): cannot produce 4x4x1 (height, width, channels) from 4x5x1 as it is "
-        "with padding 0, batch 0");
+  CHECK(
+      refused([&] { backend->make_input(input); }) ==
+      "input kernel (cuda:0): cannot produce 4x4x1 (height, width, channels) from 4x5x1 (crop: no, "
+      "padding: 0, batch: 0)");
   input.type = DType::i32;
   CHECK(refused([&] { backend->make_input(input); }) ==
         "input kernel (cuda:0): activations of type i32 are not supported, use fp32 or bf16");
   Pool2dDesc pool = pool_case(PoolKind::average, 1, {4, 4, 1}, {2, 2}, {1, 1}, {0, 0}, {2, 2});
   CHECK(refused([&] { backend->make(pool); }) ==
-        "cuda:0: average pooling has no dilation, found (2, 2)");
+        "cuda:0: average pooling does not support dilation, found (2, 2)");
   pool = pool_case(PoolKind::max, 1, {65536, 65536, 1}, {2, 2}, {2, 2});
   CHECK(refused([&] { backend->make(pool); }) ==
         "cuda:0: pooling 65536x65536x1 to 32768x32768x1 (height, width, channels) is too large: a "
-        "sample may have 2147483647 elements");
+        "sample may have at most 2147483647 elements");
 }
 
 }  // namespace

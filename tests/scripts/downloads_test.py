@@ -145,7 +145,7 @@ class Downloads(HubCase):
         self.assertEqual(len(storage.starts), 1)
         # A damaged copy is replaced.
         (self.cache / HASH / "model.safetensors").write_bytes(DATA[:-1] + b"x")
-        self.assertIn("is damaged: it is downloaded again", self.check())
+        self.assertIn("is damaged: downloading it again", self.check())
         self.assertEqual((self.cache / HASH / "model.safetensors").read_bytes(), DATA)
 
     def test_a_proxy_is_used_if_the_environment_names_one(self):
@@ -221,7 +221,7 @@ class Downloads(HubCase):
 
     def test_a_server_without_ranges_begins_again(self):
         storage = self.hub.add(REPO, DATA, cuts=[1000], takes_ranges=False)
-        self.assertIn("the server starts again at the first byte", self.check())
+        self.assertIn("the server restarts the download at the first byte", self.check())
         self.assertEqual(storage.starts, [0, 0])
 
     def test_lies_about_length_and_hash_are_found(self):
@@ -263,7 +263,7 @@ class Downloads(HubCase):
         self.assertIn("set HF_TOKEN to a token that may read it", text)
         place = f"/{REPO}/resolve/main/model.safetensors"
         for status, words in [(401, "set HF_TOKEN"), (403, "is private"), (500, "server is at fault"),
-                              (429, "too many requests"), (204, "the server sends no file")]:  # fmt: skip
+                              (429, "too many requests"), (204, "server did not send a file")]:  # fmt: skip
             with self.subTest(status=status):
                 self.hub.server.routes[place] = lambda handler, it=status: handler.send(it)
                 text = self.check(code=3)
@@ -284,7 +284,7 @@ class Downloads(HubCase):
         self.assertEqual(len(self.hub.server.asked), questions)
         place = f"/{REPO}/resolve/main/model.safetensors"
         self.hub.server.routes[place] = lambda handler: handler.send(503)
-        self.assertIn("answered 503; the copy of hf://", self.check())
+        self.assertIn("answered 503; using the copy of hf://", self.check())
         self.hub.server.close()
         self.assertIn("the copy of hf://", self.check())
 
@@ -303,7 +303,7 @@ class Downloads(HubCase):
         second = self.start(*words)
         line = second.stderr.readline()
         goes_on.set()
-        self.assertIn(f"waiting for another process that downloads {NAME}", line)
+        self.assertIn(f"waiting for another process to download {NAME}", line)
         for process in (first, second):
             code, out, err = self.finish(process)
             self.assertEqual(code, 0, out + err)

@@ -131,7 +131,7 @@ class NcclSums final : public PeerSums {
     const std::string& who = ranks_.front().context.name;
     ncclUniqueId id;
     if (world.id.size() != sizeof id) {
-      fail(ErrorKind::device, "{}: expected an id of NCCL of {} bytes, found {}", who, sizeof id,
+      fail(ErrorKind::device, "{}: expected an NCCL id of {} bytes, found {}", who, sizeof id,
            world.id.size());
     }
     std::memcpy(&id, world.id.data(), sizeof id);

@@ -148,7 +148,8 @@ TEST_CASE("a baseline with another number of samples is reported") {
       w.run({"train", "small.yaml", "--run-dir", "new", "data.test_size=9", "--baseline",
              "runs/tiny", "--require", "test/loss<=baseline+9"});
   CHECK(finished.exit_code == 0);
-  check_contains(finished.err,
-                 "dpt: warning: --baseline runs/tiny: its test results are of 6 samples, those of "
-                 "this run of 9\n");
+  check_contains(
+      finished.err,
+      "dpt: warning: --baseline runs/tiny: its test results are of 6 samples, but those of "
+      "this run are of 9\n");
 }

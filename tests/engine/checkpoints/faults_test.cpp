@@ -60,9 +60,8 @@ TEST_CASE("a full disk: the old file stays, the temporary one goes") {
       },
       path);
   CHECK(text.find("F: cannot write (after ") == 0);
-  CHECK(
-      text.find("No space left on device; the file that was there before, if any, is unchanged") !=
-      std::string::npos);
+  CHECK(text.find("No space left on device; if the file already existed, it is unchanged") !=
+        std::string::npos);
   CHECK(read_all(path) == before);
   CHECK(SafetensorsFile::open(path).check_integrity() == Integrity::good);
   CHECK(entries(folder.file("disk")) == 1);
@@ -100,8 +99,8 @@ TEST_CASE("folders that are missing or cannot be written") {
     return error_of([&] { write_safetensors(path, {}, {{"x", "F32", {1}, &one}}); }, path);
   };
   CHECK(save(folder.file("none/a")) ==
-        "F: cannot create a temporary file in its folder: No such file or directory; the file that "
-        "was there before, if any, is unchanged");
+        "F: cannot create a temporary file in its folder: No such file or directory; if the file "
+        "already existed, it is unchanged");
   // The target is a folder: this is detected at the rename, and the temporary file is removed.
   fs::create_directory(folder.file("taken"));
   CHECK(save(folder.file("taken")).find("F: cannot rename into place (after ") == 0);
@@ -132,7 +131,7 @@ TEST_CASE("folders that are missing or cannot be written") {
     fs::permissions(closed, fs::perms::owner_all);
   }
   CHECK(text == "F: cannot create a temporary file in its folder: " + expected +
-                    "; the file that was there before, if any, is unchanged");
+                    "; if the file already existed, it is unchanged");
   CHECK(read_all(closed + "/a") == before);
   CHECK(entries(closed) == 1);
 }

@@ -55,9 +55,9 @@ TEST_CASE("foreign files are named by their first bytes") {
        "pull"},
       {"<!DOCTYPE html>\n<html lang=\"en\">", "found an HTML page"},
       {"\n  <HTML><head>", "found an HTML page"},
-      {"<?xml version=\"1.0\"?><Error><Code>AccessDenied", "found an XML text"},
+      {"<?xml version=\"1.0\"?><Error><Code>AccessDenied", "found XML text"},
       {"{\"metadata\": {\"total_size\": 1}, \"weight_map\": {\"a\": \"b\"}}",
-       "found the index of weights that are in several files"},
+       "found the index of weights that are split into several files"},
       {"Not Found: the page that you look for", "found text that begins with 'Not Found: "},
       {"No file.", "found text that begins with 'No file.'"},
   };

@@ -422,8 +422,8 @@ TEST_CASE("a first convolution that reads images of other channels is called tha
   CHECK(
       l.error() ==
       "F: tensor 'conv1.weight': expected the shape [2, 3, 2, 2] of the config's model, found [2, "
-      "1, 2, 2]; 'conv1' reads images of 3 channel(s) (model.input), the file's reads 1: the "
-      "channels of a file's weights are not adapted");
+      "1, 2, 2]; 'conv1' reads images of 3 channel(s) (model.input), but the file's layer reads 1: "
+      "dpt does not adapt the channels of a file's weights");
   l.plan.nodes[0].inputs = {1};  // no longer the first
   CHECK(l.error().find("channel(s)") == std::string::npos);
 }

@@ -23,8 +23,9 @@ TEST_CASE("Processes that cannot sum over GPUs are named, the first of them, and
   without.why_not = "NCCL cannot be used";
   CHECK(problem_of_peers({ready({"a"}), without, without}) == "rank 1: NCCL cannot be used");
   CHECK(problem_of_peers({without}) == "NCCL cannot be used");
-  CHECK(problem_of_peers({ready({"a"}, "NCCL 2.28.9"), ready({"b"}, "NCCL 2.27.3")}) ==
-        "rank 0 has NCCL 2.28.9, but rank 1 NCCL 2.27.3: expected one version in all processes");
+  CHECK(
+      problem_of_peers({ready({"a"}, "NCCL 2.28.9"), ready({"b"}, "NCCL 2.27.3")}) ==
+      "rank 0 has NCCL 2.28.9, but rank 1 has NCCL 2.27.3: expected one version in all processes");
   CHECK(problem_of_peers({ready({"a", "b"}), ready({"c", "b"})}) ==
         "cuda:1 of rank 0 and cuda:1 of rank 1 are the same GPU (at b)");
   CHECK(problem_of_peers({ready({"a", "a"})}) == "replicas share a GPU");

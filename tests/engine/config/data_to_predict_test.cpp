@@ -136,9 +136,9 @@ TEST_CASE("to predict: of another config the data section and the seed, and noth
             "max_bad_samples, exif_orientation, cache, cache_shorter_side, normalize, transforms, "
             "file, labels, kind");
   CHECK(refusal(with("dataset: table\n")) ==
-        config + ":1:1: expected a config with a section data, a mapping, found none");
+        config + ":1:1: expected a config whose section 'data' is a mapping, found none");
   CHECK(refusal(with("data: images\n")) ==
-        config + ":1:7: expected a config with a section data, a mapping, found 'images'");
+        config + ":1:7: expected a config whose section 'data' is a mapping, found 'images'");
   check_contains(refusal(with("data: [\n")), config + ":");
   check_contains(refusal({dir.file("gone.yaml"), {}}), "cannot read the config ");
   // An unreadable stored config is not a usage error.

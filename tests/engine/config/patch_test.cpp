@@ -198,7 +198,7 @@ TEST_CASE("an error in a patch is reported at its place") {
         line + ":16: expected the name of a layer, found a list of 1");
   CHECK(issue("{change: 4, type: ReLU}").starts_with(line + ":16: expected the name of a layer, "));
   CHECK(issue("{change: conv1}") ==
-        line + ":7: expected fields to change of the layer 'conv1', found none");
+        line + ":7: expected the fields to change in layer 'conv1', found none");
   CHECK(issue("{delete: conv1, stride: 2}") ==
         line + ":23: unknown key 'stride' next to 'delete'. Known keys: delete");
   CHECK(issue("{insert_after: conv1, layer: []}") ==

@@ -466,7 +466,7 @@ TEST_CASE("configs extend one another up to sixteen, and are read up to their li
 
 TEST_CASE("a base that is the config itself, by an alias, is reported once") {
   CHECK(only_issue("&r {extends: *r}\n") ==
-        "1:14: an alias is inside what it refers to: a config cannot be cyclic");
+        "1:14: an alias refers to a value that contains it: a config cannot be cyclic");
 }
 
 TEST_CASE("a config that extends another keeps what all kinds share, and lists replace") {

@@ -297,7 +297,7 @@ TEST_CASE("variables are replaced in paths and nowhere else") {
   CHECK(issue(deep + std::string(100'000, '}')) ==
         Texts{"6:9: expected at most 16 nested defaults, found more"});
   CHECK(issue("s3://user:pw@host/x") ==
-        Texts{"6:9: expected a path of this machine, found a URL: dpt reads and writes files"});
+        Texts{"6:9: expected a path on this machine, found a URL: dpt reads and writes files"});
 }
 
 TEST_CASE("a variable in a value that is not a path is an error, `$` alone is not") {
@@ -342,7 +342,7 @@ TEST_CASE("a leading ~/ is the home folder") {
               "name that begins with '~'"});
   unsetenv("HOME");
   CHECK(issues_of(changed("root: images", "root: ~/data")) ==
-        Texts{"6:9: the environment variable HOME is not set, which '~/' stands for: write the "
+        Texts{"6:9: the environment variable HOME, which '~/' stands for, is not set: write the "
               "folder out"});
 }
 

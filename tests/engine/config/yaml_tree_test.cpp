@@ -108,9 +108,9 @@ TEST_CASE("YAML that a config may not contain is refused with its place") {
   CHECK(first_issue("a: 1\nb: 2\na: 3\n") == "3:1: duplicate key 'a': first defined in line 1");
   CHECK(first_issue("x: {a: 1, 'a': 2}") == "1:11: duplicate key 'a': first defined in line 1");
   CHECK(first_issue("a: &a [1, *a]") ==
-        "1:11: an alias is inside what it refers to: a config cannot be cyclic");
+        "1:11: an alias refers to a value that contains it: a config cannot be cyclic");
   CHECK(first_issue("a: &a {b: {c: *a}}") ==
-        "1:15: an alias is inside what it refers to: a config cannot be cyclic");
+        "1:15: an alias refers to a value that contains it: a config cannot be cyclic");
   CHECK(first_issue("a: !thing 1") ==
         "1:4: the tag '!thing' is not accepted: a config has plain values only");
   CHECK(first_issue("a: !!int '1'") ==
@@ -123,9 +123,10 @@ TEST_CASE("YAML that a config may not contain is refused with its place") {
         "3:1: expected one YAML document, found a second one after '---'");
   CHECK(first_issue("? [1, 2]\n: 3\n") == "1:3: expected a key, found a list");
   CHECK(first_issue("? {a: 1}\n: 3\n") == "1:3: expected a key, found a mapping");
-  CHECK(first_issue("base: &b {x: 1}\nc: {<<: *b}\n") ==
-        "2:5: merge keys (<<) are not read: write the fields out, or put the common part into a "
-        "file and name it with 'extends'");
+  CHECK(
+      first_issue("base: &b {x: 1}\nc: {<<: *b}\n") ==
+      "2:5: merge keys (<<) are not supported: write the fields out, or put the common part into a "
+      "file and name it with 'extends'");
   CHECK(first_issue(std::string("a: \xFF\n")) == "1:4: expected UTF-8 text, found the byte 0xFF");
   CHECK(first_issue(std::string("a: \xC0\xAF\n")) ==
         "1:4: expected UTF-8 text, found the byte 0xC0");

@@ -67,7 +67,7 @@ TEST_CASE("ahead check: a sample that cannot be read is named, with what to do")
   const auto val = std::make_shared<NotedSource>(std::set<std::int64_t>{4});
   const std::string text =
       "file 4: bad. An evaluation needs this sample: repair or remove the file (dpt data check "
-      "names all such files), or leave it out with data.on_bad_sample: skip";
+      "lists all unreadable files), or leave it out with data.on_bad_sample: skip";
   const Split good{test, {0, 1}}, bad{val, {3, 4}}, none;
   AheadCheck of_test(bad, {}, {}, pool);
   CHECK(error_of([&] { of_test.finish(never); }) == text);

@@ -179,8 +179,8 @@ TEST_CASE("images are resized to the model's input unless the transforms give th
         "padding 0, found 8x8: put a Resize before it");
   CHECK((pipeline_of({resize({12}), random_crop(6)}).size() == Size2{6, 6}));
   CHECK(pipeline_error({resize({12})}) ==
-        "config.yaml:3:5: Resize: images have different sizes after it, but a batch needs one: "
-        "add Resize or CenterCrop with size: [8, 8], those of model.input");
+        "config.yaml:3:5: Resize: images have different sizes after it, but a batch needs a single "
+        "size: add Resize or CenterCrop with size: [8, 8], those of model.input");
 }
 
 TEST_CASE("CenterCrop keeps torchvision's middle, and pads smaller images") {

@@ -329,16 +329,18 @@ TEST_CASE("input kernel: an invalid description is refused when the kernel is ma
   desc = desc_of({4, 4, 3}, {4, 4, 3});
   desc.erase = true;
   desc.erase_value = {0};
-  CHECK(error(desc) == "input kernel (cpu): 1 fill values of RandomErasing for 3 channels");
+  CHECK(error(desc) ==
+        "input kernel (cpu): expected one fill value of RandomErasing for each of 3 channels, "
+        "found 1");
   CHECK(error(desc_of({4, 5, 1}, {4, 4, 1})) ==
-        "input kernel (cpu): cannot produce 4x4x1 (height, width, channels) from 4x5x1 as it is "
-        "with padding 0, batch 0");
+        "input kernel (cpu): cannot produce 4x4x1 (height, width, channels) from 4x5x1 (crop: no, "
+        "padding: 0, batch: 0)");
   desc = desc_of({4, 4, 1}, {7, 4, 1});
   desc.crop = true;
   desc.crop_padding = 1;
   CHECK(error(desc) ==
-        "input kernel (cpu): cannot produce 7x4x1 (height, width, channels) from 4x4x1 cropped "
-        "with padding 1, batch 0");
+        "input kernel (cpu): cannot produce 7x4x1 (height, width, channels) from 4x4x1 (crop: yes, "
+        "padding: 1, batch: 0)");
   desc = desc_of({4, 4, 1}, {4, 7, 1});
   desc.crop = true;
   desc.crop_padding = 1;
@@ -354,13 +356,17 @@ TEST_CASE("input kernel: an invalid description is refused when the kernel is ma
       error(desc_of({0, 4, 1}, {0, 4, 1})).starts_with("input kernel (cpu): cannot produce 0x4x1"));
   desc = desc_of({4, 4, 1}, {4, 4, 1});
   desc.batch = -1;
-  CHECK(error(desc).ends_with("batch -1"));
+  CHECK(error(desc).ends_with("batch: -1)"));
   desc = desc_of({4, 4, 3}, {4, 4, 3});
   desc.stddev = {0.5F, 1.0F};
-  CHECK(error(desc) == "input kernel (cpu): 0 means and 2 standard deviations for 3 channels");
+  CHECK(error(desc) ==
+        "input kernel (cpu): expected one mean and one standard deviation for each of 3 channels, "
+        "found 0 and 2");
   desc = desc_of({4, 4, 3}, {4, 4, 3});
   desc.mean = {0.5F};
-  CHECK(error(desc) == "input kernel (cpu): 1 means and 0 standard deviations for 3 channels");
+  CHECK(error(desc) ==
+        "input kernel (cpu): expected one mean and one standard deviation for each of 3 channels, "
+        "found 1 and 0");
 }
 
 }  // namespace

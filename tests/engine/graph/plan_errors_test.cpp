@@ -202,15 +202,16 @@ TEST_CASE("share_weights: the name of an earlier layer of the same type with wei
         conv3 +
             "'conv2' has no weights of its own, it shares those of 'conv1'; write "
             "share_weights: conv1");
-  CHECK(error("input") == conv3 + "'input' is the image, expected the name of a layer");
+  CHECK(error("input") ==
+        conv3 + "expected the name of a layer, found 'input', which is the image");
   CHECK(plan_error(ModelSpecBuilder({4, 8, 8})
                        .conv("conv", 4, 3)
                        .add("GroupNorm", {{"num_groups", integer(2)}}, "norm")
                        .shares("conv")
                        .add("Flatten")
                        .linear("fc", 10)) ==
-        "net.yaml:11:7: layer 'norm' (GroupNorm): share_weights: expected the name of a GroupNorm, "
-        "as this layer is one; 'conv' is a Conv2d");
+        "net.yaml:11:7: layer 'norm' (GroupNorm): share_weights: expected the name of another "
+        "GroupNorm, found 'conv', which is a Conv2d");
 }
 
 TEST_CASE("share_weights: both layers have the same parameters, which can be shared") {
@@ -266,8 +267,8 @@ TEST_CASE("share_weights: both layers have the same parameters, which can be sha
                        .shares("fc1")
                        .linear("fc3", 10)) ==
         "net.yaml:12:7: layer 'fc2' (Linear): share_weights: expected a flattened image of 4x2x2 "
-        "as input, as 'fc1' reads, found a vector: the columns of one weight cannot stand for the "
-        "features of both");
+        "as input, like that of 'fc1', found a vector: the columns of one weight cannot stand for "
+        "the features of both");
 }
 
 TEST_CASE("a model made in code has no line to name") {

@@ -77,7 +77,7 @@ TEST_CASE(
   CHECK(change(4, 8, cosine, 0).rfind("the learning rate of step 2 is ", 0) == 0);
   CHECK(change(4, 8, cosine, 5).rfind("the learning rate of step 6 is ", 0) == 0);
   check_contains(change(4, 8, cosine, 5),
-                 "train.epochs was 8 and is 4, and the schedule cosine spans");
+                 "train.epochs was 8 and is now 4, and the schedule cosine spans");
   // The warm-up is the same; the schedules differ after it, if the run gets there.
   const std::string warm = "{type: cosine, warmup: {steps: 10}}";
   CHECK(change(4, 8, warm, 2).rfind("the learning rate of step 12 is ", 0) == 0);
@@ -193,7 +193,7 @@ TEST_CASE("comparing the learning rates of a run of five million steps looks at 
   const std::string warm = "{type: cosine, warmup: {steps: 1000000}}";
   const std::string change =
       learning_rate_change(job_of(500'000, warm), job_of(1'000'000, warm).spec, state);
-  check_contains(change, "train.epochs was 1000000 and is 500000");
+  check_contains(change, "train.epochs was 1000000 and is now 500000");
   const auto first = std::stoll(change.substr(std::string("the learning rate of step ").size()));
   CHECK(first > 1'000'000);
   CHECK(first < 1'002'000);

@@ -267,7 +267,7 @@ TEST_CASE("a loss that overflows is traced to the sample with the target that ma
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::diverged);
     check_contains(error.what(), "The outputs of all layers are finite, but the loss of some");
-    check_contains(error.what(), "1 of the batch's 12 samples show it: 5 (" +
+    check_contains(error.what(), "Affected samples (1 of the batch's 12): 5 (" +
                                      targets.data.file("train_x.npy") + ", sample 5)");
   }
 }

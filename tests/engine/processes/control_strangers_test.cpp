@@ -293,7 +293,8 @@ TEST_CASE("another token or job is refused with a warning, and the run continues
   CHECK(outcomes[0].text == "left");
   CHECK(outcomes[3].text == "left");
   CHECK(outcomes[1].kind == kUsage);
-  CHECK(contains(outcomes[1].text, "refused: the token there is another (DPT_TOKEN)"));
+  CHECK(contains(outcomes[1].text,
+                 "refused: the job that listens there has another token (DPT_TOKEN)"));
   CHECK(!contains(outcomes[1].text, "a secre"));
   CHECK(outcomes[2].kind == kUsage);
   CHECK(contains(outcomes[2].text, "refused: another job runs there"));
@@ -322,7 +323,8 @@ TEST_CASE("the reason of a refusal is kept after rank 0 has gone") {
   CHECK(is_over);
   CHECK(contains(outcomes[0].text, "did not join"));
   CHECK(outcomes[1].kind == kUsage);
-  CHECK(contains(outcomes[1].text, "refused: the token there is another (DPT_TOKEN)"));
+  CHECK(contains(outcomes[1].text,
+                 "refused: the job that listens there has another token (DPT_TOKEN)"));
 }
 
 TEST_CASE("a complete world without a name is not harmed by another on its ports") {

@@ -152,7 +152,7 @@ TEST_CASE("a batch too large for the memory: the message says how many samples f
           fmt::format(
               "counting: out of memory: 12 samples at once need {} for activations and their "
               "gradients, but {} are free; the largest layer is '{}'. {} fit: set train.accumulate "
-              "to {} or more, which divides a batch into smaller parts, or use more devices",
+              "to {} or more, which divides a batch into micro-batches, or use more devices",
               mebibytes(training), mebibytes(training / 2), largest->name, 6 - training % 2,
               2 + training % 2));
   }

@@ -246,7 +246,7 @@ TEST_CASE("a full disk and a removed folder cost updates, not the old file and n
   CHECK_FALSE(fs::exists(dir.file("x.prom.tmp")));
   REQUIRE(run.warnings.size() == 1);
   check_contains(run.warnings[0], dir.file("x.prom") + ": cannot write (after 0 bytes): File too");
-  check_contains(run.warnings[0], "; the run continues; ");
+  check_contains(run.warnings[0], "; the run continues, but ");
   run.step(3, 0.5);
   CHECK(value_in(dir, "dpt_step") == "3");
   // There is only one warning.

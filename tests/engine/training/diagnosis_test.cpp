@@ -239,16 +239,15 @@ TEST_CASE("each place has a name for the log and a sentence for people") {
     return text;
   };
   const std::string all = list({3, 1, 2});
-  const std::string shown = ". 2 of the batch's 3 samples show it: " + list({3, 1});
-  CHECK(
-      told(Place::unknown) ==
-      "batch sum: No single sample shows it: it arises in the sum over the batch, whose 3 samples "
-      "are " +
-          all);
+  const std::string shown = ". Affected samples (2 of the batch's 3): " + list({3, 1});
+  CHECK(told(Place::unknown) ==
+        "batch sum: No sample has non-finite values on its own: they arise in the sum over the "
+        "batch, whose 3 samples are " +
+            all);
   CHECK(told(Place::not_found) ==
         "not found: The layer could not be found (no memory). The batch's 3 samples are " + all);
   CHECK(told(Place::weights) ==
-        "weights: The first such values, in the order of backward, are in layer 'conv' "
+        "weights: The first non-finite values, in the order of backward, are in layer 'conv' "
         "(conv.bias). The batch's 3 samples are " +
             all);
   CHECK(told(Place::input) ==

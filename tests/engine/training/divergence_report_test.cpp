@@ -168,9 +168,10 @@ TEST_CASE("a step of which no sample counts: warnings at the 1st, the 10th, ...,
                        skipped[i]["step"].get<int>(), skipped[i]["epoch"].get<int>());
   };
   check_contains(messages, begins(0));
-  check_contains(messages, ". After 10, 100, ... such steps there is another warning");
+  check_contains(messages,
+                 ". Another warning follows after 10, 100, ... steps skipped for this reason");
   check_contains(messages, begins(9));
-  check_contains(messages, "It is number 10 of such steps");
+  check_contains(messages, "Steps skipped for this reason: 10");
 }
 
 TEST_CASE("skip: an epoch of which nothing was trained has no results") {

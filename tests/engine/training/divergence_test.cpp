@@ -46,7 +46,7 @@ TEST_CASE("halt: the report names step, layer and sample, and the last checkpoin
         }
         const std::string text = diverged(job, folder, &fresh);
         check_contains(text, "training diverged at step 3 (epoch 1): the ");
-        check_contains(text, fmt::format("1 of the batch's 12 samples show it: {} ({})", sample,
+        check_contains(text, fmt::format("Affected samples (1 of the batch's 12): {} ({})", sample,
                                          job.data.splits.train.source->describe(sample)));
         check_contains(text, "train.on_divergence.policy=rollback");
         if (c.place == "output") {

@@ -433,7 +433,7 @@ TEST_CASE("a train.log that cannot be written is reported once, and the messages
     p.warn("three");
   });
   CHECK(count_of(output, "warning: train.log: ") == 1);
-  check_contains(output, "; the run continues; messages are missing there\r\n");
+  check_contains(output, "; the run continues, but messages are missing there\r\n");
   for (const char* line : {"one\r\n", "two\r\n", "warning: three\r\n"}) {
     check_contains(output, line);
   }

@@ -62,8 +62,8 @@ TEST_CASE("a copy is a file of its own, and replaces what was there") {
   fs::create_directory(folder.file("taken"));
   const std::string to = folder.file("taken");
   CHECK(error_of([&] { copy_durably(folder.file("a"), to); }, to) ==
-        "F: cannot rename into place (after 3 bytes): Is a directory; the file that was there "
-        "before, if any, is unchanged");
+        "F: cannot rename into place (after 3 bytes): Is a directory; if the file already existed, "
+        "it is unchanged");
   CHECK_FALSE(fs::exists(folder.file("taken.tmp")));
   const std::string none = folder.file("none");
   CHECK(error_of([&] { copy_durably(none, folder.file("b")); }, none) ==
@@ -129,8 +129,8 @@ TEST_CASE("a write that fails at its end tells how many bytes it had written") {
   file.write(std::as_bytes(std::span(text)));
   file.write(std::as_bytes(std::span(text).first(2)));
   CHECK(error_of([&] { file.commit(); }, path) ==
-        "F: cannot rename into place (after 7 bytes): Is a directory; the file that was there "
-        "before, if any, is unchanged");
+        "F: cannot rename into place (after 7 bytes): Is a directory; if the file already existed, "
+        "it is unchanged");
 }
 
 TEST_CASE("moving and removing say what they cannot do") {
@@ -266,10 +266,9 @@ TEST_CASE("a folder that is held is the same one wherever it is moved") {
   CHECK(read_all(dir.file("precious")) == "mine");
   fs::create_symlink("nowhere", dir.file("dangling"));
   const std::string dangling = dir.file("dangling");
-  CHECK(
-      error_of([&] { make_folders(dangling); }, dangling) ==
-      "F: expected a folder, found a link to nowhere, which is not a folder: make that folder, or "
-      "remove the link");
+  CHECK(error_of([&] { make_folders(dangling); }, dangling) ==
+        "F: expected a folder, found a link to nowhere, which is not a folder: create that folder, "
+        "or remove the link");
 }
 
 TEST_CASE("every call that a disk may hold up is progress of the thread's replica") {
