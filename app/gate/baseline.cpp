@@ -14,15 +14,17 @@ namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void refuse_unfinished(const std::string& path, const std::string& status) {
+  const bool can_continue = status != "failed" && status != "diverged";
   fail(ErrorKind::data,
-       "--baseline {}: expected a completed run, found one that {}: {}, or name another run", path,
+       "--baseline {}: expected a completed run, found one that {}: {}name another run", path,
        status == "running"    ? "is still running"
        : status == "stopped"  ? "was stopped"
        : status == "failed"   ? "failed"
        : status == "diverged" ? "diverged"
                               : "was interrupted",
-       status == "running" ? "wait until it ends"
-                           : "let it finish (run the same dpt train command again)");
+       status == "running" ? "wait until it ends, or "
+       : can_continue      ? "let it finish (run the same dpt train command again), or "
+                           : "");
 }
 
 /// Returns the path of the summary.json of a run folder, which exists only while the run does not

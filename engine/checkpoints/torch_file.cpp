@@ -264,12 +264,11 @@ std::span<const std::byte> TorchFile::Contents::bytes_of(const ZipMember& member
   if (known != read.end()) return known->second;
   if (member.size != member.packed) {
     inflated_bytes += member.size;
-    if (member.size > mapped.bytes().size() * kMaxRatio ||
-        inflated_bytes > mapped.bytes().size() * kMaxRatio) {
+    if (inflated_bytes > mapped.bytes().size() * kMaxRatio) {
       fail(ErrorKind::data,
            "{}, member {}: expected at most {} times the file's {} bytes after decompression, "
            "found {} bytes",
-           path, member.name, kMaxRatio, mapped.bytes().size(), member.size);
+           path, member.name, kMaxRatio, mapped.bytes().size(), inflated_bytes);
     }
   }
   std::vector<std::byte>& room = inflated.emplace_back();

@@ -138,9 +138,10 @@ PartFile::~PartFile() {
 
 void PartFile::fail_at(const char* doing) const {
   fail(ErrorKind::data,
-       "{}: cannot {} (after {} bytes): {}. Free some disk space, or set XDG_CACHE_HOME to another "
-       "folder; the next start resumes the download",
-       path_, doing, size_, std::strerror(errno));
+       "{}: cannot {} (after {} bytes): {}. {} or set XDG_CACHE_HOME to another folder; the next "
+       "start continues the download",
+       path_, doing, size_, std::strerror(errno),
+       errno == ENOSPC || errno == EDQUOT ? "Free some disk space," : "Correct this,");
 }
 
 void PartFile::add(std::string_view bytes) {

@@ -26,8 +26,8 @@ inline void check_cuda_desc(const CudaContext& context, const char* what, DType 
 inline void check_indices(const CudaContext& context, const char* what, std::int64_t elements) {
   if (elements >> 31 == 0) return;
   fail(ErrorKind::device,
-       "{}: {} of {} elements, but at most {} are supported: use a smaller batch "
-       "(train.accumulate) or smaller images",
+       "{}: {} of {} elements, but at most {} are supported: use smaller "
+       "micro-batches (train.accumulate) or smaller images",
        context.name, what, elements, (std::int64_t{1} << 31) - 1);
 }
 

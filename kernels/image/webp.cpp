@@ -17,17 +17,18 @@ namespace {
 /// size.
 constexpr std::int64_t kMaxWebpPixelsPerByte = kMaxImageBytes;
 
+/// Returns what is wrong, for a status other than VP8_STATUS_OK.
 std::string webp_problem(VP8StatusCode status) {
   switch (status) {
     case VP8_STATUS_NOT_ENOUGH_DATA:
     case VP8_STATUS_SUSPENDED:
-      return "the file ends too early";
+      return "corrupt WebP: the file ends too early";
     case VP8_STATUS_UNSUPPORTED_FEATURE:
-      return "a feature that libwebp does not support";
+      return "unsupported WebP: libwebp does not support one of its features: convert it to PNG";
     case VP8_STATUS_OUT_OF_MEMORY:
-      return "libwebp ran out of memory";
+      return "cannot decode the WebP: libwebp ran out of memory";
     default:
-      return "damaged data";
+      return "corrupt WebP: damaged data";
   }
 }
 
@@ -61,18 +62,18 @@ Image first_frame(const WebPData& data) {
 
 Image decode_webp(std::span<const std::byte> file, const std::string& name, std::int64_t channels) {
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(file.data());
-  const auto corrupt = [&](const std::string& why) {
-    fail(ErrorKind::data, "{}: corrupt WebP: {}", name, why);
-  };
+  const auto refuse = [&](const std::string& why) { fail(ErrorKind::data, "{}: {}", name, why); };
   WebPDecoderConfig config;
-  if (!WebPInitDecoderConfig(&config)) corrupt("libwebp is of an incompatible version");
+  if (!WebPInitDecoderConfig(&config)) {
+    refuse("cannot decode the WebP: the installed libwebp has an incompatible version");
+  }
   const VP8StatusCode header = WebPGetFeatures(bytes, file.size(), &config.input);
-  if (header != VP8_STATUS_OK) corrupt(webp_problem(header));
+  if (header != VP8_STATUS_OK) refuse(webp_problem(header));
   check_image_size(name, config.input.width, config.input.height, 4, file.size(),
                    kMaxWebpPixelsPerByte);
   if (config.input.has_animation) {
     Image image = first_frame({bytes, file.size()});
-    if (image.pixels.empty()) corrupt("its first frame is damaged");
+    if (image.pixels.empty()) refuse("corrupt WebP: its first frame is damaged");
     return converted(std::move(image), channels);
   }
   Image image{config.input.height, config.input.width, 3, {}};
@@ -82,7 +83,7 @@ Image decode_webp(std::span<const std::byte> file, const std::string& name, std:
   config.output.u.RGBA = {image.pixels.data(), static_cast<int>(image.width * 3),
                           image.pixels.size()};
   const VP8StatusCode status = WebPDecode(bytes, file.size(), &config);
-  if (status != VP8_STATUS_OK) corrupt(webp_problem(status));
+  if (status != VP8_STATUS_OK) refuse(webp_problem(status));
   return converted(std::move(image), channels);
 }
 

@@ -38,7 +38,7 @@ TEST_CASE("kernels that divide 31-bit indices refuse larger tensors") {
   CHECK_THROWS_WITH_AS(
       make_cuda_op(gpu.context(), d),
       "cuda:0: dropout of 2147483648 elements, but at most 2147483647 are supported: use "
-      "a smaller batch (train.accumulate) or smaller images",
+      "smaller micro-batches (train.accumulate) or smaller images",
       Error);
 }
 
