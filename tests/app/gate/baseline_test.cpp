@@ -116,18 +116,18 @@ TEST_CASE("a baseline whose value is not a number is refused with its place") {
   // The results of the best epoch have a separate name.
   summary["best_val"]["loss"] = true;
   check_contains(refusal(summary, "val/loss<=baseline"),
-                 "best_val/loss in bad.json, found true; name");
+                 "best_val/loss in bad.json, found true: name");
   summary["val"]["loss"] = {1, 2};
   check_contains(refusal(summary, "last/val/loss<=baseline"),
-                 "as val/loss in bad.json, found an array; name");
+                 "for val/loss in bad.json, found an array: name");
   summary["test"] = "good";
   check_contains(refusal(summary, "test/loss<=baseline"), "test/loss in bad.json, found \"good\"");
   // The same in a run folder, and in the output of an evaluation.
   write_file(w.dir.file("runs/tiny/summary.json"), summary.dump());
   check_contains(w.eval({"--baseline", "runs/tiny", "--require", "test/loss<=baseline"}).err,
-                 "test/loss in runs/tiny/summary.json, found \"good\"; name");
+                 "test/loss in runs/tiny/summary.json, found \"good\": name");
   check_contains(refusal({{"split", "test"}, {"loss", "low"}}, "test/loss<=baseline"),
-                 "test/loss in bad.json, found \"low\"; name");
+                 "test/loss in bad.json, found \"low\": name");
 }
 
 TEST_CASE("a baseline that still trains is refused") {

@@ -63,7 +63,7 @@ TEST_CASE("more than the channel carries fails everywhere, with both numbers") {
     CAPTURE(outcome.text);
     CHECK(outcome.kind == kPeer);
     CHECK(contains(outcome.text, "'too much' is too large"));
-    CHECK(contains(outcome.text, "at most 16777216"));
+    CHECK(contains(outcome.text, "the limit of 16777216"));
   }
 }
 
