@@ -3,45 +3,12 @@
 // on the shape.
 #include "kernels/cuda/column_sums.h"
 
-#include <algorithm>
-
 #include "kernels/cuda/runtime/is_last_block.h"
 #include "kernels/cuda/runtime/pack.h"
+#include "kernels/cuda/runtime/row_cut.cuh"
 
 namespace dpt {
 namespace {
-
-constexpr int kThreads = 256;
-
-/// Partition of a matrix into tiles of columns and chunks of rows, with a block for each pair. In a
-/// block, each thread has a pack of neighbouring columns and every `lanes`-th row of the chunk.
-struct Cut {
-  int width;  ///< columns per pack
-  int packs;  ///< packs per tile
-  int lanes;  ///< rows processed at a time
-  unsigned tiles, chunks;
-  std::int64_t rows_per_chunk;
-};
-
-Cut make_cut(std::int64_t rows, std::int64_t columns) {
-  Cut cut = {};
-  cut.width = columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 1;
-  const std::int64_t packs = columns / cut.width;
-  // Use tiles of at most 64 packs, as equal as possible: 1 KiB of a row is read at once.
-  cut.tiles = static_cast<unsigned>((packs + 63) / 64);
-  cut.packs = static_cast<int>(ceil_div(packs, cut.tiles));
-  cut.lanes = kThreads / cut.packs;
-  // Use enough blocks for a large GPU, but give each enough rows to justify handing over its sums.
-  const std::int64_t min_rows = std::int64_t{16} * cut.lanes;
-  const std::int64_t most_chunks = std::max<std::int64_t>(1, 512 / cut.tiles);
-  const std::int64_t chunks =
-      cut.tiles > kBlockCounters
-          ? 1
-          : std::clamp<std::int64_t>(ceil_div(rows, min_rows), 1, most_chunks);
-  cut.rows_per_chunk = ceil_div(rows, chunks);
-  cut.chunks = static_cast<unsigned>(std::max<std::int64_t>(1, ceil_div(rows, cut.rows_per_chunk)));
-  return cut;
-}
 
 /// Source that loads numbers unchanged.
 template <class T>
@@ -97,58 +64,37 @@ __device__ inline Pack<float, kWidth> sum_rows(const Source& source, std::int64_
   return even;
 }
 
-/// Returns the sum over the lanes of a block, by halving; valid in lane 0.
-template <int kWidth>
-__device__ inline Pack<float, kWidth> sum_lanes(Pack<float, kWidth> mine, int packs, int lanes) {
-  __shared__ Pack<float, kWidth> sums[kThreads];
-  const int thread = static_cast<int>(threadIdx.x);
-  __syncthreads();
-  sums[thread] = mine;
-  for (int left = lanes; left > 1;) {
-    const int half = (left + 1) / 2;
-    __syncthreads();
-    if (thread < (left - half) * packs) {
-      const Pack<float, kWidth> other = sums[thread + half * packs];
-      for (int c = 0; c < kWidth; ++c) mine.v[c] += other.v[c];
-      sums[thread] = mine;
-    }
-    left = half;
-  }
-  return mine;
-}
-
 /// Computes the column sums. If `out` is null, stores no sums, but still loads all of the source,
 /// which may modify its memory.
 template <class Source, int kWidth>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kCutThreads)
     column_sums_kernel(Cut cut, Source source, std::int64_t rows, std::int64_t columns, float* out,
                        bool add, float* partials, unsigned* counters) {
-  const unsigned tile = blockIdx.x / cut.chunks, chunk = blockIdx.x % cut.chunks;
-  const int lane = static_cast<int>(threadIdx.x) / cut.packs;
-  const std::int64_t column =
-      (static_cast<std::int64_t>(tile) * cut.packs + static_cast<int>(threadIdx.x) % cut.packs) *
-      kWidth;
-  const bool works = lane < cut.lanes && column < columns;
-  const std::int64_t begin = chunk * cut.rows_per_chunk;
+  const CutPlace at(cut, columns);
+  const std::int64_t begin = at.chunk * cut.rows_per_chunk;
   Pack<float, kWidth> sum = {};
-  if (works) {
-    sum = sum_rows<kWidth>(source, column, columns, begin + lane,
+  if (at.works) {
+    sum = sum_rows<kWidth>(source, at.column, columns, begin + at.lane,
                            min(begin + cut.rows_per_chunk, rows), cut.lanes);
   }
   if (!out) return;
   sum = sum_lanes<kWidth>(sum, cut.packs, cut.lanes);
   if (cut.chunks > 1) {
-    if (works && lane == 0) store_pack<kWidth>(partials + chunk * columns + column, sum);
-    if (!is_last_block(counters + tile, cut.chunks)) return;
+    if (at.works && at.lane == 0) {
+      store_pack<kWidth>(partials + at.chunk * columns + at.column, sum);
+    }
+    if (!is_last_block(counters + at.tile, cut.chunks)) return;
     sum = {};
-    if (works) {
-      sum = sum_rows<kWidth>(Plain<float>{partials}, column, columns, lane, cut.chunks, cut.lanes);
+    if (at.works) {
+      sum = sum_rows<kWidth>(Plain<float>{partials}, at.column, columns, at.lane, cut.chunks,
+                             cut.lanes);
     }
     sum = sum_lanes<kWidth>(sum, cut.packs, cut.lanes);
   }
-  if (!works || lane != 0) return;
+  if (!at.works || at.lane != 0) return;
   for (int c = 0; c < kWidth; ++c) {
-    out[column + c] = add ? out[column + c] + sum.v[c] : sum.v[c];
+    float& to = out[at.column + c];
+    to = add ? to + sum.v[c] : sum.v[c];
   }
 }
 
@@ -156,11 +102,11 @@ template <class Source>
 void launch_column_sums(const CudaContext& context, const Source& source, std::int64_t rows,
                         std::int64_t columns, DevPtr out, GradWrite write, DevPtr scratch) {
   if (columns < 1) return;
-  const Cut cut = make_cut(rows, columns);
+  const Cut cut = make_cut(rows, columns, 4);
   const auto kernel = cut.width == 4   ? column_sums_kernel<Source, 4>
                       : cut.width == 2 ? column_sums_kernel<Source, 2>
                                        : column_sums_kernel<Source, 1>;
-  launch(kernel, cut.tiles * cut.chunks, kThreads, 0, context.stream, cut, source, rows, columns,
+  launch(kernel, cut.tiles * cut.chunks, kCutThreads, 0, context.stream, cut, source, rows, columns,
          device<float>(out), write == GradWrite::add, device<float>(scratch),
          block_counters(context));
 }
@@ -168,7 +114,7 @@ void launch_column_sums(const CudaContext& context, const Source& source, std::i
 }  // namespace
 
 std::size_t column_sums_scratch(const CudaContext&, std::int64_t rows, std::int64_t columns) {
-  const Cut cut = make_cut(rows, columns);
+  const Cut cut = make_cut(rows, columns, 4);
   if (cut.chunks == 1) return 0;
   return static_cast<std::size_t>(cut.chunks) * static_cast<std::size_t>(columns) * sizeof(float);
 }
