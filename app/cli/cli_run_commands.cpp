@@ -32,10 +32,11 @@ void add_process_options(CLI::App* command, ProcessOptions& options) {
                                        "Number of this process, from 0 to --world-size - 1, if no "
                                        "launcher (torchrun, mpirun, srun) sets it")
                           ->check(CLI::NonNegativeNumber);
-  CLI::Option* size = command
-                          ->add_option("--world-size", options.flags.size,
-                                       "Number of processes that share the work, on all machines")
-                          ->check(CLI::PositiveNumber);
+  CLI::Option* size =
+      command
+          ->add_option("--world-size", options.flags.size,
+                       "Number of processes that share the work, in total over all machines")
+          ->check(CLI::PositiveNumber);
   CLI::Option* coordinator =
       command
           ->add_option("--coordinator", options.flags.coordinator,

@@ -16,9 +16,10 @@ const std::vector<ExitCode>& exit_codes() {
       {"5", "training diverged",
        "training diverged: the loss, the gradient or the weights are not finite "
        "(`train.on_divergence` in the config selects another reaction)"},
-      {"6", "another replica failed or stalled",
-       "another replica or process was lost, or made no progress for `train.stall_timeout`; if "
-       "another process failed and could report why, all processes exit with its code"},
+      {"6", "another replica failed or stalled, or a GPU hangs",
+       "another replica or process, or a GPU, was lost or made no progress for "
+       "`train.stall_timeout`; if another process failed and could report why, all processes exit "
+       "with its code"},
       {"7", "a condition of --require is not met",
        "a condition given with `--require` is not met, or `--overfit` did not reach its loss"},
       {"75",

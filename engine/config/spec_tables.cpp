@@ -556,9 +556,10 @@ SpecTables::SpecTables(const Catalog& catalog)
              "and cache the choice for later runs. Exact mode never does."),
        field(
            "stall_timeout", &TrainSection::stall_timeout,
-           "Seconds without progress after which a replica that others wait for counts as stalled: "
-           "the run ends with exit code 6. Time in which the process is suspended does not count, "
-           "and a slow replica that is still reading, computing or saving is not stalled: a single "
+           "Seconds without progress after which a replica that others wait for, or a GPU, counts "
+           "as stalled: the run ends with exit code 6. Time in which the process is suspended does "
+           "not count, and a slow replica that is still reading, computing or saving is not "
+           "stalled: a single "
            "sync, write or rename may take 30 minutes.")
            .range(0.01, 31'536'000)
            .changeable()},

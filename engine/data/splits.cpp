@@ -264,8 +264,8 @@ Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t
   std::sort(chosen.begin(), chosen.end());
   if (chosen.empty() || chosen.size() == splits.train.indices.size()) {
     fail(ErrorKind::usage,
-         "data.val_split: {}: the groups of column '{}' leave nothing to {}: choose another part, "
-         "or divide large groups",
+         "data.val_split: {}: the groups of column '{}' leave nothing to {}: change the count, "
+         "fraction or fold, or split up large groups",
          text_of(spec), spec.group, chosen.empty() ? "hold out" : "train on");
   }
   Indices rest;

@@ -24,7 +24,7 @@ class Ranking {
   /// Returns scikit-learn's roc_auc_score: the probability that a positive scores higher than a
   /// negative; a tie counts half. NaN without positives, without negatives, or if a score is NaN.
   double area() const;
-  /// Returns scikit-learn's average_precision_score: the sum of precision * increase of recall over
+  /// Returns scikit-learn's average_precision_score: the sum of precision * increase in recall over
   /// decreasing thresholds. 0 without positives; NaN if a score is NaN.
   double average_precision() const;
 

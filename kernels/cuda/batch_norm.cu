@@ -1,5 +1,7 @@
-// Batch normalisation on a GPU. Sums over rows are computed over chunks of rows that depend only on
-// the shape, and the chunks' sums are added in order, so results do not depend on scheduling.
+// Batch normalisation on a GPU, in four kernels: moments, normalisation, sums of gradients,
+// gradient of the input. A sum over rows is computed over chunks of rows, and the block that
+// finishes last adds up the chunks. The partition and the order of additions depend only on the
+// shape.
 #include "kernels/cuda/batch_norm.h"
 
 #include <algorithm>
@@ -7,41 +9,14 @@
 #include "kernels/base/divide.h"
 #include "kernels/common/batch_norm_math.h"
 #include "kernels/common/update_outcome.h"
-#include "kernels/cuda/channel_sums.cuh"
 #include "kernels/cuda/description.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/runtime/is_last_block.h"
 #include "kernels/cuda/runtime/pack.h"
+#include "kernels/cuda/runtime/row_cut.cuh"
 
 namespace dpt {
 namespace {
-
-// Number of rows that justify another chunk, and maximum number of chunks. A block has kSumColumns
-// channels, and processes kSumLanes rows of its chunk at a time.
-constexpr std::int64_t kMinRows = 64, kMaxChunks = 256;
-
-/// Partition of the rows into chunks.
-struct Chunks {
-  std::int64_t rows, channels;
-  std::int64_t per_chunk;
-  int count;
-
-  __host__ __device__ std::int64_t begin(int chunk) const { return chunk * per_chunk; }
-  __host__ __device__ std::int64_t end(int chunk) const {
-    const std::int64_t at = (chunk + 1) * per_chunk;
-    return at < rows ? at : rows;
-  }
-};
-
-Chunks make_chunks(const BatchNormDesc& desc) {
-  Chunks chunks = {};
-  chunks.rows = desc.batch * desc.shape.h * desc.shape.w;
-  chunks.channels = desc.shape.c;
-  const std::int64_t wanted =
-      std::clamp<std::int64_t>(ceil_div(chunks.rows, kMinRows), 1, kMaxChunks);
-  chunks.per_chunk = ceil_div(chunks.rows, wanted);
-  chunks.count = static_cast<int>(ceil_div(chunks.rows, chunks.per_chunk));
-  return chunks;
-}
 
 /// Map of a channel, y = x * scale + shift, as a lane of forward computes it.
 struct Channel {
@@ -63,49 +38,129 @@ struct Channels {
   }
 };
 
-/// Computes the moments of every chunk: (chunk, 2, channels).
-template <class T>
-__global__ void __launch_bounds__(kSumColumns* kSumLanes)
-    moments_kernel(Chunks chunks, const T* x, float* partials) {
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kSumColumns + threadIdx.x;
-  const bool works = c < chunks.channels;
-  const int chunk = static_cast<int>(blockIdx.y);
-  const std::int64_t begin = chunks.begin(chunk), end = chunks.end(chunk);
-  // Use deviations from the first row, which avoids differences of large numbers.
-  const float pivot = works ? to_float(x[begin * chunks.channels + c]) : 0.0F;
-  float sum = 0, square = 0;
-  if (works) {
-    for (std::int64_t row = begin + threadIdx.y; row < end; row += kSumLanes) {
-      const float deviation = to_float(x[row * chunks.channels + c]) - pivot;
-      sum += deviation;
-      square += deviation * deviation;
-    }
+/// Loads a pack, which need not be aligned to its size unless kAligned.
+template <int kWidth, bool kAligned, class T>
+__device__ inline Pack<T, kWidth> load_channels(const T* from) {
+  if constexpr (kAligned) {
+    return load_pack<kWidth>(from);
+  } else {
+    Pack<T, kWidth> pack;
+    for (int k = 0; k < kWidth; ++k) pack.v[k] = from[k];
+    return pack;
   }
-  sum = sum_of_lanes(sum);
-  square = sum_of_lanes(square);
-  if (!works || threadIdx.y != 0) return;
-  const float shift = sum / static_cast<float>(end - begin);
-  float* to = partials + 2 * chunk * chunks.channels + c;
-  to[0] = pivot + shift;
-  to[chunks.channels] = fmaxf(square - sum * shift, 0.0F);
 }
 
-/// Merges the moments of all chunks: (2, channels).
-__global__ void merge_chunks_kernel(Chunks chunks, const float* partials, float* moments) {
-  const std::int64_t c = global_thread();
-  if (c >= chunks.channels) return;
-  float mean = partials[c], squares = partials[chunks.channels + c];
-  for (int chunk = 1; chunk < chunks.count; ++chunk) {
-    const auto before = static_cast<float>(chunks.begin(chunk));
-    const auto more = static_cast<float>(chunks.end(chunk) - chunks.begin(chunk));
-    MomentMerge merge;
-    merge.right_share = more / (before + more);
-    merge.cross = before * merge.right_share;
-    const float* from = partials + 2 * chunk * chunks.channels + c;
-    merge_moment(merge, mean, squares, from[0], from[chunks.channels]);
+/// Matrix of a batch, whose columns are channels, and the memory for its sums.
+struct Batch {
+  Cut cut;
+  int rows;
+  std::int64_t channels;
+  float* partials;  ///< (chunk, 2, channels)
+  unsigned* counters;
+
+  // Rows of a chunk. 32 bits suffice (check_indices), and the compiler divides by the lanes to
+  // unroll a loop over rows.
+  __device__ int begin(unsigned chunk) const {
+    return static_cast<int>(chunk * cut.rows_per_chunk);
   }
-  moments[c] = mean;
-  moments[chunks.channels + c] = squares;
+  __device__ int end(unsigned chunk) const {
+    return static_cast<int>(
+        min((chunk + std::int64_t{1}) * cut.rows_per_chunk, static_cast<std::int64_t>(rows)));
+  }
+};
+
+/// Two sums for each channel of a pack.
+template <int kWidth>
+struct TwoSums {
+  Pack<float, kWidth> first = {}, second = {};
+
+  __device__ void add_lanes(const Cut& cut) {
+    first = sum_lanes<kWidth>(first, cut.packs, cut.lanes);
+    second = sum_lanes<kWidth>(second, cut.packs, cut.lanes);
+  }
+  __device__ void load(const float* from, std::int64_t channels) {
+    first = load_pack<kWidth>(from);
+    second = load_pack<kWidth>(from + channels);
+  }
+  __device__ void store(float* to, std::int64_t channels) const {
+    store_pack<kWidth>(to, first);
+    store_pack<kWidth>(to + channels, second);
+  }
+};
+
+/// Stores a chunk's sums. Returns true in the last block of the tile, which then adds up all
+/// chunks; always if there is only one chunk.
+template <int kWidth>
+__device__ inline bool hand_over(const Batch& batch, const CutPlace& at,
+                                 const TwoSums<kWidth>& sums) {
+  if (batch.cut.chunks == 1) return true;
+  if (at.works && at.lane == 0) {
+    sums.store(batch.partials + 2 * at.chunk * batch.channels + at.column, batch.channels);
+  }
+  return is_last_block(batch.counters + at.tile, batch.cut.chunks);
+}
+
+/// Turns sums of deviations from `pivot` and of their squares, over `count` values, into moments:
+/// means and sums of squared deviations.
+template <int kWidth>
+__device__ inline void to_moments(TwoSums<kWidth>& sums, const Pack<float, kWidth>& pivot,
+                                  int count) {
+  for (int k = 0; k < kWidth; ++k) {
+    const float sum = sums.first.v[k], shift = sum / static_cast<float>(count);
+    sums.first.v[k] = pivot.v[k] + shift;
+    sums.second.v[k] = fmaxf(sums.second.v[k] - sum * shift, 0.0F);
+  }
+}
+
+/// Computes the moments of all rows: (2, channels).
+template <class T, int kWidth, bool kAligned>
+__global__ void __launch_bounds__(kCutThreads)
+    moments_kernel(Batch batch, const T* x, float* moments) {
+  const CutPlace at(batch.cut, batch.channels);
+  const int begin = batch.begin(at.chunk), end = batch.end(at.chunk);
+  // Use deviations from the first row, which avoids differences of large numbers.
+  Pack<float, kWidth> pivot = {};
+  TwoSums<kWidth> sums;
+  if (at.works) {
+    const auto row_of_pivot =
+        load_channels<kWidth, kAligned>(x + begin * batch.channels + at.column);
+    for (int k = 0; k < kWidth; ++k) pivot.v[k] = to_float(row_of_pivot.v[k]);
+#pragma unroll 4
+    for (int row = begin + at.lane; row < end; row += batch.cut.lanes) {
+      const auto values = load_channels<kWidth, kAligned>(x + row * batch.channels + at.column);
+      for (int k = 0; k < kWidth; ++k) {
+        const float deviation = to_float(values.v[k]) - pivot.v[k];
+        sums.first.v[k] += deviation;
+        sums.second.v[k] += deviation * deviation;
+      }
+    }
+  }
+  sums.add_lanes(batch.cut);
+  to_moments(sums, pivot, end - begin);
+  if (!hand_over(batch, at, sums)) return;
+  if (batch.cut.chunks > 1) {
+    // Use deviations from the first chunk's mean. A merge of moments in pairs would divide in every
+    // iteration, and the next loads would wait for that.
+    sums = {};
+    if (at.works) {
+      pivot = load_pack<kWidth>(batch.partials + at.column);
+#pragma unroll 4
+      for (auto chunk = static_cast<unsigned>(at.lane); chunk < batch.cut.chunks;
+           chunk += batch.cut.lanes) {
+        TwoSums<kWidth> of_chunk;
+        of_chunk.load(batch.partials + 2 * chunk * batch.channels + at.column, batch.channels);
+        const auto count = static_cast<float>(batch.end(chunk) - batch.begin(chunk));
+        for (int k = 0; k < kWidth; ++k) {
+          const float deviation = of_chunk.first.v[k] - pivot.v[k];
+          sums.first.v[k] += count * deviation;
+          sums.second.v[k] += of_chunk.second.v[k] + count * deviation * deviation;
+        }
+      }
+    }
+    sums.add_lanes(batch.cut);
+    to_moments(sums, pivot, batch.rows);
+  }
+  if (at.works && at.lane == 0) sums.store(moments + at.column, batch.channels);
 }
 
 /// Returns dy if forward's ReLU let it through, otherwise 0.
@@ -113,136 +168,152 @@ __device__ inline float masked(const Channel& channel, bool relu, float x, float
   return relu && fmaf(x, channel.scale, channel.shift) <= 0.0F ? 0.0F : dy;
 }
 
-/// Computes the sums of dy and of dy * (x - mean) of every chunk: (chunk, 2, channels).
-template <class T>
-__global__ void __launch_bounds__(kSumColumns* kSumLanes)
-    gradient_sums_kernel(Chunks chunks, Channels channels, bool relu, const T* dy, const T* x,
-                         float* partials) {
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kSumColumns + threadIdx.x;
-  const bool works = c < chunks.channels;
-  const int chunk = static_cast<int>(blockIdx.y);
-  float sum = 0, product = 0;
-  if (works) {
-    const Channel channel = channels.at(c);
-    for (std::int64_t row = chunks.begin(chunk) + threadIdx.y; row < chunks.end(chunk);
-         row += kSumLanes) {
-      const std::int64_t i = row * chunks.channels + c;
-      const float here = to_float(x[i]);
-      const float gradient = masked(channel, relu, here, to_float(dy[i]));
-      sum += gradient;
-      product += gradient * (here - channel.mean);
+/// Results of the sums of gradients, each of which may be null: the sums of dy and of dy times the
+/// normalised x, (2, channels), and the gradients of the parameters.
+struct GradientSums {
+  float *sums, *dweight, *dbias;
+  bool add;
+};
+
+/// Computes the sums of gradients over all rows.
+template <class T, int kWidth, bool kAligned>
+__global__ void __launch_bounds__(kCutThreads)
+    gradient_sums_kernel(Batch batch, Channels channels, bool relu, const T* dy, const T* x,
+                         GradientSums to) {
+  const CutPlace at(batch.cut, batch.channels);
+  Channel channel[kWidth] = {};
+  TwoSums<kWidth> sums;  // sums of dy and of dy * (x - mean)
+  if (at.works) {
+    for (int k = 0; k < kWidth; ++k) channel[k] = channels.at(at.column + k);
+    const int end = batch.end(at.chunk);
+#pragma unroll 2
+    for (int row = batch.begin(at.chunk) + at.lane; row < end; row += batch.cut.lanes) {
+      const std::int64_t i = row * batch.channels + at.column;
+      const auto values = load_channels<kWidth, kAligned>(x + i);
+      const auto gradients = load_channels<kWidth, kAligned>(dy + i);
+      for (int k = 0; k < kWidth; ++k) {
+        const float here = to_float(values.v[k]);
+        const float gradient = masked(channel[k], relu, here, to_float(gradients.v[k]));
+        sums.first.v[k] += gradient;
+        sums.second.v[k] += gradient * (here - channel[k].mean);
+      }
     }
   }
-  sum = sum_of_lanes(sum);
-  product = sum_of_lanes(product);
-  if (!works || threadIdx.y != 0) return;
-  float* to = partials + 2 * chunk * chunks.channels + c;
-  to[0] = sum;
-  to[chunks.channels] = product;
-}
-
-/// Adds up the chunks' sums of dy and of dy times the normalised x, (2, channels), and writes the
-/// gradients of the parameters, each of which may be null.
-__global__ void add_chunks_kernel(Chunks chunks, Channels channels, const float* partials,
-                                  float* sums, float* dweight, float* dbias, bool add) {
-  const std::int64_t c = global_thread();
-  if (c >= chunks.channels) return;
-  double sum = 0, product = 0;
-  for (int chunk = 0; chunk < chunks.count; ++chunk) {
-    const float* from = partials + 2 * chunk * chunks.channels + c;
-    sum += static_cast<double>(from[0]);
-    product += static_cast<double>(from[chunks.channels]);
-  }
-  const auto total = static_cast<float>(sum);
-  const float with_x = static_cast<float>(product) * channels.at(c).inverse;
-  if (sums) {
-    sums[c] = total;
-    sums[chunks.channels + c] = with_x;
-  }
-  if (dweight) dweight[c] = (add ? dweight[c] : 0.0F) + with_x;
-  if (dbias) dbias[c] = (add ? dbias[c] : 0.0F) + total;
-}
-
-/// Computes the factors of forward, (2, channels), and the statistics that it used, times samples.
-__global__ void forward_factors_kernel(std::int64_t count, Channels channels, float* factors,
-                                       float* mean_sum, float* var_sum, float samples) {
-  const std::int64_t c = global_thread();
-  if (c >= count) return;
-  const Channel channel = channels.at(c);
-  factors[c] = channel.scale;
-  factors[count + c] = channel.shift;
-  if (!mean_sum) return;
-  mean_sum[c] = channel.mean * samples;
-  var_sum[c] = unbiased_sum(channels.squares[c], channels.values, samples);
-}
-
-/// Computes the factors of backward, dx = dy * scale + x * factors[2] + factors[3]: (4, channels).
-/// `sums` is null if the statistics do not depend on x.
-__global__ void backward_factors_kernel(std::int64_t count, Channels channels, const float* sums,
-                                        float* factors) {
-  const std::int64_t c = global_thread();
-  if (c >= count) return;
-  const Channel channel = channels.at(c);
-  factors[c] = channel.scale;
-  factors[count + c] = channel.shift;
-  float of_x = 0, constant = 0;
-  if (sums) {
-    of_x = -channel.scale * channel.inverse * (sums[count + c] / channels.values);
-    constant = -channel.scale * (sums[c] / channels.values) - channel.mean * of_x;
-  }
-  factors[2 * count + c] = of_x;
-  factors[3 * count + c] = constant;
-}
-
-template <class T>
-struct ApplyBody {
-  T* y;
-  const T* x;
-  const float* factors;
-  Divider by_channels;
-  bool relu;
-
-  template <int kCount>
-  __device__ void at(std::int64_t i) const {
-    const auto values = load_pack<kCount>(x + i);
-    Pack<T, kCount> result;
-    const std::uint32_t channels = by_channels.divisor();
-    std::uint32_t c = by_channels.remainder(static_cast<std::uint32_t>(i));
-    for (int k = 0; k < kCount; ++k) {
-      const float value = fmaf(to_float(values.v[k]), factors[c], factors[channels + c]);
-      store(result.v[k], relu && value <= 0.0F ? 0.0F : value);
-      if (++c == channels) c = 0;
+  sums.add_lanes(batch.cut);
+  if (!hand_over(batch, at, sums)) return;
+  if (batch.cut.chunks > 1) {
+    sums = {};
+    if (at.works) {
+#pragma unroll 4
+      for (auto chunk = static_cast<unsigned>(at.lane); chunk < batch.cut.chunks;
+           chunk += batch.cut.lanes) {
+        TwoSums<kWidth> of_chunk;
+        of_chunk.load(batch.partials + 2 * chunk * batch.channels + at.column, batch.channels);
+        for (int k = 0; k < kWidth; ++k) {
+          sums.first.v[k] += of_chunk.first.v[k];
+          sums.second.v[k] += of_chunk.second.v[k];
+        }
+      }
     }
-    store_pack<kCount>(y + i, result);
+    sums.add_lanes(batch.cut);
+  }
+  if (!at.works || at.lane != 0) return;
+  for (int k = 0; k < kWidth; ++k) {
+    const std::int64_t c = at.column + k;
+    const float total = sums.first.v[k], with_x = sums.second.v[k] * channel[k].inverse;
+    if (to.sums) {
+      to.sums[c] = total;
+      to.sums[batch.channels + c] = with_x;
+    }
+    if (to.dweight) to.dweight[c] = (to.add ? to.dweight[c] : 0.0F) + with_x;
+    if (to.dbias) to.dbias[c] = (to.add ? to.dbias[c] : 0.0F) + total;
+  }
+}
+
+/// Place of a thread in a pass over all elements: it keeps its pack of channels for all its rows,
+/// and so computes their factors once.
+struct PassPlace {
+  std::int64_t column, row, stride;  ///< stride: rows from one to the thread's next
+  bool works;
+
+  /// `packs`: divides by the number of packs in a row, which is at most grid_threads().
+  __device__ PassPlace(const Divider& packs, int width) {
+    auto pack = static_cast<std::uint32_t>(global_thread());
+    stride = packs.quotient(static_cast<std::uint32_t>(grid_threads()));
+    row = packs.split(pack);
+    column = static_cast<std::int64_t>(pack) * width;
+    works = row < stride;
   }
 };
 
-/// Computes dx, which may be the same memory as dy.
-template <class T>
-struct GradientBody {
-  T* dx;
-  const T *dy, *x;
-  const float* factors;
-  Divider by_channels;
-  bool relu;
+/// Statistics that forward used, times samples; null if not requested.
+struct UsedStatistics {
+  float *mean, *variance;
+  float samples;
+};
 
-  template <int kCount>
-  __device__ void at(std::int64_t i) const {
-    const auto gradients = load_pack<kCount>(dy + i), values = load_pack<kCount>(x + i);
-    Pack<T, kCount> result;
-    const std::uint32_t channels = by_channels.divisor();
-    std::uint32_t c = by_channels.remainder(static_cast<std::uint32_t>(i));
-    for (int k = 0; k < kCount; ++k) {
-      const Channel channel = {0, 0, factors[c], factors[channels + c]};
+/// Computes y, which may be the same memory as x.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(256)
+    normalise_kernel(std::int64_t rows, Divider packs, Channels channels, bool relu, const T* x,
+                     T* y, UsedStatistics used) {
+  const PassPlace at(packs, kWidth);
+  if (!at.works || at.row >= rows) return;
+  const std::int64_t row_elements = static_cast<std::int64_t>(packs.divisor()) * kWidth;
+  Channel channel[kWidth] = {};
+  for (int k = 0; k < kWidth; ++k) channel[k] = channels.at(at.column + k);
+  if (used.mean && at.row == 0) {
+    for (int k = 0; k < kWidth; ++k) {
+      const std::int64_t c = at.column + k;
+      used.mean[c] = channel[k].mean * used.samples;
+      used.variance[c] = unbiased_sum(channels.squares[c], channels.values, used.samples);
+    }
+  }
+#pragma unroll 2
+  for (std::int64_t row = at.row; row < rows; row += at.stride) {
+    const std::int64_t i = row * row_elements + at.column;
+    const auto values = load_pack<kWidth>(x + i);
+    Pack<T, kWidth> result;
+    for (int k = 0; k < kWidth; ++k) {
+      const float value = fmaf(to_float(values.v[k]), channel[k].scale, channel[k].shift);
+      dpt::store(result.v[k], relu && value <= 0.0F ? 0.0F : value);
+    }
+    store_pack<kWidth>(y + i, result);
+  }
+}
+
+/// Computes dx = dy * scale + x * of_x + constant, which may be the same memory as dy. `sums` is
+/// null if the statistics do not depend on x.
+template <class T, int kWidth>
+__global__ void __launch_bounds__(256)
+    input_gradient_kernel(std::int64_t rows, Divider packs, Channels channels, const float* sums,
+                          bool relu, const T* dy, const T* x, T* dx) {
+  const PassPlace at(packs, kWidth);
+  if (!at.works || at.row >= rows) return;
+  const std::int64_t row_elements = static_cast<std::int64_t>(packs.divisor()) * kWidth;
+  Channel channel[kWidth] = {};
+  float of_x[kWidth] = {}, constant[kWidth] = {};
+  for (int k = 0; k < kWidth; ++k) {
+    const std::int64_t c = at.column + k;
+    channel[k] = channels.at(c);
+    if (!sums) continue;
+    of_x[k] = -channel[k].scale * channel[k].inverse * (sums[row_elements + c] / channels.values);
+    constant[k] = -channel[k].scale * (sums[c] / channels.values) - channel[k].mean * of_x[k];
+  }
+#pragma unroll 2
+  for (std::int64_t row = at.row; row < rows; row += at.stride) {
+    const std::int64_t i = row * row_elements + at.column;
+    const auto gradients = load_pack<kWidth>(dy + i);
+    const auto values = load_pack<kWidth>(x + i);
+    Pack<T, kWidth> result;
+    for (int k = 0; k < kWidth; ++k) {
       const float here = to_float(values.v[k]);
-      const float from = masked(channel, relu, here, to_float(gradients.v[k]));
-      store(result.v[k], fmaf(from, channel.scale,
-                              fmaf(here, factors[2 * channels + c], factors[3 * channels + c])));
-      if (++c == channels) c = 0;
+      const float from = masked(channel[k], relu, here, to_float(gradients.v[k]));
+      dpt::store(result.v[k], fmaf(from, channel[k].scale, fmaf(here, of_x[k], constant[k])));
     }
-    store_pack<kCount>(dx + i, result);
+    store_pack<kWidth>(dx + i, result);
   }
-};
+}
 
 constexpr int kThreads = 128;
 
@@ -250,37 +321,39 @@ template <class T>
 class CudaBatchNorm final : public Op {
  public:
   CudaBatchNorm(const CudaContext& context, const BatchNormDesc& desc)
-      : context_(context), desc_(desc), chunks_(make_chunks(desc)) {}
+      : context_(context), desc_(desc), cut_(make_cut(rows(), channels(), width())) {}
 
   bool in_place() const override { return true; }
   bool backward_needs_y() const override { return false; }
   bool backward_keeps_dy() const override { return true; }
   std::int64_t coupled_channels() const override { return desc_.batch_statistics ? channels() : 0; }
   std::size_t saved_bytes() const override {
-    return desc_.batch_statistics ? 4 * bytes_of(channels()) : 0;
+    return desc_.batch_statistics ? bytes_of(4 * channels()) : 0;
   }
   std::size_t scratch_bytes() const override {
-    return bytes_of((4 + 2 * static_cast<std::int64_t>(chunks_.count)) * channels());
+    return cut_.chunks == 1 ? 0 : bytes_of(2 * std::int64_t{cut_.chunks} * channels());
   }
 
   void forward_statistics(const OpArgs& args) override {
-    launch(moments_kernel<T>, grid(), block(), 0, context_.stream, chunks_, device<const T>(args.x),
-           partials(args));
-    over_channels(merge_chunks_kernel, chunks_, partials(args), device<float>(args.saved));
+    const auto kernel = width() == 1             ? moments_kernel<T, 1, true>
+                        : aligned_to(16, args.x) ? moments_kernel<T, kPack, true>
+                                                 : moments_kernel<T, kPack, false>;
+    launch(kernel, cut_.tiles * cut_.chunks, kCutThreads, 0, context_.stream, batch(args),
+           device<const T>(args.x), device<float>(args.saved));
   }
 
   void forward(const OpArgs& args) override {
-    const DevPtr mean_sum = args.params[desc_.kRunningMean].gradient;
-    const DevPtr var_sum = args.params[desc_.kRunningVar].gradient;
-    const bool gives_sums =
-        desc_.batch_statistics && mean_sum && args.write == GradWrite::overwrite;
-    float* factors = device<float>(args.scratch);
-    over_channels(forward_factors_kernel, channels(), channels_of(args), factors,
-                  gives_sums ? device<float>(mean_sum) : nullptr, device<float>(var_sum),
-                  static_cast<float>(args.samples));
-    for_each_pack<kPack>(context_, count(), aligned_to(16, args.x, args.y),
-                         ApplyBody<T>{device<T>(args.y), device<const T>(args.x), factors,
-                                      Divider(channels()), desc_.relu});
+    UsedStatistics used = {};
+    if (desc_.batch_statistics && args.write == GradWrite::overwrite) {
+      used.mean = device<float>(args.params[desc_.kRunningMean].gradient);
+      used.variance = device<float>(args.params[desc_.kRunningVar].gradient);
+      used.samples = static_cast<float>(args.samples);
+    }
+    // The width does not matter for the bits.
+    const int width = aligned_to(16, args.x, args.y) ? this->width() : 1;
+    launch(width == 1 ? normalise_kernel<T, 1> : normalise_kernel<T, kPack>, pass_blocks(width),
+           kPassThreads, 0, context_.stream, rows(), Divider(channels() / width), channels_of(args),
+           desc_.relu, device<const T>(args.x), device<T>(args.y), used);
   }
 
   void backward_statistics(const OpArgs& args) override {
@@ -292,37 +365,37 @@ class CudaBatchNorm final : public Op {
     const bool asked = args.params[desc_.kWeight].gradient || args.params[desc_.kBias].gradient;
     if (!desc_.batch_statistics && asked) add_up_gradients(args, nullptr);
     if (!args.dx) return;
-    float* factors = device<float>(args.scratch);
     const float* sums =
         desc_.batch_statistics ? device<const float>(args.saved) + 2 * channels() : nullptr;
-    over_channels(backward_factors_kernel, channels(), channels_of(args), sums, factors);
-    for_each_pack<kPack>(
-        context_, count(), aligned_to(16, args.x, args.dy, args.dx),
-        GradientBody<T>{device<T>(args.dx), device<const T>(args.dy), device<const T>(args.x),
-                        factors, Divider(channels()), desc_.relu});
+    const int width = aligned_to(16, args.x, args.dy, args.dx) ? this->width() : 1;
+    launch(width == 1 ? input_gradient_kernel<T, 1> : input_gradient_kernel<T, kPack>,
+           pass_blocks(width), kPassThreads, 0, context_.stream, rows(),
+           Divider(channels() / width), channels_of(args), sums, desc_.relu,
+           device<const T>(args.dy), device<const T>(args.x), device<T>(args.dx));
   }
 
   std::string implementation() const override { return "own"; }
 
  private:
-  static constexpr int kPack = 16 / sizeof(T);
+  static constexpr int kPack = 16 / sizeof(T), kPassThreads = 256;
 
   std::int64_t channels() const { return desc_.shape.c; }
-  std::int64_t count() const { return desc_.batch * desc_.shape.elements(); }
+  std::int64_t rows() const { return desc_.batch * desc_.shape.h * desc_.shape.w; }
+  /// Returns the number of neighbouring channels that a thread processes.
+  int width() const { return channels() % kPack == 0 ? kPack : 1; }
   static std::size_t bytes_of(std::int64_t floats) {
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
-  /// Returns the chunks' sums in scratch, which follow the factors of every channel.
-  float* partials(const OpArgs& args) const { return device<float>(args.scratch) + 4 * channels(); }
-  dim3 grid() const {
-    return {static_cast<unsigned>(ceil_div(channels(), kSumColumns)),
-            static_cast<unsigned>(chunks_.count), 1};
+  Batch batch(const OpArgs& args) const {
+    return {cut_, static_cast<int>(rows()), channels(), device<float>(args.scratch),
+            block_counters(context_)};
   }
-  static dim3 block() { return {kSumColumns, kSumLanes, 1}; }
-
-  template <class... Params, class... Args>
-  void over_channels(void (*kernel)(Params...), Args... args) const {
-    launch(kernel, blocks_for(channels(), kThreads), kThreads, 0, context_.stream, args...);
+  /// Returns enough blocks to fill the GPU, and to give every pack of channels a thread.
+  unsigned pass_blocks(int width) const {
+    const std::int64_t packs = channels() / width;
+    const std::int64_t most = std::max(std::int64_t{8} * context_.multiprocessors,
+                                       ceil_div(packs, std::int64_t{kPassThreads}));
+    return blocks_for(rows() * packs, kPassThreads, most);
   }
 
   Channels channels_of(const OpArgs& args) const {
@@ -345,16 +418,19 @@ class CudaBatchNorm final : public Op {
   }
 
   void add_up_gradients(const OpArgs& args, float* sums) const {
-    launch(gradient_sums_kernel<T>, grid(), block(), 0, context_.stream, chunks_, channels_of(args),
-           desc_.relu, device<const T>(args.dy), device<const T>(args.x), partials(args));
-    over_channels(add_chunks_kernel, chunks_, channels_of(args), partials(args), sums,
-                  device<float>(args.params[desc_.kWeight].gradient),
-                  device<float>(args.params[desc_.kBias].gradient), args.write == GradWrite::add);
+    const auto kernel = width() == 1                      ? gradient_sums_kernel<T, 1, true>
+                        : aligned_to(16, args.x, args.dy) ? gradient_sums_kernel<T, kPack, true>
+                                                          : gradient_sums_kernel<T, kPack, false>;
+    launch(kernel, cut_.tiles * cut_.chunks, kCutThreads, 0, context_.stream, batch(args),
+           channels_of(args), desc_.relu, device<const T>(args.dy), device<const T>(args.x),
+           GradientSums{sums, device<float>(args.params[desc_.kWeight].gradient),
+                        device<float>(args.params[desc_.kBias].gradient),
+                        args.write == GradWrite::add});
   }
 
   const CudaContext& context_;
   BatchNormDesc desc_;
-  Chunks chunks_;
+  Cut cut_;
 };
 
 /// Maximum number of merges of one merging kernel.

@@ -9,6 +9,7 @@
 #include "tests/support/backends.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
+#include "tests/support/reference.h"
 
 namespace dpt::testing {
 namespace {
@@ -84,6 +85,37 @@ TEST_CASE("moments of pieces, merged in any tree, are those of all samples") {
       for (std::int64_t c = 0; c < 2 * kChannels; ++c) {
         CHECK(merged[c] == doctest::Approx(whole[c]).epsilon(c < kChannels ? 1e-6 : 1e-3));
       }
+    }
+  }
+}
+
+TEST_CASE("batches of many rows have the statistics and gradients of the formulas") {
+  for (const std::string& name : backend_names()) {
+    INFO(name);
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    // Channels that backends process one by one, four or eight at a time, and in several tiles.
+    for (const std::int64_t channels : {3, 19, 24, 64, 520}) {
+      CAPTURE(channels);
+      BatchNormDesc d;
+      d.batch = channels == 3 ? 200 : 50;
+      d.shape = {7, 6, channels};
+      d.relu = channels != 24;
+      std::vector<float> x = random_values(d.batch * d.shape.elements(), 1);
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] += static_cast<float>(i % 5);
+      const std::vector<float> dy = random_values(d.batch * d.shape.elements(), 2);
+      const std::vector<float> weight = random_values(channels, 3);
+      const std::vector<float> bias = random_values(channels, 4);
+      const std::unique_ptr<Op> op = backend->make(d);
+      OpRunner runner(*backend, *op, x, weight, bias, d.batch * d.shape.elements());
+      const std::vector<float> y = runner.forward();
+      const OpResult result = runner.backward(dy);
+      check_close("y", y,
+                  reference::batch_norm(d, to_double(x), to_double(weight), to_double(bias)));
+      const reference::Gradients expected = reference::batch_norm_backward(
+          d, to_double(x), to_double(weight), to_double(bias), to_double(dy));
+      check_close("dx", result.dx, expected.x);
+      check_close("dweight", result.dweight, expected.weight);
+      check_close("dbias", result.dbias, expected.bias);
     }
   }
 }

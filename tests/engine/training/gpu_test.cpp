@@ -143,6 +143,34 @@ TEST_CASE("shards are worked on at the same time where there is memory, with the
   emulation::set_order({});
   with_memory(1024);
 }
+
+TEST_CASE("a step of ResNet-20 is few kernels and copies") {
+  const std::string config = R"(
+name: nodes
+data: {dataset: synthetic, size: 16, test_size: 2, classes: 10, batch_size: 2}
+model: {input: [3, 8, 8], zoo: resnet20}
+optimizer: {type: SGD, lr: 0.1, momentum: 0.9}
+train: {epochs: 1}
+)";
+  const Job job = small_job(config, {"devices=[cuda:0]"});
+  const StartingPoint start = fresh_start(job);
+  run_ranks(
+      job.placement.devices, job.placement.backend_options,
+      [&](Backend& backend, Communicator& communicator) {
+        Replica replica(backend, communicator, job);
+        replica.set_params(start.params);
+        Stepper stepper(job, replica, communicator, start.state, [](const StepResult&) {});
+        const auto work_of_step = [&] {
+          const std::size_t before = emulation::work_done();
+          stepper.step(false, false);
+          stepper.drain();
+          return emulation::work_done() - before;
+        };
+        for (int i = 0; i < 3; ++i) work_of_step();
+        CHECK(replica.launches() == "graph");
+        CHECK(work_of_step() <= 189);  // the launch of the graph and the copies around it included
+      });
+}
 #endif
 
 TEST_CASE("evaluations on a GPU are graphs too, with the bits of single calls") {

@@ -4,6 +4,7 @@
 
 #include "emulation/control.h"
 #include "kernels/common/bf16.h"
+#include "kernels/cuda/backend.h"
 #include "kernels/cuda/conv2d.h"
 #include "kernels/cuda/ops.h"
 #include "tests/kernels/cases.h"
@@ -87,6 +88,29 @@ TEST_CASE("a bias in bf16 costs no kernel, nor does a ReLU before the sums of it
     CHECK(linear_launches.forward == 1);
     CHECK(linear_launches.backward == 3);
   }
+}
+
+TEST_CASE("batch norm costs two kernels forward and two backward") {
+  const std::unique_ptr<Backend> gpu = make_cuda_backend(0, {});
+  BatchNormDesc d;
+  d.batch = 60;
+  d.shape = {8, 8, 16};
+  const std::unique_ptr<Op> op = gpu->make(d);
+  const std::int64_t count = d.batch * d.shape.elements();
+  OpRunner runner(*gpu, *op, random_values(count, 1), random_values(16, 2), random_values(16, 3),
+                  count);
+  const OpArgs args = runner.args();
+  const auto launched = [&](const auto& work) {
+    gpu->synchronize();
+    const std::size_t before = emulation::work_done();
+    work();
+    gpu->synchronize();
+    return emulation::work_done() - before;
+  };
+  CHECK(launched([&] { op->forward_statistics(args); }) == 1);
+  CHECK(launched([&] { op->forward(args); }) == 1);
+  CHECK(launched([&] { op->backward_statistics(args); }) == 1);
+  CHECK(launched([&] { op->backward(args); }) == 1);
 }
 
 }  // namespace
