@@ -24,8 +24,6 @@
 namespace dpt {
 namespace {
 
-// This is cuBLASLt's default on current GPUs; cuDNN's plans that need more are not used.
-constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
 constexpr std::size_t kPartialsBytes = std::size_t{8} << 20;
 constexpr int kOldestMajor = 8;  // oldest architecture for which the build has code
 

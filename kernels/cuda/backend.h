@@ -2,12 +2,17 @@
 // its functions in without_cuda.cpp, which report that.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "kernels/backend.h"
 #include "kernels/cuda_info.h"
 
 namespace dpt {
+
+/// Size of the workspace of cuBLASLt and cuDNN. This is cuBLASLt's default on current GPUs; cuDNN's
+/// plans that need more are not used.
+inline constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
 
 /// Creates the backend of GPU `index`. Throws ErrorKind::device with the reason if the GPU or CUDA
 /// is missing.

@@ -16,8 +16,6 @@
 namespace dpt {
 namespace {
 
-constexpr int kMaxCudnnPlans = 6;
-
 const char* pass_name(ConvPass pass) {
   switch (pass) {
     case ConvPass::forward:

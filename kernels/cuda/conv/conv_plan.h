@@ -97,6 +97,9 @@ std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const Conv
 std::vector<std::unique_ptr<ConvPlan>> make_own_plans(const CudaContext& context,
                                                       const ConvProblem& problem);
 
+/// Maximum number of cuDNN's plans among which a problem's plan is chosen.
+inline constexpr int kMaxCudnnPlans = 6;
+
 /// Creates cuDNN's deterministic plans for the problem that fit into the context's workspace, in
 /// the order of its heuristics, at most `most`. Empty if it has none. Uses strict fp32 (no tf32) if
 /// the problem is f32 without tf32.

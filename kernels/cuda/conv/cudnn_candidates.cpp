@@ -33,13 +33,17 @@ bool is_compiled_at_run_time(const CudnnDescriptor& engine) {
          notes.end();
 }
 
+std::vector<cudnnBackendNumericalNote_t> numerical_notes_of(const CudnnDescriptor& engine) {
+  return engine.get_all<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                                     CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+}
+
 /// Returns true if the engine satisfies the backend contract: the same bits every time, sums in
 /// fp32, factors as precise as requested. Winograd's and Fourier's transforms lose digits that
 /// plain sums keep.
 bool admissible(const CudnnDescriptor& engine, const ConvProblem& problem) {
   if (is_compiled_at_run_time(engine)) return false;
-  const auto notes = engine.get_all<cudnnBackendNumericalNote_t>(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                                                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  const auto notes = numerical_notes_of(engine);
   return std::none_of(notes.begin(), notes.end(), [&](cudnnBackendNumericalNote_t note) {
     switch (note) {
       case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
@@ -125,6 +129,13 @@ std::optional<CudnnCandidate> cudnn_candidate_named(const CudnnDevice& gpu,
   return CudnnCandidate{name, std::move(config)};
 }
 
+bool cudnn_uses_tensor_cores(const CudnnCandidate& candidate) {
+  const auto engines =
+      candidate.config.linked(CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
+  const auto notes = numerical_notes_of(engines.at(0));
+  return std::find(notes.begin(), notes.end(), CUDNN_NUMERICAL_NOTE_TENSOR_CORE) != notes.end();
+}
+
 std::optional<CudnnDescriptor> make_cudnn_execution_plan(const CudnnDevice& gpu,
                                                          const CudnnCandidate& candidate,
                                                          std::size_t workspace_bytes,
@@ -133,9 +144,12 @@ std::optional<CudnnDescriptor> make_cudnn_execution_plan(const CudnnDevice& gpu,
   plan.link(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, candidate.config);
   gpu.attach_to_plan(plan);
   if (!failures.succeeded(plan.try_finalize(), candidate.name.c_str())) return std::nullopt;
-  const auto needed = plan.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-  if (needed > static_cast<std::int64_t>(workspace_bytes)) return std::nullopt;
+  if (cudnn_plan_workspace(plan) > workspace_bytes) return std::nullopt;
   return plan;
+}
+
+std::size_t cudnn_plan_workspace(const CudnnDescriptor& plan) {
+  return static_cast<std::size_t>(plan.get<std::int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE));
 }
 
 }  // namespace dpt

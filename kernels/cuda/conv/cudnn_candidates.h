@@ -249,11 +249,17 @@ std::optional<CudnnCandidate> cudnn_candidate_named(const CudnnDevice& device,
                                                     const ConvProblem& problem,
                                                     const std::string& name);
 
+/// Returns true if cuDNN notes that the candidate computes on tensor cores.
+bool cudnn_uses_tensor_cores(const CudnnCandidate& candidate);
+
 /// Creates the execution plan of a candidate; nothing if cuDNN cannot create it here or it needs
 /// more than `workspace_bytes`.
 std::optional<CudnnDescriptor> make_cudnn_execution_plan(const CudnnDevice& device,
                                                          const CudnnCandidate& candidate,
                                                          std::size_t workspace_bytes,
                                                          CudnnFailures& failures);
+
+/// Returns the bytes of workspace that an execution plan needs.
+std::size_t cudnn_plan_workspace(const CudnnDescriptor& plan);
 
 }  // namespace dpt

@@ -141,25 +141,43 @@ class CudnnPlan final : public ConvPlan {
   Addresses bound_ = {};
 };
 
+/// A candidate with its execution plan.
+struct UsableCandidate {
+  CudnnCandidate candidate;
+  CudnnDescriptor plan;
+};
+
+/// Returns the candidates that fit into the workspace, best first, at most `most`. Throws if a
+/// failure left none.
+std::vector<UsableCandidate> usable_candidates(const CudnnDevice& device,
+                                               const CudnnConvGraph& graph,
+                                               const ConvProblem& problem,
+                                               std::size_t workspace_bytes, int most) {
+  std::vector<UsableCandidate> usable;
+  const std::optional<std::size_t> room = plan_room(workspace_bytes, problem);
+  if (!room) return usable;
+  CudnnFailures failures = graph.failures();
+  for (CudnnCandidate& candidate : cudnn_candidates(device, graph, problem, failures)) {
+    if (static_cast<int>(usable.size()) >= most) break;
+    std::optional<CudnnDescriptor> plan =
+        make_cudnn_execution_plan(device, candidate, *room, failures);
+    if (plan) usable.push_back({std::move(candidate), std::move(*plan)});
+  }
+  if (usable.empty()) failures.raise();
+  return usable;
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& context,
                                                         const ConvProblem& problem, int most) {
   const auto shared = std::make_shared<const Shared>(context, problem);
-  const std::optional<std::size_t> room = plan_room(context.workspace_bytes, problem);
   std::vector<std::unique_ptr<ConvPlan>> plans;
-  if (!room) return plans;
-  CudnnFailures failures = shared->graph.failures();
-  for (CudnnCandidate& candidate :
-       cudnn_candidates(shared->device, shared->graph, problem, failures)) {
-    if (static_cast<int>(plans.size()) >= most) break;
-    std::optional<CudnnDescriptor> plan =
-        make_cudnn_execution_plan(shared->device, candidate, *room, failures);
-    if (!plan) continue;
-    plans.push_back(
-        std::make_unique<CudnnPlan>(shared, problem, std::move(candidate), std::move(*plan)));
+  for (UsableCandidate& usable :
+       usable_candidates(shared->device, shared->graph, problem, context.workspace_bytes, most)) {
+    plans.push_back(std::make_unique<CudnnPlan>(shared, problem, std::move(usable.candidate),
+                                                std::move(usable.plan)));
   }
-  if (plans.empty()) failures.raise();
   return plans;
 }
 
@@ -179,21 +197,17 @@ std::unique_ptr<ConvPlan> make_cudnn_plan(const CudaContext& context, const Conv
   return std::make_unique<CudnnPlan>(shared, problem, std::move(*candidate), std::move(*plan));
 }
 
-std::vector<std::string> cudnn_plan_names(const std::string& gpu, const ConvProblem& problem,
-                                          std::size_t workspace_bytes, int most) {
-  std::vector<std::string> names;
-  const std::optional<std::size_t> room = plan_room(workspace_bytes, problem);
-  if (!room) return names;
+std::vector<CudnnPlanFacts> describe_cudnn_plans(const std::string& gpu, const ConvProblem& problem,
+                                                 std::size_t workspace_bytes, int most) {
   const CudnnDevice described(gpu);
   const CudnnConvGraph graph(described, problem);
-  CudnnFailures failures = graph.failures();
-  for (const CudnnCandidate& candidate : cudnn_candidates(described, graph, problem, failures)) {
-    if (static_cast<int>(names.size()) >= most) break;
-    if (make_cudnn_execution_plan(described, candidate, *room, failures))
-      names.push_back(candidate.name);
+  std::vector<CudnnPlanFacts> plans;
+  for (const UsableCandidate& usable :
+       usable_candidates(described, graph, problem, workspace_bytes, most)) {
+    plans.push_back({usable.candidate.name, cudnn_uses_tensor_cores(usable.candidate),
+                     cudnn_plan_workspace(usable.plan) + bytes_apart(problem)});
   }
-  if (names.empty()) failures.raise();
-  return names;
+  return plans;
 }
 
 bool cudnn_has_plan(const std::string& gpu, const ConvProblem& problem, std::size_t workspace_bytes,

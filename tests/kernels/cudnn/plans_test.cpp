@@ -11,6 +11,7 @@
 #include "kernels/cuda/conv/cudnn_conv.h"
 #include "kernels/cuda/runtime/libraries.h"
 #include "tests/kernels/cases.h"
+#include "tests/support/described_gpu.h"
 #include "tests/support/skip.h"
 
 namespace dpt::testing {
@@ -19,25 +20,13 @@ namespace {
 // The size in the tests that run plans on a GPU (kernels/cuda/gpu.h), which rely on these results.
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;
 
-/// Returns cuDNN's description of a GPU, with the numbers of NVIDIA's data sheets.
-std::string describe_gpu(const char* name, int compute_capability, int multiprocessors,
-                         int shared_bytes_per_block) {
-  return fmt::format(
-      R"({{"cudaDeviceId": 0, "deviceVer": {}, "driverVer": 13000, "deviceName": "{}",
-"maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
-"regsPerBlock": 65536, "multiProcessorCount": {}, "warpSize": 32,
-"maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": {},
-"reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
-"maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "pciDeviceId": 0, "isTccDriver": 0,
-"supportCoopLaunch": 1, "totalGlobalMem": 85899345920, "smClockRateKHz": 1400000,
-"memClockRateKHz": 1500000, "l2CacheSize": 41943040}})",
-      compute_capability, name, multiprocessors, shared_bytes_per_block);
-}
-std::string h200() {
-  return describe_gpu("NVIDIA H200", 900, 132, 232448);
-}
-std::string a100() {
-  return describe_gpu("NVIDIA A100", 800, 108, 166912);
+std::vector<std::string> plan_names(const std::string& gpu, const ConvProblem& problem,
+                                    std::size_t workspace_bytes, int most) {
+  std::vector<std::string> names;
+  for (const CudnnPlanFacts& plan : describe_cudnn_plans(gpu, problem, workspace_bytes, most)) {
+    names.push_back(plan.name);
+  }
+  return names;
 }
 
 ConvProblem problem_of(Conv2dDesc d, ConvPass pass, DType type, bool tf32) {
@@ -92,7 +81,7 @@ void check_plans(const std::string& gpu, const Conv2dDesc& d) {
     for (const ConvProblem& p : problems(d, kind)) {
       INFO(text(d), " ", kind.name, " pass ", static_cast<int>(p.pass), " bias ", p.bias, " relu ",
            p.relu);
-      const std::vector<std::string> names = cudnn_plan_names(gpu, p, kWorkspace, 2);
+      const std::vector<std::string> names = plan_names(gpu, p, kWorkspace, 2);
       CHECK(!names.empty());
       CHECK(std::set<std::string>(names.begin(), names.end()).size() == names.size());
       for (const std::string& name : names) {
@@ -108,9 +97,9 @@ TEST_CASE("cuDNN has plans for every convolution, and finds them again by name")
     testing::skip_test(no_cudnn());
     return;
   }
-  for (const Conv2dDesc& d : conv_cases()) check_plans(h200(), d);
-  check_plans(h200(), conv_case(256, {13, 13, 20}, 50, {5, 5}));
-  check_plans(a100(), conv_case(256, {13, 13, 20}, 50, {5, 5}));
+  for (const Conv2dDesc& d : conv_cases()) check_plans(kH200.text(), d);
+  check_plans(kH200.text(), conv_case(256, {13, 13, 20}, 50, {5, 5}));
+  check_plans(kA100.text(), conv_case(256, {13, 13, 20}, 50, {5, 5}));
 }
 
 TEST_CASE("a plan that the problem does not admit is not found, whatever a cache says") {
@@ -121,18 +110,18 @@ TEST_CASE("a plan that the problem does not admit is not found, whatever a cache
   const Conv2dDesc d = conv_case(64, {56, 56, 64}, 64, {3, 3}, {1, 1}, {1, 1});
   const ConvProblem strict = problem_of(d, ConvPass::forward, DType::f32, false);
   const ConvProblem tf32 = problem_of(d, ConvPass::forward, DType::f32, true);
-  const auto strict_names = cudnn_plan_names(h200(), strict, kWorkspace, 100);
-  const auto tf32_names = cudnn_plan_names(h200(), tf32, kWorkspace, 100);
+  const auto strict_names = plan_names(kH200.text(), strict, kWorkspace, 100);
+  const auto tf32_names = plan_names(kH200.text(), tf32, kWorkspace, 100);
   // The first plan for tf32 runs on tensor cores.
   CHECK(std::find(strict_names.begin(), strict_names.end(), tf32_names.at(0)) ==
         strict_names.end());
-  CHECK(cudnn_has_plan(h200(), tf32, kWorkspace, tf32_names[0]));
-  CHECK(!cudnn_has_plan(h200(), strict, kWorkspace, tf32_names[0]));
+  CHECK(cudnn_has_plan(kH200.text(), tf32, kWorkspace, tf32_names[0]));
+  CHECK(!cudnn_has_plan(kH200.text(), strict, kWorkspace, tf32_names[0]));
   for (const char* name :
        {"", "cudnn:", "cudnn:eng", "cudnn:eng-1", "cudnn:eng99999", "cudnn:eng0-k", "cudnn:eng0-k2",
         "cudnn:eng0-k2=", "cudnn:eng0-k999=1", "cudnn:eng0x", "cudnn:eng0-k2=1-", "own:fp32"}) {
     INFO(name);
-    CHECK(!cudnn_has_plan(h200(), strict, kWorkspace, name));
+    CHECK(!cudnn_has_plan(kH200.text(), strict, kWorkspace, name));
   }
 }
 
@@ -144,13 +133,13 @@ TEST_CASE("plans keep to the workspace that is left") {
   const Conv2dDesc d = conv_case(64, {28, 28, 64}, 64, {3, 3}, {1, 1}, {1, 1});
   const ConvProblem p = problem_of(d, ConvPass::backward_weights, DType::f32, true);
   const std::size_t gradient = 64 * 9 * 64 * sizeof(float);
-  const auto all = cudnn_plan_names(h200(), p, kWorkspace, 100);
-  const auto some = cudnn_plan_names(h200(), p, gradient, 100);
+  const auto all = plan_names(kH200.text(), p, kWorkspace, 100);
+  const auto some = plan_names(kH200.text(), p, gradient, 100);
   CHECK(some.size() < all.size());
   for (const std::string& name : some) {
     CHECK(std::find(all.begin(), all.end(), name) != all.end());
   }
-  CHECK(cudnn_plan_names(h200(), p, gradient - 1, 100).empty());
+  CHECK(plan_names(kH200.text(), p, gradient - 1, 100).empty());
 }
 
 TEST_CASE("an invalid description of a GPU is an error in cuDNN's words") {
@@ -162,7 +151,7 @@ TEST_CASE("an invalid description of a GPU is an error in cuDNN's words") {
       problem_of(conv_case(1, {8, 8, 8}, 8, {3, 3}), ConvPass::forward, DType::f32, false);
   std::string words;
   try {
-    cudnn_plan_names("{}", p, kWorkspace, 1);
+    plan_names("{}", p, kWorkspace, 1);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::device);
     words = error.what();

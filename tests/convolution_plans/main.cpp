@@ -1,0 +1,212 @@
+// convolution_plans [--workspace BYTES] [--part I/N]: asks cuDNN for its plans for the convolutions
+// of the zoo's networks on described GPUs, as training and evaluation ask for them. Prints one JSON
+// object per line: first {"cudnn", "workspace"}, then one per GPU and problem. Part I of N (from 0)
+// has every N-th convolution. Exit code 4 if there is no cuDNN.
+//
+// scripts/gpu/convolution-plans reads the output.
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "app/base/catalog.h"
+#include "engine/config/read_spec.h"
+#include "engine/graph/make_plan.h"
+#include "kernels/base/error.h"
+#include "kernels/cuda/backend.h"
+#include "kernels/cuda/conv/cudnn_conv.h"
+#include "kernels/cuda/runtime/libraries.h"
+#include "tests/support/described_gpu.h"
+
+namespace {
+
+using namespace dpt;
+using Json = nlohmann::ordered_json;
+
+struct Network {
+  const char* name;
+  const char* input;
+};
+constexpr Network kNetworks[] = {
+    {"lenet", "[1, 28, 28]"},    {"vgg11", "[3, 224, 224]"},    {"resnet18", "[3, 224, 224]"},
+    {"resnet20", "[3, 32, 32]"}, {"resnet50", "[3, 224, 224]"}, {"mobilenet_v2", "[3, 224, 224]"},
+};
+constexpr std::int64_t kBatches[] = {1, 32, 256};
+
+struct Precision {
+  const char* name;
+  DType type;
+  bool tf32;
+};
+constexpr Precision kPrecisions[] = {
+    {"fp32", DType::f32, false}, {"tf32", DType::f32, true}, {"bf16", DType::bf16, false}};
+
+struct Pass {
+  const char* name;
+  ConvPass pass;
+  bool bias_and_relu;
+};
+constexpr Pass kPasses[] = {{"forward", ConvPass::forward, false},
+                            {"bias+ReLU", ConvPass::forward, true},
+                            {"data", ConvPass::backward_data, false},
+                            {"weights", ConvPass::backward_weights, false}};
+
+/// A convolution of one sample, and the networks that contain it.
+struct Convolution {
+  Conv2dDesc desc;
+  std::vector<std::string> networks;
+};
+
+/// Returns the distinct convolutions of all networks, in the order in which they first occur.
+std::vector<Convolution> convolutions() {
+  std::vector<Convolution> found;
+  std::map<std::string, std::size_t> places;
+  for (const Network& network : kNetworks) {
+    const std::string config = fmt::format(
+        "data: {{dataset: synthetic, batch_size: 1}}\noptimizer: {{type: SGD, lr: 0.1}}\n"
+        "train: {{epochs: 1}}\nmodel: {{zoo: {}, input: {}, classes: 10}}\n",
+        network.name, network.input);
+    const Plan plan = make_plan(load_spec_text(catalog(), config, network.name));
+    for (const Node& node : plan.nodes) {
+      if (node.is_view) continue;
+      const std::vector<ActivationShape> in = plan.shapes_into(node);
+      LayerContext context;
+      context.batch = 1;
+      context.in = in;
+      context.out = plan.values[static_cast<std::size_t>(node.output)].shape;
+      context.input_gradient = node.input_gradient;
+      const OpDesc op = node.layer->describe(context);
+      const auto* desc = std::get_if<Conv2dDesc>(&op);
+      if (!desc) continue;
+      const auto [place, is_new] =
+          places.emplace(conv_problem(*desc, ConvPass::backward_data).key(), found.size());
+      if (is_new) found.push_back({*desc, {}});
+      Convolution& convolution = found[place->second];
+      convolution.desc.input_gradient |= desc->input_gradient;
+      if (convolution.networks.empty() || convolution.networks.back() != network.name) {
+        convolution.networks.emplace_back(network.name);
+      }
+    }
+  }
+  return found;
+}
+
+/// Returns the smallest workspace of a plan that uses tensor cores, whatever its size; null if
+/// cuDNN has none.
+Json least_tensor_workspace(const std::string& gpu, const ConvProblem& problem) {
+  constexpr std::size_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+  Json least;
+  for (const CudnnPlanFacts& plan :
+       describe_cudnn_plans(gpu, problem, kUnlimited, std::numeric_limits<int>::max())) {
+    if (plan.tensor_cores && (least.is_null() || plan.workspace_bytes < least)) {
+      least = plan.workspace_bytes;
+    }
+  }
+  return least;
+}
+
+/// Returns the answer to one problem: the number of plans, the first plan, the place (from 0) and
+/// the workspace of the first one that uses tensor cores, and whether the fixed rule prefers dpt's
+/// own kernels.
+Json answer(const testing::DescribedGpu& gpu, const std::string& description,
+            const ConvProblem& problem, std::size_t workspace_bytes) {
+  const std::vector<CudnnPlanFacts> plans =
+      describe_cudnn_plans(description, problem, workspace_bytes, kMaxCudnnPlans);
+  const auto tensor = std::find_if(plans.begin(), plans.end(),
+                                   [](const CudnnPlanFacts& plan) { return plan.tensor_cores; });
+  Json line = {{"gpu", fmt::format("sm_{}", gpu.compute_capability)},
+               {"problem", problem.key()},
+               {"own", own_convolution_is_better(problem)},
+               {"plans", plans.size()}};
+  if (!plans.empty()) line["first"] = plans.front().name;
+  const bool may_use_tensor_cores = problem.type != DType::f32 || problem.tf32;
+  if (tensor != plans.end()) {
+    line["tensor_place"] = tensor - plans.begin();
+    line["tensor_workspace"] = tensor->workspace_bytes;
+  } else if (may_use_tensor_cores) {
+    line["tensor_workspace"] = least_tensor_workspace(description, problem);
+  }
+  return line;
+}
+
+struct Options {
+  std::size_t workspace_bytes = kWorkspaceBytes;
+  std::size_t part = 0, parts = 1;
+};
+
+Options options_of(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view name = argv[i];
+    const char* value = i + 1 < argc ? argv[i + 1] : "";
+    if (name == "--workspace" && std::sscanf(value, "%zu", &options.workspace_bytes) == 1) continue;
+    if (name == "--part" && std::sscanf(value, "%zu/%zu", &options.part, &options.parts) == 2 &&
+        options.part < options.parts) {
+      continue;
+    }
+    fail(ErrorKind::usage,
+         "usage: convolution_plans [--workspace BYTES] [--part I/N], found '{} {}'", name, value);
+  }
+  return options;
+}
+
+void run(const Options& options) {
+  const auto version =
+      reinterpret_cast<std::size_t (*)()>(dlsym(cudnn_library(), "cudnnGetVersion"));
+  if (version() < 90800) fail(ErrorKind::device, "cuDNN before 9.8 takes no descriptions of GPUs");
+  // Without a device, cuDNN opens and closes this library for every plan, which takes most of the
+  // time unless it stays open.
+  dlopen(fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000).c_str(), RTLD_NOW | RTLD_LOCAL);
+  std::vector<Convolution> mine;
+  const std::vector<Convolution> all = convolutions();
+  for (std::size_t i = options.part; i < all.size(); i += options.parts) mine.push_back(all[i]);
+  fmt::print("{}\n", Json{{"cudnn", describe_cudnn()},
+                          {"workspace", options.workspace_bytes},
+                          {"convolutions", mine.size()}}
+                         .dump());
+  for (const testing::DescribedGpu& gpu : testing::kDescribedGpus) {
+    const std::string description = gpu.text();
+    for (const Convolution& convolution : mine) {
+      for (const std::int64_t batch : kBatches) {
+        for (const Precision& precision : kPrecisions) {
+          Conv2dDesc desc = convolution.desc;
+          desc.batch = batch;
+          desc.type = precision.type;
+          desc.tf32 = precision.tf32;
+          for (const Pass& pass : kPasses) {
+            if (pass.pass == ConvPass::backward_data && !desc.input_gradient) continue;
+            ConvProblem problem = conv_problem(desc, pass.pass);
+            problem.bias = problem.relu = pass.bias_and_relu;
+            Json line = answer(gpu, description, problem, options.workspace_bytes);
+            line["precision"] = precision.name;
+            line["pass"] = pass.name;
+            line["networks"] = convolution.networks;
+            fmt::print("{}\n", line.dump());
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(options_of(argc, argv));
+  } catch (const dpt::Error& error) {
+    fmt::print(stderr, "convolution_plans: {}\n", error.what());
+    return error.kind() == dpt::ErrorKind::usage ? 2 : 4;
+  }
+  return 0;
+}
