@@ -250,9 +250,10 @@ void check_class_tables(DataSets& sets, const std::vector<std::string>& known) {
   const bool is_named_later = are_numbers(known) && known.size() == classes.size();
   if (!known.empty() && known != classes && !is_named_later) {
     fail(ErrorKind::data,
-         "the data's classes are not those of the checkpoint: {}. The labels would refer to other "
-         "outputs: list the data's classes in data.classes, in the data's order and with the "
-         "checkpoint's names, or use data with the checkpoint's classes",
+         "the data's classes are not those of the checkpoint: {}. The labels would refer to the "
+         "wrong outputs: if only the names differ, set data.classes to the checkpoint's name for "
+         "each "
+         "class, in the data's order; otherwise use data with the checkpoint's classes",
          difference_of_classes(known, classes));
   }
   if (first->targets().kind != TargetKind::class_index || are_numbers(classes)) return;

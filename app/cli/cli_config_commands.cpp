@@ -27,7 +27,7 @@ void add_config_lr_command(CLI::App& config, CommandBody& body) {
   CLI::Option* rows =
       lr->add_option("--rows", options->rows,
                      "Show up to N rows of the table (plus the end of the warm-up). If the rate "
-                     "changes more often, the rows are evenly spaced steps")
+                     "changes more than N times, the rows are for evenly spaced steps")
           ->check(CLI::Range(std::int64_t{2}, std::int64_t{10'000'000}));
   CLI::Option* plot =
       lr->add_flag("--plot", options->plot, "Draw a text chart instead of the table");

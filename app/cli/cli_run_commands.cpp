@@ -210,10 +210,11 @@ void add_eval_command(CLI::App& app, CommandBody& body, std::vector<std::string>
       "--allow-other-data", options->allow_other_data,
       "Evaluate even if the data differs from the run's (by the fingerprints of its "
       "training and test samples) or is split differently; without this option: exit code 3");
-  eval->add_flag("--allow-other-model", options->allow_other_model,
-                 "Evaluate even if overrides change the network, the loss or the transforms, for "
-                 "which the weights were not trained. The results record this. Without this "
-                 "option, such overrides give exit code 2");
+  eval->add_flag(
+      "--allow-other-model", options->allow_other_model,
+      "Evaluate even if overrides change the network, the loss or the transforms "
+      "from those that the weights were trained with. The results record this. Without this "
+      "option, such overrides give exit code 2");
   CLI::Option* json = eval->add_flag("--json", options->json, kJsonHelp);
   eval->add_flag(
           "--table", options->table,
@@ -305,10 +306,11 @@ void add_export_command(CLI::App& app, CommandBody& body) {
       ->needs(onnx);
   command->add_option("--use", options->use, kUseHelp)->check(CLI::IsMember({"ema", "swa", "raw"}));
   command->add_flag("--overwrite", options->overwrite, "Replace an existing file");
-  command->add_flag("--allow-other-model", options->allow_other_model,
-                    "Export even if overrides change the network, the loss or the transforms, for "
-                    "which the weights were not trained. The files record this in their metadata. "
-                    "Without this option, such overrides give exit code 2");
+  command->add_flag(
+      "--allow-other-model", options->allow_other_model,
+      "Export even if overrides change the network, the loss or the transforms "
+      "from those that the weights were trained with. The files record this in their metadata. "
+      "Without this option, such overrides give exit code 2");
   command->add_flag("--json", options->json, kJsonHelp);
   set_body(command, body, options, run_export);
 }

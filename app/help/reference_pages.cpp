@@ -97,10 +97,10 @@ std::string exit_codes_page() {
     page += fmt::format("| {} | {} |\n", code.code, markdown_text(code.doc));
   }
   return page +
-         "\n[divergence.md](../guide/divergence.md) describes code 5, "
-         "[evaluation.md](../guide/evaluation.md#gates) code 7, and\n"
-         "[commands.md](commands.md#signals) when a signal takes effect;\n"
-         "[cluster.md](../guide/cluster.md#signals) what containers and batch systems need.\n";
+         "\nSee [divergence.md](../guide/divergence.md) for code 5, "
+         "[evaluation.md](../guide/evaluation.md#gates) for code 7,\n"
+         "[commands.md](commands.md#signals) for when a signal takes effect, and\n"
+         "[cluster.md](../guide/cluster.md#signals) for what containers and batch systems need.\n";
 }
 
 }  // namespace dpt

@@ -178,7 +178,7 @@ class HeaderReader {
   enum class Place { outside, top, metadata, tensor, shape, offsets };
 
   [[noreturn]] void refuse(const std::string& what) const {
-    if (name_ == "__metadata__") fail(ErrorKind::data, "{}: __metadata__ {}", path_, what);
+    if (name_ == "__metadata__") fail(ErrorKind::data, "{}: __metadata__: {}", path_, what);
     fail(ErrorKind::data, "{}: tensor '{}': {}", path_, shown(name_), what);
   }
 

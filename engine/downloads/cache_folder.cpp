@@ -141,7 +141,7 @@ void PartFile::fail_at(const char* doing) const {
        "{}: cannot {} (after {} bytes): {}. {} or set XDG_CACHE_HOME to another folder; the next "
        "start continues the download",
        path_, doing, size_, std::strerror(errno),
-       errno == ENOSPC || errno == EDQUOT ? "Free some disk space," : "Correct this,");
+       errno == ENOSPC || errno == EDQUOT ? "Free some disk space," : "Fix this,");
 }
 
 void PartFile::add(std::string_view bytes) {

@@ -97,10 +97,10 @@ TEST_CASE("values of the wrong type") {
         "tensor 'a': data_offsets: expected integers of at least 0, found a boolean"},
        {tensor("{\"data_offsets\":[0,1,2]}"),
         "tensor 'a': data_offsets: expected two numbers, found more"},
-       {raw_file("{\"__metadata__\":[]}"), "__metadata__ expected an object, found a list"},
-       {raw_file("{\"__metadata__\":{\"k\":1}}"), "__metadata__ 'k': expected a string, found 1"},
+       {raw_file("{\"__metadata__\":[]}"), "__metadata__: expected an object, found a list"},
+       {raw_file("{\"__metadata__\":{\"k\":1}}"), "__metadata__: 'k': expected a string, found 1"},
        {raw_file("{\"__metadata__\":{\"k\":{}}}"),
-        "__metadata__ 'k': expected a string, found an object"}});
+        "__metadata__: 'k': expected a string, found an object"}});
 }
 
 TEST_CASE("keys that are unknown, missing or duplicated") {
@@ -110,8 +110,8 @@ TEST_CASE("keys that are unknown, missing or duplicated") {
          {raw_file("{\"a\":" + good + ",\"\\u0061\":" + good + "}", "xxxx"),
           "tensor 'a': appears twice in the header"},
          {raw_file("{\"__metadata__\":{},\"__metadata__\":{}}"),
-          "__metadata__ appears twice in the header"},
-         {raw_file("{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}"), "__metadata__ has 'k' twice"},
+          "__metadata__: appears twice in the header"},
+         {raw_file("{\"__metadata__\":{\"k\":\"1\",\"k\":\"2\"}}"), "__metadata__: has 'k' twice"},
          {tensor("{\"dtype\":\"F32\",\"dtype\":\"F32\"}"), "tensor 'a': has 'dtype' twice"},
          {tensor("{\"type\":\"F32\"}"),
           "tensor 'a': expected dtype, shape and data_offsets, found 'type'"},
