@@ -92,7 +92,7 @@ void check_near(const Json& got, const char* key, double want, double tolerance)
   CHECK(std::abs(got[key].get<double>() - want) <= tolerance);
 }
 
-/// Checks a share of `n` samples: equal except for the last bits of the division.
+/// Checks that the accuracy is `hits` / `n`, except for the last bits of the division.
 void check_share(const Json& got, double hits, double n) {
   check_near(got, "accuracy", hits / n, 1e-6);
 }

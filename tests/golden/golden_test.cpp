@@ -66,7 +66,7 @@ constexpr Net kResidual = {"residual.safetensors", R"(
     - {type: Flatten}
     - {type: Linear, name: fc, out_features: 10})"};
 
-// Normalises over the whole batch, so that any number of replicas follows the same trajectory.
+// Batch norms use the whole batch, so that any number of replicas follows the same trajectory.
 constexpr Net kNormalised = {"normalised.safetensors", R"(
     - {type: Conv2d, name: conv1, out_channels: 6, kernel_size: 3, padding: 1, bias: false}
     - {type: BatchNorm2d, name: bn1, sync: true}
@@ -119,7 +119,7 @@ constexpr Net kPadded = {"padded.safetensors",
                          "\n  width: 2\n  shortcut: pad\n  classes: 10\n  sync: true",
                          "zoo: resnet20"};
 
-/// Returns the config of a net; `optimizer` as in make_golden.py.
+/// Returns the job that trains a net. `optimizer` is the config's value, as in make_golden.py.
 Job golden_job(const Net& net, const std::string& optimizer,
                const std::vector<std::string>& overrides) {
   const std::string config = R"(

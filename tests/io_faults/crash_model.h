@@ -2,8 +2,8 @@
 //
 // POSIX guarantees little: the bytes of a file are on the disk after fsync of the file, and its
 // name, after a creation, link, rename or removal, after fsync of its folder. Everything else may
-// or may not be there. (kill -9 loses none of this: the page cache survives, so it cannot test an
-// fsync.)
+// or may not be on the disk. (kill -9 loses none of this: the page cache survives, so it cannot
+// test an fsync.)
 #pragma once
 
 #include <map>
@@ -16,10 +16,10 @@ namespace dpt::testing {
 
 class CrashModel {
  public:
-  /// The share of the changes not yet made durable that reaches the disk.
+  /// Changes that reach the disk although no fsync has made them durable.
   enum class Keeps {
     nothing,  ///< neither names nor bytes
-    names     ///< names of files, whose bytes are as they were at their last fsync: often none
+    names     ///< names of files, with the bytes of their last fsync: often none
   };
 
   /// Starts with everything below `folder` on the disk.

@@ -37,7 +37,7 @@ bool is_published(const std::string& path) {
          path.ends_with("command.txt");
 }
 
-/// Steps of the checkpoints that these bytes of metrics.jsonl call saved, and the best of them.
+/// Steps of the newest and the best checkpoint that the lines given to read() call saved.
 struct Saved {
   std::int64_t newest = 0, best = 0;
   void read(const std::string& lines) {
@@ -51,7 +51,7 @@ struct Saved {
   }
 };
 
-/// Returns the steps with an intact checkpoint among the files.
+/// Returns the tensors of each intact checkpoint among the files.
 std::set<std::string> intact_tensors(const std::map<std::string, std::string>& files,
                                      const TempDir& scratch) {
   std::set<std::string> found;
@@ -84,8 +84,8 @@ TEST_CASE("every published file: fsync, rename, then fsync of its folder before 
   const IoRun run = w.run();
   INFO(run.finished.err);
   REQUIRE(run.finished.exit_code == 0);
-  std::map<std::uint64_t, bool> is_durable;  // by inode: no write since its last fsync
-  std::set<std::string> waiting;             // folders with a new name
+  std::map<std::uint64_t, bool> is_durable;  // by inode; true if not written since its last fsync
+  std::set<std::string> waiting;             // folders with a new name that is not durable yet
   int published = 0;
   for (const IoCall& call : run.calls) {
     CAPTURE(call.number);
@@ -189,7 +189,7 @@ TEST_CASE("a power cut does not bring back the branch that a resume has left") {
   std::int64_t newest = 0;
   for (const IoCall& call : run.calls) {
     disk.apply(call, run.data);
-    // The branch's copy of the log is written before its checkpoints move.
+    // The abandoned branch's copy of the log is written before its checkpoints move.
     const bool is_copy = call.path.find("/abandoned-") != std::string::npos;
     has_begun = has_begun ||
                 (!is_copy && run.data.substr(call.data_at, static_cast<std::size_t>(call.bytes))

@@ -34,7 +34,7 @@ std::vector<IoCall> parse_calls(const std::string& text) {
   return calls;
 }
 
-/// Starts a child process like Program, with a different environment.
+/// Runs dpt in a child process like Program does, with additional environment variables.
 Finished run_with_environment(const std::vector<std::string>& arguments, const std::string& cwd,
                               const std::vector<std::string>& variables, const TempDir& logs) {
   std::vector<std::string> words = {"/usr/bin/env"};

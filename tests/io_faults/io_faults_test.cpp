@@ -25,7 +25,7 @@ struct Scenario {
   TempDir before;  ///< the folder as the command finds it, under "run"
   Outcome want;    ///< result of the undisturbed command
   IoRun undisturbed;
-  std::set<std::string> old_tensors;  ///< of every earlier checkpoint
+  std::set<std::string> old_tensors;  ///< tensors of every earlier checkpoint
   std::int64_t old_step = 0;
 
   explicit Scenario(const std::string& which) : name(which) {
@@ -108,7 +108,7 @@ bool publishes(const std::vector<IoCall>& calls, const IoCall& call) {
          call.path.ends_with(".tmp") && is_published(call.path.substr(0, call.path.size() - 4));
 }
 
-/// Returns true if any part of the run to be replaced is still intact.
+/// Returns true if every checkpoint of the run to be replaced is still intact.
 bool old_run_is_there(const Scenario& scenario, const TempDir& place) {
   std::set<std::string> found;
   for (const auto& [path, bytes] : files_below(place.path())) {
@@ -177,9 +177,9 @@ std::string complaint_about(const Scenario& scenario, const IoFault& fault) {
   return {};
 }
 
-/// Returns the faults: every call of the scenario fails once with a full disk and once with an I/O
-/// error; every write is also interrupted, or takes only half of its bytes, or none. Of the other
-/// calls, the first of each kind and type of file is interrupted.
+/// Returns the faults: every call of the scenario fails once, alternately with a full disk and an
+/// I/O error; every write is also interrupted, or takes only half of its bytes, or none. Of the
+/// other calls, the first of each kind and type of file is interrupted.
 std::vector<IoFault> all_faults(const std::vector<IoCall>& calls) {
   std::vector<IoFault> faults;
   std::set<std::pair<std::string, std::string>> interrupted;

@@ -120,9 +120,10 @@ TEST_CASE("the counter counts") {
   CHECK(seen.largest == 12345);
 }
 
-/// The largest node of oneDNN's argument table; a buffer for numbers would be larger.
+/// Size limit for a node of oneDNN's argument table; a buffer for numbers would be larger.
 constexpr std::size_t kTableNode = 512;
-/// Size of the memory for packed operands of its matrix multiplication, independent of the batch.
+/// Size of the memory for packed operands of oneDNN's matrix multiplication, independent of the
+/// batch.
 constexpr std::size_t kPackedOperands = std::size_t{1} << 21;
 
 void check_allocations(const Op& op, const Allocations& seen) {

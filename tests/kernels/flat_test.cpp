@@ -1,4 +1,4 @@
-// The flat kernels on every backend: the gradient norm, sums and rounding. Wide and plain loops,
+// The flat kernels on every backend: the gradient norm, sums and rounding. Vector and scalar loops,
 // and all backends, must give the same bits. tests/engine/optimizers covers the optimizers.
 #include <doctest/doctest.h>
 
@@ -137,8 +137,8 @@ TEST_CASE("The norms of ranges have the same bits on all backends") {
 }
 
 TEST_CASE("The norms of ranges are added up in the order that is written down") {
-  // The norm is halfway between two floats. Squares that would be lost if they were added one by
-  // one to the large one's lane or group round it up.
+  // The norm is halfway between two floats. The small squares round it up. They would be lost if
+  // they were added one by one to the lane or group of the large one.
   std::vector<float> values(384);
   values[0] = 1;
   values[32] = values[33] = 0x1p-12F;
@@ -152,7 +152,8 @@ TEST_CASE("The norms of ranges are added up in the order that is written down") 
     };
     for (int i = 64; i < 384; ++i) values[i] = 0;
     CHECK(norm() == 1.0F);
-    // The squares are in lanes 64 to 127, first in a whole row of lanes, then in the remaining row.
+    // The small squares are in lanes 64 to 127, first in a whole row of lanes, then in the
+    // remaining row.
     for (const int first : {64, 320}) {
       CAPTURE(first);
       for (int i = 64; i < 384; ++i) {
@@ -182,7 +183,8 @@ TEST_CASE("The CPU's gradient norm has the same bits on every processor") {
     const OnDevice<float> grads(*backend, g);
     const OnDevice<StepScalars> s(*backend, {StepScalars{}});
     backend->grad_norm(grads.ptr(), n, s.ptr());
-    // Computes the same partial sums one element at a time, as a processor without wide loops does.
+    // Computes the same partial sums one element at a time, as a processor without vector
+    // instructions does.
     double partial[16] = {};
     for (std::size_t i = 0; i < g.size(); ++i) {
       partial[i % 16] += static_cast<double>(g[i]) * static_cast<double>(g[i]);
@@ -319,8 +321,7 @@ TEST_CASE("Rounding to bf16 goes to the nearest, ties to even, and keeps NaNs an
 }
 
 TEST_CASE("Counts are exact in fp32 sums of any parts, in any order") {
-  // The low digits of the parts are as large as possible, and their number is the maximum number of
-  // shards.
+  // There are as many parts as shards are allowed, and their low digits are as large as possible.
   constexpr std::size_t kParts = 65536;
   std::vector<SplitSum> parts(kParts);
   std::int64_t want = 0;

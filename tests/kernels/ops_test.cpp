@@ -14,8 +14,8 @@
 namespace dpt::testing {
 namespace {
 
-/// A test of the guarantees of all operations: the reference's numbers in both directions,
-/// GradWrite::add, the same bits in a second run, and forward alone without training.
+/// The data for testing the guarantees of all operations: the reference's numbers in both
+/// directions, GradWrite::add, the same bits in a second run, and forward alone without training.
 struct Promise {
   std::string name;
   std::vector<float> x, weight, bias, dy;

@@ -70,7 +70,7 @@ TEST_CASE("the reference's pooling gradients are the slopes of its forward pass"
     if (d.batch * d.in.elements() > 1000) continue;
     const Values x = random_doubles(d.batch * d.in.elements(), 1);
     const Values dy = random_doubles(d.batch * d.out.elements(), 4);
-    // A window of padding only gives -inf, which has no slope.
+    // A window that holds only padding gives -inf, which has no slope.
     const Values y = reference::pool(d, x);
     if (!std::isfinite(*std::min_element(y.begin(), y.end()))) continue;
     check_gradient(

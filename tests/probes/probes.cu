@@ -38,7 +38,7 @@ __global__ void count_up(int* number) {
   if (blockIdx.x == 0 && threadIdx.x == 0) *number += 1;
 }
 
-/// Reads a number and writes one in host memory.
+/// Reads a number from host memory and writes one there.
 __global__ void through_host_memory(const int* from, int* to) {
   if (threadIdx.x == 0) *to = *from + 1;
 }

@@ -14,7 +14,7 @@ struct Options {
   int repeats = 9;  ///< number of repeats; each figure is their median
   int calls = 50;   ///< enqueued in sequence per repeat
   std::size_t bytes =
-      1 << 30;  ///< of a copy on the device; copies to and from the host have a quarter of it
+      1 << 30;  ///< size of a copy on the device; copies to and from the host have a quarter of it
 };
 
 /// Median, minimum and maximum of the repeats.
@@ -25,8 +25,8 @@ struct Spread {
 /// The time of one call in microseconds, if many are enqueued in sequence.
 struct Timing {
   std::string name;
-  Spread device_us;  ///< on the GPU, which begins only when all calls are enqueued
-  Spread host_us;    ///< to enqueue it
+  Spread device_us;  ///< time on the GPU, which begins only when all calls are enqueued
+  Spread host_us;    ///< time in which the host enqueues it
 };
 
 struct Bandwidth {

@@ -18,8 +18,8 @@
 namespace dpt::testing {
 
 /// Returns names for make_backend: one CPU thread, several, and a GPU if present. The environment
-/// variable DPT_TEST_BACKENDS replaces the list, for checkers under which each further backend
-/// costs minutes.
+/// variable DPT_TEST_BACKENDS replaces the list, for tools under which each further backend costs
+/// minutes.
 inline std::vector<std::string> backend_names() {
   if (const char* only = std::getenv("DPT_TEST_BACKENDS")) return {only};
   std::vector<std::string> names = {"cpu"};

@@ -15,7 +15,7 @@ namespace dpt::testing {
 
 /// Targets of the samples, as a loss reads them.
 struct LossTargets {
-  std::vector<std::int32_t> labels;  ///< one per sample, always
+  std::vector<std::int32_t> labels;  ///< one per sample, even if the loss reads only rows
   std::vector<float> rows;           ///< TargetShape::floats() per sample; empty if that is 0
   LossTargets(std::vector<std::int32_t> all, std::vector<float> of_samples = {})
       : labels(std::move(all)), rows(std::move(of_samples)) {}

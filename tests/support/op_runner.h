@@ -93,8 +93,8 @@ struct OpResult {
   std::vector<float> dweight, dbias;  ///< the first two gradients, if the operation has them
 };
 
-/// One operation with its memory. Outputs start as NaN, so that an element that is never written
-/// shows.
+/// One operation with its memory. Outputs start as NaN, so that an element that is never written is
+/// noticed.
 class OpRunner {
  public:
   /// `x` holds all inputs, one after another: of equal size, or of the given `sizes`.
@@ -131,7 +131,8 @@ class OpRunner {
     return y_.get();
   }
 
-  /// Runs backward with this gradient of y. First destroys everything that backward does not need.
+  /// Runs backward with this gradient of y. First overwrites everything that backward does not need
+  /// with NaN.
   OpResult backward(const std::vector<float>& dy, GradWrite write = GradWrite::overwrite) {
     dy_.set(dy);
     if (!op_.backward_needs_x()) x_.set(nan(x_host_.size()));
@@ -174,7 +175,7 @@ class OpRunner {
     if (ids_) a.ids = ids_->ptr();
     if (step_) a.step = step_->ptr();
     if (op_.coupled_channels() > 0) {
-      // This single call has all samples.
+      // This one call processes all samples of the batch.
       a.values = static_cast<double>(x_host_.size()) / static_cast<double>(op_.coupled_channels());
     }
     return a;

@@ -93,7 +93,8 @@ void for_windows(const Pool2dDesc& d, const Window& window) {
   }
 }
 
-/// Returns the element that wins a max-pooling window: the first largest, or the last NaN.
+/// Returns the element that wins a max-pooling window: the last NaN if any, otherwise the first of
+/// the largest.
 std::size_t winner(const Values& x, const std::vector<std::size_t>& inputs) {
   std::size_t best = inputs.front();
   for (const std::size_t i : inputs) {

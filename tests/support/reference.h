@@ -12,7 +12,7 @@ namespace dpt::reference {
 
 using Values = std::vector<double>;
 
-/// Computes the convolution alone, with bias if not empty: (batch, conv_out).
+/// Computes the convolution alone, (batch, conv_out), and adds `bias` unless it is empty.
 Values conv(const Conv2dDesc& d, const Values& x, const Values& weight, const Values& bias);
 
 /// Gradients of an operation with parameters.
@@ -81,7 +81,8 @@ Values batch_norm(const BatchNormDesc& d, const Values& x, const Values& weight,
 Gradients batch_norm_backward(const BatchNormDesc& d, const Values& x, const Values& weight,
                               const Values& bias, Values dy);
 
-/// Pools x. The first largest element wins a window of max pooling, or the last NaN.
+/// Pools x. The last NaN wins a window of max pooling if there is any, otherwise the first of the
+/// largest elements.
 Values pool(const Pool2dDesc& d, const Values& x);
 Values pool_backward(const Pool2dDesc& d, const Values& x, const Values& dy);
 

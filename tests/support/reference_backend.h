@@ -31,7 +31,7 @@ inline Values read_floats(DevPtr from, std::size_t count) {
   return {values, values + count};
 }
 
-/// Stores rounded values, or adds them to the present ones.
+/// Stores rounded values, or adds them to the values in memory.
 inline void write_floats(DevPtr to, const Values& values, bool add = false) {
   float* out = reinterpret_cast<float*>(to.address);
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -72,7 +72,7 @@ struct Maths {
 /// Ways for an operation to keep the data that backward needs.
 enum class Keep : std::uint8_t {
   activations,  ///< backward requests x and y
-  saved         ///< it copies x into `saved` and asks for neither
+  saved         ///< forward copies x into `saved`; backward requests neither x nor y
 };
 
 class ReferenceOp : public Op {

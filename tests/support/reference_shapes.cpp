@@ -57,7 +57,7 @@ void for_product(const ProductDesc& d, const Use& use) {
   }
 }
 
-/// Calls use(x_index, y_index) for every element of y that shows an element of x.
+/// Calls use(x_index, y_index) for every element of y that copies an element of x.
 template <class Use>
 void for_pixel_map(const PixelMapDesc& d, const Use& use) {
   for (std::int64_t n = 0; n < d.batch; ++n) {
@@ -74,7 +74,7 @@ void for_pixel_map(const PixelMapDesc& d, const Use& use) {
   }
 }
 
-/// Normalisation set and channel of an element.
+/// The set of values with which an element is normalised, and its channel.
 struct Member {
   std::size_t set, channel;
 };

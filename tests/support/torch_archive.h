@@ -52,7 +52,7 @@ inline std::string ordered(const Pairs& pairs) {
 struct PickledTensor {
   std::vector<std::int64_t> shape, strides;
   std::string key = "0";
-  std::int64_t elements = 0;  ///< of the storage
+  std::int64_t elements = 0;  ///< number of elements in the storage
   std::int64_t offset = 0;
   std::string storage = "FloatStorage";
   std::string metadata{};  ///< a seventh argument, or empty

@@ -1,4 +1,4 @@
-// ONNX models are read back: every type of layer, and the invariants of every graph.
+// Reads exported ONNX models back: every type of layer, and the invariants of every graph.
 #include "engine/export/onnx.h"
 
 #include <doctest/doctest.h>
@@ -44,7 +44,7 @@ ExportFacts facts_of(const TrainSpec& spec) {
   return facts;
 }
 
-/// Returns weights that identify themselves: each is its index in the file's layout.
+/// Returns parameters in which each value is its own index within its tensor, in the file's layout.
 std::vector<float> numbered_params(const Plan& plan) {
   std::vector<float> flat(static_cast<std::size_t>(plan.param_floats));
   for (const Param& param : plan.params) {
@@ -96,7 +96,7 @@ void check_graph(const onnx::Graph& graph) {
   CHECK(unread == std::set<std::string>{graph.output(0).name()});
 }
 
-/// Returns the operations, and the attributes of the first one of a type.
+/// Returns the types of all operations, in order. node_of() returns the first operation of a type.
 Texts ops_of(const onnx::Model& model) {
   Texts ops;
   for (const onnx::Node& node : model.graph().node()) ops.push_back(node.op_type());
@@ -204,7 +204,7 @@ TEST_CASE("every type of layer becomes operations that make a good graph") {
     CAPTURE(each.options);
     known.insert(each.type);
     const std::string comma = each.options[0] == '\0' ? "" : ", ";
-    // A layer that names its inputs does not read the sum, which would then have no reader.
+    // A layer that names its inputs does not read the Add, which would then have no reader.
     const bool is_joining = std::string(each.options).starts_with("from:");
     std::string layers =
         "    - {type: Conv2d, name: a, out_channels: 4, kernel_size: 1}\n"

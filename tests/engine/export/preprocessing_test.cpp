@@ -1,4 +1,5 @@
-// Transforms become ONNX operations: known sizes are computed here, others in the graph.
+// Transforms become ONNX operations: arithmetic on known sizes is done by the exporter, on others
+// by the graph.
 #include "engine/export/preprocessing.h"
 
 #include <doctest/doctest.h>
@@ -18,8 +19,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// Records operations in the order in which they are written, and the lists of integers that they
-/// read.
+/// A writer that records operations in the order in which they are written, and their inputs.
 struct Recorder final : OpWriter {
   std::string op(const std::string& type, std::vector<std::string> inputs,
                  std::vector<OpAttribute>) override {
@@ -88,7 +88,7 @@ TEST_CASE("preprocessing: a known size leaves no arithmetic in the graph") {
 TEST_CASE("preprocessing: the order of the passes is Pillow's, chosen by the sizes") {
   const Recorder r = written(R"([{"type": "Resize", "size": [8, 9]}])");
   CHECK(r.choices == 1);
-  CHECK(r.count("MatMul") == 4);  // two passes in either order
+  CHECK(r.count("MatMul") == 4);  // two passes for each of the two orders
 }
 
 TEST_CASE("preprocessing: halves of a crop go to even numbers") {

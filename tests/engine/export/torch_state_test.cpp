@@ -53,7 +53,7 @@ model:
   CHECK(file.check_integrity() == Integrity::absent);
   std::vector<std::string> names;
   for (const TensorEntry& entry : file.tensors()) names.push_back(entry.name);
-  // The 8-byte values come first.
+  // Tensors of 8-byte values come first.
   CHECK(names == std::vector<std::string>{"bn.num_batches_tracked", "conv.weight", "conv.bias",
                                           "bn.weight", "bn.bias", "bn.running_mean",
                                           "bn.running_var", "fc.weight", "fc.bias"});
@@ -78,6 +78,6 @@ model:
   CHECK(metadata.at("mean") == "[0.286, 0.5]");
   CHECK(metadata.at("std") == "[0.353, 0.25]");
   CHECK(metadata.at("scale") == "255");
-  // These keys mark a file with a checksum.
+  // A key with this prefix would mark the file as one with a checksum.
   for (const auto& [key, value] : metadata) CHECK_FALSE(key.starts_with("dpt."));
 }

@@ -1,5 +1,5 @@
-// The counting operator new. It has a separate file so that compilers cannot see through it: they
-// warn if they see memory from new passed to free.
+// Defines an operator new that counts its calls. It is in a separate file so that compilers cannot
+// inline it: they warn if they see memory from new passed to free.
 #include "tests/engine/graph/allocation_count.h"
 
 #include <atomic>

@@ -23,7 +23,7 @@ class IdleInput final : public InputOp {
   void run(const InputArgs&) override {}
 };
 
-/// Kernels that do nothing, so that only the executor can allocate.
+/// A backend whose kernels do nothing, so that only the executor can allocate.
 class IdleBackend final : public ReferenceBackend {
  public:
   std::unique_ptr<Op> make(const OpDesc&) override { return std::make_unique<IdleOp>(); }

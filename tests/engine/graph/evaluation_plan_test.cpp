@@ -1,5 +1,5 @@
-// Evaluations with folded batch norms: the norms that are folded, and the equality of the results
-// with those of the training plan.
+// Evaluation with folded batch norms: it folds the right norms, and gives the same results as the
+// training plan.
 #include "engine/graph/evaluation_plan.h"
 
 #include <cmath>
@@ -41,8 +41,9 @@ TrainSpec convolutional() {
       .spec();
 }
 
-/// Returns a net whose batch norms cannot be folded: a ReLU is in between, two layers read the
-/// convolution, the norm keeps no running statistics, or it does not read a layer with weights.
+/// Returns a net whose batch norms cannot be folded: a ReLU lies between convolution and norm, two
+/// layers read the convolution, the norm keeps no running statistics, or it does not read a layer
+/// with weights.
 TrainSpec unfoldable() {
   return ModelSpecBuilder({3, 8, 8})
       .add("BatchNorm2d")

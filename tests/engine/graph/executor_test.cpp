@@ -1,5 +1,5 @@
-// Whole nets: losses and gradients against plain mathematics, and results that the memory plan must
-// not change.
+// Compares losses and gradients of whole nets with plain mathematics, and checks that the memory
+// plan does not change results.
 #include "engine/graph/executor.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::vector<TrainSpec> nets() {
 }
 
 /// Compares losses, predictions and gradients of a training and an evaluating executor with
-/// `maths`.
+/// NetMaths.
 void check_net(Backend& backend, const Plan& plan, const TestBatch& batch, double tolerance,
                float label_smoothing = 0) {
   INFO(backend.info().name);
@@ -38,7 +38,7 @@ void check_net(Backend& backend, const Plan& plan, const TestBatch& batch, doubl
   NetRunner runner(backend, plan, params, batch, true, label_smoothing);
   TrainResult result = runner.train();
   Values gradient = maths.gradient(to_double(params));
-  // The batch's statistics follow the gradients if the net keeps running ones.
+  // If the net keeps running statistics, those of the batch follow the gradients.
   result.grads.resize(static_cast<std::size_t>(plan.trained_floats));
   gradient.resize(result.grads.size());
   check_close("gradient", result.grads, gradient, tolerance);
@@ -48,7 +48,7 @@ void check_net(Backend& backend, const Plan& plan, const TestBatch& batch, doubl
 
   std::vector<NetRunner*> evaluating = {&runner};
   std::optional<NetRunner> inference;
-  if (!couples(plan)) {  // otherwise it would use running statistics
+  if (!couples(plan)) {  // a net that couples samples would use running statistics
     evaluating.push_back(&inference.emplace(backend, plan, params, batch, false, label_smoothing));
   }
   for (NetRunner* each : evaluating) {
@@ -81,7 +81,7 @@ TEST_CASE("the mathematics' gradient is that of its loss") {
 }
 
 TEST_CASE("the memory plan is right however kernels keep their data") {
-  // The reference backend destroys all free memory and checks all memory in use.
+  // The reference backend overwrites memory that is free and checks memory that is in use.
   for (const Keep keep : {Keep::activations, Keep::saved}) {
     for (const TrainSpec& spec : nets()) {
       for (const Plan& plan : {make_plan(spec), unfused_plan(spec)}) {
@@ -185,7 +185,7 @@ TEST_CASE("the memory plan is right for random graphs") {
           break;
         }
         default: {
-          // Some images occur many times, in all more often than an operation has inputs.
+          // Some images are read many times: in total more often than an operation has inputs.
           std::vector<std::string> some = {any_image(), any_image()};
           while (some.size() < kMaxInputs && random() % 4 != 0) some.push_back(some[random() % 2]);
           add("Add", {}, some);
@@ -204,7 +204,7 @@ TEST_CASE("the memory plan is right for random graphs") {
         check_net(backend, plan, TestBatch(plan, 2), 2e-6);
       }
     }
-    // In this backend some operations clobber their gradient and others pass it on.
+    // On the CPU backend some operations clobber their gradient and others pass it on.
     const std::unique_ptr<Backend> cpu = make_backend(parse_device("cpu"));
     const Plan plan = make_plan(spec);
     check_net(*cpu, plan, TestBatch(plan, 2), 1e-5);
@@ -215,10 +215,10 @@ TEST_CASE("losses and gradients on every backend, fused and unfused") {
   for (const std::string& name : backend_names()) {
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
     for (const TrainSpec& spec : nets()) {
-      // fp32 in a few layers: errors of about 1e-7 each, relative to the largest gradient.
+      // Each of the few fp32 layers adds an error of about 1e-7, relative to the largest gradient.
       for (const Plan& plan : {make_plan(spec), unfused_plan(spec)}) {
         check_net(*backend, plan, TestBatch(plan, 5), 1e-5);
-        // A single sample has no deviation from its mean.
+        // A net that couples samples needs several: a single one has no deviation from its mean.
         check_net(*backend, plan, TestBatch(plan, couples(plan) ? 4 : 1), 1e-5, 0.1F);
       }
     }
@@ -326,7 +326,7 @@ TEST_CASE("the calls of a step one by one: named, with their products, and all o
   CHECK(forward == 3 * 4500720.0);
   CHECK(backward == 3 * 8758080.0);
   CHECK(calls[1].flops == 3 * plan.rows[0].forward_flops);
-  // Gradients of another net are overwritten in between.
+  // A second run of the same calls overwrites the gradients of the first.
   NetRunner other(*backend, plan, start_params(plan), batch);
   const std::vector<ExecutorCall> alone =
       other.executor().train_calls(other.buffers(), other.batch());

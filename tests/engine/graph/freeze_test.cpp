@@ -25,7 +25,7 @@ std::vector<bool> needing_gradients(const Plan& plan) {
 }
 
 TEST_CASE("no gradient is needed before the first layer that is trained") {
-  // Values: the image, conv1, conv2, the view, fc1, fc2.
+  // The values of the plan: the image and the outputs of conv1, conv2, the view, fc1 and fc2.
   using Flags = std::vector<bool>;
   CHECK(needing_gradients(frozen_lenet({})) == Flags{false, true, true, true, true, true});
   const Plan front = frozen_lenet({"conv?.*"});
@@ -67,7 +67,7 @@ TEST_CASE("frozen layers before the first trained one have no gradient and no op
   CHECK(some.params == all.params);
   CHECK(some.grads == all.grads - bytes);
   CHECK(some.optimizer == all.optimizer - 2 * bytes);
-  // An average covers all parameters.
+  // The average of the weights (train.ema) covers frozen parameters too.
   TrainSpec spec = lenet_spec();
   spec.train.freeze.params = {"conv*"};
   const std::string without = summary_json(spec, plan, 1, 2);

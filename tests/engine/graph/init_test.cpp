@@ -58,7 +58,7 @@ Moments moments_of(const std::vector<float>& values) {
 }
 
 /// Checks 80,000 draws: the mean's standard error is bound / sqrt(3 * 80,000), the extremes come
-/// within a thousandth of the bounds, a uniform's kurtosis is 1.8.
+/// within a thousandth of the bounds, and the kurtosis of a uniform distribution is 1.8.
 void check_uniform(const std::vector<float>& values, double bound) {
   const Moments m = moments_of(values);
   CHECK(std::abs(m.mean) < 5 * bound / std::sqrt(3.0 * 80000));
@@ -119,8 +119,8 @@ TEST_CASE("neighbours, seeds and names are independent of each other") {
   CHECK(one != two);
   CHECK(one != high);
   CHECK(start_of(plan, "fc1.weight", 1) == one);
-  // Both have the variance 1 / (3 * 800), and this is the standard error of the mean of 102,400
-  // products.
+  // All three have the variance 1 / (3 * 800). `scatter` is the standard error of the mean of
+  // 102,400 products of two independent values.
   const double scatter = 1 / (3 * 800.0) / std::sqrt(102400.0);
   CHECK(std::abs(correlation(one, two, 0)) < 5 * scatter);
   CHECK(std::abs(correlation(one, high, 0)) < 5 * scatter);
@@ -138,7 +138,7 @@ TEST_CASE("a parameter's start does not depend on what stands around it") {
   for (const char* name : {"conv.weight", "conv.bias", "fc.weight", "fc.bias", "last.weight"}) {
     CHECK(start_of(small, name) == start_of(large, name));
   }
-  // Another name has other values; the same name in another layout has the same values in the file.
+  // Another name has other values; the same name has the same values in the file for any layout.
   const auto linear = [](const std::string& name, std::vector<std::int64_t> input) {
     return make_plan(ModelSpecBuilder(std::move(input)).add("Flatten").linear(name, 5).spec());
   };

@@ -44,7 +44,7 @@ TEST_CASE("views and in-place layers share memory, unless the old values are sti
   CHECK(shared.nodes[1].x[0] == shared.nodes[1].y);
   CHECK(shared.nodes[2].x[0] == shared.nodes[2].y);
   CHECK(shared.nodes[3].x[0] == shared.nodes[1].y);
-  // Pooling has no input gradient to compute here, so it never reads its output again.
+  // Pooling computes no input gradient in this net, so its backward does not read its output.
   CHECK(shared.nodes[0].dy == kNowhere);
   CHECK(shared.nodes[3].dx.empty());
 
@@ -97,8 +97,8 @@ TEST_CASE("an Add gives its gradient to all inputs; a value of two readers gets 
   CHECK(add.dx == std::vector<int>{add.dy, add.dy});
   CHECK(s.nodes[2].dy == add.dx[0]);
   CHECK(s.nodes[2].dy_from == kNowhere);
-  // conv1's output is read by conv2 and the sum: both gradients live until conv2's backward, and
-  // the sum takes the place of the one without other readers.
+  // conv2 and the Add read conv1's output. Both gradients live until conv2's backward, and their
+  // sum overwrites the one that has no other reader.
   REQUIRE(s.nodes[1].sums.size() == 1);
   const GradientSum& sum = s.nodes[1].sums[0];
   CHECK(sum.parts == std::vector<int>{add.dx[0], s.nodes[1].dx[0]});
@@ -106,7 +106,7 @@ TEST_CASE("an Add gives its gradient to all inputs; a value of two readers gets 
   CHECK(sum.value == plan.nodes[0].output);
   CHECK(s.nodes[0].dy == sum.to);
   CHECK(s.lifetimes[add.dx[0]].last == backward_step(6, 0));
-  // The sum overwrites conv3's output, which is no longer needed, but not conv1's.
+  // The Add overwrites conv3's output, which is no longer needed, but not conv1's.
   CHECK(add.y == add.x[0]);
 
   // A kernel that clobbers its gradient gets a copy while others need the original.
@@ -141,7 +141,7 @@ TEST_CASE("separate gradients: a place for each input that asks for one, none of
     CHECK(s.lifetimes[concat.dx[k]].bytes == 2 * 32 * sizeof(float));
   }
   CHECK(s.lifetimes[concat.dy].bytes == 3 * 2 * 32 * sizeof(float));
-  // conv is read twice: its gradient is the sum of both.
+  // The output of conv is read twice, so its gradient is the sum of two.
   REQUIRE(concat.sums.size() == 1);
   CHECK(concat.sums[0].parts == std::vector<int>{concat.dx[1], concat.dx[2]});
   CHECK(s.nodes[0].dy == concat.sums[0].to);
@@ -161,7 +161,7 @@ TEST_CASE("more gradients than an operation has inputs are added in turns") {
   CHECK(sums[1].parts.size() == 2);
   CHECK(sums[1].parts[0] == sums[0].to);
   CHECK(sums[1].to == sums[0].to);
-  // A part that a later sum reads again is not overwritten.
+  // A sum must not overwrite a part that a later sum of the same value reads.
   for (const NodePlaces& node : s.nodes) {
     for (std::size_t k = 1; k < node.sums.size(); ++k) {
       const std::vector<int>& parts = node.sums[k].parts;
@@ -243,8 +243,8 @@ TEST_CASE("the memory estimate counts flat buffers and activations") {
   needs[1] = {true, false, true, 0, 0};
   CHECK(estimate_memory(plain, 8, 0).activations ==
         static_cast<std::int64_t>(make_memory_schedule(plain, 8, true, needs).bytes));
-  // The input, the outputs of c and of the ReLU, one gradient of the image, the logits and their
-  // gradient.
+  // The input, the outputs of c and of the ReLU, one gradient of the size of such an output, the
+  // logits and their gradient.
   CHECK(estimate_memory(plain, 8, 0).activations == 8 * 4 * 256 * (1 + 3 * 4) + 2 * 128);
 }
 

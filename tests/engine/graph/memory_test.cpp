@@ -63,8 +63,8 @@ TEST_CASE("blocks that never meet share the same place, and gaps are used") {
   CHECK(assign_memory({{128, 0, 1}, {64, 2, 3}, {100, 0, 3}}, total) ==
         std::vector<std::size_t>{0, 0, 128});
   CHECK(total == 256);
-  // A gap that is just wide enough. Of equal blocks, the one that begins first has the lower
-  // address.
+  // The third block fills a gap that is just wide enough. Of equal blocks, the one that begins
+  // first has the lower address.
   CHECK(assign_memory({{128, 0, 1}, {128, 0, 3}, {128, 2, 3}}, total) ==
         std::vector<std::size_t>{0, 128, 0});
   CHECK(total == 256);
@@ -75,7 +75,8 @@ TEST_CASE("blocks that never meet share the same place, and gaps are used") {
 }
 
 TEST_CASE("gradients are cut into buckets of the size that is asked for, from their end") {
-  // a has 32 and 4 floats, b has 8 and 2, each padded to 16, plus 32 of metrics.
+  // Weight and bias have 32 and 4 floats in a, 8 and 2 in b, each padded to a multiple of 16. The
+  // metrics take 32 more.
   const Plan plan =
       make_plan(ModelSpecBuilder({8, 1, 1}).add("Flatten").linear("a", 4).linear("b", 2).spec());
   REQUIRE(plan.grad_floats() == 112);

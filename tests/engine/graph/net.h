@@ -101,7 +101,8 @@ struct EvalResult {
   StepMetrics metrics;
 };
 
-/// An executor with its memory. The arena starts as NaN, so that reads of unwritten memory show.
+/// An executor with its memory. The arena starts as NaN, so that a read of unwritten memory is
+/// noticed.
 class NetRunner {
  public:
   NetRunner(Backend& backend, const Plan& plan, const std::vector<float>& params,
@@ -154,7 +155,7 @@ class NetRunner {
     return now;
   }
 
-  /// Evaluates the batch. `folded` are the additional parameters of an EvaluationPlan.
+  /// Evaluates the batch. `folded` points to the additional parameters of an EvaluationPlan.
   EvalResult evaluate(DevPtr folded = {}) {
     ExecutorBuffers all = buffers();
     all.folded = folded;
@@ -299,7 +300,7 @@ class NetMaths {
     }
     return nullptr;
   }
-  /// Returns the parameters of a node in the order of its operation.
+  /// Returns the parameters of a node in the order in which its operation takes them.
   Params of(const Values& params, std::size_t node) const {
     Params all;
     for (const std::string_view name : names_[node]) {
@@ -402,8 +403,9 @@ inline TrainSpec branched_net() {
       .spec();
 }
 
-/// Returns a net with separate gradients of inputs: an input that is read twice, an untrained one,
-/// one that another layer clobbers; gates on either side; and the layers with a weight per channel.
+/// Returns a net whose layers compute a separate gradient for each input: an input that is read
+/// twice, an untrained one, one that another layer clobbers; gates on either side; and the layers
+/// with a weight per channel.
 inline TrainSpec joined_net() {
   const Options conv = {
       {"out_channels", integer(2)}, {"kernel_size", square(3)}, {"padding", kWordSize}};
@@ -431,8 +433,8 @@ inline TrainSpec joined_net() {
 }
 
 /// Returns a net with batch normalisation: with and without ReLU, in a residual block, after
-/// another one, before a pooling, next to another reader of the same value, without parameters, and
-/// of a vector.
+/// another norm, before a pooling, next to another reader of the same value, without parameters,
+/// and of a vector.
 inline TrainSpec normalised_net() {
   const auto conv = [](std::int64_t channels, std::int64_t stride) {
     return Options{{"out_channels", integer(channels)},

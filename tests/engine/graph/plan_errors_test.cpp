@@ -242,7 +242,7 @@ TEST_CASE("share_weights: both layers have the same parameters, which can be sha
             "weight 4x4x3x3");
   // Layers that share weights may move their windows differently.
   CHECK(error("Conv2d", conv(4, 3), with(conv(4, 3), "dilation", square(2))).empty());
-  // The initialisation of shared weights may not differ, unless both mean the same.
+  // A layer that shares weights may repeat the initialisation of their owner, but not set another.
   const Options normal = with(conv(4, 3), "weight_init", word("kaiming_normal"));
   CHECK(error("Conv2d", conv(4, 3), normal) ==
         b + "the initial weights are those of 'a', so weight_init has no effect here; remove it");

@@ -156,7 +156,7 @@ TEST_CASE("shared weights are parameters of the first layer, which the others na
   CHECK(plan.rows[4].shares == "a");
   CHECK(plan.rows[1].shares.empty());
 
-  // A shared gradient is complete after the first of its layers, the last in backward.
+  // A shared gradient is complete after backward of the first of its layers, which runs last.
   std::vector<std::array<std::int64_t, 3>> cuts;
   for (const GradientBucket& bucket : gradient_buckets(plan, 4)) {
     cuts.push_back({bucket.node, bucket.begin, bucket.end});

@@ -128,7 +128,7 @@ TEST_CASE("the summary says that an unknown optimizer is not counted") {
   const TrainSpec spec = lenet_spec();
   CHECK(summary_text(spec, make_plan(spec), 1).find("optimizer not counted") != std::string::npos);
   CHECK(summary_text(spec, make_plan(spec), 1).find("on 1 replica,") != std::string::npos);
-  // The optimizer is not part of the sum either.
+  // The total leaves out an unknown optimizer too.
   const auto sum = [&](std::optional<int> buffers) {
     const std::string text = summary_text(spec, make_plan(spec), 1, buffers);
     return text.substr(text.rfind("activations "));

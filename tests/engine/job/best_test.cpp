@@ -1,4 +1,4 @@
-// The choice of the best result, and the end of patience.
+// The choice of the best result, and early stopping.
 #include "engine/job/best.h"
 
 #include <doctest/doctest.h>
@@ -9,7 +9,8 @@ using namespace dpt;
 
 namespace {
 
-/// Notes an epoch with these validation results in the state.
+/// Records an epoch with these validation results in `state`. Returns true if it is the best so
+/// far.
 bool note(const TrainSpec& spec, RunState& state, double accuracy, double loss = 1.0) {
   ++state.epoch;
   state.step += 10;
@@ -66,7 +67,7 @@ TEST_CASE("patience counts evaluations since the last improvement") {
   note(spec, state, NAN);
   CHECK(has_stopped_early(spec, state));
 
-  // These evaluations were counted with another monitor, so its patience starts anew.
+  // The evaluations so far were counted for another monitor, so patience starts anew.
   spec.train.early_stopping->monitor = "val/loss";
   spec.train.early_stopping->mode = Direction::min;
   adopt_early_stopping(spec, state);
@@ -133,7 +134,7 @@ TEST_CASE("early stopping: min_delta must be exceeded, in the direction of the m
   note(spec, state, 0.0, 2.0);
   CHECK(state.early_best == 2.0);
   CHECK(state.early_monitor == "val/loss min");
-  note(spec, state, 0.0, 1.75);  // by exactly min_delta
+  note(spec, state, 0.0, 1.75);  // better by exactly min_delta
   CHECK(state.bad_evaluations == 1);
   CHECK(state.early_best == 2.0);
   note(spec, state, 0.0, 2.5);
@@ -201,7 +202,7 @@ TEST_CASE("a smoothed best is not the lucky value") {
   CHECK_FALSE(note(spec, state, 0.6));  // better than the first, but the average falls
   CHECK(monitored_value(spec.checkpoint.keep_best, state) ==
         doctest::Approx((0.575 / 2 + 0.3) / 0.875).epsilon(1e-15));
-  CHECK(note(spec, state, 0.9));  // the same value once more
+  CHECK(note(spec, state, 0.9));  // the same value once more raises the average
   CHECK(state.best_step == 50);
 
   // Changed smoothing restarts the average.

@@ -46,7 +46,7 @@ TEST_CASE("counters at and past the bounds of a run of 53 samples in batches of 
   CHECK(misfit(job, 14, 2, 48).empty());
   CHECK(misfit(job, 15, 2, 53).empty());
   CHECK(misfit(job, 11, 2, 12).empty());
-  CHECK(misfit(job, 3, 2, 12).empty());  // skipped steps need not count
+  CHECK(misfit(job, 3, 2, 12).empty());  // the count may leave out skipped steps
   const std::string samples =
       "ckpt: metadata 'dpt.position': expected 0 to 53, the number of training samples, found ";
   CHECK(misfit(job, 15, 2, 54) == samples + "54");
@@ -108,8 +108,8 @@ TEST_CASE("more epochs: refused if the rate would change and train.on_more_epoch
       "Choose one: train.on_more_epochs=stretch (the schedule is fitted to all epochs), hold (the "
       "learning rate of its last step, 0.000307791, is kept) or restart (after epoch 4 it begins "
       "again and spans the new epochs)");
-  // No choice is needed if the schedule does not depend on the number of epochs, or if there are
-  // not more epochs.
+  // No choice is needed if the schedule does not depend on the number of epochs, or if their number
+  // does not grow.
   CHECK(more("{type: exponential, gamma: 0.5}", "").update.schedule_segments.empty());
   CHECK(more(cosine, "", 4).update.schedule_segments.empty());
   CHECK(more(cosine, "", 3).update.schedule_segments.empty());
@@ -128,8 +128,8 @@ TEST_CASE("more epochs: refused if the rate would change and train.on_more_epoch
     CHECK(again.update.schedule(step) == before.update.schedule(step - 20));
   }
 
-  // The epochs are raised a second time: a schedule that was held or restarted can continue in each
-  // way.
+  // The number of epochs is raised a second time: a schedule that was held or restarted can
+  // continue in each way.
   state.schedule_segments = {0, 4, 4, 0};
   state.step = 33;
   const auto twice = [&](const char* choice) {
@@ -167,8 +167,8 @@ TEST_CASE("a schedule that begins again does so in a run that is stopped anywher
   const auto steps = events(folder, "step");
   REQUIRE(steps.size() == 20);
   for (std::size_t i = 0; i < 10; ++i) CHECK(steps[i]["lr"] == steps[i + 10]["lr"]);
-  // The epochs are raised in the middle of the run, which then stops before, at or after step 10,
-  // at which the schedule begins again.
+  // The number of epochs is raised in the middle of the run, which then stops before, at or after
+  // step 10, at which the schedule begins again.
   for (const std::int64_t stop : {8, 10, 13}) {
     CAPTURE(stop);
     const TempDir other;
@@ -230,7 +230,8 @@ TEST_CASE("where runs start: at zero, or with what a checkpoint holds") {
   CHECK(start.params != fresh.params);
   REQUIRE(start.optimizer.size() == 1);
   CHECK(start.optimizer[0].first == "momentum_buffer");
-  // The first epoch is the best so far: a file cannot contain its own checksum.
+  // The first epoch is the best so far, but the file does not say so: it cannot contain its own
+  // checksum.
   CHECK(read_checkpoint_header(path).state.best_checksum.empty());
   CHECK(start.state.best_step == 5);
   CHECK(start.state.best_checksum == start.checksum);
@@ -275,11 +276,11 @@ TEST_CASE("exact mode: other libraries, instruction sets or makers of processors
   CHECK(told(amd, "oneDNN 3.4.0, CUDA 12.4; avx512_core (Intel); 2 x cpu", "auto").empty());
   CHECK_FALSE(told(amd, "oneDNN 3.4.0, CUDA 12.4; avx2 (AMD); 2 x cpu").empty());
   CHECK_FALSE(told(amd, "oneDNN 3.5.0, CUDA 12.4; avx512_core (AMD); 2 x cpu").empty());
-  // Older checkpoints do not record the maker; a fresh run has none.
+  // Older checkpoints do not record the vendor of the CPU.
   const std::string older = "oneDNN 3.4.0, CUDA 12.4; avx512_core; 2 x cpu";
   CHECK(told(older, amd).empty());
   CHECK_FALSE(told(older, "oneDNN 3.4.0, CUDA 12.4; avx2 (AMD); 2 x cpu").empty());
-  // Texts of a job on GPUs have a part for them.
+  // The texts of a job on GPUs have a part that describes the GPUs.
   const auto on_gpu = [](const std::string& gpu) {
     return "oneDNN 3.4.0, CUDA 12.4; avx512_core (AMD); 2 x cuda:0; " + gpu;
   };

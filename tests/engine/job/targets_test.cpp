@@ -18,7 +18,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// A job like small_config with targets of that kind and a matching loss.
+/// A data set with targets of one kind, and small_config changed to use it with a matching loss.
 struct Targets {
   TempDir data;
   std::string config;
@@ -104,8 +104,8 @@ TEST_CASE("targets of each kind are learned, with and without weights") {
 }
 
 TEST_CASE("weights of 1 give the loss of none, and those of 0 leave samples out") {
-  // In fast mode the mean's divisor is part of the gradients' scale, or they are divided after the
-  // sum.
+  // In fast mode, the scale of unweighted gradients includes the divisor of the mean; weighted
+  // gradients are divided after their sum.
   const Targets targets("values", true, kSgd, 1);
   std::vector<float> ones(60, 1.0F);
   write_bytes(targets.data.file("train_w.npy"), npy({60}, ones));
@@ -119,7 +119,8 @@ TEST_CASE("weights of 1 give the loss of none, and those of 0 leave samples out"
   CHECK(first(with)["grad_norm"].get<double>() ==
         doctest::Approx(first(without)["grad_norm"].get<double>()).epsilon(1e-5));
 
-  // The first batch equals that of its first half, at another scale.
+  // A batch whose second half has weight 0 gives the same results as its first half alone, whose
+  // weights are equal.
   for (std::size_t k = 0; k < 60; ++k) ones[k] = k < 6 ? 2.5F : 0.0F;
   write_bytes(targets.data.file("train_w.npy"), npy({60}, ones));
   const std::vector<std::string> still = {
@@ -210,7 +211,7 @@ TEST_CASE("targets that the loss or a metric is not of, or the test samples do n
                  "expected one of mse, l1, smooth_l1, found cross_entropy");
   check_contains(error_of(values, {"metrics=[{type: top_k}]"}),
                  "expected one of mean_absolute_error, r2, found top_k");
-  // Training samples have labels, but test samples have none.
+  // Training samples have labels, but test samples have rows of values.
   const Targets labels("labels", false);
   write_npy_part(labels.data.path(), "test", "values", 23, 2);
   const std::string automatic = "data.target=auto";

@@ -234,7 +234,8 @@ TEST_CASE("activations in bf16: the reference at what bf16 holds, rounded once")
       op->backward(args);
       check_rounded("y", widened(y_at.get()), maths.forward(at, {}));
       const Values dx = maths.backward(at, {}, by).x;
-      // Readers of y get it rounded, and 1 - y is then off by half a step of y.
+      // Backward of Sigmoid and Tanh reads y as rounded to bf16, and 1 - y is then off by half a
+      // step of y.
       const bool reads_rounded = std::string(c.type) == "Sigmoid" || std::string(c.type) == "Tanh";
       if (reads_rounded) {
         check_close("dx", widened(dx_at.get()), dx, 0x1p-7);

@@ -16,7 +16,7 @@ TEST_CASE("AdaptiveAvgPool2d: to a size that divides the image's, or does not, o
   const auto made = [](Size2 size) { return layer("AdaptiveAvgPool2d", {{"output_size", size}}); };
   CHECK(infer(*made({2, 3}), image(512, 7, 5)).text() == "512x2x3");
   CHECK(made({2, 3})->detail() == "to 2x3");
-  // PyTorch's windows over 5 pixels are 0 and 1, 1 to 3, 3 and 4.
+  // PyTorch's windows over 5 pixels are {0, 1}, {1, 2, 3} and {3, 4}.
   CHECK(output_of(*made({1, 3}), image(1, 1, 5), {0, 2, 4, 6, 11}) == Values{1, 4, 8.5});
   CHECK(output_of(*made({1, 3}), image(1, 1, 2), {1, 5}) == Values{1, 3, 5});
   check_layer(*made({7, 7}), image(6, 7, 7));

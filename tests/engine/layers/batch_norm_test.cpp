@@ -56,8 +56,8 @@ TEST_CASE("BatchNorm: shapes, parameters and state") {
   CHECK(bare->coupling(true));
 }
 
-/// Trains on every backend, in one part, and compares with the reference, including running
-/// statistics.
+/// Runs forward and backward on every backend, with the batch in one call, and compares the results
+/// with the reference.
 void check_training(const Layer& layer, const ActivationShape& in, std::int64_t batch) {
   check_gradients_of_reference(maths_of(layer, in, 4));
   const Maths maths = maths_of(layer, in, batch);

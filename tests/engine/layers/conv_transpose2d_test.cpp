@@ -144,7 +144,7 @@ TEST_CASE("ConvTranspose2d: numbers and gradients") {
           4, {3, 3},
           {{"groups", integer(2)}, {"padding", square(1)}, {"stride", square(2)}, {"bias", false}}),
       image(6, 4, 3));
-  // Padding exceeds the kernel: windows at the edges lie outside.
+  // Padding is as large as the kernel: windows at the edges lie outside the output.
   check_layer(*made(2, {2, 2}, {{"padding", square(2)}, {"stride", square(2)}}), image(2, 4, 4));
   // The channels fill whole vectors.
   check_on_backends(*made(16, {4, 4}, {{"stride", square(2)}, {"padding", square(1)}}),

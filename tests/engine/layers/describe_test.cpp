@@ -8,7 +8,7 @@
 namespace dpt::testing {
 namespace {
 
-/// Returns the description for a layer in a net of that type, in training or evaluation.
+/// Returns the description of a layer in a net that computes in `type`, for training or evaluation.
 template <class Desc>
 Desc described(const Layer& layer, const ActivationShape& in, DType type, bool tf32, bool training,
                bool input_gradient) {
@@ -82,8 +82,8 @@ TEST_CASE("Conv2d hands its options and its context to the backend") {
     CHECK(p.in == d.conv_out);
     CHECK(p.out == f.out);
     CHECK(p.training == training);
-    // The gradient of the pooling's input is that of the convolution's output, which its weights
-    // need.
+    // The pooling's input gradient is the gradient of the convolution's output, from which that of
+    // its weights is computed.
     CHECK(p.input_gradient == training);
   }
 }

@@ -75,7 +75,7 @@ TEST_CASE("dropout agrees with the reference in both directions, in place too") 
         OpRunner runner(*backend, *op, x, {}, {}, count);
         runner.draw_for(ids, 12);
         check_close("y", runner.forward(), reference::product(to_double(x), want), 1e-7);
-        // Backward needs neither x nor y: the runner destroys them.
+        // Backward needs neither x nor y: the runner has overwritten both with NaN.
         check_close("dx", runner.backward(dy).dx, reference::product(to_double(dy), want), 1e-7);
         CHECK_FALSE(op->passes_dy());
         CHECK(op->saved_bytes() == 0);
@@ -143,7 +143,7 @@ TEST_CASE("dropout keeps 1 - p of the units and the mean") {
       CHECK(std::accumulate(got.begin(), got.end(), 0.0) / n ==
             doctest::Approx(kept / n / (1 - p)));
     }
-    // Drops whole channels, of which there are 600.
+    // Whole channels are dropped. There are 600, over two samples.
     const std::vector<float> got =
         factors(*backend, description(2, {3, 2, 300}, 0.5, true), {1, 2}, 1);
     double kept = 0;
@@ -195,7 +195,7 @@ TEST_CASE("dropout passes its input on in evaluation, and with p = 0") {
       const std::unique_ptr<Op> op = backend->make(desc);
       CHECK(op->scratch_bytes() == 0);
       const std::vector<float> x = random_values(90, 1), dy = random_values(90, 2);
-      OpRunner runner(*backend, *op, x, {}, {}, 90);  // without sample numbers to draw by
+      OpRunner runner(*backend, *op, x, {}, {}, 90);  // no sample numbers: nothing is drawn
       CHECK(runner.forward() == x);
       CHECK(op->passes_dy());
       CHECK(runner.backward(dy).dx == dy);

@@ -15,8 +15,8 @@ TEST_CASE("MaxPool2d: output shapes are torch.nn.MaxPool2d's") {
   CHECK(max_pooled(image(64, 112, 112),
                    pool({3, 3}, {{"stride", square(2)}, {"padding", square(1)}})) == "64x56x56");
   CHECK(max_pooled(image(2, 8, 9), pool({2, 3}, {{"stride", Size2{3, 1}}})) == "2x3x7");
-  // ceil_mode drops a window that would begin in the padding after the image:
-  // (2 + 2 - 2 + 1) / 2 + 1 = 2 windows, at -1 and 1, stay; a third at 3 would not.
+  // ceil_mode drops a window that would begin in the padding after the image. For two pixels, the
+  // size is (2 + 2 - 2 + 1) / 2 + 1 = 2: windows at -1 and 1. A third, at 3, would be dropped.
   CHECK(max_pooled(image(1, 2, 2), pool({2, 2}, {{"padding", square(1)}, {"ceil_mode", true}})) ==
         "1x2x2");
   CHECK(max_pooled(

@@ -12,7 +12,8 @@ TEST_CASE("the registry knows every layer once, with documentation") {
     CHECK(names.insert(kind.table->name).second);
     CHECK_FALSE(kind.table->doc.empty());
     for (const Field& field : kind.table->fields) CHECK_FALSE(field.doc.empty());
-    // The schema of `from`. Layers with required options have one input.
+    // Checks the minimum length in the schema of `from`. Layers with required options have one
+    // input.
     const auto& fields = kind.table->fields;
     const bool has_defaults = std::none_of(fields.begin(), fields.end(),
                                            [](const Field& field) { return field.is_required; });

@@ -122,8 +122,8 @@ TEST_CASE("GroupNorm, LayerNorm: numbers and gradients") {
   check_layer(*layer("LayerNorm", {{"bias", false}}), vector_of(17));
   check_layer(*layer("LayerNorm2d"), image(9, 3, 2));
   check_layer(*layer("LayerNorm2d", {{"elementwise_affine", false}}), image(5, 2, 2));
-  // Sets, rows and columns larger than a kernel sums at once.
-  // Several adjacent groups in two blocks of columns, and groups too wide for that.
+  // More rows, columns and values per normalised set than a kernel sums at once: several adjacent
+  // groups in two blocks of columns, and groups too wide for that.
   check_on_backends(*group_norm(22), image(66, 9, 8), 2);
   check_on_backends(*group_norm(2, {{"affine", false}}), image(80, 3, 3), 2);
   check_on_backends(*group_norm(2), image(70, 9, 7), 9);

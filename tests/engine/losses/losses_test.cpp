@@ -1,5 +1,5 @@
-// Compares losses with PyTorch's (tests/golden/make_golden_losses.py), and refuses invalid
-// combinations.
+// Compares losses with PyTorch's (tests/golden/make_golden_losses.py), and checks that invalid
+// combinations are refused.
 #include <doctest/doctest.h>
 
 #include <fstream>
@@ -39,7 +39,7 @@ std::string error_of(const Json& options, std::int64_t classes = 4, const Target
   return "no error";
 }
 
-/// Returns the number of outputs above the label's.
+/// Returns the number of outputs that rank above the label's.
 int rank_of(const float* logits, std::int64_t classes, std::int32_t label) {
   int rank = 0;
   for (std::int64_t c = 0; c < classes; ++c) {
@@ -112,7 +112,8 @@ TEST_CASE("losses, weights and gradients are those of PyTorch") {
       }
       CHECK(weights == to_floats(each["weights"]));
 
-      // The divisor is part of the gradient's scale, unless it is not known yet.
+      // The scale of the gradient includes the divisor, unless the loss is weighted: it is then
+      // known only after the sum.
       const auto scale =
           loss.is_weighted() ? std::nullopt : std::optional(1.0F / static_cast<float>(batch));
       std::vector<MetricSum> sums = {{SampleSum::none}};
@@ -249,7 +250,7 @@ TEST_CASE("the least loss of soft labels and of multi-hot targets") {
   const TargetShape of_soft = {TargetKind::soft_labels, 4, false};
   const Loss plain = loss_of("cross_entropy", Json::object(), 4, kCounts, of_soft);
   CHECK(plain.least(soft) == doctest::Approx(1.5 * std::log(2.0)));
-  // The logits that minimise the loss give its least value, and the gradient 0.
+  // The logits that minimise the loss give its minimum and a gradient of 0.
   const Loss weighted =
       loss_of("cross_entropy", {{"class_weights", {1.0, 2.0, 4.0, 1.0}}}, 4, kCounts, of_soft);
   const auto backend = make_backend(parse_device("cpu"));
@@ -302,7 +303,7 @@ TEST_CASE("gradients are divided by the weight that the sums hold") {
     for (std::size_t i = 0; i < 35; ++i) want[i] *= 1.0F / metrics.weight;
     CHECK(grads.get() == want);
 
-    // If no sample counts, zeros stay zeros.
+    // If the sum of the weights is 0, zeros stay zeros.
     const OnDevice<StepMetrics> weightless(*backend, {StepMetrics{}});
     const OnDevice<float> zeros(*backend, std::vector<float>(37, 0.0F));
     backend->divide_by_weight(zeros.ptr(), 37, weightless.ptr());
@@ -327,7 +328,7 @@ TEST_CASE("samples are counted exactly beyond what fp32 counts") {
       sum->add_count(kMany);
     }
     const OnDevice<StepMetrics> metrics(*backend, {before});
-    // One sample is right, one is right among the top two, one does not count.
+    // One sample is right, one is right among the top two, one has an ignored label.
     const OnDevice<float> logits(*backend, {9, 1, 0, 0, 9, 1, 0, 0, 9, 0, 0, 0});
     const OnDevice<std::int32_t> labels(*backend, {0, 1, 3}), slots(*backend, {0, 1, 2});
     LossArgs args;

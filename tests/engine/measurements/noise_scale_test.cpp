@@ -1,5 +1,5 @@
-// log.noise_scale: the gradient noise scale in the log, against gradients that runs with smaller
-// batches computed.
+// log.noise_scale: the gradient noise scale in the log, compared with the gradients of runs with
+// smaller batches.
 #include "engine/measurements/noise_scale.h"
 
 #include <doctest/doctest.h>
@@ -49,14 +49,14 @@ std::vector<double> squares_of(int batch, const std::vector<std::string>& overri
   return values;
 }
 
-/// Returns the expected log values after each step, averaged in double. Parts have `size` of the 12
-/// samples, and the first `used` parts of a batch are measured.
+/// Returns the expected log values after each step, averaged in double. Each part has `size` of the
+/// 12 samples, and the first `used` parts of a batch are measured.
 std::vector<GradientNoise> expected_noise(int size, int used,
                                           const std::vector<std::string>& overrides,
                                           const std::string& net) {
   const std::vector<double> small = squares_of(size, overrides, net);
   std::vector<std::string> of_big = overrides;
-  // Batch norm uses the statistics of the parts.
+  // With shards, batch norm uses the statistics of each part, as in the smaller batches.
   if (!net.empty()) of_big.push_back("train.shards=" + std::to_string(12 / size));
   const std::vector<double> big = squares_of(12, of_big, net);
   const int parts = 12 / size;
@@ -81,7 +81,7 @@ void compare_noise(const std::vector<nlohmann::json>& lines,
   for (std::size_t i = 0; i < lines.size(); ++i) {
     CAPTURE(i);
     CAPTURE(lines[i].dump());
-    // The squares of norms are fp32, and the larger of the two terms cancel to a fraction.
+    // The squared norms are fp32, and the estimates are small differences of them.
     const double rounding = 1e-5 * (std::abs(want[i].grad_sq) + want[i].variance / 12);
     CHECK(std::abs(lines[i]["grad_sq"].get<double>() - want[i].grad_sq) < rounding);
     CHECK(std::abs(lines[i]["grad_variance"].get<double>() - want[i].variance) < 12 * rounding);
@@ -96,8 +96,8 @@ void compare_noise(const std::vector<nlohmann::json>& lines,
 }  // namespace
 
 TEST_CASE("the two estimates are those of McCandlish et al.") {
-  // |G|^2 = 4, tr(Sigma) = 30: the expectations for 3 and 10 samples are 4 + 30 / 3 and 4 + 30
-  // / 10.
+  // If |G|^2 is 4 and tr(Sigma) is 30, the expectation is 4 + 30 / 3 = 14 for 3 samples and 4 + 30
+  // / 10 = 7 for 10 samples.
   const GradientNoise noise = noise_of(14, 3, 7, 10);
   CHECK(noise.grad_sq == doctest::Approx(4));
   CHECK(noise.variance == doctest::Approx(30));
@@ -111,7 +111,7 @@ TEST_CASE("the two estimates are those of McCandlish et al.") {
 TEST_CASE("parts of unlike size, and samples that do not count") {
   const Job job = still_job({cpus(3), "log.noise_scale=true"});
   const PartLayout layout(job);
-  REQUIRE(layout.norms == 2);  // before the frozen bias and after it
+  REQUIRE(layout.norms == 2);  // one before the frozen bias, one after it
   StepResult result;
   result.metrics.count.add_count(12);
   result.metrics.labelled.add_count(10);
@@ -133,7 +133,8 @@ TEST_CASE("parts of unlike size, and samples that do not count") {
   const GradientNoise plain = noise_of(result, floats, layout, false).value();
   CHECK(plain.variance ==
         doctest::Approx(noise_of(144 * (4 * 100.0 / 16 + 9) / 5, 2.5, 7, 10).variance));
-  // The whole batch in one part, no part, a non-finite norm, no norm.
+  // There is no estimate from one part that is the whole batch, no part, a non-finite norm, or a
+  // step without grad_norm.
   parts({20, 12, 10, 1, 1});
   CHECK_FALSE(noise_of(result, floats, layout, true));
   parts({});
@@ -147,8 +148,7 @@ TEST_CASE("parts of unlike size, and samples that do not count") {
 }
 
 TEST_CASE("log.noise_scale: which micro-batches are a part") {
-  // Returns the ends of parts for 12 samples in micro-batches of up to 2. With two shards, the
-  // first is this rank's.
+  // Returns the part_ends() of rank 0.
   const auto ends = [](const DeviceWeights& weights, std::int64_t shards, MicroBatchRule rule,
                        bool together = false, std::int64_t samples = 12) {
     return part_ends(partition_batch(samples, weights, 0, shards, rule), together);
@@ -166,7 +166,7 @@ TEST_CASE("log.noise_scale: which micro-batches are a part") {
   // Exact mode: this rank's shards, with an addition after the second.
   CHECK(ends({2, 1}, 3, 2) == Ends{1, 3});
   CHECK(ends({1}, 3, 4) == Ends{0, 1, 3});
-  // 3 samples in 2 ranks or 4 shards; with 1 sample there is no part.
+  // 3 samples in 4 shards are 3 parts; a single sample is the whole batch, so there is no part.
   CHECK(ends({1}, 4, 12, false, 3).size() == 3);
   CHECK(ends({1}, 4, 12, false, 1).empty());
 }
@@ -195,7 +195,7 @@ TEST_CASE("log.noise_scale: the estimates are those of the gradients of smaller 
         {{replicas_on(device, 2), "train.accumulate=2"}, 6, 2, {}, norm},
     };
     for (std::size_t i = 0; i < cases.size(); ++i) {
-      // The steps depend on the device, but the arithmetic is compared on the CPU only.
+      // An emulated GPU is slow, so it runs only every other case.
       if (is_emulated(device) && i % 2 == 1) continue;
       const Case& each = cases[i];
       CAPTURE(device);

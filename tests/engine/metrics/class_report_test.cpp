@@ -22,8 +22,7 @@ void check_scores(const ClassScores& got, const ClassScores& want) {
 }  // namespace
 
 TEST_CASE("scores of classes follow from the confusion matrix") {
-  // Row L counts the predictions for label L: 2 1 0 0 0 / 0 2 2 0 0 / 1 0 1 0 0 / 0 0 0 0 0 / 0 0 0
-  // 1 0.
+  // Counts of predictions, a row per label: 2 1 0 0 0, 0 2 2 0 0, 1 0 1 0 0, 0 0 0 0 0, 0 0 0 1 0.
   const Ints labels = {0, 0, 0, 1, 1, 1, 1, 2, 2, 4};
   const Ints predictions = {0, 0, 1, 1, 1, 2, 2, 2, 0, 3};
   const ClassReport report = make_class_report(labels, predictions, 6);
@@ -49,9 +48,9 @@ TEST_CASE("scores without samples are not numbers") {
 }
 
 TEST_CASE("the calibration error of bins of a fifteenth") {
-  // Right predictions, and the expected sum, by bin. (14/15, 1]: 2 of 3, 2.9375. (7/15, 8/15]: 1 of
-  // 2, 1. (3/15, 4/15]: 0 of 1, 0.25. (2/15, 3/15]: 1 of 1, 0.2, the upper end of the bin. [0,
-  // 1/15]: 0 of 2, 0.0625.
+  // Right predictions, and the sum of the probabilities, in each bin: 2 of 3 and 2.9375 in (14/15,
+  // 1]; 1 of 2 and 1 in (7/15, 8/15]; 0 of 1 and 0.25 in (3/15, 4/15]; 1 of 1 and 0.2, the upper
+  // end, in (2/15, 3/15]; 0 of 2 and 0.0625 in [0, 1/15].
   const Ints labels = {0, 1, 0, 1, 1, 0, 2, 0, 0}, predictions = {0, 0, 0, 1, 0, 1, 2, 1, 1};
   const std::vector<float> probabilities = {0.9375F, 1, 1, 0.5F, 0.5F, 0.25F, 0.2F, 0, 0.0625F};
   const double want = (0.9375 + 0 + 0.25 + 0.8 + 0.0625) / 9;

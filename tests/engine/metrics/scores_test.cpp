@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 constexpr float kSteps = 16;
 
-/// A case of the file, in the form that metrics receive from an evaluation.
+/// A case of the golden file, in the form that metrics receive from an evaluation.
 struct Case {
   explicit Case(const Json& json) : classes(json["classes"]) {
     for (const float output : json["outputs"].get<std::vector<float>>()) {
@@ -157,8 +157,7 @@ TEST_CASE("a threshold lies between neighbouring scores, also where fp32 has non
   const float above = std::nextafter(0.5F, 1.0F);
   CHECK(static_cast<float>(best({above}, {0.5F}).threshold) == 0.5F);
   CHECK(best({above}, {0.5F}).f1 == 1);
-  // Two positives and two negatives: of the equal F1 of {1} and {1, 0.25}, the higher threshold is
-  // chosen.
+  // {1} and all four scores have the same F1: the higher threshold is chosen.
   CHECK(best({1.0F, 0.125F}, {0.5F, 0.25F}).threshold == 0.75);
 }
 

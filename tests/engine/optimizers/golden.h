@@ -22,7 +22,7 @@ struct GoldenCase {
   std::string name;
   OptimizerSpec spec;
   double lr = 0;
-  double error = 0;                 ///< of PyTorch's float32 run
+  double error = 0;                 ///< largest error of PyTorch's float32 run
   std::vector<double> first, last;  ///< weights after updates 1 and 24
 };
 

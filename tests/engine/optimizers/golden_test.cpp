@@ -48,7 +48,7 @@ TEST_CASE("optimizers follow PyTorch and their papers for 24 updates") {
       }
       CHECK(largest_error(training.params(), golden.last) <= kSlack * golden.error);
       if (on_first_backend.empty()) on_first_backend = training.params();
-      if (golden.spec.is_layerwise) continue;  // norms are added in another order
+      if (golden.spec.is_layerwise) continue;  // backends add up norms in different orders
       CHECK(same_bits(training.params(), on_first_backend));
     }
   }

@@ -31,7 +31,7 @@ TEST_CASE("the table knows PyTorch's names, and hints at them for others") {
   }
 }
 
-/// Returns the step of update `t` in the formula's own type.
+/// Returns the constants of update `t` in the formula's own type.
 template <class Formula>
 typename Formula::Step step_of(const OptimizerSpec& spec, double lr, std::int64_t t) {
   REQUIRE(spec.formula == formula_index<Formula>());

@@ -17,7 +17,7 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-/// The states in the middle of a run.
+/// Optimizer states as they may be in the middle of a run.
 const std::vector<float> kStates(kMaxOptimizerStates, 0.25F);
 
 void on_backends(const std::function<void(Backend&)>& use) {
@@ -215,8 +215,8 @@ TEST_CASE("a guarded update is refused, broken or withheld, and says so") {
           CHECK(same_bits(training.state(s), std::vector<float>(kCount, 0.25F)));
         }
       };
-      // Known to be bad before the update: a loss, a sum of weights, running statistics, or a
-      // gradient that grad_norm has checked.
+      // Steps that are known to be bad before the update: by a loss, a sum of weights, running
+      // statistics, or a gradient that grad_norm has checked.
       metrics.weight = kInfinity;
       step(training, good, 1);
       outcome_is(UpdateOutcome::refused, 7);
@@ -291,7 +291,7 @@ TEST_CASE("an update that overflows the second moment alone is broken") {
 TEST_CASE("amsgrad keeps a NaN") {
   const OptimizerSpec spec = optimizer("Adam", R"({"amsgrad": true})");
   on_backends([&](Backend& backend) {
-    for (const std::int64_t n : {8, 1}) {  // The wide loop and the plain one.
+    for (const std::int64_t n : {8, 1}) {  // the vector loop and the scalar one
       for (const bool in_state : {false, true}) {
         Training training(backend, spec, {{0, n, 0}}, std::vector<float>(8, 1.0F),
                           {0, 0, in_state ? kNan : 1.0F});
@@ -304,7 +304,8 @@ TEST_CASE("amsgrad keeps a NaN") {
 }
 
 TEST_CASE("centered RMSprop survives a gradient that does not vary") {
-  // The mean of squares minus the squared mean is pure rounding here, and negative at some step.
+  // For a constant gradient, the mean of squares minus the squared mean is only rounding error, and
+  // negative at some step.
   const OptimizerSpec spec = optimizer("RMSprop", R"({"centered": true, "alpha": 0.5})");
   on_backends([&](Backend& backend) {
     Training training(backend, spec, std::vector<float>(9, 1.0F));

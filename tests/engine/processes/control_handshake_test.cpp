@@ -114,7 +114,7 @@ class FakeRank0 {
 
 const std::string kNonce = "00112233445566778899aabbccddeeff";
 
-/// Performs rank 0's part of the handshake, with the token if it is known. Returns false if the
+/// Performs rank 0's part of the handshake, with a proof made from `token`. Returns false if the
 /// peer has closed the connection.
 bool welcome(Talk& talk, const std::string& token,
              const json& answer = {{"type", "welcome"}, {"host", "fake"}, {"pid", 17}}) {
@@ -179,7 +179,7 @@ TEST_CASE("a proof is valid for its own connection and its own end only") {
   std::atomic<int> refused{0};
   const auto outcomes =
       run_all({joins_and_leaves(local_world(0, 2, ports), quick_options()), [&] {
-                 std::string seen;  // proof of the first connection, which ends
+                 std::string seen;  // proof for the first connection, which is closed
                  for (int round = 0; round < 3; ++round) {
                    Talk talk = Talk::to(ports[0]);
                    talk.send({{"type", "greeting"}, {"magic", "dpt-control"}, {"nonce", kNonce}});
@@ -187,7 +187,8 @@ TEST_CASE("a proof is valid for its own connection and its own end only") {
                    REQUIRE(challenge);
                    const Handshake handshake{"a secret", kNonce, challenge->at("nonce")};
                    const std::string own = handshake.proof(ProofRole::connects, 1);
-                   // The proof of another connection, or of the other end.
+                   // The second connection sends the proof for the first one, the third a proof of
+                   // the other end.
                    const std::string proof = round == 0   ? own
                                              : round == 1 ? seen
                                                           : handshake.proof(ProofRole::accepts, 1);
@@ -266,8 +267,8 @@ TEST_CASE(
                stranger(3, {"train a.yaml", "p", "path a", "content a"}),
                [&] {
                  while (refused < 3) std::this_thread::sleep_for(1ms);
-                 // The copy of the config on another machine may have other content or another
-                 // path.
+                 // Processes of the run may join although their copy of the config has another path
+                 // or other content.
                  ControlOptions its = options;
                  its.run.config = "path on another machine";
                  return joins_and_leaves(nameless(1, 3, ports), its)();
@@ -291,7 +292,7 @@ TEST_CASE(
   CHECK(contains(outcomes[1].text, "it was started in a world of 4 processes, this run has 3"));
   CHECK(contains(outcomes[2].text, "it runs train b\\x1b.yaml with another config"));
   CHECK(contains(outcomes[3].text, "with other options"));
-  // Each is reported once, however often it tries.
+  // Each refused process is reported once, however often it tries.
   CHECK(warnings.size() == 3);
 }
 

@@ -18,7 +18,7 @@ class Parent {
     const std::string text = line + "\n";
     [[maybe_unused]] const auto written = ::write(out_, text.data(), text.size());
   }
-  /// Returns true if the test has announced its end.
+  /// Returns true once the test has asked this process to end; waits up to `wait` for that.
   bool says_end(std::chrono::milliseconds wait) const {
     pollfd one{in_, POLLIN, 0};
     return ::poll(&one, 1, static_cast<int>(wait.count())) > 0;
@@ -123,7 +123,7 @@ ControlOptions options_with_stall(std::chrono::milliseconds timeout) {
   return options;
 }
 
-/// Time in which each process has sent several beats.
+/// Time in which each process sends several beats.
 constexpr auto kSomeBeats = 100ms;
 
 }  // namespace
@@ -250,7 +250,7 @@ TEST_CASE("signals are handled on the threads of the program, not of the channel
         sigaddset(&one, SIGTERM);
         ::pthread_sigmask(SIG_BLOCK, &one, nullptr);
         to.say("blocked");
-        // A thread that waits for a signal receives it before all other threads.
+        // Poll at first: a thread in sigwait would receive the signal before all other threads.
         for (sigset_t pending; ::sigpending(&pending) == 0 && !sigismember(&pending, SIGTERM);) {
           std::this_thread::sleep_for(1ms);
         }

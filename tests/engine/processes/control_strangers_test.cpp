@@ -1,5 +1,5 @@
-// Refused connections to a world: processes of it that do not fit, and anything else that connects
-// to its port.
+// Connections that a world refuses: its own processes with settings that do not fit, and anything
+// else that connects to its port.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -37,7 +37,8 @@ class Stranger {
     std::memcpy(bytes.data(), &size, sizeof size);
     send(bytes + text);
   }
-  /// Returns true if the other end closes the connection; appends the text before that to `said`.
+  /// Returns true if the other end closes the connection; appends the text received until then to
+  /// `said`.
   bool ends(std::string* said = nullptr) const {
     pollfd one{socket_, POLLIN, 0};
     char bytes[4096];
@@ -80,7 +81,7 @@ class OtherServer {
   std::thread thread_;
 };
 
-/// Collects the lines for the user.
+/// Collects the warnings for the user.
 class Warnings {
  public:
   std::function<void(const std::string&)> sink() {
@@ -124,7 +125,7 @@ TEST_CASE("those that did not join in time are named, with those that came") {
   const std::vector<int> ports = free_ports(2);
   std::vector<std::function<std::string()>> bodies;
   for (const int rank : {0, 1, 5}) {
-    // The others wait as long as rank 0 does.
+    // The other ranks wait until rank 0 gives up, although their own limit is longer.
     bodies.push_back(joins(local_world(rank, 6, ports), impatient(rank == 0 ? 700ms : 60s)));
   }
   for (const Outcome& outcome : run_all(bodies)) {
@@ -170,7 +171,7 @@ TEST_CASE("processes find rank 0 even if other programs listen on their ports") 
   ControlOptions options = impatient(16s);
   std::vector<std::function<std::string()>> bodies;
   for (int rank = 0; rank < 3; ++rank) {
-    options.join_timeout = rank == 1 ? 4s : 60s;  // it does not wait long for the silent process
+    options.join_timeout = rank == 1 ? 4s : 60s;  // rank 1 does not wait long for the silent server
     World world = local_world(rank, 3, ports);
     if (rank == 2) std::rotate(world.ports.begin(), world.ports.begin() + 1, world.ports.end());
     bodies.push_back(joins(world, options));
@@ -467,7 +468,7 @@ TEST_CASE("strangers are refused and counted, and the run is unharmed") {
   CHECK(outcomes[0].text == "left");
   CHECK(outcomes[1].text == "left");
   CHECK(ended == 2 + static_cast<int>(messages.size()) + kSilent + 2);
-  // The first twenty are reported, and the hundredth.
+  // The first twenty refusals are reported, and the hundredth.
   REQUIRE(warnings.lines().size() == 21);
   CHECK(warnings.count("(1073741824 bytes of at most 4096)") == 1);
   CHECK(

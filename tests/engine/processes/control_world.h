@@ -85,7 +85,7 @@ inline ControlOptions quick_options() {
 
 /// The result of a process: its error, if any, and its text.
 struct Outcome {
-  int kind = 0;  ///< of the Error that ended it; 0 = none, -1 = another exception
+  int kind = 0;  ///< kind of the Error that ended it; 0 = none, -1 = another exception
   std::string text;
 };
 

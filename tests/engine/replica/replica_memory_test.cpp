@@ -17,14 +17,15 @@ using namespace dpt::testing;
 
 namespace {
 
-/// Counts the allocated bytes; the test sets the number of free bytes.
+/// A backend that counts the allocated bytes; the test sets the number of free bytes.
 class MeasuredBackend : public CountingBackend {
  public:
   MeasuredBackend() { live() = 0; }
   DeviceMemory allocate(std::size_t bytes, const std::string& what) override {
     live() += bytes;
     DeviceMemory memory = CountingBackend::allocate(bytes, what);
-    // The original release frees the bytes; this one also counts them.
+    // `owner` frees the bytes with the backend; the release of the returned memory only counts
+    // them.
     auto* owner = new DeviceMemory(std::move(memory));
     owners().emplace_back(owner);
     return {owner->ptr(), bytes, [](DevPtr, std::size_t freed) { live() -= freed; }};
@@ -126,14 +127,14 @@ TEST_CASE("a replica holds no gradients and no optimizer state of a frozen front
   CHECK(begin > 0);
   // Adam has two states.
   CHECK(some == all - 2 * static_cast<std::size_t>(begin) * 4);
-  // An average covers all parameters.
+  // The average of the weights (train.ema) covers frozen parameters too.
   const auto [averaged, same] = bytes_of({"train.freeze=[conv*]", "train.ema={decay: 0.9}"});
   const auto [all_averaged, zero] = bytes_of({"train.ema={decay: 0.9}"});
   CHECK(averaged == all_averaged - 2 * static_cast<std::size_t>(begin) * 4);
 }
 
 TEST_CASE("a batch too large for the memory: the message says how many samples fit") {
-  // Exact mode only; fast mode works with smaller parts.
+  // Exact mode, because fast mode would use smaller micro-batches instead.
   const Job job = small_job(small_config("{type: SGD, lr: 0.1}"), {cpus(1), "train.shards=1"});
   MeasuredBackend measure;
   const std::size_t training =
@@ -194,7 +195,7 @@ TEST_CASE("fast mode makes micro-batches that there is memory for") {
   const std::size_t five =
       Executor(measure, job.model.plan, job.data.train_input, job.model.loss, 5, true)
           .arena_bytes();
-  // GradientPass leaves free two buffers of samples, the gradients, and an eighth.
+  // GradientPass keeps two buffers of samples, the gradients, and an eighth of the memory free.
   const std::size_t sample =
       static_cast<std::size_t>(job.data.splits.train.source->shape().elements()) +
       sizeof(std::int32_t);
@@ -235,7 +236,7 @@ TEST_CASE("a data set goes to the device when it takes no more than half of what
     batch.labels = source.resident()->labels;
     staging.stage(0, StepScalars{}, StepMetrics{}, batch, source);
     CHECK(staging.memory_bytes() == backend.live());
-    // The location of the other source changes nothing.
+    // A batch of another source changes neither the memory nor the placement.
     const Unresident other(job.data.splits.train.source);
     staging.stage(1, StepScalars{}, StepMetrics{}, batch, other);
     CHECK(staging.memory_bytes() == backend.live());

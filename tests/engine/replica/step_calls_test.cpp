@@ -1,4 +1,5 @@
-// The device calls of a step: upload its scalars and numbers, launch once, download its results.
+// The device calls of a step: upload the scalars and the sample numbers, launch once, download the
+// results.
 #include "engine/replica/input_staging.h"
 
 #include <doctest/doctest.h>
@@ -59,7 +60,7 @@ TEST_CASE("a step uploads no more than its own samples' numbers, after an evalua
   const auto step = [&](int slot, std::int64_t samples) {
     const Backwards given(source, samples);
     const StagedBatch staged = staging.stage(slot, scalars, metrics, given.batch, source);
-    // Two lines for scalars and metrics; per sample, the id in 64 bits and the slot in 32.
+    // Scalars and metrics take 192 bytes; each sample, 64 bits for its id and 32 for its slot.
     CHECK(backend.take_calls().uploaded_bytes == 192 + static_cast<std::size_t>(samples) * 12);
     CHECK(at<StepScalars>(staged.batch.scalars, 0).inverse_count == 0.25F);
     CHECK(at<StepMetrics>(staged.metrics, 0).stop_votes == 1);
@@ -114,7 +115,7 @@ TEST_CASE("a step is one copy to the device, one launch and one copy back") {
                               static_cast<std::size_t>(job.data.splits.train.size()) * 12;
     epochs(1, false);
     CHECK((backend.take_calls() == CountingBackend::Calls{steps, steps, steps, 0, bytes}));
-    // Requesting the norm costs one more.
+    // Requesting the norm costs one more download per step.
     epochs(1, true);
     CHECK((backend.take_calls() == CountingBackend::Calls{steps, steps, 2 * steps, 0, bytes}));
   }
@@ -162,7 +163,7 @@ TEST_CASE("captured graphs are discarded when memory whose addresses they hold m
     CHECK((calls.launches == 0) == (calls.singles > 0));
     return calls.launches == 1;
   };
-  // The steps run as calls, then captured and replayed, then replayed.
+  // The first step runs as calls, the second is captured and replayed, later ones are replayed.
   CHECK_FALSE(is_replayed());
   CHECK(is_replayed());
   CHECK(is_replayed());

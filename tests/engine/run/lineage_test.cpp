@@ -25,7 +25,7 @@ using Steps = std::vector<std::int64_t>;
 
 /// A run folder with hand-written checkpoints, five steps per epoch.
 struct Branches {
-  /// Writes a checkpoint of the state after `step`; another `seed` makes it belong to another run.
+  /// Writes a checkpoint of `state`; another `seed` makes it belong to another run.
   StartingPoint write(const std::string& path, RunState state, int seed = 0) {
     Checkpoint checkpoint;
     checkpoint.state = std::move(state);
@@ -51,7 +51,7 @@ struct Branches {
     state.val_loss = 1 - accuracy;
     return state;
   }
-  /// Returns the state with `best` as the best one before it.
+  /// Returns `state` with `best` recorded as the best checkpoint so far.
   static RunState with_best(RunState state, const StartingPoint& best) {
     state.best = best.state.val_accuracy;
     state.best_step = best.state.step;

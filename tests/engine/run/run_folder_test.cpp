@@ -1,4 +1,5 @@
-// The run folder: its lock, files that are set aside and come back, and the test for a run.
+// The run folder: its lock, files that are set aside and come back, and the check whether a folder
+// is a run's.
 #include "engine/run/run_folder.h"
 
 #include <doctest/doctest.h>
@@ -106,7 +107,7 @@ TEST_CASE("set aside: all that a run wrote moves, and comes back as it was") {
   CHECK(list_checkpoints(folder.checkpoints()).empty());
   CHECK(list_checkpoints(folder.file("replaced/checkpoints")).size() == 1);
 
-  // The files that the new run has written by then give way if the old ones come back.
+  // Files that the new run has written must not prevent the old ones from coming back.
   write_file_atomically(folder.file("metrics.jsonl"), "new");
   SUBCASE("put back") {
     CHECK(folder.put_back());
@@ -168,7 +169,8 @@ TEST_CASE("a crash of --overwrite leaves the old run while the new one has saved
     CHECK_FALSE(fs::exists(folder.file("replaced")));
   }
   SUBCASE("in the middle of setting aside") {
-    // Only the folder's name decides: every file that it still holds belongs to the old run.
+    // The name replaced.moving means that every file still in the run folder belongs to the old
+    // run.
     fs::rename(path + "/replaced", path + "/replaced.moving");
     fs::rename(path + "/replaced.moving/config.yaml", path + "/config.yaml");
     const RunFolder folder(path);
@@ -183,7 +185,7 @@ TEST_CASE("a crash of --overwrite leaves the old run while the new one has saved
     CHECK_FALSE(fs::exists(folder.file("replaced.tmp")));
   }
   SUBCASE("when all but the checkpoints were back") {
-    // The checkpoints come back last; those that are in place count as restored.
+    // The checkpoints come back last: once they are in place, nothing is left to restore.
     fs::remove(path + "/checkpoints");
     fs::rename(path + "/replaced/checkpoints", path + "/checkpoints");
     for (const char* name : kAllFiles) fs::remove(path + "/replaced/" + std::string(name));
@@ -230,7 +232,7 @@ TEST_CASE("put back: a crash on the way, and a best of the new run that the old 
       CHECK_FALSE(fs::exists(kept + "/env.json"));
       is_old_run(folder, with_best);
     }
-    // A crash when the new run's files are gone and some of the old ones are back.
+    // The state after a crash when the new run's files are gone and some of the old ones are back.
     replace();
     fs::remove_all(path + "/checkpoints");
     for (const char* name : {"best.safetensors", "metrics.jsonl", "env.json"}) {
@@ -283,7 +285,7 @@ TEST_CASE("the run of a folder is in replaced/ only while a new one has no check
   write_file_atomically(dir.file("checkpoints/" + checkpoint_name(1)), "x");
   CHECK(folder_of_run(dir.path()) == dir.path());
   fs::remove_all(dir.file("checkpoints"));
-  // A folder of that name that dpt did not create.
+  // A folder named replaced/ that dpt did not create does not count.
   write_file_atomically(dir.file("replaced/notes.txt"), "mine");
   CHECK(folder_of_run(dir.path()) == dir.path());
 }
@@ -316,12 +318,12 @@ TEST_CASE("the lock is seen without being taken, and locks of other programs do 
     CHECK(is_locked_run(path));
   }
   CHECK_FALSE(is_locked_run(path));
-  // The lock of an earlier version announces nothing.
+  // An earlier version of dpt does not announce its lock, which is found all the same.
   const FileHandle file = open_file(path + "/.lock", O_RDWR);
   REQUIRE(::flock(file.fd(), LOCK_EX | LOCK_NB) == 0);
   CHECK(is_locked_run(path));
   check_contains(refusal([&] { RunFolder second(path); }, ErrorKind::usage), "is in use by");
-  // A reader of an earlier version takes the lock for a moment.
+  // A reader of an earlier version holds a shared lock for a moment, which does not count.
   REQUIRE(::flock(file.fd(), LOCK_SH | LOCK_NB) == 0);
   CHECK_FALSE(is_locked_run(path));
 }
@@ -367,7 +369,7 @@ TEST_CASE("checkpoints elsewhere: writes reach the folder that is held, others s
   fs::create_directory_symlink(mine, path + "/checkpoints");
   RunFolder folder(path);
   CHECK(folder.check_held().empty());
-  // Another path to the same folder means the same folder.
+  // A link to the same folder counts as the same folder.
   fs::remove(path + "/checkpoints");
   fs::create_directory_symlink("../mine", path + "/checkpoints");
   CHECK(folder.check_held().empty());

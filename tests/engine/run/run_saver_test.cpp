@@ -107,7 +107,7 @@ TEST_CASE("a save says what it saved: as a checkpoint, as the best, as both") {
   CHECK(both.best_moved);
   CHECK(s.best_on_disk() == 6);
   CHECK(read_whole_file(s.folder.best()) == read_whole_file(s.folder.file(both.path)));
-  // A write into one of the files does not change the other.
+  // The files are separate copies: a write into one does not change the other.
   CHECK_FALSE(fs::equivalent(s.folder.best(), s.folder.file(both.path)));
   CHECK(s.steps() == Steps{6, 4});
 }
@@ -151,7 +151,7 @@ TEST_CASE("the checkpoint of the best stays until best.safetensors is seen to ho
   s.save(2, true, false);
   CHECK(s.steps() == Steps{2});
 
-  // Another file takes its place, with and without a checksum to identify the best.
+  // Another file takes the place of the best, with and without a checksum to identify the best.
   for (const bool has_checksum : {true, false}) {
     CAPTURE(has_checksum);
     Saves other(1);
@@ -216,7 +216,7 @@ TEST_CASE("the run that --overwrite replaces goes when the first checkpoint is t
     }
     fs::rename(s.dir.file("away"), s.folder.checkpoints());
     CHECK(s.save(3, keep, !keep).error == nullptr);
-    // A run cannot resume from a best that is saved alone.
+    // Only a regular checkpoint removes the replaced run: a best checkpoint alone does not.
     CHECK(fs::exists(s.folder.file("replaced")) == !keep);
   }
 }

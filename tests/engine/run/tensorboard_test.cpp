@@ -52,7 +52,7 @@ std::vector<std::string> files_of(const std::string& run) {
   return paths;
 }
 
-/// A log that TensorBoard follows, as in a process of a run.
+/// A log with the event files that follow it, as in a process of a run.
 struct Both {
   std::vector<std::string> warnings;
   RunLog log;
@@ -194,8 +194,8 @@ TEST_CASE("a full disk costs events, not the file and not the run") {
   rlimit usual{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &usual) == 0);
   const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
-  // The write fails in the middle of a record. The log is longer than the file and loses its lines,
-  // too.
+  // The write fails in the middle of a record. The log, which is longer than the event file,
+  // exceeds the limit too and loses its lines.
   const rlimit small{fs::file_size(path) + 20, usual.rlim_max};
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
   both.step(2);
@@ -207,7 +207,7 @@ TEST_CASE("a full disk costs events, not the file and not the run") {
   check_contains(both.warnings[0], path + ": cannot write: File too large; the run continues");
   CHECK(events_in(path) ==
         Texts{"file brain.Event:2", "start 1", "train/loss 1 0.5", "train/loss 4 2"});
-  // A file stands in place of the folder.
+  // A file has the name of the folder.
   const TempDir other;
   write_file_atomically(other.file("tensorboard"), "mine");
   Both none(other.path());
@@ -248,7 +248,8 @@ TEST_CASE("the newest file begins with the hyperparameters, as TensorBoard's plu
       CHECK(hparams.at("optimizer.type").string_value() == "SGD");
       CHECK(hparams.at("nesterov").bool_value());
     }
-    // A new start removes the entry from older files, so only the newest file must have one.
+    // A new start removes the hyperparameters from older files, so only the newest file must have
+    // one.
     CHECK(found <= 1);
     if (path == files_of(run.path()).back()) CHECK(found == 1);
   }

@@ -43,7 +43,7 @@ TEST_CASE("by epochs, the rate changes at the beginning of epochs, whatever the 
   const LrSchedule schedule = make_lr_schedule(spec, 0.4, 10);
   CHECK(schedule(15) == 0.4);
   CHECK(schedule(19) == 0.4);
-  // Four epochs remain from the one in which the warm-up ends.
+  // Four epochs remain, counted from the one in which the warm-up ends.
   CHECK(schedule(20) == doctest::Approx(0.2 * (1 + std::sqrt(0.5))).epsilon(1e-14));
   CHECK(schedule(29) == schedule(20));
   CHECK(schedule(30) == doctest::Approx(0.2).epsilon(1e-14));

@@ -42,7 +42,7 @@ TEST_CASE("inverse_sqrt needs something to measure time by") {
         "test.yaml:7:3: lr_schedule: expected a timescale with inverse_sqrt, or a warmup, whose "
         "length is then the timescale, found neither");
   TrainSpec short_warmup = scheduled("inverse_sqrt", 9);
-  short_warmup.warmup.epochs = 0.01;  // rounds to none of the 8 steps
+  short_warmup.warmup.epochs = 0.01;  // rounds to 0 of the 8 steps
   CHECK(make_lr_schedule(short_warmup, 0.3, 8)(3) == 0.15);
 }
 

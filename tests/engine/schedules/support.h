@@ -55,7 +55,7 @@ inline void check_epochs(const LrSchedule& schedule, std::int64_t steps_per_epoc
   }
 }
 
-/// Returns the message with which a schedule is refused.
+/// Returns the message with which a schedule is refused; empty if it is accepted.
 inline std::string refusal(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch) {
   try {
     make_lr_schedule(spec, base_lr, steps_per_epoch);

@@ -94,7 +94,7 @@ TEST_CASE("validation and test look at the average, and the log says so") {
   const auto evals = events(folder, "eval");
   REQUIRE(evals.size() == 3);
   for (const auto& eval : evals) CHECK(eval["weights"] == "ema");
-  // The same weights in a job without an average.
+  // Evaluate the same weights in a job without an average.
   const StartingPoint end = checkpoint_of(job, folder, 10);
   const Job plain = small_job(normed(), {cpus(1)});
   const auto backend =
@@ -212,7 +212,7 @@ TEST_CASE("train.swa: the equal average of the weights and statistics after its 
 TEST_CASE("train.swa: the test names the weights of the best, if it is from before the average") {
   for (const int from_epoch : {1, 2}) {
     CAPTURE(from_epoch);
-    // Nothing changes, so that the first epoch stays the best.
+    // The learning rate is too small to change a weight, so the first epoch stays the best.
     const Job job = small_job(small_config("{type: SGD, lr: 1.0e-30}", 3),
                               {cpus(2), fmt::format("train.swa={{from_epoch: {}}}", from_epoch)});
     const TempDir folder;
@@ -263,8 +263,8 @@ TEST_CASE("train.swa: the same bits on any replicas, and over stops, also in an 
     const StartingPoint rest = checkpoint_of(job(3), folder, stop);
     CHECK((train_small(job(3), folder.path(), &rest) == one));
   }
-  // The state is as if the run stopped in the evaluation of the third epoch, which is averaged but
-  // not closed.
+  // The state is as if the run had stopped during the evaluation after the third epoch, which is in
+  // the average but not finished.
   const TempDir folder;
   train_small(job(1), folder.path(), nullptr, 15);
   StartingPoint rest = checkpoint_of(job(1), folder, 15);

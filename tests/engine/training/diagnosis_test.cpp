@@ -144,7 +144,7 @@ TEST_CASE("a gradient whose loss is finite: the last layer's parameter that has 
   job.data.splits.train.source = source;
   job.data.train_input.raw_type = DType::f32;
   std::vector<float> params = fresh_start(job).params;
-  // Some units have activations; their gradients in the first layer are the input times a large
+  // Some hidden units are active; in the first layer, their gradients are the input times a large
   // factor.
   scale(job, params, "a.weight", 1e-38F);
   scale(job, params, "b.weight", 1e3F);
@@ -161,11 +161,11 @@ TEST_CASE("the gradient of a sample is scaled as in the step, by the size of the
   job.data.train_input.raw_type = DType::f32;
   std::vector<float> params = fresh_start(job).params;
   scale(job, params, "a.weight", 1e-36F);
-  // Gradients in the first layer reach 3e38: two twelfths, times weights up to 0.45, the input, and
-  // 4000.
+  // Gradients in the first layer reach 3e38: 2 / 12 from the loss, times weights up to 0.45, times
+  // 4000, times the input of 1e36.
   scale(job, params, "b.weight", 4000);
   CHECK(look(job, params).place == Place::unknown);
-  // The same gradients as if they were not scaled by the batch.
+  // The gradients are 12 times as large, as if they were not divided by the size of the batch.
   scale(job, params, "b.weight", 12);
   CHECK(look(job, params).place == Place::gradient);
 }
@@ -208,7 +208,8 @@ TEST_CASE("after an update: the weights, else the optimizer's state") {
   CHECK(found.place == Place::weights);
   CHECK(found.layer == "b");
   CHECK(found.parameter == "exp_avg_sq of b.weight");
-  // The last element of a parameter, in the order of backward.
+  // The last element of a parameter is checked too; of several parameters, the first in the order
+  // of backward is reported.
   params[first.offset + first.count - 1] = NAN;
   found = look(job, params, UpdateOutcome::broken, optimizer);
   CHECK(found.layer == "a");

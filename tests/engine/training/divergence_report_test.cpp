@@ -52,7 +52,7 @@ Job rollback_job(std::vector<std::string> more = {}) {
   return small_job(small_config(kSgdWithoutDecay), overrides);
 }
 
-/// Returns the same job with a second epoch that keep_best prefers to the first.
+/// Returns rollback_job() with a keep_best that prefers the second epoch to the first.
 Job improving_job() {
   Job job = rollback_job();
   Told probe;
@@ -304,7 +304,7 @@ TEST_CASE("rollback: if the best is lost meanwhile, a new one is chosen") {
   Told run;
   Job job = improving_job();
   overflow_once(job, 10, [&] {
-    // Both names must go: otherwise the next best would restore the checkpoint.
+    // Both files must be removed: otherwise the next best would restore the checkpoint.
     std::filesystem::remove(run.folder.file("best.safetensors"));
     std::filesystem::remove(run.folder.file("checkpoints/" + checkpoint_name(5)));
   });

@@ -71,8 +71,8 @@ TEST_CASE("halt: the report names step, layer and sample, and the last checkpoin
 }
 
 TEST_CASE("halt: steps that were queued after the bad one have changed nothing") {
-  // The layer can be found with the weights of that step. A non-finite gradient without clipping,
-  // which only the update detects, also ends the run at its own step.
+  // The weights are still those of the bad step, so the layer can be found. A non-finite gradient
+  // without clipping, which only the update detects, also ends the run at its own step.
   for (const std::string& device : device_kinds()) {
     for (const char* clip : {"train.grad_clip_norm=1.0", "train.grad_clip_norm=null"}) {
       CAPTURE(device);
@@ -114,7 +114,7 @@ TEST_CASE("halt: an update that overflows is found at its own step") {
 
 namespace {
 
-/// Returns a run with a sample whose channel has a variance beyond fp32: the normalised outputs,
+/// Returns a job with a sample whose channel has a variance beyond fp32: the normalised outputs,
 /// the loss and the gradient are finite, but the running statistics are not.
 Job overflowing_statistics(std::vector<std::string> overrides, int epochs) {
   std::string config = small_config(kSgd, epochs);
@@ -123,7 +123,8 @@ Job overflowing_statistics(std::vector<std::string> overrides, int epochs) {
   return poisoned_job(config, std::move(overrides), 30, 2e19F);
 }
 
-/// Returns weights for the first convolution that cancel each other, so that the mean stays small.
+/// Returns a start at which the weights of the first convolution cancel each other, so that the
+/// mean stays small.
 StartingPoint alternating_start(const Job& job) {
   StartingPoint start = fresh_start(job);
   for (const Param& param : job.model.plan.params) {
@@ -225,7 +226,7 @@ TEST_CASE("skip: the step changes nothing, and the run continues with the same b
         if (!one) one = end;
         CHECK((end == *one));
         if (replicas != 2) continue;
-        // Resumed right after the skipped step, and right before it.
+        // Resume right before the skipped step, and right after it.
         for (const std::int64_t from : {2, 3}) {
           const TempDir other;
           const StartingPoint start = checkpoint_of(job, folder, from);
@@ -293,7 +294,8 @@ TEST_CASE("skip: too many steps in a row end the run") {
 TEST_CASE("rollback: continues with a lower learning rate, with the same bits on any replicas") {
   for (const std::string& device : device_kinds()) {
     CAPTURE(device);
-    // Regular checkpoints with weights that are already large, and none before the divergence.
+    // The first setting saves regular checkpoints whose weights are already large, the second none
+    // before the divergence.
     for (const char* every : {"checkpoint.every_steps=3", "checkpoint.every=2"}) {
       if (is_emulated(device) && every != std::string("checkpoint.every=2")) continue;
       CAPTURE(every);

@@ -110,8 +110,8 @@ TEST_CASE(
 TEST_CASE(
     "exact mode: shared weights, equal bits for 1, 2, 3 and 8 replicas, in micro-batches, and "
     "after a stop") {
-  // A layer between them couples samples, so each of the shared layers has a separate phase over
-  // all micro-batches.
+  // A layer between the layers that share weights couples samples, so each of them has a separate
+  // phase over all micro-batches.
   std::string config = small_config(kSgd, kSanitized ? 1 : 2);
   const std::string flatten = "    - {type: Flatten}\n";
   config.replace(config.find(flatten), 0,
@@ -301,8 +301,8 @@ TEST_CASE("batch normalisation over the whole batch does not depend on the shard
       CAPTURE(shards);
       const FinalState other =
           train_on(normalised_config("true"), replicas_on(device, replicas), shards);
-      // Each step differs by rounding, which the normalisation of five samples amplifies more than
-      // a net without it.
+      // Each step differs by rounding, which a net that normalises five samples amplifies more than
+      // a net without normalisation.
       CHECK(weight_distance(one, other) < 1e-4);
     }
   }
@@ -339,7 +339,7 @@ TEST_CASE("a GPU and a CPU core together follow one CPU core") {
     const FinalState both = train_on(config, "devices=[cuda:0,cpu]", shards);
     CHECK(weight_distance(one, both) < 1e-5);
   }
-  // With these weights the CPU core has no shards: it only takes part in the sums.
+  // With these device weights the CPU core has no shards: it only takes part in the sums.
   const FinalState whole = train_on(normalised_config("true"), cpus(1), "auto");
   for (const char* shards : {"auto", "2"}) {
     CAPTURE(shards);

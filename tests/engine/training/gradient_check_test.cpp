@@ -13,7 +13,8 @@ namespace {
 
 constexpr std::size_t kCount = 200;
 
-/// Returns the sum of term(x, its index), in float as losses are, with the given slope as gradient.
+/// Returns the function that sums term(x[i], i), in float as losses are, and claims slope(x[i], i)
+/// as its gradient.
 CheckedFunction sum_of(const std::function<double(double, std::size_t)>& term,
                        const std::function<double(double, std::size_t)>& slope) {
   CheckedFunction function;
@@ -70,8 +71,7 @@ TEST_CASE("gradient check: a wrong one differs: a factor, a sign, what is missin
 }
 
 TEST_CASE("gradient check: kinks are not mistakes") {
-  // Half of the kinks are at the point itself, where differences cannot show the chosen slope; the
-  // others are near it.
+  // Every other element is at a kink, where differences cannot show the chosen slope, or near one.
   const auto kinked = [](bool at_point) {
     CheckedFunction function = sum_of([](double x, std::size_t) { return 0.01 * std::max(x, 0.0); },
                                       [](double x, std::size_t) { return x > 0 ? 0.01 : 0.0; });

@@ -10,7 +10,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// Wraps a communicator; its overlapped sums are aborted while a result is awaited.
+/// A communicator whose overlapped sums are aborted while a result is awaited.
 class AbortedSums : public Communicator {
  public:
   AbortedSums(Communicator& inner, int after) : inner_(inner), left_(after) {}

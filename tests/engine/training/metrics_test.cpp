@@ -59,7 +59,7 @@ TEST_CASE("metrics of the config are logged, monitored and kept in checkpoints")
     CHECK(end.val_metrics[0].second == evals[1]["accuracy_top2"].get<double>());
     CHECK(end.early_best >= end.val_metrics[1].second);
 
-    // Stopped within an epoch, whose sums continue after the resume.
+    // Stop within an epoch, whose sums continue after the resume.
     const TempDir folder;
     const Job job = small_job(config, overrides);
     train_small(job, folder.path(), nullptr, kStepsPerEpoch + 2);

@@ -21,7 +21,7 @@ constexpr const char* kErased =
     "data.transforms.train=[{type: RandomCrop, size: 8, padding: 2}, {type: RandomHorizontalFlip}, "
     "{type: Normalize, mean: [0.4], std: [0.3]}, {type: RandomErasing, p: 0.5, value: 0.3}]";
 
-/// Returns small_config on arrays, with the loss of their targets.
+/// Returns small_config with `data` as its data settings and this loss.
 std::string arrays_config(const std::string& data, const std::string& loss, int epochs) {
   std::string config = small_config(kSgd, epochs);
   const std::string begin = "  dataset: synthetic\n", end = "  classes: 4\n";
@@ -93,7 +93,7 @@ TEST_CASE(
 }
 
 TEST_CASE("mixed batches train as data that was erased and mixed before") {
-  // The same numbers, computed here: the images and soft labels of each batch, in the order of the
+  // Compute the same numbers here: the images and soft labels of each batch, in the order of the
   // files.
   constexpr std::int64_t kSamples = 60, kBatch = 12, kPixels = 64, kClasses = 4;
   const TempDir plain, mixed;
@@ -179,7 +179,7 @@ TEST_CASE("mixed batches train as data that was erased and mixed before") {
 }
 
 TEST_CASE("mixed batches: partners are those of the whole batch, however it is divided") {
-  // Micro-batches and fast mode only add in another order.
+  // Micro-batches and fast mode only change the order of additions.
   const std::string config = small_config(kSgd, 1);
   const auto loss_of = [&](const std::vector<std::string>& more) {
     std::vector<std::string> overrides = {kMixed, kErased};

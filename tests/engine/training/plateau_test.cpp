@@ -30,7 +30,7 @@ std::optional<LrReduction> evaluate_as(const TrainSpec& spec, RunState& state, d
   return note_plateau(spec, 0.3, 10, state);
 }
 
-/// Checks the learning rates after each of the values.
+/// Checks the learning rate after each monitored value.
 void check_plateau(OptionValues options, std::span<const double> torch) {
   const TrainSpec spec = plateau_spec(options);
   const LrSchedule schedule = make_lr_schedule(spec, 0.3, 10);
@@ -216,7 +216,7 @@ TEST_CASE("a rollback takes the reductions since then back, and multiplies the r
   CHECK(one.step == 30);
   REQUIRE(events(folder, "rollback").size() == 1);
   const std::int64_t back = events(folder, "rollback")[0]["step"];
-  // Reductions before the rollback were repeated, and the log has each once.
+  // The run repeated reductions after the rollback, and the log has each once.
   const auto reductions = events(folder, "lr_reduced");
   double scale = 1;
   for (const auto& event : reductions) {

@@ -1,4 +1,5 @@
-// Runs with a non-finite step: a sample with a NaN or an infinity, or an exploding rate.
+// Runs with a non-finite step, caused by a sample with a NaN or an infinity, or by too large a
+// learning rate.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -71,7 +71,7 @@ inline int epochs_on(const std::string& device) {
 }
 constexpr int kStepsPerEpoch = 5;
 
-/// Sanitizers make a run ten times slower, and a few runs suffice for them.
+/// True under a sanitizer, which makes a run ten times slower and needs only a few runs.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;
 #else
@@ -121,8 +121,8 @@ inline std::vector<nlohmann::json> events(const TempDir& folder, const std::stri
   return events(folder.file("metrics.jsonl"), name);
 }
 
-/// A source with the same samples that are read one by one, as from files, so that batches are
-/// staged ahead.
+/// A source that reads the samples of another one by one, as from files, so that batches are staged
+/// ahead.
 class Unresident : public DataSource {
  public:
   explicit Unresident(std::shared_ptr<const DataSource> source) : source_(std::move(source)) {}

@@ -22,8 +22,8 @@ using namespace dpt::testing;
 
 namespace {
 
-/// A source that is read one sample at a time and reports when an evaluation has read the n-th.
-/// Reads ahead of the evaluations (AheadCheck) do not count.
+/// A source that is read one sample at a time and counts the reads of evaluations. Reads ahead of
+/// the evaluations (AheadCheck) do not count.
 class Counted final : public Unresident {
  public:
   Counted(std::shared_ptr<const DataSource> source, std::atomic<int>& reads)
@@ -204,15 +204,15 @@ TEST_CASE("denormals: replicas and their decoders flush them") {
 
 namespace {
 
-/// Returns a function that answers the first `questions` calls with no, and all later ones with a
-/// stop request.
+/// Returns a function that requests no stop in its first `questions` calls, and a stop in all later
+/// ones.
 std::function<StopReason()> stop_after(int questions) {
   const auto asked = std::make_shared<std::atomic<int>>(0);
   return [=] { return (*asked)++ >= questions ? StopReason::terminate : StopReason::none; };
 }
 
-/// Returns the config of a few steps of three micro-batches (or four shards), with everything that
-/// a step changes.
+/// Returns a config whose steps change weights, optimizer state and running statistics. Its tests
+/// use three micro-batches or four shards.
 std::string stepped_config(const std::string& sync) {
   std::string config = small_config("{type: AdamW, lr: 0.01}", 2);
   const std::string after = "name: conv1, out_channels: 5, kernel_size: 3, padding: 1}\n";
@@ -228,7 +228,7 @@ TEST_CASE("a stop during a step gives it up between its micro-batches, and chang
   const TempDir whole_folder;
   Run whole(whole_folder.path());
   REQUIRE(whole.train(job, fresh_start(job), {}).end == RunEnd::complete);
-  // The trainer asks once before each step, and twice in it.
+  // The trainer asks once before each step, and twice during it.
   for (int questions = 0; questions < 9; ++questions) {
     CAPTURE(questions);
     const TempDir folder;
@@ -310,7 +310,7 @@ TEST_CASE("--max-time lets a step of several micro-batches end") {
 }
 
 TEST_CASE("a watch calls once a stop is requested and its patience over, unless it ends before") {
-  // Requests belong to the process, so each is made in a separate process.
+  // A stop request applies to the whole process, so each is made in a separate one.
   const auto calls_in_child = [](std::chrono::milliseconds patience, bool requests) {
     const pid_t pid = fork();
     REQUIRE(pid >= 0);

@@ -81,7 +81,7 @@ TEST_CASE("a failure on one rank is the failure of the run, and says which devic
   CHECK(failure_of(3, 2, Error(ErrorKind::data, "a broken file")) == "a broken file");
   CHECK(failure_of(3, 2, std::runtime_error("a surprise")) == "a surprise");
   CHECK(failure_of(2, 5, device) == "nothing");
-  // This includes exceptions that are neither dpt's nor the library's.
+  // So are exceptions that neither dpt nor the standard library defines.
   for (const int count : {1, 2}) {
     CAPTURE(count);
     CHECK_THROWS_AS(run_ranks(cpu_devices(count), {},
@@ -148,7 +148,7 @@ TEST_CASE("a job's counts: steps, batches, and what exact mode needs") {
 TEST_CASE("auto: no more replicas than a batch has samples, nor than there are at all") {
   const std::string config = small_config("{type: SGD, lr: 0.1}");
   CHECK(small_job(config, {"devices=auto", "data.batch_size=1"}).placement.ranks() == 1);
-  // Seven of eight samples are held out.
+  // Seven of the eight samples are held out for validation.
   CHECK(small_job(config, {"devices=auto", "data.size=8"}).placement.ranks() == 1);
 }
 
@@ -161,8 +161,8 @@ TEST_CASE("micro-batches: multiples of eight that fit a cache, or 32 that fit in
         micro_batch_limit(job.model.plan, job.placement.devices[0].traits());
     const std::int64_t bytes = estimate_memory(job.model.plan, 1, 0).activations;
     CHECK(micro_batch % 8 == 0);
-    // The micro-batch is the largest that fits into 1 MiB, but not below 32 (or, if 32 exceed 512
-    // MiB, the largest that fits into these, minimum 8), and not above 256.
+    // The micro-batch is the largest that fits into 1 MiB, but at least 32 and at most 256 samples.
+    // If 32 samples exceed 512 MiB, it is the largest that fits into those, but at least 8.
     if (micro_batch > 32) CHECK(micro_batch * bytes <= 1 << 20);
     if (micro_batch >= 32 && micro_batch < 256) CHECK((micro_batch + 8) * bytes > 1 << 20);
     if (micro_batch > 8) CHECK(micro_batch * bytes <= 1 << 29);
@@ -409,7 +409,8 @@ TEST_CASE("without a terminal to draw on, the status is a message now and then")
     progress.status(0.75, parts("step 3/4", "0:20 left"));
     return read_whole_file(folder.file(name));
   };
-  // This holds even for a terminal that cannot redraw; stderr of a test may be one that can.
+  // The stderr of a test may be a terminal that can redraw. On any other, the status becomes
+  // messages.
   if (!stderr_redraws()) {
     const std::string each = told("each", std::chrono::milliseconds(0));
     check_contains(each, " info step 1/4, 1:02 left\n");

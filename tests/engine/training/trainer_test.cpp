@@ -121,7 +121,8 @@ TEST_CASE("the best is saved when it is, and becomes a checkpoint where the run 
   const RunState last = read_checkpoint_header(run.checkpoint(5)).state;
   CHECK(last.best_checksum == read_checkpoint_header(run.folder.file("best.safetensors")).checksum);
 
-  // A whole run: the last checkpoint is that of the last epoch, and each improvement is the best.
+  // A whole run: the last checkpoint is that of the last epoch, and each improvement becomes the
+  // best.
   Recorded whole;
   whole.train(job);
   const auto all = whole.logged("checkpoint");
@@ -176,7 +177,7 @@ TEST_CASE("the log of a run in one process: each epoch, each evaluation, the rep
   CHECK(outcome.state.val_loss == evals[2]["loss"].get<double>());
   CHECK(outcome.state.train_loss == epochs[2]["loss"].get<double>());
   CHECK(outcome.state.train_accuracy == epochs[2]["accuracy"].get<double>());
-  // The results are those of the last epoch: without validation there are none of val.
+  // Without validation, the state has no results on val.
   Recorded without;
   const TrainOutcome none = without.train(saving_job("{every: 1}", {"data.val_split=0"}));
   CHECK(none.state.val_n == 0);
@@ -189,7 +190,7 @@ TEST_CASE("the log of a run in one process: each epoch, each evaluation, the rep
 
 namespace {
 
-/// A source in which the first samples of the first batch are slow.
+/// A source in which the samples of a list are slow.
 class Slow : public Unresident {
  public:
   Slow(std::shared_ptr<const DataSource> source, std::vector<std::int64_t> slow)

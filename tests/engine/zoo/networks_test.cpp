@@ -190,10 +190,10 @@ TEST_CASE("properties of the zoo's networks that parameters do not show") {
        "features.3.0.block.3 Linear", "features.3.0.block.4 GELU", "features.3.0.block.5 Linear",
        "features.3.0.layer_scale LayerScale", "features.3.0.stochastic_depth StochasticDepth",
        "features.3.0.add Add < features.3.0.stochastic_depth, features.2.1"});
-  // A single output is a value or one sigmoid.
+  // With one class, the network has a single output: a value, or the logit of a sigmoid.
   const TrainSpec one = network_spec("{input: [3, 32, 32], classes: 1, zoo: resnet20}");
   CHECK(std::get<std::int64_t>(value_of(one.model.layers.back(), "out_features")) == 1);
-  // The starting weights are torchvision's.
+  // The initialisation is torchvision's.
   const TrainSpec spec = network_spec("{" + small + "resnet20}");
   CHECK(std::get<double>(value_of(spec.model.layers[0], "weight_init_std")) ==
         doctest::Approx(std::sqrt(2.0 / (16 * 9))));

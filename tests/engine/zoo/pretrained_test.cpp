@@ -26,7 +26,7 @@ std::int64_t count_of(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-/// Replaces the longest prefix in the map, as the reader of weights does.
+/// Replaces the longest prefix of `name` that is in the map, as the reader of weights does.
 std::string renamed(const TextPairs& map, const std::string& name) {
   const std::pair<std::string, std::string>* longest = nullptr;
   for (const auto& entry : map) {

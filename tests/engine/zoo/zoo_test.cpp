@@ -46,7 +46,7 @@ TEST_CASE("logistic, mlp and lenet") {
   CHECK(make_plan(spec_of("{input: [1, 8, 8], zoo: mlp, classes: 3}")).param_count ==
         64 * 128 + 128 + 128 * 3 + 3);
 
-  // The layers of the shipped config.
+  // The zoo's lenet has the layers of the shipped config.
   const TrainSpec shipped =
       load_spec(catalog(), source_dir() + "/configs/lenet-fashion-mnist.yaml");
   const TrainSpec lenet = spec_of("{input: [1, 28, 28], zoo: lenet, classes: 10}");

@@ -62,13 +62,13 @@ struct Shim {
   static int open_raw(const std::string& path) {
     const long fd = syscall(SYS_openat, AT_FDCWD, path.c_str(),
                             O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    // Uses a high number, outside the program's range.
+    // Use a high descriptor, outside the program's range.
     return fd < 0 ? -1 : fcntl(static_cast<int>(fd), F_DUPFD_CLOEXEC, 900);
   }
   bool on() const { return log >= 0; }
 };
 
-/// Never destroyed: a program may write while it exits.
+/// Returns the shim, which is never destroyed: a program may write while it exits.
 Shim& shim() {
   static Shim* const made = new Shim;
   return *made;

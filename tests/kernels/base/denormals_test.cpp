@@ -20,7 +20,7 @@ namespace {
 using testing::OnDevice;
 
 constexpr float kDenormal = 1e-40F;
-// The square of kSmall is denormal, and so is the product of both constants.
+// The square of kSmall is denormal.
 constexpr float kSmall = 1e-20F;
 
 /// Multiplies without letting the compiler compute the product.
@@ -33,7 +33,8 @@ float product(float a, float b) {
 template <class Body>
 void in_plain_thread(const Body& body) {
   std::thread([&] {
-    // A thread inherits from its parent, in which an earlier test may have created a backend.
+    // A thread inherits the mode of its parent, in which an earlier test may have created a
+    // backend.
     std::fesetenv(FE_DFL_ENV);
     REQUIRE(!flushes_denormals());
     CHECK(product(kDenormal, 1.0F) == kDenormal);

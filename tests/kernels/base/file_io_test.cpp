@@ -213,7 +213,7 @@ TEST_CASE("a move to another file system is a copy, whatever is moved") {
   fs::create_directories(here.file("d/inner"));
   write_all_text(here.file("d/inner/b"), "more");
   fs::create_symlink("inner/b", here.file("d/link"));
-  // An earlier, unfinished move has left this.
+  // An earlier, unfinished move has left this folder.
   fs::create_directories(there.file("d.tmp/inner"));
   for (const char* name : {"a", "d"}) {
     move_durably(here.file(name), there.file(name));

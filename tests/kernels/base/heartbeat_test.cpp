@@ -95,7 +95,7 @@ TEST_CASE("a long call to the system is progress while it lasts, of the thread's
   CHECK(mine->text() == "before its first step, training");
   {
     const SystemCall call("renaming a file");
-    mine->beat("reading samples");  // beats for another thread
+    mine->beat("reading samples");  // as a beat of another thread would
   }
   CHECK(mine->text() == "before its first step, reading samples");
   const std::uint64_t after = mine->beats();

@@ -58,7 +58,7 @@ TEST_CASE("messages that nobody takes are dropped, counted, and reported with th
   writer.write("lost too\n");
   writer.write_if_ready("a bar");
   CHECK(pipe.read_all().find("lost") == std::string::npos);
-  writer.write_if_ready("a bar");  // would hide that lines are missing
+  writer.write_if_ready("a bar");  // not written: it would hide that lines are missing
   writer.write("shown\n");
   CHECK(pipe.read_all() ==
         "dpt: 2 message(s) before this line are not shown: nobody read stderr for 0.02 s\nshown\n");

@@ -186,7 +186,7 @@ TEST_CASE("linear layers in bf16 with every fusion, to the bit") {
   }
 }
 
-/// Checks sums of non-whole numbers: they are fp32 in any order.
+/// Checks sums of non-whole numbers: they are computed in fp32, in any order.
 TEST_CASE("sums of products in bf16 are fp32") {
   if (!have_bf16()) return;
   const auto backend = make_cpu_backend(1);

@@ -89,7 +89,7 @@ TEST_CASE("column sums of few and many rows and columns") {
       {400, 250},
       {70, 1000},
       {150, 4095},  // as many tiles as there are
-                    // counters of blocks
+                    // block counters
       {150, 4097},  // more, so a block has all rows of its columns
       {70, 16388},  // the same, in packs of four
   };

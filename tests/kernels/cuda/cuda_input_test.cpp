@@ -1,5 +1,5 @@
-// GPU-specific behaviour of the input kernel: its numbers arrive before it runs, and it writes
-// whole samples to any address. Its results are tested for all devices together.
+// GPU-specific behaviour of the input kernel: its mean and deviation are on the GPU before it runs,
+// and it writes whole samples to any address. The tests of all devices cover its results.
 #include <doctest/doctest.h>
 
 #include "kernels/common/augment.h"

@@ -34,7 +34,7 @@ TEST_CASE("candidates are timed as replays of many runs; if they cannot be captu
   CHECK(std::isfinite(times[0]));
   CHECK(times[0] > 0);
   CHECK(timing.uncaptured(0).empty());
-  // Two calls at first, then those that are captured; the rounds add none.
+  // Two calls at first, then those that are captured; the timed rounds only replay them.
   CHECK(calls[0] > 2);
   CHECK(calls[0] <= 2 + 20);
   CHECK(std::isinf(times[1]));

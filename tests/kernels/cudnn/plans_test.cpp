@@ -17,7 +17,7 @@
 namespace dpt::testing {
 namespace {
 
-// The size in the tests that run plans on a GPU (kernels/cuda/gpu.h), which rely on these results.
+// Workspace size, the same as in kernels/cuda/gpu.h, whose tests rely on the results of this file.
 constexpr std::size_t kWorkspace = std::size_t{32} << 20;
 
 std::vector<std::string> plan_names(const std::string& gpu, const ConvProblem& problem,

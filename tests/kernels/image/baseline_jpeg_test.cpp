@@ -231,8 +231,7 @@ TEST_CASE("faulty baseline JPEGs end as they do with libjpeg") {
   CHECK(other_pixels > 500);
 }
 
-/// A grey file of 8 columns with these tables: bits of the codes' lengths and symbols, of DC and
-/// AC.
+/// The DC and AC Huffman tables and the quantiser of a file from grey_file().
 struct Tables {
   std::vector<std::pair<int, int>> dc_lengths, ac_lengths;  ///< length, number of codes
   Bytes dc_symbols, ac_symbols;
@@ -285,7 +284,7 @@ TEST_CASE("JPEGs with numbers that no real image has") {
     CHECK(outcome(file, 1, choose, false) == expected);
     return expected;
   };
-  // A valid block: its mean is 0, and nothing follows.
+  // A valid block: its mean is 0, and it has no other coefficients.
   const Tables plain{{{1, 1}}, {{1, 1}}, {0}, {0}, 1};
   CHECK(is_taken(grey_file(8, plain, "00")));
   check_equal(grey_file(8, plain, "00"), whole());
@@ -294,7 +293,7 @@ TEST_CASE("JPEGs with numbers that no real image has") {
   tables.dc_lengths = {{1, 2}};
   tables.dc_symbols = {0, 5};
   testing::check_contains(check_equal(grey_file(8, tables, "00"), whole()), "Bogus Huffman table");
-  // libjpeg's first pass overflows if only the first row has such a coefficient.
+  // libjpeg's first pass overflows if only the first row has a coefficient as large as this.
   tables = plain;
   tables.quantiser = 16;
   tables.ac_lengths = {{1, 1}, {2, 1}};

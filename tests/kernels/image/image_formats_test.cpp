@@ -71,7 +71,7 @@ TEST_CASE("a part of an image of another format is that of the whole") {
 TEST_CASE("truncated images of other formats are refused, or lack only what follows the pixels") {
   for (const GoldenImage& each : golden_images()) {
     CAPTURE(each.name);
-    // The last number of a text may be truncated and still be valid.
+    // The last number of a PNM text file may be truncated and still be valid.
     if (each.name.starts_with("PNM text")) continue;
     int read = 0;
     for (std::size_t cut = 1; cut < each.file.size(); cut += 1 + cut / 16) {

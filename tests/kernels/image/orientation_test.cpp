@@ -24,7 +24,7 @@ Image decode_upright(const Bytes& file, std::int64_t channels, bool applies_orie
   return decode_image(std::as_bytes(std::span(file)), "x.img", channels, options);
 }
 
-/// Returns the last digit of a name: "JPEG grey 6".
+/// Returns the orientation that ends a name such as "JPEG grey 6".
 int orientation_in_name(const std::string& name) {
   return name.back() - '0';
 }

@@ -39,7 +39,7 @@ PixelBox random_box(std::mt19937& random, std::int64_t height, std::int64_t widt
   return box;
 }
 
-/// Returns a random part: cropped, resized or both, with a window that is all of it or less.
+/// Returns a random part: cropped, resized or both, with a window that covers all or some of it.
 ImagePart random_part(std::mt19937& random, std::int64_t height, std::int64_t width) {
   ImagePart part;
   part.box = random_box(random, height, width);
@@ -69,7 +69,7 @@ std::string text_of(const ImagePart& part) {
                      box(part.window));
 }
 
-/// Returns the number of 25 random parts that differ from those of the whole image.
+/// Returns how many of 25 random parts differ from the same parts of the whole image.
 int unequal_parts(const Bytes& file, std::int64_t channels, const std::string& name,
                   std::mt19937& random, const DecodeOptions& options = {}) {
   const Image whole = decode_image(file_bytes(file), "x.jpg", channels, options);
@@ -142,7 +142,7 @@ TEST_CASE("a part that need not be exact is, unless its JPEG was decoded at a re
   ImagePart part{{10, 20, 90, 70}, 46, 36, {0, 0, 46, 36}, false};
   const ChoosePart choose = [&](std::int64_t, std::int64_t) { return part; };
   const Image loose = decode_part(file_bytes(file), "x.jpg", 3, choose);
-  // Grey then equals the JPEG's luma.
+  // A grey image that need not be exact is the JPEG's luma.
   const Image loose_grey = decode_part(file_bytes(file), "x.jpg", 1, choose);
   part.exact = true;
   CHECK(decode_part(file_bytes(file), "x.jpg", 3, choose).pixels == loose.pixels);
@@ -276,7 +276,7 @@ TEST_CASE("a truncated JPEG is refused whatever part of it is asked for, or salv
           "x.jpg: corrupt JPEG: Premature end of JPEG file");
     CHECK(decode(file, true).pixels == expected.pixels);
   }
-  // Below the tear the image is grey.
+  // Below the cut the image is grey.
   top = {{112, 0, 16, 96}, 16, 96, {0, 0, 16, 96}};
   CHECK(decode(cut, true).pixels == Bytes(16 * 96 * 3, 128));
   // Data outside of a part may be damaged.
@@ -287,7 +287,8 @@ TEST_CASE("a truncated JPEG is refused whatever part of it is asked for, or salv
   CHECK(error_of([&] {
           decode_image(file_bytes(damaged), "x.jpg", 3);
         }).starts_with("x.jpg: corrupt JPEG: "));
-  // A progressive JPEG that is torn in a table between two scans has the scans before it.
+  // A progressive JPEG that is cut off in a table between two scans yields the scans before the
+  // table.
   JpegStyle style;
   style.progressive = true;
   const Bytes scans = jpeg(96, 128, 3, picture(96, 128, 3), style);

@@ -42,7 +42,8 @@ TEST_CASE("Direct convolutions of random shapes equal the reference") {
     const Conv2dDesc d = random_desc(seed);
     check_against_reference(*backend, d, random_conv_data(d, 100 + seed), make_direct_conv2d);
   }
-  // Depths and widths at which the kernel processes its rows in several passes, or cannot.
+  // Depths at which the weights of a few kernel rows are applied at a time, and a width whose
+  // partial sums are too large for that.
   for (Conv2dDesc d : {conv_case(1, {8, 8, 64}, 40, {3, 3}, {1, 1}, {1, 1}),
                        conv_case(1, {6, 100, 64}, 24, {3, 3}, {1, 1}, {1, 1}),
                        conv_case(2, {13, 13, 20}, 50, {5, 5})}) {

@@ -1,5 +1,5 @@
 // Checks dpt's own convolutions: against the double-precision reference, and for equal bits on
-// repetition and for a sample among any neighbours.
+// repetition and for a sample in any batch.
 #pragma once
 
 #include <doctest/doctest.h>

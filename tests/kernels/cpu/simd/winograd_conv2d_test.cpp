@@ -59,7 +59,7 @@ TEST_CASE("Descriptions that Winograd's convolution takes") {
   CHECK(takes(conv_case(32, {2, 2, 64}, 64, {3, 3}, {1, 1}, {1, 1})));
   CHECK(!takes(conv_case(31, {4, 4, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
   CHECK(takes(conv_case(32, {4, 4, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
-  // Sixteen channels are worthwhile on one kind of processor only.
+  // Sixteen channels are worthwhile only on AMD processors with AVX-512.
   const Conv2dDesc narrow = conv_case(8, {32, 32, 16}, 16, {3, 3}, {1, 1}, {1, 1});
   CHECK(!takes(narrow));
   CpuFeatures amd = features;
