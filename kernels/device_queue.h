@@ -58,7 +58,7 @@ struct DeviceInfo {
   std::string instruction_set;  ///< affects results: "avx2", "avx512_core_amx", "sm_90"
   std::string library;          ///< "oneDNN 2.6.3", "cuDNN 9.19"
   int threads = 1;              ///< CPU threads used by one replica
-  bool queues = false;          ///< calls return before their work has run
+  bool queues = false;          ///< true if calls return before their work has run
 };
 
 /// Limits on how a backend may choose implementations.
@@ -70,8 +70,8 @@ struct BackendOptions {
   std::string plan_cache;
   /// Longest wait for queued work, after which a GPU counts as lost (train.stall_timeout).
   std::chrono::milliseconds wait_limit = std::chrono::minutes(10);
-  /// Set to true once another replica of this process has failed, whose results the queued work may
-  /// wait for in vain; null if there is no other.
+  /// Flag that becomes true once another replica of this process has failed: queued work may then
+  /// wait for its results in vain. Null if there is no other replica.
   std::shared_ptr<const std::atomic<bool>> has_failed;
 };
 
@@ -127,9 +127,9 @@ class DeviceQueue {
   // Order between queues. Waiting for an event that was never recorded does nothing.
   virtual std::unique_ptr<Event> make_event() = 0;
   virtual void record(Event& event) = 0;
-  /// Orders all work queued here from now on after the work that `event` (of this or another
-  /// backend of the same kind) marked when it was last recorded. The host does not wait. REQUIRES:
-  /// that `record` call has returned.
+  /// Orders all work queued to this queue from now on after the work that `event` (of this or
+  /// another backend of the same kind) marked when it was last recorded. The host does not wait.
+  /// REQUIRES: that `record` call has returned.
   virtual void wait_for(const Event& event) = 0;
   /// Queues a copy outside the main queue, so that it may overlap with kernels. The copy starts
   /// when `after` has passed and records `done` when it ends.
@@ -139,7 +139,7 @@ class DeviceQueue {
   // Branches of the queue: independent sequences of calls that may overlap. Branch 0 is the queue
   // itself. A call gives the same bits in every branch.
   /// Sets up at most `wanted` branches, as far as memory allows, and returns their number: 1 if the
-  /// device runs one call after the other. May allocate.
+  /// device runs calls one after another. May allocate.
   virtual int make_branches(int /*wanted*/) { return 1; }
   /// Starts branches 1 to count - 1 after the work queued so far. REQUIRES: make_branches returned
   /// at least `count`.

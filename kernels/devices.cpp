@@ -123,7 +123,7 @@ std::string cuda_arithmetic() {
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
   static const std::vector<std::string> libraries = cuda_libraries();
   for (const std::string& library : libraries) {
-    // NCCL takes no part in exact mode.
+    // Leave out NCCL, which exact mode does not use.
     if (library.starts_with("cuBLASLt ") || library.starts_with("cuDNN ")) add(library);
   }
   for (const std::string& variable : variables_of_cuda_arithmetic()) add(variable);

@@ -15,11 +15,11 @@ namespace dpt {
 /// Parses "cpu", "cpu:4" or "cuda:0". Throws ErrorKind::usage listing the valid forms.
 DeviceName parse_device(const std::string& text);
 
-/// The CPU as available to this process.
+/// Properties of the CPU, limited to what this process may use.
 struct CpuInfo {
   std::string model;
   std::string maker;  ///< "AMD" or "Intel", because their kernels may differ; otherwise empty
-  std::string instruction_set;     ///< widest one that oneDNN uses here
+  std::string instruction_set;     ///< widest one that oneDNN uses on this CPU
   bool bf16 = false;               ///< true if it has bf16 instructions
   int logical_allowed = 1;         ///< logical processors allowed by affinity and cgroup quota
   int physical_allowed = 1;        ///< physical cores among them, within the quota; at least 1
@@ -34,27 +34,28 @@ const CudaInfo& cuda_info();
 /// reason why it cannot be used. Opens the libraries, which takes a while. Empty without a GPU.
 std::vector<std::string> cuda_libraries();
 
-/// Returns what decides the bits that a device computes: "cpu:4", or for a GPU its model, compute
-/// capability, number of multiprocessors and shared memory. Kernels are chosen by all of these. A
-/// GPU that this machine lacks is "cuda".
+/// Returns the properties by which kernels are chosen and which thus decide the bits that a device
+/// computes: "cpu:4", or for a GPU its model, compute capability, number of multiprocessors and
+/// shared memory. Returns "cuda" for a GPU that this machine lacks.
 std::string kind_of(const DeviceName& device);
 
 /// Returns the settings of environment variables that change the arithmetic of NVIDIA's libraries:
 /// "NVIDIA_TF32_OVERRIDE=0".
 std::vector<std::string> variables_of_cuda_arithmetic();
 
-/// Returns what decides the bits of GPUs in addition to their kind: the versions of cuBLASLt and
-/// cuDNN, and variables_of_cuda_arithmetic. Opens the libraries.
+/// Returns the settings that, in addition to kind_of, decide the bits that GPUs compute: the
+/// versions of cuBLASLt and cuDNN, and variables_of_cuda_arithmetic. Opens the libraries.
 std::string cuda_arithmetic();
 
-/// Turns `devices:` into names. "cuda" stands for every GPU that dpt can use. "auto" stands for the
-/// same if the machine has a GPU, otherwise for one "cpu" per physical core that the process may
-/// use. Both give at most `samples` devices (`samples` is the size of the largest batch). Throws
-/// ErrorKind::device, listing the existing devices, if one is missing or too old.
+/// Resolves the entries of `devices:` in a config to device names. "cuda" stands for every GPU that
+/// dpt can use. "auto" stands for the same if the machine has a GPU, otherwise for one "cpu" per
+/// physical core that the process may use. Both give at most `samples` devices (`samples` is the
+/// size of the largest batch). Throws ErrorKind::device, listing the existing devices, if one is
+/// missing or too old.
 std::vector<DeviceName> resolve_devices(const std::vector<std::string>& asked,
                                         std::int64_t samples);
 
-/// Makes the backend in the calling thread, which is the one that will use it.
+/// Creates the backend. The calling thread must be the one that will use it.
 std::unique_ptr<Backend> make_backend(const DeviceName& device, const BackendOptions& options = {});
 
 /// Returns "oneDNN 2.6.3, CUDA 13.0", for --version and the log.

@@ -80,7 +80,7 @@ struct SplitSum {
 struct StepMetrics {
   float loss_sum = 0;    ///< sum of the samples' losses
   float weight = 0;      ///< sum of the samples' weights: the mean loss is loss_sum / weight
-  SplitSum labelled;     ///< samples that count: those whose label is not ignored
+  SplitSum labelled;     ///< number of samples that count: those whose label is not ignored
   SplitSum count;        ///< samples
   float stop_votes = 0;  ///< number of ranks that were asked to stop after this step
   // Written after the sum, by `check_running` and by the optimizer.
@@ -98,8 +98,8 @@ struct StepMetrics {
   double mean_loss() const { return static_cast<double>(loss_sum) / weight; }
   /// Returns true if no sample counts, so that the mean is undefined.
   constexpr bool is_weightless() const { return weight == 0 && count.count() > 0; }
-  /// Returns the factor of gradients, or 0 if no sample counts. The 0 keeps the gaps between the
-  /// parameters' gradients, which no step overwrites, at zero.
+  /// Returns the factor of gradients, or 0 if no sample counts. An infinite factor would turn the
+  /// zeros in the gaps between the parameters' gradients into NaN, and no step overwrites them.
   constexpr float inverse_weight() const { return weight == 0 ? 0.0F : 1.0F / weight; }
 };
 static_assert(sizeof(StepMetrics) == 128);
@@ -113,10 +113,10 @@ struct StepScalars {
   float max_norm = 0;   ///< gradient clip; 0 = none
   float grad_norm = 0;  ///< written by `grad_norm`
   float clip = 1;       ///< written by `grad_norm`: min(1, max_norm / (norm + 1e-6))
-  float finite = 1;     ///< written by `grad_norm`: 0 when a gradient is not finite
+  float finite = 1;     ///< written by `grad_norm`: 0 if a gradient is non-finite
 };
 
-/// The flat buffers of an update, and the numbers of its step.
+/// Flat buffers of an update, and values of its step.
 struct OptimizerArgs {
   DevPtr params, grads;  ///< fp32; params are updated
   /// fp32 states in the formula's order; those beyond the formula's number may be null.
@@ -157,11 +157,11 @@ struct TreeAdd {
 struct MomentMerge {
   int left = 0, right = 0;
   float right_share = 0;  ///< number of right's values / number of all values
-  float cross = 0;        ///< left's number of values times right's, / number of all values
+  float cross = 0;        ///< left's number of values * right's number / number of all values
 };
 
 /// Number of updates, stored among the flat fp32 parameters as the bits of a float, because fp32
-/// cannot count beyond 2^24. It stops at the largest bits of a finite float.
+/// cannot count beyond 2^24. It stops at the bits of the largest finite float.
 struct UpdateCounter {
   static constexpr std::int32_t kMax = 0x7f7fffff;
   static constexpr std::int32_t count(float bits) { return std::bit_cast<std::int32_t>(bits); }
@@ -222,7 +222,8 @@ class FlatKernels {
   /// unless metrics.outcome is `applied` and check_running found all statistics finite.
   virtual void update_running(std::span<const RunningRange> ranges, Range counters,
                               const RunningArgs& args) = 0;
-  /// Writes the weights and biases of `folds` to `folded`, from the flat parameters.
+  /// Computes the weights and biases that `folds` describe from the flat parameters, and writes
+  /// them to `folded`.
   virtual void fold_norms(std::span<const NormFold> folds, DevPtr params, DevPtr folded) = 0;
   /// Sets to[i] = from[i] rounded to bf16, ties to even.
   virtual void to_bf16(DevPtr to, DevPtr from, std::int64_t count) = 0;

@@ -57,7 +57,7 @@ struct ElementLossDesc : LossDesc {
   std::vector<float> pos_weight;  ///< bce_with_logits: one per output; empty: all are 1
 };
 
-/// Every loss: a backend that lacks one does not compile.
+/// Description of any loss. A backend that lacks a loss does not compile.
 using LossOpDesc = std::variant<CrossEntropyDesc, ElementLossDesc>;
 
 /// Addresses of one call.

@@ -20,7 +20,7 @@ struct BatchNormDesc {
   std::int64_t batch = 0;
   SampleShape shape;
   float eps = 1e-5F;
-  bool affine = true;            ///< has a weight and a bias
+  bool affine = true;            ///< true: has a weight and a bias
   bool batch_statistics = true;  ///< false: normalises with running_mean and running_var
   bool relu = false;
   DType type = DType::f32;

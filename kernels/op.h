@@ -54,7 +54,7 @@ struct OpArgs {
   DevPtr x, y;  ///< input and output activations; backward may read both
   std::array<DevPtr, kMaxInputs - 1> more_x{};   ///< inputs after the first
   std::array<DevPtr, kMaxInputs - 1> more_dx{};  ///< see separate_gradients; null: not requested
-  std::array<ParamArgs, kMaxParams> params{};    ///< in the order of its description's kParams
+  std::array<ParamArgs, kMaxParams> params{};    ///< in the order of the description's kParams
   DevPtr dy, dx;          ///< gradients of y (read; may be clobbered, see backward_keeps_dy) and of
                           ///< x (overwritten); dx is that of all inputs unless separate_gradients
   DevPtr saved, scratch;  ///< at least saved_bytes() and scratch_bytes(), 64-byte aligned

@@ -13,7 +13,7 @@
 
 namespace dpt {
 
-/// The ranks of a sum: this process has `first`, `first + 1` and so on of `total`.
+/// Ranks of a sum: `total` over all processes. This process has those from `first` on.
 struct PeerWorld {
   int total = 0, first = 0;
   std::string id;  ///< result of make_peer_id, the same in all processes
@@ -26,8 +26,8 @@ struct PeerReadiness {
     std::string uuid;   ///< the same inside every container
     std::string place;  ///< machine and PCI bus; all parts of a GPU have the same place
   };
-  std::string why_not;    ///< why these GPUs cannot be connected to others; or empty
-  std::string library;    ///< "NCCL 2.28.9"; all processes must have the same
+  std::string why_not;  ///< reason why these GPUs cannot be connected to others; empty if they can
+  std::string library;  ///< "NCCL 2.28.9"; all processes must have the same version
   std::vector<Gpu> gpus;  ///< one per rank of this process; no GPU may occur twice
 };
 

@@ -14,7 +14,7 @@ inline constexpr int kStepPhases = 4;
 /// Times of the phases in nanoseconds, in device memory, written by DeviceQueue::begin_phases and
 /// end_phase.
 struct alignas(64) PhaseTimes {
-  std::uint64_t last = 0;  ///< when the latest phase began or ended, by the device's clock
+  std::uint64_t last = 0;  ///< time at which the latest phase began or ended, by the device's clock
   std::uint64_t spent[kStepPhases] = {};
 };
 static_assert(sizeof(PhaseTimes) == 64);

@@ -13,7 +13,7 @@
 namespace dpt {
 namespace {
 
-/// Alignment of cudaMalloc.
+/// Alignment that cudaMalloc guarantees.
 constexpr std::size_t kGpuAlignment = 256;
 
 /// Plans of a description's passes; `pool` is fused into them.

@@ -45,7 +45,7 @@ class CudaConvTranspose2d final : public Op {
   bool backward_needs_y() const override { return false; }
   bool backward_keeps_dy() const override { return true; }
 
-  // The convolution's input is y here, and its output x.
+  // The convolution's input is this operation's y, and its output is x.
   void forward(const OpArgs& args) override {
     ConvArgs conv;
     conv.x = device<void>(args.y);

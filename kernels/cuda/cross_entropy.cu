@@ -16,7 +16,7 @@ struct CrossEntropyRows {
   float smoothing = 0;
   ClassWeights weights;
   std::int32_t ignored = 0;  ///< label of samples that do not count
-  bool ignores = false;      ///< true if such a label is set
+  bool ignores = false;      ///< true if `ignored` is set
 
   template <class Mine, class T>
   __device__ loss_rows::RowLoss run(const loss_rows::Row<T>& row, const loss_rows::Largest& largest,
@@ -102,8 +102,8 @@ struct SoftLabelRows {
     if (classes == 0) return result;
     result.loss = static_cast<float>(loss);
     if (!row.gradient) return result;
-    // Each thread reads and writes its own elements. Other threads read only the label's element,
-    // and they did so before the sums.
+    // This needs no barrier: a thread reads and writes only its own elements. Other threads read
+    // only the label's element, before the sums.
     const float factor = soft_factor(exponentials, mass, row.scale);
     for (std::int32_t c = lane; c < classes; c += kThreads) {
       store(row.gradient[c],

@@ -1,5 +1,5 @@
-// Dropout on a GPU. A mask is drawn when it is used, in forward and in backward.
-// kernels/common/dropout.h has the draws, so that the CPU drops the same units.
+// Dropout on a GPU. The mask is not stored: forward and backward draw it anew. The draws are in
+// kernels/common/dropout.h, so that the CPU drops the same units.
 #include "kernels/cuda/ops.h"
 
 #include "kernels/base/divide.h"
@@ -18,8 +18,8 @@ struct DropoutBody {
   dropout::Masks masks;
   const std::int64_t* ids;
   const std::int64_t* step;
-  Divider by_size;      ///< by the elements of a sample
-  Divider by_channels;  ///< by the channels if each is dropped as a whole
+  Divider by_size;      ///< divides by the number of elements of a sample
+  Divider by_channels;  ///< divides by the number of channels; used if drops_channels
   bool drops_channels;
 
   template <int kCount>

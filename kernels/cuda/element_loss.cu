@@ -45,8 +45,8 @@ struct ElementRows {
     result.errors = {static_cast<float>(absolute / n), static_cast<float>(squared / n),
                      static_cast<float>(matches / n)};
     if (!row.gradient) return result;
-    // Each thread reads and writes its own elements. Other threads read only the label's element,
-    // and they did so before the sums.
+    // This needs no barrier: a thread reads and writes only its own elements. Other threads read
+    // only the label's element, before the sums.
     const float share = row.scale / static_cast<float>(classes);
     for (std::int32_t c = lane; c < classes; c += kThreads) {
       const float x = to_float(row.logits[c]), y = target(row, c);

@@ -16,9 +16,9 @@ namespace {
 constexpr int kWidth = 4;
 constexpr std::size_t kWidthBytes = kWidth * sizeof(float);
 
-/// Returns a + b with denormal operands and results as zeros of their sign, as flush_denormals
-/// makes CPUs add: a sum of gradients has the same bits on a GPU, on the host and between
-/// processes.
+/// Returns a + b, where zeros of the same sign replace denormal operands and results. CPUs add in
+/// this way after flush_denormals, so a sum of gradients has the same bits on a GPU, on the host
+/// and between processes.
 __device__ inline float add_flushed(float a, float b) {
   constexpr float kSmallestNormal = 0x1p-126F;
   const auto flushed = [](float x) { return fabsf(x) < kSmallestNormal ? copysignf(0.0F, x) : x; };
@@ -79,7 +79,7 @@ struct DivideBody {
 
 // ---- Sums over a tree --------------------------------------------------------------------------
 
-/// Limits of one kernel of a tree sum.
+/// Maximum numbers of parts and additions of one kernel of a tree sum.
 constexpr int kMaxParts = 32, kMaxAdditions = 64;
 
 /// A tree sum as kernel parameters.
@@ -239,7 +239,8 @@ void cuda_clip_values(const CudaContext& context, DevPtr values, float limit, st
 void cuda_grad_norm(const CudaContext& context, DevPtr grads, std::int64_t count, DevPtr scalars) {
   const auto kernel =
       aligned_to(kWidthBytes, grads) ? grad_norm_kernel<kWidth> : grad_norm_kernel<1>;
-  // Give each thread several packs before adding blocks, because handing over a sum costs as much.
+  // Give each thread several packs before adding blocks, because handing over a block's sum costs
+  // as much as several packs.
   const unsigned blocks = blocks_for(ceil_div(count, kWidth), 4 * kNormThreads, kMaxNormBlocks);
   launch(kernel, blocks, kNormThreads, 0, context.stream, device<const float>(grads), count,
          device<StepScalars>(scalars), partial_sums<double>(context, kMaxNormBlocks),

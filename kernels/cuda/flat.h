@@ -7,7 +7,7 @@
 
 namespace dpt {
 
-/// Implementations of the Backend functions of the same names.
+/// Implementations of the Backend functions that have these names without `cuda_`.
 void cuda_add(const CudaContext& context, DevPtr to, DevPtr a, DevPtr b, std::int64_t count);
 void cuda_tree_sum(const CudaContext& context, std::span<const DevPtr> parts,
                    std::span<const TreeAdd> additions, std::span<const DevPtr> outs,

@@ -18,7 +18,7 @@ struct Moments {
   float mean, inverse;
 };
 
-/// The elements of the sets.
+/// Layout of all sets.
 struct Sets {
   Divider pixels;
   std::int64_t channels, groups;
@@ -28,7 +28,7 @@ struct Sets {
   __host__ __device__ std::uint32_t values() const { return pixels.divisor() * width.divisor(); }
 };
 
-/// The elements of one set.
+/// Layout of one set.
 struct Set {
   std::int64_t channels;
   Divider width;
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// Sums of dy, and of dy times the normalised x.
+/// Terms of the parameters' gradients, which are the sums of dy and of dy times the normalised x.
 template <class T>
 struct ParameterTerms {
   Sets sets;
@@ -187,7 +187,8 @@ class CudaGroupNorm final : public Op {
   std::string implementation() const override { return "own"; }
 
  private:
-  /// Calls use(threads of a block) with a constant: one warp if the sets are small.
+  /// Calls `use` with the number of threads of a block as a constant: one warp if the sets are
+  /// small.
   template <class Use>
   void with_threads(const Use& use) const {
     if (sets_.values() <= 1024) {

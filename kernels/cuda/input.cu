@@ -26,7 +26,7 @@ struct Shape {
   unsigned chunks;           ///< blocks that share a sample
   Divider channels, out_w;
   bool random, flip, normalise, erase;
-  std::uint32_t tops, lefts;  ///< possible corners of the crop
+  std::uint32_t tops, lefts;  ///< numbers of possible top rows and left columns of the crop
   int padding;
   float flip_probability;
   std::uint64_t seed;
@@ -50,7 +50,7 @@ __device__ inline float scaled(float value) {
   return value;
 }
 
-/// Draws of a sample.
+/// Random draws of a sample.
 struct Placed {
   int top, left;
   bool flip;

@@ -2,11 +2,11 @@
 // (R,C) matrix has the same bytes as a column-major C x R one. So instead of D = L R, dpt requests
 // D^T = R^T L^T, with R as the first factor, and no matrix is moved or transposed in memory.
 //
-// Results have the same bits every time. An algorithm gets dpt's workspace, so other streams do not
-// matter. If it splits the inner dimension, the parts go to the workspace in fp32 and are added in
-// a second pass; other schemes, which add into the output or in its type, are masked out. Without a
-// plan cache, the algorithm is the first one that cuBLASLt's heuristics name for the shape and GPU;
-// with a plan cache, it is the fastest of the first few.
+// Results have the same bits every time. An algorithm uses dpt's workspace, so work on other
+// streams does not affect it. If it splits the inner dimension, the parts go to the workspace in
+// fp32 and are added in a second pass; other schemes, which add into the output or in its type, are
+// masked out. Without a plan cache, the algorithm is the first one that cuBLASLt's heuristics name
+// for the shape and GPU; with a plan cache, it is the fastest of the first few.
 #include "kernels/cuda/ops.h"
 
 #include <algorithm>
@@ -358,7 +358,7 @@ class CudaLinear final : public Op {
 
   const CudaContext& context_;
   LinearDesc d_;
-  std::string apart_why_;  ///< why cuBLASLt does not add the bias, if it failed to
+  std::string apart_why_;  ///< reason why cuBLASLt cannot add the bias; empty if it can
   std::optional<Matmul> forward_, backward_weights_, backward_data_;
 };
 

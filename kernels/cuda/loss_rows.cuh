@@ -30,7 +30,7 @@ struct Call {
   const std::int32_t* labels;
   const std::int32_t* slots;
   const float* targets;  ///< rows of TargetShape::floats(), or null
-  const float* scale;    ///< null: 1
+  const float* scale;    ///< factor of the gradients; null: 1
   StepMetrics* metrics;
   float* sample_loss;        ///< or null
   float* sample_sums;        ///< (batch, sums.count) or null
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(kBlock) loss_kernel(Call<T> call, Rows rows) {
 
 /// Launches the kernel of a loss. The number of blocks, and with it the order of the sums, depends
 /// only on the batch. A team processes up to `kRows` rows before more blocks are used, because
-/// handing over sums has a cost.
+/// handing over a block's sums has a cost.
 template <class T, class Rows, int kTeam, int kBlock, int kRows>
 void launch_rows(const CudaContext& context, Call<T> call, Rows rows) {
   const unsigned blocks = blocks_for(call.batch, kBlock / kTeam * kRows, kMaxBlocks);

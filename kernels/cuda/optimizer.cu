@@ -16,7 +16,7 @@ constexpr int kThreads = 256;
 /// Number of floats that a thread loads at once.
 constexpr int kWidth = 4;
 constexpr std::size_t kWidthBytes = kWidth * sizeof(float);
-/// Number of elements of a tile: some packs for each thread of a block.
+/// Number of elements of a tile: eight packs for each thread of a block.
 constexpr std::int64_t kTile = std::int64_t{8} * kThreads * kWidth;
 
 struct Buffers {
@@ -34,7 +34,7 @@ struct Buffers {
 struct LayerSums {
   double a, b;
 };
-/// The tiles of the range that a tile belongs to.
+/// Indices of the tiles of one range.
 struct TilesOfRange {
   int first, count;
 };
@@ -125,8 +125,8 @@ __device__ inline bool update_pack(const Now<Formula>& now, const Buffers& buffe
   return finite;
 }
 
-/// Runs `prepare` and adds the prepared values to `sums`. Returns true if all written values are
-/// finite.
+/// Runs `prepare` and adds the squares of the prepared values to `sums`. Returns true if all
+/// written values are finite.
 template <class Formula, int kCount>
 __device__ inline bool prepare_pack(const Now<Formula>& now, const Buffers& buffers, std::int64_t i,
                                     LayerSums& sums) {
@@ -140,8 +140,8 @@ __device__ inline bool prepare_pack(const Now<Formula>& now, const Buffers& buff
   return !Formula::kPreparesStates || at.store_states(buffers, i);
 }
 
-/// Calls packs(i) for whole packs of a range and single(i) for other elements, in turn with
-/// `threads` - 1 other threads. Returns true if all calls returned true.
+/// Calls packs(i) for whole packs of a range and single(i) for other elements, sharing the range
+/// with `threads` - 1 other threads. Returns true if all calls returned true.
 template <class Packs, class Single>
 __device__ inline bool for_range(const UpdateRange& range, bool aligned, std::int64_t thread,
                                  std::int64_t threads, const Packs& packs, const Single& single) {
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(kThreads) update_kernel(Buffers buffers, Work 
   report_broken(buffers, finite);
 }
 
-/// Passes of a formula; the second one is null if it has only one.
+/// Passes of a formula; `second` is null for a formula with one pass.
 struct Kernels {
   void (*first)(Buffers, Work);
   void (*second)(Buffers, Work);

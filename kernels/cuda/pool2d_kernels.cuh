@@ -83,8 +83,8 @@ template <class Index>
 inline constexpr Index kNoPosition = static_cast<Index>(~Index{0});
 
 /// Finds the largest elements of the windows. As in PyTorch, the first of equal values wins, and
-/// the last NaN. `kKernel` is the kernel's size along both axes if it is known, else 0. `saved` is
-/// null in inference.
+/// the last of several NaNs. `kKernel` is the kernel's size along both axes if it is known, else 0.
+/// `saved` is null in inference.
 template <class T, class Index, int kCount, int kKernel>
 __global__ void __launch_bounds__(kPoolThreads)
     max_forward(PoolGeometry g, const T* x, T* y, Index* saved, bool after_relu, unsigned packs) {
@@ -161,8 +161,8 @@ __global__ void __launch_bounds__(kPoolThreads)
   store_pack<kCount>(dx + static_cast<std::size_t>(at) * kCount, result);
 }
 
-/// Computes the same for windows of kKernel x kKernel that tile the input without padding. A thread
-/// writes the elements of one window, or zeros after the last whole window.
+/// Computes dx, like max_backward, for windows of kKernel x kKernel that tile the input without
+/// padding. A thread writes the elements of one window, or zeros after the last whole window.
 template <class T, int kCount, int kKernel>
 __global__ void __launch_bounds__(kPoolThreads)
     max_backward_tiles(PoolGeometry g, Divider tiles_w, Divider tiles_h, const T* dy, T* dx,
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(kPoolThreads)
 
 struct AverageWeights {
   bool count_include_pad;
-  float fixed;  ///< 1 / divisor_override, or 0
+  float fixed;  ///< 1 / divisor_override; 0 without one
 
   /// Returns 1 / divisor of one window. If padding counts, it counts up to the end of the padded
   /// input; the part of a ceil_mode window beyond that never counts.

@@ -1,5 +1,5 @@
-// The step clock as kernels that store the time in device memory, from which it is downloaded with
-// the results. A captured graph replays these kernels, which it could not do with timed events.
+// Step clock: kernels store the time in device memory, and it is downloaded with the results. A
+// captured graph can replay these kernels, but not timed events.
 #include "kernels/cuda/step_clock.h"
 
 #include "kernels/cuda/runtime/device_time.cuh"

@@ -25,7 +25,7 @@ struct BmpHeader {
   std::array<std::uint32_t, 3> masks{};  ///< bit masks of red, green and blue
 };
 
-/// Reads the little-endian numbers of a file.
+/// Reader of the little-endian numbers in a file.
 class BmpFile {
  public:
   BmpFile(std::span<const std::byte> bytes, const std::string& name) : bytes_(bytes), name_(name) {}
@@ -100,7 +100,7 @@ Palette read_palette(const BmpFile& file, const BmpHeader& header) {
                     static_cast<std::uint8_t>(file.byte(at + 1)),
                     static_cast<std::uint8_t>(file.byte(at))});
   }
-  // Pillow continues no palette of two colours, not even the greys 0 and 1.
+  // Like Pillow, do not complete a palette of two colours, not even of the greys 0 and 1.
   if (header.colours != 2) palette.complete();
   return palette;
 }
@@ -151,7 +151,7 @@ std::vector<std::uint8_t> plain_indices(const BmpFile& file, const BmpHeader& he
   return indices;
 }
 
-/// Decodes runs of indices; skipped pixels have index 0.
+/// Decoder of run-length-encoded indices; skipped pixels have index 0.
 class RleDecoder {
  public:
   RleDecoder(const BmpFile& file, const BmpHeader& header)

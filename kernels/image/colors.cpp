@@ -86,7 +86,7 @@ struct HueTables {
   std::array<float, 256> saturation_share;
   struct Sector {
     double part;           ///< (largest - middle) / (largest - smallest)
-    bool is_falling;       ///< true if the middle channel falls; saturation * part is float32
+    bool is_falling;       ///< true if the middle channel falls; then saturation * part is float32
     std::uint8_t r, g, b;  ///< shifts that select from largest | middle << 8 | smallest << 16
   };
   std::array<Sector, 256> sector;
@@ -102,7 +102,7 @@ HueTables::HueTables() {
   for (unsigned range = 0; range < 256; ++range) {
     const auto cr = static_cast<float>(range);
     for (unsigned step = 0; step <= range; ++step) {
-      // Distances of the channels from the largest, over the range: 0, `mid` and 1.
+      // Distances of the channels from the largest one, divided by the range: 0, `mid` and 1.
       const float mid = range == 0 ? 0.0F : static_cast<float>(step) / cr;
       const float one = 1.0F;
       const std::array<float, 6> sixths = {
@@ -134,7 +134,7 @@ HueTables::HueTables() {
           static_cast<std::uint8_t>(std::round(static_cast<float>(v) * (1.0 - share)));
     }
   }
-  // Channels that get the maximum, the middle and the minimum in each sixth of the circle.
+  // Shifts of red, green and blue (see Sector) in each sixth of the circle.
   constexpr std::array<std::array<std::uint8_t, 3>, 6> kShifts = {
       {{0, 8, 16}, {8, 0, 16}, {16, 0, 8}, {16, 8, 0}, {8, 16, 0}, {0, 16, 8}}};
   for (unsigned h = 0; h < 256; ++h) {

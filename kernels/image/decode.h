@@ -28,7 +28,8 @@ Image decode_image(std::span<const std::byte> file, const std::string& name, std
 Image decode_part(std::span<const std::byte> file, const std::string& name, std::int64_t channels,
                   const ChoosePart& choose, const DecodeOptions& options = {});
 
-/// Examines a file for a later decode_image with `applies_orientation`. Throws ErrorKind::data.
+/// Returns the facts of a file that decode_image will decode with this `applies_orientation`.
+/// Throws ErrorKind::data.
 FileFacts facts_of_file(std::span<const std::byte> file, const std::string& name,
                         bool applies_orientation);
 

@@ -12,7 +12,7 @@
 
 namespace dpt {
 
-/// Returns the part of a decoded image that `choose` requests. `orientation` is as
+/// Returns the part of a decoded image that `choose` requests. `orientation` is
 /// DecodeOptions::stored_orientation.
 Image part_of_whole(Image image, const ChoosePart& choose, int orientation);
 
@@ -30,8 +30,8 @@ Image decode_gif(std::span<const std::byte> file, const std::string& name, std::
 Image decode_tiff(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 Image decode_pnm(std::span<const std::byte> file, const std::string& name, std::int64_t channels);
 
-// Each returns the number of bits that the largest value of a 16-bit image needs, 0 to 16, or 0 for
-// any other image. Transparency is ignored. They throw like the decoders.
+// Return the number of bits that the largest value of a 16-bit image needs, 0 to 16, or 0 for any
+// other image. Transparency is ignored. Throw like the decoders.
 int png_used_bits(std::span<const std::byte> file, const std::string& name);
 int tiff_used_bits(std::span<const std::byte> file, const std::string& name);
 int pnm_used_bits(std::span<const std::byte> file, const std::string& name);

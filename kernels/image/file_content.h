@@ -12,7 +12,7 @@ namespace dpt {
 /// Returns true if a file has `text` at byte `at`.
 bool has_text(std::span<const std::byte> file, std::string_view text, std::size_t at = 0);
 
-/// Returns the first four bytes as a number, the most significant first; 0 if there are fewer.
+/// Returns the first four bytes as a number, the most significant first; 0 if the file has fewer.
 std::uint32_t big_endian_32(std::span<const std::byte> file);
 
 /// Returns the name of the first element of an XML or HTML file in lower case: "svg", "html". Empty

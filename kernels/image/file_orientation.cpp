@@ -25,8 +25,8 @@ unsigned byte_at(FileBytes file, std::size_t at) {
   return std::to_integer<unsigned>(file[at]);
 }
 
-/// Removes the text up to the first `end` from the front of `bytes`, together with `end`, and
-/// returns it. Without an `end`, removes all bytes.
+/// Removes the text before the first `end`, and that `end`, from the front of `bytes`; returns the
+/// text. Without an `end`, removes and returns all bytes.
 FileBytes take_until(FileBytes& bytes, std::byte end) {
   std::size_t length = 0;
   while (length < bytes.size() && bytes[length] != end) ++length;
@@ -63,7 +63,7 @@ class ExifSegments {
 
 // ---- PNG ---------------------------------------------------------------------------------------
 
-/// Inflates a text of up to 1 MiB, as Pillow does; empty if it is longer or damaged.
+/// Returns the inflated text; empty if it is damaged or, as in Pillow, longer than 1 MiB.
 std::vector<std::byte> inflated(FileBytes bytes) {
   std::vector<std::byte> text(std::size_t{1} << 20);
   z_stream stream = {};
@@ -128,7 +128,7 @@ class PngMetadata {
   }
 
  private:
-  /// Returns the text after the key of a chunk.
+  /// Returns the text that follows the key in a chunk.
   static std::vector<std::byte> text_of_chunk(std::string_view type, FileBytes data) {
     bool is_deflated = type == "zTXt";
     if (type == "iTXt") {
@@ -163,7 +163,7 @@ int jpeg_orientation(std::span<const std::byte> file) {
       continue;
     }
     if (marker == kStartOfScan) break;
-    if (marker == 0x01 || (0xd0 <= marker && marker <= 0xd9)) {  // without a length
+    if (marker == 0x01 || (0xd0 <= marker && marker <= 0xd9)) {  // markers without a length
       at += 2;
       continue;
     }
@@ -206,7 +206,7 @@ int webp_orientation(std::span<const std::byte> file) {
   const auto chunk = [&](const char* name) -> FileBytes {
     WebPChunkIterator found = {};
     if (!WebPDemuxGetChunk(demuxer.get(), name, 1, &found)) return {};
-    // The view refers to the bytes of the file.
+    // `bytes` stays valid, because it refers to the file and not to the iterator.
     const FileBytes bytes(reinterpret_cast<const std::byte*>(found.chunk.bytes), found.chunk.size);
     WebPDemuxReleaseChunkIterator(&found);
     return bytes;

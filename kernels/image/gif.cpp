@@ -67,7 +67,7 @@ bool find_image(GifFileType* gif, std::optional<int>& transparent) {
   }
 }
 
-/// Returns the rows of a frame in the order in which a file has them.
+/// Returns the rows of a frame in the order in which the file stores them.
 std::vector<std::int64_t> row_order(std::int64_t height, bool interlaced) {
   std::vector<std::int64_t> rows;
   if (!interlaced) {

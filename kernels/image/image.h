@@ -32,7 +32,7 @@ struct ImageView {
 /// Properties of an image file that are not visible in its decoded pixels.
 struct FileFacts {
   int orientation = 1;     ///< Exif orientation, 1 to 8; 1 = upright
-  bool is_turned = false;  ///< decoding turns the image upright
+  bool is_turned = false;  ///< true if decoding turns the image upright
   int used_bits = 0;  ///< bits that the largest value of a 16-bit image needs; 0 for other images
 };
 

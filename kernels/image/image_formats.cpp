@@ -92,7 +92,7 @@ bool is_exr(FileBytes file) {
   return has_text(file, "\x76\x2f\x31\x01");
 }
 
-/// Decodes a whole image; the part is taken from it.
+/// Decodes the whole image and returns the part of it that `choose` requests.
 template <Image (*decode)(FileBytes, const std::string&, std::int64_t)>
 Image decode_whole(FileBytes file, const std::string& name, std::int64_t channels,
                    const ChoosePart& choose, const DecodeOptions& options) {

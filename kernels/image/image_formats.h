@@ -25,7 +25,7 @@ struct ImageFormat {
   /// Returns the orientation in a file's metadata, 1 to 8; null if no program reads it from this
   /// format.
   int (*orientation)(std::span<const std::byte> file) = nullptr;
-  bool turns_itself = false;  ///< `decode` returns upright images, as Pillow does
+  bool turns_itself = false;  ///< true if `decode` returns upright images, as Pillow does
   /// Returns the number of bits that the largest value of a 16-bit image needs; null if the format
   /// has no 16-bit images.
   int (*used_bits)(std::span<const std::byte> file, const std::string& name) = nullptr;

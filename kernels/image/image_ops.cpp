@@ -55,7 +55,7 @@ std::int64_t padded_index(std::int64_t at, std::int64_t size, PaddingMode mode) 
   return period - in_period - (mode == PaddingMode::reflect ? 0 : 1);
 }
 
-/// Rounds towards zero as Pillow's COORD does; a negative number is outside.
+/// Rounds towards zero as Pillow's COORD does; returns -1, which is outside, for a negative number.
 std::int64_t coordinate(double v) {
   return v < 0.0 ? -1 : static_cast<std::int64_t>(std::min(v, 4e9));
 }
@@ -123,8 +123,8 @@ void nearest_row(const Image& image, T x_in, T y_in, T x_step, T y_step, const P
   }
 }
 
-/// Picks nearest pixels with 16.16 fixed-point numbers, whose sums are exact, so only the ends need
-/// checks.
+/// Picks nearest pixels with 16.16 fixed-point numbers. Their sums are exact, so only the ends of
+/// the row need checks.
 template <std::int64_t kChannels>
 void nearest_row_fixed(const Image& image, std::int64_t x_in, std::int64_t y_in,
                        std::int64_t x_step, std::int64_t y_step, std::int64_t width,
@@ -254,7 +254,7 @@ double radians(double degrees) {
   return degrees * (std::numbers::pi / 180.0);
 }
 
-/// Rounds as Python's round(value, 15): to the nearest decimal number, read back.
+/// Rounds as Python's round(value, 15) does: prints 15 decimal places and reads them back.
 double rounded_to_15_places(double value) {
   std::array<char, 64> text{};
   const auto end =

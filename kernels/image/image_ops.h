@@ -69,19 +69,19 @@ Image padded(const Image& image, const Padding& padding, PaddingMode mode, FillC
 /// Returns the matrix of v2.functional.affine. REQUIRES: params.scale > 0.
 AffineMatrix affine_matrix(const AffineParams& params, Point center);
 
-/// Transforms as Image.transform(AFFINE): pixels that come from outside the image are `fill`.
+/// Transforms as Image.transform(AFFINE) does: pixels whose source is outside the image are `fill`.
 Image warped(const Image& image, const AffineMatrix& matrix, std::int64_t height,
              std::int64_t width, Interpolation interpolation, FillColour fill);
 
-/// Rotates anticlockwise as v2.functional.rotate. A null `center` means the image's centre. As in
-/// Pillow, multiples of 90 degrees copy pixels if the result's size allows it and no centre is
+/// Rotates anticlockwise as v2.functional.rotate does. A null `center` means the image's centre. As
+/// in Pillow, multiples of 90 degrees copy pixels if the result's size allows it and no centre is
 /// given.
 Image rotated(const Image& image, double angle, Interpolation interpolation, bool expand,
               const Point* center, FillColour fill);
 
 // Blur.
 
-/// Blurs as v2.functional.gaussian_blur with kernel_size [width, height] and sigma [x, y].
+/// Blurs as v2.functional.gaussian_blur does with kernel_size [width, height] and sigma [x, y].
 /// torchvision adds the float32 products of a two-dimensional kernel in an order chosen by its
 /// library, while this function adds along rows, then along columns. A byte may differ by 1 if the
 /// exact value lies within 0.001 of a half. REQUIRES: odd kernel sides, sigmas above 0.

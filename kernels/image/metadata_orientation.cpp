@@ -13,7 +13,8 @@ std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Reads numbers of a TIFF structure in its byte order. REQUIRES: the offsets lie within the data.
+/// Reader of the numbers in a TIFF structure, in its byte order. REQUIRES: the offsets lie within
+/// the data.
 class TiffNumbers {
  public:
   TiffNumbers(std::string_view data, bool is_big_endian)

@@ -47,7 +47,7 @@ class PnmFile {
     }
     return c;
   }
-  /// Reads a number and the one white space after it.
+  /// Reads a number and the white-space character after it.
   std::int64_t number() {
     int c = next_after_space();
     std::int64_t value = 0;
@@ -87,8 +87,8 @@ void read_bits(PnmFile& file, bool is_text, Image& image) {
   }
 }
 
-/// Scales values to 8 bits. Grey with more than 8 bits is scaled to 16 bits, of which the upper 8
-/// are kept.
+/// Conversion of values to 8 bits. Grey with more than 8 bits is first scaled to 16 bits, of which
+/// the upper 8 are kept.
 class PnmScale {
  public:
   PnmScale(std::int64_t most, bool is_deep) : most_(most), is_deep_(is_deep) {}
@@ -105,14 +105,13 @@ class PnmScale {
   bool is_deep_;
 };
 
-/// Header of a file.
 struct PnmHeader {
   bool is_text, is_bits;
   std::int64_t width, height, channels;
   std::int64_t most;  ///< largest possible value
 };
 
-/// Reads the header, which the values follow.
+/// Reads the header, up to the first value.
 PnmHeader read_pnm_header(PnmFile& file, std::span<const std::byte> bytes,
                           const std::string& name) {
   const int kind = std::to_integer<int>(bytes[1]) - '0';

@@ -34,8 +34,8 @@ double cubic(double x) {
   return 0.0;
 }
 
-/// Computes each output, a pixel of `channels`, from its inputs. `kChannels` is the same number, or
-/// 0 for any number.
+/// Computes each output pixel of a row from its inputs. `kChannels` is `channels`, or 0 for any
+/// number of channels.
 template <int kChannels>
 void along_row(const std::uint8_t* from, const ResizeTaps& taps, std::int64_t channels,
                std::uint8_t* to) {
@@ -140,8 +140,8 @@ void ResizeTaps::take_nearest(const ResizeAxis& axis) {
   }
 }
 
-/// Computes inputs and weights for a `kernel` that is 0 beyond `radius`, which is in outputs or,
-/// for an enlargement, in inputs.
+/// Computes inputs and weights for a `kernel` that is 0 beyond `radius`, in units of output pixels
+/// or, for an enlargement, input pixels.
 template <class Kernel>
 void ResizeTaps::take_weighted(const ResizeAxis& axis, double radius, Kernel kernel) {
   const double scale = (axis.end - axis.begin) / static_cast<double>(axis.out);
@@ -324,7 +324,7 @@ void resize_rows_of(const ImageView& image, std::int64_t top, std::int64_t left,
     return static_cast<std::size_t>(((top + y) * image.width + left + columns.begin) *
                                     image.channels);
   };
-  // Copy the last rows, because too few bytes after them are readable.
+  // Copy the last rows, because the image has too few bytes after them.
   std::int64_t inside = rows.end;
   while (inside > rows.begin && offset(inside - 1) + readable > image.pixels.size()) --inside;
   resizer.add(image.pixels.data() + offset(rows.begin), stride, inside - rows.begin);

@@ -26,7 +26,8 @@ struct ResizeAxis {
 /// Relation of a stored image to its upright image. The stored image is resized first and turned
 /// afterwards, but passes, weights and rounding are those of a resize of the upright image.
 struct StoredTurn {
-  bool mirrors_rows = false, mirrors_columns = false;  ///< run backwards in the upright image
+  /// True if rows, or columns, run backwards in the upright image.
+  bool mirrors_rows = false, mirrors_columns = false;
   bool exchanges_sides = false;  ///< true if rows are columns of the upright image
 };
 
@@ -42,7 +43,7 @@ class ResizeTaps {
   explicit ResizeTaps(const ResizeAxis& axis, bool is_mirrored = false);
   /// Returns the range of inputs that are read.
   PixelRange range() const { return range_; }
-  /// Returns true if the outputs are the inputs of range().
+  /// Returns true if the outputs equal the inputs in range(), one by one.
   bool is_identity() const { return identity_; }
   std::int64_t count() const { return static_cast<std::int64_t>(first_.size()); }
   /// Return the first input of an output, relative to range().begin, and its number of inputs.

@@ -9,7 +9,8 @@
 
 namespace dpt::resize_rows {
 
-/// Number of fractional bits of a weight: with 8 bits of pixel and 2 of headroom it fills 32 bits.
+/// Number of fractional bits of a weight: with 8 bits of a pixel and 2 bits of headroom, they fill
+/// 32 bits.
 inline constexpr int kPrecision = 32 - 8 - 2;
 
 /// Instruction set of the loops.

@@ -6,8 +6,8 @@
 namespace dpt::resize_rows {
 namespace {
 
-// These functions must be plain functions, not templates: the linker could keep a copy made of
-// these instructions for all processors. The functions pass a full mask to some operations, because
+// These functions must be plain functions, not templates: the linker could keep this file's AVX-512
+// copy of a template for all processors. The functions pass a full mask to some operations, because
 // GCC 12 warns of an uninitialised operand in the forms without a mask.
 constexpr __mmask16 kAll32 = 0xffff;
 constexpr __mmask64 kAll8 = ~__mmask64{0};

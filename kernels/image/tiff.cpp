@@ -62,7 +62,8 @@ void on_tiff_error(thandle_t handle, const char* /*module*/, const char* format,
   while (problem.ends_with('.')) problem.pop_back();
 }
 
-/// Treats the warning that a field is beyond the end of the file as an error; libtiff continues.
+/// Treats the warning that a field is beyond the end of the file as an error; libtiff itself would
+/// continue.
 void on_tiff_warning(thandle_t handle, const char* module, const char* format,
                      std::va_list values) {
   if (std::string_view(format).starts_with("IO error")) {
@@ -84,7 +85,8 @@ struct TiffLayout {
   std::uint16_t bits = 1, samples = 1, photometric = PHOTOMETRIC_MINISWHITE;
   std::uint16_t compression = COMPRESSION_NONE, planar = PLANARCONFIG_CONTIG;
   std::uint16_t format = SAMPLEFORMAT_UINT, orientation = ORIENTATION_TOPLEFT;
-  bool is_premultiplied = false;  ///< its first extra sample is an alpha that was multiplied in
+  /// True if the first extra sample is alpha, and the colours are multiplied by it.
+  bool is_premultiplied = false;
 
   bool is_separate() const { return planar == PLANARCONFIG_SEPARATE && samples > 1; }
   /// Returns the number of samples of a pixel that make its colour.
@@ -93,7 +95,7 @@ struct TiffLayout {
   }
 };
 
-/// Returns the maximum number of pixels per byte of a compression.
+/// Returns the maximum number of pixels that one compressed byte can hold.
 std::int64_t most_pixels_per_byte(std::uint16_t compression) {
   switch (compression) {
     case COMPRESSION_NONE:
@@ -118,7 +120,7 @@ class TiffDecoder {
       : name_(name), memory_{file}, tiff_(nullptr, TIFFClose) {
     static const bool is_silent = (silence_libtiff(), true);
     static_cast<void>(is_silent);
-    // m: libtiff reads the file through the functions, not by mapping it.
+    // The m in "rm" makes libtiff read the file through the functions instead of mapping it.
     tiff_.reset(TIFFClientOpen(
         "image", "rm", &memory_, read_tiff_bytes,
         [](thandle_t, void*, tmsize_t) -> tmsize_t { return 0; }, seek_in_tiff,
@@ -232,8 +234,8 @@ class TiffDecoder {
     }
   }
 
-  /// Writes the values of a packed row, or the upper 8 of 16 bits, to every `stride`-th byte. The
-  /// first value is sample `first` of a pixel.
+  /// Writes the values of a packed row (of 16-bit values, the upper 8 bits) to every `stride`-th
+  /// byte. The first value is sample `first` of a pixel.
   void unpack(const std::uint8_t* from, std::size_t count, std::uint8_t* to, std::size_t stride,
               std::size_t first) {
     const unsigned bits = layout_.bits;
@@ -320,7 +322,7 @@ class TiffDecoder {
     }
   }
 
-  /// Returns grey or RGB pixels for the samples.
+  /// Converts the samples to grey or RGB pixels.
   Image colours() const {
     const std::int64_t height = layout_.height, width = layout_.width;
     const auto pixels = static_cast<std::size_t>(height * width);

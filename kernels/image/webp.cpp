@@ -13,11 +13,11 @@
 namespace dpt {
 namespace {
 
-/// Neither kind of coding has a minimum number of bits per pixel; only kMaxImageBytes limits the
-/// size.
+/// Neither lossy nor lossless coding has a minimum number of bits per pixel; only kMaxImageBytes
+/// limits the size.
 constexpr std::int64_t kMaxWebpPixelsPerByte = kMaxImageBytes;
 
-/// Returns what is wrong, for a status other than VP8_STATUS_OK.
+/// Describes the problem that a status other than VP8_STATUS_OK reports.
 std::string webp_problem(VP8StatusCode status) {
   switch (status) {
     case VP8_STATUS_NOT_ENOUGH_DATA:
@@ -32,7 +32,7 @@ std::string webp_problem(VP8StatusCode status) {
   }
 }
 
-/// Drops every fourth value.
+/// Drops every fourth value, which is alpha.
 Image without_alpha(const std::uint8_t* rgba, std::int64_t height, std::int64_t width) {
   Image image{height, width, 3, {}};
   const auto pixels = static_cast<std::size_t>(height * width);

@@ -59,7 +59,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// Returns the allocations of `steps` steps over all replicas, after a whole epoch as warm-up.
+/// Returns the number of allocations in `steps` steps of all replicas, after an epoch of warm-up.
 long allocations(const std::vector<std::string>& overrides, int steps) {
   const Job job = small_job(small_config(kSgdWithoutDecay), overrides);
   const StartingPoint start = fresh_start(job);

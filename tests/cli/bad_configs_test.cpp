@@ -57,8 +57,8 @@ std::string bad_text(const BadConfig& bad) {
   return text;
 }
 
-/// Returns the issues that `dpt config check` finds: those of the text or, if it is good, of the
-/// shapes.
+/// Returns the issues that `dpt config check` finds: those of the text or, if the text is valid,
+/// those of the shapes.
 Texts issues_of(const std::string& text) {
   const ReadResult result = read_spec_text(catalog(), text, "c");
   Texts issues;

@@ -55,8 +55,8 @@ TEST_CASE("summary.json has the results of the best epoch and of the last") {
   // The best checkpoint gives the same result.
   const json eval = json::parse(w.run_well({"eval", "runs/tiny", "--split", "val", "--json"}).out);
   CHECK(eval["loss"] == best["loss"]);
-  // A run that keeps no best has no best result; if its last epoch is the best, both results are
-  // equal.
+  // A run that keeps no best has no best result; if the last epoch of a run is its best, both
+  // results are equal.
   w.run_well({"train", "small.yaml", "--run-dir", "none", "data.val_split=0"});
   CHECK_FALSE(json::parse(read_file(w.dir.file("none/summary.json"))).contains("best_val"));
   w.run_well({"train", "small.yaml", "--run-dir", "one"});
@@ -127,7 +127,7 @@ TEST_CASE("a baseline of an earlier release has its best epoch in its log, or is
     CHECK(w.eval("val/loss>baseline", "runs/tiny").exit_code == 7);
     CHECK(w.train("val/" + w.condition()).exit_code == 0);
   }
-  // The summary without its log.
+  // The earlier release's summary is refused without the log of its run.
   write_file(w.dir.file("alone.json"), older.dump());
   const Finished refused = w.eval("val/loss>=baseline", "alone.json");
   CHECK(refused.exit_code == 3);
@@ -139,7 +139,7 @@ TEST_CASE("a baseline of an earlier release has its best epoch in its log, or is
   CHECK(w.eval("val/loss>=0", "alone.json").exit_code == 0);
   write_file(w.dir.file("alone.json"), whole.dump());
   CHECK(w.eval("val/loss>=baseline", "alone.json").exit_code == 0);
-  // The summary with the log of another run.
+  // The summary is refused with the log of another run.
   json other = older;
   other["best"]["val/loss"] = 123;
   w.write_summary(other);
@@ -174,12 +174,12 @@ TEST_CASE("runs and compare list the results of the best epoch") {
     check_contains(csv, fmt::format(",{},", w.last()));
   };
   check();
-  // A summary written by an earlier release.
+  // Make the summary look as if an earlier release had written it.
   json summary = w.summary();
   summary.erase("best_val");
   w.write_summary(summary);
   check();
-  // The process was killed or still runs.
+  // Remove the summary, as if the process was killed or still runs.
   fs::remove(w.file("summary.json"));
   check();
   // Without evaluations in the log the best epoch is unknown.
@@ -207,7 +207,7 @@ TEST_CASE("a report marks the best epoch and has the test there") {
         CHECK(series["best"].is_null());
         continue;
       }
-      // Each step is logged.
+      // Every step is logged, so the marked point is at the best step.
       CHECK(series["points"][series["best"].get<std::size_t>()][0] == 5);
       ++marked;
     }

@@ -41,8 +41,8 @@ TEST_CASE("eval refuses a best.safetensors that is not the run's") {
   CHECK(eval.exit_code == 3);
   check_contains(eval.err, "expected the run's best checkpoint, of step 12");
   w.run_well({"eval", w.best()});
-  // eval refuses a best from a later step, a best if the newest checkpoint knows of none, and a
-  // best without any checkpoint.
+  // eval refuses a best checkpoint from a later step, one of which the newest checkpoint does not
+  // know, and one without any other checkpoint.
   w.train_well({"seed=9"}, "other");
   fs::remove(w.best());
   fs::copy_file(w.best("other"), w.best());
@@ -218,7 +218,7 @@ TEST_CASE("the best: a crash between checkpoint and best is repaired, and keep_l
   w.train_well({"--max-steps", "24"});
   REQUIRE(state_of(w.checkpoint(24)).best_step == 24);
   fs::remove(w.best());
-  write_file(w.best(), older);  // like a crash before the link is made
+  write_file(w.best(), older);  // as after a crash before the link was made
   w.train_well({"checkpoint.keep_last=1", "--max-steps", "30"});
   CHECK(state_of(w.best()).step == 24);
   CHECK_FALSE(fs::exists(w.dir.file("r/checkpoints/abandoned-1")));

@@ -63,8 +63,8 @@ TEST_CASE(
   CHECK(accuracy == w.run_well({"eval", "explicit", "--json"}).out);
   check_contains(w.run_well({"inspect", "blocks/best.safetensors"}).out, "layer1.1.conv2.weight");
 
-  // Either config can resume the run, since both describe the same network, but no other network
-  // can.
+  // Either config can resume either run, because both describe the same network. A config of
+  // another network cannot.
   w.run_well({"train", "explicit.yaml", "--run-dir", "blocks", "train.epochs=4"});
   w.run_well({"train", "small.yaml", "--run-dir", "explicit", "train.epochs=4"});
   CHECK(outcome_of(w.dir.file("blocks")) == outcome_of(w.dir.file("explicit")));
@@ -136,7 +136,7 @@ TEST_CASE("shared weights: trained, saved once, shown, frozen, resumed and evalu
   check_contains(tensors, "layer1.1.own.weight");
   CHECK(tensors.find("layer1.0.0.weight") == std::string::npos);
   CHECK(tensors.find("layer1.1.2.weight") == std::string::npos);
-  // Stopped midway and resumed on another number of replicas, from the expanded layers.
+  // Stop the run midway and resume it on another number of replicas, from the expanded layers.
   write_file(w.dir.file("explicit.yaml"),
              w.run_well({"config", "show", "--expand", "small.yaml"}).out);
   w.run({"train", "small.yaml", "--run-dir", "parts", "train.shards=4", "--max-steps", "2"});

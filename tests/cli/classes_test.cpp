@@ -97,7 +97,7 @@ TEST_CASE("classes: tar shards with labels as text are trained, resumed and meas
   const json result = json::parse(w.run_well({"eval", "runs/small", "--json"}).out);
   CHECK(result["accuracy"] == 1);
   CHECK(result["classes"][2]["name"] == "white");
-  // The same labels in another order.
+  // A list of the same classes in another order changes nothing.
   const json given = json::parse(
       w.run_well({"eval", "runs/small", "--json", "data.classes=[white, grey, dark]"}).out);
   CHECK(given["accuracy"] == 1);

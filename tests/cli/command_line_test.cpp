@@ -129,7 +129,7 @@ TEST_CASE("--require of a split that the run does not have is refused before it 
       w.run({"train", "small.yaml", "data.test_size=0", "--require", "test/accuracy>=0"});
   CHECK(test.exit_code == 3);
   CHECK_FALSE(fs::exists(w.dir.file("runs")));
-  // There are always training samples.
+  // A condition on training samples can always be checked.
   w.run_well({"train", "small.yaml", "data.val_split=0", "--require", "train/accuracy>=0"});
 }
 
@@ -256,7 +256,7 @@ TEST_CASE("a run that continues leaves files alone that are already right") {
   };
   begin();
   const std::string folder = w.dir.file("runs/tiny/");
-  // A rewritten file is a new file: the second name keeps the old one.
+  // A rewritten file is a new file: the hard link keeps the old one.
   for (const char* name : {"config.yaml", "env.json"}) {
     fs::create_hard_link(folder + name, w.dir.file(name));
   }
@@ -364,7 +364,7 @@ TEST_CASE("config check reports contradictions at once, without the data") {
   check_contains(weighted.err, "loss.class_weights: expected ");
   w.run_well({"config", "check", "small.yaml"},
              {"loss={type: cross_entropy, class_weights: balanced, ignore_index: 0}"});
-  // The misfit of the layers is reported too.
+  // The layers that do not fit the input are reported, too.
   write_file(w.dir.file("small.yaml"),
              std::string(kTinyConfig) + "lr_schedule: {type: cosine, min_lr: 0.2}\n");
   const Finished both =
@@ -385,7 +385,7 @@ TEST_CASE("a dry run counts the memory of the samples that run at once") {
     return w.run_well({"train", "small.yaml", "--dry-run", override_text}).out;
   };
   check_contains(said("seed=1"), "(8 of 8 images on 1 replica, 8 at once)");
-  // A batch larger than the data set, and one larger than a CPU runs at once.
+  // Check a batch larger than the data set, and one larger than a CPU runs at once.
   check_contains(said("data.batch_size=1073741824"), "(40 of 40 images on 1 replica, 40 at once)");
   check_contains(
       w.run_well({"train", "small.yaml", "--dry-run", "data.batch_size=1000", "data.size=2008"})
@@ -398,7 +398,8 @@ TEST_CASE("model gradcheck prints a line for each tensor and accepts the gradien
   const Finished table = w.run_well({"model", "gradcheck", "small.yaml"});
   check_contains(table.out, "result\nconv1.weight ");
   CHECK(table.out.find("DIFFERS") == std::string::npos);
-  // Works without the data, and for any devices and precision in the config.
+  // With --random, gradcheck works without the data, and with any devices and precision in the
+  // config.
   std::string elsewhere = program_config();
   const std::string data = "dataset: synthetic\n  size: 200\n  test_size: 40\n  classes: 4";
   elsewhere.replace(elsewhere.find(data), data.size(), "dataset: mnist\n  root: nowhere");

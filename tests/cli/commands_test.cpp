@@ -196,7 +196,7 @@ TEST_CASE("arithmetic that the processor does not have is refused before anythin
   const std::string tf32 = "layer 'conv1', set-up: cpu: a convolution in tf32 is not available";
   refused({"train.precision=tf32"}, tf32);
   refused({"train.precision=tf32", "--dry-run"}, tf32);
-  // A processor without these instructions.
+  // Simulate a processor without bf16 instructions.
   setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
   refused({"train.precision=bf16"}, "bf16 is not available: this processor (AVX2)");
   unsetenv("ONEDNN_MAX_CPU_ISA");

@@ -114,7 +114,7 @@ void check_completion(const Shell& shell) {
   CHECK(shell.offered("dpt predict runs/one ") ==
         Offered{"p.jpg", "conf.yaml", "other.yml", "runs"});
   CHECK(shell.offered("dpt predict runs/one data.datas") == Offered{"data.dataset="});
-  // KEY=VALUE after options with values, which do not count as arguments.
+  // Options with values before KEY=VALUE do not count as arguments.
   CHECK(shell.offered("dpt train conf.yaml --run-dir runs optimizer.type") ==
         Offered{"optimizer.type="});
   CHECK(shell.offered("dpt train --run-dir runs conf.yaml loss.type=m") == Offered{"mse"});
@@ -186,14 +186,14 @@ TEST_CASE("help texts show the names of values, and what excludes an option once
   check_contains(help, "  --run-dir FOLDER          Run folder (default: runs/NAME)\n");
   check_contains(help, "  --resume auto|never|must|CHECKPOINT\n");
   CHECK_FALSE(contains(help, "TEXT"));
-  // --overfit has the note for all seven options, --nproc for three.
+  // --overfit has one note "(not ...)" for seven options, and --nproc has one for three.
   std::size_t notes = 0;
   for (std::size_t at = help.find("(not"); at != help.npos; at = help.find("(not", at + 1)) ++notes;
   CHECK(notes == 2);
   check_contains(w.run_well({"data", "show", "--help"}).out,
                  "Write the image to this PNG file (required)\n");
   check_contains(w.run_well({"export", "--help"}).out, "(with --onnx only)\n");
-  // The hidden command is for the build.
+  // The hidden command `man` is only for the build.
   CHECK_FALSE(contains(w.run_well({"--help"}).out, "  man "));
   CHECK_FALSE(contains(w.run({"nonsense"}).err, ", man"));
 }

@@ -51,7 +51,7 @@ TEST_CASE("config check: one run names the mistakes of all stages") {
     check_contains(checked.err, expected);
   }
   check_contains(checked.err, "early_stopping");
-  // The errors of a config that is otherwise valid are reported as before.
+  // In an otherwise valid config, an error of the data keeps its own exit code.
   const Finished data = w.run({"config", "check", "small.yaml", "data.root=nowhere"});
   CHECK(data.exit_code == 3);
   check_contains(data.err, "nowhere: no such folder");
@@ -65,7 +65,7 @@ TEST_CASE("config check: checks that depend on a mistake are named, not made") {
   CHECK(model.exit_code == 2);
   check_contains(model.err, "not checked because of the errors above: the network");
   CHECK_FALSE(contains(model.err, "the data set has"));
-  // The unknown key of a section may stand for any of its fields.
+  // An unknown key may stand for any field of its section, so the data is not checked.
   const Finished data = w.run({"config", "check", "small.yaml", "data.rot=x", "optimizer.lr=-1"});
   CHECK(data.exit_code == 2);
   check_contains(data.err, "unknown key 'rot'");

@@ -56,7 +56,7 @@ TEST_CASE("config lr: a rate that changes too often is shown at evenly spaced st
   words.back() = "2";
   CHECK(steps_of(rates_of(w, words)) == std::vector<std::int64_t>{1, 8, 500});
   CHECK(steps_of(rates_of(w, cosine)).size() == 21);
-  // More steps than can be enumerated.
+  // The run has more steps than can be enumerated.
   CHECK(steps_of(rates_of(w, {"train.epochs=1000000", "--samples", "1000000000000"})).size() == 20);
 }
 

@@ -158,7 +158,7 @@ TEST_CASE("data check: a good data set has no findings, and the numbers are righ
   CHECK(report["splits"]["test"]["class_counts"] == json({4, 4, 4}));
   CHECK(report["splits"]["train"]["sizes"]["commonest"] == json({{"height", 32}, {"width", 32}}));
   CHECK(report["near_duplicates"]["looked_for"] == true);
-  // Mean and deviation over all training images.
+  // Compute the expected mean and deviation over all training images.
   double sum[3] = {}, squares[3] = {};
   for (unsigned seed = 0; seed < 36; ++seed) {
     const Bytes pixels = picture(seed);
@@ -276,7 +276,7 @@ TEST_CASE("data check: copies in a split, across splits, with another label, and
   w.put("train/ant/copy.png", w.get("train/ant/100.png"));
   w.put("test/bee/copy.png", w.get("train/bee/101.png"));
   w.put("train/cow/other.png", w.get("train/bee/102.png"));
-  // Number 27 is train/cow/103.png, made brighter and compressed.
+  // Image 27 is train/cow/103.png; this copy is brighter and compressed.
   w.put("test/cow/bright.jpg", dpt::data_test::jpeg(kSide, kSide, 3, picture(27, 12)));
   const json report = w.check(3);
   CHECK(found(report, "constant") == "train/cow/black.png\n");
@@ -400,7 +400,7 @@ TEST_CASE("data check: NaN and infinity in float arrays; targets that are not la
   std::vector<float> images;
   const Bytes values = dpt::data_test::noise(6 * 64);
   for (const std::uint8_t value : values) images.push_back(static_cast<float>(value) / 100 - 1);
-  std::copy_n(images.begin(), 64, images.begin() + 128);  // sample 2 is sample 0
+  std::copy_n(images.begin(), 64, images.begin() + 128);  // makes sample 2 equal to sample 0
   images[64 + 5] = std::numeric_limits<float>::quiet_NaN();
   images[192 + 9] = std::numeric_limits<float>::infinity();
   write_bytes(w.dir.file("x.npy"), dpt::testing::npy<float>({6, 8, 8}, images));
@@ -410,7 +410,7 @@ TEST_CASE("data check: NaN and infinity in float arrays; targets that are not la
   const json report = json::parse(finished.out);
   CHECK(!message_of(report, "not_finite", "x.npy, sample 1 ").empty());
   CHECK(!message_of(report, "not_finite", "x.npy, sample 3 ").empty());
-  // Equal samples with different target values.
+  // Equal samples with different target values are a conflict.
   CHECK(!message_of(report, "label_conflict", "x.npy, sample 2").empty());
   CHECK(report["errors"] == 3);
   CHECK(report["splits"]["train"]["class_counts"].is_null());
@@ -448,8 +448,8 @@ TEST_CASE("data show writes an image, and never over a file unless told to") {
   const auto decode = [&](const std::string& file) {
     return dpt::decode_image(std::as_bytes(std::span(file)), "sheet.png", 3);
   };
-  // Two rows of three 32x32 images, enlarged 3 times, 8 pixels apart, each above two lines of
-  // text.
+  // The sheet has two rows of three 32x32 images, enlarged 3 times, 8 pixels apart, each above two
+  // lines of text.
   const dpt::Image sheet = decode(bytes);
   CHECK(sheet.width == 8 + 3 * (96 + 8));
   CHECK(sheet.height == 8 + 2 * (96 + 3 + 18 + 8));

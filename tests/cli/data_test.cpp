@@ -212,7 +212,7 @@ TEST_CASE("a run resumes on its own data only") {
   check_contains(other.err, "other data");
   CHECK(w.run({"train", "small.yaml", "train.epochs=3", "data.root=moved"}).exit_code == 0);
   // Data of another size is refused even if other data is allowed: the run's position in the epoch
-  // means nothing there.
+  // means nothing in that data.
   write_idx(w.dir.file("data"), "train", 50);
   for (const std::string& option :
        {std::string("train.epochs=4"), std::string("--allow-other-data")}) {
@@ -397,7 +397,7 @@ TEST_CASE("an image that cannot be read ends a run, which has saved its last ste
       train("repaired", {"data.shuffle=false", "--allow-other-data", "--max-steps", "3"});
   CHECK(allowed.exit_code == 0);
   check_contains(allowed.err, "6 samples) (--allow-other-data)\n");
-  // Later checkpoints belong to this data.
+  // Later checkpoints belong to the repaired data.
   CHECK(train("repaired", {"data.shuffle=false"}).exit_code == 0);
   CHECK((losses("repaired") == losses("whole")));
   const std::vector<json> starts = events(w.dir.file("repaired/metrics.jsonl"), "run_start");
@@ -556,7 +556,7 @@ TEST_CASE("data show draws what data.cache holds, or says that it is not made ye
   CHECK(read_file(w.dir.file("before.png")) == read_file(w.dir.file("files.png")));
   w.run_well({"train", "small.yaml"}, cache);
   CHECK(show("after.png", cache).err.empty());
-  // The images were scaled through 2x2 pixels.
+  // The images are drawn from the cache, where they have 2x2 pixels.
   CHECK(read_file(w.dir.file("after.png")) != read_file(w.dir.file("files.png")));
   w.run_well({"train", "small.yaml", "--run-dir", "two", "data.cache=whole"});
   CHECK(show("whole.png", {"data.cache=whole"}).err.empty());

@@ -75,7 +75,7 @@ TEST_CASE("a run that diverges ends with 5, repeats itself, and continues with a
   check_contains(on.err, "diverged: the loss is ");
   const json back = events(w.log(), "rollback").at(0);
   CHECK(back["bad_step"] == step);
-  // The last regular checkpoint that was followed by a good step.
+  // The rollback returns to the last regular checkpoint that was followed by a good step.
   const std::int64_t regular = (step - 2) / 5 * 5;
   CHECK(back["step"] == regular);
   CHECK(back["lr_scale"] == 0.01);
@@ -118,8 +118,8 @@ TEST_CASE("rollback: stopped, killed or undisturbed, on any replicas, the last w
 
 TEST_CASE("rollback: two processes go back together, to the bits of one") {
   const DivergingRuns one, two;
-  // First a rollback to the start, which each process could recreate, then to a checkpoint, which
-  // only one has.
+  // The run first rolls back to the start, which each process could recreate, then to a checkpoint,
+  // which only one process has.
   const std::vector<std::string> settings = {kRollback, "train.on_divergence.lr_factor=0.1",
                                              "checkpoint.every_steps=4"};
   std::vector<std::string> twice = settings;

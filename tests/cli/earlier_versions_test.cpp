@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// The config of all these runs.
+/// Config of all runs in tests/golden/earlier.
 constexpr const char* kEarlierConfig = R"(version: 1
 name: kept
 seed: 3

@@ -32,7 +32,7 @@ TEST_CASE("eval: the newest checkpoint where there is no best, val where there i
   w.run_well({"train", "small.yaml", "data.test_size=0", "train.epochs=2"});
   const Finished best = w.run_well({"eval", "runs/tiny"});
   check_contains(best.out, "runs/tiny/best.safetensors: val split, 8 samples: loss ");
-  // Stopped in the first epoch, so nothing has been validated.
+  // These runs stop in the first epoch, before any validation.
   fs::remove_all(w.dir.file("runs"));
   for (const char* steps : {"3", "4"}) {
     w.run_well({"train", "small.yaml", "data.test_size=0", "train.epochs=2", "--max-steps", steps});
@@ -87,7 +87,7 @@ TEST_CASE(
   CHECK(usual["loss"] == events(w.dir.file("s/metrics.jsonl"), "eval")[3]["loss"]);
   const std::string last = "s/checkpoints/step-00000020.safetensors";
   check_contains(w.run_well({"eval", last}).out, ".safetensors (average of epochs): test split");
-  // The best is from the first epoch, before the average began.
+  // The best checkpoint is from the first epoch, before the average began.
   check_contains(w.run_well({"eval", "s"}).out, "best.safetensors: test split");
   check_contains(
       w.run({"eval", "s", "--use", "swa"}).err,
@@ -139,7 +139,7 @@ TEST_CASE("eval: bounds of metrics, and predictions of a part of the samples") {
 
   w.run_well({"eval", "runs/tiny", "--split", "val", "--predictions", "val.csv"});
   w.run_well({"eval", "runs/tiny", "--split", "train", "--predictions", "train.csv"});
-  // Only an earlier table may be replaced.
+  // --predictions may replace only an earlier table of predictions.
   w.run_well({"eval", "runs/tiny", "--split", "train", "--predictions", "train.csv"});
   const std::string best = read_file(w.dir.file("runs/tiny/best.safetensors"));
   const Finished refused =

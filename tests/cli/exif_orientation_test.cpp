@@ -127,7 +127,7 @@ TEST_CASE("exif_orientation: a run of an earlier release keeps reading images as
   make_earlier(w);
   CHECK(w.eval_accuracy() == 0);
   CHECK(w.predicted("top/3.jpg") == "left");
-  // With a config for other data, the run's value also applies.
+  // The run's value also applies with a config for other data.
   const Finished predict = w.run_well({"predict", "runs/small", "small.yaml", "--split", "test"});
   CHECK(!contains(predict.out, "test/top/3.jpg,1,top"));
   // A new run turns the images upright.

@@ -47,7 +47,7 @@ TEST_CASE("export leaves files that say what they are, and replaces none unasked
   CHECK(metadata.at("run") == "tiny");
   CHECK(metadata.at("weights") == "raw");
   check_contains(w.run_well({"inspect", "t.safetensors"}).out, "integrity: unknown");
-  // The file can also be a file of weights to start from.
+  // A new run can also start from the weights in the file.
   w.run_well({"train", "small.yaml", "--weights", "t.safetensors", "--dry-run"});
 
   const std::string model = read_file(w.dir.file("m.onnx"));

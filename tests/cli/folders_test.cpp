@@ -68,7 +68,7 @@ TEST_CASE("a folder that no run made keeps every file that a run would write ove
       CHECK_FALSE(fs::exists(w.dir.file(folder + "/.lock")));
     }
   }
-  // `--resume never` skips the default folder of that name.
+  // If a foreign folder has the default name, `--resume never` takes the next name.
   fs::create_directories(w.dir.file("runs"));
   fs::rename(w.dir.file("of-env.json"), w.dir.file("runs/small"));
   CHECK(w.run({"train", "small.yaml", "--max-steps", "1"}).exit_code == 2);
@@ -85,7 +85,7 @@ TEST_CASE("a folder with other files, or prepared for a run, is taken") {
   fs::create_directory_symlink("disk", w.dir.file("checkpoints"));
   write_file(w.dir.file("logs/slurm-1.out"), "mine");
   write_file(w.dir.file("tensorboard/events.out.tfevents.1.host.2.0"), "mine");
-  write_file(w.dir.file("train.log"), "");  // a shell redirection
+  write_file(w.dir.file("train.log"), "");  // as a shell redirection creates it
   w.run_well({"train", "small.yaml", "--run-dir", ".", "--max-steps", "3", "log.tensorboard=true"});
   CHECK(read_file(w.dir.file("logs/slurm-1.out")) == "mine");
   CHECK(read_file(w.dir.file("tensorboard/events.out.tfevents.1.host.2.0")) == "mine");

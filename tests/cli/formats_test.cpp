@@ -13,7 +13,7 @@ using nlohmann::json;
 
 namespace {
 
-/// Returns a config with that data and those layers.
+/// Returns a config with the given data section and model.
 std::string config_of(const std::string& data, const std::string& model) {
   return "version: 1\nname: small\ndata:\n  batch_size: 8\n" + data + "model:\n" + model +
          "optimizer: {type: Adam, lr: 0.02}\ntrain: {epochs: 3}\ndevices: [cpu]\n";
@@ -93,7 +93,7 @@ TEST_CASE("formats: a CSV file of features is checked, trained, resumed, measure
                  "kind, height; did you mean 'kind'?");
   check_contains(error({"data.targets=[id]"}, 2), "expected label (the column of the classes) or ");
   check_contains(error({"data.train.file=no.csv"}, 3), "no.csv: cannot be opened: No such file");
-  // Changed numbers make other data.
+  // Changed numbers count as other data.
   write_file(w.dir.file("train.csv"), table(0, 61));
   const Finished other = w.run({"eval", "runs/small", "--split", "val"});
   CHECK(other.exit_code == 3);

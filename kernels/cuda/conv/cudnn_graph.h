@@ -1,6 +1,6 @@
-// Thin wrapper of cuDNN's graph API: opaque descriptors that get attributes, are finalized, and
-// refer to each other. NVIDIA's C++ frontend is not used, because when cuDNN is opened at run time
-// it also requires a libcudart.so, while dpt links the CUDA runtime statically.
+// Thin wrapper around cuDNN's graph API: opaque descriptors that get attributes, are finalized, and
+// refer to each other. NVIDIA's C++ frontend is not used, because it also requires a libcudart.so
+// if cuDNN is opened at run time, while dpt links the CUDA runtime statically.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -29,7 +29,7 @@ struct Cudnn {
   decltype(&cudnnBackendFinalize) finalize;
   decltype(&cudnnBackendExecute) execute;
 };
-/// Returns the functions. Throws as cudnn_library().
+/// Returns the functions. Throws like cudnn_library().
 const Cudnn& cudnn();
 
 /// Returns a message with the failed call and cuDNN's text about the latest failure.
@@ -83,7 +83,7 @@ class CudnnDescriptor {
     return *this;
   }
 
-  /// Sets a value that this cuDNN may not know.
+  /// Sets an attribute that this version of cuDNN may not know.
   template <class T>
   cudnnStatus_t try_set(cudnnBackendAttributeName_t name, const T& value) {
     return cudnn().set_attribute(descriptor_, name, type_of<T>(), 1, &value);
@@ -98,7 +98,7 @@ class CudnnDescriptor {
     get_raw(name, type_of<T>(), 1, &value);
     return value;
   }
-  /// Returns at most `most` values.
+  /// Returns the values of an attribute, at most `most` of them.
   template <class T>
   std::vector<T> get_all(cudnnBackendAttributeName_t name, std::int64_t most) const {
     std::vector<T> values(static_cast<std::size_t>(most));
@@ -106,7 +106,8 @@ class CudnnDescriptor {
     values.resize(static_cast<std::size_t>(count < most ? count : most));
     return values;
   }
-  /// Returns at most `most` descriptors of `type`; all of them if `most` is negative.
+  /// Returns the descriptors of `type` that an attribute refers to: at most `most`, or all if
+  /// `most` is negative.
   std::vector<CudnnDescriptor> linked(cudnnBackendAttributeName_t name,
                                       cudnnBackendDescriptorType_t type,
                                       std::int64_t most = -1) const;
@@ -132,7 +133,7 @@ class CudnnDescriptor {
 
   void set_raw(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                std::int64_t count, const void* values);
-  /// Returns the number of values.
+  /// Reads up to `room` values of an attribute and returns their number; with no room, counts them.
   std::int64_t get_raw(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                        std::int64_t room, void* values) const;
 

@@ -139,7 +139,7 @@ class ScalarSums {
   float sums_[kDown][kAcross] = {};
 };
 
-/// Passes the number of elements of one load to `with`, as a constant.
+/// Calls `with` with the number of elements of one load as a compile-time constant.
 template <int kMax, class With>
 __device__ inline void with_vector(int vector, const With& with) {
   if (vector >= kMax) {

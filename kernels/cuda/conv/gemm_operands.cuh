@@ -30,7 +30,7 @@ struct alignas(16) Place {
   int h, w;
   std::uint32_t extra;
 };
-inline constexpr int kNowhere = -(1 << 29);  // The sum of two is outside, too; no overflow.
+inline constexpr int kNowhere = -(1 << 29);  // The sum of two is outside, too, without overflow.
 
 __device__ inline Place nowhere() {
   return {0, kNowhere, kNowhere, 0};
@@ -87,7 +87,8 @@ __device__ inline int window_corner(int pixel) {
   return pixel & 3;
 }
 
-/// Returns the place of pixel `index` of the phase's grid; nowhere from `end` on.
+/// Returns the place of pixel `index` of the phase's grid, or nowhere() if `index` is not below
+/// `end`.
 template <Pooled kPooled>
 __device__ inline Place pixel_place(const ConvGemm& g, const BlockPart& part, int index, int end) {
   if (index >= end) return nowhere();
@@ -123,7 +124,7 @@ __device__ inline Place pixel_place(const ConvGemm& g, const BlockPart& part, in
   return place;
 }
 
-/// Returns the place of the tap slot and channel `index`; nowhere after the last one.
+/// Returns the place of `index`, which counts channels within tap slots; nowhere() after the last.
 template <Pooled kPooled>
 __device__ inline Place tap_place(const ConvGemm& g, const BlockPart& part, int index) {
   if (index >= g.taps) return nowhere();
@@ -188,7 +189,7 @@ __device__ inline void load_vector(std::uint32_t (&words)[kWords], const Element
   }
 }
 
-/// Multiplies element kAt of `words` by `scale`, or sets it to zero if it is not `open`.
+/// Multiplies element kAt of `words` by `scale`, or sets it to zero if `open` is false.
 template <class Element, int kAt, int kWords>
 __device__ inline void pass_open(std::uint32_t (&words)[kWords], bool open, float scale) {
   if constexpr (sizeof(Element) == 4) {
@@ -232,7 +233,7 @@ __device__ inline void interleave(const std::uint32_t (&low)[2], const std::uint
 /// Part of a tile of kRows rows that one thread copies: units of four words.
 template <int kRows>
 using Carried = std::uint32_t[kRows / 16][4];
-inline constexpr int kRowsApart = kGemmThreads / 8;  // distance of a thread's units in a panel
+inline constexpr int kRowsApart = kGemmThreads / 8;  // rows between a thread's units in a panel
 
 /// Loads kVector elements of the gathered tensor at pixel + tap, from element kAt of `words` on.
 template <class Element, Pooled kPooled, int kVector, int kAt, int kWords>
@@ -294,7 +295,7 @@ __device__ inline void fetch_weight_panel(const ConvGemm& g, const BlockPart& pa
 /// Loads a major tile: calls load(words of four rows, first row, k) for this thread's part.
 template <class Element, int kRows, class Load>
 __device__ inline void fetch_major(Carried<kRows>& units, const Load& load) {
-  constexpr int kUnits = kRows / 4;  // next to each other
+  constexpr int kUnits = kRows / 4;  // units along the rows
   const int row = static_cast<int>(threadIdx.x) % kUnits * 4;
 #pragma unroll
   for (int u = 0; u < kRows / 16; ++u) {
@@ -333,8 +334,8 @@ __device__ inline void fetch_matrix_major(const ConvGemm& g, const Place* places
   });
 }
 
-/// Loads a major tile of the gathered tensor; `taps` are its rows, `pixels` its k. Row `ones` is 1
-/// at every pixel; negative for no such row.
+/// Loads a major tile of the gathered tensor; `taps` are its rows, `pixels` its k. Row `ones`,
+/// unless negative, is 1 at every pixel.
 template <class Element, int kRows, int kVector>
 __device__ inline void fetch_gathered_major(const ConvGemm& g, const Place* taps,
                                             const Place* pixels, int ones, Carried<kRows>& units) {
@@ -369,7 +370,7 @@ __device__ inline int panel_index(int row, int quad) {
   return half * (kRows * 16) + line * 16 + ((quad & 3) ^ ((row >> 1) & 3)) * 4;
 }
 
-/// Stores the words that the threads hold in shared memory. Math::factor converts a word to a
+/// Writes the words that the threads hold to shared memory. Math::factor converts a word to a
 /// factor.
 template <class Math, bool kPanel, int kRows>
 __device__ inline void store_tile(std::uint32_t* tile, const Carried<kRows>& units) {

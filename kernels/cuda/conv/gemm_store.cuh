@@ -52,7 +52,7 @@ __device__ inline void store_activations(const ConvGemm& g, int group, const Pix
 
 /// Pooled value of the four lanes of a window, the same in all of them, and the window's byte of
 /// ConvArgs::open. The neighbour along w is kApart lanes away, the neighbour along h twice as far.
-/// As in other poolings, the first of equal maxima wins, and the last NaN.
+/// The first of equal maxima wins, and the last of several NaNs, as in the other poolings.
 struct PooledValue {
   float value;
   unsigned open;
@@ -85,7 +85,7 @@ __device__ inline PooledValue pool_window(const ConvGemm& g, float value, int co
   return {g.relu ? relu(value) : value, is_open(value) ? 1U << where : 0};
 }
 
-/// Stores the pooled y and its mask bytes; parameters as store_activations.
+/// Stores the pooled y and its mask bytes; the parameters are those of store_activations.
 template <class Element, class Sums, class PixelOf>
 __device__ inline void store_pooled(const ConvGemm& g, int group, const PixelOf& pixel_of,
                                     int first, const Sums& sums) {

@@ -84,8 +84,8 @@ class ImageConv final : public ConvPlan {
     gemm_.relu = forward && problem.relu;
     gemm_.pairs = gemm_.columns % 2 == 0;
     if (problem.pool) gemm_.pool = pool_of(*problem.pool);
-    // Allow the maximum. If each plan set only what it needs, a later plan with the same kernel
-    // could lower the limit.
+    // Allow the GPU's maximum: if each plan allowed only what it needs, a later plan with the same
+    // kernel could lower the limit.
     allow_shared_memory(kernel_, context.shared_bytes_per_block);
     // Several blocks hide each other's latency, but each loads the weights, so use them only with
     // enough images.

@@ -10,7 +10,8 @@
 
 namespace dpt::gemm {
 
-/// Number of elements in a 32-bit word in shared memory: as many as in a word of memory, or one.
+/// Number of elements in a 32-bit word of shared memory: one for bf16 as tf32, otherwise as many as
+/// in a word of global memory.
 template <class Math>
 inline constexpr int kPerWord = std::is_same_v<Math, Bf16AsTf32Math>
                                     ? 1
@@ -30,8 +31,8 @@ __device__ inline int thread_index() {
   return static_cast<int>(threadIdx.x);
 }
 
-/// Weights in the layout of tensor cores: for every step of k and every column tile, two words per
-/// lane. Words after a run or a pixel's channels, and columns after the last, are zero.
+/// Loads the weights in the layout of tensor cores: for every step of k and every column tile, two
+/// words per lane. Words after a run or a pixel's channels, and columns after the last, are zero.
 template <class Math, ConvPass kPass>
 __device__ inline void load_weights(const ConvGemm& g, const ImageShape& s,
                                     std::uint32_t* weights) {
@@ -187,7 +188,7 @@ class TaskSums {
   float sums_[kTiles][4] = {};
 };
 
-/// Passes the number of tiles to `with`, as a constant.
+/// Calls `with` with the number of tiles as a compile-time constant.
 template <int kMax, class With>
 __device__ inline void with_tiles(int tiles, const With& with) {
   if (tiles >= kMax) {

@@ -21,9 +21,9 @@ inline constexpr int kImageThreads = 512;
 /// Maximum number of words (of 32 bits in shared memory) of the source that a thread holds while it
 /// copies them from memory to shared memory.
 inline constexpr int kImageCarried = 8;
-inline constexpr int kImageMostTiles = 4;  ///< maximum tiles_each, limited by registers
+inline constexpr int kImageMostTiles = 4;  ///< maximum of tiles_each; the registers limit it
 
-/// Returns ceil_div of the small numbers of a shape.
+/// Returns ceil_div as an int, for the small numbers of a shape.
 inline int ceil_div_int(std::int64_t count, std::int64_t by) {
   return static_cast<int>(ceil_div(count, by));
 }

@@ -1,5 +1,5 @@
-// Small-image convolution in one arithmetic. Each has a separate file, so that they compile
-// concurrently.
+// Convolution of small images in bf16 as tf32, for odd numbers of channels. Each arithmetic has its
+// own file, so that the files compile concurrently.
 #include "kernels/cuda/conv/image_conv.cuh"
 
 namespace dpt {

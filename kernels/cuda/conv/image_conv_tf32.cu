@@ -1,4 +1,4 @@
-// Small-image convolution in one arithmetic. Each has a separate file, so that they compile
+// Convolution of small images in tf32. Each arithmetic has its own file, so that the files compile
 // concurrently.
 #include "kernels/cuda/conv/image_conv.cuh"
 

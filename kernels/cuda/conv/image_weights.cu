@@ -34,9 +34,9 @@ struct WeightsShape {
   int images = 0, images_each = 0;
   int x_elements = 0, dy_elements = 0;                      ///< elements of one image in memory
   int in_channels = 0, channels = 0;                        ///< channels of x, of dy
-  int in_width = 0, border_h = 0, border_w = 0, width = 0;  ///< width: of x with its borders
+  int in_width = 0, border_h = 0, border_w = 0, width = 0;  ///< `width`: that of x with borders
   int image_elements = 0;                                   ///< elements of x with its borders
-  int pixels = 0;                                           ///< on the k side
+  int pixels = 0;                                           ///< length of the k side
   int out_width = 0;                                        ///< width of dy in memory
   int pitch = 0;                           ///< pitch of dy's pixels in shared memory
   int taps_h = 0, run = 0, run_tiles = 0;  ///< columns of one r, in tiles of 8
@@ -291,8 +291,8 @@ class ImageWeights final : public ConvPlan {
     const bool bf16 = problem.type == DType::bf16, few = shape.tiles_each <= kFewColumns;
     kernel_ = bf16 ? (few ? kernel_of<Bf16, kFewColumns>() : kernel_of<Bf16, kMaxColumns>())
                    : (few ? kernel_of<float, kFewColumns>() : kernel_of<float, kMaxColumns>());
-    // Allow the maximum. If each plan set only what it needs, a later plan with the same kernel
-    // could lower the limit.
+    // Allow the GPU's maximum: if each plan allowed only what it needs, a later plan with the same
+    // kernel could lower the limit.
     allow_shared_memory(kernel_, context.shared_bytes_per_block);
   }
 

@@ -59,7 +59,7 @@ class ImplicitGemm final : public ConvPlan {
       const SampleShape& pooled = problem.pool->out;
       gemm_.pool = pool_of(*problem.pool);
       if (data) {
-        // Elements past the windows are in none of them, so their gradient is zero.
+        // Elements past the last window are in no window, so their gradient is zero.
         gemm_.h.gathered = 2 * gemm_.pool.height;
         gemm_.w.gathered = 2 * gemm_.pool.width;
       } else {
@@ -154,7 +154,8 @@ class ImplicitGemm final : public ConvPlan {
     const std::int64_t tiles = across * down * problem_.groups;
     const std::int64_t step = kGemmWords * 4 / static_cast<int>(size_of(problem_.type));
     const std::int64_t steps = ceil_div(gemm_.pixels, step);
-    // A split takes at least four steps, because fewer do not justify the addition of its part.
+    // A split takes at least four steps, because fewer would not justify the cost of adding its
+    // part.
     const std::int64_t part_bytes = static_cast<std::int64_t>(gemm_.pixel_channels) *
                                     gemm_.columns * static_cast<std::int64_t>(sizeof(float));
     const std::int64_t most = std::min(steps / 4, kMaxPartBytes / part_bytes);

@@ -62,7 +62,7 @@ struct ConvGemm {
   const float* bias = nullptr;  ///< forward, or null
   GemmAxis h, w;
   int gathered_channels = 1, pixel_channels = 1;  ///< channels of the two tensors
-  int gathered_group = 1, pixel_group = 1;        ///< the same in one group
+  int gathered_group = 1, pixel_group = 1;        ///< channels of the two tensors in one group
   Divider per_image, per_row, per_tap, per_tap_row;
   int pixels = 0, taps = 0;  ///< pixels of the grid of one phase; tap slots times gathered_group
   int columns = 0;           ///< columns of the product in one group

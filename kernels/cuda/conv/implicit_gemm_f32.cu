@@ -1,4 +1,4 @@
-// The implicit product in one arithmetic. Each has a separate file, so that they compile
+// The implicit product in strict fp32. Each arithmetic has its own file, so that the files compile
 // concurrently.
 #include "kernels/cuda/conv/gemm_kernel.cuh"
 

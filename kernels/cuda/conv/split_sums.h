@@ -7,7 +7,8 @@ namespace dpt {
 
 /// Computes dweight (channels, taps) and dbias (channels) from the parts (parts, channels, columns)
 /// in the context's workspace, added in order. Column `taps`, if it exists, is dbias, which may be
-/// null if it is not needed. Overwrites or adds.
+/// null if it is not needed. `write` selects whether the results overwrite dweight and dbias or are
+/// added to them.
 void sum_splits(const CudaContext& context, int parts, std::int64_t channels, int columns, int taps,
                 float* dweight, float* dbias, GradWrite write);
 

@@ -9,7 +9,7 @@
 
 namespace dpt {
 
-/// Number of counters of finished blocks, with which CudaContext::partials begins. They are zero
+/// Number of counters of finished blocks at the beginning of CudaContext::partials. They are zero
 /// between kernels: the backend clears them when it allocates the memory, and the last block resets
 /// its counter.
 inline constexpr unsigned kBlockCounters = 64;

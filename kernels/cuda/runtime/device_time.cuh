@@ -7,7 +7,8 @@
 
 namespace dpt {
 
-/// Returns nanoseconds, the same on all multiprocessors; advances in steps of up to a microsecond.
+/// Returns the time in nanoseconds. All multiprocessors share this clock, which advances in steps
+/// of up to a microsecond.
 __device__ inline std::uint64_t device_time() {
 #ifdef __CUDACC__
   std::uint64_t now;

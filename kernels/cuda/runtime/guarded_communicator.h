@@ -1,8 +1,8 @@
 // An NCCL communicator that one thread uses and any thread may abort. NCCL allows an abort from
 // another thread only while no call with that communicator is inside the library, and the abort
-// frees its memory, so a lock separates the two. The lock is held only briefly, because the
-// communicator is non-blocking: a call that has to wait for other ranks (which it connects at first
-// use) returns at once and is polled without the lock.
+// frees its memory, so a lock keeps an abort and calls apart. The lock is held only briefly,
+// because the communicator is non-blocking: a call that has to wait for other ranks (which it
+// connects at first use) returns at once and is polled without the lock.
 #pragma once
 
 #include <chrono>
@@ -16,10 +16,11 @@
 
 namespace dpt {
 
-/// `Api` has a copyable Handle whose default value means no handle, and
-/// bool in_progress(Handle): returns true if the last call still waits for others; throws its
-/// error.
-/// void abort(Handle) noexcept: ends the handle's work on the GPU and frees the handle.
+/// `Api` has:
+///  - Handle, a copyable type whose default value means no handle;
+///  - bool in_progress(Handle), which returns true if the last call still waits for other ranks;
+///    throws if that call failed;
+///  - void abort(Handle) noexcept, which ends the handle's work on the GPU and frees the handle.
 template <class Api>
 class GuardedCommunicator {
  public:
@@ -30,7 +31,7 @@ class GuardedCommunicator {
   GuardedCommunicator& operator=(const GuardedCommunicator&) = delete;
   ~GuardedCommunicator() { abort(); }
 
-  /// Takes a handle. If the communicator was aborted before, frees the handle at once.
+  /// Takes ownership of a handle. If the communicator was aborted before, frees the handle at once.
   void own(Handle handle) noexcept {
     const std::lock_guard lock(mutex_);
     handle_ = handle;

@@ -1,6 +1,6 @@
 // NVIDIA's libraries, opened when first needed, so that dpt starts on machines without them. If a
-// library is missing or too old, throws ErrorKind::device with its name, the places searched and
-// how to install it.
+// library is missing or too old, the function that opens it throws ErrorKind::device with its name,
+// the places searched and how to install it.
 #pragma once
 
 #include <cublasLt.h>

@@ -1,6 +1,6 @@
-// Sums over GPUs by NCCL, with a separate communicator and stream for each. The communicators are
-// non-blocking, so that a rank which fails can abort them all (see guarded_communicator.h). Between
-// processes NCCL chooses the transport, sockets or InfiniBand.
+// Sums over GPUs by NCCL, with a separate communicator and stream for each GPU. The communicators
+// are non-blocking, so that a rank which fails can abort them all (see guarded_communicator.h).
+// Between processes NCCL chooses the transport, sockets or InfiniBand.
 #include <dlfcn.h>
 #include <nccl.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ constexpr std::chrono::milliseconds kMaxToConnect{120'000};
 // NCCL connects some ranks only at their first sum, which other processes may reach much later. The
 // control channel detects processes that never arrive, and aborts.
 constexpr std::chrono::milliseconds kMaxToQueueBetweenProcesses{3'600'000};
-// NCCL reports failures between processes during the GPU's work only on request.
+// While a GPU works, NCCL reports failures between processes only when it is polled.
 constexpr std::chrono::milliseconds kWatchEvery{500};
 
 /// The functions of NCCL that dpt calls.
@@ -208,7 +208,7 @@ class NcclSums final : public PeerSums {
     Rank(const Rank&) = delete;
     Rank& operator=(const Rank&) = delete;
     ~Rank() {
-      communicator.abort();  // Before the stream of its kernels.
+      communicator.abort();  // Abort before destroying the stream of its kernels.
       if (is_device_lost()) return;
       if (ready) cudaEventDestroy(ready);
       if (done) cudaEventDestroy(done);
@@ -254,7 +254,7 @@ class NcclSums final : public PeerSums {
   mutable std::mutex watch_mutex_;
   std::condition_variable ended_;
   bool has_ended_ = false;  // guarded by watch_mutex_
-  std::string failure_;     // guarded by watch_mutex_; failure that the watch found
+  std::string failure_;     // guarded by watch_mutex_; failure that watch() found
   std::thread watcher_;
 };
 

@@ -26,7 +26,7 @@ __device__ inline void store_pack(T* to, const Pack<T, kCount>& pack) {
   *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
 }
 
-/// Returns true if all addresses are multiples of `bytes`; null counts as one.
+/// Returns true if every address is null or a multiple of `bytes`.
 template <class... Pointers>
 bool aligned_to(std::size_t bytes, Pointers... pointers) {
   return ((pointers.address % bytes == 0) && ...);

@@ -15,8 +15,8 @@
 namespace dpt {
 namespace {
 
-/// Version of the file. Incremented when kernels are added to dpt or timing changes, because
-/// earlier choices are then invalid.
+/// Version of the file format. Increment it when kernels are added to dpt or timing changes,
+/// because earlier choices are then invalid.
 constexpr int kFormat = 3;
 
 /// Holder of a lock file; other processes wait until it is released. If the file cannot be created
@@ -56,7 +56,7 @@ PlanCache::Machines PlanCache::read(const std::filesystem::path& file) {
   try {
     all = nlohmann::json::parse(in, nullptr, false);
   } catch (const std::ios_base::failure&) {
-    return {};  // the file system does not support it
+    return {};  // the path cannot be read as a file
   }
   if (!all.is_object() || all.value("format", nlohmann::json()) != kFormat) return {};
   const auto found = all.find("machines");

@@ -15,9 +15,9 @@
 
 namespace dpt {
 
-/// Returns the GPU, its driver and the CUDA runtime. Together with the version of the timed
-/// library, they determine whether a timed choice is valid. It is the first part of the plan
-/// cache's keys.
+/// Returns the names of the GPU, its driver and the CUDA runtime: the first part of the plan
+/// cache's keys. Together with the version of the timed library, they determine whether a timed
+/// choice is valid.
 std::string machine_key(const CudaContext& context);
 
 /// Scratch memory and events for timing, freed by the destructor.

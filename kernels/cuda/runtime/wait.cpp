@@ -21,8 +21,8 @@ constexpr microseconds kSpin{100};
 constexpr int kPausesPerWait = 32;
 constexpr microseconds kShortestPause{20};
 constexpr milliseconds kLongestPause{50};
-// Time for which a GPU may finish its work after another replica has failed. The work of a healthy
-// GPU that waits for no other ends sooner.
+// Time in which a GPU must finish its work after another replica has failed. A healthy GPU that
+// waits for no other needs less.
 constexpr milliseconds kGrace{10'000};
 
 [[noreturn]] void lose(const CudaContext& context, Clock::duration waited, bool after_failure) {

@@ -11,7 +11,7 @@ namespace dpt {
 
 /// Returns when the work before the event's record, or all work of the stream, is complete. Throws
 /// ErrorKind::device if the GPU has met an error, and LostDevice if the work takes longer than
-/// BackendOptions::wait_limit, or a little longer after another replica has failed.
+/// BackendOptions::wait_limit, or if it does not end soon after another replica has failed.
 void wait_for_event(const CudaContext& context, cudaEvent_t event);
 void wait_for_stream(const CudaContext& context, cudaStream_t stream);
 

@@ -1,5 +1,5 @@
 // Decodes baseline JPEG files without libjpeg. Most of the time of reading photos goes into
-// decoding Huffman codes, which takes about half as long here. The decoded bits equal
+// decoding Huffman codes, which this decoder does in about half the time. The decoded bits equal
 // libjpeg-turbo's. Unusual and faulty files are left to libjpeg, which also reports and salvages
 // damage.
 #pragma once
@@ -34,8 +34,8 @@ class BaselineJpeg {
   std::int64_t left() const { return mcu_columns_.begin * mcu_width_; }
   /// Returns the number of bytes from one row to the next.
   std::size_t stride() const;
-  /// Returns row `top` and the rows below it, `count` in all (a few). Valid until the next call. Up
-  /// to `beyond` bytes after the last requested column may be read.
+  /// Returns `count` rows (a few), of which row `top` is the first. They are valid until the next
+  /// call. Up to `beyond` bytes after the last requested column may be read.
   const std::uint8_t* rows(std::int64_t top, std::int64_t count, std::int64_t beyond);
 
  private:
@@ -45,7 +45,7 @@ class BaselineJpeg {
     std::int64_t across = 1, down = 1;  ///< blocks of an MCU, across and down
     std::int64_t block = DCTSIZE;       ///< samples of a block, across and down
     std::int64_t stride = 0;
-    std::int64_t height = 0, width = 0;  ///< size of the whole image
+    std::int64_t height = 0, width = 0;  ///< samples of the whole image, down and across
   };
 
   static Workspace& workspace();

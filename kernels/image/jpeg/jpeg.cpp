@@ -34,7 +34,7 @@ namespace {
 constexpr std::int64_t kMaxJpegPixelsPerByte = 1024;
 /// Arithmetic coding has no minimum number of bits; only kMaxImageBytes limits these images.
 constexpr std::int64_t kMaxArithmeticPixelsPerByte = kMaxImageBytes;
-/// Maximum number of scans; no encoder makes as many, and more would only cost time.
+/// Maximum number of scans. No encoder writes as many, and decoding more would only cost time.
 constexpr int kMaxScans = 256;
 
 struct JpegDecoder {
@@ -65,9 +65,9 @@ JpegDecoder& decoder_of(j_common_ptr info) {
   std::longjmp(decoder.on_failure, 1);
 }
 
-/// Handles damaged data, which libjpeg calls a warning and fills with grey. It is an error here
-/// unless the image is to be salvaged. Extra bytes that cameras write between markers, and an
-/// unknown version of JFIF, are no error.
+/// Handles libjpeg's warnings about damaged data, which it fills with grey. Damage is an error
+/// unless the image is to be salvaged. Extra bytes, which cameras write between markers, and an
+/// unknown version of JFIF are not errors.
 void on_message(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   if (level < 0 && !decoder_of(info).salvage && code != JWRN_EXTRANEOUS_DATA &&
@@ -136,8 +136,8 @@ bool smooths_blocks(const jpeg_decompress_struct& info) {
   return false;
 }
 
-/// Prepares to read rows from row `top` and column `left` on, which are at most the first of
-/// `region`. On failure, returns false and sets decoder.text.
+/// Prepares to read `region`. Sets `top` and `left` to the first row and column that will be read,
+/// which may precede the region. On failure, returns false and sets decoder.text.
 bool start(JpegDecoder& decoder, const Region& region, std::int64_t& top, std::int64_t& left) {
   jpeg_decompress_struct& info = decoder.info;
   top = left = 0;

@@ -13,14 +13,14 @@ inline constexpr int kLookBits = 10;
 
 /// One table of Huffman codes.
 struct Codes {
-  /// For each value of the next kLookBits bits, the packed code with which they begin; 0 if it is
-  /// longer or does not exist. The bytes of a packed code, highest first: the length of the number
-  /// after the code, the number of zero coefficients before it, the length of the code, both
-  /// lengths together.
+  /// For each value of the next kLookBits bits, the packed code with which they begin; 0 if this
+  /// code is longer than kLookBits or does not exist. The bytes of a packed code, highest first:
+  /// the length of the number after the code, the number of zero coefficients before it, the length
+  /// of the code, both lengths together.
   std::uint32_t look[1 << kLookBits];
-  /// For each length, the first code that is longer, as 16 bits.
+  /// For each length, the first longer code, padded with zeros to 16 bits.
   std::uint32_t end[17];
-  /// For each length, the difference that leads from a code to its index in `packed`.
+  /// For each length, the number that is added to a code to get its index in `packed`.
   std::int32_t offset[17];
   std::uint32_t packed[256];
 };

@@ -39,7 +39,7 @@ struct Scan {
   const std::uint8_t* next = nullptr;
   const std::uint8_t* end = nullptr;  ///< end of the coded bytes
   std::uint64_t window = 0;           ///< the next bits, highest first
-  unsigned int count = 0;             ///< number of bits already taken from the bytes before `next`
+  unsigned int count = 0;  ///< number of bits in `window`, which come from the bytes before `next`
   BlockKind blocks[kMaxBlocks];
   int block_count = 0;
   std::int32_t dc[3] = {};  ///< DC value of each component in the last block
@@ -57,8 +57,8 @@ void skip_mcus(Scan& scan, std::int64_t mcus);
 /// Decodes one MCU. Sets has_ac[i] to true if block i has coefficients besides its mean.
 void read_mcu(Scan& scan, Block* blocks, bool* has_ac);
 
-/// Destination of a block's samples: `size` of them across and down (1, 2, 4 or 8), in rows that
-/// are `stride` bytes apart.
+/// Destination of a block's samples, whose rows are `stride` bytes apart. A block has 1, 2, 4 or 8
+/// samples across and as many down: the `size` of the functions below.
 struct BlockPlace {
   std::uint8_t* to = nullptr;
   std::ptrdiff_t stride = 0;
@@ -70,7 +70,7 @@ void fill_block(std::int16_t mean, int size, BlockPlace place);
 /// from samples.
 bool inverse_dct(const Block& a, BlockPlace of_a, const Block& b, BlockPlace of_b, int size);
 
-/// Number of samples that the loops below handle at a time. They read and write up to a multiple of
+/// Number of samples that the loops below handle at a time. They read and write whole multiples of
 /// it.
 inline constexpr std::int64_t kSamples = 16;
 
@@ -83,7 +83,8 @@ void widened_row(const std::uint8_t* from, std::int64_t count, std::int16_t* to)
 /// last.
 void doubled_row(const std::int16_t* from, std::int64_t count, int before, int behind, int shift,
                  std::uint8_t* to);
-/// Converts `count` pixels from Y, Cb and Cr to RGB. Writes up to 3 * (count rounded up) bytes.
+/// Converts `count` pixels from Y, Cb and Cr to RGB. Writes up to 3 * (count rounded up to
+/// kSamples) bytes.
 void rgb_row(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* cr,
              std::int64_t count, std::uint8_t* to);
 

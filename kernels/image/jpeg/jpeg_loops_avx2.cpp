@@ -6,8 +6,8 @@
 namespace dpt::jpeg_loops {
 namespace {
 
-// These functions must be plain functions, not templates of a header: the linker could keep a copy
-// made of AVX2 instructions for all processors.
+// These functions must be plain functions, not templates of a header: the linker could keep this
+// file's AVX2 copy of a template for all processors.
 
 /// The next bits of the scan in registers.
 struct Bits {
@@ -38,7 +38,7 @@ std::uint32_t long_code(const Codes& codes, std::uint64_t window) {
   return codes.packed[codes.offset[length] + static_cast<std::int32_t>(next >> (16 - length))];
 }
 
-/// Returns the number of `size` bits (at least 1) after the code.
+/// Returns the number that follows the code. REQUIRES: it has at least one bit.
 std::int32_t number(std::uint64_t window, std::uint32_t packed) {
   const std::uint64_t bits = window << (packed >> 8 & 0xff);
   const std::uint32_t size = packed >> 24;
@@ -48,7 +48,7 @@ std::int32_t number(std::uint64_t window, std::uint32_t packed) {
   return value + (is_negative & (1 - (1 << size)));
 }
 
-/// Decodes one block; returns false if it is faulty. `block` must be zero if it is stored.
+/// Decodes one block; returns false if it is faulty. If kStore, `block` must be zeros on entry.
 template <bool kStore>
 inline __attribute__((always_inline)) bool read_block(Bits& bits, const BlockKind& kind,
                                                       std::int32_t& dc, std::int16_t* block,
@@ -59,7 +59,7 @@ inline __attribute__((always_inline)) bool read_block(Bits& bits, const BlockKin
   if (packed == 0) return false;
   if (packed >> 24 != 0) dc += number(bits.window, packed);
   bits.drop(packed & 0xff);
-  // Check skipped blocks, too, because later values build on theirs.
+  // Check skipped blocks, too, because later DC values build on theirs.
   if (dc > 32767 || dc < -32767) return false;
   if constexpr (kStore) {
     const std::int32_t mean = dc * kind.quantisers[0];

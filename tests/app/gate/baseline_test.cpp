@@ -63,7 +63,7 @@ TEST_CASE("a file that cannot be a baseline is refused, and the message says wha
   check_contains(refusal("part/summary.json", 3), "found one that was stopped: " + advice);
   fs::remove(w.dir.file("part/summary.json"));
   check_contains(refusal("part", 3), "found one that was stopped: " + advice);
-  // --max-steps is a requested end.
+  // A run that ended as --max-steps requested is accepted.
   w.run_well({"train", "small.yaml", "--run-dir", "limited", "train.epochs=2", "--max-steps", "7"});
   CHECK(w.train({"--baseline", "limited", "--require", "val/loss<=baseline+9"}).exit_code == 0);
   fs::remove_all(w.dir.file("new"));
@@ -122,7 +122,7 @@ TEST_CASE("a baseline whose value is not a number is refused with its place") {
                  "for val/loss in bad.json, found an array: name");
   summary["test"] = "good";
   check_contains(refusal(summary, "test/loss<=baseline"), "test/loss in bad.json, found \"good\"");
-  // The same in a run folder, and in the output of an evaluation.
+  // A run folder and the output of an evaluation are checked in the same way.
   write_file(w.dir.file("runs/tiny/summary.json"), summary.dump());
   check_contains(w.eval({"--baseline", "runs/tiny", "--require", "test/loss<=baseline"}).err,
                  "test/loss in runs/tiny/summary.json, found \"good\": name");

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the XML error in the text, checking only what a verdict uses: nested elements,
+/// Returns the first XML error in the text; checks only what a verdict uses: nested elements,
 /// attributes in double quotes, known entities.
 std::string xml_problem(const std::string& text) {
   std::vector<std::string> open;
@@ -75,7 +75,7 @@ TEST_CASE("the verdict: a table in Markdown and test cases in JUnit XML") {
   check_contains(xml, "<testsuite name=\"dpt train\" tests=\"2\" failures=\"0\" errors=\"0\" ");
   check_contains(xml, "<testcase classname=\"dpt.train\" name=\"test/loss&lt;=baseline+1\">");
 
-  // With a condition that is not met, both files replace the previous ones.
+  // If a condition is not met, both files still replace the previous ones.
   asked.insert(asked.end(), {"--require", "test/loss<0"});
   CHECK(w.eval(asked).exit_code == 7);
   check_contains(w.text("verdict.md"), "# dpt eval: 1 of 3 requirements not met\n\nruns/tiny, ");
