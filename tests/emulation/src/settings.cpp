@@ -139,6 +139,8 @@ void set_devices(int count, std::size_t bytes) {
   State& all = state();
   const Lock lock(all.mutex);
   all.captures.clear();
+  // Streams of a device that hangs still have work, and may wait for each other in a circle.
+  for (const auto& [handle, stream] : all.streams) stream->queue.clear();
   all.streams.clear();
   all.events.clear();
   all.graphs.clear();
