@@ -107,8 +107,8 @@ TEST_CASE("exact mode: a resume on a GPU of another kind warns and is recorded")
 
 TEST_CASE("exact mode: denormal gradients have the same bits on GPUs, the host and processes") {
   const TempDir dir;
-  // Inputs of about 1e-38 give the first layer gradients that are partly denormal, which a huge
-  // learning rate makes visible in the weights.
+  // Inputs of about 1e-38 make some gradients of the first layer denormal. A huge learning rate
+  // makes them visible in the weights.
   std::string config = program_config();
   for (std::size_t at = 0; (at = config.find("std: [0.3]")) != std::string::npos;) {
     config.replace(at, 10, "std: [1e37]");
@@ -176,7 +176,7 @@ TEST_CASE("GPUs of several processes give the bits of one process' GPUs, one pro
 
 namespace {
 
-/// A fast-mode run with few steps whose gradients are large enough for the vendor's library.
+/// A fast-mode run whose gradients are large enough to be summed by the emulated NCCL.
 struct WideInWorld {
   WideInWorld() {
     std::string config = program_config();
@@ -252,7 +252,7 @@ TEST_CASE_FIXTURE(WideInWorld, "Steps behind an aborted sum over GPUs are not sa
       CHECK(survivor.err.find("the newest checkpoint is the one to resume from") !=
             std::string::npos);
     } else {
-      // Through the host, a step has its whole sum or none.
+      // Without NCCL, sums go through the host, and a step has its whole sum or none of it.
       CHECK(saved.size() == 1);
       CHECK(survivor.err.find(" before leaving") != std::string::npos);
     }

@@ -27,8 +27,8 @@ void put_be32(std::string& bytes, std::uint32_t value) {
   for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
 }
 
-/// Writes 24 images of 4x4 pixels in three classes as IDX files; `first` is the first pixel of
-/// each.
+/// Writes 24 images of 4x4 pixels in three classes as IDX files; `first` is the first pixel of the
+/// first image.
 void write_idx(const TempDir& dir, int first) {
   std::string images("\0\0\x08\x03", 4), labels("\0\0\x08\x01", 4);
   for (const std::uint32_t size : {24, 4, 4}) put_be32(images, size);
@@ -52,7 +52,7 @@ TEST_CASE("a device with more threads than OpenMP may start is refused, and does
                  "cpu:2: expected 2 threads, but the environment variable "
                  "OMP_THREAD_LIMIT allows 1: unset it");
   CHECK(one.exit_code == 0);
-  // Otherwise oneDNN waits for threads that do not exist.
+  // dpt must override OMP_DYNAMIC: otherwise oneDNN waits for threads that OpenMP did not start.
   setenv("OMP_DYNAMIC", "true", 1);
   const Finished dynamic =
       w.run({"train", "small.yaml", "devices=[\"cpu:64\"]", "--max-steps", "2", "--run-dir", "d"});
@@ -112,7 +112,7 @@ TEST_CASE("--overwrite removes nothing from a folder that holds something else")
   CHECK(read_file(w.dir.file("r/thesis.tex")) == "years of work");
   CHECK(read_file(w.dir.file("r/metrics.jsonl")) == log);
   CHECK(std::filesystem::exists(w.dir.file("r/checkpoints/step-00000005.safetensors")));
-  // --overwrite is also refused if a subfolder of the run contains the foreign file.
+  // --overwrite is also refused if a subfolder of the run contains a foreign file.
   std::filesystem::remove(w.dir.file("r/thesis.tex"));
   for (const char* file : {"checkpoints/mine.safetensors", "replaced/notes.txt"}) {
     CAPTURE(file);
@@ -203,7 +203,7 @@ TEST_CASE("a run does not replace the config that it was given") {
   }
   CHECK(read_file(w.dir.file("d/config.yaml")) == own);
   CHECK(std::distance(fs::directory_iterator(w.dir.file("d")), {}) == 1);
-  // The file that a run wrote belongs to the run.
+  // A run may replace the config.yaml that it wrote itself.
   w.run_well({"train", "d/config.yaml", "--run-dir", "r", "--max-steps", "2"});
   w.run_well({"train", "r/config.yaml", "--run-dir", "r", "train.epochs=2"});
   w.run_well({"train", "r/config.yaml", "--run-dir", "r", "--overwrite"});

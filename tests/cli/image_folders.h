@@ -26,7 +26,7 @@ inline std::string config_of(const std::string& data) {
          "optimizer: {type: Adam, lr: 0.05}\ntrain: {epochs: 40}\ndevices: [cpu]\n";
 }
 
-/// A workplace with folders of these images.
+/// A workplace whose config reads such images from the folder `photos`.
 struct FolderWorkplace : Workplace {
   FolderWorkplace() : Workplace(config_of("  dataset: image_folder\n  root: photos\n")) {}
   void put(const std::string& folder, const std::vector<std::string>& classes) const {

@@ -22,8 +22,7 @@ constexpr const char* kLong = "train.epochs=200";
 
 struct InterruptedRuns : Workplace {
   TempDir logs;
-  /// Returns the outcome of an undisturbed run. `more` prolongs a run that must last until a signal
-  /// reaches it.
+  /// Returns the outcome of an undisturbed run; `more` is appended to its command.
   Outcome undisturbed(const std::vector<std::string>& more = {}) {
     run_well({"train", "small.yaml", "--run-dir", "whole"}, more);
     Outcome outcome = outcome_of(dir.file("whole"));
@@ -39,8 +38,8 @@ std::int64_t log_lines(const std::string& folder) {
   return std::count(text.begin(), text.end(), '\n');
 }
 
-/// Returns the end of a run into the folder `cut` that gets the signal after its first checkpoint.
-/// A run that finishes before the signal reaches it proves nothing, so it is repeated.
+/// Starts a run in the folder `cut`, sends it `signal` after its first checkpoint, and returns how
+/// it ended. A run that finishes before the signal reaches it proves nothing, so it is repeated.
 Finished interrupted(const InterruptedRuns& w, const std::vector<std::string>& command,
                      int signal) {
   for (int tries = 0;; ++tries) {
@@ -68,7 +67,7 @@ TEST_CASE(
     INFO(stopped.err);
     CHECK(stopped.exit_code == exit_code);
     CHECK(stopped.err.find("run the same command again to resume") != std::string::npos);
-    // The request was acknowledged before the stop, and in the log, too.
+    // The request was acknowledged before the stop, both on stderr and in train.log.
     const std::string acknowledged = "stopping as soon as the state can be saved (";
     CHECK(stopped.err.find(acknowledged) < stopped.err.find("stopped at step"));
     CHECK(read_file(w.dir.file("cut/train.log")).find(acknowledged) != std::string::npos);
@@ -81,8 +80,8 @@ TEST_CASE(
 
 TEST_CASE("kill -9 at random instants, then the same command: equal weights, best, summary") {
   InterruptedRuns w;
-  // Six evaluations without a better loss end the run after epoch 18 of 30; every kill hands the
-  // count to the next process.
+  // Six evaluations without a better loss end the run after epoch 18 of 30. After a kill, the next
+  // process must continue their count.
   const std::string early = "train.early_stopping={monitor: val/loss, mode: min, patience: 6}";
   const Outcome whole = w.undisturbed({early});
   REQUIRE(whole.results.find("\"early_stopped\":true") != std::string::npos);
@@ -92,8 +91,9 @@ TEST_CASE("kill -9 at random instants, then the same command: equal weights, bes
   const std::string folder = w.dir.file("cut");
   for (int starts = 0; kills < 20; ++starts) {
     REQUIRE(starts < 200);
-    // The moment is a number of new log lines, independent of time: zero hits start and loading,
-    // and larger numbers come after saved checkpoints. The polling interval adds randomness.
+    // Kill after a random number of new log lines, not after a time: zero hits the start and
+    // loading, and larger numbers come after saved checkpoints. The polling interval adds
+    // randomness.
     const std::int64_t lines = log_lines(folder) + static_cast<std::int64_t>(random() % 12);
     Program program(command, w.dir.path(), w.logs);
     REQUIRE(wait_until([&] { return !program.is_running() || log_lines(folder) >= lines; }));

@@ -99,7 +99,7 @@ TEST_CASE("--overwrite: a failure before the first save leaves the old run as it
   fs::remove(w.dir.file("r/notes.txt"));
   CHECK((contents(w.dir.file("r")) == before));
 
-  // The weights of the replaced run, and the leftovers of a crash while its files were written.
+  // Weights may come from the replaced run, and files left by a crash do not prevent --overwrite.
   write_file(w.dir.file("r/best.safetensors.tmp"), "half");
   write_file(w.dir.file("r/summary.json.tmp"), "half");
   w.train_well({"--overwrite", "--weights", w.best(), "--max-steps", "2"});
@@ -149,7 +149,7 @@ TEST_CASE("--overwrite: killed before the first save, the old run comes back") {
     program.send(SIGKILL);
     CHECK(program.wait().exit_code == -SIGKILL);
   }
-  // Until the old run comes back, read-only commands find it in r/replaced.
+  // Until the old run is restored, read-only commands find it in r/replaced.
   const Finished eval = w.run({"eval", "r"});
   CHECK(eval.exit_code == 3);
   check_contains(eval.err,
@@ -237,7 +237,7 @@ TEST_CASE("early stopping is remembered") {
   CHECK(w.summary()["epochs"] == 2);
   CHECK(w.summary()["early_stopped"] == true);
   CHECK(w.summary()["test"] == whole["test"]);
-  // The same in another folder, with patience that is half used up.
+  // A run that resumes in another folder remembers the best of epoch 1, so epoch 2 ends it.
   Words elsewhere = early;
   elsewhere.insert(elsewhere.end(), {"--resume", w.checkpoint(12)});
   w.train_well(elsewhere, "n");
@@ -292,17 +292,17 @@ TEST_CASE(
   Words first = words;
   first.insert(first.end(), {"--max-steps", "24"});
   w.train_well(first, "disk/r");
-  // The disk is full to the last byte: saving checkpoints, the best and the log all fail.
+  // Fill the disk, so that saving checkpoints, the best and the log all fail.
   write_file(disk + "/filler", std::string(1 << 20, 'x'));
-  // config.yaml and similar files exist but are rewritten: there is room only for them.
+  // Leave room only for config.yaml and similar small files, which are written again.
   fs::resize_file(disk + "/filler", fs::file_size(disk + "/filler") / 4096 * 4096 - 4096 * 2);
   const Finished full = w.train(words, "disk/r");
   INFO(full.err);
   CHECK(full.exit_code == 3);
   check_contains(full.err, "No space left on device");
   check_contains(full.err, "lines of its log are missing");
-  check_contains(full.err, "epoch 40/40: ");  // neither checkpoints nor the log end it earlier
-  // A best that was not saved does not count.
+  check_contains(full.err, "epoch 40/40: ");  // failed writes do not end the run earlier
+  // A new best counts only if its checkpoint was saved.
   const dpt::RunState saved =
       state_of(dpt::newest_good_checkpoint(disk + "/r/checkpoints", [](const std::string&) {}));
   CHECK(saved.step < 100);

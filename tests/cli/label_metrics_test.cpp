@@ -126,7 +126,7 @@ TEST_CASE("labels of a CSV column: eval has a table of labels, and the best thre
   const Finished tables = w.run_well({"eval", "runs/tags", "--best-thresholds"});
   check_contains(tables.out, "1 class left out of per_class_auroc");
   check_contains(tables.out, "macro average");
-  // The line is valid in a config and sets these thresholds.
+  // The printed line is valid in a config, and its thresholds give the best F1 of each label.
   const std::string start = "metrics: [{type: f1, threshold: [";
   const std::size_t begin = tables.out.find(start) + start.size();
   const std::string list = tables.out.substr(begin, tables.out.find(']', begin) - begin);

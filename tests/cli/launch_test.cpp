@@ -171,7 +171,8 @@ TEST_CASE("--nproc: rank 0 has the streams, the others' lines get a prefix, the 
 }
 
 TEST_CASE("--nproc: lines of several processes stay whole, and in order") {
-  // Each line is written in parts, on both streams. Rank 0 writes directly.
+  // Each line is written in parts, on both streams. Rank 0 exits, because its output is not
+  // forwarded.
   Launch launch(4,
                 "[ $DPT_RANK = 0 ] && exit; i=0; while [ $i -lt 300 ]; do printf \"$i a\"; printf "
                 "\"$i e\" >&2; printf 'b\\n'; printf 'f\\n' >&2; i=$((i+1)); done");
@@ -213,7 +214,7 @@ TEST_CASE("--nproc: the exit code is that of the first process that fails") {
     CHECK(launch.wait() == 5);
   }
   for (const int cause : {2, 3, 4, 5, 7, 1}) {
-    // A rank that only fails as a consequence may end before the cause does.
+    // A rank that fails because another rank failed may end before that rank does.
     Launch launch(3, fmt::format("[ $DPT_RANK = 0 ] && exit 6; "
                                  "until grep -q '^dpt: rank 0' stderr; do sleep 0.02; done; "
                                  "[ $DPT_RANK = 1 ] && exit {}; "
@@ -293,7 +294,7 @@ TEST_CASE("--nproc: after a stop on request, the others have all the time they n
                               code),
                   {0ms, 0ms});
     REQUIRE(launch.wait_for({"pid.0", "pid.1"}));
-    // There is not even a zombie: the launcher has noticed the end.
+    // Wait until rank 1 has been reaped: the launcher then knows that it has exited.
     const std::string pid = split_lines(launch.text("pid.1"))[0];
     REQUIRE(wait_until([&] { return process_state_of(pid) == '\0'; }));
     launch.send(SIGUSR1);
@@ -332,7 +333,7 @@ TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on
         "dpt: ranks 0, 1 were suspended and did not end within 0.05 s of the signal: sending "
         "SIGTERM\n");
 
-  // A rank that continues gets the time it needs.
+  // A rank that is resumed gets the time it needs to stop, and no SIGTERM.
   Launch awake(2, "trap 'exit 75' USR1; trap 'echo > term' TERM; " + script.substr(22), {1h, 50ms});
   REQUIRE(awake.wait_for({"pid.0", "pid.1"}));
   const std::string its = split_lines(awake.text("pid.0"))[0];
@@ -347,7 +348,7 @@ TEST_CASE("--nproc: a suspended rank 0 is ended after all others have stopped on
   CHECK(awake.text("stderr").empty());
 }
 
-/// Returns a script that counts its signals and ends with SIGUSR1.
+/// Returns a script that counts its signals and ends on SIGUSR1.
 std::string counting() {
   return "n=0; trap 'n=$((n+1)); echo > got.$DPT_RANK.$n' INT TERM HUP; "
          "trap 'echo $n > count.$DPT_RANK; exit 75' USR1; echo > ready.$DPT_RANK; "
@@ -394,7 +395,7 @@ TEST_CASE("--nproc: Ctrl-C in a terminal reaches each process once, from the ter
     if (setsid() < 0 || open(ptsname(terminal), O_RDWR) < 0) _exit(126);
   });
   REQUIRE(launch.wait_for({"ready.0", "ready.1"}));
-  // The launcher is suspended, so that a signal from it would come too late to count as the same.
+  // Suspend the launcher: a SIGINT that it forwarded later would be counted as a second one.
   launch.send(SIGSTOP);
   REQUIRE(write(terminal, "\x03", 1) == 1);
   REQUIRE(launch.wait_for({"got.0.1", "got.1.1"}));
@@ -448,7 +449,7 @@ TEST_CASE("--nproc: messages that nobody reads hold no signal up, and lost ones 
     close(ends[1]);
   });
   close(ends[1]);
-  // More output than a pipe holds.
+  // Rank 1 writes more than a pipe holds.
   REQUIRE(launch.wait_for({"written.0", "written.1"}));
   launch.send(SIGUSR1);
   CHECK(launch.wait_for({"got.0", "got.1"}));

@@ -82,7 +82,7 @@ TEST_CASE("two runs whose checkpoints lead to one folder: the second is refused"
   w.run_well({"runs", "--restore", "a"});
   CHECK(steps_in(w.disk()) == Steps{5, 3});
   w.refused("b");
-  // A run that resumes a checkpoint from that folder saves into its own folder.
+  // A run that resumes a checkpoint from disk/ saves into its own folder.
   fs::remove(w.dir.file("b/checkpoints"));
   w.train_well({"--resume", "disk", "--max-steps", "6"}, "b");
   CHECK(steps_in(w.dir.file("b/checkpoints")) == Steps{6, 5});
@@ -150,7 +150,7 @@ TEST_CASE("checkpoints elsewhere without a record: a run that has trained takes 
   check_contains(w.refused("new"), "found checkpoints, but this run has not saved any yet");
   w.train_well(kStop5, "a");
   w.refused("new");
-  // --overwrite of an earlier version was interrupted: the log is in replaced/.
+  // Simulate an interrupted --overwrite of an earlier release: the log is in replaced/.
   w.train_well({"--overwrite", "seed=4", "--max-steps", "2"}, "a");
   forget();
   fs::remove(w.dir.file("a/metrics.jsonl"));

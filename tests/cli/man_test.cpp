@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns `text` as in a page: with minus signs that a reader can search for and copy.
+/// Returns `text` as in a manual page: with minus signs that a reader can search for and copy.
 std::string with_minus_signs(const std::string& text) {
   std::string escaped;
   for (const char letter : text) {
@@ -48,7 +48,7 @@ TEST_CASE("manual: every command has a page with all of its options") {
                                 ".SH OPTIONS\n", ".SH EXIT STATUS\n", ".SH SEE ALSO\n"}) {
       CHECK(count_of(page, section) == 1);
     }
-    // Each sentence starts on a new line. A space at its beginning would cause a break.
+    // Each sentence starts on a new line, where a leading space would force a line break.
     CHECK(page.find("\n ") == std::string::npos);
     for (const dpt::CommandOption& option : command->options) {
       check_contains(page, "\\fB" + with_minus_signs(option.name) + "\\fR");

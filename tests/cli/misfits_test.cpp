@@ -91,7 +91,7 @@ TEST_CASE("random transforms of evaluations: refused for a new run, a warning fo
     CHECK(refused.exit_code == 2);
     check_contains(refused.err, text);
   }
-  // The config is stored as by an earlier release.
+  // Store a config with a random transform in `eval`, as an earlier release allowed.
   w.run_well({"train", "small.yaml", "train.epochs=2", "--max-steps", "1"});
   const std::string file = list_checkpoints(w.dir.file("runs/tiny/checkpoints")).at(0);
   rewrite_checkpoint(file, file, [](dpt::Metadata& metadata, auto&) {
@@ -131,7 +131,7 @@ TEST_CASE("the shipped configs have no setting that is probably unintended") {
     const std::string file = entry.path().string();
     const Finished checked = run_dpt({"config", "check", file}, dir.path());
     CAPTURE(file);
-    // Some configs need data that is not available, which gives a different message.
+    // The check may fail because data is missing, but it must not warn.
     CHECK(checked.err.find("warning") == std::string::npos);
   }
 }
@@ -142,7 +142,7 @@ TEST_CASE("keep_best of a run without validation: refused where it was chosen, r
   const Finished refused = w.run({"train", "small.yaml", "data.val_split=0", chosen});
   CHECK(refused.exit_code == 2);
   check_contains(refused.err, "keep_best monitors val/loss, but there are no validation samples");
-  // The stored config of a run without validation runs again, and is evaluated.
+  // A run without validation can be continued with its stored config, and evaluated.
   w.run_well({"train", "small.yaml", "data.val_split=0"});
   w.run_well({"train", "runs/tiny/config.yaml", "train.epochs=2"});
   w.run_well({"eval", "runs/tiny"});

@@ -91,7 +91,7 @@ TEST_CASE("normalize: auto takes what data stats prints, and the run keeps it") 
   check_contains(first.err, "data.normalize: auto: " + numbers + " (14 training samples)");
   const std::string stored = read_file(w.dir.file("auto/config.yaml"));
   check_contains(stored, "    mode: auto\n");
-  // A resumed run keeps its numbers, even if the data has changed.
+  // A resumed run keeps its measured mean and std, even if the data has changed.
   fs::copy(w.dir.file("auto"), w.dir.file("changed"), fs::copy_options::recursive);
   const Finished resumed = w.run_well({"train", "small.yaml", "--run-dir", "auto"}, words);
   CHECK(!contains(resumed.err, "data.normalize: auto"));
@@ -99,7 +99,7 @@ TEST_CASE("normalize: auto takes what data stats prints, and the run keeps it") 
   write_file(w.dir.file("photos/train/dark/0.png"), image_of("white", 0));
   w.run_well({"train", "small.yaml", "--run-dir", "changed", "--allow-other-data"}, words);
   CHECK(read_file(w.dir.file("changed/config.yaml")) == stored);
-  // The same holds for a run that resumes from its checkpoint file, away from its folder.
+  // The same holds for a run that resumes from a checkpoint outside its run folder.
   fs::copy(dpt::list_checkpoints(w.dir.file("auto/checkpoints")).front(),
            w.dir.file("alone.safetensors"));
   const Finished alone = w.run_well({"train", "small.yaml", "--resume", "alone.safetensors",

@@ -30,7 +30,7 @@ inline std::string tensors_of(const std::string& path) {
 }
 
 /// Results that must not depend on faults, crashes and stops: the tensors of the newest checkpoint
-/// and of the best, and the results in summary.json. A missing item is an empty text.
+/// and of the best, and the results in summary.json. A missing item is an empty string.
 struct Outcome {
   std::string newest, best, results;
   bool operator==(const Outcome&) const = default;

@@ -66,12 +66,12 @@ TEST_CASE("the log of a run: every number that can be worked out") {
     CHECK(epoch["epoch"] == i + 1);
     CHECK(epoch["step"] == 12 * (i + 1));
     CHECK(epoch["seconds"] > 0);
-    // Rounded to a whole number of images.
+    // The logged rate is rounded to a whole number of images.
     const double rate = 180 / epoch["seconds"].get<double>();
     CHECK(std::abs(epoch["images_per_s"].get<double>() - rate) <= 0.5 + 1e-6 * rate);
     CHECK(epoch["data_wait"] >= 0);
     CHECK(epoch["data_wait"] <= 1);
-    // With 180 samples, the count is a whole number.
+    // The accuracy of 180 samples is a whole number of hits.
     const double hits = 180 * epoch["accuracy"].get<double>();
     CHECK(hits == doctest::Approx(std::round(hits)));
   }
@@ -208,7 +208,7 @@ TEST_CASE("eval: the best weights on each split, as text and as JSON") {
   const std::string text = w.run_well({"eval", "r"}).out;
   check_contains(text, fmt::format("test split, 40 samples: loss {:.4f}, accuracy {:.4f}",
                                    test["loss"].get<double>(), test["accuracy"].get<double>()));
-  // A bound that is met exactly, and one that is missed only because of its relation.
+  // A bound that is met exactly, and one that is missed only because its relation is strict.
   const std::string accuracy = fmt::format("{}", test["accuracy"].get<double>());
   CHECK(w.run({"eval", "r", "--require", "test/accuracy>=" + accuracy}).exit_code == 0);
   CHECK(w.run({"eval", "r", "--require", "test/accuracy>" + accuracy}).exit_code == 7);
@@ -275,7 +275,7 @@ TEST_CASE("bench: as many rounds as asked for, and a serving one answers line by
   CHECK(count_of(out, "loss ") == 17);
   check_contains(out, "loss 1 ");
   check_contains(out, "loss 17 ");  // in the second epoch: each has 12 steps
-  // A line with the seconds follows each request.
+  // After the losses of each request, a line gives the seconds.
   CHECK(std::regex_search(out, std::regex("loss 3 [^\n]+\n[0-9]+\\.[0-9]{6}\nloss 4 ")));
   CHECK(std::regex_search(out, std::regex("loss 17 [^\n]+\n[0-9]+\\.[0-9]{6}\n$")));
 }
@@ -362,7 +362,7 @@ devices: [cpu]
   INFO(eval.err);
   REQUIRE(eval.exit_code == 0);
   const std::string csv = read_file(dir.file("p.csv"));
-  // An existing target is written to, not replaced.
+  // The target of a link, a pipe and a device are written to, not replaced.
   write_file(dir.file("target.csv"), "index,label of an earlier table");
   std::filesystem::create_symlink("target.csv", dir.file("link.csv"));
   REQUIRE(mkfifo(dir.file("pipe").c_str(), 0600) == 0);

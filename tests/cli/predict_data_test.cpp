@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns a config with that data and that model.
+/// Returns a config with the given data and model sections.
 std::string data_config(const std::string& data, const std::string& model,
                         const std::string& more = "loss: {type: cross_entropy}\n") {
   return "version: 1\nname: small\nseed: 4\ndata:\n  batch_size: 8\n" + data + "model:\n" + model +
@@ -34,7 +34,7 @@ std::string linear_model(const std::string& input, int outputs) {
              outputs);
 }
 
-/// Checks that predictions equal those of the evaluation, line by line, by index.
+/// Checks that predictions equal those of the evaluation, row by row, including the index.
 void check_rows(const std::vector<TableRow>& rows, const std::vector<TableRow>& eval) {
   REQUIRE(rows.size() == eval.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -75,7 +75,7 @@ TEST_CASE("predict: arrays without targets, as dpt eval, on any devices and proc
   const NpyRun w;
   const std::vector<TableRow> test = eval_rows(w), val = eval_rows(w, {"--split", "val"}),
                               train = eval_rows(w, {"--split", "train"});
-  // The splits are those of the run.
+  // The splits are those of the training run.
   for (const auto& [split, eval] : {std::pair("val", val), std::pair("train", train)}) {
     check_rows(table_rows(w.run_well({"predict", "runs/small", "--split", split}).out), eval);
   }
@@ -126,7 +126,7 @@ TEST_CASE("predict: arrays without targets, as dpt eval, on any devices and proc
   }
   CHECK(count == 23);
 
-  // A config with data only, with paths relative to it.
+  // The data can also come from a config with only a data section; its paths are relative to it.
   fs::create_directory(w.dir.file("data"));
   write_file(w.dir.file("data/new.yaml"), "data: {dataset: npy, train: {images: ../new.npy}}\n");
   const Finished other = w.run_well({"predict", "runs/small", "data/new.yaml"});

@@ -1,5 +1,5 @@
-// Classes in the results of dpt eval, and dpt predict: compared with each other and with the
-// images.
+// Predicted classes in the results of dpt eval and dpt predict, compared with each other and with
+// the images.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -299,7 +299,7 @@ TEST_CASE("predict over processes gives the lines of one, bad images where they 
                                          "--format", "jsonl"};
   CHECK(w.run_well(good, {"--nproc", "2"}).out == w.run_well(good).out);
 
-  // Rank 0 reads the checkpoint, and its error is the cause of all.
+  // Rank 0 reads the checkpoint, and its error decides the exit code.
   const Finished refused = w.run({"predict", "runs/missing", "pictures"}, {"--nproc", "2"});
   CHECK(refused.exit_code == 3);
   check_contains(refused.err, "runs/missing");
@@ -309,7 +309,7 @@ TEST_CASE("predict writes many images in parts, bad ones where they were") {
   const ImageRun w;
   const std::string one = w.run_well({"predict", "runs/pictures", "pictures/test/bee/11.png"}).out;
   const std::size_t first = one.find('\n') + 1;
-  // A part has 8192 samples.
+  // dpt predict processes 8192 images at a time.
   std::vector<std::string> words = {"predict", "runs/pictures", "--devices", "cpu,cpu,cpu"};
   std::string want = one.substr(0, first);
   for (int i = 0; i < 8200; ++i) {

@@ -12,7 +12,7 @@ using dpt::Range;
 
 namespace {
 
-/// Returns the ends of the micro-batches of an evaluation of `range`.
+/// Appends the ends of the micro-batches of an evaluation of `range` to `ends`.
 void add_ends(const Range& range, std::int64_t eval_batch, std::vector<std::int64_t>& ends) {
   const std::int64_t count = dpt::ceil_div(range.size(), eval_batch);
   for (std::int64_t i = 0; i < count; ++i) {

@@ -81,7 +81,7 @@ inline std::string tensor_bytes(const std::string& run) {
   std::string all = files[0].substr(files[0].rfind('/'));
   const SafetensorsFile file = SafetensorsFile::open(files[0]);
   for (const TensorEntry& tensor : file.tensors()) {
-    if (tensor.name == "dpt.integrity") continue;  // covers the devices' names, too
+    if (tensor.name == "dpt.integrity") continue;  // its checksum covers the devices' names, too
     all += tensor.name;
     for (const std::byte byte : file.read(tensor)) all += static_cast<char>(byte);
   }

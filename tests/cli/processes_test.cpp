@@ -14,8 +14,8 @@ namespace {
 
 using namespace testing;
 
-/// Batch norm, its synchronised form, a moving average and dropout: everything that accompanies a
-/// step.
+/// Config whose steps need more than sums of gradients: batch norm, synchronised batch norm, a
+/// moving average of the weights and dropout.
 const char* const kWorldConfig = R"(version: 1
 name: world
 seed: 3
@@ -99,7 +99,7 @@ TEST_CASE_FIXTURE(InWorld, "Samples are mixed with the same partners on every la
 
 TEST_CASE_FIXTURE(InWorld,
                   "Fast mode overlaps sums over processes with backward, with equal bits") {
-  // Two replicas have only one order of addition, so that the sums are comparable with those of one
+  // Two replicas have only one order of additions, so the sums are comparable with those of one
   // process.
   const std::vector<std::string> wide = {"train.shards=0", "model.layers.conv2.out_channels=200",
                                          "model.layers.conv1.out_channels=40"};
@@ -264,7 +264,7 @@ TEST_CASE_FIXTURE(InWorld, "A stopped process is named after the stall timeout")
     CHECK(each.exit_code == 6);
     CHECK(each.err.find("rank 2") != std::string::npos);
   }
-  // The process notices when it continues.
+  // Once resumed, the suspended process notices that the others have ended.
   processes[2].send(SIGCONT);
   CHECK(processes[2].wait().exit_code == 6);
 }
@@ -333,8 +333,9 @@ optimizer: {type: SGD, lr: 0.05}
 train: {epochs: 2}
 devices: [cpu]
 )");
-  // Each process has a separate folder, in which the samples of the other are unreadable. Rank 0
-  // reads two of every four. (In a folder of images, only names and sizes are compared.)
+  // Each process has a separate folder, in which the samples of the other process are unreadable.
+  // Rank 0 reads two of every four. (Before a run, processes compare only names and sizes of
+  // images.)
   for (const int rank : {0, 1}) {
     for (int i = 0; i < 16; ++i) {
       const std::string folder =
@@ -363,7 +364,8 @@ devices: [cpu]
     CHECK((each.exit_code == 3 || each.exit_code == 6));
     CHECK(each.err.find(".png") != std::string::npos);
   }
-  // Rank 0 ends with the exit code of rank 1, and reports it to Prometheus.
+  // Only rank 1 finds an unreadable image. Rank 0 ends with the same exit code, and reports it to
+  // Prometheus.
   arguments[0].back() = arguments[1].back();
   for (auto& words : arguments) {
     words[3] = "third";

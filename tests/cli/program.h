@@ -36,8 +36,8 @@ inline void write_file(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-/// Longer than any test here takes on a busy machine, and well before ctest's own deadline, so that
-/// a hanging test reports its place.
+/// Timeout: longer than any wait of these tests on a busy machine, and well below ctest's own, so
+/// that a hanging test reports its place.
 constexpr std::chrono::seconds kPatience{90};
 
 /// Polls until the condition holds; returns false on timeout.
@@ -89,8 +89,8 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  /// Sends nothing once the process is known to have ended: its number may be in use by another
-  /// one.
+  /// Sends `signal`, unless the process is known to have ended: its ID may belong to another
+  /// process.
   void send(int signal) const {
     if (!ended_) kill(pid_, signal);
   }

@@ -21,7 +21,7 @@ namespace {
 /// Training longer than any test: a signal ends it.
 constexpr const char* kEndless = "train.epochs=1000000";
 
-/// Runs the smallest network with a textfile in the folder prom.
+/// Runs of the smallest network that write their metrics to prom/tiny.prom.
 struct Watched : Tiny {
   TempDir logs;
   std::string folder = dir.file("prom"), path = folder + "/tiny.prom";
@@ -34,7 +34,8 @@ struct Watched : Tiny {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  /// Returns the value of a metric whose `labels` follow run and folder; empty if there is none.
+  /// Returns the value of a metric whose labels after `run` and `folder` are `labels`; empty if
+  /// none.
   std::string value(const std::string& name, const std::string& labels = {}) const {
     const std::string text = "\n" + read_file(path);
     const std::string begin = "\n" + name + "{run=\"tiny\",folder=\"";
@@ -195,7 +196,8 @@ TEST_CASE("a file that cannot be written is an error with line and column, befor
   write_file(w.folder + "/other.prom", "disk_errors 1\n");
   check("prom/other.prom", "the file exists and was not written by dpt");
   CHECK(read_file(w.folder + "/other.prom") == "disk_errors 1\n");
-  // A config's folder may have any name, but the path is stored as text.
+  // A config's folder may have a name that is not UTF-8, but the path to this file is stored as
+  // text.
   check_contains(dpt::why_no_prometheus_file("\xff/tiny.prom"), "expected a path in UTF-8");
   // A smoke test does not touch the files of a run.
   w.run_well({"train", "small.yaml", "log.prometheus=prom/tiny.prom", "--smoke"});

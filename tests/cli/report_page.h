@@ -27,7 +27,7 @@ log: {every: 5}
 devices: [cpu]
 )";
 
-/// Returns true if this build lacks Chart.js; it has no reports and says so.
+/// Returns true and reports a skipped test if this build lacks Chart.js, which reports need.
 inline bool lacks_charts() {
   if (!dpt::report_assets().charts.empty()) return false;
   skip_test("this build has no Chart.js (DPT_CHARTS)");
@@ -112,7 +112,7 @@ inline std::vector<std::vector<std::string>> cells_of(const std::string& html,
   return rows;
 }
 
-/// Returns the config of a small net on arrays with that kind of targets (npy_data.h) in `folder`.
+/// Returns the config of a small net on arrays in `folder` with targets of `kind` (see npy_data.h).
 inline std::string arrays_config(const std::string& folder, const std::string& kind,
                                  bool weighted) {
   return "version: 1\nname: arrays\ndata:\n" + npy_data(folder, kind, weighted) + R"(  val_split: 8

@@ -66,7 +66,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   };
   same(points_of(page, "loss", 0, "train"), events(log, "epoch"), "loss");
   std::vector<json> evals = events(log, "eval");
-  // The test is measured at the end, with the weights of the best epoch.
+  // The test split is evaluated at the end, with the weights of the best epoch.
   evals.back()["step"] = summary["best"]["step"];
   same(points_of(page, "accuracy", 0, "test"), {evals.back()}, "accuracy");
   evals.pop_back();
@@ -75,7 +75,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
   same(points_of(page, "learning rate", 0, "step"), events(log, "step"), "lr");
   same(points_of(page, "samples/s", 0, "step"), events(log, "step"), "images_per_s");
 
-  // The classes equal those of dpt eval.
+  // The confusion matrix and the scores of the classes equal those of dpt eval.
   const json eval = json::parse(w.run_well({"eval", "runs/digits", "--json"}).out);
   const std::string evaluation = section(page, "evaluation");
   check_contains(evaluation,
@@ -87,7 +87,7 @@ TEST_CASE("a report has the results, curves, classes and mistakes of a run") {
     for (std::size_t c = 0; c < 10; ++c) {
       const std::int64_t count = eval["confusion"][label][c];
       const std::int64_t support = eval["classes"][label]["support"];
-      // A cell has both, with the rate on a separate line.
+      // A cell has the count and the rate, which the page shows on separate lines.
       const std::string both = fmt::format(
           "{}{:.3g} %", count, 100 * static_cast<double>(count) / static_cast<double>(support));
       CHECK(matrix[label + 1][c + 1] == (count > 0 ? both : ""));

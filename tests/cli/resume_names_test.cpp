@@ -22,7 +22,7 @@ void change_byte(const std::string& path) {
   write_file(path, bytes);
 }
 
-/// Returns the last line of a message that begins with "  ", without the indent.
+/// Returns the last line of a message that is indented by two spaces, without the indent.
 std::string command_in(const std::string& text) {
   const std::size_t begin = text.rfind("\n  ");
   REQUIRE(begin != std::string::npos);
@@ -59,8 +59,8 @@ TEST_CASE("--resume: a step, a bare name, a part of the path, best, a folder") {
   if (best < 36) resumed("best", "c/best.safetensors", best);
   resumed("c/checkpoints", "c/checkpoints/" + dpt::checkpoint_name(36), 36);
 
-  // A run's folder means its newest checkpoint; for the run itself, the one that a plain resume
-  // uses.
+  // A run folder stands for its newest checkpoint. Given to the run itself, it stands for the
+  // checkpoint that a plain resume uses.
   const Finished other =
       w.train_well({"--resume", "r", "train.epochs=4", "--max-steps", "37"}, "n");
   check_contains(other.err, "resuming r/checkpoints/" + dpt::checkpoint_name(36) + " at step 36");
@@ -173,8 +173,8 @@ TEST_CASE("back to a branch that was left: its log lines come back, each step on
   std::vector<std::int64_t> epochs;
   for (const json& event : w.events("epoch")) epochs.push_back(event["epoch"]);
   CHECK(epochs == Steps{1, 2, 3});
-  // The abandoned lines keep the repeated steps of this branch and those of the other branch, each
-  // once.
+  // metrics.abandoned.jsonl keeps the repeated steps of this branch and the steps of the other
+  // branch, each once.
   std::vector<std::int64_t> gone = logged_steps(w.events("step", "r", "metrics.abandoned.jsonl"));
   std::sort(gone.begin(), gone.end());
   Steps expected;
@@ -182,7 +182,7 @@ TEST_CASE("back to a branch that was left: its log lines come back, each step on
   for (std::int64_t step = 25; step <= 36; ++step) expected.push_back(step);
   CHECK(gone == expected);
 
-  // Returns to the other branch, whose log is next to its checkpoint.
+  // Return to the other branch, whose log is next to its checkpoint.
   const std::string other = "r/checkpoints/abandoned-2/" + dpt::checkpoint_name(20);
   train({"--resume", other, "--max-steps", "20"});
   CHECK(logged_steps(w.events("step")) == Steps(all.begin(), all.begin() + 20));
@@ -201,7 +201,7 @@ TEST_CASE("back to a branch that was left: the ancestors of both lines stay wher
   REQUIRE(steps_in(w.dir.file("r/checkpoints")) == Steps{18, 16, 12, 8, 4});
   const auto time_of_12 = fs::last_write_time(w.checkpoint(12));
   SUBCASE("with its log") {
-    // The lines in metrics.abandoned.jsonl do not affect the steps that come back: 13 to 24.
+    // Steps 13 to 24 come back from the log of their branch, without metrics.abandoned.jsonl.
     fs::remove(w.dir.file("r/metrics.abandoned.jsonl"));
     const std::string back = train({"--resume", "abandoned-1/step-00000024", "--max-steps", "25"});
     CHECK(steps_in(w.dir.file("r/checkpoints")) == Steps{25, 24, 12, 8, 4});
@@ -278,7 +278,7 @@ TEST_CASE("if only the best of a run is left, a new run says where it is and how
   check_contains(command_in(plain.err), " --resume r/best.safetensors");
   CHECK(w.events("step").size() == 36);
 
-  // The log of a run that never had a checkpoint except its best.
+  // Make the log that of a run whose only checkpoint was its best.
   std::string lines;
   std::istringstream log(read_file(w.dir.file("r/metrics.jsonl")));
   for (std::string line; std::getline(log, line);) {

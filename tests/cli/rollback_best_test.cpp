@@ -1,5 +1,5 @@
-// A rollback restores the best together with the weights, even if the run was stopped, or files
-// were named or removed, in between.
+// A rollback restores the best together with the weights, even if, in between, the run was stopped,
+// was resumed from a named file, or lost files.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -118,7 +118,7 @@ TEST_CASE("rollback: its checkpoint is found from wherever the run is resumed") 
       CHECK((w.outcome(folder) == end));
       CHECK_FALSE(std::filesystem::exists(w.dir.file(folder + "/replaced")));
     };
-    // Resumes once to the end, and once in two processes, one after the other: the second finds
+    // Resume once to the end, and once in two processes, one after the other: the second must find
     // what the first has carried over.
     const std::string twice = c.folder + "-twice";
     if (std::filesystem::exists(w.dir.file(c.folder))) {
@@ -139,7 +139,8 @@ TEST_CASE("rollback: a run resumed from linked checkpoints finds what it goes ba
   const Rollbacks w;
   const std::string keep = "checkpoint.keep_last=1";
   w.run_well(w.command("source", "3"), {keep, "--max-steps", "12"});
-  // Only best.safetensors holds the best of the rollback's checkpoint.
+  // Make best.safetensors the only file with step 5, the best at step 10, to which the rollback
+  // returns.
   const std::string checkpoints = "source/checkpoints";
   REQUIRE(fs::exists(w.dir.file(checkpoints + "/step-00000010.safetensors")));
   fs::remove(w.dir.file(checkpoints + "/step-00000005.safetensors"));

@@ -86,7 +86,7 @@ TEST_CASE("a config from a stream needs a name, and its paths are those of the w
   });
   CHECK(twice.exit_code == 2);
   check_contains(twice.err, "cannot read the config /dev/stdin: the pipe is empty");
-  // A base of the config is searched for in the working folder.
+  // The base that `extends` names is searched for in the working folder.
   write_file(w.dir.file("unnamed.yaml"), "extends: small.yaml\nname: extended\n");
   const Finished extended = from_stdin({"train", "/dev/stdin"});
   INFO(extended.err);

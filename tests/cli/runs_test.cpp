@@ -312,8 +312,8 @@ TEST_CASE("runs: the best of a run that continues is what its file says") {
   w.run_well({"train", "small.yaml", "train.epochs=2"});
   const std::string log = w.dir.file("runs/tiny/metrics.jsonl");
   const auto best = json_out(w, {"runs"})["runs"][0]["best"];
-  // The next process was killed: the log ends with the result of an earlier one, from another
-  // branch.
+  // The result that ends the log is of an earlier process, on another branch, because the next
+  // process was killed.
   std::string text = read_file(log);
   const std::size_t end = text.find(R"("best":{"val/accuracy":)");
   REQUIRE(end != std::string::npos);
@@ -383,8 +383,8 @@ TEST_CASE("runs that differ in seed or fold only are repetitions") {
   ended.back() = false;
   const auto groups = dpt::groups_of_runs(configs, ended);
   REQUIRE(groups.size() == 3);
-  // Runs of a division into five folds are a group; other divisions, other options and a repeated
-  // fold do not belong to it.
+  // Runs on the folds of one division into five are a group; other divisions, other options and a
+  // repeated fold do not belong to it.
   CHECK(groups[0].runs == std::vector<std::size_t>{0, 1, 4});
   CHECK(groups[0].over == std::vector<std::string>{"data.val_split.fold"});
   CHECK(groups[1].runs == std::vector<std::size_t>{6, 7});

@@ -176,7 +176,7 @@ TEST_CASE("secrets of the command line: words that are refused, and words that a
   CHECK(!fs::exists(w.dir.file("https:")));
   CHECK(!fs::exists(w.dir.file("runs")));
 
-  // A layer may have this name: its option is a normal setting, and command.txt has its value.
+  // A layer may be named `key`: its option is a normal setting, and command.txt has its value.
   const std::string fc =
       "model.layers=[{type: Flatten}, {type: Linear, name: key, out_features: 1}]";
   run({"train", "small.yaml", fc, "model.layers.key.out_features=3", "--max-steps", "2"}, 0);

@@ -24,7 +24,7 @@ struct Smoke : Workplace {
     const std::string temporary = dir.file("tmp");
     return run_dpt(words, dir.path(), [&] { setenv("TMPDIR", temporary.c_str(), 1); });
   }
-  /// Checks that it passes and leaves no files.
+  /// Checks that the smoke test of `config` passes and leaves no files; returns its output.
   std::string passes(const std::string& config, const std::vector<std::string>& more = {}) const {
     const Finished finished = smoke(config, more);
     INFO(finished.out, finished.err);
@@ -41,7 +41,7 @@ struct Smoke : Workplace {
   }
 };
 
-/// Returns a small config with that data, model and loss.
+/// Returns a small config with the given data and model sections, followed by `more`.
 std::string smoke_config(const std::string& data, const std::string& model,
                          const std::string& more = "") {
   return "version: 1\nname: small\ndata:\n  batch_size: 64\n" + data + "model:\n" + model +
@@ -108,7 +108,7 @@ TEST_CASE("smoke: each kind of data and of targets, with no file there") {
              "  input: [5, 1, 1]\n  layers: [{type: Flatten}, {type: Linear, out_features: 1}]\n",
              "loss: {type: l1}\nmetrics: [{type: r2}]\n"),
       ", r2 ");
-  // All images have one size, larger than the model's input: that of CIFAR.
+  // All images have CIFAR's size, which is larger than the model's input.
   check_contains(passes("  dataset: cifar10\n  root: nowhere\n" + transforms,
                         std::string(kSmokeInput) +
                             "  layers: [{type: Flatten}, {type: Linear, out_features: 10}]\n"),

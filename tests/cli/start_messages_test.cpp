@@ -19,7 +19,7 @@ TEST_CASE("a run that has trained more epochs than the config asks for says so")
   CHECK(w.run_well(train).err == "runs/tiny: " + text +
                                      "To continue training, raise train.epochs, or start a new run "
                                      "with --overwrite or --resume never\n");
-  // If its results are missing, they are measured again.
+  // If the results of a finished run are missing, they are measured again.
   fs::remove(w.dir.file("runs/tiny/summary.json"));
   const Finished again = w.run_well(train);
   check_contains(again.err, text);
@@ -72,8 +72,8 @@ TEST_CASE("a folder of runs is not taken for the folder of one") {
     check_contains(refused.err, "such as --run-dir runs/NAME");
   }
   CHECK_FALSE(fs::exists(w.dir.file("runs/.dpt-run")));
-  // `--resume never` skips a folder of runs that has the default name. A run above the folder of
-  // runs hides no run.
+  // If a folder of runs has the default name, `--resume never` chooses another name. A run in the
+  // folder that contains `runs` hides no run.
   fs::create_directories(w.dir.file("runs/tiny"));
   fs::rename(w.dir.file("runs/a"), w.dir.file("runs/tiny/a"));
   w.run_well(train, {"--resume", "never"});

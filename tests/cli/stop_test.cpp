@@ -49,7 +49,8 @@ class Stuck {
         });
     REQUIRE(wait_for_checkpoint(dir.file("runs/small")));
     const std::string own = "/proc/self/fd/" + std::to_string(ends_[1]);
-    // Opened separately: the blocking mode belongs to the open file, which the run shares.
+    // Open the pipe again: O_NONBLOCK on the existing descriptor would affect the run, which shares
+    // it.
     const int filler = open(own.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     REQUIRE(filler >= 0);
     // Single bytes fill the rest, so that not even a short message fits.

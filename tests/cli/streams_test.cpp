@@ -97,7 +97,7 @@ TEST_CASE("a run ends, is stopped and saves while nobody reads stderr: a pipe th
     words.insert(words.end(), more.begin(), more.end());
     return std::make_unique<Program>(words, w.dir.path(), logs, stuck);
   };
-  // The runs take place together, because each waits several seconds for a reader.
+  // The runs overlap in time, because each waits several seconds for a reader.
   const auto plain = train("plain", plain_logs, {"train.epochs=2"});
   const auto stopped = train("stopped", stopped_logs, {"train.epochs=1000000"});
   const auto processes = train("processes", processes_logs, {"train.epochs=2", "--nproc", "2"});
@@ -159,7 +159,7 @@ TEST_CASE("results that do not arrive are a failure of every command that has so
     }
   }
   close(ends[1]);
-  // The first reason for failure stays.
+  // The exit code is that of the first failure.
   const Finished finished = run_dpt({"eval", "run", "--json", "--require", "test/accuracy>=1.1"},
                                     w.dir.path(), [] { write_to(1, "/dev/full"); });
   CHECK(finished.exit_code == 7);

@@ -13,7 +13,7 @@ namespace dpt::testing {
 
 using TableRow = std::map<std::string, std::string>;
 
-/// Returns the fields of a line; a whole field may be quoted and then contain commas.
+/// Returns the fields of a line. A quoted field may contain commas.
 inline std::vector<std::string> table_fields(const std::string& line) {
   std::vector<std::string> fields;
   for (std::size_t begin = 0; begin <= line.size();) {

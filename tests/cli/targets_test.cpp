@@ -16,7 +16,7 @@ using nlohmann::json;
 
 namespace {
 
-/// A folder with arrays of that kind, and the config of a small net for them.
+/// A folder with arrays of the given kind, and the config of a small net for them.
 struct Arrays : Workplace {
   explicit Arrays(const std::string& kind, bool weighted = true, const std::string& more = "")
       : Workplace("") {
@@ -154,7 +154,7 @@ TEST_CASE("npy: the metrics of the config are printed after each epoch and at th
 
 TEST_CASE("npy: the accuracy of multi-hot targets is exact at the bound of a gate") {
   const Arrays w("multi_hot", false);
-  // The targets are the first three of the four: fp32 cannot represent a third exactly.
+  // Use three targets for each sample instead of four: fp32 cannot represent a third exactly.
   const auto write_targets = [&](const std::string& part, std::int64_t n) {
     std::vector<float> targets;
     for (std::int64_t i = 0; i < 3 * n; ++i) targets.push_back(i % 7 < 3 ? 1.0F : 0.0F);
@@ -208,7 +208,7 @@ TEST_CASE("npy: a run that was stopped continues to the same weights") {
     return events(w.dir.file(run + "/metrics.jsonl"), "eval").back();
   };
   CHECK(last("parts")["loss"] == last("whole")["loss"]);
-  // Changed sample weights make other data.
+  // Arrays with other sample weights are not the data of the run.
   write_npy_part(w.dir.path(), "train", "soft_labels", 60, 1);
   write_bytes(w.dir.file("train_w.npy"), npy({60}, std::vector<float>(60, 1.0F)));
   const Finished other = w.run({"eval", "parts", "--split", "val"});

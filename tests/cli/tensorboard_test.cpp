@@ -72,7 +72,7 @@ TEST_CASE("event files have the scalars of the log, each step once, after a kill
     compare("eval", split + std::string("/"), "loss", split);
     compare("eval", split + std::string("/"), "accuracy", split);
   }
-  // The position in the run is not a curve.
+  // Epochs and sample counts are not curves.
   for (const char* tag : {"train/epoch", "train_epoch/epoch", "val/epoch", "val/n", "test/n"}) {
     CHECK_FALSE(scalars.contains(tag));
   }

@@ -5,7 +5,7 @@
 
 namespace dpt::testing {
 
-/// A config with 40 samples, five steps and one small layer.
+/// A config with 40 training samples, five steps and one small layer.
 inline constexpr const char* kTinyConfig = R"(version: 1
 name: tiny
 data: {dataset: synthetic, size: 48, test_size: 6, classes: 3, val_split: 8, batch_size: 8}

@@ -1,4 +1,4 @@
-// The parts of dpt train that need no process: the start of a run, its results, and its
+// The parts of dpt train that need no separate process: the start of a run, its results, and its
 // continuation.
 #include <doctest/doctest.h>
 
@@ -25,7 +25,7 @@ using namespace dpt::testing;
 
 namespace {
 
-/// A job with one replica, an open run folder and the messages of its commands.
+/// A job with one replica, its run folder, and the messages printed when it is loaded.
 struct Start {
   TempDir dir;
   Job job = small_job(small_config(kSgd), {cpus(1)});
@@ -38,7 +38,7 @@ struct Start {
     return load_start(options, job, folder.path(), progress);
   }
   std::string messages() const { return read_file(dir.file("messages")); }
-  /// Returns the message of the Error that loading throws, which must be of that kind.
+  /// Returns the message of the Error that loading throws, which must be of the given kind.
   std::string refused(ErrorKind kind) const {
     try {
       load();
@@ -139,7 +139,7 @@ TEST_CASE("how a run that ended early continues") {
   CHECK(hint({"dpt", "train"}, RunEnd::stopped) == same);
   s.options.resume = "must";
   CHECK(hint({"dpt", "train"}, RunEnd::stopped) == same);
-  // The same limit on steps would stop it again at once.
+  // The hint omits --max-steps, which would stop the resumed run at once.
   const std::vector<std::string> limited = {"dpt",           "--max-steps", "3",  "a.yaml",
                                             "--max-steps=3", "--max-time",  "1h", "--resume-x"};
   CHECK(hint(limited, RunEnd::max_steps) == "to resume: dpt a.yaml --max-time 1h --resume-x");
@@ -151,7 +151,7 @@ TEST_CASE("how a run that ended early continues") {
   s.options.resume = "auto";
   s.options.overwrite = true;
   CHECK(hint({"dpt", "--overwrite", "a.yaml"}, RunEnd::stopped) == "to resume: dpt a.yaml");
-  // The command does not name the folder.
+  // The command does not name the run folder, so the hint does.
   s.options.run_dir.clear();
   CHECK(hint({"dpt", "a.yaml"}, RunEnd::stopped) ==
         "to resume: dpt a.yaml --run-dir " + s.folder.path());
@@ -165,7 +165,7 @@ TEST_CASE("results hold what was measured and nothing else") {
   outcome.state.step = 12;
   outcome.state.epoch = 2;
   outcome.seconds = 1.5;
-  // Ignores the order of the keys.
+  // Parsing makes comparisons ignore the order of the keys.
   const auto summary = [&] {
     return nlohmann::json::parse(summary_of(s.job, s.folder, outcome).dump());
   };

@@ -135,7 +135,8 @@ TEST_CASE("on_bad_sample: skip in dpt eval, its table of predictions and the rep
   const std::string table = read_file(w.dir.file("table.csv"));
   check_contains(table, "test/grey/2.png,1,,grey,,,,,,\n");
   CHECK(count(table, "\n") == 19);
-  // Every line has the same number of fields, and the losses of the others give the mean.
+  // Every line has the same number of fields, and the losses of the readable samples average to the
+  // reported loss.
   std::istringstream lines(table);
   double sum = 0;
   int rows = 0;

@@ -137,7 +137,7 @@ TEST_CASE("validation set: a run of an earlier release keeps val/ as its test se
   const Finished other = w.run({"train", "small.yaml", "data.val=auto"});
   CHECK(other.exit_code == 2);
   check_contains(other.err, "data.val: none -> auto");
-  // A new run uses the present meaning.
+  // A new run uses val/ as its validation set.
   w.run_well({"train", "small.yaml", "--overwrite"});
   CHECK(w.summary()["val"]["n"] == 18);
 }

@@ -105,7 +105,7 @@ TEST_CASE("weights: the average of a run with train.ema is taken, or the weights
   const auto asked = start({"weights.use=raw"});
   CHECK(asked.first == raw);
   check_contains(asked.second, "pre.safetensors (raw, not the average): 2 loaded");
-  // The same without the config's block.
+  // --weights also takes the average if the config has no `weights`.
   const Finished plain = w.run_well(
       {"train", "small.yaml", kStill, "--run-dir", "p", "--weights", "c/pre.safetensors"});
   check_contains(plain.err, "(moving average)");
@@ -179,7 +179,7 @@ TEST_CASE("weights: a run folder means its best checkpoint; other folders and fi
   const Finished run = w.run_well(
       {"train", "small.yaml", "--run-dir", "r", "--weights", "runs/tiny", "--max-steps", "1"});
   check_contains(run.err, "weights from runs/tiny/best.safetensors: 2 loaded");
-  // Other commands that accept a folder behave the same.
+  // For other commands, too, a run folder means its best checkpoint.
   check_contains(w.run_well({"inspect", "runs/tiny"}).out, "integrity: good");
   write_file(w.dir.file("tune.yaml"), "extends: small.yaml\nname: t\nweights: {file: runs/tiny}\n");
   check_contains(w.run_well({"config", "check", "tune.yaml"}).out,
@@ -200,7 +200,7 @@ TEST_CASE("weights: a run folder means its best checkpoint; other folders and fi
   refused(weights("hub"),
           "hub: expected a run folder or a file, found a folder with hub/model.safetensors: name "
           "the file to start from");
-  // New users typically have files like these.
+  // New users often have a PyTorch file.
   write_file(w.dir.file("w.pt"), torch_archive(pickle(pickled::ordered({})), {}));
   const std::string torch =
       "w.pt: expected a safetensors file, found a PyTorch file (torch.save), ";
@@ -232,8 +232,8 @@ TEST_CASE("weights: of many names that do not fit, ten of a kind are listed") {
 
 namespace {
 
-/// Returns views of one storage of 51 numbers, shaped like the tiny network's layer, under a
-/// prefix.
+/// Returns a pickled state_dict for the tiny network's layer. Its tensors are views of one storage
+/// of 51 numbers, and their names begin with `prefix`.
 std::string torch_state(const std::string& prefix, std::int64_t outputs = 3) {
   return pickled::ordered(
       {{prefix + "fc.weight", PickledTensor{{outputs, 16}, {1, 3}, "0", 51}.text()},
@@ -267,7 +267,7 @@ TEST_CASE("weights: a file of PyTorch starts a run, and inspect shows it") {
   check_contains(listed, R"("usual":"state_dict")");
   check_contains(listed, R"("key":"ema")");
 
-  // The prefix that would make the file fit comes first, and no advice follows it.
+  // The message begins with the prefix that would make the file fit, and gives no other advice.
   const std::vector<std::string> check = {"config", "check", "tune.yaml"};
   write_file(w.dir.file("tune.yaml"),
              "extends: small.yaml\nname: t\nweights: {file: w.pth, key: ema}\n");

@@ -18,7 +18,7 @@ std::vector<std::string> train_command(const std::string& run) {
   return {"train", "small.yaml", "--run-dir", run};
 }
 
-/// Sets both limits, so that a program cannot raise them again.
+/// Sets both limits on open files, soft and hard, so that a program cannot raise them again.
 void limit_descriptors(rlim_t count) {
   const rlimit limit{count, count};
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(126);

@@ -30,7 +30,7 @@ std::string image_file() {
 struct NamedData : TempDir {
   explicit NamedData(std::string kind) : format(std::move(kind)) {}
 
-  /// Writes samples, in this order if the format has one.
+  /// Writes one sample of each of `classes`, in this order if the format keeps an order.
   void put(const std::string& split, const Names& classes) const {
     std::filesystem::remove_all(*this / split);
     if (format == "image_folder") {
@@ -213,7 +213,7 @@ TEST_CASE("classes: those of a checkpoint, whatever the data's own order") {
     CHECK(sets.test->classes() == known);
     CHECK(names_of_samples(*sets.train) == Names{"cat", "dog", "emu"});
     CHECK(names_of_samples(*sets.test) == Names{"dog", "emu"});
-    // A subset of the classes is a gap, which is reported; an unknown class is refused.
+    // Missing classes are reported, and an unknown class is refused.
     data.put("train", {"dog"});
     CHECK(labels_of(*data.read(3, known).train) == Labels{2});
     CHECK(data.read(3, known).notes ==
@@ -221,7 +221,7 @@ TEST_CASE("classes: those of a checkpoint, whatever the data's own order") {
                 "the test data has no samples of 1 of the 3 classes: cat"});
     data.put("train", {"dog", "eel"});
     check_contains(data.error(3, known), "the checkpoint has no class 'eel'");
-    // The run's data had no names, so its classes are numbers.
+    // If the run's data had no class names, its classes are numbers.
     check_contains(data.error(3, {"0", "1", "2"}), "the checkpoint has no class 'dog'");
   });
 }
@@ -248,7 +248,7 @@ TEST_CASE("classes: numbers are places in data.classes, whose names a checkpoint
   CHECK(labels_of(*read(known, known)) == Labels{2, 0, 1});
   CHECK(labels_of(*read(known, {"emu", "cat", "dog"})) == Labels{1, 2, 0});
   CHECK(read(known, {"emu", "cat", "dog"})->classes() == known);
-  // A run without names accepts today's names, or none.
+  // If the run's data had no class names, data with or without names is accepted.
   CHECK(read({"0", "1", "2"}, known)->classes() == known);
   CHECK(labels_of(*read({"0", "1", "2"}, {})) == Labels{2, 0, 1});
   const auto error = [&](const Names& of_checkpoint, const Names& given) {

@@ -121,7 +121,8 @@ TEST_CASE("csv: several labels in a field are multi-hot targets, named as classe
   CHECK(targets(*dir.read(several, known).train, 0) == std::vector<float>{1, 1, 0, 0, 0});
   const Fields given = with(several, {{"classes", Strings{"10", "9", "dog", "cat"}}});
   CHECK(targets(*dir.read(given, kTwoFeatures).train, 2) == std::vector<float>{1, 0, 0, 1});
-  // Numbers, separated by spaces, with the file's delimiter inside quotes.
+  // Labels may be numbers, and may be separated by spaces or, inside quotes, by the file's
+  // delimiter.
   const Fields numbers = with(several, {{"label_type", std::string("number")}});
   dir.put("train.csv", "a,kind,b\n1,2|0,1\n");
   CHECK(targets(*dir.read(numbers, kTwoFeatures).train, 0) == std::vector<float>{1, 0, 1});
@@ -439,7 +440,7 @@ TEST_CASE("csv: images by path, with classes or targets") {
   dir.write("img/one.png", png(9, 9, 1, noise(81)));
   CHECK(open("csv", fields, small).train->fingerprint() != before);
 
-  // Paths are relative to another folder.
+  // `root` makes paths relative to a folder other than that of the CSV file.
   dir.put("lists/train.csv", "file,kind,round,red\nimg/two.jpg,b,1,0\nimg/one.png,a,0,1\n");
   const Fields hot = {{"train.file", dir / "lists/train.csv"},
                       {"root", dir.path()},
@@ -509,7 +510,7 @@ TEST_CASE("csv: fields of the config that contradict each other") {
   CHECK(problem({{"label", text("y")}}).empty());
   CHECK(problem({{"targets", Strings{"y"}}, {"target", text("values")}}).empty());
   check_contains(problem({}), "expected label (the column of the classes) or targets");
-  // Samples to be predicted need neither.
+  // Samples to be predicted need neither a label nor targets.
   const Variant bare = variant(dataset_kinds().table(), "csv", {});
   CHECK(bare.table->check(bare.options.get()).empty());
   check_contains(problem({{"label", text("y")}, {"targets", Strings{"z"}}}), "found both");

@@ -27,7 +27,7 @@ using namespace data_test;
 
 using testing::fuzz;
 
-/// Decodes a whole file or, if its checksum is odd, a part that depends on its bytes and the size
+/// Decodes a whole image or a part of it, with options that depend only on its bytes and the size
 /// in its header.
 void decode_some(const Bytes& bytes, const std::string& name) {
   std::uint32_t sum = 0;

@@ -26,7 +26,7 @@ struct IdxDir : TempDir {
   DataSets read(const DataRequirements& requirements = kIdxRequirements) const {
     return open("idx", {{"root", path()}}, requirements);
   }
-  /// Returns the message for a bad file in place of a good one.
+  /// Replaces a file with `bytes` and returns the error of reading the data set.
   std::string with(const std::string& name, const Bytes& bytes) const {
     write(name, bytes);
     return error_of([&] { read(); }, *this);
@@ -238,7 +238,7 @@ TEST_CASE("IDX: magic numbers that are wrong in one byte, and which of them is g
 TEST_CASE("IDX: the fewest and the most samples") {
   const IdxDir dir;
   const std::string images = "train-images-idx3-ubyte";
-  // These numbers are accepted: the error is reported later.
+  // The first two sizes are valid: they only differ from the number of labels.
   CHECK(dir.with(images, idx({1, 2, 3}, noise(6))) ==
         "$/train-images-idx3-ubyte has 1 image, but $/train-labels-idx1-ubyte has 5 labels: they "
         "do not belong together");

@@ -25,8 +25,8 @@ Bytes grey_png(std::uint8_t value, std::uint32_t size = 8) {
   return png(size, size, 1, Bytes(size * size, value));
 }
 
-/// A folder with two classes: cat with three images and dog with two, and a test set with one of
-/// each.
+/// A folder with two classes: cat with three images and dog with two, and a test set with one image
+/// of each.
 struct FolderDir : TempDir {
   FolderDir() {
     write("train/dog/b.png", grey_png(4));
@@ -45,7 +45,7 @@ struct FolderDir : TempDir {
   std::string error(const DataRequirements& requirements = kFolderRequirements) const {
     return error_of([&] { read(requirements); }, *this);
   }
-  /// Returns the message when a sample is read.
+  /// Returns the error message of reading a sample.
   std::string read_error(std::int64_t index) const {
     const DataSets sets = read();
     return error_of([&] { sample(*sets.train, index); }, *this);
@@ -94,7 +94,7 @@ TEST_CASE("image_folder: the reason why an image cannot be read") {
   fs::remove(dir / "train/cat/10.png");
   fs::create_directory(dir / "train/cat/10.png");
   CHECK(reason(0) == "$/train/cat/10.png: not a file");
-  // Root may read anything.
+  // Root may read any file, so root acts as another user.
   const bool is_root = ::geteuid() == 0;
   fs::permissions(dir.path(), fs::perms(0755));
   fs::permissions(dir / "train/cat/2.png", fs::perms::none);
@@ -143,7 +143,7 @@ TEST_CASE("image_folder: the fingerprint follows sizes, and the cache its budget
   const std::string before = dir.read().train->fingerprint();
   dir.write("train/cat/2.png", grey_png(1, 40));
   CHECK(dir.read().train->fingerprint() != before);
-  // Five images of a MiB each.
+  // Five images of 1 MiB each fit into a cache of 5 MiB, but not into one of 4 MiB.
   const DataRequirements large{{1024, 1024, 1}, 2};
   const DataSets kept = dir.read(large, 5), fresh = dir.read(large, 4);
   sample(*kept.train, 1);
@@ -253,7 +253,7 @@ TEST_CASE("image_folder: data.val and data.test name other folders, or none") {
   CHECK(error({{"val", std::string("test")}})
             .find("expected a test set in test, found the validation set itself") !=
         std::string::npos);
-  // A folder like those of runs of earlier releases.
+  // Without test/, val/ is the test set if data.val is none, as in earlier releases.
   fs::remove_all(dir / "test");
   const DataSets earlier = with({{"val", std::string("none")}});
   CHECK(earlier.test->size() == 1);
@@ -312,7 +312,7 @@ TEST_CASE("image_folder: folders that are refused") {
           "; add samples to train on, or remove these");
     fs::remove_all(dir / "test/emu");
     fs::remove_all(dir / "test/dog");
-    // The gap is reported.
+    // The missing class is reported.
     CHECK(dir.read().notes ==
           std::vector<std::string>{"the test data has no samples of 1 of the 2 classes: dog"});
     fs::create_directory(dir / "test/dog");
@@ -377,7 +377,7 @@ TEST_CASE("image_folder: many files and folders are listed in order, by several 
   const TempDir dir;
   constexpr int kClasses = 40, kMany = 2500;
   for (int c = 0; c < kClasses; ++c) dir.write(fmt::format("train/{:02}/0.png", c), {1});
-  // More files than one batch of the listing.
+  // One class has more files than one batch of the listing.
   for (int i = 0; i < kMany; ++i) dir.write(fmt::format("train/07/x{:04}.png", i), {1});
   const auto heartbeat = std::make_shared<Heartbeat>();
   set_heartbeat_of_thread(heartbeat);
@@ -435,7 +435,7 @@ TEST_CASE("image_folder: a bad image is named when it is read") {
   const Bytes good = jpeg(32, 32, 3, noise(3072));
   dir.write("train/cat/2.png", Bytes(good.begin(), good.begin() + 700));
   CHECK(dir.read_error(1) == "$/train/cat/2.png: corrupt JPEG: Premature end of JPEG file");
-  // Far beyond any real image, and sparse on the disk.
+  // The file is larger than any real image, and sparse on the disk.
   fs::resize_file(dir / "train/cat/2.png", (std::uintmax_t{256} << 20) + 1);
   CHECK(dir.read_error(1) ==
         "$/train/cat/2.png: the file has 268435457 bytes; an image file may have at most 256 MiB");

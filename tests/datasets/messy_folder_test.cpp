@@ -98,7 +98,7 @@ TEST_CASE("messy folders: files that are not images are left out, with one note 
                              "1 README, 2 Thumbs.db",
                              "the test data has no samples of 1 of the 2 classes: dog"});
   CHECK(dir.read().train->fingerprint() == before);
-  // Groups after the first ones are counted together.
+  // The note lists ten kinds of files and counts the other files together.
   for (char c = 'a'; c <= 'z'; ++c) dir.write(std::string("train/cat/x.") + c + "q", {1});
   const std::string many = dir.notes()[0];
   CHECK(

@@ -108,7 +108,7 @@ TEST_CASE("npz: archives that are damaged, truncated or of another kind") {
   CHECK(error(dir, bad) ==
         "$/data.npz, member x.npy: expected a local header at offset 0, found other bytes: it "
         "is damaged");
-  // The size in the directory of members.
+  // Change a size in the directory of members.
   bad = good;
   bad[good.find("PK\x01\x02") + 24] ^= 1;
   check_contains(error(dir, bad), "which does not match its size of");

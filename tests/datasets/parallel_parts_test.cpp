@@ -1,5 +1,5 @@
-// Parts that several threads process: each part once, and of several errors always that of the
-// first part.
+// Parts that several threads process: each part once, and if several fail, the error of the first
+// of them is thrown.
 #include "datasets/parallel_parts.h"
 
 #include <doctest/doctest.h>

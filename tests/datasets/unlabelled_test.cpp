@@ -35,7 +35,7 @@ Opened open_part(const std::string& name, const Fields& fields, DataPart part,
   return opened;
 }
 
-/// Returns the requirements of a model with that input, from a checkpoint with two classes.
+/// Returns the requirements of a model with the given input, from a checkpoint with two classes.
 DataRequirements of_checkpoint(SampleShape input, const Strings& features = {},
                                std::optional<DType> type = {}) {
   DataRequirements requirements{input, 2};
@@ -140,10 +140,11 @@ TEST_CASE("unlabelled: features of a table are those of the run, by name and in 
   CHECK(source->features() == Strings{"width", "height"});
   CHECK(source->label(1) == 0);
   CHECK(source->describe(1) == dir / "x.csv, line 3");
-  // This also holds if this data set names the columns in another order, or a missing label.
+  // This also holds if the data set names the columns in another order, or a label column that does
+  // not exist.
   const Fields named = {{"features", Strings{"height", "width"}}, {"label", std::string("gone")}};
   CHECK(floats(*open({"width", "height"}, named).source, 0) == std::vector<float>{1, 2});
-  // A run without names takes them from this data set.
+  // If the checkpoint has no column names, those of this data set are used.
   CHECK(floats(*open({}, named).source, 0) == std::vector<float>{2, 1});
 
   CHECK(error_of([&] { open({}); }, dir)

@@ -286,7 +286,7 @@ TEST_CASE(
   check_contains(shard_error(dir, tar_member("x", "99 path=a\n", 'x') + kTarEnd),
                  "offset 0: an extended header that is damaged");
   CHECK(shard_error(dir, kTarEnd) == "$/s.tar: expected samples, found none in 1 shard");
-  // Truncated while in use.
+  // Truncate the shard while it is in use.
   write_bytes(dir / "s.tar", good + kTarEnd);
   const DataSets sets = open_shards(dir, "s.tar");
   std::filesystem::resize_file(dir / "s.tar", 1550);
@@ -324,7 +324,8 @@ TEST_CASE("webdataset: samples that are incomplete, duplicated, or without a goo
   check_contains(shard_error(dir, tar({{"a.cls", "1"}, {"a.txt", "GIF"}})),
                  "sample a: expected one image (.jpg, .jpeg, .jpe, .jfif, .png, .webp, .bmp, .gif, "
                  ".tif, .tiff, .pbm, .pgm, .ppm, .pnm), found .cls, .txt (the");
-  // Next to a JPEG or PNG, another image is a description, as in earlier releases.
+  // Images of other formats are ignored next to a JPEG or PNG, as in earlier releases. Without one,
+  // two of them are an error.
   check_contains(shard_error(dir, tar({{"a.cls", "1"}, {"a.gif", "GIF"}, {"a.bmp", "BM"}})),
                  "sample a: expected one image (");
   check_contains(shard_error(dir, tar({{"a.png", picture}, {"a", "1"}})),

@@ -65,7 +65,7 @@ std::vector<double> transposed(const ConvProblem& d, const Factor* weight) {
   return result;
 }
 
-/// Launched with one block per sample.
+/// Runs with one block per sample.
 template <class Factor, class T>
 __global__ void conv_forward(ConvProblem d, const Factor* x, const Factor* weight, const T* bias,
                              T* y) {
@@ -92,7 +92,7 @@ __global__ void conv_forward(ConvProblem d, const Factor* x, const Factor* weigh
   }
 }
 
-/// Launched with one block per sample.
+/// Runs with one block per sample.
 template <class Factor, class T>
 __global__ void conv_backward_data(ConvProblem d, T* dx, const Factor* weight, const Factor* dy) {
   const std::int64_t group_in = d.in.c / d.groups, group_out = d.out.c / d.groups;
@@ -112,7 +112,7 @@ __global__ void conv_backward_data(ConvProblem d, T* dx, const Factor* weight, c
   }
 }
 
-/// Launched with one block per tap of the kernel.
+/// Runs with one block per tap of the kernel.
 template <class Factor>
 __global__ void conv_backward_weights(ConvProblem d, const Factor* x, const Factor* dy,
                                       float* dweight, bool add) {

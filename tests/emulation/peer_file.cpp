@@ -15,12 +15,12 @@ namespace dpt {
 namespace {
 
 constexpr int kMaxRanks = 64;
-constexpr std::size_t kFloats = 1 << 16;  ///< of each rank; longer sums run in parts
+constexpr std::size_t kFloats = 1 << 16;  ///< floats per rank; longer sums run in parts
 
 }  // namespace
 
 struct PeerFile::Header {
-  std::atomic<std::uint64_t> arrivals[kMaxRanks];  ///< how often each rank has come
+  std::atomic<std::uint64_t> arrivals[kMaxRanks];  ///< number of arrivals of each rank
   std::atomic<std::uint64_t> given_up;
 };
 

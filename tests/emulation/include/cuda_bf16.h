@@ -1,7 +1,7 @@
-// bfloat16 as CUDA has it: the upper half of a float, converted with round to nearest even; a NaN
-// stays a NaN. CUDA's bf16 arithmetic rounds after every operation, and mixing bf16 with floats is
-// ambiguous there. To exclude any difference in meaning, arithmetic on bf16 is deleted here:
-// convert to float, compute, convert back.
+// bfloat16 as in CUDA: the upper half of a float, converted with round to nearest even; a NaN stays
+// a NaN. In CUDA, bf16 arithmetic rounds after every operation, and mixing bf16 with floats is
+// ambiguous. To exclude any difference in meaning, this header deletes arithmetic on bf16: convert
+// to float, compute, convert back.
 #pragma once
 
 #include "cuda_runtime.h"
@@ -55,7 +55,7 @@ inline __nv_bfloat16 __float2bfloat16_rn(float a) {
   return a;
 }
 inline __nv_bfloat16 __double2bfloat16(double a) {
-  // Rounds first to a float, to odd, so that only the second rounding affects the result.
+  // Rounds to a float first, by round to odd, so that only the second rounding affects the result.
   float near = static_cast<float>(a);
   if (static_cast<double>(near) != a && std::isfinite(near)) {
     if (std::fabs(static_cast<double>(near)) > std::fabs(a)) near = std::nextafter(near, 0.0F);

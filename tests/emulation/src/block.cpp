@@ -37,8 +37,8 @@ struct Thread {
 
 /// The state of a warp; each number is a set of lanes, one bit per lane.
 struct Warp {
-  unsigned runnable = 0;  ///< by position in the order of lanes
-  unsigned started = 0;   ///< by position
+  unsigned runnable = 0;  ///< lanes that can run; bit i stands for lane_of_[i]
+  unsigned started = 0;   ///< lanes that have started; bit i stands for lane_of_[i]
   unsigned present = 0;   ///< lanes that exist
   unsigned waiting = 0;   ///< lanes that wait in a warp operation
   unsigned away = 0;      ///< lanes at the block's barrier, or ended
@@ -53,7 +53,7 @@ bool same_place(const std::source_location& a, const std::source_location& b) {
   return a.line() == b.line() && a.column() == b.column() && a.file_name() == b.file_name();
 }
 
-/// A permutation of 0..count-1 without a table.
+/// A permutation of 0..count-1 that is computed, not stored.
 class Permutation {
  public:
   Permutation(Order order, std::uint64_t count, std::uint64_t salt) : count_(count) {

@@ -30,7 +30,7 @@ struct Turn {
   Fiber* to;
 };
 
-/// Must be called on the stack of `turn.to` as soon as it runs.
+/// Completes a switch. Must be called on the stack of `turn.to` as soon as it runs.
 void arrive(context::transfer_t transfer, [[maybe_unused]] void* fake_stack) {
   Turn& turn = *static_cast<Turn*>(transfer.data);
   turn.from->context = transfer.fctx;

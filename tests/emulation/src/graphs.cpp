@@ -6,7 +6,7 @@
 namespace emulation {
 namespace {
 
-/// Returns true if every node comes before the next work of `stream`.
+/// Returns true if the next work of `stream` would depend on every node of the capture.
 bool all_joined(const Capture& capture, const Stream& stream) {
   std::vector<bool> seen(capture.nodes.size());
   std::vector<std::size_t> open = stream.last;

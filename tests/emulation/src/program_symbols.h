@@ -9,7 +9,7 @@ namespace emulation {
 
 /// A thread_local variable that a function declares, as this thread's copy.
 struct LocalVariable {
-  std::ptrdiff_t offset = 0;  ///< from an address that is different in every thread
+  std::ptrdiff_t offset = 0;  ///< offset from an anchor, whose address differs in each thread
   std::size_t bytes = 0;
   unsigned char* here() const;
 };

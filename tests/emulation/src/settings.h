@@ -15,7 +15,7 @@ namespace emulation {
 /// Byte that fills memory before the program writes it: floats of these bytes are NaN.
 constexpr unsigned char kPoison = 0xff;
 
-/// Error of a kernel that never ends.
+/// Name of the requested error with which a kernel never ends.
 constexpr const char* kHang = "hang";
 
 /// A requested failure.

@@ -52,7 +52,7 @@ struct Work {
   int device = 0;
   /// Runs the work. Returns cudaSuccess, or the error to report.
   std::function<cudaError_t(Lock&)> run;
-  Point wait;  ///< run this first, if it has a stream
+  Point wait;  ///< point that must be reached first, if it has a stream
 };
 
 struct Node : CUgraphNode_st {
@@ -66,11 +66,11 @@ struct Stream : CUstream_st {
   bool legacy = false;
   std::deque<Work> queue;
   std::uint64_t queued = 0, done = 0;
-  bool running = false;  ///< a host function of the stream runs, without the lock
+  bool running = false;  ///< true while a host function of the stream runs, without the lock
   std::uint64_t queried =
       ~std::uint64_t{0};  ///< value of `queued` at the last query that was not ready
   std::shared_ptr<Capture> capture;
-  std::vector<std::size_t> last;  ///< while capturing: nodes that precede the next one
+  std::vector<std::size_t> last;  ///< nodes that the next captured one depends on
   bool blocking() const { return !legacy && !(flags & cudaStreamNonBlocking); }
 };
 
@@ -88,7 +88,7 @@ struct Event : CUevent_st {
   bool recorded = false, queried = false;
   Point point;
   std::shared_ptr<Clock::time_point> time;  ///< time at which the record ran
-  std::weak_ptr<Capture> capture;           ///< capture that holds the record, after `last`
+  std::weak_ptr<Capture> capture;           ///< capture that holds the record, which follows `last`
   bool captured = false;
   std::vector<std::size_t> last;
 };

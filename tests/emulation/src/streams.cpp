@@ -27,8 +27,7 @@ cudaError_t refuse_capturing(const Stream& stream) {
   return cudaErrorStreamCaptureUnsupported;
 }
 
-/// Makes the capturing stream, or one that joins the capture by this call, wait for a captured
-/// event.
+/// Makes a stream wait for a captured event. A stream that was not capturing joins the capture.
 cudaError_t wait_captured(Stream& stream, const Event& event) {
   const auto capture = event.capture.lock();
   if (!capture) return cudaErrorCapturedEvent;  // The capture has ended.

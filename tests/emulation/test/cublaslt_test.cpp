@@ -14,7 +14,7 @@ namespace {
 struct Matrix {
   std::uint64_t rows, cols;
   bool by_rows = false;
-  std::uint64_t gap = 0;  ///< elements between lines
+  std::uint64_t gap = 0;  ///< unused elements between columns (or rows)
   cudaDataType_t type = CUDA_R_32F;
 
   std::uint64_t ld() const { return (by_rows ? cols : rows) + gap; }
@@ -155,7 +155,7 @@ int compare(const Case& c) {
     call.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
     REQUIRE(call.run(a, b, d, c.alpha, c.beta, call.results[algorithm], workspace, c.workspace,
                      stream) == CUBLAS_STATUS_SUCCESS);
-    CHECK(download(d, call.d.size(), c.out) == hd);  // Queued, like a kernel.
+    CHECK(download(d, call.d.size(), c.out) == hd);  // the call only queues work
     REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
     const auto result = download(d, call.d.size(), c.out),
                bias_after = download(bias, hbias.size(), c.out);

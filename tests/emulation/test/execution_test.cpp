@@ -42,7 +42,7 @@ __global__ void reverse_block_without_barrier(int* x) {
   x[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
 }
 
-/// Sums the lanes of each of 8 warps, then the warps, with the one barrier that is needed between.
+/// Sums the lanes of each of 8 warps, then the sums of the warps, in each of `rounds` rounds.
 __global__ void sum_block(const int* x, int* sum, int rounds) {
   int* parts = static_cast<int*>(emulation::dynamic_shared_memory());
   for (int round = 0; round < rounds; ++round) {
@@ -135,8 +135,8 @@ __global__ void read_missing_lane(float* out) {
   out[threadIdx.x] = __shfl_sync(0xffffffffU, 1.0F, 31);
 }
 
-/// Hands each lane's value to the next lane through shared memory, twice; one __syncwarp is
-/// missing.
+/// Gives each lane the value of the next lane through shared memory, twice. The __syncwarp calls
+/// that this needs are missing unless `wait` is true.
 __global__ void pass_on(int* x, bool wait) {
   __shared__ int slots[32];
   const unsigned lane = threadIdx.x;
@@ -372,7 +372,7 @@ TEST_CASE("shared memory starts as NaN in every block") {
   REQUIRE(launch({3, 1, 64}, read_fresh_shared, out) == cudaSuccess);
   REQUIRE(launch({3, 1}, read_fresh_variable<float>, out + 3) == cudaSuccess);
   auto values = host_copy(out, 6);
-  // The writes of a kernel's first block show which variables are shared memory.
+  // Only the first block finds 0: its writes show which variables are shared memory.
   CHECK(values[3] == 0.0F);
   values.erase(values.begin() + 3);
   for (const float value : values) CHECK(std::isnan(value));

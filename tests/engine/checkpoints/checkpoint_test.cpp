@@ -175,7 +175,7 @@ TEST_CASE("values that are not finite are never saved") {
   CHECK(error_of([&] { save_checkpoint(path, plan, bad); }, path, ErrorKind::diverged) ==
         "F: not saved: 'optim.exp_avg_sq.conv1.weight' has the value inf at element 0; training "
         "has diverged; the last good checkpoint is kept");
-  // Padding belongs to no value.
+  // A NaN in the padding is ignored, because padding is not saved.
   bad = small_checkpoint(plan);
   bad.params[plan.params[1].offset + 2] = std::nanf("");
   CHECK(read_all(path) == before);

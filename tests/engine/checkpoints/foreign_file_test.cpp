@@ -12,7 +12,7 @@ namespace {
 using testing::check_contains;
 using std::string_literals::operator""s;
 
-/// Returns the beginning of a zip archive whose first file has that name.
+/// Returns the beginning of a zip archive whose first file is named `member`.
 std::string zip(const std::string& member) {
   std::string bytes = "PK\x03\x04"s + std::string(22, '\0');
   bytes += static_cast<char>(member.size());

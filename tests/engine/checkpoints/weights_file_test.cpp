@@ -148,7 +148,7 @@ TEST_CASE("weights.map: the longest prefix is replaced, once") {
         "F: weights.map: the entry 'new.: ' has no effect: no tensor's name begins with 'new.'. "
         "The file has old.weight (mapped to conv1.weight), old.bias (mapped to conv1.bias); the "
         "model has conv1.weight, conv1.bias, fc1.weight. Correct or remove the entry");
-  // dpt's own tensors have no other names.
+  // The map does not apply to dpt's own tensors (dpt.*).
   l.spec.map = {{"dpt.", ""}};
   testing::check_contains(l.error(), "no tensor's name begins with 'dpt.'");
 }
@@ -258,16 +258,16 @@ TEST_CASE("weights.head: the rows of classes that both have, by name") {
   l.spec.head = HeadRows::by_class_name;
   l.load();
   const std::vector<float> rows = l.tensor(2);
-  CHECK(std::equal(rows.begin(), rows.begin() + 12, theirs.begin() + 24));  // a
+  CHECK(std::equal(rows.begin(), rows.begin() + 12, theirs.begin() + 24));  // class a
   CHECK(std::all_of(rows.begin() + 12, rows.begin() + 24, [](float v) { return v == 9.0F; }));
-  CHECK(std::equal(rows.begin() + 24, rows.end(), theirs.begin() + 12));  // c
+  CHECK(std::equal(rows.begin() + 24, rows.end(), theirs.begin() + 12));  // class c
   CHECK(l.report.loaded.size() == 3);
   REQUIRE(l.report.head);
   CHECK(l.report.head->layer == "fc1");
   CHECK(l.report.head->copied == Names{"a", "c"});
   CHECK(l.report.head->fresh == Names{"b"});
 
-  // The number of classes differs, and their names are still unchecked.
+  // The data has fewer classes than the file. load(false) does not know their names yet.
   Loading wide;
   wide.plan = small_plan();
   wide.plan.params[2].spec.file_shape[0] = 1;

@@ -188,7 +188,8 @@ TEST_CASE("A rank that fails ends sums that ranks of other processes wait for") 
           backend->upload(data.ptr(), values.data(), 400);
           communicator->sum_overlapped(data.ptr(), 100);
           communicator->finish_sums();
-          // For the host, an aborted sum has only been queued: its data must not be used.
+          // finish_sums returns even if the sum was aborted; wait_for_sums must throw before its
+          // data is used.
           ++finished_waiting;
           communicator->wait_for_sums([&] { backend->synchronize(); });
           fail(ErrorKind::unexpected, "a sum without rank 3");

@@ -26,7 +26,7 @@ TEST_CASE("config paths: fields, fields of kinds, and the words they may have") 
   // This key selects the kind of its mapping.
   REQUIRE(find("data.dataset"));
   CHECK_FALSE(find("data.dataset")->words.empty());
-  // Layer names are chosen by the user.
+  // Users choose the names of layers, so completion offers none.
   CHECK_FALSE(find("model.layers"));
   CHECK(std::is_sorted(paths.begin(), paths.end(),
                        [](const ConfigPath& a, const ConfigPath& b) { return a.path < b.path; }));

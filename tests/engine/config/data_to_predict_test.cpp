@@ -115,7 +115,8 @@ TEST_CASE("to predict: of another config the data section and the seed, and noth
   CHECK(spec.data.on_bad_sample == OnBadSample::salvage);
   CHECK(spec.model.layers.size() == 4);
 
-  // A whole config, of another model, which may contain errors in parts that prediction ignores.
+  // The other config may be complete, for another model, and wrong in parts that prediction
+  // ignores.
   const std::string whole =
       "version: 1\nextends: base.yaml\nseed: 9\nmodel: {input: [1], layrs: []}\nfrobnicate: 1\n"
       "data: {file: new.csv, batch_size: 5, cache: there, cache_shorter_side: 9, "

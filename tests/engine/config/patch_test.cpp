@@ -250,8 +250,7 @@ TEST_CASE("patches of configs that extend one another add up; other layers drop 
   const TrainSpec spec = load_spec(small_catalog(), top);
   CHECK(net_lines(spec) == with_lines(with_lines(kPlainNet, 0, 1, {"conv1 Conv2d 32"}), 8, 1,
                                       {"layer1.2.conv1 Conv2d 5"}));
-  // Origins show the source of each value, and the config is shown as the result, as always with
-  // `extends`.
+  // Origins show the source of each value. As with `extends`, the config is shown as the result.
   CHECK(spec.origins.at("model.layers.0.out_channels").file == folder.file("middle.yaml"));
   CHECK(spec.origins.at("model.layers.0.kernel_size").file == folder.file("base.yaml"));
   const std::string text = shown(spec);

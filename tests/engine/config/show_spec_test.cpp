@@ -127,7 +127,7 @@ TEST_CASE("config show --origins: the comments stand in one column, two spaces a
   for (const auto& [at, end] : columns("/a")) {
     CHECK(at == std::string("    start_factor: 0.3333333333333333  ").size());
   }
-  // Up to sixty characters count; longer lines are ignored.
+  // Lines of up to sixty characters determine the column; longer ones do not.
   const std::string sixty = "/" + std::string(60 - 9, 'x');
   const auto at_most = columns(sixty), more = columns(sixty + "yyy");
   CHECK(longest(at_most) == 60);

@@ -156,7 +156,7 @@ TEST_CASE("UTF-8 at the borders of its forms") {
     CHECK(first_issue("a: x" + std::string(bad)) == text);
     CHECK(first_issue("a: x" + std::string(bad) + "y\n") == text);
   }
-  // The position counts characters of its line.
+  // Columns count characters, not bytes.
   CHECK(first_issue("b: 1\n\xC3\xA4: \xFF") == "2:4: expected UTF-8 text, found the byte 0xFF");
   CHECK(first_issue("a: \x7F") == "1:4: expected text, found the control character 0x7F");
   CHECK(first_issue("a: \x1F") == "1:4: expected text, found the control character 0x1F");
@@ -201,7 +201,7 @@ TEST_CASE("size, depth and the growth of aliases are bounded") {
                     kMaxConfigBytes + 1));
   CHECK(first_issue("a: " + std::string(200, '[') + std::string(200, ']'))
             .find("expected at most 64 levels of nesting, found more") != std::string::npos);
-  // 10^9 values in ten lines.
+  // 10^10 values in ten lines.
   std::string laughs = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n";
   for (int i = 1; i < 10; ++i) {
     std::string line = fmt::format("a{}: &a{} [", i, i);

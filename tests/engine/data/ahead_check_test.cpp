@@ -72,7 +72,7 @@ TEST_CASE("ahead check: a sample that cannot be read is named, with what to do")
   AheadCheck of_test(bad, {}, {}, pool);
   CHECK(error_of([&] { of_test.finish(never); }) == text);
   CHECK(error_of([&] { of_test.rethrow(); }) == text);
-  // The validation samples are evaluated next, so the check does not wait for them.
+  // finish() does not wait for the validation samples, because they are evaluated next.
   {
     AheadCheck of_val(good, bad, {}, pool);
     try {
@@ -81,7 +81,7 @@ TEST_CASE("ahead check: a sample that cannot be read is named, with what to do")
       CHECK(error.what() == text);
     }
   }
-  // Leaving waited for the test sample that another thread may still have been reading.
+  // The destructor waited for the test sample that another thread may still have been reading.
   CHECK(test->read_so_far().size() == 2);
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using namespace data_test;
 
-/// Source in which sample i is a byte of i with the label i; some samples cannot be read.
+/// Source in which sample i is one byte of value i with the label i; some samples cannot be read.
 class PartlyBad final : public DataSource {
  public:
   explicit PartlyBad(std::set<std::int64_t> bad) : bad_(std::move(bad)) {}

@@ -98,7 +98,7 @@ TEST_CASE("perceptual hash: nearly the same for a brighter and flatter image") {
     const std::uint64_t hash = perceptual_hash(smooth_image(shape, seed), shape);
     CHECK(std::popcount(hash ^ perceptual_hash(smooth_image(shape, seed, 0.8, 10), shape)) <= 3);
     CHECK(std::popcount(hash ^ perceptual_hash(smooth_image(shape, seed + 100), shape)) > 8);
-    // Bytes and floats with the same numbers have similar hashes.
+    // Bytes and floats with the same numbers have the same hash.
     const Bytes bytes = smooth_image(shape, seed);
     const std::vector<float> floats(bytes.begin(), bytes.end());
     CHECK(perceptual_hash(floats, shape) == hash);
@@ -217,7 +217,7 @@ TEST_CASE("a survey names unreadable samples, and throws errors that are not the
 }
 
 TEST_CASE("a survey and a search end soon when they are asked to") {
-  // The tenth read blocks until the survey has been asked to stop.
+  // Reads of sample 10 and later ones block until the survey has been asked to stop.
   std::mutex mutex;
   std::condition_variable changed;
   bool reached = false, asked = false;
@@ -230,7 +230,7 @@ TEST_CASE("a survey and a search end soon when they are asked to") {
         reached = true;
         changed.wait(lock, [&] { return asked; });
         lock.unlock();
-        // However late the survey notices the request, it cannot have read everything.
+        // Slow the reads down: a survey that notices the request late has not read everything yet.
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       });
   Splits splits;

@@ -14,13 +14,13 @@ Bytes odd_png(PngKind kind);
 /// Returns the RGB pixels of that image: white where (x + y) is even, black elsewhere.
 Bytes odd_png_pixels();
 
-/// Returns a PNG with a valid header of that size and hardly any data after it.
+/// Returns a PNG whose header gives this size, with hardly any data after it.
 Bytes png_header(std::uint32_t width, std::uint32_t height);
 
 /// Encodes a JPEG with 1, 3, or 4 (CMYK) channels.
 Bytes jpeg(int width, int height, int channels, const Bytes& pixels);
 
-/// Options of the encoder. There are (across, down) luma samples for each chroma sample.
+/// Options of the encoder. Each chroma sample covers `across` x `down` luma samples.
 struct JpegStyle {
   int across = 2, down = 2;
   bool progressive = false, arithmetic = false;
@@ -30,7 +30,7 @@ struct JpegStyle {
 Bytes jpeg(int width, int height, int channels, const Bytes& pixels, const JpegStyle& style);
 /// Adds Exif data with an orientation to a JPEG.
 void set_orientation(Bytes& jpeg, int orientation);
-/// Returns a grey JPEG of 8x8 pixels with that many scans, up to 384.
+/// Returns a grey JPEG of 8x8 pixels with the given number of scans, up to 384.
 Bytes jpeg_of_scans(int scans, const Bytes& pixels);
 /// Overwrites the size in a JPEG's frame header.
 void set_jpeg_size(Bytes& file, int width, int height);

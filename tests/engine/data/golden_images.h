@@ -26,7 +26,7 @@ struct GoldenExif {
   std::optional<int> orientation;
 };
 std::vector<GoldenExif> golden_exif();
-/// Returns the image with that name; fails the test if it does not exist.
+/// Returns the image with the given name; fails the test if it does not exist.
 const GoldenImage& golden_image(const std::string& name);
 
 }  // namespace dpt::data_test

@@ -170,8 +170,8 @@ TEST_CASE("images are resized to the model's input unless the transforms give th
   // The shorter side becomes 12, and 12 * 47 / 31 is rounded down.
   CHECK((pipeline_of({resize({12})}, Size2{31, 47}).size() == Size2{12, 18}));
   CHECK((pipeline_of({resize({12})}, Size2{47, 31}).size() == Size2{18, 12}));
-  // RandomCrop alone does not use the pipeline: images are first resized to the model's input,
-  // which leaves it nothing to choose.
+  // RandomCrop gives images no size: if no other transform does, they are first resized to the
+  // model's input, here 8x8.
   CHECK((pipeline_of({random_crop(9), resize({8, 8})}).size() == Size2{8, 8}));
   CHECK((pipeline_of({host_variant("RandomGrayscale"), random_crop(6)}).size() == Size2{6, 6}));
   CHECK(pipeline_error({host_variant("RandomGrayscale"), random_crop(9)}) ==

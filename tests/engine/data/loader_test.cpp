@@ -20,8 +20,8 @@ using namespace data_test;
 
 constexpr std::int64_t kSamples = 200;
 
-/// Source in which sample i is four bytes of i with the label i % 10. It counts reads, can be slow
-/// and can fail.
+/// Source in which sample i is four bytes of value i with the label i % 10. It counts reads, can be
+/// slow and can fail.
 class CountingSource final : public DataSource {
  public:
   std::int64_t size() const override { return kSamples; }
@@ -135,7 +135,7 @@ TEST_CASE("if samples are mixed, the one before the first is read too") {
       const Split split = split_of(source);
       Loader loader(split, options(2, 2));
       const std::vector<std::int64_t> order = epoch_order(split.size(), 7, 1, true);
-      // The partner is right before the range, beyond the end of the batch, or part of the range.
+      // The partner is right before the range, after its end, or part of it.
       const std::vector<Range> ranges = {{4, 8}, {8, 10}, {12, 18}, {20, 20}};
       const std::vector<std::int64_t> partners = {3, 11, 17, 24};
       loader.start(1, ranges, partners);

@@ -133,8 +133,7 @@ TEST_CASE("a cache that does not name exif_orientation is one of stored images")
   with_packed_cache(pictures, dir.options());
   const std::string path = dir.options().path;
   std::string bytes = read_all(path);
-  // Write a cache of an earlier release: without the key, with hash and length of the shorter
-  // header.
+  // Write a cache of an earlier release: its header lacks the key, so its hash and length differ.
   const std::string key = ",\"exif_orientation\":\"ignore\"";
   const std::size_t at = bytes.find(key);
   REQUIRE(at != std::string::npos);
@@ -242,8 +241,8 @@ TEST_CASE(
   slow->on_read = [&](std::int64_t index) {
     beats.push_back(maker->beats());
     has_begun = true;
-    // However long it takes, the waiting process does not count as stalled. Continue once it has
-    // beaten.
+    // However long this takes, the waiting process must not count as stalled. Continue after three
+    // of its heartbeats.
     const std::uint64_t before = waiter->beats();
     while (index == 1 && waiter->beats() < before + 3) std::this_thread::yield();
   };

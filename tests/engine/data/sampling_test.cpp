@@ -14,7 +14,7 @@ namespace {
 
 using namespace data_test;
 
-/// Returns 24 samples of class 0, 5 of class 2 and one of class 3; class 1 is empty.
+/// Returns the labels of 24 samples of class 0, 5 of class 2 and one of class 3; class 1 is empty.
 std::vector<std::int32_t> uneven() {
   std::vector<std::int32_t> labels(24, 0);
   labels.insert(labels.end(), 5, 2);
@@ -59,7 +59,8 @@ TEST_CASE("balanced: each class as often, its samples in turns, also from epoch 
       CHECK(sampling.epoch(epoch).indices == order.indices);
     }
     for (const auto& [label, count] : of_class) CHECK(count == 12 * 31 / 3);
-    // 124 draws from 5 samples, and from 25 samples, one of which occurs twice.
+    // Class 2: 124 draws from 5 samples. Class 0: 124 draws from 24 samples, of which sample 0 is
+    // in the split twice.
     for (const std::int64_t index : {24, 25, 26, 27, 28}) {
       CHECK(of_sample[index] >= 24);
       CHECK(of_sample[index] <= 25);

@@ -164,7 +164,7 @@ TEST_CASE("group: no group is divided, and sizes are near to those asked for") {
       CHECK(each.size() <= 23);
     }
   }
-  // By class: each of the three gets its third, as nearly as groups of up to 17 samples allow.
+  // A stratified fold gets a third of each class, as nearly as groups of up to 17 samples allow.
   for (const auto& each : folds_of(
            source, 3, [](ValSplitSpec spec) { return stratified(grouped(std::move(spec))); })) {
     for (std::int32_t label = 0; label < 3; ++label) {

@@ -84,7 +84,7 @@ Image blurred_case(const json& params, const Image& picture) {
                           params.at("sigma").at(1));
 }
 
-/// Runs an operation with one number or none.
+/// Runs an operation that takes one number or none.
 void run_in_place(const std::string& operation, double factor, Image& image) {
   if (operation == "flip_horizontally") return flip_horizontally(image);
   if (operation == "flip_vertically") return flip_vertically(image);

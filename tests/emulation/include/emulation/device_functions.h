@@ -25,8 +25,8 @@ template <class T>
 concept AtomicInteger =
     std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, unsigned long long>;
 
-/// Performs one read-modify-write. Another host thread may use the same pinned memory at the same
-/// time.
+/// Performs one atomic read-modify-write, because another host thread may use the same pinned
+/// memory.
 template <class T, class Change>
 T atomically(T* address, Change change) {
   T old = __atomic_load_n(address, __ATOMIC_RELAXED);

@@ -15,7 +15,7 @@ namespace emulation::detail {
 struct Argument {
   const void* address;
   std::size_t bytes;
-  bool pointer;  ///< declared as a pointer, so it must point to memory that a kernel may read
+  bool pointer;  ///< true if declared as a pointer: it must point to memory that kernels may read
 };
 
 /// A kernel with a copy of its arguments. It can run any number of times.
@@ -24,7 +24,7 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual void run_thread() const = 0;
   virtual const void* function() const = 0;
-  /// Returns the arguments for inspection; the threads get others.
+  /// Returns the arguments with cleared padding, for inspection; the threads get the original ones.
   virtual std::vector<Argument> arguments() const = 0;
 };
 
