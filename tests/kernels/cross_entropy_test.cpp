@@ -8,10 +8,10 @@
 
 #include "kernels/common/softmax.h"
 #include "kernels/devices.h"
+#include "kernels/reference/reference.h"
 #include "tests/support/backends.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
-#include "tests/support/reference.h"
 
 namespace dpt::testing {
 namespace {

@@ -9,12 +9,12 @@
 
 #include "kernels/base/error.h"
 #include "kernels/devices.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/cases.h"
 #include "tests/support/backends.h"
 #include "tests/support/close.h"
 #include "tests/support/loss_runner.h"
 #include "tests/support/op_runner.h"
-#include "tests/support/reference.h"
 
 namespace dpt::testing {
 namespace {

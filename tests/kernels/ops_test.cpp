@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "kernels/devices.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/cases.h"
 #include "tests/support/backends.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
-#include "tests/support/reference.h"
 
 namespace dpt::testing {
 namespace {

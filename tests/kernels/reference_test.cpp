@@ -1,6 +1,6 @@
 // Tests the reference itself: its gradients against differences of its own forward pass, in double
 // precision.
-#include "tests/support/reference.h"
+#include "kernels/reference/reference.h"
 
 #include <doctest/doctest.h>
 

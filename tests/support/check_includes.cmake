@@ -9,7 +9,7 @@ set(parts app app/base app/bench app/cli app/config app/evaluate app/export app/
     engine/config engine/data engine/downloads engine/export engine/graph engine/job engine/layers
     engine/losses engine/measurements engine/metrics engine/optimizers engine/processes
     engine/replica engine/run engine/schedules engine/training engine/zoo kernels kernels/base
-    kernels/common kernels/cpu kernels/cpu/simd kernels/cuda kernels/image)
+    kernels/common kernels/cpu kernels/cpu/simd kernels/cuda kernels/image kernels/reference)
 # What every part of app may include.
 set(below_app datasets engine/checkpoints engine/collectives engine/config engine/data
     engine/downloads engine/export engine/graph engine/job engine/layers engine/losses
@@ -63,6 +63,7 @@ set(allowed_kernels/cpu kernels kernels/base kernels/common kernels/cpu/simd)
 set(allowed_kernels/cpu/simd kernels kernels/base kernels/common)
 set(allowed_kernels/cuda kernels kernels/base kernels/common)
 set(allowed_kernels/image kernels/base)
+set(allowed_kernels/reference kernels kernels/base kernels/common)
 
 function(part_of path result)
   set(${result} "" PARENT_SCOPE)

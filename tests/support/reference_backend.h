@@ -1,7 +1,7 @@
-// A Backend whose kernels are those of tests/support/reference.h, in double precision. It is strict
-// about memory, to catch a wrong memory plan: it overwrites scratch and consumed gradients with
-// NaN, checks saved data and activations in backward, and fails if an operation receives data that
-// it declared unnecessary.
+// A Backend whose kernels are those of kernels/reference/reference.h, in double precision. It is
+// strict about memory, to catch a wrong memory plan: it overwrites scratch and consumed gradients
+// with NaN, checks saved data and activations in backward, and fails if an operation receives data
+// that it declared unnecessary.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -19,11 +19,14 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/reference/maths.h"
 #include "tests/support/host_backend.h"
-#include "tests/support/reference.h"
 
 namespace dpt::testing {
 
+using reference::Derivatives;
+using reference::Maths;
+using reference::Params;
 using reference::Values;
 
 inline Values read_floats(DevPtr from, std::size_t count) {
@@ -43,31 +46,6 @@ inline void write_floats(DevPtr to, const Values& values, bool add = false) {
 inline void fill_nan(DevPtr to, std::size_t bytes) {
   std::memset(reinterpret_cast<void*>(to.address), 0xFF, bytes);
 }
-
-/// Parameters of an operation, in the order of its description's kParams.
-using Params = std::vector<Values>;
-
-/// Gradients with respect to an operation's inputs and parameters.
-struct Derivatives {
-  Derivatives(Values of_x, Params of_params) : x(std::move(of_x)), params(std::move(of_params)) {}
-  Derivatives(reference::Gradients g)
-      : x(std::move(g.x)), params{std::move(g.weight), std::move(g.bias)} {}
-  Values x;
-  Params params;
-};
-
-/// An operation described as mathematics: sizes and functions.
-struct Maths {
-  std::size_t x = 0, y = 0;         ///< elements
-  std::vector<std::size_t> params;  ///< elements of each; 0 if the operation lacks it
-  std::size_t inputs = 1;           ///< number of inputs in x, one after another
-  std::vector<std::size_t> sizes;   ///< of the inputs, if they have separate gradients; else empty
-  bool input_gradient = true;
-  /// Returns the number of elements of an input.
-  std::size_t input(std::size_t k) const { return sizes.empty() ? x / inputs : sizes[k]; }
-  std::function<Values(const Values& x, const Params& params)> forward;
-  std::function<Derivatives(const Values& x, const Params& params, const Values& dy)> backward;
-};
 
 /// Ways for an operation to keep the data that backward needs.
 enum class Keep : std::uint8_t {
@@ -364,171 +342,30 @@ class ReferenceBackend : public HostBackend {
   }
 
  private:
-  std::unique_ptr<Op> op(const Conv2dDesc& d) {
-    Maths maths = sizes(
-        d.batch * d.in.elements(), d.batch * d.out.elements(),
-        {d.conv_out.c * d.kernel.h * d.kernel.w * (d.in.c / d.groups), d.bias ? d.conv_out.c : 0},
-        d.input_gradient);
-    maths.forward = [d](const Values& x, const Params& p) {
-      return reference::conv2d(d, x, p[0], p[1]);
-    };
-    maths.backward = [d](const Values& x, const Params& p, const Values& dy) {
-      return reference::conv2d_backward(d, x, p[0], p[1], dy);
-    };
-    return make(std::move(maths));
-  }
-  std::unique_ptr<Op> op(const ConvTranspose2dDesc& d) {
-    Maths maths =
-        sizes(d.batch * d.in.elements(), d.batch * d.out.elements(),
-              {d.in.c * d.kernel.h * d.kernel.w * (d.out.c / d.groups), d.bias ? d.out.c : 0},
-              d.input_gradient);
-    maths.forward = [d](const Values& x, const Params& p) {
-      return reference::conv_transpose2d(d, x, p[0], p[1]);
-    };
-    maths.backward = [d](const Values& x, const Params& p, const Values& dy) {
-      return reference::conv_transpose2d_backward(d, x, p[0], dy);
-    };
-    return make(std::move(maths));
-  }
-  std::unique_ptr<Op> op(const LinearDesc& d) {
-    Maths maths = sizes(d.batch * d.in, d.batch * d.out, {d.in * d.out, d.bias ? d.out : 0},
-                        d.input_gradient);
-    maths.forward = [d](const Values& x, const Params& p) {
-      return reference::linear(d, x, p[0], p[1]);
-    };
-    maths.backward = [d](const Values& x, const Params& p, const Values& dy) {
-      return reference::linear_backward(d, x, p[0], p[1], dy);
-    };
-    return make(std::move(maths));
-  }
-  std::unique_ptr<Op> op(const Pool2dDesc& d) {
-    return make(
-        sizes(d.batch * d.in.elements(), d.batch * d.out.elements(), {}, d.input_gradient),
-        [d](const Values& x) { return reference::pool(d, x); },
-        [d](const Values& x, const Values& dy) { return reference::pool_backward(d, x, dy); });
+  /// Creates an operation that runs as its description's mathematics.
+  template <class Desc>
+  std::unique_ptr<Op> op(const Desc& d) {
+    return std::make_unique<ReferenceOp>(reference::maths_of(d), keep_);
   }
   std::unique_ptr<Op> op(const ReluDesc& d) {
-    const std::int64_t count = d.batch * d.shape.elements();
-    if (keep_ == Keep::saved) {
-      return std::make_unique<ReferenceInPlaceRelu>(static_cast<std::size_t>(count));
-    }
-    Maths maths = sizes(count, count, {}, true);
-    maths.forward = [](const Values& x, const Params&) { return reference::relu(x); };
-    maths.backward = [](const Values& x, const Params&, const Values& dy) {
-      return Derivatives(reference::relu_backward(dy, reference::relu(x)), {});
-    };
-    return make(std::move(maths));
-  }
-  std::unique_ptr<Op> op(const ActivationDesc& d) {
-    const std::int64_t count = d.batch * d.shape.elements();
-    return make(
-        sizes(count, count, {}, true), [d](const Values& x) { return reference::activation(d, x); },
-        [d](const Values& x, const Values& dy) {
-          return reference::activation_backward(d, x, dy);
-        });
+    if (keep_ == Keep::activations) return op<ReluDesc>(d);
+    return std::make_unique<ReferenceInPlaceRelu>(
+        static_cast<std::size_t>(d.batch * d.shape.elements()));
   }
   std::unique_ptr<Op> op(const DropoutDesc& d) { return std::make_unique<ReferenceDropout>(d); }
   std::unique_ptr<Op> op(const SumDesc& d) {
     // The Executor's sums of gradients are in place too.
     if (keep_ == Keep::saved || !d.training) return std::make_unique<ReferenceInPlaceSum>(d);
-    const std::int64_t count = d.batch * d.shape.elements();
-    Maths maths = sizes(d.inputs * count, count, {}, true);
-    maths.inputs = static_cast<std::size_t>(d.inputs);
-    maths.forward = [d](const Values& x, const Params&) { return reference::sum(d, x); };
-    maths.backward = [d](const Values& x, const Params&, const Values& dy) {
-      return Derivatives(reference::sum_backward(d, x, dy), {});
-    };
-    return make(std::move(maths));
+    return op<SumDesc>(d);
   }
   std::unique_ptr<Op> op(const BatchNormDesc& d) {
     if (!d.batch_statistics) no();
-    const std::int64_t count = d.batch * d.shape.elements();
-    const std::int64_t parameters = d.affine ? d.shape.c : 0;
-    Maths maths = sizes(count, count, {parameters, parameters}, d.input_gradient);
-    maths.forward = [d](const Values& x, const Params& p) {
-      return reference::batch_norm(d, x, p[0], p[1]);
-    };
-    maths.backward = [d](const Values& x, const Params& p, const Values& dy) {
-      return reference::batch_norm_backward(d, x, p[0], p[1], dy);
-    };
-    return std::make_unique<ReferenceBatchNorm>(d, std::move(maths), keep_);
-  }
-  std::unique_ptr<Op> op(const ConcatDesc& d) {
-    Maths maths = sizes(d.batch * d.out.elements(), d.batch * d.out.elements(), {}, true);
-    set_inputs(maths, d.batch, d.in);
-    return make(
-        std::move(maths), [d](const Values& x) { return reference::concat(d, x); },
-        [d](const Values&, const Values& dy) { return reference::concat_backward(d, dy); });
-  }
-  std::unique_ptr<Op> op(const ProductDesc& d) {
-    Maths maths = sizes(d.batch * (d.in[0].elements() + d.in[1].elements()),
-                        d.batch * d.out.elements(), {}, true);
-    set_inputs(maths, d.batch, d.in);
-    return make(
-        std::move(maths), [d](const Values& x) { return reference::product(d, x); },
-        [d](const Values& x, const Values& dy) { return reference::product_backward(d, x, dy); });
-  }
-  std::unique_ptr<Op> op(const PixelMapDesc& d) {
-    return make(
-        sizes(d.batch * d.in.elements(), d.batch * d.out.elements(), {}, true),
-        [d](const Values& x) { return reference::pixel_map(d, x); },
-        [d](const Values&, const Values& dy) { return reference::pixel_map_backward(d, dy); });
-  }
-  std::unique_ptr<Op> op(const GroupNormDesc& d) {
-    const std::int64_t count = d.batch * d.shape.elements();
-    Maths maths =
-        sizes(count, count, {d.weight ? d.shape.c : 0, d.bias ? d.shape.c : 0}, d.input_gradient);
-    maths.forward = [d](const Values& x, const Params& p) {
-      return reference::group_norm(d, x, p[0], p[1]);
-    };
-    maths.backward = [d](const Values& x, const Params& p, const Values& dy) {
-      return reference::group_norm_backward(d, x, p[0], dy);
-    };
-    return make(std::move(maths));
-  }
-  std::unique_ptr<Op> op(const ChannelScaleDesc& d) {
-    const std::int64_t count = d.batch * d.shape.elements();
-    Maths maths = sizes(count, count, {d.one_weight ? 1 : d.shape.c}, d.input_gradient);
-    maths.forward = [d](const Values& x, const Params& p) {
-      return reference::channel_scale(d, x, p[0]);
-    };
-    maths.backward = [d](const Values& x, const Params& p, const Values& dy) {
-      return reference::channel_scale_backward(d, x, p[0], dy);
-    };
-    return make(std::move(maths));
+    return std::make_unique<ReferenceBatchNorm>(d, reference::maths_of(d), keep_);
   }
   std::unique_ptr<LossOp> loss(const CrossEntropyDesc& desc) {
     return std::make_unique<ReferenceCrossEntropy>(desc);
   }
   std::unique_ptr<LossOp> loss(const ElementLossDesc&) { no(); }
-
-  static Maths sizes(std::int64_t x, std::int64_t y, std::initializer_list<std::int64_t> params,
-                     bool input_gradient) {
-    Maths maths;
-    maths.x = static_cast<std::size_t>(x);
-    maths.y = static_cast<std::size_t>(y);
-    for (const std::int64_t count : params) maths.params.push_back(static_cast<std::size_t>(count));
-    maths.input_gradient = input_gradient;
-    return maths;
-  }
-  static void set_inputs(Maths& maths, std::int64_t batch, std::span<const SampleShape> in) {
-    maths.inputs = in.size();
-    for (const SampleShape& shape : in) {
-      maths.sizes.push_back(static_cast<std::size_t>(batch * shape.elements()));
-    }
-  }
-  /// Creates an operation without parameters.
-  template <class Forward, class Backward>
-  std::unique_ptr<Op> make(Maths maths, const Forward& forward, const Backward& backward) {
-    maths.forward = [=](const Values& x, const Params&) { return forward(x); };
-    maths.backward = [=](const Values& x, const Params&, const Values& dy) {
-      return Derivatives(backward(x, dy), {});
-    };
-    return make(std::move(maths));
-  }
-  std::unique_ptr<Op> make(Maths maths) {
-    return std::make_unique<ReferenceOp>(std::move(maths), keep_);
-  }
 
   Keep keep_;
 };

@@ -11,12 +11,12 @@
 #include "kernels/base/error.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/devices.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/bf16_values.h"
 #include "tests/kernels/cases.h"
 #include "tests/support/backends.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
-#include "tests/support/reference.h"
 #include "tests/support/skip.h"
 
 namespace dpt::testing {

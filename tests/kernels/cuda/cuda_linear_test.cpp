@@ -11,11 +11,11 @@
 #include "kernels/common/bf16.h"
 #include "kernels/cuda/column_sums.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/support/backends.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
-#include "tests/support/reference.h"
 #include "tests/support/temp_dir.h"
 
 namespace dpt::testing {

@@ -11,11 +11,11 @@
 #include "kernels/base/error.h"
 #include "kernels/cuda/conv/conv_plan.h"
 #include "kernels/devices.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
-#include "tests/support/reference.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/text.h"
 

@@ -5,12 +5,12 @@
 
 #include "kernels/common/bf16.h"
 #include "kernels/cuda/conv/conv_plan.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/support/backends.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
-#include "tests/support/reference.h"
 
 namespace dpt::testing {
 namespace {

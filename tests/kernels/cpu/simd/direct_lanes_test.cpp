@@ -7,10 +7,10 @@
 
 #include "kernels/cpu/simd/direct_conv_backward.h"
 #include "kernels/cpu/simd/direct_linear_kernels.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/cases.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
-#include "tests/support/reference.h"
 
 namespace dpt::testing {
 namespace {

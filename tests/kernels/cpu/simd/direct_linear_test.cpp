@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include "kernels/cpu/simd/direct_linear.h"
+#include "kernels/reference/reference.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
-#include "tests/support/reference.h"
 #include "tests/support/skip.h"
 
 namespace dpt::testing {

@@ -11,10 +11,10 @@
 #include "kernels/base/cpu_features.h"
 #include "kernels/cpu/simd/own_conv2d.h"
 #include "kernels/devices.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/cases.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
-#include "tests/support/reference.h"
 
 namespace dpt::testing {
 

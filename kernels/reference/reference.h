@@ -1,6 +1,7 @@
 // Plain double-precision implementations of every operation, forward and backward, written to be
-// easy to read. Tests compare the backends with them. Activations are (batch, h, w, c), convolution
-// weights (out, kh, kw, in/groups), linear weights (out, in), as in kernels/backend.h.
+// easy to read. Tests and the self check of kernels compare the backends with them. Activations are
+// (batch, h, w, c), convolution weights (out, kh, kw, in/groups), linear weights (out, in), as in
+// kernels/backend.h.
 #pragma once
 
 #include <cstdint>
@@ -80,6 +81,15 @@ Values batch_norm(const BatchNormDesc& d, const Values& x, const Values& weight,
                   const Values& bias);
 Gradients batch_norm_backward(const BatchNormDesc& d, const Values& x, const Values& weight,
                               const Values& bias, Values dy);
+
+/// Parameters of batch normalisation and the running statistics with which it normalises.
+struct RunningNormParams {
+  const Values &weight, &bias, &mean, &variance;
+};
+/// Normalises each channel with its running statistics, which have no gradients.
+Values running_norm(const BatchNormDesc& d, const Values& x, const RunningNormParams& params);
+Gradients running_norm_backward(const BatchNormDesc& d, const Values& x,
+                                const RunningNormParams& params, Values dy);
 
 /// Pools x. The last NaN wins a window of max pooling if there is any, otherwise the first of the
 /// largest elements.

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "tests/support/reference.h"
+#include "kernels/reference/reference.h"
 
 namespace dpt::reference {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/support/reference.h"
+#include "kernels/reference/reference.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,8 +13,8 @@ namespace dpt::reference {
 
 namespace {
 
-/// Calls use(x_index, y_index, weight_index) for every product of a convolution, except those that
-/// fall on padding.
+/// Calls use(x_at, y_at, tap) for every pixel of a convolution's output and every tap of the kernel
+/// that falls on the image: the indices of the two pixels' first channels, and the tap's number.
 template <class Use>
 void for_conv_taps(const Conv2dDesc& d, const Use& use) {
   for (std::int64_t n = 0; n < d.batch; ++n) {
@@ -25,22 +25,92 @@ void for_conv_taps(const Conv2dDesc& d, const Use& use) {
             const std::int64_t ih = oh * d.stride.h - d.padding.h + kh * d.dilation.h;
             const std::int64_t iw = ow * d.stride.w - d.padding.w + kw * d.dilation.w;
             if (ih < 0 || iw < 0 || ih >= d.in.h || iw >= d.in.w) continue;
-            const std::int64_t group_in = d.in.c / d.groups, group_out = d.conv_out.c / d.groups;
-            const std::int64_t x_at = ((n * d.in.h + ih) * d.in.w + iw) * d.in.c;
-            const std::int64_t y_at = ((n * d.conv_out.h + oh) * d.conv_out.w + ow) * d.conv_out.c;
-            for (std::int64_t o = 0; o < d.conv_out.c; ++o) {
-              const std::int64_t w_at = ((o * d.kernel.h + kh) * d.kernel.w + kw) * group_in;
-              for (std::int64_t i = 0; i < group_in; ++i) {
-                use(static_cast<std::size_t>(x_at + o / group_out * group_in + i),
-                    static_cast<std::size_t>(y_at + o), static_cast<std::size_t>(w_at + i));
-              }
-            }
+            use(((n * d.in.h + ih) * d.in.w + iw) * d.in.c,
+                ((n * d.conv_out.h + oh) * d.conv_out.w + ow) * d.conv_out.c, kh * d.kernel.w + kw);
           }
         }
       }
     }
   }
 }
+
+/// Adds `factor` times `count` values to others.
+void add_scaled(double* to, double factor, const double* values, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] += factor * values[i];
+}
+
+bool are_finite(const Values& values) {
+  return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
+}
+
+/// The three sums of products of a convolution. Each skips the products of zeros, which add nothing
+/// unless the other factor is not finite: inputs with few other values cost little.
+class ConvSums {
+ public:
+  explicit ConvSums(const Conv2dDesc& d)
+      : d_(d),
+        taps_(d.kernel.h * d.kernel.w),
+        in_(d.in.c / d.groups),
+        out_(d.conv_out.c / d.groups) {}
+
+  /// Adds the convolution of x to y.
+  void add_to_y(const Values& x, const Values& weight, Values& y) const {
+    const bool skips = are_finite(weight);
+    const Values inputs_first = with_inputs_first(weight);
+    for_conv_taps(d_, [&](std::int64_t x_at, std::int64_t y_at, std::int64_t tap) {
+      for (std::int64_t c = 0; c < d_.in.c; ++c) {
+        const double factor = x[at(x_at + c)];
+        if (factor == 0 && skips) continue;
+        add_scaled(&y[at(y_at + c / in_ * out_)], factor,
+                   &inputs_first[at((tap * d_.in.c + c) * out_)], out_);
+      }
+    });
+  }
+  /// Adds the gradient of x to dx.
+  void add_to_x(const Values& dy, const Values& weight, Values& dx) const {
+    const bool skips = are_finite(weight);
+    for_conv_taps(d_, [&](std::int64_t x_at, std::int64_t y_at, std::int64_t tap) {
+      for (std::int64_t o = 0; o < d_.conv_out.c; ++o) {
+        const double factor = dy[at(y_at + o)];
+        if (factor == 0 && skips) continue;
+        add_scaled(&dx[at(x_at + o / out_ * in_)], factor, &weight[at((o * taps_ + tap) * in_)],
+                   in_);
+      }
+    });
+  }
+  /// Adds the gradient of the weight to dweight.
+  void add_to_weight(const Values& x, const Values& dy, Values& dweight) const {
+    const bool skips = are_finite(x);
+    for_conv_taps(d_, [&](std::int64_t x_at, std::int64_t y_at, std::int64_t tap) {
+      for (std::int64_t o = 0; o < d_.conv_out.c; ++o) {
+        const double factor = dy[at(y_at + o)];
+        if (factor == 0 && skips) continue;
+        add_scaled(&dweight[at((o * taps_ + tap) * in_)], factor, &x[at(x_at + o / out_ * in_)],
+                   in_);
+      }
+    });
+  }
+
+ private:
+  static std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
+  /// Returns the weight as (taps, in, out / groups).
+  Values with_inputs_first(const Values& weight) const {
+    Values result(weight.size());
+    for (std::int64_t o = 0; o < d_.conv_out.c; ++o) {
+      for (std::int64_t tap = 0; tap < taps_; ++tap) {
+        for (std::int64_t i = 0; i < in_; ++i) {
+          const std::int64_t c = o / out_ * in_ + i;
+          result[at((tap * d_.in.c + c) * out_ + o % out_)] =
+              weight[at((o * taps_ + tap) * in_ + i)];
+        }
+      }
+    }
+    return result;
+  }
+
+  const Conv2dDesc& d_;
+  std::int64_t taps_, in_, out_;  ///< in_ and out_: channels of one group
+};
 
 /// Calls window(y_index, inputs, divisor) for every output of a pool. `inputs` are the indices of
 /// the window's elements that lie inside the input, in row-major order.
@@ -117,8 +187,7 @@ Conv2dDesc as_convolution(const LinearDesc& d) {
 
 Values conv(const Conv2dDesc& d, const Values& x, const Values& weight, const Values& bias) {
   Values y(static_cast<std::size_t>(d.batch * d.conv_out.elements()), 0.0);
-  for_conv_taps(
-      d, [&](std::size_t xi, std::size_t yi, std::size_t wi) { y[yi] += x[xi] * weight[wi]; });
+  ConvSums(d).add_to_y(x, weight, y);
   if (!bias.empty()) {
     for (std::size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
   }
@@ -290,10 +359,8 @@ Gradients conv2d_backward(const Conv2dDesc& d, const Values& x, const Values& we
   if (d.pool) dy = pool_backward(*d.pool, z, dy);
   if (d.relu) dy = relu_backward(std::move(dy), z);
   Gradients g{Values(x.size(), 0.0), Values(weight.size(), 0.0), {}};
-  for_conv_taps(d, [&](std::size_t xi, std::size_t yi, std::size_t wi) {
-    g.x[xi] += dy[yi] * weight[wi];
-    g.weight[wi] += dy[yi] * x[xi];
-  });
+  ConvSums(d).add_to_x(dy, weight, g.x);
+  ConvSums(d).add_to_weight(x, dy, g.weight);
   if (d.bias) {
     g.bias.assign(static_cast<std::size_t>(d.conv_out.c), 0.0);
     for (std::size_t i = 0; i < dy.size(); ++i) g.bias[i % g.bias.size()] += dy[i];
@@ -304,9 +371,8 @@ Gradients conv2d_backward(const Conv2dDesc& d, const Values& x, const Values& we
 Values conv_transpose2d(const ConvTranspose2dDesc& d, const Values& x, const Values& weight,
                         const Values& bias) {
   Values y(static_cast<std::size_t>(d.batch * d.out.elements()), 0.0);
-  for_conv_taps(transposed_convolution(d), [&](std::size_t yi, std::size_t xi, std::size_t wi) {
-    y[yi] += x[xi] * weight[wi];
-  });
+  const Conv2dDesc transposed = transposed_convolution(d);
+  ConvSums(transposed).add_to_x(x, weight, y);
   if (d.bias) {
     for (std::size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
   }
@@ -316,10 +382,9 @@ Values conv_transpose2d(const ConvTranspose2dDesc& d, const Values& x, const Val
 Gradients conv_transpose2d_backward(const ConvTranspose2dDesc& d, const Values& x,
                                     const Values& weight, const Values& dy) {
   Gradients g{Values(x.size(), 0.0), Values(weight.size(), 0.0), {}};
-  for_conv_taps(transposed_convolution(d), [&](std::size_t yi, std::size_t xi, std::size_t wi) {
-    g.x[xi] += dy[yi] * weight[wi];
-    g.weight[wi] += dy[yi] * x[xi];
-  });
+  const Conv2dDesc transposed = transposed_convolution(d);
+  ConvSums(transposed).add_to_y(dy, weight, g.x);
+  ConvSums(transposed).add_to_weight(dy, x, g.weight);
   if (d.bias) {
     g.bias.assign(static_cast<std::size_t>(d.out.c), 0.0);
     for (std::size_t i = 0; i < dy.size(); ++i) g.bias[i % g.bias.size()] += dy[i];
@@ -403,11 +468,9 @@ ChannelStatistics statistics_of(const BatchNormDesc& d, const Values& x) {
   return s;
 }
 
-}  // namespace
-
-Values batch_norm(const BatchNormDesc& d, const Values& x, const Values& weight,
-                  const Values& bias) {
-  const ChannelStatistics s = statistics_of(d, x);
+/// Normalises, scales and shifts each channel, then applies the ReLU if the description has one.
+Values normalised(const BatchNormDesc& d, const ChannelStatistics& s, const Values& x,
+                  const Values& weight, const Values& bias) {
   Values y(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     const std::size_t c = i % s.mean.size();
@@ -417,29 +480,75 @@ Values batch_norm(const BatchNormDesc& d, const Values& x, const Values& weight,
   return d.relu ? relu(y) : y;
 }
 
+ChannelStatistics running_statistics(const BatchNormDesc& d, const RunningNormParams& params) {
+  ChannelStatistics s{params.mean, params.variance};
+  for (double& variance : s.inverse) {
+    variance = 1 / std::sqrt(variance + static_cast<double>(d.eps));
+  }
+  return s;
+}
+
+/// Sums of a backward pass for each channel: of dy, and of dy times the normalised x.
+struct ChannelSums {
+  Values dy, product;
+};
+ChannelSums sums_of(const ChannelStatistics& s, const Values& x, const Values& dy) {
+  const std::size_t channels = s.mean.size();
+  ChannelSums sums{Values(channels, 0.0), Values(channels, 0.0)};
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::size_t c = i % channels;
+    sums.dy[c] += dy[i];
+    sums.product[c] += dy[i] * (x[i] - s.mean[c]) * s.inverse[c];
+  }
+  return sums;
+}
+
+}  // namespace
+
+Values batch_norm(const BatchNormDesc& d, const Values& x, const Values& weight,
+                  const Values& bias) {
+  return normalised(d, statistics_of(d, x), x, weight, bias);
+}
+
 Gradients batch_norm_backward(const BatchNormDesc& d, const Values& x, const Values& weight,
                               const Values& bias, Values dy) {
   if (d.relu) dy = relu_backward(dy, batch_norm(d, x, weight, bias));
   const ChannelStatistics s = statistics_of(d, x);
-  const std::size_t channels = s.mean.size();
-  const auto rows = static_cast<double>(x.size() / channels);
-  Values sum(channels, 0.0), product(channels, 0.0);
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::size_t c = i % channels;
-    sum[c] += dy[i];
-    product[c] += dy[i] * (x[i] - s.mean[c]) * s.inverse[c];
-  }
+  const auto rows = static_cast<double>(x.size() / s.mean.size());
+  ChannelSums sums = sums_of(s, x, dy);
   Gradients g;
   g.x.resize(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::size_t c = i % channels;
+    const std::size_t c = i % s.mean.size();
     const double normalised = (x[i] - s.mean[c]) * s.inverse[c];
     g.x[i] = (d.affine ? weight[c] : 1.0) * s.inverse[c] *
-             (dy[i] - sum[c] / rows - normalised * product[c] / rows);
+             (dy[i] - sums.dy[c] / rows - normalised * sums.product[c] / rows);
   }
   if (d.affine) {
-    g.weight = product;
-    g.bias = sum;
+    g.weight = std::move(sums.product);
+    g.bias = std::move(sums.dy);
+  }
+  return g;
+}
+
+Values running_norm(const BatchNormDesc& d, const Values& x, const RunningNormParams& params) {
+  return normalised(d, running_statistics(d, params), x, params.weight, params.bias);
+}
+
+Gradients running_norm_backward(const BatchNormDesc& d, const Values& x,
+                                const RunningNormParams& params, Values dy) {
+  if (d.relu) dy = relu_backward(dy, running_norm(d, x, params));
+  const ChannelStatistics s = running_statistics(d, params);
+  Gradients g;
+  g.x.resize(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::size_t c = i % s.mean.size();
+    g.x[i] = (d.affine ? params.weight[c] : 1.0) * s.inverse[c] * dy[i];
+  }
+  if (d.affine) {
+    ChannelSums sums = sums_of(s, x, dy);
+    g.weight = std::move(sums.product);
+    g.bias = std::move(sums.dy);
   }
   return g;
 }
