@@ -192,8 +192,24 @@ void add_model_command(CLI::App& app, CommandBody& body) {
 
 void add_devices_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<DevicesOptions>();
-  CLI::App* devices = app.add_subcommand("devices", "List the devices that this process can use");
+  CLI::App* devices =
+      app.add_subcommand("devices", "List the devices that this process can use, or check them");
   devices->add_flag("--json", options->json, kJsonHelp);
+  CLI::Option* check = devices->add_flag(
+      "--check", options->check,
+      "Compare the kernels of each device with a reference, for the layers of seven networks, in "
+      "every precision that it has. Exit code 4 if one is wrong");
+  devices
+      ->add_option("--seconds", options->seconds,
+                   "Repeat the check for so long, on all cores and GPUs at once, and compare the "
+                   "bits of each pass: a test under load")
+      ->check(CLI::Range(0.0, 1e7))
+      ->needs(check);
+  devices
+      ->add_option("--devices", options->devices,
+                   "Devices to check, e.g. cpu or cuda:1 (default: the CPU and every GPU)")
+      ->check(not_empty())
+      ->needs(check);
   set_body(devices, body, options, run_devices);
 }
 

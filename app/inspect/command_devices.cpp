@@ -1,4 +1,4 @@
-// dpt devices: lists the devices that this process may use.
+// dpt devices: lists the devices that this process may use, or checks them (--check).
 #include "app/inspect/command_devices.h"
 
 #include <cstdio>
@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "app/base/command_support.h"
+#include "app/inspect/devices_check.h"
 #include "engine/processes/detect_world.h"
 #include "engine/processes/world.h"
 #include "kernels/base/error.h"
@@ -57,6 +58,7 @@ std::string world_text() {
 }  // namespace
 
 int run_devices(const DevicesOptions& options) {
+  if (options.check) return check_devices(options);
   const CpuInfo cpu = cpu_info();
   const CudaInfo& cuda = cuda_info();
   const std::vector<std::string> libraries = cuda_libraries();

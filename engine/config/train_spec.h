@@ -34,6 +34,13 @@ constexpr auto enum_names(Precision) {
       {{Precision::fp32, "fp32"}, {Precision::tf32, "tf32"}, {Precision::bf16, "bf16"}});
 }
 
+/// Conditions for checking kernels before the first step; automatic: those not checked before.
+enum class SelfCheck : std::uint8_t { automatic, always, never };
+constexpr auto enum_names(SelfCheck) {
+  return std::to_array<EnumName<SelfCheck>>(
+      {{SelfCheck::automatic, "auto"}, {SelfCheck::always, "always"}, {SelfCheck::never, "never"}});
+}
+
 /// Reaction to a checkpoint that cannot be written.
 enum class OnFailure : std::uint8_t { stop, continue_run };
 constexpr auto enum_names(OnFailure) {
@@ -214,6 +221,7 @@ struct TrainSection {
   OnDivergenceSpec on_divergence;
   Precision precision = Precision::fp32;
   bool autotune = true;
+  SelfCheck self_check = SelfCheck::automatic;
   double stall_timeout = 600;  ///< seconds without a heartbeat of a replica
 };
 

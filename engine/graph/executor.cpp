@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "engine/graph/memory_schedule.h"
-#include "engine/graph/name_stream.h"
+#include "engine/graph/operations.h"
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/param_spec.h"
 #include "kernels/base/stop_request.h"
@@ -97,19 +97,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     const Node& node = plan.nodes[i];
     if (node.is_view) continue;
     check_stop();  // creating kernels takes time, as does timing them on GPUs
-    const std::vector<ActivationShape> in = plan.shapes_into(node);
-    LayerContext context;
-    context.batch = batch;
-    context.in = in;
-    context.out = plan.values[node.output].shape;
-    context.type = plan.type;
-    context.training = training;
-    context.is_frozen = node.is_frozen;
-    context.input_gradient = training && node.input_gradient;
-    context.tf32 = plan.tf32;
-    context.seed = input.seed;
-    context.stream = stream_of(node.name);
-    const OpDesc desc = node.layer->describe(context);
+    const OpDesc desc = operation_of(plan, node, {batch, training, input.seed});
     for_layer(node.name, "set-up", [&] { ops[i] = backend.make(desc); });
     names[i] = param_names(desc);
     needs[i] = {

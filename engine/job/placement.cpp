@@ -50,16 +50,16 @@ std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device) {
   return std::clamp(bytes / per_sample / kFewest * kFewest, kFewest, device.max_samples);
 }
 
-std::string plan_cache_path() {
-  const auto variable = [](const char* name) {
-    const char* value = std::getenv(name);
+std::string user_cache_path(const std::string& name) {
+  const auto variable = [](const char* which) {
+    const char* value = std::getenv(which);
     return std::string(value ? value : "");
   };
   if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) {
-    return cache + "/dpt/cuda-plans.json";
+    return cache + "/dpt/" + name;
   }
   if (const std::string home = variable("HOME"); !home.empty()) {
-    return home + "/.cache/dpt/cuda-plans.json";
+    return home + "/.cache/dpt/" + name;
   }
   return {};
 }
@@ -88,7 +88,7 @@ Placement make_placement(const TrainSpec& spec, const Plan& plan, std::int64_t t
   placement.decoders = std::make_shared<DecoderPool>(workers);
   placement.backend_options.exact = spec.train.shards > 0;
   if (spec.train.autotune && !placement.backend_options.exact) {
-    placement.backend_options.plan_cache = plan_cache_path();
+    placement.backend_options.plan_cache = user_cache_path("cuda-plans.json");
   }
   for (const DeviceName& device : placement.devices) {
     placement.max_micro_batches.push_back(micro_batch_limit(plan, device.traits()));

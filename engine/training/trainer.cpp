@@ -14,6 +14,7 @@
 #include "engine/optimizers/average.h"
 #include "engine/run/lineage.h"
 #include "engine/run/run_saver.h"
+#include "engine/self_check/self_check.h"
 #include "engine/training/divergence.h"
 #include "engine/training/plateau.h"
 #include "engine/training/run_report.h"
@@ -550,6 +551,18 @@ class RankTrainer {
   bool best_failed_ = false;    ///< the last best could not be saved; known to rank 0
 };
 
+/// Logs a self check, on the rank that writes.
+void report_check(const SelfCheckResult& check, int rank, RunLog& log, Progress& progress) {
+  if (rank != 0 || check.checked == 0) return;
+  log.event(
+      "self_check",
+      {{"operations", check.operations}, {"checked", check.checked}, {"seconds", check.seconds}});
+  if (check.cache_problem.empty()) return;
+  progress.info(
+      fmt::format("the self check passed, but each run repeats it: its result cannot be kept: {}",
+                  check.cache_problem));
+}
+
 }  // namespace
 
 TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits& limits,
@@ -570,6 +583,8 @@ TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits
   try {
     run_ranks(job, [&](Backend& backend, Communicator& communicator) {
       check_stop();
+      report_check(check_kernels(job, backend, communicator.rank()), communicator.rank(), log,
+                   progress);
       RankTrainer trainer(job, start, last_good, limits, backend, communicator, folder, saver, log,
                           progress);
       TrainOutcome mine = trainer.run();

@@ -29,7 +29,8 @@ struct Maths {
   std::size_t x = 0, y = 0;         ///< elements
   std::vector<std::size_t> params;  ///< elements of each; 0 if the operation lacks it
   std::size_t inputs = 1;           ///< number of inputs in x, one after another
-  std::vector<std::size_t> sizes;   ///< of the inputs, if they have separate gradients; else empty
+  std::vector<std::size_t>
+      sizes;  ///< elements of each input if they have separate gradients; else empty
   bool input_gradient = true;
   /// Returns the number of elements of an input.
   std::size_t input(std::size_t k) const { return sizes.empty() ? x / inputs : sizes[k]; }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <span>
 #include <utility>
 
 #include "kernels/base/philox.h"
@@ -34,6 +35,22 @@ void for_conv_taps(const Conv2dDesc& d, const Use& use) {
   }
 }
 
+/// Calls use(index, channel) for every element of an image.
+template <class Use>
+void for_channels(const Values& image, std::size_t channels, const Use& use) {
+  for (std::size_t i = 0; i < image.size(); i += channels) {
+    for (std::size_t c = 0; c < channels; ++c) use(i + c, c);
+  }
+}
+
+/// Adds an image's values to the sums of their channels.
+void add_to_channels(const Values& image, Values& sums) {
+  for_channels(image, sums.size(), [&](std::size_t i, std::size_t c) { sums[c] += image[i]; });
+}
+void add_bias(const Values& bias, Values& image) {
+  for_channels(image, bias.size(), [&](std::size_t i, std::size_t c) { image[i] += bias[c]; });
+}
+
 /// Adds `factor` times `count` values to others.
 void add_scaled(double* to, double factor, const double* values, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] += factor * values[i];
@@ -43,8 +60,41 @@ bool are_finite(const Values& values) {
   return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
 }
 
-/// The three sums of products of a convolution. Each skips the products of zeros, which add nothing
-/// unless the other factor is not finite: inputs with few other values cost little.
+/// The values of an image's pixels that a sum of products cannot skip, pixel after pixel.
+class Factors {
+ public:
+  struct Factor {
+    std::int64_t channel;
+    double value;
+  };
+
+  /// Skips zeros if `skips`: they add nothing unless the other factor is not finite.
+  Factors(const Values& image, std::int64_t channels, bool skips) : channels_(channels) {
+    const std::size_t pixels = image.size() / static_cast<std::size_t>(channels);
+    begins_.reserve(pixels + 1);
+    const double* value = image.data();
+    for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
+      begins_.push_back(factors_.size());
+      for (std::int64_t c = 0; c < channels; ++c, ++value) {
+        if (*value != 0 || !skips) factors_.push_back({c, *value});
+      }
+    }
+    begins_.push_back(factors_.size());
+  }
+  /// Returns those of the pixel whose first channel is element `at` of the image.
+  std::span<const Factor> of_pixel(std::int64_t at) const {
+    const auto pixel = static_cast<std::size_t>(at / channels_);
+    return std::span(factors_).subspan(begins_[pixel], begins_[pixel + 1] - begins_[pixel]);
+  }
+
+ private:
+  std::int64_t channels_;
+  std::vector<Factor> factors_;
+  std::vector<std::size_t> begins_;
+};
+
+/// The three sums of products of a convolution. They skip the products of zeros, so that inputs
+/// with few other values cost little.
 class ConvSums {
  public:
   explicit ConvSums(const Conv2dDesc& d)
@@ -55,37 +105,31 @@ class ConvSums {
 
   /// Adds the convolution of x to y.
   void add_to_y(const Values& x, const Values& weight, Values& y) const {
-    const bool skips = are_finite(weight);
+    const Factors factors(x, d_.in.c, are_finite(weight));
     const Values inputs_first = with_inputs_first(weight);
     for_conv_taps(d_, [&](std::int64_t x_at, std::int64_t y_at, std::int64_t tap) {
-      for (std::int64_t c = 0; c < d_.in.c; ++c) {
-        const double factor = x[at(x_at + c)];
-        if (factor == 0 && skips) continue;
-        add_scaled(&y[at(y_at + c / in_ * out_)], factor,
+      for (const auto& [c, value] : factors.of_pixel(x_at)) {
+        add_scaled(&y[at(y_at + c / in_ * out_)], value,
                    &inputs_first[at((tap * d_.in.c + c) * out_)], out_);
       }
     });
   }
   /// Adds the gradient of x to dx.
   void add_to_x(const Values& dy, const Values& weight, Values& dx) const {
-    const bool skips = are_finite(weight);
+    const Factors factors(dy, d_.conv_out.c, are_finite(weight));
     for_conv_taps(d_, [&](std::int64_t x_at, std::int64_t y_at, std::int64_t tap) {
-      for (std::int64_t o = 0; o < d_.conv_out.c; ++o) {
-        const double factor = dy[at(y_at + o)];
-        if (factor == 0 && skips) continue;
-        add_scaled(&dx[at(x_at + o / out_ * in_)], factor, &weight[at((o * taps_ + tap) * in_)],
+      for (const auto& [o, value] : factors.of_pixel(y_at)) {
+        add_scaled(&dx[at(x_at + o / out_ * in_)], value, &weight[at((o * taps_ + tap) * in_)],
                    in_);
       }
     });
   }
   /// Adds the gradient of the weight to dweight.
   void add_to_weight(const Values& x, const Values& dy, Values& dweight) const {
-    const bool skips = are_finite(x);
+    const Factors factors(dy, d_.conv_out.c, are_finite(x));
     for_conv_taps(d_, [&](std::int64_t x_at, std::int64_t y_at, std::int64_t tap) {
-      for (std::int64_t o = 0; o < d_.conv_out.c; ++o) {
-        const double factor = dy[at(y_at + o)];
-        if (factor == 0 && skips) continue;
-        add_scaled(&dweight[at((o * taps_ + tap) * in_)], factor, &x[at(x_at + o / out_ * in_)],
+      for (const auto& [o, value] : factors.of_pixel(y_at)) {
+        add_scaled(&dweight[at((o * taps_ + tap) * in_)], value, &x[at(x_at + o / out_ * in_)],
                    in_);
       }
     });
@@ -188,9 +232,7 @@ Conv2dDesc as_convolution(const LinearDesc& d) {
 Values conv(const Conv2dDesc& d, const Values& x, const Values& weight, const Values& bias) {
   Values y(static_cast<std::size_t>(d.batch * d.conv_out.elements()), 0.0);
   ConvSums(d).add_to_y(x, weight, y);
-  if (!bias.empty()) {
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
-  }
+  if (!bias.empty()) add_bias(bias, y);
   return y;
 }
 
@@ -354,16 +396,18 @@ Values conv2d(const Conv2dDesc& d, const Values& x, const Values& weight, const 
 
 Gradients conv2d_backward(const Conv2dDesc& d, const Values& x, const Values& weight,
                           const Values& bias, Values dy) {
-  Values z = conv(d, x, weight, d.bias ? bias : Values());
-  if (d.relu) z = relu(std::move(z));
-  if (d.pool) dy = pool_backward(*d.pool, z, dy);
-  if (d.relu) dy = relu_backward(std::move(dy), z);
+  if (d.relu || d.pool) {
+    Values z = conv(d, x, weight, d.bias ? bias : Values());
+    if (d.relu) z = relu(std::move(z));
+    if (d.pool) dy = pool_backward(*d.pool, z, dy);
+    if (d.relu) dy = relu_backward(std::move(dy), z);
+  }
   Gradients g{Values(x.size(), 0.0), Values(weight.size(), 0.0), {}};
   ConvSums(d).add_to_x(dy, weight, g.x);
   ConvSums(d).add_to_weight(x, dy, g.weight);
   if (d.bias) {
     g.bias.assign(static_cast<std::size_t>(d.conv_out.c), 0.0);
-    for (std::size_t i = 0; i < dy.size(); ++i) g.bias[i % g.bias.size()] += dy[i];
+    add_to_channels(dy, g.bias);
   }
   return g;
 }
@@ -373,9 +417,7 @@ Values conv_transpose2d(const ConvTranspose2dDesc& d, const Values& x, const Val
   Values y(static_cast<std::size_t>(d.batch * d.out.elements()), 0.0);
   const Conv2dDesc transposed = transposed_convolution(d);
   ConvSums(transposed).add_to_x(x, weight, y);
-  if (d.bias) {
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
-  }
+  if (d.bias) add_bias(bias, y);
   return y;
 }
 
@@ -387,7 +429,7 @@ Gradients conv_transpose2d_backward(const ConvTranspose2dDesc& d, const Values& 
   ConvSums(transposed).add_to_weight(dy, x, g.weight);
   if (d.bias) {
     g.bias.assign(static_cast<std::size_t>(d.out.c), 0.0);
-    for (std::size_t i = 0; i < dy.size(); ++i) g.bias[i % g.bias.size()] += dy[i];
+    add_to_channels(dy, g.bias);
   }
   return g;
 }
@@ -458,10 +500,11 @@ ChannelStatistics statistics_of(const BatchNormDesc& d, const Values& x) {
   const auto c = static_cast<std::size_t>(d.shape.c);
   const auto rows = static_cast<double>(x.size() / c);
   ChannelStatistics s{Values(c, 0.0), Values(c, 0.0)};
-  for (std::size_t i = 0; i < x.size(); ++i) s.mean[i % c] += x[i] / rows;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    s.inverse[i % c] += (x[i] - s.mean[i % c]) * (x[i] - s.mean[i % c]) / rows;
-  }
+  for_channels(x, c, [&](std::size_t i, std::size_t k) { s.mean[k] += x[i]; });
+  for (double& mean : s.mean) mean /= rows;
+  for_channels(x, c, [&](std::size_t i, std::size_t k) {
+    s.inverse[k] += (x[i] - s.mean[k]) * (x[i] - s.mean[k]) / rows;
+  });
   for (double& variance : s.inverse) {
     variance = 1 / std::sqrt(variance + static_cast<double>(d.eps));
   }
@@ -472,11 +515,10 @@ ChannelStatistics statistics_of(const BatchNormDesc& d, const Values& x) {
 Values normalised(const BatchNormDesc& d, const ChannelStatistics& s, const Values& x,
                   const Values& weight, const Values& bias) {
   Values y(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::size_t c = i % s.mean.size();
+  for_channels(x, s.mean.size(), [&](std::size_t i, std::size_t c) {
     y[i] = (x[i] - s.mean[c]) * s.inverse[c];
     if (d.affine) y[i] = y[i] * weight[c] + bias[c];
-  }
+  });
   return d.relu ? relu(y) : y;
 }
 
@@ -495,11 +537,10 @@ struct ChannelSums {
 ChannelSums sums_of(const ChannelStatistics& s, const Values& x, const Values& dy) {
   const std::size_t channels = s.mean.size();
   ChannelSums sums{Values(channels, 0.0), Values(channels, 0.0)};
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::size_t c = i % channels;
+  for_channels(x, channels, [&](std::size_t i, std::size_t c) {
     sums.dy[c] += dy[i];
     sums.product[c] += dy[i] * (x[i] - s.mean[c]) * s.inverse[c];
-  }
+  });
   return sums;
 }
 
@@ -518,12 +559,11 @@ Gradients batch_norm_backward(const BatchNormDesc& d, const Values& x, const Val
   ChannelSums sums = sums_of(s, x, dy);
   Gradients g;
   g.x.resize(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::size_t c = i % s.mean.size();
+  for_channels(x, s.mean.size(), [&](std::size_t i, std::size_t c) {
     const double normalised = (x[i] - s.mean[c]) * s.inverse[c];
     g.x[i] = (d.affine ? weight[c] : 1.0) * s.inverse[c] *
              (dy[i] - sums.dy[c] / rows - normalised * sums.product[c] / rows);
-  }
+  });
   if (d.affine) {
     g.weight = std::move(sums.product);
     g.bias = std::move(sums.dy);
@@ -541,10 +581,9 @@ Gradients running_norm_backward(const BatchNormDesc& d, const Values& x,
   const ChannelStatistics s = running_statistics(d, params);
   Gradients g;
   g.x.resize(x.size());
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const std::size_t c = i % s.mean.size();
+  for_channels(x, s.mean.size(), [&](std::size_t i, std::size_t c) {
     g.x[i] = (d.affine ? params.weight[c] : 1.0) * s.inverse[c] * dy[i];
-  }
+  });
   if (d.affine) {
     ChannelSums sums = sums_of(s, x, dy);
     g.weight = std::move(sums.product);

@@ -8,13 +8,13 @@ set(parts app app/base app/bench app/cli app/config app/evaluate app/export app/
     app/inspect app/report app/runs app/train datasets engine/checkpoints engine/collectives
     engine/config engine/data engine/downloads engine/export engine/graph engine/job engine/layers
     engine/losses engine/measurements engine/metrics engine/optimizers engine/processes
-    engine/replica engine/run engine/schedules engine/training engine/zoo kernels kernels/base
-    kernels/common kernels/cpu kernels/cpu/simd kernels/cuda kernels/image kernels/reference)
+    engine/replica engine/run engine/schedules engine/self_check engine/training engine/zoo kernels
+    kernels/base kernels/common kernels/cpu kernels/cpu/simd kernels/cuda kernels/image kernels/reference)
 # What every part of app may include.
 set(below_app datasets engine/checkpoints engine/collectives engine/config engine/data
     engine/downloads engine/export engine/graph engine/job engine/layers engine/losses
     engine/measurements engine/metrics engine/optimizers engine/processes engine/replica engine/run
-    engine/schedules engine/training engine/zoo kernels kernels/base kernels/image)
+    engine/schedules engine/self_check engine/training engine/zoo kernels kernels/base kernels/image)
 set(allowed_app app/cli ${below_app})
 set(allowed_app/base ${below_app})
 set(allowed_app/bench app/base app/train ${below_app})
@@ -51,9 +51,11 @@ set(allowed_engine/replica engine/collectives engine/data engine/graph engine/jo
 set(allowed_engine/run engine/checkpoints engine/config engine/data engine/job engine/processes
     kernels kernels/base)
 set(allowed_engine/schedules engine/config engine/metrics)
+set(allowed_engine/self_check engine/config engine/graph engine/job kernels kernels/base kernels/common
+    kernels/reference)
 set(allowed_engine/training engine/checkpoints engine/collectives engine/config engine/data
     engine/graph engine/job engine/optimizers engine/processes engine/replica engine/run
-    engine/schedules kernels kernels/base kernels/common)
+    engine/schedules engine/self_check kernels kernels/base kernels/common)
 set(allowed_engine/zoo engine/config)
 # devices.cpp makes the backends; kernels/bench times them.
 set(allowed_kernels kernels/base kernels/common kernels/cpu kernels/cpu/simd kernels/cuda)

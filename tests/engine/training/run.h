@@ -59,7 +59,7 @@ optimizer: )" +
          optimizer + R"(
 lr_schedule: {type: cosine, warmup: {steps: 3}}
 train: {epochs: )" +
-         std::to_string(epochs) + R"(, grad_clip_norm: 1.0}
+         std::to_string(epochs) + R"(, grad_clip_norm: 1.0, self_check: never}
 checkpoint: {every_steps: 1, keep_last: 100}
 )";
 }

@@ -228,7 +228,7 @@ TEST_CASE("the config's effects on the devices' libraries and on patience") {
   const auto cache = variable("XDG_CACHE_HOME"), home = variable("HOME");
   set("HOME", "/home/x");
   set("XDG_CACHE_HOME", "/c");
-  CHECK(plan_cache_path() == "/c/dpt/cuda-plans.json");
+  CHECK(user_cache_path("cuda-plans.json") == "/c/dpt/cuda-plans.json");
   CHECK(small_job(config, {cpus(1)}).placement.backend_options.plan_cache ==
         "/c/dpt/cuda-plans.json");
   CHECK_FALSE(small_job(config, {cpus(1)}).placement.backend_options.exact);
@@ -241,10 +241,10 @@ TEST_CASE("the config's effects on the devices' libraries and on patience") {
   for (const std::optional<std::string>& none :
        {std::optional<std::string>(""), std::optional<std::string>()}) {
     set("XDG_CACHE_HOME", none);
-    CHECK(plan_cache_path() == "/home/x/.cache/dpt/cuda-plans.json");
+    CHECK(user_cache_path("cuda-plans.json") == "/home/x/.cache/dpt/cuda-plans.json");
   }
   set("HOME", std::nullopt);
-  CHECK(plan_cache_path().empty());
+  CHECK(user_cache_path("cuda-plans.json").empty());
   set("XDG_CACHE_HOME", cache);
   set("HOME", home);
 

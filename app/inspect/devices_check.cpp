@@ -1,0 +1,185 @@
+// dpt devices --check: the self check of kernels on all devices, for the operations of the zoo's
+// networks: an acceptance test of a machine, or with --seconds a test under load.
+#include "app/inspect/devices_check.h"
+
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include <fmt/ranges.h>
+
+#include "app/base/catalog.h"
+#include "engine/config/read_spec.h"
+#include "engine/graph/make_plan.h"
+#include "engine/self_check/operation_text.h"
+#include "engine/self_check/self_check.h"
+#include "kernels/base/json_text.h"
+#include "kernels/base/start_thread.h"
+#include "kernels/base/text.h"
+#include "kernels/devices.h"
+
+namespace dpt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Network {
+  const char* name;
+  const char* input;
+};
+/// Networks whose layers differ most from each other, at the image sizes of their papers.
+constexpr Network kNetworks[] = {
+    {"lenet", "[1, 28, 28]"},           {"resnet20", "[3, 32, 32]"},
+    {"resnet50", "[3, 224, 224]"},      {"vgg11", "[3, 224, 224]"},
+    {"mobilenet_v2", "[3, 224, 224]"},  {"mobilenet_v3_small", "[3, 224, 224]"},
+    {"convnext_tiny", "[3, 224, 224]"},
+};
+constexpr std::int64_t kBatch = 32;
+
+/// Returns the different operations of all networks in one precision.
+std::vector<OpDesc> operations_in(const std::string& precision) {
+  std::vector<OpDesc> all;
+  std::set<std::string> known;
+  for (const Network& network : kNetworks) {
+    const std::string config = fmt::format(
+        "data: {{dataset: synthetic, batch_size: {}}}\noptimizer: {{type: SGD, lr: 0.1}}\n"
+        "train: {{epochs: 1, precision: {}}}\nmodel: {{zoo: {}, input: {}, classes: 10}}\n",
+        kBatch, precision, network.name, network.input);
+    const Plan plan = make_plan(load_spec_text(catalog(), config, network.name));
+    for (OpDesc& desc : operations_of(plan, kBatch, 0)) {
+      if (known.insert(operation_text(desc)).second) all.push_back(std::move(desc));
+    }
+  }
+  return all;
+}
+
+std::vector<std::string> precisions_of(const DeviceName& device) {
+  if (device.kind == DeviceName::Kind::cuda) return {"fp32", "tf32", "bf16"};
+  if (cpu_info().bf16) return {"fp32", "bf16"};
+  return {"fp32"};
+}
+
+/// The devices to check: the given ones, or the CPU and every GPU. Under load, a CPU has one for
+/// each core.
+std::vector<DeviceName> devices_of(const DevicesOptions& options) {
+  std::vector<std::string> names;
+  std::istringstream given(options.devices);
+  for (std::string name; std::getline(given, name, ',');) names.push_back(name);
+  if (names.empty()) {
+    names.assign(options.seconds > 0 ? static_cast<std::size_t>(cpu_info().physical_allowed) : 1,
+                 "cpu");
+    for (std::size_t k = 0; k < cuda_info().devices.size(); ++k) {
+      if (cuda_info().devices[k].unusable.empty()) names.push_back(fmt::format("cuda:{}", k));
+    }
+  }
+  return resolve_devices(names, 1 << 20);
+}
+
+/// Result of one device.
+struct DeviceCheck {
+  std::string device, kind;
+  std::int64_t operations = 0, passes = 0;
+  double seconds = 0;
+  std::vector<OperationCheck> wrong;
+  std::string failure;  ///< error of the device that ended the check; else empty
+
+  bool is_right() const { return wrong.empty() && failure.empty(); }
+};
+
+/// Checks all operations, again and again until `end`, at least once. Compares the bits of every
+/// pass with those of the first.
+void check_device(const DeviceName& device, Clock::time_point end, DeviceCheck& result) {
+  const auto begun = Clock::now();
+  try {
+    BackendOptions options;
+    options.exact = true;
+    const std::unique_ptr<Backend> backend = make_backend(device, options);
+    std::vector<OpDesc> all;
+    for (const std::string& precision : precisions_of(device)) {
+      const std::vector<OpDesc> more = operations_in(precision);
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    result.operations = static_cast<std::int64_t>(all.size());
+    std::vector<std::uint64_t> first(all.size());
+    std::set<std::size_t> reported;
+    do {
+      for (std::size_t k = 0; k < all.size() && (result.passes == 0 || Clock::now() < end); ++k) {
+        OperationCheck check = check_operation(*backend, all[k], true);
+        if (result.passes == 0) first[k] = check.bits;
+        if (check.problem.empty() && check.bits != first[k]) {
+          check.problem = fmt::format("pass {} has other bits than the first", result.passes + 1);
+        }
+        if (!check.problem.empty() && reported.insert(k).second) {
+          result.wrong.push_back(std::move(check));
+        }
+      }
+      ++result.passes;
+    } while (Clock::now() < end);
+  } catch (const Error& error) {
+    result.failure = error.what();
+  }
+  result.seconds = std::chrono::duration<double>(Clock::now() - begun).count();
+}
+
+nlohmann::ordered_json json_of(const DeviceCheck& check) {
+  nlohmann::ordered_json wrong = nlohmann::ordered_json::array();
+  for (const OperationCheck& each : check.wrong) {
+    wrong.push_back({{"operation", each.operation},
+                     {"implementation", each.implementation},
+                     {"problem", each.problem}});
+  }
+  nlohmann::ordered_json out = {{"device", check.device},         {"kind", check.kind},
+                                {"operations", check.operations}, {"passes", check.passes},
+                                {"seconds", check.seconds},       {"wrong", wrong}};
+  if (!check.failure.empty()) out["failure"] = check.failure;
+  return out;
+}
+
+void print_text(const DeviceCheck& check) {
+  std::string verdict = "right";
+  if (!check.wrong.empty()) verdict = fmt::format("{} WRONG", check.wrong.size());
+  if (!check.failure.empty()) verdict = "FAILED";
+  fmt::print("{:<7}  {}: {}{}: {}, {:.1f} s\n", check.device, check.kind,
+             counted(check.operations, "operation"),
+             check.passes > 1 ? fmt::format(", {} passes", check.passes) : "", verdict,
+             check.seconds);
+  for (const OperationCheck& each : check.wrong) {
+    fmt::print("         {} ({}): {}\n", each.operation, each.implementation, each.problem);
+  }
+  if (!check.failure.empty()) fmt::print("         {}\n", check.failure);
+}
+
+}  // namespace
+
+int check_devices(const DevicesOptions& options) {
+  const std::vector<DeviceName> devices = devices_of(options);
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                      std::chrono::duration<double>(options.seconds));
+  std::vector<DeviceCheck> checks(devices.size());
+  std::vector<std::thread> threads;
+  for (std::size_t k = 0; k < devices.size(); ++k) {
+    checks[k].device = devices[k].text();
+    checks[k].kind = kind_of(devices[k]);
+    threads.push_back(start_thread("check of " + devices[k].text(),
+                                   [&, k] { check_device(devices[k], end, checks[k]); }));
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  bool all_right = true;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const DeviceCheck& check : checks) {
+    all_right = all_right && check.is_right();
+    if (options.json) list.push_back(json_of(check));
+    if (!options.json) print_text(check);
+  }
+  if (options.json) {
+    const nlohmann::ordered_json out = {{"right", all_right}, {"devices", list}};
+    fmt::print("{}\n", json_text(out));
+  }
+  return all_right ? 0 : static_cast<int>(ErrorKind::device);
+}
+
+}  // namespace dpt

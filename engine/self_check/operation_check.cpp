@@ -1,0 +1,561 @@
+#include "engine/self_check/operation_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "engine/self_check/operation_text.h"
+#include "kernels/common/bf16.h"
+#include "kernels/reference/maths.h"
+
+namespace dpt {
+namespace {
+
+using reference::Derivatives;
+using reference::Maths;
+using reference::Params;
+using reference::Values;
+
+/// Multiply-adds of the reference in each direction, about.
+constexpr std::int64_t kProducts = 4'000'000;
+
+/// Maximum number of weights of a linear layer. Of a larger one, fewer outputs are checked.
+constexpr std::int64_t kMaxWeights = 2'000'000;
+
+/// Numbers of values and of multiply-adds of a sample beyond which an operation takes a CPU long.
+constexpr std::int64_t kLargeValues = 200'000, kLargeProducts = 20'000'000;
+
+/// Source of test values in (-1, 1), none of them 0: sign * (1 + m / 128) / 2^e with e from 1 to 4.
+class TestValues {
+ public:
+  explicit TestValues(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15ULL + 1) {}
+  /// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+  std::uint64_t bits() {
+    std::uint64_t z = state_ += 0x9E3779B97F4A7C15ULL;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+    return z ^ (z >> 31);
+  }
+  double value() {
+    const std::uint64_t r = bits();
+    const double size =
+        std::ldexp(1 + static_cast<double>(r & 127) / 128, -1 - static_cast<int>((r >> 7) & 3));
+    return (r >> 9) & 1 ? size : -size;
+  }
+  Values dense(std::size_t count) {
+    Values all(count);
+    for (double& each : all) each = value();
+    return all;
+  }
+  /// Returns about `given` values at random pixels, equally many in each channel, and zeros.
+  Values sparse(std::size_t count, std::int64_t channels, std::int64_t given) {
+    const auto c = static_cast<std::size_t>(channels);
+    Values all(count, 0.0);
+    for (std::size_t k = 0; k < static_cast<std::size_t>(given); ++k) {
+      all[bits() % (count / c) * c + k % c] = value();
+    }
+    return all;
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+/// Channels of an operation's input and output, and the multiply-adds that one value of each causes
+/// in the reference. 0 for an operation without matrix products.
+struct ProductCosts {
+  std::int64_t x_channels = 1, y_channels = 1, per_x = 0, per_dy = 0;
+};
+template <class Desc>
+ProductCosts costs_of(const Desc&) {
+  return {};
+}
+ProductCosts costs_of(const Conv2dDesc& d) {
+  const std::int64_t taps = d.kernel.h * d.kernel.w;
+  return {d.in.c, d.out.c, taps * (d.conv_out.c / d.groups), 2 * taps * (d.in.c / d.groups)};
+}
+ProductCosts costs_of(const ConvTranspose2dDesc& d) {
+  const std::int64_t taps = d.kernel.h * d.kernel.w;
+  return {d.in.c, d.out.c, taps * (d.out.c / d.groups), 2 * taps * (d.in.c / d.groups)};
+}
+ProductCosts costs_of(const LinearDesc& d) {
+  return {d.in, d.out, d.out, 2 * d.in};
+}
+
+Values values_for(TestValues& source, std::size_t count, std::int64_t channels,
+                  std::int64_t products) {
+  if (products == 0) return source.dense(count);
+  // Let every channel have values, if that costs at most four times as much.
+  const std::int64_t given =
+      std::max(kProducts / products, std::min(2 * channels, 4 * kProducts / products));
+  if (2 * given > static_cast<std::int64_t>(count)) return source.dense(count);
+  return source.sparse(count, channels, given);
+}
+
+OpDesc with_batch(OpDesc desc, std::int64_t batch) {
+  std::visit([&](auto& d) { d.batch = batch; }, desc);
+  if (auto* conv = std::get_if<Conv2dDesc>(&desc); conv && conv->pool) conv->pool->batch = batch;
+  return desc;
+}
+
+/// Returns the operation up to where a small error may change a decision (a ReLU's, a pool's);
+/// nothing if it decides nothing about computed values.
+std::optional<OpDesc> before_decisions(const OpDesc& desc) {
+  if (const auto* conv = std::get_if<Conv2dDesc>(&desc); conv && (conv->relu || conv->pool)) {
+    Conv2dDesc alone = *conv;
+    alone.relu = false;
+    alone.pool.reset();
+    alone.out = alone.conv_out;
+    return alone;
+  }
+  const auto without_relu = [](const auto* d) -> std::optional<OpDesc> {
+    if (!d || !d->relu) return std::nullopt;
+    auto alone = *d;
+    alone.relu = false;
+    return alone;
+  };
+  if (const auto alone = without_relu(std::get_if<LinearDesc>(&desc))) return alone;
+  return without_relu(std::get_if<BatchNormDesc>(&desc));
+}
+
+double largest_of(const Values& values) {
+  double largest = 0;
+  for (const double v : values) largest = std::max(largest, std::abs(v));
+  return largest;
+}
+
+/// Sets dy to 0 where the gradient hangs on a decision between values that differ by less than the
+/// bound: a correct kernel may decide otherwise than the reference.
+void clear_undecided(const OpDesc& desc, const Values& x, const Params& params, double bound,
+                     Values& dy) {
+  const std::optional<OpDesc> alone = before_decisions(desc);
+  if (!alone) return;
+  Values z = reference::maths_of(*alone).forward(x, params);
+  const double margin = 2 * bound * std::max(0.3, largest_of(z));
+  Values undecided(z.size());
+  const auto* conv = std::get_if<Conv2dDesc>(&desc);
+  const bool has_relu = !conv || conv->relu;
+  for (std::size_t i = 0; i < z.size(); ++i) {
+    undecided[i] = has_relu && std::abs(z[i]) < margin ? 1 : 0;
+  }
+  if (conv && conv->pool) {
+    if (conv->relu) z = reference::relu(std::move(z));
+    Pool2dDesc pool = *conv->pool;
+    const Values best = reference::pool(pool, z);
+    const Values wins = reference::pool_backward(pool, z, Values(dy.size(), 1.0));
+    // Without its winner, a window has its second-best value.
+    constexpr double kLess = -1e30;
+    Values others = z;
+    for (std::size_t i = 0; i < z.size(); ++i) {
+      if (wins[i] != 0) others[i] = kLess;
+    }
+    const bool is_max = pool.kind == PoolKind::max;
+    const Values second = is_max ? reference::pool(pool, others) : Values(dy.size(), kLess);
+    pool.kind = PoolKind::average;
+    undecided = reference::pool(pool, undecided);
+    for (std::size_t i = 0; i < dy.size(); ++i) {
+      // Equal zeros after a ReLU have no gradient, whoever wins.
+      const bool tie = best[i] - second[i] < margin && !(conv->relu && best[i] == 0);
+      if (tie) undecided[i] = 1;
+    }
+  }
+  for (std::size_t i = 0; i < dy.size(); ++i) {
+    if (undecided[i] != 0) dy[i] = 0;
+  }
+}
+
+/// Device memory for an array, with guard bytes after it that no kernel may change.
+class Array {
+ public:
+  Array(Backend& backend, std::size_t elements, DType type)
+      : backend_(&backend),
+        type_(type),
+        bytes_(elements * size_of(type)),
+        memory_(backend.allocate(bytes_ + kGuard.size(), "the self check")) {
+    backend.zero(memory_.ptr(), bytes_);
+    backend.upload(memory_.ptr() + bytes_, kGuard.data(), kGuard.size());
+  }
+  DevPtr ptr() const { return memory_.ptr(); }
+  std::size_t bytes() const { return bytes_; }
+  void zero() { backend_->zero(ptr(), bytes_); }
+  /// Writes values from an element on.
+  void set(std::span<const double> values, std::size_t at = 0) {
+    type_ == DType::bf16 ? set_as<Bf16>(values, at) : set_as<float>(values, at);
+  }
+  std::vector<float> get(std::size_t at, std::size_t count) const {
+    return type_ == DType::bf16 ? get_as<Bf16>(at, count) : get_as<float>(at, count);
+  }
+  /// Returns true if nothing was written after the array.
+  bool is_guarded() const {
+    std::array<std::byte, kGuardBytes> now;
+    backend_->download(now.data(), ptr() + bytes_, now.size());
+    backend_->synchronize();
+    return now == kGuard;
+  }
+
+ private:
+  template <class T>
+  void set_as(std::span<const double> values, std::size_t at) {
+    std::vector<T> stored(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) store(stored[i], static_cast<float>(values[i]));
+    backend_->upload(ptr() + at * sizeof(T), stored.data(), stored.size() * sizeof(T));
+    backend_->synchronize();
+  }
+  template <class T>
+  std::vector<float> get_as(std::size_t at, std::size_t count) const {
+    std::vector<T> stored(count);
+    backend_->download(stored.data(), ptr() + at * sizeof(T), count * sizeof(T));
+    backend_->synchronize();
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i) values[i] = to_float(stored[i]);
+    return values;
+  }
+
+  static constexpr std::size_t kGuardBytes = 256;
+  static constexpr std::array<std::byte, kGuardBytes> kGuard = [] {
+    std::array<std::byte, kGuardBytes> all{};
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::byte>(0xA5 ^ i);
+    return all;
+  }();
+
+  Backend* backend_;
+  DType type_;
+  std::size_t bytes_;
+  DeviceMemory memory_;
+};
+
+/// A named array of results, on the host.
+struct Result {
+  std::string name;
+  std::vector<float> values;
+};
+
+/// One operation on the device, with its memory.
+class OperationRun {
+ public:
+  /// `values` samples have values, of a batch of `batch`.
+  OperationRun(Backend& backend, const OpDesc& desc, const Maths& maths, std::int64_t values,
+               std::int64_t batch)
+      : backend_(backend),
+        maths_(maths),
+        values_(static_cast<std::size_t>(values)),
+        batch_(static_cast<std::size_t>(batch)),
+        type_(std::visit([](const auto& d) { return d.type; }, desc)),
+        names_(param_names(desc)),
+        op_(backend.make(desc)),
+        y_(on_device(maths.y)),
+        dy_(on_device(maths.y)),
+        saved_(backend, op_->saved_bytes() / sizeof(float) + 1, DType::f32),
+        scratch_(backend, op_->scratch_bytes() / sizeof(float) + 1, DType::f32),
+        ids_(backend, 2 * values_, DType::i32),
+        step_(backend, 2, DType::i32) {
+    for (std::size_t k = 0; k < maths.inputs; ++k) {
+      x_.push_back(on_device(maths.input(k)));
+      if (k == 0 || op_->separate_gradients()) dx_.push_back(on_device(maths.input(k)));
+    }
+    for (const std::size_t count : maths.params) {
+      weights_.emplace_back(backend, count, DType::f32);
+      halves_.emplace_back(backend, type_ == DType::bf16 ? count : 0, DType::bf16);
+      gradients_.emplace_back(backend, count, DType::f32);
+    }
+    std::vector<std::int64_t> ids;
+    for (std::size_t k = 0; k < values_; ++k) ids.push_back(static_cast<std::int64_t>(k));
+    backend.upload(ids_.ptr(), ids.data(), ids.size() * sizeof ids[0]);
+    backend.synchronize();
+    step_.zero();
+  }
+
+  std::string implementation() const { return op_->implementation(); }
+
+  void set(const Values& x, const Params& params) {
+    std::size_t at = 0;
+    for (std::size_t k = 0; k < x_.size(); ++k) {
+      set_samples(x_[k], std::span(x).subspan(at, maths_.input(k)));
+      at += maths_.input(k);
+    }
+    for (std::size_t k = 0; k < weights_.size(); ++k) {
+      weights_[k].set(params[k]);
+      if (type_ == DType::bf16) halves_[k].set(params[k]);
+    }
+  }
+  /// Runs both directions and returns the output and the gradients.
+  std::vector<Result> run(const Values& dy, GradWrite write, bool has_backward) {
+    std::vector<Result> results;
+    OpArgs args = arguments();
+    forget(y_);
+    if (op_->coupled_channels() > 0) op_->forward_statistics(args);
+    op_->forward(args);
+    results.push_back({"output", samples_of(y_, maths_.y)});
+    if (!has_backward) return results;
+    set_samples(dy_, dy);
+    for (Array& each : dx_) forget(each);
+    for (Array& each : gradients_) write == GradWrite::add ? each.zero() : forget(each);
+    args.write = write;
+    if (!op_->backward_needs_x()) args.x = {};
+    if (!op_->backward_needs_y()) args.y = {};
+    if (op_->coupled_channels() > 0) op_->backward_statistics(args);
+    op_->backward(args);
+    std::vector<float> dx;
+    for (std::size_t k = 0; k < dx_.size() && maths_.input_gradient; ++k) {
+      const std::vector<float> part = samples_of(dx_[k], maths_.input(k));
+      dx.insert(dx.end(), part.begin(), part.end());
+    }
+    if (maths_.input_gradient) results.push_back({"gradient of the input", std::move(dx)});
+    for (std::size_t k = 0; k < gradients_.size(); ++k) {
+      if (!has_gradient(k)) continue;
+      results.push_back(
+          {"gradient of " + std::string(names_[k]), gradients_[k].get(0, maths_.params[k])});
+    }
+    return results;
+  }
+  /// Returns the results that the reference expects, in the order of `run`.
+  std::vector<Values> expected(const Values& y, const Derivatives* g) const {
+    std::vector<Values> all{y};
+    if (!g) return all;
+    if (maths_.input_gradient) {
+      // Without separate gradients, all inputs have the same gradient.
+      const std::size_t count = op_->separate_gradients() ? maths_.x : maths_.input(0);
+      all.emplace_back(g->x.begin(), g->x.begin() + static_cast<std::ptrdiff_t>(count));
+    }
+    for (std::size_t k = 0; k < gradients_.size(); ++k) {
+      if (has_gradient(k)) all.push_back(g->params[k]);
+    }
+    return all;
+  }
+  /// Returns the name of an array after whose end a kernel has written, or an empty text.
+  std::string written_past() const {
+    if (!y_.is_guarded()) return "output";
+    if (!saved_.is_guarded()) return "memory for backward";
+    if (!scratch_.is_guarded()) return "scratch memory";
+    for (const Array& each : dx_) {
+      if (!each.is_guarded()) return "gradient of the input";
+    }
+    for (std::size_t k = 0; k < gradients_.size(); ++k) {
+      if (!gradients_[k].is_guarded()) return "gradient of " + std::string(names_[k]);
+    }
+    return {};
+  }
+
+ private:
+  Array on_device(std::size_t elements_of_values) const {
+    return {backend_, elements_of_values / values_ * batch_, type_};
+  }
+  /// Parameters after the bias are running statistics, which have no gradient.
+  bool has_gradient(std::size_t k) const { return k < 2 && maths_.params[k] > 0; }
+
+  /// Writes the samples that have values to the first places of the batch; the last to its end.
+  void set_samples(Array& array, std::span<const double> values) {
+    if (batch_ != values_) array.zero();
+    const std::size_t sample = values.size() / values_;
+    const std::size_t first = sample * (values_ - 1);
+    if (first > 0) array.set(values.first(first));
+    array.set(values.subspan(first), (batch_ - 1) * sample);
+  }
+  std::vector<float> samples_of(const Array& array, std::size_t count) const {
+    const std::size_t sample = count / values_;
+    std::vector<float> all = array.get(0, sample * (values_ - 1));
+    const std::vector<float> last = array.get((batch_ - 1) * sample, sample);
+    all.insert(all.end(), last.begin(), last.end());
+    return all;
+  }
+  /// Fills the samples with values, or the whole of a parameter's gradient, with NaN: an element
+  /// that is never written is then noticed.
+  void forget(Array& array) {
+    static const std::vector<std::byte> kNaN(1 << 20, std::byte{0xFF});
+    for (std::size_t at = 0; at < array.bytes(); at += kNaN.size()) {
+      backend_.upload(array.ptr() + at, kNaN.data(), std::min(kNaN.size(), array.bytes() - at));
+    }
+  }
+
+  OpArgs arguments() {
+    OpArgs args;
+    args.x = x_[0].ptr();
+    for (std::size_t k = 1; k < x_.size(); ++k) args.more_x[k - 1] = x_[k].ptr();
+    args.y = y_.ptr();
+    args.dy = dy_.ptr();
+    if (maths_.input_gradient) args.dx = dx_[0].ptr();
+    for (std::size_t k = 1; k < dx_.size(); ++k) args.more_dx[k - 1] = dx_[k].ptr();
+    for (std::size_t k = 0; k < weights_.size(); ++k) {
+      if (maths_.params[k] == 0) continue;
+      args.params[k] = {weights_[k].ptr(), type_ == DType::bf16 ? halves_[k].ptr() : DevPtr{},
+                        has_gradient(k) ? gradients_[k].ptr() : DevPtr{}};
+    }
+    args.saved = saved_.ptr();
+    args.scratch = scratch_.ptr();
+    args.ids = ids_.ptr();
+    args.step = step_.ptr();
+    if (const auto channels = op_->coupled_channels(); channels > 0) {
+      args.values = static_cast<double>(maths_.x) / static_cast<double>(channels);
+      args.samples = static_cast<double>(values_);
+    }
+    return args;
+  }
+
+  Backend& backend_;
+  const Maths& maths_;
+  std::size_t values_, batch_;
+  DType type_;
+  std::span<const std::string_view> names_;
+  std::unique_ptr<Op> op_;
+  std::vector<Array> x_, dx_;
+  Array y_, dy_, saved_, scratch_, ids_, step_;
+  std::vector<Array> weights_, halves_, gradients_;
+};
+
+/// Returns the first disagreement of a result, or an empty text.
+std::string disagreement(const Result& got, const Values& want, double relative) {
+  const double bound = relative * std::max(0.3, largest_of(want));
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    const auto value = static_cast<double>(got.values[i]);
+    if (std::abs(value - want[i]) <= bound) continue;
+    return fmt::format("{}, element {} of {}: {:.9g}; expected {:.9g}, at most {:.2g} apart",
+                       got.name, i, want.size(), value, want[i], bound);
+  }
+  return {};
+}
+
+/// Returns the first difference between two runs, or an empty text.
+std::string difference(const Result& first, const Result& second) {
+  for (std::size_t i = 0; i < first.values.size(); ++i) {
+    if (std::memcmp(&first.values[i], &second.values[i], sizeof(float)) == 0) continue;
+    return fmt::format("{}, element {} of {}: {:.9g} in one run and {:.9g} in the next", first.name,
+                       i, first.values.size(), first.values[i], second.values[i]);
+  }
+  return {};
+}
+
+/// Parts of a check.
+struct Parts {
+  bool backward = true;   ///< runs backward
+  bool same_bits = true;  ///< requires the same bits from two runs
+  bool adds = true;       ///< adds gradients to zeros as well
+};
+
+/// Returns a hash of the results: FNV-1a of their bits.
+std::uint64_t hash_of(const std::vector<Result>& results) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const Result& result : results) {
+    for (const float value : result.values) {
+      hash = (hash ^ __builtin_bit_cast(std::uint32_t, value)) * 0x100000001B3ULL;
+    }
+  }
+  return hash;
+}
+
+/// Compares the results of several runs; returns the first problem, or an empty text. Sets `bits`
+/// to the hash of the first.
+std::string problem_of(OperationRun& run, const Values& dy, const Parts& parts,
+                       const std::vector<Values>& want, double bound, std::uint64_t& bits) {
+  const std::vector<Result> first = run.run(dy, GradWrite::overwrite, parts.backward);
+  bits = hash_of(first);
+  const std::vector<Result> second = run.run(dy, GradWrite::overwrite, parts.backward);
+  std::vector<Result> added;
+  if (parts.adds) added = run.run(dy, GradWrite::add, parts.backward);
+  for (std::size_t k = 0; k < want.size(); ++k) {
+    if (std::string text = disagreement(first[k], want[k], bound); !text.empty()) return text;
+    if (std::string text = parts.same_bits ? difference(first[k], second[k])
+                                           : disagreement(second[k], want[k], bound);
+        !text.empty()) {
+      return text;
+    }
+    if (!parts.adds) continue;
+    if (std::string text = disagreement(added[k], want[k], bound); !text.empty()) {
+      return "added to zeros: " + text;
+    }
+  }
+  const std::string past = run.written_past();
+  return past.empty() ? past : "a kernel writes past the end of the " + past;
+}
+
+/// Returns a linear layer with fewer outputs if it has too many weights; else the operation itself.
+OpDesc limited(OpDesc desc) {
+  if (auto* linear = std::get_if<LinearDesc>(&desc)) {
+    linear->out = std::clamp<std::int64_t>(kMaxWeights / linear->in, 1, linear->out);
+  }
+  return desc;
+}
+
+/// Returns true if the operation is checked with one sample and without adding gradients, to save
+/// a CPU's time.
+bool is_large(const OpDesc& desc) {
+  const OpDesc one = with_batch(desc, 1);
+  const Maths maths = reference::maths_of(one);
+  const ProductCosts costs = std::visit([](const auto& d) { return costs_of(d); }, one);
+  return static_cast<std::int64_t>(std::max(maths.x, maths.y)) > kLargeValues ||
+         static_cast<std::int64_t>(maths.x) * costs.per_x > kLargeProducts;
+}
+
+/// Returns true if the operation's kernels depend on the batch.
+bool depends_on_batch(const OpDesc& desc) {
+  return std::holds_alternative<Conv2dDesc>(desc) ||
+         std::holds_alternative<ConvTranspose2dDesc>(desc) ||
+         std::holds_alternative<LinearDesc>(desc);
+}
+
+}  // namespace
+
+double relative_bound(DType type, bool tf32) {
+  if (type == DType::bf16) return 4e-3;
+  return tf32 ? 1e-3 : 1e-5;
+}
+
+OperationCheck check_operation(Backend& backend, const OpDesc& desc, bool exact) {
+  const std::int64_t batch = std::visit([](const auto& d) { return d.batch; }, desc);
+  const bool queues = backend.info().queues;
+  const OpDesc checked = limited(desc);
+  const bool saves_time = !queues && is_large(checked);
+  const std::int64_t values = std::min<std::int64_t>(batch, saves_time ? 1 : 2);
+  const bool whole = queues && depends_on_batch(desc);
+  const OpDesc small = with_batch(checked, values);
+  const OpDesc on_device = whole ? checked : small;
+
+  const Maths maths = reference::maths_of(small);
+  const ProductCosts costs = std::visit([](const auto& d) { return costs_of(d); }, small);
+  TestValues source(1);
+  const Values x = values_for(source, maths.x, costs.x_channels, costs.per_x);
+  Params params;
+  for (const std::size_t count : maths.params) {
+    params.push_back(source.dense(count));
+    // The fourth parameter of a normalisation is the variance.
+    if (params.size() == 4) {
+      for (double& each : params.back()) each = 0.5 + std::abs(each);
+    }
+  }
+  const bool has_backward = std::visit(
+      [](const auto& d) {
+        if constexpr (requires { d.training; }) return d.training;
+        return true;
+      },
+      small);
+  const double bound = std::visit(
+      [](const auto& d) {
+        if constexpr (requires { d.tf32; }) return relative_bound(d.type, d.tf32);
+        return relative_bound(d.type, false);
+      },
+      small);
+  const Values y = maths.forward(x, params);
+  std::optional<Derivatives> gradients;
+  Values dy;
+  if (has_backward) {
+    dy = values_for(source, maths.y, costs.y_channels, costs.per_dy);
+    clear_undecided(small, x, params, bound, dy);
+    gradients = maths.backward(x, params, dy);
+  }
+  OperationRun run(backend, on_device, maths, values, whole ? batch : values);
+  run.set(x, params);
+  const std::vector<Values> want = run.expected(y, gradients ? &*gradients : nullptr);
+  OperationCheck result{operation_text(on_device), run.implementation(), {}, 0};
+  result.problem =
+      problem_of(run, dy, {has_backward, exact, !saves_time}, want, bound, result.bits);
+  return result;
+}
+
+}  // namespace dpt

@@ -1,0 +1,40 @@
+// Comparison of one operation's kernels with the double-precision reference, on the device at hand.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "kernels/backend.h"
+
+namespace dpt {
+
+/// Result of a check.
+struct OperationCheck {
+  std::string operation;       ///< operation_text
+  std::string implementation;  ///< Op::implementation
+  /// Disagreement, with both values and the bound; empty if there is none.
+  std::string problem;
+  std::uint64_t bits = 0;  ///< hash of the results
+};
+
+/// Runs an operation forward and backward on random inputs and compares the output and all
+/// gradients with those of kernels/reference. Then runs it again: the results must be the same, to
+/// the bit if `exact`. Then adds the gradients to zeros.
+///
+/// Two samples of the batch have values, its first and its last. To save a CPU's time, large
+/// operations have one, and add no gradients.
+/// On a GPU, convolutions and linear layers run with the whole batch, because their kernels depend
+/// on it; the other samples are zero. Other operations run with these samples alone. To keep the
+/// reference fast, the inputs of large matrix products are mostly zeros (about 4 million
+/// multiply-adds remain), and of a linear layer with more than 2 million weights, only as many
+/// outputs are checked as have 2 million. All values are multiples of 2^-11 that bf16 can
+/// represent, so that products and most sums are exact in fp32. The bound is `relative_bound` of
+/// the largest value that is expected.
+OperationCheck check_operation(Backend& backend, const OpDesc& desc, bool exact);
+
+/// Returns the allowed difference for a type of activations, relative to the largest value.
+/// Expected rounding: sums in fp32 that do not lose more than a few bits, operands rounded to tf32
+/// (2^-11), results rounded to bf16 (2^-9).
+double relative_bound(DType type, bool tf32);
+
+}  // namespace dpt

@@ -1,0 +1,15 @@
+// Operations in words, for messages and as keys of the cache of checked operations.
+#pragma once
+
+#include <string>
+
+#include "kernels/ops.h"
+
+namespace dpt {
+
+/// Returns the description with everything by which a backend may choose a kernel: "Conv2d 3x3 of
+/// 2 x 32x32x16 to 32x32x32, stride 1x1, padding 1x1, bias, ReLU, fp32". Shapes are height x width
+/// x channels.
+std::string operation_text(const OpDesc& desc);
+
+}  // namespace dpt

@@ -1,0 +1,124 @@
+#include "engine/self_check/self_check.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "engine/graph/operations.h"
+#include "engine/job/job.h"
+#include "engine/self_check/operation_text.h"
+#include "kernels/base/error.h"
+#include "kernels/base/stop_request.h"
+#include "kernels/devices.h"
+
+namespace dpt {
+namespace {
+
+/// Returns everything that decides which kernels run for an operation and what they compute: this
+/// build of the program, the device, its libraries and its driver.
+std::string machine_of(const DeviceName& device, bool exact) {
+  struct stat program {};
+  const bool found = stat("/proc/self/exe", &program) == 0;
+  const std::string build =
+      found ? fmt::format("{} bytes of {}", program.st_size, program.st_mtime) : std::string();
+  std::string text = fmt::format("dpt {} ({}), {}, {}, {}", DPT_VERSION, build, backends_built_in(),
+                                 kind_of(device), exact ? "exact" : "fast");
+  if (device.kind == DeviceName::Kind::cuda) {
+    return text + fmt::format(", driver {}, {}", cuda_info().driver, cuda_arithmetic());
+  }
+  const CpuInfo cpu = cpu_info();
+  return text + fmt::format(", {}, {}", cpu.model, cpu.instruction_set);
+}
+
+/// Returns the number of samples that a rank processes at once in most steps.
+std::int64_t usual_batch(const Job& job, int rank) {
+  const auto at = static_cast<std::size_t>(rank);
+  const std::int64_t parts =
+      job.spec.train.shards > 0 ? job.spec.train.shards : job.placement.ranks();
+  const std::int64_t share = std::max<std::int64_t>(job.spec.data.batch_size / parts, 1);
+  return std::min(share, job.placement.max_micro_batches[at]);
+}
+
+/// Returns true if an earlier replica of this process has the same kernels.
+bool is_repeated(const Placement& placement, int rank) {
+  const DeviceName& device = placement.devices[static_cast<std::size_t>(rank)];
+  const auto first = placement.devices.begin() + placement.own_ranks.begin;
+  const auto own = placement.devices.begin() + rank;
+  return device.kind == DeviceName::Kind::cpu && std::find(first, own, device) != own;
+}
+
+}  // namespace
+
+std::vector<OpDesc> operations_of(const Plan& plan, std::int64_t batch, std::uint64_t seed) {
+  std::vector<OpDesc> operations;
+  std::set<std::string> known;
+  for (const Node& node : plan.nodes) {
+    if (node.is_view) continue;
+    OpDesc desc = operation_of(plan, node, {batch, true, seed});
+    if (known.insert(operation_text(desc)).second) operations.push_back(std::move(desc));
+  }
+  return operations;
+}
+
+SelfCheckResult check_operations(Backend& backend, const DeviceName& device,
+                                 std::span<const OpDesc> operations, bool exact, SelfCheck when,
+                                 const CheckCache& cache, const std::function<void()>& asks) {
+  SelfCheckResult result;
+  if (when == SelfCheck::never) return result;
+  const auto begun = std::chrono::steady_clock::now();
+  const std::string machine = machine_of(device, exact);
+  std::set<std::string> known, checked;
+  if (when == SelfCheck::automatic) known = cache.checked(machine);
+  for (const OpDesc& desc : operations) {
+    ++result.operations;
+    if (known.contains(operation_text(desc))) continue;
+    if (asks) asks();
+    OperationCheck check = check_operation(backend, desc, exact);
+    ++result.checked;
+    if (check.problem.empty()) {
+      checked.insert(operation_text(desc));
+    } else {
+      result.wrong.push_back(std::move(check));
+    }
+  }
+  if (!checked.empty()) result.cache_problem = cache.add(machine, checked);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  return result;
+}
+
+SelfCheckResult check_kernels(const Job& job, Backend& backend, int rank) {
+  if (job.spec.train.self_check == SelfCheck::never || is_repeated(job.placement, rank)) return {};
+  const std::vector<OpDesc> operations =
+      operations_of(job.model.plan, usual_batch(job, rank), job.data.train_input.seed);
+  SelfCheckResult result =
+      check_operations(backend, job.placement.devices[static_cast<std::size_t>(rank)], operations,
+                       job.placement.backend_options.exact, job.spec.train.self_check,
+                       CheckCache(check_cache_path()), [] { check_stop(); });
+  if (!result.wrong.empty()) throw Error(ErrorKind::device, wrong_kernels_text(result.wrong));
+  return result;
+}
+
+std::string wrong_kernels_text(const std::vector<OperationCheck>& wrong) {
+  constexpr std::size_t kMaxLines = 8;
+  std::string text = "the self check found kernels that compute wrong values here:\n";
+  for (std::size_t i = 0; i < std::min(wrong.size(), kMaxLines); ++i) {
+    text += fmt::format("  {} ({}): {}\n", wrong[i].operation, wrong[i].implementation,
+                        wrong[i].problem);
+  }
+  if (wrong.size() > kMaxLines) text += fmt::format("  and {} more\n", wrong.size() - kMaxLines);
+  return text +
+         "nothing was trained. `dpt devices --check` tells whether the device gives the same wrong "
+         "values every time, which is a mistake of dpt or of a library (please report these "
+         "lines), or different ones, which is a defect of the device. `train.self_check: never` "
+         "trains nevertheless";
+}
+
+std::string check_cache_path() {
+  return user_cache_path("checked-kernels.json");
+}
+
+}  // namespace dpt

@@ -1,0 +1,51 @@
+// The self check: before the first step on a device, compares each operation of the plan with the
+// reference (operation_check.h), unless it was checked before on this machine.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/config/train_spec.h"
+#include "engine/graph/plan.h"
+#include "engine/self_check/check_cache.h"
+#include "engine/self_check/operation_check.h"
+#include "kernels/base/device_name.h"
+
+namespace dpt {
+
+struct Job;
+
+/// Returns the operations of a training pass, without those that are equal.
+std::vector<OpDesc> operations_of(const Plan& plan, std::int64_t batch, std::uint64_t seed);
+
+/// Result of checking a device.
+struct SelfCheckResult {
+  std::int64_t operations = 0;  ///< different operations of the plan
+  std::int64_t checked = 0;     ///< checked now; the others were checked before
+  double seconds = 0;
+  std::vector<OperationCheck> wrong;  ///< those with a problem
+  std::string cache_problem;          ///< reason if the cache could not be written; else empty
+};
+
+/// Checks operations on the device of `backend`. `asks` is called before each and may throw to end
+/// the check. Throws ErrorKind::device for a device failure.
+SelfCheckResult check_operations(Backend& backend, const DeviceName& device,
+                                 std::span<const OpDesc> operations, bool exact, SelfCheck when,
+                                 const CheckCache& cache, const std::function<void()>& asks = {});
+
+/// Checks the operations of a job on a rank's device, as `train.self_check` says. Replicas on the
+/// CPU have the same kernels, so only the first of each kind in this process checks them. Throws
+/// ErrorKind::device, naming operation, implementation and values, if a kernel is wrong.
+SelfCheckResult check_kernels(const Job& job, Backend& backend, int rank);
+
+/// Returns the text of the error about wrong kernels.
+std::string wrong_kernels_text(const std::vector<OperationCheck>& wrong);
+
+/// Returns the path of the cache: $XDG_CACHE_HOME/dpt/checked-kernels.json, or the same below
+/// ~/.cache; empty if neither XDG_CACHE_HOME nor HOME is set.
+std::string check_cache_path();
+
+}  // namespace dpt

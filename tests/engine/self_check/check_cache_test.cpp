@@ -1,0 +1,54 @@
+#include "engine/self_check/check_cache.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "tests/support/files.h"
+#include "tests/support/temp_dir.h"
+
+namespace dpt::testing {
+namespace {
+
+using Names = std::set<std::string>;
+
+TEST_CASE("checked operations are kept by machine and added to") {
+  const TempDir folder;
+  const CheckCache cache(folder.path() + "/new/folder/file.json");
+  CHECK(cache.checked("a").empty());
+  CHECK(cache.add("a", {"x", "y"}).empty());
+  CHECK(cache.add("b", {"z"}).empty());
+  CHECK(cache.add("a", {"y", "w"}).empty());
+  CHECK((cache.checked("a") == Names{"w", "x", "y"}));
+  CHECK((cache.checked("b") == Names{"z"}));
+  CHECK(cache.checked("c").empty());
+}
+
+TEST_CASE("a damaged cache counts as empty and is replaced") {
+  const TempDir folder;
+  const std::string path = folder.path() + "/file.json";
+  const CheckCache cache(path);
+  for (const char* text :
+       {"", "{", "[]", "{\"format\": 1}", "{\"format\": 7, \"machines\": {}}",
+        "{\"format\": 1, \"machines\": []}", "{\"format\": 1, \"machines\": {\"a\": 3}}"}) {
+    INFO(text);
+    write_all_text(path, text);
+    CHECK(cache.checked("a").empty());
+    CHECK(cache.add("a", {"x"}).empty());
+    CHECK((cache.checked("a") == Names{"x"}));
+  }
+}
+
+TEST_CASE("a cache that cannot be written says why") {
+  const TempDir folder;
+  write_all_text(folder.path() + "/file", "");
+  const CheckCache below_a_file(folder.path() + "/file/cache.json");
+  CHECK(below_a_file.checked("a").empty());
+  CHECK(below_a_file.add("a", {"x"}).find("/file/cache.json") != std::string::npos);
+  CHECK(CheckCache("").add("a", {"x"}) == "neither XDG_CACHE_HOME nor HOME is set");
+  std::filesystem::create_directory(folder.path() + "/folder.json");
+  CHECK(!CheckCache(folder.path() + "/folder.json").add("a", {"x"}).empty());
+}
+
+}  // namespace
+}  // namespace dpt::testing
