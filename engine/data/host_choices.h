@@ -1,7 +1,7 @@
-// Random draws of augmentations, separate from their application. Distributions, their order and
-// their rounding are those of torchvision 0.29 (transforms/v2/_geometry.py, _color.py,
-// _auto_augment.py, _augment.py, make_params and forward of each class); the random numbers are
-// DrawStream's.
+// Random parameters of augmentations, drawn separately from applying them. The distributions, the
+// order of the draws and the rounding are those of torchvision 0.29 (transforms/v2/_geometry.py,
+// _color.py, _auto_augment.py, _augment.py, make_params and forward of each class); the random
+// numbers are DrawStream's.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ struct JitterRanges {
   std::optional<Interval> brightness, contrast, saturation, hue;
 };
 struct JitterParams {
-  std::array<int, 4> order = {0, 1, 2, 3};  ///< order in which the four below apply
+  std::array<int, 4> order = {0, 1, 2, 3};  ///< order in which the four adjustments below apply
   std::optional<double> brightness, contrast, saturation, hue;
 };
 JitterParams draw_jitter(const JitterRanges& ranges, DrawStream& draws);
@@ -64,12 +64,12 @@ TrivialParams draw_trivial(std::int64_t bins, DrawStream& draws);
 void apply_trivial(const TrivialParams& params, Interpolation interpolation, FillColour fill,
                    Image& image);
 
-/// Ranges of RandomErasing (input_draws.h) for the erased rectangle.
+/// Ranges from which RandomErasing draws the rectangle to erase.
 struct ErasingRanges {
-  Interval scale{0.02, 0.33};  ///< range of the fraction of the area
+  Interval scale{0.02, 0.33};  ///< area of the rectangle as a fraction of the image's
   Interval ratio{0.3, 3.3};    ///< height over width
 };
-/// Draws the rectangle to erase; nothing if none of ten draws fits.
+/// Draws the rectangle to erase; returns nothing if none of ten tries fits into the image.
 std::optional<PixelBox> draw_erasing(const ErasingRanges& ranges, Size2 image, DrawStream& draws);
 
 }  // namespace dpt

@@ -78,8 +78,7 @@ const ObjectTable& random_grayscale_table() {
   return table;
 }
 
-/// Converts [v] to 1-v..1+v, with a minimum of 0. Returns nothing for the range that contains only
-/// 1.
+/// Converts [v] to 1-v..1+v, cut off at 0. Returns nothing for 1..1, which leaves images unchanged.
 std::optional<Interval> factors(const Variant& transform, const char* field,
                                 const std::vector<double>& numbers) {
   Interval range = range_of(transform, field, numbers);

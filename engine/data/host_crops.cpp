@@ -14,12 +14,12 @@
 namespace dpt {
 namespace {
 
-/// Rounds like Python's round(): halves to the even number.
+/// Rounds like Python's round(): halves to the nearest even number.
 std::int64_t rounded_to_even(double value) {
   return static_cast<std::int64_t>(std::nearbyint(value));
 }
 
-/// Copies the part of `image` at (top, left), which may extend past the image, into a black image.
+/// Returns the crop of `image` at (top, left); its pixels outside the image are black.
 Image padded_crop(const Image& image, std::int64_t top, std::int64_t left, Size2 size) {
   Image result{size.h, size.w, image.channels, {}};
   result.pixels.resize(static_cast<std::size_t>(size.h * size.w * image.channels));
@@ -202,8 +202,7 @@ class RandomResizedCrop final : public HostTransform {
       const std::int64_t top = draws.below(image.h - height + 1);
       return {top, draws.below(image.w - width + 1), height, width};
     }
-    // The image is too narrow or too flat for all tries: take its largest central part of an
-    // allowed ratio.
+    // No try fits into the image: take its largest central part that has an allowed aspect ratio.
     std::int64_t height = image.h, width = image.w;
     if (w / h < ratio[0]) {
       height = std::max<std::int64_t>(rounded_to_even(w / ratio[0]), 1);

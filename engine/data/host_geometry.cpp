@@ -12,7 +12,7 @@ AffineParams draw_affine(const AffineRanges& ranges, Size2 image, DrawStream& dr
   AffineParams params;
   params.angle = draw_uniform(ranges.degrees, draws);
   if (ranges.translate) {
-    // Round like Python's round(): halves to the even number.
+    // Round like Python's round(): halves to the nearest even number.
     const auto shift = [&](double fraction, std::int64_t size) {
       const double most = fraction * static_cast<double>(size);
       return static_cast<std::int64_t>(std::nearbyint(draws.uniform(-most, most)));

@@ -47,7 +47,7 @@ class Letterbox final : public HostTransform {
     const auto h = static_cast<double>(image.h), w = static_cast<double>(image.w);
     const double scale =
         std::min(static_cast<double>(size_.h) / h, static_cast<double>(size_.w) / w);
-    // Round like Python's round(): halves to the even number.
+    // Round like Python's round(): halves to the nearest even number.
     const auto scaled = [&](double side) {
       return std::max<std::int64_t>(static_cast<std::int64_t>(std::nearbyint(side * scale)), 1);
     };

@@ -22,30 +22,30 @@ inline double draw_uniform(const Interval& range, DrawStream& draws) {
   return draws.uniform(range.low, range.high);
 }
 
-/// Returns the place and name of a transform, with which its messages begin.
+/// Returns the beginning of messages about a transform: its place in the config and its name.
 std::string place_of(const Variant& transform);
 
 /// Returns "28x32" for a height of 28 and a width of 32.
 std::string size_text(Size2 size);
 
-/// Returns one value per channel of the images. Throws ErrorKind::usage unless `values` has one for
-/// each channel, all finite and, with `positive`, above 0.
+/// Returns `values` as floats. Throws ErrorKind::usage unless there is one for each channel, all
+/// finite and, with `positive`, above 0.
 std::vector<float> channel_values(const Variant& transform, const char* field,
                                   const std::vector<double>& values, std::int64_t channels,
                                   bool positive = false);
 
-/// Returns "[1, 2.5]".
+/// Returns "[1, 2.5]" for the numbers 1 and 2.5.
 std::string numbers_text(const std::vector<double>& numbers);
 
 /// Returns the problem of a range [minimum, maximum] that must be above 0; empty if there is none.
 std::string problem_of_positive_range(const char* field, const std::vector<double>& range);
 
-/// Converts [v] to -v..v and [a, b] to a..b; of four numbers, `pair` 1 takes the second pair.
+/// Converts [v] to -v..v and [a, b] to a..b; `pair` 1 selects the second pair of four numbers.
 /// Throws unless v >= 0 and a <= b.
 Interval range_of(const Variant& transform, const char* field, const std::vector<double>& numbers,
                   std::size_t pair = 0);
 
-/// Fill colour of pixels outside of a moved image.
+/// Fill colour of the pixels that a transformed image does not cover.
 class Fill {
  public:
   /// `values`: one for all channels, or one for each of three. Fractions are truncated.

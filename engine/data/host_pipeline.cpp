@@ -57,7 +57,8 @@ DividedTransforms divide_transforms(std::span<const Variant> transforms) {
     return static_cast<std::size_t>(std::distance(last, transforms.rend()));
   };
   std::size_t count = end_after([](const Variant& each) { return !device_part(each); });
-  // The size of images after the host's part is unknown until they are read.
+  // Sizes after the host part are unknown until images are read, so a transform that needs a known
+  // size must run on the host too.
   if (count > 0) {
     count = end_after([](const Variant& each) {
       return !device_part(each) || device_part(each)->needs_known_size;
@@ -115,7 +116,7 @@ void HostPipeline::read(const DataSource& source, const Occurrence& sample,
   const auto draws_of = [&](const Stage& stage) {
     return DrawStream(seed_, sample.epoch, sample.key, stage.place);
   };
-  // Do not decode pixels that are cropped away before the first transform that needs pixels.
+  // Do not decode pixels that transforms crop away before the first one that needs pixels.
   std::size_t done = 0;
   const ChoosePart choose = [&](std::int64_t height, std::int64_t width) {
     ImagePart part = whole_image(height, width, height, width);

@@ -14,25 +14,25 @@
 
 namespace dpt {
 
-/// A list of transforms in two parts. The host's part ends with the last transform that only the
-/// host can apply. If there is such a transform, the part extends to the last one that needs images
-/// of one known size (DevicePart). The rest runs in the input kernel of the device.
+/// A list of transforms in two parts. The host part is empty if the device can apply all of them.
+/// Otherwise it ends with the last transform that only the host can apply, or a later one that
+/// needs images of one known size (DevicePart). The rest runs in the device's input kernel.
 struct DividedTransforms {
   std::span<const Variant> host, device;
 };
 DividedTransforms divide_transforms(std::span<const Variant> transforms);
 
-/// Returns true if one of the transforms gives images of any size a fixed size. If none does, such
-/// images are resized to the model's input first.
+/// Returns true if one of the transforms brings images of different sizes to one size. If none
+/// does, such images are first resized to the model's input.
 bool gives_size(std::span<const Variant> transforms);
 
-/// Error: after the transforms, images of a batch would have different sizes.
+/// Error thrown if images of a batch would have different sizes after the transforms.
 class SizesDiffer : public Error {
  public:
   explicit SizesDiffer(const std::string& text) : Error(ErrorKind::usage, text) {}
 };
 
-/// Const and thread-safe.
+/// A list of transforms that the host applies to samples. Const and thread-safe.
 class HostPipeline {
  public:
   /// `image`: the size of all images, or nothing if sizes differ. Images of different sizes are
@@ -42,14 +42,15 @@ class HostPipeline {
                std::uint64_t seed);
 
   Size2 size() const { return size_; }  ///< size of all results
-  /// Reads a sample of `source` as it appears in its epoch: size() pixels of the source's channels.
+  /// Reads a sample of `source`, transformed as in its epoch: size() pixels of the source's
+  /// channels.
   void read(const DataSource& source, const Occurrence& sample, std::span<std::byte> pixels,
             std::int32_t& label) const;
 
  private:
   struct Stage {
     std::unique_ptr<HostTransform> transform;
-    int place;  ///< index in the list, which determines its draws
+    int place;  ///< index in the list, on which its random draws depend
   };
   std::vector<Stage> stages_;
   std::optional<Size2> resize_first_;
@@ -57,9 +58,9 @@ class HostPipeline {
   std::uint64_t seed_;
 };
 
-/// Returns `source` with the host's part of `transforms` applied, or `source` itself if there is no
-/// such part. `input` is the model's. Throws as HostPipeline does, and for samples other than 8-bit
-/// pixels.
+/// Returns `source` with the host part of `transforms` applied, or `source` itself if that part is
+/// empty. `input` is the shape of the model's input. Throws as HostPipeline does, and for samples
+/// other than 8-bit pixels.
 std::shared_ptr<const DataSource> with_host_transforms(std::shared_ptr<const DataSource> source,
                                                        std::span<const Variant> transforms,
                                                        SampleShape input, std::uint64_t seed);

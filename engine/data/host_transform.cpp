@@ -15,7 +15,7 @@ DrawStream::DrawStream(std::uint64_t seed, std::int64_t epoch, std::int64_t samp
 std::uint32_t DrawStream::next() {
   const std::uint64_t word = used_++ % 4;
   if (word == 0) {
-    // 16 bits for the block's number: no transform draws 2^18 words for a sample.
+    // 16 bits suffice for the block's number: no transform draws 2^18 words for a sample.
     block_ = philox::block(seed_, use_, epoch_and_place_ | (used_ / 4 & 0xFFFFU) << 48, sample_);
   }
   return block_.v[word];

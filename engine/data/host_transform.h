@@ -17,7 +17,8 @@ namespace dpt {
 /// constructor's arguments, independent of thread, device and process.
 class DrawStream {
  public:
-  /// `place`: index of the transform in its list, from 0. With Use::mix, `sample` is a batch.
+  /// `place`: index of the transform in its list, from 0. With Use::mix, `sample` is the index of a
+  /// batch.
   DrawStream(std::uint64_t seed, std::int64_t epoch, std::int64_t sample, int place,
              philox::Use use = philox::Use::transform);
   /// Returns a number in [low, high) with 32 random bits.
@@ -36,28 +37,28 @@ class DrawStream {
   std::uint64_t used_ = 0;  ///< number of words that were drawn
 };
 
-/// Const and thread-safe.
+/// A transform of images on the host. Const and thread-safe.
 class HostTransform {
  public:
   virtual ~HostTransform() = default;
   /// Returns the size of the result for images of size `before`; nothing if sizes differ between
   /// images.
   virtual std::optional<Size2> size_after(std::optional<Size2> before) const { return before; }
-  /// Returns true if the transform brings images of any size to one size, or closer to one. Without
-  /// such a transform, images are first resized to the model's input.
+  /// Returns true if the transform gives images of different sizes the same size, or the same
+  /// shorter side. Without such a transform, images are first resized to the model's input.
   virtual bool gives_size() const { return false; }
   /// Returns true if images may be decoded at a reduced size.
   virtual bool reduces_decoding() const { return false; }
   virtual void apply(Image& image, DrawStream& draws) const = 0;
-  /// Returns the result of `apply` as a part of the image and its new size, before the image is
-  /// decoded. For a transform that crops and resizes and may come first in a list; nothing if it
-  /// needs the whole image.
+  /// Returns the part that the transform takes from an image that is not yet decoded, and the size
+  /// to which it resizes that part; nothing if `apply` must do the work. Called only for the first
+  /// transform of a list.
   virtual std::optional<ImagePart> choose(Size2 image, DrawStream& draws) const;
   /// Returns true if `apply` must also be called on the part that `choose` returned, to complete
   /// the transform.
   virtual bool applies_after_choose() const { return false; }
-  /// Returns the part of the image that a transform keeps if it only crops. Draws the same numbers
-  /// as `apply`.
+  /// Returns the part of the image that the transform keeps; nothing unless it only crops. Draws
+  /// the same numbers as `apply`.
   virtual std::optional<PixelBox> keeps(Size2 image, DrawStream& draws) const;
 };
 

@@ -19,8 +19,8 @@ struct DevicePart;
 class InputDraws {
  public:
   InputDraws() = default;  ///< erases and mixes nothing
-  /// `input` is the model's; `mixed` describes the targets of mixed samples. REQUIRES:
-  /// make_input_desc accepted the transforms.
+  /// `input` is the shape of the model's input, `mixed` that of the targets of mixed samples.
+  /// REQUIRES: make_input_desc accepted the transforms.
   InputDraws(const TransformsSpec& transforms, SampleShape input, std::uint64_t seed,
              const TargetShape& mixed = {});
 
@@ -37,7 +37,7 @@ class InputDraws {
   struct Erasing {
     const DevicePart* part;
     Variant options;
-    int place;  ///< index in the list, which determines its draws
+    int place;  ///< index in the list, on which its random draws depend
   };
   struct Mixing {
     const BatchTransformKind* kind;

@@ -28,14 +28,15 @@ namespace {
 /// decoders, enough to avoid contention for the lock if a sample is only copied.
 constexpr std::int64_t kMaxSamplesTaken = 8;
 
-/// Minimum number of samples for which computing an epoch's order costs more than a thread.
+/// Minimum number of samples for which computing an epoch's order takes longer than starting a
+/// thread for it.
 constexpr std::int64_t kSamplesWorthAThread = 4096;
 
 bool is_in(const Range& range, std::int64_t position) {
   return range.begin <= position && position < range.end;
 }
 
-/// Samples at the positions of an epoch.
+/// Samples of an epoch, in its order.
 struct Order {
   std::int64_t epoch = -1;
   EpochOrder samples;
@@ -94,8 +95,8 @@ struct Loader::Impl : DecoderPool::Client {
   bool work() noexcept override;
 
   Staging& staging(std::size_t batch) { return ring[batch % ring.size()]; }
-  /// Returns the end of the batches that may be decoded now: the ring has one more buffer, for the
-  /// batch that the caller holds.
+  /// Returns the end of the batches that may be decoded now. The ring has `prefetch` buffers for
+  /// them, and one for the batch that the caller holds.
   std::size_t limit() const {
     return std::min(ranges.size(), consumed + static_cast<std::size_t>(options.prefetch));
   }
@@ -123,16 +124,17 @@ struct Loader::Impl : DecoderPool::Client {
   std::vector<std::int64_t> partners;  ///< partner of the first sample of each range; may be empty
   std::size_t consumed = 0;            ///< number of calls of next
 
-  // State of the decoder threads. The mutex guards everything up to `heartbeat`, and `consumed`.
+  // State of the decoder threads. The mutex guards the members from `done` to `heartbeat`, and
+  // `consumed`.
   std::mutex mutex;
   std::condition_variable done;
   std::vector<Staging> ring;
-  std::size_t opened = 0;       ///< batches whose staging is ready to be filled
-  std::size_t taken_batch = 0;  ///< batch and index of the next sample to decode
+  std::size_t opened = 0;       ///< number of batches whose buffers have been prepared
+  std::size_t taken_batch = 0;  ///< batch of the next sample to decode; taken_sample: its index
   std::int64_t taken_sample = 0;
   int busy = 0;                          ///< number of decoders that work on a chunk
   std::shared_ptr<Heartbeat> heartbeat;  ///< heartbeat of the replica for which decoders work
-  bool is_served = false;  ///< registered with the decoders; used by the loader's thread
+  bool is_served = false;  ///< true once the decoders know this client; used by the caller only
 
   std::future<Order> next_order;  ///< order of the next epoch, if it is being computed
   std::thread order_thread;       ///< computes next_order

@@ -19,8 +19,8 @@
 namespace dpt {
 
 /// Samples of one rank for one step, in host memory. For a resident source `pixels` is the whole
-/// source and slots are sample indices; otherwise it is a staging buffer and slots count from 0.
-/// Valid until the next call of Loader::next.
+/// source and slots are sample indices; otherwise `pixels` is a staging buffer and slots count from
+/// 0. Valid until the next call of Loader::next.
 struct HostBatch {
   std::span<const std::byte> pixels;
   std::span<const std::int32_t> labels;
@@ -35,9 +35,9 @@ struct HostBatch {
   double wait_seconds = 0;  ///< time the caller waited for decoding
 };
 
-/// Reads one rank's part of every batch, in order. For sources that are not resident, the process's
-/// decoder threads decode ahead, with bounded memory. An exception of a decoder is rethrown by the
-/// `next` that would have returned the sample. Used by one thread.
+/// Reader of one rank's part of every batch, in order. For sources that are not resident, the
+/// process's decoder threads decode ahead, with bounded memory. An exception of a decoder is
+/// rethrown by the `next` that would have returned the sample. Used by one thread.
 class Loader {
  public:
   struct Options {
@@ -55,7 +55,7 @@ class Loader {
   /// range's first sample. Drops earlier announcements.
   void start(std::int64_t epoch, std::vector<Range> ranges,
              std::vector<std::int64_t> partners = {});
-  /// Returns the next announced range. REQUIRES: fewer calls than ranges.
+  /// Returns the samples of the next announced range. REQUIRES: fewer calls than ranges.
   HostBatch next();
 
  private:

@@ -17,16 +17,18 @@ double draw_beta(double alpha, DrawStream& draws);
 BatchMix mix_up(double lambda, Size2 size);
 BatchMix cut_mix(double lambda, std::int64_t x, std::int64_t y, Size2 size);
 
-/// Returns the targets of mixed samples for a model with `outputs`: labels become soft labels.
+/// Returns the shape of mixed samples' targets; class labels become soft labels of `outputs`
+/// values.
 TargetShape mixed_targets(const TargetShape& data, std::int64_t outputs);
 
-/// Targets of a sample as the data has them: the label, and the row if there is one.
+/// Targets of a sample before mixing: its label, and its row if the data has rows.
 struct SampleTargets {
   std::int32_t label = 0;
   const float* row = nullptr;
 };
-/// Writes the mixture to `row`, of mixed.values floats, and returns its label: the first maximum,
-/// if `mixed` has labels. Computed as in torchvision: partner * its weight + own * its weight.
+/// Writes the mixture, mixed.values floats, to `row`, computed as in torchvision: partner * its
+/// weight + own * its weight. Returns the index of the first maximum if `mixed` has labels,
+/// otherwise own.label.
 std::int32_t mix_targets(const TargetShape& mixed, const BatchMix& mix, const SampleTargets& own,
                          const SampleTargets& partner, float* row);
 

@@ -1,4 +1,4 @@
-// Normalize: checks of its use in training and evaluation.
+// Checks of how training and evaluation use Normalize.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace dpt {
 
-/// Returns a sentence if training and evaluation normalise differently, so that an evaluation shows
-/// the network values other than those it was trained on; empty otherwise.
+/// Returns a message if training and evaluation normalise differently, so that evaluation inputs
+/// differ from those that the network was trained on; otherwise empty.
 std::string different_normalisation(const TransformsSpec& transforms);
 
 /// Returns a message for a mean of Normalize above 1 or below -1, which samples from 0 to 1 cannot

@@ -80,7 +80,8 @@ ImagePart kept_part(std::int64_t height, std::int64_t width, std::int64_t shorte
   return whole_image(height, width, size.h, size.w);
 }
 
-/// Decodes all samples into one file, on several threads; the first failure stops all of them.
+/// Writer of the cache. Decodes on several threads; any error except an unreadable sample stops all
+/// of them.
 class CacheMaker {
  public:
   CacheMaker(const DataSource& source, const PackedCacheOptions& options)
@@ -157,18 +158,20 @@ class CacheMaker {
   AtomicFile file_;
   std::vector<PackedEntry> index_;
   std::atomic<std::int64_t> next_{0};
-  std::mutex mutex_;  ///< guards the following members
+  std::mutex mutex_;  ///< guards file_ and the following members
   std::uint64_t written_ = 0;
   std::int64_t done_ = 0;
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
 };
 
-/// Lock that prevents other processes from making the same file at the same time. The lock file is
-/// removed with it. If the process is killed, the file remains, and the next process reuses it.
+/// Lock that prevents other processes from making the same file at the same time. The destructor
+/// removes the lock file. If the process is killed, the lock file remains, and the next process
+/// reuses it.
 class CacheLock {
  public:
   CacheLock(const PackedCacheOptions& options) : path_(options.path + ".lock") {
-    // The previous holder of the lock may have removed the file; then its path names another file.
+    // The previous holder may have removed the lock file while this process waited: the path then
+    // names no file or another one, and a lock on the removed file protects nothing.
     do {
       file_ = open_file(path_, O_RDWR | O_CREAT, 0666);
       if (!file_.is_open()) fail(ErrorKind::data, "{}: {}", path_, std::strerror(errno));

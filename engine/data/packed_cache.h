@@ -6,8 +6,8 @@
 // index, an entry of 24 bytes for each sample (offset u64, height u32, width u32, label i32, the
 // low half of the pixels' XXH3 u32); a header as JSON (fingerprint of the data, shorter side,
 // salvage, exif_orientation, channels, samples); its length u64; the XXH3 of index and header u64;
-// "dptpack1". Numbers are little-endian. An unreadable sample has height 0; reading it gives the
-// error of its file.
+// "dptpack1". Numbers are little-endian. An unreadable sample has height 0; reading it throws the
+// error of its own file.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ struct PackedCacheOptions {
   /// Images with a longer shorter side are resized to it; 0 = images keep their size.
   std::int64_t shorter_side = 0;
   bool applies_orientation =
-      false;             ///< `source` turns images as the orientation in their file says
+      false;             ///< true if `source` turns images as their EXIF orientation says
   bool salvage = false;  ///< true if damaged images are used as far as they can be decoded
-  int threads = 1;       ///< number of decoder threads to make the file
+  int threads = 1;       ///< number of decoder threads that make the file
   /// Receives progress lines while this or another process makes the file.
   std::function<void(const std::string&)> info = {};
 };

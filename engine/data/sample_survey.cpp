@@ -30,7 +30,8 @@ struct Moments {
   double count = 0;
   std::vector<double> mean, deviations;  ///< one per channel
 
-  /// Source: T. F. Chan et al., Algorithms for Computing the Sample Variance, 1983.
+  /// Adds the floats of `other`. Source: T. F. Chan et al., Algorithms for Computing the Sample
+  /// Variance, 1983.
   void merge(const Moments& other) {
     if (other.count == 0) return;
     if (count == 0) {
@@ -113,7 +114,7 @@ bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
-/// Returns a number by which different targets can be told apart.
+/// Returns a number that distinguishes targets: the label, or a hash of the row.
 std::uint64_t target_of(const Split& split, std::int64_t position, std::int32_t label,
                         std::vector<float>& row) {
   const TargetShape targets = split.source->targets();

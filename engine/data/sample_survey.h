@@ -1,5 +1,5 @@
-// Reads every sample of some splits once. Keeps only a few numbers of each, so that a survey of
-// millions of images fits into memory.
+// Reads every sample of some splits once. Keeps only a few numbers for each sample, so that a
+// survey of millions of images fits into memory.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,9 @@ namespace dpt {
 struct SampleRecord {
   std::uint64_t content = 0;     ///< XXH3 of its bytes, at the model's input size
   std::uint64_t target = 0;      ///< distinguishes targets: the label, or a hash of the row
-  std::uint64_t perceptual = 0;  ///< perceptual_hash.h; 0 if the image is too small for one
+  std::uint64_t perceptual = 0;  ///< see perceptual_hash.h; 0 if the image is too small
   std::int32_t label = 0;
-  std::int32_t height = 0, width = 0;  ///< size of the image that is read from its file
+  std::int32_t height = 0, width = 0;  ///< size of the image in its file (see read_sample)
   std::uint8_t orientation = 1;        ///< see FileFacts
   std::uint8_t used_bits = 0;          ///< see FileFacts
   bool is_turned = false;              ///< see FileFacts
@@ -29,9 +29,9 @@ struct SampleRecord {
   bool is_finite = true;
 };
 
-/// Mean and standard deviation (of the whole population: divided by n) of each channel: of bytes
-/// divided by 255, of floats as they are. Bytes are summed in integers; floats in an order that
-/// does not depend on the threads.
+/// Mean and population standard deviation (divided by n, not n - 1) of each channel. Bytes are
+/// scaled to 0..1, floats are used as they are. The results do not depend on the number of threads:
+/// bytes are summed in integers, floats in a fixed order.
 struct ChannelStatistics {
   std::vector<double> mean, stddev;
   std::int64_t samples = 0;  ///< number of samples that were read and are finite
@@ -40,24 +40,24 @@ struct ChannelStatistics {
 struct SurveyedSplit {
   std::string name;  ///< "train", "val", "test"
   Split split;
-  std::vector<SampleRecord> records;  ///< in the order of split.indices; empty without `records`
+  std::vector<SampleRecord> records;  ///< in the order of split.indices; see SurveyOptions
   ChannelStatistics statistics;
-  /// Positions in the split with the reason why each could not be read, in ascending order.
+  /// Positions of unreadable samples in the split, in ascending order, each with the error.
   std::vector<std::pair<std::int64_t, std::string>> unreadable;
 };
 
 struct SurveyOptions {
   int workers = 1;
-  bool records = true;  ///< false: only statistics
-  /// Both are called by the calling thread, ten times a second. `wants_stop` returns true to end
-  /// the survey.
+  bool records = true;  ///< false: compute statistics only, and leave SurveyedSplit::records empty
+  /// The two functions are called in the thread that called survey_samples, ten times a second.
+  /// `wants_stop` returns true to end the survey.
   std::function<bool()> wants_stop;
   std::function<void(std::int64_t done, std::int64_t total)> on_progress;
 };
 
 /// Reads all samples of `splits`, each of which has a source, in `options.workers` threads. A
-/// sample whose reading throws an ErrorKind::data is added to the unreadable ones; other errors are
-/// rethrown. Returns false if the survey was stopped, which leaves the results incomplete.
+/// sample that fails with ErrorKind::data is added to `unreadable`; other errors are rethrown.
+/// Returns false if the survey was stopped, which leaves the results incomplete.
 bool survey_samples(std::vector<SurveyedSplit>& splits, const SurveyOptions& options);
 
 /// Reads sample `position` of a split: shape().elements() values of type(), and its label. If

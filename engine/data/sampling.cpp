@@ -17,7 +17,7 @@ std::int64_t below(std::uint32_t high, std::uint32_t low, std::int64_t n) {
   return static_cast<std::int64_t>((high * range + ((low * range) >> 32)) >> 32);
 }
 
-/// Returns how many of the first `draws` draws belong to class `c` if `classes` take turns.
+/// Returns how many of the first `draws` draws belong to class `c` if `classes` classes take turns.
 std::int64_t turns_of(std::int64_t c, std::int64_t draws, std::int64_t classes) {
   return draws > c ? ceil_div(draws - c, classes) : 0;
 }

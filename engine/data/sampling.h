@@ -15,10 +15,10 @@ struct SamplingOptions {
   Sampler sampler = Sampler::uniform;
 };
 
-/// Samples at the positions of an epoch.
+/// Samples of an epoch, in its order.
 struct EpochOrder {
   std::vector<std::int64_t> indices;  ///< indices of the samples in the source
-  std::vector<std::int64_t> keys;     ///< Occurrence::key of each; empty = the indices
+  std::vector<std::int64_t> keys;     ///< Occurrence::key of each sample; empty: the indices
 
   const std::vector<std::int64_t>& draw_keys() const { return keys.empty() ? indices : keys; }
 };
@@ -41,7 +41,7 @@ class Sampling {
 
   const Split& split_;
   SamplingOptions options_;
-  std::vector<std::vector<std::int64_t>> classes_;  ///< balanced: indices by class, if it has any
+  std::vector<std::vector<std::int64_t>> classes_;  ///< balanced: indices by class, none empty
 };
 
 /// Returns a permutation of 0..n-1, a pure function of the arguments (Fisher-Yates).

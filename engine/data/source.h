@@ -19,11 +19,11 @@ namespace dpt {
 /// All samples in memory, one after another, so that a device can hold the data set itself.
 struct ResidentSamples {
   std::span<const std::byte> pixels;     ///< size() samples of shape().elements() of type()
-  std::span<const std::int32_t> labels;  ///< size()
+  std::span<const std::int32_t> labels;  ///< size() labels
   std::span<const float> targets{};      ///< size() rows of targets().floats()
 };
 
-/// A sample as an epoch sees it.
+/// A sample as it occurs in an epoch.
 struct Occurrence {
   std::int64_t epoch = 0;
   std::int64_t index = 0;
@@ -42,8 +42,8 @@ class DataSource {
   /// Returns the names of the classes, or of the outputs if there are no classes.
   virtual const std::vector<std::string>& classes() const = 0;
   /// Returns the shape of the samples' targets besides the label. Soft labels are at least 0 and
-  /// add up to 1, and their label is the first of the largest; multi-hot targets are 0 to 1;
-  /// without labels, the label is 0. Weights are finite, and at least 0.
+  /// add up to 1; the label is the index of the first maximum. Multi-hot targets are from 0 to 1.
+  /// If the data has no labels, the label is 0. Weights are finite, and at least 0.
   virtual TargetShape targets() const { return {}; }
   /// Returns the names of a sample's values if they are columns of a table; otherwise empty.
   virtual const std::vector<std::string>& features() const;
@@ -51,18 +51,18 @@ class DataSource {
   virtual void read_targets(std::int64_t index, std::span<float> row) const;
   /// Writes one raw sample, shape().elements() values of type(), and its label.
   virtual void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const = 0;
-  /// Writes the sample as an epoch sees it: augmented, if the host does this.
+  /// Writes the sample as it occurs in an epoch: after the host's transforms, if there are any.
   virtual void read_in_epoch(const Occurrence& sample, std::span<std::byte> pixels,
                              std::int32_t& label) const;
   /// Returns true if samples are images of various sizes, which read() resizes to shape().
   virtual bool resizes() const { return false; }
-  /// Returns the part of a sample that `choose` requests, and its label. The part is of the image
-  /// as stored in its file, or, if samples are not image files, of the result of `read`. REQUIRES:
-  /// type() is u8.
+  /// Returns the part of a sample that `choose` requests, and its label. The part is taken from the
+  /// image as stored in its file or, if samples are not image files, from the result of `read`.
+  /// REQUIRES: type() is u8.
   virtual Image read_part(std::int64_t index, const ChoosePart& choose, std::int32_t& label) const;
   /// Returns the label alone.
   virtual std::int32_t label(std::int64_t index) const;
-  /// Returns the number of each sample's group (DataRequirements::group): size() of them, or none.
+  /// Returns each sample's group number (DataRequirements::group); empty if there are no groups.
   virtual std::span<const std::int64_t> groups() const { return {}; }
   /// Returns the samples if everything is in memory; valid as long as the source.
   virtual std::optional<ResidentSamples> resident() const { return std::nullopt; }
@@ -70,15 +70,15 @@ class DataSource {
   virtual std::string describe(std::int64_t index) const = 0;
   /// Examines the file of a sample again, for a check of the data.
   virtual FileFacts file_facts(std::int64_t /*index*/) const { return {}; }
-  /// Returns some samples of every class, which a check of the files reads; empty if opening the
-  /// data has already read everything.
+  /// Returns the indices of some samples of every class, for a check that reads them; empty if
+  /// opening the data has already read everything.
   virtual std::vector<std::int64_t> samples_to_try() const { return {}; }
   /// Returns a text that changes when the data does (XXH3 of the bytes, or of the sorted file list
   /// with sizes).
   virtual std::string fingerprint() const = 0;
 };
 
-/// Error: a cache of samples is damaged, rather than a sample.
+/// Error thrown if a cache of samples, not a sample, is damaged.
 class DamagedCache : public Error {
  public:
   explicit DamagedCache(const std::string& text) : Error(ErrorKind::data, text) {}

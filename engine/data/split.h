@@ -18,7 +18,7 @@ struct Split {
 
 struct Splits {
   Split train, val, test;    ///< val and test may be empty
-  bool has_own_val = false;  ///< val is a part of the data set, not held out of train
+  bool has_own_val = false;  ///< true if val is a part of the data set, not held out of train
 };
 
 }  // namespace dpt

@@ -24,7 +24,7 @@ namespace {
 
 using Indices = std::vector<std::int64_t>;
 
-/// Returns true if the sample or group at this position of a shuffled list is held out.
+/// Returns true if the fold holds out the sample at this position of a shuffled list.
 bool is_in_fold(std::int64_t position, const ValSplitSpec& spec) {
   return position % (*spec.fold)[1] == (*spec.fold)[0] - 1;
 }
@@ -99,7 +99,7 @@ Indices stratified_choice(const ValSplitSpec& spec, const DataSource& source, st
   return chosen;
 }
 
-/// A group of samples that stay together.
+/// Samples that must all go to the same part.
 struct SampleGroup {
   Indices members;
   std::map<std::int32_t, double> counts;  ///< number of samples of each class

@@ -30,7 +30,7 @@ std::string validation_fingerprint(const Splits& splits);
 /// Returns how many of n samples are held out; with groups, an approximate number.
 std::int64_t held_out_count(const ValSplitSpec& spec, std::int64_t n);
 
-/// Returns "5000", or "{fraction: 0.1, stratify: true}".
+/// Returns the setting as in a config: "5000", or "{fraction: 0.1, stratify: true}".
 std::string text_of(const ValSplitSpec& spec);
 
 }  // namespace dpt

@@ -14,14 +14,14 @@
 
 namespace dpt {
 
-/// Position of a transform in the input kernel. A position above `geometry` admits one transform,
-/// and transforms of lower positions come before it.
+/// Position of a transform in the input kernel. Transforms run in ascending order of position, with
+/// at most one at each position above `geometry`.
 enum class InputPosition : std::uint8_t { geometry, normalise, erase };
 
 /// Part of a transform that the input kernel applies.
 struct DevicePart {
   /// Adds the transform to `desc`, whose shapes and earlier transforms are set. Throws
-  /// ErrorKind::usage, the transform's place first, for options that do not fit the shapes.
+  /// ErrorKind::usage, which names the transform's place, for options that do not fit the shapes.
   void (*describe)(const Variant& options, InputDesc& desc);
   InputPosition position = InputPosition::geometry;
   /// True if all samples must have one size that is known before they are read.
@@ -34,12 +34,12 @@ struct DevicePart {
 /// One kind of transform of samples.
 struct TransformKind {
   const ObjectTable* table;
-  /// Makes the host's part. Throws ErrorKind::usage, the transform's place first, for options that
-  /// do not fit together. Null if only the device can do the transform.
+  /// Makes the transform for the host. Throws ErrorKind::usage, which names the transform's place,
+  /// for options that do not fit together. Null if only the device can do the transform.
   std::unique_ptr<HostTransform> (*make)(const Variant& options) = nullptr;
   std::optional<DevicePart> device = {};  ///< unset if only the host can do the transform
-  bool is_random = false;                 ///< depends on draws: would change evaluated samples
-  bool trains_only = false;               ///< refused in data.transforms.eval
+  bool is_random = false;                 ///< true if it would change evaluated samples at random
+  bool trains_only = false;               ///< true if it is refused in data.transforms.eval
 };
 
 TransformKind resize_transform();
@@ -58,7 +58,7 @@ TransformKind trivial_augment_wide_transform();
 TransformKind normalize_transform();
 TransformKind random_erasing_transform();
 
-/// Returns all of them, in the order of the reference.
+/// Returns all kinds of transforms, in the order in which the reference pages list them.
 inline std::vector<TransformKind> all_transforms() {
   return {resize_transform(),
           letterbox_transform(),
@@ -80,17 +80,17 @@ inline std::vector<TransformKind> all_transforms() {
 /// One kind of transform of whole batches, applied by the input kernel.
 struct BatchTransformKind {
   const ObjectTable* table;
-  /// Draws how the samples of one batch, of `size`, are mixed with their partners.
+  /// Draws how the samples of one batch, each of `size`, are mixed with their partners.
   BatchMix (*draw)(const Variant& options, Size2 size, DrawStream& draws);
-  /// True if a sample takes over a part of its partner's image: no part of a target that describes
-  /// the whole image (TargetKind::values) corresponds to it.
+  /// True if a part of a sample's image is replaced by its partner's. A target that describes the
+  /// whole image (TargetKind::values) cannot be mixed in this way.
   bool mixes_areas = false;
 };
 
 BatchTransformKind mix_up_transform();
 BatchTransformKind cut_mix_transform();
 
-/// Returns all of them, in the order of the reference.
+/// Returns all kinds of batch transforms, in the order in which the reference pages list them.
 inline std::vector<BatchTransformKind> all_batch_transforms() {
   return {mix_up_transform(), cut_mix_transform()};
 }

@@ -44,7 +44,7 @@ InputDesc make_input_desc(const std::vector<Variant>& transforms, DType raw_type
          model_input.w);
   }
   std::string problems;
-  const Variant* last = nullptr;  // null while all transforms are geometry
+  const Variant* last = nullptr;  // null until a transform above `geometry`
   InputPosition last_position = InputPosition::geometry;
   const DividedTransforms divided = divide_transforms(transforms);
   for (const Variant& transform : divided.device) {

@@ -1,4 +1,4 @@
-// Unreadable samples in a prediction. Each keeps its place in the results.
+// Unreadable samples of a prediction, which keep their places in the results.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace dpt {
 
-/// Problems of samples, by their index. Thread-safe.
+/// Problems of samples, by sample index. Thread-safe.
 class UnreadableSamples {
  public:
   /// Adds a problem of a sample. If the sample already has one, the first is kept.

@@ -1,4 +1,4 @@
-// Base of data sets that read the samples of another one in a different way.
+// Base class of data sets that read the samples of another data set in a different way.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// Forwards to `source()` all properties of the samples; a derived class reads them. The samples
-/// are not resident, even if those of `source()` are.
+/// A data set with the labels, names and other properties of `source()`; a derived class implements
+/// `read`. It has no resident samples, even if `source()` has.
 class WrappedSource : public DataSource {
  public:
   std::int64_t size() const override { return source_->size(); }

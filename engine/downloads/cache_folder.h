@@ -17,7 +17,7 @@ struct FileRecord {
   std::uint64_t size = 0;
 };
 
-/// Reads a record; nothing if it is missing or damaged.
+/// Reads a record; returns nothing if it is missing or damaged.
 std::optional<FileRecord> read_record(const std::string& path);
 /// Writes a record atomically. Throws ErrorKind::data.
 void write_record(const std::string& path, const FileRecord& record);
@@ -48,8 +48,7 @@ class CacheLock {
 /// An unfinished download, with the hash of its bytes so far.
 class PartFile {
  public:
-  /// Opens or creates the file. With `keeps`, keeps its bytes, else empties it. Throws
-  /// ErrorKind::data.
+  /// Opens or creates the file, and empties it unless `keeps`. Throws ErrorKind::data.
   PartFile(const std::string& path, bool keeps);
   ~PartFile();
   PartFile(const PartFile&) = delete;

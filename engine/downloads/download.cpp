@@ -32,7 +32,7 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-/// Returns true if the variable is set to a true value, as huggingface_hub defines it.
+/// Returns true if HF_HUB_OFFLINE has a value that huggingface_hub counts as true.
 bool is_offline() {
   std::string value = variable("HF_HUB_OFFLINE");
   std::transform(value.begin(), value.end(), value.begin(),
@@ -40,7 +40,7 @@ bool is_offline() {
   return value == "1" || value == "ON" || value == "YES" || value == "TRUE";
 }
 
-/// Returns HF_TOKEN, which must be valid in a header.
+/// Returns HF_TOKEN. Throws ErrorKind::usage if a header cannot contain it.
 std::string hub_token() {
   std::string token = variable("HF_TOKEN");
   const bool is_fit =
@@ -157,7 +157,8 @@ class Download {
     return !said.etag.empty() && said.etag == record_->etag;
   }
 
-  /// Returns the server's description; nothing if it cannot be reached and the folder has the file.
+  /// Returns the server's description of the file; nothing if the server cannot be reached and the
+  /// folder has the file.
   std::optional<Announcement> ask() {
     HttpRequest request;
     request.url = file_.url;
@@ -165,7 +166,7 @@ class Download {
     request.token = token_;
     request.stall_seconds = options_.stall_seconds;
     const HttpAnswer answer = make_request(request, {});
-    // The download itself follows redirects.
+    // Accept a redirect as an answer: the download itself follows it.
     const bool leads_on = !answer.failure && answer.status >= 301 && answer.status <= 308 &&
                           !answer.header("location").empty();
     if (answer.is_good() || leads_on) return announcement_of(file_, answer);
@@ -196,12 +197,12 @@ class Download {
     try {
       write_record(base_ + ".json", record);
     } catch (const Error& error) {
-      options_.note(error.what());  // the file exists: a later start asks again
+      options_.note(error.what());  // not fatal: the file exists, and a later start asks again
     }
     return {path, said.url, sha256};
   }
 
-  /// Returns true if the part belongs to the announced file.
+  /// Returns true if an earlier, unfinished download was of the announced file.
   bool can_continue(const Announcement& said) const {
     if (said.etag.empty()) return false;
     const auto part = read_record(base_ + ".part.json");
@@ -247,7 +248,8 @@ class Download {
     request.token = token_;
     request.offset = part.size();
     request.stall_seconds = options_.stall_seconds;
-    // The storage that the hub redirects to has its own ETags, so compare the SHA-256.
+    // The storage to which the hub redirects has ETags of its own; a file with a known SHA-256 is
+    // verified at the end instead.
     if (said.sha256.empty()) request.if_range = fmt::format("\"{}\"", said.etag);
     BodySink sink;
     sink.begin = [&](const HttpAnswer& answer) { check_begin(answer, said, part); };

@@ -2,7 +2,7 @@
 // SHA-256, resumes after a broken connection, and uses the copy in the folder if the server cannot
 // be reached.
 //
-// The folder holds SHA256/NAME (a file by its content), and for each URL KEY.json (a FileRecord),
+// The folder holds SHA256/NAME (a complete file), and for each URL KEY.json (a FileRecord),
 // KEY.part with KEY.part.json (an unfinished download) and KEY.lock, which one process holds.
 #pragma once
 
@@ -22,7 +22,7 @@ struct DownloadOptions {
   std::function<void(std::uint64_t, std::uint64_t)> progress;
 };
 
-/// Local copy of a file of a server.
+/// Local copy of a file on a server.
 struct DownloadedFile {
   std::string path;
   std::string url;     ///< source, with the commit if the hub named one
@@ -33,8 +33,8 @@ struct DownloadedFile {
 /// XDG_CACHE_HOME nor HOME is set.
 std::string weights_folder();
 
-/// Returns the file with a name that remote_file_of reads, and downloads it if necessary. Other
-/// processes that need the same file wait. Throws ErrorKind::usage for an invalid name,
+/// Returns the local copy of the file `name` (see remote_file_of); downloads it first if necessary.
+/// Other processes that need the same file wait. Throws ErrorKind::usage for an invalid name,
 /// ErrorKind::data if the file is not available, and StopRequested like check_stop.
 DownloadedFile download(const std::string& name, const DownloadOptions& options);
 

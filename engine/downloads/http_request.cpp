@@ -50,7 +50,7 @@ class Hop {
     if (!curl_) fail(ErrorKind::unexpected, "libcurl cannot be initialised");
   }
 
-  /// Returns the URL that the server redirects to; empty if it does not.
+  /// Makes the request. Returns the URL to which the server redirects; empty if it does not.
   std::string run(const std::string& url, bool sends_token) {
     answer_.url = url;
     answer_.headers.clear();
@@ -69,7 +69,7 @@ class Hop {
       curl_easy_getinfo(curl_.get(), CURLINFO_REDIRECT_URL, &next);
       return next ? next : "";
     }
-    begin_body();  // for an empty file
+    begin_body();  // for an empty file, which causes no call of on_body
     if (thrown_) std::rethrow_exception(thrown_);
     return {};
   }
@@ -106,7 +106,7 @@ class Hop {
     set(CURLOPT_WRITEDATA, this);
     set(CURLOPT_XFERINFOFUNCTION, &Hop::on_progress);
     set(CURLOPT_NOPROGRESS, 0L);
-    // The curl program reads these variables, but libcurl does not.
+    // The curl program reads SSL_CERT_FILE and SSL_CERT_DIR, but libcurl does not.
     const std::string trusted = certificate_file(built_in_certificate_file());
     if (!trusted.empty()) set(CURLOPT_CAINFO, trusted.c_str());
     if (const char* folder = std::getenv("SSL_CERT_DIR"); folder && *folder) {
@@ -132,7 +132,8 @@ class Hop {
     guard([&] { sink_.begin(answer_); });
   }
 
-  /// Keeps an exception for later: it must not pass through libcurl.
+  /// Runs `body`. Returns false and keeps the exception if it throws: exceptions must not pass
+  /// through libcurl.
   bool guard(const std::function<void()>& body) {
     try {
       body();
@@ -231,7 +232,7 @@ HttpAnswer make_request(const HttpRequest& request, const BodySink& sink) {
     // Never send the token after a redirect to another server, which could redirect back.
     sends_token = sends_token && origin_of(url) == origin;
     std::string next = Hop(request, sink, answer).run(url, sends_token);
-    // The hub describes a file before it redirects to a storage that may refuse HEAD.
+    // The hub describes a file in the answer that redirects to its storage, which may refuse HEAD.
     const bool is_known = request.head_only && answer.first_headers.contains("x-linked-etag");
     if (next.empty() || is_known) return answer;
     if (!next.starts_with("https://")) {

@@ -11,17 +11,17 @@
 
 namespace dpt {
 
-/// A request that failed before the server's answer was complete.
+/// Failure of a request before the server's answer was complete.
 struct TransferFailure {
   std::string what;           ///< "cannot resolve the host name ..."
-  bool is_timeout = false;    ///< no byte for too long
-  bool is_untrusted = false;  ///< the server's certificate
+  bool is_timeout = false;    ///< no byte arrived for too long
+  bool is_untrusted = false;  ///< the server's certificate is not trusted
 };
 
 /// Request for a file, or only for its headers.
 struct HttpRequest {
   std::string url;
-  bool head_only = false;  ///< headers only; a redirect is not followed after x-linked-etag
+  bool head_only = false;  ///< request only headers, and stop at an answer with x-linked-etag
   std::string token;       ///< sent to the server of `url` only, never after a redirect to another
   std::uint64_t offset = 0;  ///< position of the first byte to request
   std::string if_range;      ///< strong ETag of the file that `offset` refers to; empty = none
@@ -45,8 +45,9 @@ struct HttpAnswer {
   std::string first_header(const std::string& name) const;
 };
 
-/// Receives the body for status 200 and 206. `begin` is called with the answer so far before the
-/// first byte of the body, `add` with each part. Either may throw, which ends the request.
+/// Receiver of the body of an answer with status 200 or 206. `begin` is called with the answer so
+/// far before the first byte of the body, `add` with each part. Either may throw, which ends the
+/// request.
 struct BodySink {
   std::function<void(const HttpAnswer&)> begin;
   std::function<void(std::string_view)> add;

@@ -19,7 +19,7 @@ bool is_plain(char c) {
          c == '_' || c == '-';
 }
 
-/// Writes bytes that a URL may not contain as %XX.
+/// Returns `text` with %XX for each byte that a URL may not contain.
 std::string percent_encoded(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -42,7 +42,7 @@ std::vector<std::string_view> parts_of(std::string_view path) {
   }
 }
 
-/// Returns a name for a file on this machine.
+/// Returns a name under which a file is stored on this machine.
 std::string local_name(std::string_view name) {
   std::string out(name);
   std::replace_if(
@@ -81,7 +81,7 @@ RemoteFile file_of_hub(const std::string& name) {
   const std::string_view revision = at == std::string_view::npos ? "main" : parts[1].substr(at + 1);
   for (const std::string_view part : {owner, repo, revision}) {
     if (part.empty() || part == "." || part == "..") refuse(name, "an empty part");
-    // A revision such as refs/pr/1 is written with %2F.
+    // The revision refs/pr/1 is written refs%2Fpr%2F1.
     if (!std::all_of(part.begin(), part.end(), [](char c) { return is_plain(c) || c == '%'; })) {
       refuse(name, "a character other than letters, digits, '.', '_' and '-'");
     }

@@ -9,13 +9,13 @@ namespace dpt {
 struct RemoteFile {
   std::string name;        ///< name that the user gave: https://..., hf://OWNER/REPO...
   std::string url;         ///< address to request, https://...
-  std::string file_name;   ///< last part of its path; letters, digits, '.', '_' and '-' only
-  bool is_of_hub = false;  ///< hf://: requests carry HF_TOKEN
-  bool is_fixed = false;   ///< the revision is a commit, so the content never changes
+  std::string file_name;   ///< name of the local copy: letters, digits, '.', '_' and '-' only
+  bool is_of_hub = false;  ///< true for hf://...: requests carry HF_TOKEN
+  bool is_fixed = false;   ///< true if the revision is a commit, whose content never changes
 };
 
-/// Reads a name. The hub's server is HF_ENDPOINT, by default https://huggingface.co. Throws
-/// ErrorKind::usage for an invalid name or HF_ENDPOINT.
+/// Parses the name of a file. The hub's server is HF_ENDPOINT, by default https://huggingface.co.
+/// Throws ErrorKind::usage for an invalid name or HF_ENDPOINT.
 RemoteFile remote_file_of(const std::string& name);
 
 /// Returns the URL of a file of the hub at a commit: the URL of `file` with its revision replaced

@@ -23,9 +23,9 @@ struct ExportFacts {
   std::optional<float> scale;
   std::vector<float> mean, stddev;  ///< by channel, applied after `scale`; empty: not applied
   /// Evaluation transforms as JSON, a list of `{"type": "Resize", "size": [256]}`, including the
-  /// Resize that dpt adds if they do not give images a size.
+  /// Resize that dpt adds if no transform brings images to one size.
   nlohmann::ordered_json transforms = nlohmann::ordered_json::array();
-  bool turns_upright = true;  ///< images are turned by their Exif orientation
+  bool turns_upright = true;  ///< true if images are turned as their Exif orientation says
   std::string other_model;    ///< difference from the checkpoint's model; empty if none
 };
 

@@ -152,14 +152,14 @@ class OnnxWriter final : public OpWriter {
     tensor.set_raw_data(values.data(), values.size());
   }
 
-  onnx::Graph* graph_;  ///< the model's, or that of the branch that is written
+  onnx::Graph* graph_;  ///< graph being written: the model's, or that of a branch
   const std::vector<float>& flat_;
   std::map<std::string, const Param*> params_;
   std::set<std::string> names_, written_;
   std::string layer_, owner_;
 };
 
-/// Throws unless the weights leave room for the rest of the model in one message of the format.
+/// Throws unless the weights, and 16 MiB for the rest of the model, fit into the format's 2 GiB.
 void check_bytes(const Plan& plan) {
   std::int64_t bytes = std::int64_t{16} << 20;
   for (const Param& param : plan.params) {
@@ -205,7 +205,8 @@ void describe_input(onnx::ValueInfo& value, const ExportFacts& facts, const Onnx
   describe_value(value, kInput, reads_bytes ? onnx::UINT8 : onnx::FLOAT, sample, doc);
 }
 
-/// Writes the operations that turn an image of any size into the network's input size.
+/// Writes the operations that bring images of any size to the network's input size; returns their
+/// result.
 std::string write_images(OnnxWriter& writer, const ExportFacts& facts, const OnnxOptions& options) {
   writer.begin("preprocess", "");
   std::string x = kInput;

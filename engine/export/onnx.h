@@ -16,13 +16,13 @@ namespace dpt {
 /// Every runtime since 2022 reads it. Its IR version is 8.
 inline constexpr std::int64_t kOnnxOpset = 17;
 
-/// Order of the dimensions of images: (N,C,H,W), or (N,H,W,C), the order of decoders.
+/// Order of the dimensions of images: (N,C,H,W), or (N,H,W,C), as decoders return them.
 enum class ImageLayout : std::uint8_t { nchw, nhwc };
 
 struct OnnxOptions {
   /// True if the graph begins with the operations that turn raw samples into the network's input:
-  /// division by ExportFacts::scale, which must be set, mean and std. It then takes bytes (u8)
-  /// directly.
+  /// division by ExportFacts::scale, which must be set, mean and std. With a `raw_type` of u8, the
+  /// graph then takes bytes.
   bool include_normalisation = false;
   DType raw_type = DType::u8;
   /// If set, the graph begins with ExportFacts::transforms, followed by the normalisation: it takes

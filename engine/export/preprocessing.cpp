@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Height or width: a number if it is known, otherwise a value of the graph, int64 (1).
+/// Height or width: a number if it is known, otherwise an int64 value of shape (1) in the graph.
 struct Extent {
   std::optional<std::int64_t> known;
   std::string value;
@@ -57,7 +57,7 @@ class PreprocessingWriter {
     return extent.known ? writer_.integers({*extent.known}) : extent.value;
   }
 
-  /// Adds a list of integers as an int64 value.
+  /// Adds a list of integers to the graph as one int64 value.
   std::string list_of_extents(const std::vector<Extent>& extents) {
     std::vector<std::int64_t> numbers;
     std::vector<std::string> values;
@@ -69,7 +69,8 @@ class PreprocessingWriter {
     return writer_.op("Concat", values, {{"axis", std::int64_t{0}}});
   }
 
-  /// Adds an operation on integers, or computes its result here if both operands are known.
+  /// Computes the result of an operation on integers if both operands are known; otherwise adds the
+  /// operation to the graph.
   template <class Known>
   Extent op(const char* type, const Extent& a, const Extent& b, Known known) {
     if (a.known && b.known) return constant(known(*a.known, *b.known));
@@ -189,7 +190,7 @@ class PreprocessingWriter {
                   const Extent& bottom, const Extent& right) {
     const std::vector<float> fill = list_of<float>(transform.at("fill"));
     if (fill.size() == 1) return pad_sides(top, left, bottom, right, "constant", fill[0]);
-    // Subtract the values first, so that all channels are padded with 0.
+    // Subtract the fill values first, so that all channels are padded with 0.
     const std::string fills = writer_.floats({static_cast<std::int64_t>(fill.size()), 1, 1}, fill);
     pixels_ = writer_.op("Sub", {pixels_, fills});
     pad_sides(top, left, bottom, right, "constant", 0.0F);

@@ -13,7 +13,8 @@ namespace dpt {
 /// - `pixels`: float32 (N, channels, height, width) of integers from 0 to 255, any height and
 /// width.
 /// - `transforms`: the list in ExportFacts::transforms. Normalize is left to the caller.
-/// - Result: float32 (N, channels, height, width) of such integers, of the last transform's size.
+/// - Result: float32 (N, channels, height, width) of integers from 0 to 255, of the size after the
+/// last transform.
 /// Pixels equal those of Pillow and torchvision bit for bit.
 /// Throws ErrorKind::usage for a transform that is random or that ONNX cannot express.
 std::string write_preprocessing(OpWriter& writer, const std::string& pixels,

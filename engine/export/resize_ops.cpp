@@ -19,15 +19,15 @@ namespace {
 /// take the same time in onnxruntime.
 constexpr std::int64_t kBlocks = 32;
 
-/// Factor between the two halves of a weight's bits.
+/// Factor of the upper half of a weight, which is upper * kHalf + lower.
 constexpr double kHalf = 1 << 11;
 
 /// Weights of one axis, as values of the graph.
 struct AxisWeights {
   std::string inputs;   ///< int64 (kBlocks, range): input rows that a block reads
   std::string weights;  ///< float32 (kBlocks, 2 * rows, range): upper halves, then lower halves
-  std::string rows;     ///< int64 (1): output rows of a block
-  std::string out;      ///< int64 (1): output rows; the last block may have more
+  std::string rows;     ///< int64 (1): number of output rows of a block
+  std::string out;      ///< int64 (1): total number of output rows, at most kBlocks * rows
 };
 
 class ResizeWriter {
@@ -42,8 +42,8 @@ class ResizeWriter {
     const std::string rows =
         op("Div", op("Add", out, integer(kBlocks - 1)), integer(kBlocks));  // rounded up
 
-    // Positions of the inputs of each output, (kBlocks, rows, 1). Rows after the last one repeat
-    // it.
+    // Input rows [begin, end) of each output row, (kBlocks, rows, 1). Entries after the last output
+    // row repeat it.
     const std::string all = writer_.op(
         "Range", {number(0), real(scalar_of(op("Mul", rows, integer(kBlocks)))), number(1)});
     const std::string row = writer_.op("Reshape", {op("Min", all, op("Sub", outs, number(1))),
@@ -54,8 +54,8 @@ class ResizeWriter {
     const std::string end =
         writer_.op("Floor", {op("Min", op("Add", op("Add", center, support), number(0.5)), ins)});
 
-    // Positions of the inputs of each block, (kBlocks, 1, range). The first is the first input of
-    // its first output.
+    // Input rows of each block, (kBlocks, 1, range). They begin at the first input of the block's
+    // first output row, or earlier so that they end within the image.
     const std::string first = writer_.op("ReduceMin", {begin}, {{"axes", ints({1})}});
     const std::string range =
         writer_.op("ReduceMax", {op("Sub", end, first)}, {{"keepdims", std::int64_t{0}}});
@@ -106,22 +106,22 @@ class ResizeWriter {
     return transposed(weigh_rows(transposed(pixels), axis));
   }
 
-  /// Returns the nearest of `in` rows (axis 2) or columns (axis 3) for each of `out`.
+  /// Returns the nearest of `in` input rows (axis 2) or columns (axis 3) for each of `out` outputs.
   std::string take_nearest(const std::string& pixels, const std::string& in, const std::string& out,
                            std::int64_t axis) {
     const std::string scale = op("Div", real(in), real(out));
     const std::string others = writer_.op("Expand", {scale, op("Sub", out, integer(1))});
     const std::string steps =
         writer_.op("Concat", {op("Mul", scale, number(0.5)), others}, {{"axis", std::int64_t{0}}});
-    // Pillow accumulates positions, with rounding (ImagingScaleAffine).
+    // Add up positions step by step, to round them as Pillow does (ImagingScaleAffine).
     const std::string place =
         writer_.op("Cast", {op("CumSum", steps, writer_.integers({0}))}, {{"to", kOpInt64}});
     return writer_.op("Gather", {pixels, op("Min", place, op("Sub", in, integer(1)))},
                       {{"axis", axis}});
   }
 
-  /// Writes the condition under which Pillow shortens the columns first, to leave less work for the
-  /// second pass.
+  /// Writes the condition under which Pillow resizes the height before the width, which leaves less
+  /// work for the second pass.
   std::string is_height_first(const GraphSize& from, const GraphSize& to) {
     const std::string fewer_rows = op("Sub", from.height, to.height);
     const std::string fewer_columns = op("Sub", from.width, to.width);

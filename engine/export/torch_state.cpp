@@ -36,7 +36,7 @@ void write_torch_state(const std::string& path, const Plan& plan, const std::vec
     return file.data();
   };
   Metadata metadata = metadata_of(facts);
-  metadata["format"] = "pt";  // required by readers of the Hugging Face libraries
+  metadata["format"] = "pt";  // required by the Hugging Face libraries
   write_safetensors(path, metadata, views, values_of, Checksum::none);
 }
 

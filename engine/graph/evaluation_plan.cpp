@@ -30,7 +30,7 @@ class EvaluationPlanBuilder {
   }
 
  private:
-  /// Returns the only node that reads a value, if the value is its only input; otherwise null.
+  /// Returns the only node that reads a value, if that node has no other input; otherwise null.
   const Node* only_reader(int value) const {
     const Node* found = nullptr;
     for (const Node& node : training_.nodes) {

@@ -1,5 +1,5 @@
 // The Plan that evaluations run: batch norms that use running statistics are folded into the
-// convolution or Linear before them, which saves a pass over memory each.
+// convolution or Linear before them. Each fold saves a pass over memory.
 #pragma once
 
 #include <vector>
@@ -9,10 +9,11 @@
 namespace dpt {
 
 struct EvaluationPlan {
-  /// Nodes and values of its own; `params` are those of the training plan, then the folded ones.
+  /// Copy of the training plan with nodes of its own, and with the folded parameters after
+  /// `params`.
   Plan plan;
   std::vector<NormFold> folds;     ///< origins of the folded parameters (FlatKernels::fold_norms)
-  std::int64_t folded_floats = 0;  ///< size of their flat buffer, in floats
+  std::int64_t folded_floats = 0;  ///< size of the flat buffer of folded parameters
 };
 
 /// Makes the evaluation plan. A layer absorbs a batch norm that is the only reader of its output,

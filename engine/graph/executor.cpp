@@ -19,16 +19,16 @@ namespace {
 
 /// Slot of a parameter or running statistic in the flat buffers, and in OpArgs::params.
 struct ParamSlot {
-  std::size_t at = 0;      // in OpArgs::params
-  std::size_t offset = 0;  // floats
-  bool folded = false;     // the values are among the folded parameters
+  std::size_t at = 0;      // index in OpArgs::params
+  std::size_t offset = 0;  // place in the flat buffers, in floats
+  bool folded = false;     // true if the values are among the folded parameters
 
   DevPtr in(DevPtr flat, DType type = DType::f32) const {
     return flat ? flat + offset * size_of(type) : DevPtr{};
   }
 };
 
-/// Returns the slot of a layer's parameter. `names`: those of the layer's operation.
+/// Returns the slot of a layer's parameter. `names` has the parameters of the layer's operation.
 ParamSlot slot_of(const Param& param, std::span<const std::string_view> names) {
   const auto found = std::find(names.begin(), names.end(), param.spec.name());
   assert(found != names.end() && "the layer's operation has no parameter of this name");
@@ -54,17 +54,17 @@ void for_layer(const std::string& layer, const char* direction, const Call& call
 }  // namespace
 
 struct Executor::Step {
-  /// Sum of the gradients that several readers of a value gave.
+  /// Sum of the gradients of a value that several nodes read.
   struct Sum {
     std::unique_ptr<Op> op;
     std::vector<Place> parts;
     Place to;
   };
 
-  int node = 0;  // in Plan::nodes
+  int node = 0;  // index into Plan::nodes
   std::string name;
   std::unique_ptr<Op> op;    // null for a view, which has a step only for its sums
-  std::vector<Place> x, dx;  // place of each input
+  std::vector<Place> x, dx;  // places of the inputs and of their gradients
   Place y, dy, saved, forward_scratch, backward_scratch;
   Place dy_from;             // copied to dy before backward, if given
   std::size_t dy_bytes = 0;  // size of that copy
@@ -72,7 +72,7 @@ struct Executor::Step {
   bool adds_gradients = false;          // true if a later layer shares the parameters
   bool keeps_x = true, keeps_y = true;  // true if backward reads them
   bool runs_backward = false;
-  std::vector<Sum> sums;  // after backward
+  std::vector<Sum> sums;  // computed after backward
 
   bool couples() const { return op && op->coupled_channels() > 0; }
 };
@@ -273,7 +273,7 @@ void Executor::forward(const Step& step, const ExecutorBuffers& buffers, const D
   for_layer(step.name, "forward", [&] { step.op->forward(args); });
 }
 
-/// Runs forward for a pass in which this call has all samples.
+/// Runs forward of all nodes, for a pass whose statistics cover only the samples of this call.
 void Executor::forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                            const OutputVisitor& visit) {
   const InputArgs input = input_args(buffers, batch);
@@ -380,7 +380,7 @@ std::vector<ExecutorCall> Executor::train_calls(const ExecutorBuffers& buffers,
                                                 const DeviceBatch& batch) {
   assert(train_loss_ && "this executor was made for evaluation only");
   constexpr GradWrite kWrite = GradWrite::overwrite;
-  // A node's operations are those of all layers that were fused into it.
+  // A node's FLOPs are those of all layers that were fused into it.
   const auto flops = [&](const Step& step, double LayerRow::*of) {
     double sum = 0;
     for (const int layer : plan_.nodes[step.node].source_layers) {

@@ -25,8 +25,8 @@ struct ExecutorCall {
 /// contract states.
 class Executor {
  public:
-  /// `input` describes the first kernel; its batch, out and type are filled in here. If `training`
-  /// is false, only evaluations may be run.
+  /// `input` describes the first kernel; the constructor fills in its batch, out and type. If
+  /// `training` is false, only evaluations may be run.
   Executor(Backend& backend, const Plan& plan, InputDesc input, const Loss& loss,
            std::int64_t batch, bool training);
   ~Executor();
@@ -38,20 +38,22 @@ class Executor {
   std::size_t kept_bytes() const { return kept_bytes_; }
 
   /// Runs input kernel, forward, loss and backward. Overwrites or adds to gradients and metrics,
-  /// according to `write`. The gradients are of the mean over the batch whose inverse_count is in
-  /// the scalars, or of the sum for a weighted loss (Loss::is_weighted). Calls `after_node` after
-  /// each node's backward is queued, with its index in Plan::nodes.
+  /// according to `write`. The gradients are those of the mean loss over the batch whose
+  /// inverse_count is in the scalars, or of the summed loss if it is weighted (Loss::is_weighted).
+  /// Calls `after_node` after each node's backward is queued, with its index in Plan::nodes.
   void train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
              const std::function<void(int node)>& after_node = {});
 
-  // A training pass of one of several micro-batches of a shard, phase by phase (memory_schedule.h).
-  // All micro-batches run a phase before any begins the next. With n nodes that couple samples,
-  // there are 2n + 1 phases. Phases 0 to n - 1 end with the moments of a node's input, in the order
-  // of Plan::nodes; phases n to 2n - 1 end with the sums of its backward, in reverse order.
+  // The next members run a training pass over one of several micro-batches of a shard, phase by
+  // phase (memory_schedule.h). All micro-batches run a phase before any begins the next. With n
+  // nodes that couple samples, there are 2n + 1 phases. Phases 0 to n - 1 end with the moments of
+  // such a node's input, in the order of Plan::nodes; phases n to 2n - 1 end with the sums that its
+  // backward needs, in reverse order.
   int phases() const { return phases_; }
-  /// Returns the place of the statistics that a phase computed; null if nobody needs them.
+  /// Returns the place of the statistics that a phase computed; null if they are not needed.
   DevPtr statistics(int phase, const ExecutorBuffers& buffers) const;
-  /// Function from a node that couples samples to the count that its statistics cover.
+  /// Function that takes a node that couples samples (such as batch norm) and returns the numbers
+  /// of values and samples that its statistics cover.
   using Merged = std::function<MergedCount(int node)>;
   void train_phase(int phase, const ExecutorBuffers& buffers, const DeviceBatch& batch,
                    GradWrite write, const Merged& merged,
@@ -72,7 +74,7 @@ class Executor {
   void visit_outputs(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                      const OutputVisitor& visit);
 
-  /// Returns "conv1: jit:avx2" for every node.
+  /// Returns the implementation of every node, such as "conv1: jit:avx2".
   std::vector<std::string> implementations() const;
 
  private:
@@ -106,7 +108,7 @@ class Executor {
                           const DeviceBatch& batch);
   void forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                    const OutputVisitor& visit = {});
-  /// Runs backward of one node, then sums the gradients that are complete with it.
+  /// Runs backward of one node, then the gradient sums of which it has computed the last part.
   void backward(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 GradWrite write, const MergedCount& merged);
   void backward_statistics(const Step& step, const ExecutorBuffers& buffers,

@@ -8,13 +8,13 @@ namespace dpt {
 /// Buffers of a pass. Parameters and gradients are the flat buffers of the Plan.
 struct ExecutorBuffers {
   DevPtr params;
-  DevPtr params16;  ///< the same in bf16; only for a plan of that type
+  DevPtr params16;  ///< the same in bf16; only for a bf16 plan
   DevPtr grads;     ///< null for evaluation; StepMetrics follow the gradients
   DevPtr arena;     ///< at least arena_bytes()
   DevPtr kept;      ///< at least kept_bytes(), for this micro-batch alone; null if that is 0
   /// Folded parameters of an EvaluationPlan, in f32 and bf16.
   DevPtr folded{}, folded16{};
-  /// PhaseTimes to which forward and backward of a training pass write their ends; may be null.
+  /// PhaseTimes, in which a training pass records the ends of forward and backward; may be null.
   DevPtr times{};
 };
 
@@ -37,7 +37,7 @@ struct EvalOutputs {
   DevPtr outputs{};    ///< see LossArgs
 };
 
-/// Number of values per channel and of samples that the merged statistics of an operation cover
+/// Numbers of values per channel and of samples that the merged statistics of an operation cover
 /// (see OpArgs).
 struct MergedCount {
   double values = 0;

@@ -18,7 +18,7 @@ void for_each_element(const Param& param, Copy copy) {
     case ParamLayout::ohwi:
     case ParamLayout::linear_hwc:
     case ParamLayout::vector_hwc: {
-      // All layouts are [out][c][h][w] in files and [out][h][w][c] in the buffer.
+      // All three layouts are [out][c][h][w] in files and [out][h][w][c] in the buffer.
       const bool conv = spec.layout == ParamLayout::ohwi;
       const std::int64_t out = spec.layout == ParamLayout::vector_hwc ? 1 : spec.file_shape[0];
       const std::int64_t c = conv ? spec.file_shape[1] : spec.hwc.c;

@@ -1,5 +1,5 @@
-// make_plan: layers as written -> shapes, fused nodes, parameter table. Collects all problems with
-// the model's shapes and references and throws them at once.
+// make_plan: turns the layers as written into shapes, fused nodes and a parameter table. Collects
+// all problems with the model's shapes and references and throws them at once.
 #include "engine/graph/make_plan.h"
 
 #include <algorithm>
@@ -31,11 +31,11 @@ struct Draft {
   const LayerSpec* spec = nullptr;
   std::shared_ptr<const Layer> layer;
   std::vector<int> inputs;             // empty if `from` is invalid
-  std::optional<int> owner;            // layer whose parameters it uses, unless its own
+  std::optional<int> owner;            // layer whose parameters it shares, if it does
   std::optional<ActivationShape> out;  // empty if an earlier layer failed
   int consumers = 0;
   bool input_gradient = false;
-  bool trains_upto_here = false;  // it or a layer before it has trainable parameters
+  bool trains_upto_here = false;  // true if it or a layer upstream has trained parameters
 };
 
 class PlanBuilder {
@@ -126,8 +126,8 @@ class PlanBuilder {
     }
   }
 
-  /// Returns the layers that layer `i` reads, in order; empty, with an issue, if they are not valid
-  /// inputs for it.
+  /// Returns the layers that layer `i` reads, in order. Returns nothing, after adding an issue, if
+  /// they are not valid inputs for it.
   std::vector<int> inputs_of(const Draft& draft, int i, const std::map<std::string, int>& known) {
     const std::vector<std::string>& from = draft.spec->from;
     const InputCount needed = draft.layer->input_count();
@@ -332,14 +332,14 @@ class PlanBuilder {
     }
   }
 
-  /// Returns the name of the layer after which the parameters of a layer are named.
+  /// Returns the layer name with which the names of a layer's parameters begin.
   const std::string& owner_name(const Draft& draft) const {
     return draft.owner ? drafts_[*draft.owner].spec->name : draft.spec->name;
   }
 
   /// Returns true if a layer that reads the output of `layer` may overwrite it: nothing else reads
   /// that output, directly or through a view, and the layer that computed it does not need it for
-  /// backward. In-place layers need theirs.
+  /// backward. In-place layers need their outputs.
   bool may_be_written_over(int layer) const {
     while (layer != kModelInput && drafts_[layer].layer->is_view()) {
       if (drafts_[layer].consumers != 1) return false;
@@ -364,7 +364,8 @@ class PlanBuilder {
     return elements;
   }
 
-  /// Returns the only layer that reads the output of `layer`; -1 if there are none or several.
+  /// Returns the only layer that reads the output of `layer`; -1 if there are none or several, or
+  /// if that layer has other inputs.
   int only_consumer(int layer) const {
     if (drafts_[layer].consumers != 1) return -1;
     for (int i = layer + 1; i < static_cast<int>(drafts_.size()); ++i) {
@@ -378,7 +379,7 @@ class PlanBuilder {
 
   void make_nodes() {
     plan_.values.push_back({plan_.input});
-    std::vector<int> value_of(drafts_.size(), -1);  // value of each layer whose output exists
+    std::vector<int> value_of(drafts_.size(), -1);  // index of each layer's output, if it exists
     std::vector<bool> is_fused(drafts_.size(), false);
     for (int i = 0; i < static_cast<int>(drafts_.size()); ++i) {
       if (is_fused[i]) continue;
@@ -439,7 +440,7 @@ class PlanBuilder {
     }
   }
 
-  /// Gives a node the parameters of an earlier layer, whose name only one node has.
+  /// Gives a node the parameters of the earlier layer `owner`, whose node has its name.
   void share_params(Node& node, int owner) {
     const auto first = std::find_if(plan_.nodes.begin(), plan_.nodes.end(), [&](const Node& each) {
       return each.name == drafts_[owner].spec->name;
@@ -470,7 +471,7 @@ class PlanBuilder {
     const std::size_t before = issues_.size();
     check_patterns("params", freeze.params, freeze.except.empty() ? "" : ".params");
     check_patterns("except", freeze.except, ".except");
-    if (issues_.size() > before) return;  // the check of frozen parameters needs a valid model
+    if (issues_.size() > before) return;  // the next checks need valid patterns
     const auto is_idle = [](const Param& param) { return param.is_frozen || !param.is_trained(); };
     if (std::all_of(plan_.params.begin(), plan_.params.end(), is_idle)) {
       issue(where_frozen("params", 0),

@@ -48,7 +48,8 @@ std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::int64_t byte
   std::vector<GradientBucket> buckets;
   const std::int64_t first = gradient_begin(plan);
   std::int64_t end = plan.grad_floats(), begin = end;
-  // Backward does not run nodes at the beginning that have no trained parameters in or before them.
+  // Backward does not run the first nodes if neither they nor nodes before them have trained
+  // parameters.
   int running = static_cast<int>(plan.nodes.size()) - 1;
   for (int node = static_cast<int>(plan.nodes.size()) - 1; node >= 0; --node) {
     const int output = plan.nodes[node].output;

@@ -23,7 +23,7 @@ std::vector<std::size_t> assign_memory(const std::vector<Lifetime>& lifetimes, s
 /// nodes.
 struct GradientBucket {
   int node = 0;
-  std::int64_t begin = 0, end = 0;  ///< floats
+  std::int64_t begin = 0, end = 0;  ///< in floats
 };
 /// Divides the gradient buffer, including metrics, into buckets of at least `bytes` each (except
 /// the last), in the order in which backward completes them: from the end of the buffer to its

@@ -49,8 +49,8 @@ class ScheduleBuilder {
     return phase;
   }
 
-  /// Assigns offsets. Blocks that are used in one phase share an arena; the others lie in each
-  /// micro-batch's own memory.
+  /// Assigns offsets: in the shared arena for blocks that are used in only one phase, in the
+  /// micro-batch's own memory for the others.
   void assign_places() {
     const std::vector<Lifetime>& all = schedule_.lifetimes;
     std::vector<Lifetime> shared = all, own = all;
@@ -184,7 +184,8 @@ class ScheduleBuilder {
 
   bool needs_gradient(int value) const { return plan_.values[value].needs_gradient; }
 
-  /// Returns the place of a value's complete gradient; all parts have been written by step `back`.
+  /// Returns the place of a value's complete gradient, and adds the sums that compute it to `sums`.
+  /// All parts have been written by step `back`.
   int add_up(int value, int back, std::vector<GradientSum>& sums) {
     std::vector<int> parts = std::move(parts_[value]);
     if (parts.size() == 1) return parts[0];
@@ -243,7 +244,7 @@ class ScheduleBuilder {
   std::vector<int> block_of_;            // per value
   std::vector<int> gradient_of_;         // per value
   std::vector<int> missing_;             // per value: number of parts of its gradient still to come
-  std::vector<std::vector<int>> parts_;  // per value: places of the existing ones
+  std::vector<std::vector<int>> parts_;  // per value: places of the parts so far
   std::vector<int> readers_;             // per block: number of remaining reads as a gradient
   MemorySchedule schedule_;
 };

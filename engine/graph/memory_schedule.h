@@ -47,8 +47,8 @@ struct NodePlaces {
   int y = kNowhere;
   std::vector<int> dx;  ///< place of each input's gradient: the same for all, or separate ones
   int dy = kNowhere;    ///< set exactly when backward runs
-  /// Place from which dy is copied before backward, which would overwrite values that others still
-  /// need.
+  /// Place from which dy is copied before backward, if backward would overwrite a gradient that
+  /// other nodes still read.
   int dy_from = kNowhere;
   std::vector<GradientSum> sums;  ///< to be computed after the node's backward, in this order
   int saved = kNowhere;
@@ -56,18 +56,17 @@ struct NodePlaces {
 };
 
 struct MemorySchedule {
-  std::vector<Lifetime> lifetimes;   ///< lifetimes of blocks that have a place of their own
+  std::vector<Lifetime> lifetimes;   ///< lifetime of each block
   std::vector<std::size_t> offsets;  ///< place of each block, in bytes
   std::vector<bool> kept;            ///< true if the place is in the micro-batch's own memory
   std::size_t bytes = 0;             ///< size of the arena that micro-batches share
   std::size_t kept_bytes = 0;        ///< size of a micro-batch's own memory
   int phases = 1;                    ///< number of phases of a whole pass
-  std::vector<NodePlaces>
-      nodes;               ///< in the order of Plan::nodes; a view has its blocks' places too
-  int input = kNowhere;    ///< output of the input kernel
-  int logits = kNowhere;   ///< input of the loss
-  int dlogits = kNowhere;  ///< gradient that the loss writes in training; may be `logits`
-  int metrics = kNowhere;  ///< room for StepMetrics that the caller does not want
+  std::vector<NodePlaces> nodes;     ///< in the order of Plan::nodes, views included
+  int input = kNowhere;              ///< output of the input kernel
+  int logits = kNowhere;             ///< input of the loss
+  int dlogits = kNowhere;            ///< gradient that the loss writes in training; may be `logits`
+  int metrics = kNowhere;            ///< room for StepMetrics that the caller does not want
 };
 
 /// Returns the number of a step in a pass over `nodes` nodes.

@@ -8,7 +8,7 @@
 namespace dpt {
 namespace {
 
-/// Adds running statistics. Adjacent ones with the same rule become one range.
+/// Adds a running statistic to Plan::running. Extends an adjacent range with the same update rule.
 void add_running(Plan& plan, const Param& param) {
   RunningRange range{param.offset, param.offset + align_up(param.count, kAlignFloats),
                      param.spec.momentum, plan.counters.begin};

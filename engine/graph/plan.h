@@ -44,10 +44,10 @@ struct Node {
   std::vector<int> inputs;         ///< indices of Values, as many as the layer reads
   int output = 0;                  ///< index of its Value
   std::vector<int> params;         ///< indices into Plan::params, in the order of Layer::params;
-                                   ///< those of an earlier node, where it shares its weights
+                                   ///< those of an earlier node, if it shares its weights
   std::vector<int> source_layers;  ///< indices into spec.model.layers, fused ones included
-  bool is_frozen = false;      ///< true if train.freeze names all of its parameters, state included
-  bool input_gradient = true;  ///< true if an input needs a gradient
+  bool is_frozen = false;  ///< true if train.freeze names all its params, running statistics too
+  bool input_gradient = true;        ///< true if an input needs a gradient
   std::optional<Coupling> coupling;  ///< Layer::coupling
   bool is_view = false;
   Where where;
@@ -65,13 +65,13 @@ struct LayerRow {
 };
 
 struct Plan {
-  ActivationShape input;      ///< after the input kernel
+  ActivationShape input;      ///< shape after the input kernel
   std::vector<Value> values;  ///< values[0] is the input
   std::vector<Node> nodes;    ///< in execution order
   int logits = 0;             ///< index of the Value the loss reads
   std::int64_t classes = 0;   ///< width of the logits
   std::vector<Param> params;  ///< in the order of the nodes
-  /// Length of the flat buffer's start, which the optimizer updates.
+  /// Length of the first part of the flat buffer, which the optimizer updates, in floats.
   std::int64_t trained_floats = 0;
   std::int64_t param_floats = 0;  ///< flat buffer length, padding included; a multiple of 16
   std::int64_t param_count = 0;  ///< number of elements that the optimizer updates, without padding
@@ -81,15 +81,15 @@ struct Plan {
   Range counters;
   std::vector<LayerRow> rows;
   DType type = DType::f32;  ///< type of activations
-  bool tf32 = false;        ///< operands of matrix products may be rounded to tf32
+  bool tf32 = false;        ///< true if operands of matrix products may be rounded to tf32
 
   /// Returns the parameters that training updates, in order: neither frozen nor running statistics.
   std::vector<const Param*> updated() const;
   /// Returns the shapes of a node's inputs, in order.
   std::vector<ActivationShape> shapes_into(const Node& node) const;
-  /// Returns the end of the gradients in floats: param_floats, then StepMetrics. They begin at
-  /// gradient_begin(). The slots of running statistics hold the step's statistics times the number
-  /// of samples.
+  /// Returns the size of the gradient buffer in floats: param_floats, then StepMetrics. Gradients
+  /// begin at gradient_begin(). The slots of running statistics hold the step's statistics times
+  /// the number of samples.
   std::int64_t grad_floats() const {
     return param_floats + static_cast<std::int64_t>(sizeof(StepMetrics) / sizeof(float));
   }

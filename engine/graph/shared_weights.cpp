@@ -41,7 +41,7 @@ bool has_same_layout(const ParamSpec& a, const ParamSpec& b) {
   return a.layout == b.layout && a.hwc == b.hwc;
 }
 
-/// Describes the layer's input, to whose features the parameter belongs.
+/// Describes the input of the layer that has the parameter.
 std::string features_of(const ParamSpec& param) {
   const bool is_image =
       param.layout == ParamLayout::linear_hwc || param.layout == ParamLayout::vector_hwc;

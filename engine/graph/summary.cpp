@@ -28,7 +28,7 @@ std::string grouped(std::int64_t number) {
   return text;
 }
 
-/// Formats a number of operations with three significant digits: "4.50 M", "243.4 k".
+/// Formats a number of operations: "4.50 M", "243.4 k".
 std::string flops_text(double flops) {
   if (flops == 0) return "-";
   constexpr std::array<const char*, 5> kUnits = {"", " k", " M", " G", " T"};
@@ -55,7 +55,7 @@ std::string bytes_text(std::int64_t bytes) {
 constexpr std::size_t kColumns = 8;
 using Cells = std::array<std::string, kColumns>;
 
-/// Alignment of the columns: texts left, numbers right.
+/// True for the columns that are aligned left: texts, but not numbers.
 constexpr std::array<bool, kColumns> kLeft = {true, true, true, false, false, false, false, false};
 
 std::string table_text(const std::vector<Cells>& lines) {

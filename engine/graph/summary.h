@@ -20,7 +20,7 @@ struct StepSize {
 /// at once (micro_batch_limit). In exact mode, a micro-batch belongs to one shard; micro-batches
 /// that a GPU runs concurrently are not counted.
 StepSize step_size(const TrainSpec& spec, int replicas, std::int64_t samples, std::int64_t limit);
-/// Estimates the memory that a replica needs for such steps, in bytes, without the kernels'
+/// Estimates the memory that a replica needs for steps of this size, in bytes, without the kernels'
 /// workspaces, the data and evaluation. `optimizer_buffers` as for summary_text.
 std::int64_t step_bytes(const TrainSpec& spec, const Plan& plan, const StepSize& step,
                         int optimizer_buffers);

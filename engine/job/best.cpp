@@ -27,7 +27,7 @@ std::string average_of(const KeepBestSpec& keep) {
   return keep.smoothing > 0 ? fmt::format("{} {}", keep.monitor, keep.smoothing) : std::string();
 }
 
-/// Adds the value of an evaluation to the average and returns what keep_best compares.
+/// Adds the value of an evaluation to the average and returns the value that keep_best compares.
 double note_average(const KeepBestSpec& keep, double value, RunState& state) {
   const std::string now = average_of(keep);
   if (state.best_average_of != now) {
@@ -73,7 +73,7 @@ bool is_better(const KeepBestSpec& keep, double value, std::optional<double> tha
 std::optional<double> monitored_value(const KeepBestSpec& keep, const RunState& state) {
   if (state.position != 0 || state.epoch == 0) return std::nullopt;
   const auto value = last_value(keep.monitor, state);
-  // An average with other smoothing cannot be continued: this value is then the first.
+  // An average of another monitor or smoothing cannot be continued: a new one begins at this value.
   const bool has_average = state.best_weight > 0 && state.best_average_of == average_of(keep);
   if (!value || !std::isfinite(*value) || !has_average) return value;
   return state.best_sum / state.best_weight;

@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// Returns the monitor of keep_best with its direction, "val/accuracy max". RunState keeps it with
-/// a value, so that only values of the same monitor are compared.
+/// Returns the monitor of keep_best with its direction, such as "val/accuracy max". RunState stores
+/// this text with the best value, so that only values of the same monitor are compared.
 std::string best_monitor_of(const TrainSpec& spec);
 /// Returns the monitor of early stopping with its direction, or an empty text without early
 /// stopping.
@@ -29,17 +29,18 @@ std::optional<double> last_value(const std::string& monitor, const RunState& sta
 /// it out of the average.
 double smoothed(double smoothing, double value, double& sum, double& weight);
 
-/// Returns the value that keep_best compares for the weights that belong to `state`. It is set only
+/// Returns the value that keep_best compares for the weights that belong to `state`; nothing except
 /// at the end of an epoch with a validation.
 std::optional<double> monitored_value(const KeepBestSpec& keep, const RunState& state);
 
-/// Takes the results of an epoch (RunState::val_...) into account. Returns true if it is the best.
+/// Updates the best result and early stopping with the results of an epoch (RunState::val_...).
+/// Returns true if the epoch is the best so far.
 bool note_epoch(const TrainSpec& spec, RunState& state);
 
-/// Returns true if early stopping has ended this run; also on resume.
+/// Returns true if early stopping has ended this run, even before a resume.
 bool has_stopped_early(const TrainSpec& spec, const RunState& state);
 
-/// Returns the reason why the file `path` is not the best checkpoint that `state` knows, or an
+/// Returns the reason why the file `path` is not the best checkpoint that `state` records, or an
 /// empty text if it is. Reading the file's header verifies the whole file.
 std::string why_not_best(const HeldPath& path, const RunState& state);
 

@@ -16,8 +16,8 @@ using DeviceWeights = std::vector<std::int64_t>;
 
 /// Divides `n` items into contiguous parts, one per rank in rank order, that cover each item once.
 /// Each part is its exact proportion rounded down; the remaining items go, one each, to the parts
-/// with the largest remainders (the lower rank on a tie). Equal device weights therefore give
-/// even_part, and a rank may get nothing. n <= 2^40.
+/// with the largest remainders (the lower rank on a tie). Equal device weights therefore give the
+/// parts of even_part, and a rank may get nothing. REQUIRES: n <= 2^40.
 std::vector<Range> proportional_parts(std::int64_t n, const DeviceWeights& device_weights);
 
 /// Converts a config's `device_weights`, all > 0. Keeps integers up to 2^20; scales others so that

@@ -17,9 +17,9 @@
 namespace dpt {
 
 struct JobData {
-  Splits splits;          ///< training as steps see it, validation and test as evaluations do
-  Split evaluated_train;  ///< the training samples as an evaluation sees them
-  /// Source of the same samples with substitutes for unreadable ones, as in training; null if an
+  Splits splits;          ///< transformed by data.transforms.train, or .eval for val and test
+  Split evaluated_train;  ///< the training samples, transformed by data.transforms.eval
+  /// Source of evaluated_train with substitutes for unreadable samples, as in training; null if an
   /// unreadable sample ends the run.
   std::shared_ptr<const DataSource> evaluated_substitutes;
   InputDesc train_input,
@@ -41,7 +41,8 @@ struct JobData {
 /// ErrorKind::usage if parts of the spec and the data do not fit together.
 JobData make_job_data(const TrainSpec& spec, const Plan& plan, const DataSets& sets);
 
-/// Returns the requirements of this model on its data (the plan decides the range of labels).
+/// Returns the requirements that a model sets for its data. The plan determines the number of
+/// classes.
 DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan);
 
 /// Throws ErrorKind::usage if data.on_bad_sample is skip and the targets are floats, because such a

@@ -11,7 +11,7 @@ namespace dpt {
 
 struct Job;
 
-/// Returns the facts of a job. `options`: what the command line adds to the config.
+/// Returns the facts of a job. `options` are facts that the command line adds to the config.
 Facts facts_of(const Job& job, const Facts& options = {});
 
 /// Compares the facts of a job's processes and connects the processes. Collective; call it before

@@ -1,5 +1,4 @@
-// Parts of a config that depend on the targets of the data: the loss, the metrics, and what is
-// monitored.
+// Parts of a config that depend on the targets of the data: the loss, the metrics and the monitors.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +14,15 @@ namespace dpt {
 /// The loss and the metrics of a spec.
 struct Objective {
   Loss loss;
-  std::optional<Loss> mixed_loss;  ///< loss of mixed batches, if data.transforms.batch has any
+  std::optional<Loss> mixed_loss;  ///< loss of mixed batches; unset if batches are not mixed
   MetricSet metrics;
 };
-/// Makes the objective for a model with `outputs` and this data. Throws ErrorKind::usage if they do
-/// not fit together.
+/// Makes the objective for this data and a model with `outputs` outputs. Throws ErrorKind::usage if
+/// the spec, the model and the data do not fit together.
 Objective make_objective(const TrainSpec& spec, std::int64_t outputs, const Splits& splits);
 
 /// Returns the loss of mixed batches, or nothing if data.transforms.batch is empty. `loss` and
-/// `context` are those of the data. Throws ErrorKind::usage if its targets cannot be mixed.
+/// `context` are those of unmixed batches. Throws ErrorKind::usage if targets cannot be mixed.
 std::optional<Loss> make_mixed_loss(const TrainSpec& spec, LossContext context, const Loss& loss);
 
 /// Changes the default monitor to val/loss if the data's targets have no accuracy. Throws

@@ -11,7 +11,8 @@
 namespace dpt {
 namespace {
 
-/// Gathers the devices of all processes, in process order. REQUIRES: the processes are introduced.
+/// Gathers the devices of all processes, in process order. REQUIRES: the processes have exchanged
+/// introductions.
 void gather_devices(const ProcessGroup& processes, Placement& placement) {
   int rank = 0;
   for (const ProcessGroup::Member& member : processes.members()) {

@@ -16,7 +16,7 @@
 namespace dpt {
 
 struct Placement {
-  std::vector<DeviceName> devices;    ///< one rank each, of all processes
+  std::vector<DeviceName> devices;    ///< devices of all processes, one per rank
   ProcessGroup* processes = nullptr;  ///< null if this process is the only one
   Range own_ranks;                    ///< ranks of this process
   DeviceWeights device_weights;       ///< one per rank
@@ -25,8 +25,8 @@ struct Placement {
   std::vector<std::int64_t> max_micro_batches;
   std::int64_t max_micro_batch = 0;  ///< minimum of max_micro_batches
 
-  // Size in bytes from which gradients are summed in buckets, overlapped with backward, in fast
-  // mode on several GPUs or in several processes.
+  // Minimum size of the gradients in bytes for summing them in buckets, overlapped with backward,
+  // and the size of a bucket. For fast mode on several GPUs or in several processes.
   std::int64_t overlap_from_bytes = 2 << 20;
   std::int64_t bucket_bytes = 25 << 20;
   /// Number of steps whose results may still be pending when the next is queued, equal on all
@@ -57,14 +57,14 @@ Placement make_placement(const TrainSpec& spec, const Plan& plan, std::int64_t t
 std::string user_cache_path(const std::string& name);
 
 /// Returns the number of decoder threads of a process for `data.workers: auto`: the cores that its
-/// replicas leave free, and at least one for each replica. A CPU replica computes on its threads,
-/// and a GPU keeps one core busy launching its work.
+/// replicas leave free, and at least one for each replica. A CPU replica keeps one core busy for
+/// each of its threads, a GPU one core that launches its work.
 int auto_workers(int cores, const std::vector<DeviceName>& devices);
 
 /// Returns the maximum number of samples to run at once. On a CPU, their activations stay in a
-/// core's cache if at least 32 samples fit in it; on a GPU, they leave room for other uses of
-/// memory. The result depends only on the plan and the kind of device, because exact mode's bits
-/// depend on it.
+/// core's cache if at least 32 samples fit in it; on a GPU, the activations leave room for other
+/// uses of memory. The result depends only on the plan and the kind of device, because exact mode's
+/// bits depend on it.
 std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device);
 
 }  // namespace dpt

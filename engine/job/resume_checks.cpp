@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kNextSteps = 4096, kSpreadSteps = 4096;
 
 /// Returns the first compared step from `begin` on at which two schedules differ, or `end`.
-/// Compares all of the next steps, and evenly spread ones of the rest: schedules that diverge
+/// Compares the next kNextSteps steps, and evenly spread ones of the rest: schedules that diverge
 /// (after a warm-up) stay different.
 std::int64_t first_difference(const LrSchedule& a, const LrSchedule& b, std::int64_t begin,
                               std::int64_t end) {
@@ -42,7 +42,7 @@ std::set<std::string> kinds_of(const std::vector<std::string>& devices) {
 
 /// Parts of a made_by text that decide the bits of CPU replicas or of GPUs; empty if absent:
 /// "oneDNN 3.4.0, CUDA 12.4; avx512_core (AMD); 2 x cuda:0; H100 (9.0, ...), cuDNN 9.19.0". Older
-/// texts lack the maker of the processor and the part after the devices.
+/// texts lack the processor's vendor and the part after the devices.
 struct Makers {
   std::string cpu_library, cuda, instruction_set, processor_maker, gpu;
 
@@ -87,7 +87,7 @@ void check_fits(const std::string& path, const RunState& state, const Job& job) 
     refuse("position", fmt::format("a multiple of data.batch_size ({}), or {}", batch, samples),
            state.position);
   }
-  // An upper bound, because a step whose update was skipped need not be counted.
+  // The number of steps is only an upper bound, because steps without an update may be left out.
   const std::int64_t most =
       state.epoch * job.data.steps_per_epoch + ceil_div(state.position, batch);
   if (state.step < 0 || state.step > most) {
@@ -146,7 +146,7 @@ std::string learning_rate_change(const Job& job, const TrainSpec& before, const 
   const LrSchedule old = make_lr_schedule(before, job.update.optimizer.lr, job.data.steps_per_epoch,
                                           state.schedule_segments);
   const std::int64_t old_total = before.train.epochs * job.data.steps_per_epoch;
-  // If the run was complete, the last rate of its schedule is compared.
+  // If the run was complete, compare the last learning rate of its schedule.
   const std::int64_t last = std::max(std::min(old_total, job.update.total_steps), step + 1);
   const std::int64_t at = first_difference(old, job.update.schedule, step, last);
   if (at >= last || step >= job.update.total_steps) return {};

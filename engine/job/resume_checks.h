@@ -19,18 +19,18 @@ void check_fits(const std::string& path, const RunState& state, const Job& job);
 /// the request, or an empty text without one.
 std::string continue_schedule(Job& job, const TrainSpec& before, const RunState& state);
 
-/// Returns a sentence with both learning rates if, from `step` on, they differ from those of
-/// `before`, the config at the time of the checkpoint. Empty if they are equal, if `before` had no
-/// further step, or if continue_schedule has already reported the difference. Compares at most a
-/// few thousand steps.
+/// Returns a sentence with both learning rates if, after the checkpoint of `state`, the schedule
+/// differs from that of `before`, the config at the time of the checkpoint. Empty if the schedules
+/// are equal, if no step is left, or if continue_schedule has already reported the difference.
+/// Compares at most a few thousand steps.
 std::string learning_rate_change(const Job& job, const TrainSpec& before, const RunState& state);
 
 /// Throws ErrorKind::usage, in exact mode, if this process has GPUs of different kinds (kind_of).
-/// (Processes compare theirs: facts_of.)
+/// (Those of different processes are compared as facts: facts_of.)
 void check_kinds_of_gpus(const Job& job);
 
 /// Returns a warning, in exact mode, if the devices cannot give equal bits: the replicas are of
-/// several kinds (CPU replicas of one thread, of two, ..., GPUs), or the checkpoint was made on
+/// several kinds (GPUs, or CPUs with a given number of threads), or the checkpoint was made on
 /// another kind, `before` (device names; empty for a fresh run). Empty otherwise.
 std::string inexact_devices(const Job& job, const std::vector<std::string>& before);
 

@@ -21,8 +21,8 @@ bool is_of_device(const Error& error) {
   return error.kind() == ErrorKind::device || dynamic_cast<const LostDevice*>(&error) != nullptr;
 }
 
-/// Runs the ranks of this process, from `first` on, of `total` ranks in the world. Calls `report`
-/// for each failure.
+/// Runs the ranks of this process, from `first_rank` on, of `total` ranks in the world. Calls
+/// `report` for each failure.
 void run_threads(RankGroup& group, const std::vector<DeviceName>& devices, BackendOptions options,
                  int first_rank, int total, const RankBody& body,
                  const std::function<void(const std::exception&)>& report) {
@@ -30,8 +30,8 @@ void run_threads(RankGroup& group, const std::vector<DeviceName>& devices, Backe
   const auto has_failed = std::make_shared<std::atomic<bool>>(false);
   options.has_failed = has_failed;
   std::mutex mutex;
-  // The root failure. The failures that it causes on other ranks usually come later, but may come
-  // first if the failed rank takes time to free its resources.
+  // The failure to rethrow: the root cause. The failures that it causes on other ranks usually come
+  // later, but may come first if the failed rank takes time to free its resources.
   std::exception_ptr first;
   bool first_follows = false;
 

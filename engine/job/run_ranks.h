@@ -17,7 +17,7 @@ using RankBody = std::function<void(Backend&, Communicator&)>;
 
 /// Runs body(backend, communicator) once per device, each in its own thread (in the caller's for a
 /// world of one), with backends made with `options`. If a rank throws, stalls or cannot be started,
-/// the others are woken and stop; the first cause is rethrown here after all threads have ended.
+/// the others are woken and stop; the root cause is rethrown after all threads have ended.
 void run_ranks(const std::vector<DeviceName>& devices, const BackendOptions& options,
                const RankBody& body,
                std::chrono::milliseconds stall_timeout = std::chrono::minutes(10));

@@ -24,12 +24,13 @@ struct StartingPoint {
   /// Step and file of other checkpoints that a rollback needs: that of rollback_step, and the best
   /// at that step.
   std::vector<std::pair<std::int64_t, HeldPath>> ancestors;
-  bool is_saved = false;      ///< the run folder holds a checkpoint of exactly this state
-  bool keep_forever = false;  ///< retention never removes that checkpoint
+  bool is_saved = false;      ///< true if the run folder has a checkpoint of exactly this state
+  bool keep_forever = false;  ///< true if retention never removes that checkpoint
 };
 
-/// Calls `make` on the process that writes and sends its result to the others, without files and
-/// folders. Collective over the processes of a job. With a single process, returns `make()`.
+/// Calls `make` on the process that writes the run folder and sends the result to the others,
+/// except the members that concern files. Collective over the processes of a job. With a single
+/// process, returns `make()`.
 StartingPoint share_start(const Job& job, const std::function<StartingPoint()>& make);
 
 /// Returns a fresh run's starting point, with initial weights according to the plan.
@@ -43,8 +44,8 @@ StartingPoint start_from_checkpoint(const Job& job, VerifiedCheckpoint& file);
 /// Gives the job the device weights of a checkpoint's state, if dpt 0.1 measured any.
 void adopt_device_weights(const RunState& state, Job& job);
 
-/// Returns a description of what computes a result: libraries, instruction set and maker of the
-/// processor, devices. Kept in checkpoints and env.json.
+/// Returns a description of what computes a result: the libraries, the processor's instruction set
+/// and vendor, and the devices. It is stored in checkpoints and env.json.
 std::string made_by(const Job& job);
 
 }  // namespace dpt

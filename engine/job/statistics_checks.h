@@ -9,9 +9,9 @@
 
 namespace dpt {
 
-/// Returns an error that names the layer for which some batch leaves only one value per channel, in
-/// a shard or, with `sync`, in total. One value has no variance (PyTorch refuses this too). Empty
-/// if there is no such layer.
+/// Returns a message that names the first layer for which some batch has only one value per
+/// channel, in a shard or, with `sync`, in total. One value has no variance (PyTorch refuses this
+/// too). Empty if there is no such layer.
 std::string problem_of_statistics(const Job& job);
 
 /// Returns a warning if shards of full batches are so small that their statistics are mostly noise.
@@ -20,8 +20,8 @@ std::string small_shards(const Job& job);
 
 /// Returns a warning if each replica normalises by the statistics of its own part of the batch, so
 /// that the result depends on the number of replicas. Applies to a new run with several replicas,
-/// and to one resumed on a number other than the `before` of its checkpoint. Empty otherwise, and
-/// in exact mode.
+/// and to a run that resumes on a number of replicas other than `before`, that of its checkpoint.
+/// Empty otherwise, and in exact mode.
 std::string replica_statistics(const TrainSpec& spec, const Plan& plan, std::size_t replicas,
                                std::optional<std::size_t> before);
 

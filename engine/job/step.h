@@ -25,7 +25,7 @@ using EvaluationProgress = std::function<void(std::int64_t done)>;
 struct StepPlan {
   std::int64_t step = 0;     ///< counted from 1
   std::int64_t skipped = 0;  ///< earlier steps that made no update (engine/training/divergence.h)
-  std::int64_t epoch = 0;    ///< counted from 0: key of the augmentation
+  std::int64_t epoch = 0;    ///< counted from 0; random augmentation depends on it
   std::int64_t global_batch = 0;  ///< samples over all ranks
   double lr = 0;
   bool vote_stop = false;
@@ -33,13 +33,13 @@ struct StepPlan {
   /// whose calls are synchronous.
   const StopQuestion* gives_up = nullptr;
   bool want_grad_norm = false;
-  /// True to time the phases of the step on the device. Set for every step of a device whose calls
+  /// True if the device times the phases of the step. Set for every step of a device whose calls
   /// are synchronous; for a device with a queue, where timing costs launches, only with
   /// want_grad_norm.
   bool time_phases = false;
 };
 
-/// Seconds by StepPhase.
+/// Seconds that each StepPhase took.
 using PhaseSeconds = std::array<double, kStepPhases>;
 
 /// Returns the metrics that a rank contributes instead of its sums when it gives up a step. They

@@ -14,11 +14,11 @@ struct ActivationShape {
   bool flat = false;
 
   std::int64_t elements() const { return shape.elements(); }
-  /// Returns the channels that a normalisation sees. A channel of an image has one value per pixel,
-  /// a feature of a vector has one value.
+  /// Returns the number of channels that a normalisation sees. A channel of an image has one value
+  /// per pixel, a feature of a vector has one value.
   std::int64_t channels() const { return flat ? elements() : shape.c; }
   std::int64_t positions() const { return elements() / channels(); }
-  /// "20x26x26" (C x H x W as users write it) or "800".
+  /// Returns "20x26x26" (C x H x W, as users write it), or "800" for a vector.
   std::string text() const;
 };
 

@@ -9,7 +9,7 @@
 
 namespace dpt {
 
-/// Base of the activation functions: any shape, no parameters.
+/// Base class of the activation functions, which take any shape and have no parameters.
 class Activation : public Layer {
  public:
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
@@ -77,7 +77,7 @@ class GELU final : public Activation {
   using Options = GeluOptions;
   explicit GELU(const Options& options)
       : Activation(formula_of(options.approximate)), approximation_(options.approximate) {}
-  /// ONNX has a Gelu only from opset 20 on, so it is written as several operations.
+  /// Writes several operations, because ONNX has Gelu only from opset 20 on.
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     const std::string& x = context.in[0];
     std::string inner;

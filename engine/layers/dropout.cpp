@@ -1,6 +1,6 @@
 // Dropout and Dropout2d as in torch.nn, StochasticDepth as in torchvision. The draws of a sample
 // depend only on the seed, the step, the sample and the name of the layer, so they do not change
-// with the division of a batch or after a resume.
+// after a resume or if a batch is divided differently.
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
@@ -12,7 +12,7 @@ struct DropoutOptions {
   double p = 0.5;
 };
 
-/// Base of all kinds, which differ in the unit that they drop.
+/// Base class of the three layers, which differ in the unit that they drop.
 class AnyDropout : public Layer {
  public:
   using Options = DropoutOptions;
