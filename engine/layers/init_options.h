@@ -20,12 +20,12 @@ struct InitOptions {
   InitKind bias_init = InitKind::pytorch;
   std::optional<double> bias_init_value, bias_init_std;
 
-  /// Returns the parameters "weight" and, unless `bias` is false, "bias", which has one value for
-  /// each of `outputs` and the weight's fans. `weight` has its shape, layout and fans.
+  /// Returns the parameter "weight" and, if `bias` is set, "bias", which has `outputs` values and
+  /// the fans of the weight. REQUIRES: the shape, layout and fans of `weight` are set.
   std::vector<ParamSpec> params(ParamSpec weight, std::int64_t outputs) const;
 };
 
-/// Returns a message about fields that contradict each other; otherwise empty.
+/// Returns a message if fields contradict each other, otherwise an empty text.
 std::string check_init(const InitOptions& options);
 
 /// Returns `table` with the rows of InitOptions appended; S is the options struct of the table.

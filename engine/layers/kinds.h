@@ -41,7 +41,7 @@ LayerKind pad_channels_layer();
 LayerKind flatten_layer();
 LayerKind identity_layer();
 
-/// Returns all of them, in the order of the reference.
+/// Returns all layers, in the order of docs/reference/config.md.
 inline std::vector<LayerKind> all_layers() {
   return {conv2d_layer(),
           conv_transpose2d_layer(),
@@ -80,8 +80,8 @@ inline std::vector<LayerKind> all_layers() {
           identity_layer()};
 }
 
-/// Returns the kind of the layers of class L, which has `Options` and a constructor from them.
-/// REQUIRES: `table` is that of these options and outlives the kind.
+/// Returns the layer kind of class L, whose constructor takes an L::Options. REQUIRES: `table`
+/// describes L::Options and outlives the kind.
 template <class L>
 LayerKind layer_kind(const ObjectTable& table) {
   return {&table, [](const Variant& options) -> std::unique_ptr<Layer> {

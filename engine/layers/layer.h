@@ -1,8 +1,8 @@
 // The contract of a layer: shapes, parameters and the operation that computes it. A layer owns no
 // memory and does not depend on a device; it is created from its options and immutable.
 //
-// To add one: a .cpp with its options struct, field table and Layer; its function in kinds.h; one
-// test. See CONTRIBUTING.md.
+// To add a layer, write a .cpp with its options struct, field table and Layer, declare its function
+// in kinds.h, and add a test. See CONTRIBUTING.md.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct LayerContext {
   std::span<const ActivationShape> in;
   ActivationShape out;
   DType type = DType::f32;
-  bool tf32 = false;  ///< see Conv2dDesc
+  bool tf32 = false;  ///< operands may be rounded to tf32; see Conv2dDesc
   bool training = true;
   bool is_frozen = false;  ///< training leaves the layer unchanged, including running statistics
   bool input_gradient = true;
@@ -38,17 +38,17 @@ struct InputCount {
   int least = 1, most = 1;
 };
 
-/// Evaluation of a normalisation: for each channel, (x - running_mean) / sqrt(running_var + eps),
-/// then times the layer's weight, plus its bias, if it has them.
+/// A normalisation as evaluation computes it: for each channel, (x - running_mean) /
+/// sqrt(running_var + eps), times the layer's weight and plus its bias if it has them.
 struct RunningNorm {
   float eps = 1e-5F;
-  bool relu = false;  ///< true: followed by a ReLU
+  bool relu = false;  ///< true: a ReLU follows
 };
 
-/// Coupling of the samples of a batch in training by a layer's statistics.
+/// Coupling of samples by a layer's statistics in training.
 struct Coupling {
   bool sync = false;           ///< true: over the whole batch; false: over a shard
-  bool in_evaluation = false;  ///< couples a micro-batch in evaluation too
+  bool in_evaluation = false;  ///< true: evaluation couples the samples of a micro-batch too
 };
 
 class OpWriter;
@@ -78,24 +78,24 @@ class Layer {
   /// Returns true if the layer only changes the shape of its input (Flatten): no kernel, same
   /// memory.
   virtual bool is_view() const { return false; }
-  /// Returns true if the layer may write its output over its input, or over one of them.
+  /// Returns true if the layer may write its output over its input, or over one of several inputs.
   virtual bool is_in_place() const { return false; }
   /// Returns this layer with `next`, the only reader of its output, fused after it; null if that is
   /// impossible.
   virtual std::unique_ptr<Layer> fuse(const Layer& next) const;
-  /// Returns a value if evaluation may fold the layer into the one before it.
+  /// Returns the normalisation if evaluation may fold this layer into the one before it.
   virtual std::optional<RunningNorm> running_norm() const { return std::nullopt; }
-  /// Returns, for evaluation, this layer with `norm` folded into its weight, whose rows are output
-  /// channels, and its bias, which the result always has; null if that is impossible.
+  /// Returns this layer with `norm` folded into its weight and bias, for evaluation; null if that
+  /// is impossible. The rows of the weight are output channels. The result always has a bias.
   virtual std::unique_ptr<Layer> fold(const RunningNorm& /*norm*/) const { return nullptr; }
-  /// Returns the operation that computes the layer. It has a place for each of `params`, except
-  /// counters, by their names (param_names). Never called for a view.
+  /// Returns the operation that computes the layer. Its param_names() include those of `params`
+  /// except counters. Never called for a view.
   virtual OpDesc describe(const LayerContext& context) const = 0;
-  /// Writes the layer's evaluation as operations (op_writer.h) and returns its output, which may be
-  /// its input. Throws ErrorKind::usage with the reason if it cannot be written. REQUIRES: a layer
-  /// from make_layer, nothing fused or folded.
+  /// Writes the layer as operations for evaluation (op_writer.h) and returns the name of its
+  /// output, which may be that of its input. Throws ErrorKind::usage with the reason if the layer
+  /// cannot be written. REQUIRES: make_layer created the layer, so nothing is fused or folded.
   virtual std::string write_ops(OpWriter& writer, const OpContext& context) const;
-  /// Short text for the summary: "3x3, stride 1".
+  /// Returns a short text for the summary, such as "3x3, stride 1".
   virtual std::string detail() const { return {}; }
 };
 

@@ -16,7 +16,7 @@
 
 namespace dpt {
 
-/// Attribute of an operation, with one of the types of the standard that layers need.
+/// Attribute of an operation. Its value has one of the ONNX types that layers need.
 struct OpAttribute {
   std::string name;
   std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>> value;
@@ -28,18 +28,19 @@ inline constexpr std::int64_t kOpFloat = 1, kOpInt64 = 7, kOpDouble = 11;
 class OpWriter {
  public:
   virtual ~OpWriter() = default;
-  /// Adds an operation and returns its output. An empty name in `inputs` leaves out that input.
+  /// Adds an operation and returns the name of its output. An empty name in `inputs` leaves out
+  /// that input.
   virtual std::string op(const std::string& type, std::vector<std::string> inputs,
                          std::vector<OpAttribute> attributes = {}) = 0;
-  /// Returns a parameter of the layer, by its ParamSpec::suffix, in file layout. Counters are not
-  /// available.
+  /// Returns the name of the layer's parameter with this ParamSpec::suffix, in file layout.
+  /// Counters are not available.
   virtual std::string param(const std::string& suffix) = 0;
-  /// Returns a constant stored in the model; an empty shape makes a scalar.
+  /// Adds a constant to the model and returns its name; an empty shape makes a scalar.
   virtual std::string floats(std::vector<std::int64_t> shape, std::vector<float> values) = 0;
   virtual std::string doubles(std::vector<std::int64_t> shape, std::vector<double> values) = 0;
   virtual std::string integers(std::vector<std::int64_t> values) = 0;
-  /// Returns the result of `yes` or `no`, depending on `condition`, a scalar. Each function writes
-  /// the operations of its branch.
+  /// Returns the name of the result of `yes` or `no`, depending on the scalar `condition`. Each
+  /// function writes the operations of its branch.
   virtual std::string either(const std::string& condition, const std::function<std::string()>& yes,
                              const std::function<std::string()>& no) = 0;
 

@@ -42,28 +42,28 @@ constexpr auto enum_names(InitKind) {
 /// Role of a tensor of a layer in training.
 enum class ParamRole : std::uint8_t {
   trained,  ///< the optimizer updates it
-  running,  ///< running statistics: approaches the statistics of each batch
+  running,  ///< running statistics, moved toward the statistics of each batch
   counter   ///< counts the updates of running statistics; I64 in files
 };
 
 /// Initialisation of a parameter. Fan-in and fan-out are computed as in torch.nn.init.
 struct InitSpec {
   InitKind kind = InitKind::pytorch;
-  double value = 0.0;   ///< constant's value, normal's mean
+  double value = 0.0;   ///< constant: its value; normal: its mean
   double stddev = 1.0;  ///< normal
 };
 
 struct ParamSpec {
   std::string suffix;  ///< "weight", "bias": the name is LAYER.suffix; empty: a weight named LAYER
-  std::vector<std::int64_t> file_shape;  ///< torchvision's
+  std::vector<std::int64_t> file_shape;  ///< shape in files, as in torchvision
   ParamLayout layout = ParamLayout::plain;
-  SampleShape hwc;  ///< linear_hwc, vector_hwc: the flattened image
+  SampleShape hwc;  ///< for linear_hwc and vector_hwc: shape of the image before the Flatten
   std::int64_t fan_in = 1, fan_out = 1;
   InitSpec init;
   ParamRole role = ParamRole::trained;
-  float momentum = 0.1F;  ///< running: as RunningRange::momentum
+  float momentum = 0.1F;  ///< for ParamRole::running: as RunningRange::momentum
 
-  /// Returns the name among the layer's parameters, which its operation uses (param_names).
+  /// Returns the name within the layer, as in the param_names() of its operation.
   std::string_view name() const { return suffix.empty() ? std::string_view("weight") : suffix; }
 };
 

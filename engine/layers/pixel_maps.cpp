@@ -1,5 +1,5 @@
 // ZeroPad2d and Upsample as in torch.nn, and PadChannels. All three move values to other positions,
-// in one operation.
+// with the same operation (PixelMapDesc).
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
@@ -19,7 +19,7 @@ class PixelMap : public Layer {
   }
 
  private:
-  /// Returns the map's scale, and the number of rows and columns before the image.
+  /// Returns a description with only the scale and the padding before the image set.
   virtual PixelMapDesc map() const = 0;
 };
 
@@ -113,7 +113,7 @@ class PadChannels final : public Layer {
     const SampleShape& s = in[0].shape;
     return {{s.h, s.w, s.c + options_.before + options_.after}, false};
   }
-  /// The channels of a pixel are contiguous, so they are padded like the pixels of a row.
+  /// Pads channels like the pixels of a row, because the channels of a pixel are contiguous.
   OpDesc describe(const LayerContext& context) const override {
     const SampleShape &in = context.in[0].shape, &out = context.out.shape;
     PixelMapDesc desc;

@@ -44,8 +44,8 @@ std::int64_t end_padding(std::int64_t size, std::int64_t count, std::int64_t ker
   return std::max(padding, (count - 1) * stride + extent(kernel, dilation) - size - padding);
 }
 
-/// Writes the matrix (out, in) that computes the means along one axis, with the windows of
-/// AdaptiveAvgPool2d; (in, out) if it is multiplied from the right.
+/// Writes a matrix that averages one axis over the windows of AdaptiveAvgPool2d: (out, in), or (in,
+/// out) for multiplication `from_right`.
 std::string means(OpWriter& writer, std::int64_t in, std::int64_t out, bool from_right) {
   std::vector<float> matrix(static_cast<std::size_t>(in * out));
   for (std::int64_t o = 0; o < out; ++o) {
@@ -115,8 +115,8 @@ OpDesc Pool2d::describe(const LayerContext& context) const {
   return pool_desc(context, context.in[0]);
 }
 
-// ceil_mode is not written, because runtimes disagree about the divisor of windows that extend past
-// the end. Explicit padding has the same effect, since all sizes are known here.
+// Writes explicit padding instead of ceil_mode, because runtimes disagree about the divisor of
+// windows that extend past the end. All sizes are known, so the effect is the same.
 std::string Pool2d::write_ops(OpWriter& writer, const OpContext& context) const {
   const PoolGeometry& g = geometry_;
   const std::string& x = context.in[0];
@@ -124,7 +124,7 @@ std::string Pool2d::write_ops(OpWriter& writer, const OpContext& context) const 
   const bool is_max = g.kind == PoolKind::max;
   if (g.whole_image) return writer.op(is_max ? "GlobalMaxPool" : "GlobalAveragePool", {x});
   if (g.output_size && (in.h % out.h != 0 || in.w % out.w != 0)) {
-    // Windows of unequal sizes, which no ONNX pooling has, become two matrix products.
+    // ONNX has no pooling with windows of unequal sizes, so write two matrix products.
     const std::string columns = writer.op("MatMul", {x, means(writer, in.w, out.w, true)});
     return writer.op("MatMul", {means(writer, in.h, out.h, false), columns});
   }
@@ -144,7 +144,7 @@ std::string Pool2d::write_ops(OpWriter& writer, const OpContext& context) const 
     return writer.op("MaxPool", {x}, attributes);
   }
   if (g.divisor_override > 0) {
-    // If the padding counts, the divisor is the size of the window everywhere.
+    // Count the padding, so that every divisor is the window size, and correct it by a factor.
     attributes.push_back(pads(g.padding, end));
     attributes.push_back({"count_include_pad", std::int64_t{1}});
     const auto factor =
@@ -156,7 +156,7 @@ std::string Pool2d::write_ops(OpWriter& writer, const OpContext& context) const 
     attributes.push_back({"count_include_pad", std::int64_t{g.count_include_pad ? 1 : 0}});
     return writer.op("AveragePool", {x}, attributes);
   }
-  // The padding counts but the overhang does not, so make the padding part of the image.
+  // The padding counts but the overhang of the last window does not, so pad the image first.
   const Size2& p = g.padding;
   const std::string padded =
       writer.op("Pad", {x, writer.integers({0, 0, p.h, p.w, 0, 0, p.h, p.w})});

@@ -1,5 +1,5 @@
-// Shared parts of the pooling layers. In a header because a convolution fuses a pooling after it
-// into its own kernel.
+// Shared parts of the pooling layers. They are in a header because a convolution fuses the pooling
+// that follows it into its own kernel.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct PoolGeometry {
   bool count_include_pad = true;
   std::int64_t divisor_override = 0;
   bool whole_image = false;          ///< the kernel covers the image, whatever its size
-  std::optional<Size2> output_size;  ///< the windows give it, whatever the image's size
+  std::optional<Size2> output_size;  ///< if set, the windows follow from it and the image size
 };
 
 /// Base of the pooling layers; also the pooling inside a fused convolution.
@@ -26,7 +26,7 @@ class Pool2d : public Layer {
   explicit Pool2d(const PoolGeometry& geometry) : geometry_(geometry) {}
 
   const PoolGeometry& geometry() const { return geometry_; }
-  /// Returns the description of the pooling of one input.
+  /// Returns the description of the pooling for an input of shape `in`.
   Pool2dDesc pool_desc(const LayerContext& context, const ActivationShape& in) const;
 
   /// Returns the output size, computed like PyTorch's pooling_output_shape.

@@ -1,5 +1,5 @@
 // GroupNorm and LayerNorm as in torch.nn, and LayerNorm2d, a LayerNorm over the channels of each
-// pixel. All three normalise each sample by itself, in one operation.
+// pixel. All three normalise each sample separately, with the same operation (GroupNormDesc).
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
@@ -9,7 +9,7 @@
 namespace dpt {
 namespace {
 
-/// Returns a parameter that starts as `start`: 1 for a weight, 0 for a bias.
+/// Returns a parameter with the initial value `start`: 1 for a weight, 0 for a bias.
 ParamSpec norm_param(const char* suffix, double start, std::vector<std::int64_t> file_shape) {
   ParamSpec spec;
   spec.suffix = suffix;
@@ -66,8 +66,9 @@ class GroupNorm final : public Layer {
     desc.weight = desc.bias = options_.affine;
     return desc;
   }
-  /// ONNX's GroupNormalization has a weight for each channel only from opset 21 on. Here the groups
-  /// are normalised as the channels of an image of one row.
+  /// Writes the groups as channels of an image with one row, which InstanceNormalization
+  /// normalises, because ONNX's GroupNormalization has a weight for each channel only from opset 21
+  /// on.
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     const SampleShape& shape = context.shapes[0].shape;
     const auto groups = static_cast<std::size_t>(options_.num_groups);
@@ -141,7 +142,7 @@ class AnyLayerNorm : public Layer {
   }
   bool has_weight() const { return options_.elementwise_affine; }
   bool has_bias() const { return options_.elementwise_affine && options_.bias; }
-  /// Describes the operation, with the sample divided into this many sets.
+  /// Describes the operation, with each sample divided into `sets_of_a_sample` sets.
   GroupNormDesc describe_sets(const LayerContext& context, std::int64_t sets_of_a_sample) const {
     GroupNormDesc desc = norm_desc(context, options_.eps);
     desc.batch *= sets_of_a_sample;

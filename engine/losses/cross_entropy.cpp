@@ -1,4 +1,4 @@
-// Cross-entropy of the softmax and class labels or soft labels, like torch.nn.CrossEntropyLoss.
+// Cross-entropy of the softmax with class labels or soft labels, like torch.nn.CrossEntropyLoss.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -11,7 +11,7 @@ LossKind mse_loss();
 LossKind l1_loss();
 LossKind smooth_l1_loss();
 
-/// Returns all losses, in the order of the reference.
+/// Returns all losses, in the order of docs/reference/config.md.
 inline std::vector<LossKind> all_losses() {
   return {cross_entropy_loss(), bce_with_logits_loss(), mse_loss(), l1_loss(), smooth_l1_loss()};
 }

@@ -20,8 +20,8 @@ namespace dpt {
 struct LossContext {
   std::int64_t classes = 0;  ///< width of the model's output
   std::span<const std::string> class_names;
-  /// Returns the number of training samples of each class. Only losses that depend on it call it,
-  /// because it may read all samples.
+  /// Returns the number of training samples of each class. Only losses that need the numbers call
+  /// it, because it may read all samples.
   std::function<std::vector<std::int64_t>()> class_counts;
   TargetShape targets{};  ///< targets of the data
 };
@@ -33,7 +33,7 @@ struct LossShape {
   bool training = true;  ///< true: computes a gradient
   std::vector<MetricSum> sums = {{}};
 
-  /// Copies these values to the fields of the same names.
+  /// Copies these values to the fields of `desc` with the same names.
   void fill(LossDesc& desc) const;
 };
 
@@ -41,15 +41,15 @@ struct LossShape {
 /// losses over the sum of their weights.
 struct Loss {
   TargetShape targets;               ///< targets of the data
-  std::vector<float> class_weights;  ///< factor on the weight of a class's samples; empty: 1
+  std::vector<float> class_weights;  ///< factor on the weight of each class's samples; empty: all 1
   std::optional<std::int32_t> ignore_index;  ///< samples with this label have no weight
-  bool has_errors = false;             ///< its operation computes every SampleSum, not only top_k
+  bool has_errors = false;  ///< true: its operation computes every SampleSum, not only top_k
   std::vector<MetricSum> sums = {{}};  ///< sums that the operation computes for metrics
   using Compile = std::function<std::unique_ptr<LossOp>(OpFactory&, const LossShape&)>;
   Compile compile;
-  Compile compile_unsmoothed;  ///< the same without label smoothing; empty without it
+  Compile compile_unsmoothed;  ///< compile without label smoothing; empty if there is none
   /// Returns the mean loss at which samples count as memorised, from the mean loss before the first
-  /// update; both are above the minimum loss. Empty: 2 % of the first.
+  /// update. Both are differences from the minimum loss. Empty: 2 % of `first`.
   std::function<double(double first)> near_zero;
   /// Returns the minimum loss of a sample with these targets, without label smoothing and without
   /// the sample's own weight. Null: 0.
@@ -59,7 +59,7 @@ struct Loss {
   /// the sum over all ranks, so gradients are divided after that sum
   /// (FlatKernels::divide_by_weight).
   bool is_weighted() const { return uses_label_weights() || targets.weighted; }
-  /// Returns true if metrics include a sample with this label and this weight of its own.
+  /// Returns true if metrics include a sample with this label and the sample weight `own`.
   bool counts(std::int32_t label, double own = 1) const {
     return own != 0 && !(ignore_index && ignore_index == label);
   }
@@ -72,10 +72,10 @@ struct Loss {
   }
 };
 
-/// `make` throws ErrorKind::usage for options that do not fit the model or the data.
+/// Kind of loss. `make` throws ErrorKind::usage for options that do not fit the model or the data.
 struct LossKind {
   const ObjectTable* table;
-  TargetKinds targets;  ///< targets that it accepts
+  TargetKinds targets;  ///< targets that the loss accepts
   Loss (*make)(const Variant& options, const LossContext& context);
 };
 

@@ -4,7 +4,7 @@
 namespace dpt {
 namespace {
 
-/// Fails unless the loss accepts the data's targets, and the model has an output for each.
+/// Throws unless the loss accepts the data's targets and the model has an output for each value.
 void check_targets(const LossKind& kind, const LossContext& context) {
   const TargetShape& targets = context.targets;
   if (!takes(kind.targets, targets.kind)) {

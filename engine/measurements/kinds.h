@@ -11,12 +11,12 @@ namespace dpt {
 MeasurementKind layer_norms_measurement();
 MeasurementKind noise_scale_measurement();
 
-/// Returns all measurements, in the order of the reference and of the values in a line of the log.
+/// Returns all measurements, in the order of docs/reference/config.md and of a line of the log.
 inline std::vector<MeasurementKind> all_measurements() {
   return {layer_norms_measurement(), noise_scale_measurement()};
 }
 
-/// Returns name and doc of each measurement, for the Catalog.
+/// Returns the name and documentation of each measurement, for the Catalog.
 inline TextPairs measurement_switches() {
   TextPairs switches;
   for (const MeasurementKind& kind : all_measurements()) {

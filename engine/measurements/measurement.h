@@ -1,6 +1,7 @@
 // The contract of a measurement: values of a training step other than its loss and metrics. They
 // are in the step's line of the log if the measurement's switch in `log` is on. The device computes
-// floats, from which the host computes the values. Each measurement is one source of this folder.
+// floats, from which the host computes the values. Each measurement has one source file in this
+// folder.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ struct PartGradient {
   std::int64_t part;  ///< number of a shard; in fast mode, of a rank
   DevPtr gradients;   ///< gradients of Plan::updated, at the offsets of the parameters
   DevPtr metrics;     ///< StepMetrics of the part
-  DevPtr floats;      ///< floats of the measurement
+  DevPtr floats;      ///< Measurement::floats() floats; a part writes only its own
 };
 
 /// One measurement of one replica, used by the thread of its backend. Its calls to the device may
@@ -35,8 +36,8 @@ class Measurement {
 
   /// Queues the work that writes the floats of one part, which no other part writes. Called if
   /// MeasurementKind::of_parts is set, for each bucket of gradient_buckets() in order; only the
-  /// bucket is valid in `gradients`. The floats are zero at the beginning of a step. The sum over
-  /// ranks adds them.
+  /// gradients of the bucket are valid. The floats are zero at the beginning of a step. The sum
+  /// over ranks adds them.
   virtual void measure_part(const PartGradient& /*part*/, std::size_t /*bucket*/) {}
   /// Queues the work that writes all floats. Called if MeasurementKind::of_parts is not set.
   /// `params` are the weights before the update and `gradients` those of Plan::updated over the
@@ -50,12 +51,12 @@ class Measurement {
 };
 
 struct MeasurementKind {
-  const char* name;  ///< its switch, a field of `log`
+  const char* name;  ///< name of its switch, a field of `log`
   const char* doc;   ///< one line for the reference
-  /// True if it measures the gradients of parts of the batch, in every step and on every rank, with
-  /// the floats after the metrics of the gradient buffers; StepResult::grad_norm is then set in
-  /// every step. False if it measures the whole batch, in logged steps of the replica whose results
-  /// are logged.
+  /// True if it measures the gradients of parts of the batch, in every step and on every rank. Its
+  /// floats then follow the metrics in the gradient buffers, and every step sets
+  /// StepResult::grad_norm. False if it measures the whole batch, in logged steps and only on the
+  /// replica whose results are logged.
   bool of_parts;
   /// Creates the measurement for the replica of `backend`. `job` must outlive it.
   std::unique_ptr<Measurement> (*make)(Backend& backend, const Job& job);

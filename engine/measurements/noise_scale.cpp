@@ -17,7 +17,7 @@ DevPtr at(DevPtr floats, std::int64_t index) {
   return floats + static_cast<std::size_t>(index) * sizeof(float);
 }
 
-/// Returns the parts of `whole` outside of the ranges of `holes`, which are in ascending order.
+/// Returns the parts of `whole` outside `holes`, which are in ascending order.
 std::vector<Range> without(Range whole, std::span<const UpdateRange> holes) {
   std::vector<Range> rest;
   for (const UpdateRange& hole : holes) {
@@ -80,7 +80,7 @@ std::optional<GradientNoise> noise_of(const StepResult& result, std::span<const 
   return noise;
 }
 
-/// Averages each of the two estimates over steps.
+/// Measurement that averages each of the two estimates over steps.
 class NoiseScale final : public Measurement {
  public:
   NoiseScale(Backend& backend, const Job& job)
@@ -126,7 +126,7 @@ class NoiseScale final : public Measurement {
  private:
   struct BucketNorms {
     std::unique_ptr<RangeNormsOp> op;
-    std::int64_t begin;  ///< index in the floats of a part
+    std::int64_t begin;  ///< index of its norms in the floats of a part
   };
 
   Backend& backend_;

@@ -21,9 +21,9 @@ struct GradientNoise {
   std::optional<double> scale() const;
 };
 
-/// Returns the noise from the squared norms of two mean gradients: `small_sq` of parts of `small`
-/// samples on average, weighted by their samples, and `big_sq` of all `big` samples. REQUIRES: 0 <
-/// small < big.
+/// Estimates the noise from squared norms of mean gradients: `small_sq` is that of parts of `small`
+/// samples on average, averaged with their samples as weights; `big_sq` is that of all `big`
+/// samples. REQUIRES: 0 < small < big.
 GradientNoise noise_of(double small_sq, double small, double big_sq, double big);
 
 /// Layout of the floats of each part.
@@ -38,7 +38,7 @@ struct PartLayout {
   std::int64_t floats() const { return begin(parts); }
 
   std::int64_t parts, norms = 0;
-  std::vector<std::vector<Range>> buckets;  ///< trained ranges of each of gradient_buckets()
+  std::vector<std::vector<Range>> buckets;  ///< unfrozen ranges of each bucket (gradient_buckets())
 };
 
 /// Returns the noise of a step whose parts were measured; unset if they are not smaller than the

@@ -34,7 +34,7 @@ inline constexpr const char* kAverageDoc =
     "macro_. micro: over all decisions for all classes together; micro_. per_class: as macro, and "
     "the evaluation's log line and dpt eval also have the value of each class; per_class_.";
 
-/// Completes an evaluation metric whose macro average is the mean of `of_classes`.
+/// Returns a metric, measured only in evaluations, whose macro average is the mean of `of_classes`.
 Metric averaged_metric(Average average,
                        const std::function<ClassValues(const Measured&)>& of_classes,
                        std::function<double(const Measured&)> micro);

@@ -19,7 +19,7 @@ struct ClassScores {
   double recall = 0;             ///< TP / (TP + FN)
   double f1 = 0;                 ///< 2 TP / (2 TP + FP + FN)
   std::int64_t support = 0;      ///< samples of the class
-  std::int64_t predictions = 0;  ///< samples predicted to be of it
+  std::int64_t predictions = 0;  ///< samples predicted as the class
 };
 
 struct ClassReport {
@@ -31,8 +31,8 @@ struct ClassReport {
   std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> confusion;
 };
 
-/// Makes the report of the samples that count. REQUIRES: labels and predictions are in [0,
-/// classes).
+/// Makes the report of the samples that count (Loss::counts). REQUIRES: labels and predictions are
+/// in [0, classes).
 ClassReport make_class_report(std::span<const std::int32_t> labels,
                               std::span<const std::int32_t> predictions, std::int64_t classes);
 
@@ -41,7 +41,7 @@ inline constexpr int kCalibrationBins = 15;
 /// Samples whose prediction has a probability in ((m-1)/M, m/M], M = kCalibrationBins.
 struct CalibrationBin {
   std::int64_t samples = 0, right = 0;
-  double probability = 0;  ///< sum over the samples
+  double probability = 0;  ///< sum of the probabilities
 };
 
 /// Returns the M bins of the samples that count, or none if a probability is NaN.

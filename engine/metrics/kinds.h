@@ -16,7 +16,7 @@ MetricKind recall_metric();
 MetricKind auroc_metric();
 MetricKind average_precision_metric();
 
-/// Returns all of them, in the order of the reference.
+/// Returns all metrics, in the order of docs/reference/config.md.
 inline std::vector<MetricKind> all_metrics() {
   return {accuracy_metric(),
           top_k_metric(),

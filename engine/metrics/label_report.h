@@ -17,7 +17,7 @@ struct LabelScores {
   double average_precision = 0;
   std::optional<double> auroc;  ///< absent without positive or without negative samples
   float threshold = 0;
-  Ranking::Threshold best;  ///< NaN without positive samples
+  Ranking::Threshold best;  ///< threshold with the best F1; NaN without positive samples
 };
 
 struct LabelMeans {

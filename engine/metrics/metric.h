@@ -17,7 +17,7 @@
 
 namespace dpt {
 
-/// Input of a metric: sums and data of the samples that count.
+/// Input of a metric: sums and data of the samples that count (Loss::counts).
 struct Measured {
   std::span<const double> sums{};  ///< values of Metric::sums
   double samples = 0;
@@ -45,7 +45,7 @@ struct Metric {
   bool in_training = true;      ///< false: only evaluations measure it, because it needs labels
   bool needs_outputs = false;   ///< needs the outputs of all samples (Measured::outputs)
   std::function<double(const Measured&)> value;
-  /// Returns the values of the single classes, with the classes' names; null: not defined.
+  /// Returns the value of each class, with the names of the classes; null if there are none.
   std::function<NamedValues(const Measured&)> by_class;
   /// Returns the number of classes that the value leaves out; null if it never leaves out any.
   std::function<std::int64_t(const Measured&)> left_out;
@@ -66,10 +66,10 @@ struct MetricKind {
   /// Beginning of the names of its metrics, after the average if there is one. Unique among the
   /// kinds.
   std::string stem;
-  /// Returns the rest of the name; null: there is none.
+  /// Returns the part of the name after the stem; null if there is none.
   std::string (*suffix)(const Variant& options);
-  /// Makes the metric. Throws ErrorKind::usage for options that do not fit. make_metrics sets the
-  /// name.
+  /// Makes the metric. Throws ErrorKind::usage for options that do not fit the model or the data.
+  /// make_metrics sets the name.
   Metric (*make)(const Variant& options, const MetricContext& context);
   /// Returns the beginning of the name, before "_" and the stem: an Average; null if there is none.
   std::string (*average)(const Variant& options) = nullptr;
@@ -83,30 +83,30 @@ struct MetricSet {
   /// Sums of all metrics, one after another. The first is that of accuracy, even if accuracy is not
   /// measured.
   std::vector<MetricSum> sums;
-  std::vector<std::size_t> first;  ///< start of each metric's sums
+  std::vector<std::size_t> first;  ///< index of each metric's first sum in `sums`
 
   /// Returns true if a metric needs the outputs of all samples of an evaluation.
   bool needs_outputs() const;
   /// Returns the input of one metric. `measured` has the sums of all metrics.
   Measured of(std::size_t metric, Measured measured) const;
-  /// Returns the values that training steps measure, or with `all` every metric.
+  /// Returns the values of the metrics that training steps measure, or of all metrics if `all`.
   NamedValues values(const Measured& measured, bool all) const;
 };
-/// Removes the accuracy from the values if it is the first, and returns it: it has fields of its
-/// own.
+/// Removes accuracy from `values` and returns it if it comes first. Results store it in a separate
+/// field.
 std::optional<double> take_accuracy(NamedValues& values);
 
 /// Returns true if accuracy is defined for such targets.
 bool has_accuracy(TargetKind targets);
 
-/// Makes the metrics of a run. Throws ErrorKind::usage, also for two metrics with one name that
-/// differ in their options.
+/// Makes the metrics of a run. Throws ErrorKind::usage for invalid metrics, and for two metrics of
+/// the same name with different options.
 MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext& context);
 
 /// Returns the quantities that a run with these metrics measures: the loss, accuracy, and the
 /// metrics.
 std::vector<std::string> measured_names(const std::vector<Variant>& metrics);
-/// Returns the direction of better values of a monitor, such as "val/accuracy_top5"; unset if no
+/// Returns the direction in which a monitor, such as "val/accuracy_top5", improves; unset if no
 /// metric can have that name.
 std::optional<Direction> better_direction(const std::string& monitor);
 

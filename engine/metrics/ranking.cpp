@@ -39,7 +39,7 @@ void Ranking::add_negative(float score) {
 double Ranking::area() const {
   if (has_nan_ || positive_count_ == 0 || negative_count_ == 0) return NAN;
   // Count in halves, because a tie counts half. The number of halves is at most samples * samples /
-  // 2, which fits.
+  // 2, which fits into 64 bits.
   std::uint64_t below = 0, halves = 0;
   for (const Step& step : steps_) {
     below += step.below;
@@ -81,7 +81,7 @@ Ranking::Threshold Ranking::best_threshold() const {
   return best;
 }
 
-/// Returns a threshold between the score of a step and the next score below.
+/// Returns a threshold between the score of a step and the next lower score.
 double Ranking::threshold_under(std::size_t step) const {
   const Step& of = steps_[step];
   float lower = of.score > 0 ? 0 : of.score - 1;

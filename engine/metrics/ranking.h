@@ -10,9 +10,9 @@
 
 namespace dpt {
 
-/// Counts negatives between the scores of positives. Every result is computed from these integers,
-/// so it does not depend on the order of the samples; equal scores count as ties. Needs memory only
-/// for the positives.
+/// Ranking of positives and negatives, as counts of negatives between the scores of positives.
+/// Every result is computed from these integers, so it does not depend on the order of the samples;
+/// equal scores count as ties. Needs memory only for the positives.
 class Ranking {
  public:
   explicit Ranking(std::vector<float> positives);
@@ -33,11 +33,11 @@ class Ranking {
     double f1 = 0;
   };
   /// Returns the threshold with the largest F1, halfway between two neighbouring scores; the
-  /// highest if several are equal. NaN without positives, or if a score is NaN.
+  /// highest threshold if several have the same F1. NaN without positives, or if a score is NaN.
   Threshold best_threshold() const;
 
  private:
-  /// A distinct score of one or more positives, with the number of negatives that have it or lie
+  /// A distinct score of one or more positives, with the numbers of negatives at that score and
   /// between it and the next lower one.
   struct Step {
     float score = 0;

@@ -22,7 +22,8 @@ bool have_equal_options(const Variant& a, const Variant& b) {
   });
 }
 
-/// Removes an average from the beginning of a metric's name; returns true if there was one.
+/// Removes an average such as "macro_" from the beginning of a metric's name. Returns true if there
+/// was one.
 bool take_average(std::string& name) {
   for (const auto& average : enum_names(Average{})) {
     const std::string prefix = std::string(average.name) + "_";
@@ -158,7 +159,7 @@ std::optional<Direction> better_direction(const std::string& monitor) {
   if (name == "loss") return Direction::min;
   const std::string whole = name;
   const bool has_average = take_average(name);
-  // Find the longest stem, because that of accuracy is the beginning of others.
+  // Find the longest stem, because the stem of accuracy is a prefix of others.
   const MetricKind* best = nullptr;
   for (const MetricKind& kind : metric_kinds()) {
     if (kind.average && !has_average) continue;

@@ -1,5 +1,5 @@
-// The averages of the weights (train.ema, train.swa), each a pass over the flat buffers, after each
-// update or after an epoch.
+// Averages of the weights, computed by a pass over the flat buffers after each update (train.ema)
+// or after an epoch (train.swa).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// Averages the first `floats` of the flat buffers: parameters and running statistics. The counters
-/// after them are not averaged.
+/// Returns the pass that averages the first `floats` of the flat buffers: parameters and running
+/// statistics, but not the counters after them.
 OptimizerDesc average_desc(std::int64_t floats);
 
 /// Returns the weight of the old average in update number `update`, counted from 1:
@@ -21,7 +21,8 @@ double average_decay(double decay, std::int64_t update);
 /// Returns the number of epochs that train.swa has averaged after `epochs` epochs.
 std::int64_t epochs_to_average(const SwaSpec& swa, std::int64_t epochs);
 
-/// Returns the pass that moves the average toward the weights by this fraction of the difference.
+/// Returns the constants of a pass that moves the average toward the weights by the fraction `part`
+/// of the difference.
 UpdateStep average_step(double part);
 
 }  // namespace dpt

@@ -14,8 +14,8 @@ struct BetaOptions : OptimizerOptions {
   double eps = 1e-8;
 };
 
-/// Returns a Step with the members that Adam and the optimizers derived from it share. `decay` is
-/// lr * weight_decay if weight decay is decoupled from the gradient.
+/// Returns a Step with those members set that Adam and the optimizers derived from it share.
+/// `decay` is lr * weight_decay if weight decay is decoupled from the gradient.
 template <class Step>
 Step step_of_averages(const BetaOptions& options, bool decoupled, double decay,
                       double weight_decay) {
@@ -32,7 +32,7 @@ Step step_of_averages(const BetaOptions& options, bool decoupled, double decay,
   return step;
 }
 
-/// Returns the check of a field table whose options have betas.
+/// Returns a message if the betas are invalid, otherwise an empty text.
 std::string check_betas(const std::vector<double>& betas);
 template <class S>
 std::string check_betas_of(const S& options) {

@@ -23,14 +23,15 @@ OptimizerKind lion_optimizer();
 OptimizerKind lars_optimizer();
 OptimizerKind lamb_optimizer();
 
-/// Returns all optimizers, in the order of the reference.
+/// Returns all optimizers, in the order of docs/reference/config.md.
 inline std::vector<OptimizerKind> all_optimizers() {
   return {sgd_optimizer(),   adam_optimizer(),    adamw_optimizer(),   nadam_optimizer(),
           radam_optimizer(), rmsprop_optimizer(), adagrad_optimizer(), adadelta_optimizer(),
           yogi_optimizer(),  lion_optimizer(),    lars_optimizer(),    lamb_optimizer()};
 }
 
-/// Options of all optimizers. The options of an optimizer derive from it and may change defaults.
+/// Options that all optimizers have. The options of each optimizer derive from them and may change
+/// their defaults.
 struct OptimizerOptions {
   double lr = 1e-3;
   double weight_decay = 0.0;
@@ -38,7 +39,7 @@ struct OptimizerOptions {
   std::vector<ParamGroupSpec> groups;
 };
 
-/// Returns the row for a member of a base class of the options S, as a row for S.
+/// Returns the field of the options S for a member that S inherits from `Base`.
 template <class S, class Base, class T>
 Field inherited_field(const char* name, T Base::*member, const char* doc) {
   return field(name, static_cast<T S::*>(member), doc);
@@ -48,8 +49,8 @@ constexpr const char* kL2Penalty = "L2 penalty, added to the gradient.";
 constexpr const char* kDecoupledDecay =
     "Decoupled weight decay: each update multiplies the weights by 1 - lr * weight_decay.";
 
-/// Returns the field table of an optimizer with the options S. The rows `own` stand between those
-/// that all optimizers have.
+/// Returns the field table of an optimizer with the options S. The fields `own` are placed between
+/// those that all optimizers have.
 template <class S>
 ObjectTable optimizer_table_of(const char* name, const char* doc, const char* weight_decay_doc,
                                std::initializer_list<Field> own,

@@ -1,4 +1,4 @@
-// The optimizer of a config, made into the constants that the kernels read. The formulas are in
+// The optimizer of a config, converted to the constants that the kernels read. The formulas are in
 // kernels/common/optimizers.
 #pragma once
 
@@ -32,9 +32,9 @@ struct OptimizerSpec {
   int formula = 0;  ///< OptimizerDesc::formula
   double lr = 0;
   double weight_decay = 0;
-  bool is_layerwise = false;           ///< each parameter has its own range
+  bool is_layerwise = false;           ///< true: each parameter has its own UpdateRange
   std::vector<OptimizerState> states;  ///< in the formula's order
-  std::vector<ParamGroupSpec> groups;  ///< a parameter is in the first that matches it
+  std::vector<ParamGroupSpec> groups;  ///< a parameter belongs to the first that matches it
   /// Returns the constants of update number `step`, counted from 1. A pure function.
   std::function<UpdateStep(double lr, double weight_decay, std::int64_t step)> update_step;
 

@@ -27,11 +27,11 @@ struct ParamGroup {
 
 /// Update of a model's parameters by an optimizer.
 struct UpdatePlan {
-  std::vector<ParamGroup> groups;   ///< indexed by UpdateRange::group; 0 has the rest
+  std::vector<ParamGroup> groups;   ///< indexed by UpdateRange::group; 0: parameters in no group
   std::vector<UpdateRange> ranges;  ///< ranges of all parameters that are not frozen
   std::vector<UpdateRange> frozen;  ///< ranges of frozen parameters; their group is not used
 
-  /// Writes the constants of each group's update number `step`.
+  /// Writes the constants of update number `step` for each group.
   void fill_steps(const OptimizerSpec& spec, double lr, std::int64_t step,
                   std::span<UpdateStep> steps) const;
 };

@@ -87,7 +87,7 @@ void ControlChannel::fail(const std::string& text, int exit_code) noexcept {
   try {
     impl_->client->fail(text, exit_code);
   } catch (const std::exception&) {
-    // No memory for the text: the connection ends with this process, which the others notice.
+    // There is no memory for the text: the others will notice that the connection ends.
   }
 }
 

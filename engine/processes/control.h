@@ -1,13 +1,13 @@
 // The control channel: one TCP connection from every process to rank 0, in addition to those that
-// carry gradients. It connects the processes, compares their introductions, carries their
-// heartbeats, and tells all of them within five seconds if one is lost, stalls or fails. It does
-// not depend on collectives for this.
+// carry gradients. It connects the processes, checks that they belong to one run, carries their
+// heartbeats, and tells all of them within five seconds if one is lost, stalls or fails. None of
+// this depends on collectives.
 //
-// Rank 0 listens on one interface: the loopback if all processes are on one machine, otherwise that
-// of its address as the coordinator. Both ends of a connection first prove that they know the token
-// (control_handshake.h); a connection that fails this is closed, with a warning, and does no harm.
-// In a world without a token and without a name, a process that shows another RunIdentity or
-// another size is refused without failing the world.
+// Rank 0 listens on one interface: the loopback if all processes are on one machine, otherwise the
+// one with the address World::coordinator. Both ends of a connection first prove that they know the
+// token (control_handshake.h); a connection that fails this is closed with a warning, and the world
+// continues. In a world without a token and without a name, a process that shows another
+// RunIdentity or another size is refused without failing the world.
 //
 // Time in which a process itself was suspended does not count when it judges the others, so a job
 // that is suspended as a whole continues when it wakes.
@@ -34,8 +34,8 @@ class ControlChannel {
   /// Connects all processes of the world and returns when all are connected. REQUIRES:
   /// !world.alone(). Throws ErrorKind::peer naming the ranks that did not connect within
   /// join_timeout, and ErrorKind::usage if two processes state the same rank, sizes differ, or the
-  /// token is wrong. Throws JoinFailed with another process's report of a failure, and
-  /// StopRequested.
+  /// token is wrong. Throws JoinFailed if another process reports a failure, and StopRequested if a
+  /// stop is requested.
   static std::unique_ptr<ControlChannel> join(const World& world, const ControlOptions& options);
   /// Ends the connection. The others consider this process lost unless it called leave().
   ~ControlChannel();
@@ -45,10 +45,10 @@ class ControlChannel {
   /// Returns the address of this process on the interface by which it reaches rank 0.
   std::string local_address() const;
 
-  /// Exchanges small texts (16 MiB in total) and returns them by rank. Collective. `what` is for
-  /// messages and must be the same on all. Waits while the missing processes make progress; this
-  /// process need not make any meanwhile (begin_wait). One call at a time. Throws ErrorKind::peer
-  /// with the failure's text.
+  /// Exchanges small texts (up to 16 MiB in total) and returns them by rank. Collective. `what` is
+  /// for messages and must be the same on all processes. Waits while the missing processes make
+  /// progress; this process need not make any meanwhile, as after begin_wait. One call at a time.
+  /// Throws ErrorKind::peer with the failure's text.
   std::vector<std::string> all_gather(const std::string& what, const std::string& mine);
 
   /// Sets the threads whose beats are this process's progress, and whose texts describe its
@@ -67,10 +67,10 @@ class ControlChannel {
   /// if it has failed. The function must not wait for anything, nor call on_failure. It replaces an
   /// earlier one, which no longer runs when this call returns; null removes it.
   void on_failure(std::function<void(const WorldFailure&)> callback);
-  /// Returns the failure, or nothing while all is well. Callable from any thread.
+  /// Returns the failure, or nothing if there is none. Callable from any thread.
   std::optional<WorldFailure> failure() const;
-  /// Waits up to `timeout` for a failure and returns it: a broken link is noticed before its cause
-  /// arrives.
+  /// Waits up to `timeout` for a failure and returns it. A process that notices a broken link
+  /// learns the cause this way: the report arrives later.
   std::optional<WorldFailure> wait_for_failure(std::chrono::milliseconds timeout) const;
 
   /// Reports to all processes that this one failed, and why; the first cause wins. Callable from
@@ -78,8 +78,9 @@ class ControlChannel {
   /// report was sent or cannot be sent.
   void fail(const std::string& text, int exit_code) noexcept;
 
-  /// Leaves the world at the end of the run. Collective. From then on a closed connection is no
-  /// loss, and failure() no longer changes. Throws ErrorKind::peer with the failure's text.
+  /// Leaves the world at the end of the run. Collective. From then on, a closed connection does not
+  /// count as a lost process, and failure() no longer changes. Throws ErrorKind::peer with the
+  /// failure's text.
   void leave();
 
  private:

@@ -18,10 +18,10 @@ namespace {
 
 // Interval for polling stop requests, which wake no waiting thread.
 constexpr std::chrono::milliseconds kLookForStop{50};
-// Minimum silence of rank 0 at the end of join_timeout (or an eighth of the timeout) before it
-// counts as lost: a rank 0 that answers reports the missing processes itself.
+// Rank 0 counts as lost at the end of join_timeout if it has been silent for this time (or an
+// eighth of the timeout, if shorter). Otherwise it reports the missing processes itself.
 constexpr std::chrono::milliseconds kSilentRank0{2000};
-// fail() returns after this time at the latest.
+// Time limit of fail().
 constexpr std::chrono::seconds kTimeToFail{1};
 constexpr std::size_t kMaxFailureText = 32768;
 
@@ -126,7 +126,7 @@ void ControlClient::meet(std::unique_lock<std::mutex>& lock, const std::string& 
     changed_.wait(lock, [&] { return (leaves ? has_left_ : gathered_.has_value()) || failure_; });
     meets_in_.clear();
     ++waits_;
-    // A completed call counts, even if the world failed right after it.
+    // Return the result of a completed call even if the world failed right after it.
     if (leaves ? has_left_ : gathered_.has_value()) return;
   }
   dpt::fail(ErrorKind::peer, "{}", failure_->text);
@@ -215,8 +215,8 @@ ControlClient::Beat ControlClient::next_beat(Clock::duration span) {
   const bool waits = waits_in_ || !meets_in_.empty();
   if (waits) {
     beat.waits_in = waits_in_ ? waits_in_ : meets_in_;
-    // Beat for the threads of this process that wait for the one in the collective call, so that
-    // they do not consider it stalled. A literal, because the heartbeat keeps the pointer.
+    // Threads of this process wait for the one in the collective call: beat, so that they do not
+    // consider it stalled. Pass a literal, because the heartbeat keeps the pointer.
     for (const auto& heartbeat : watched_) heartbeat->beat("waiting for other processes");
     beats_of_ours_ += watched_.size();
   }
@@ -263,7 +263,7 @@ void ControlClient::tick() {
                     name_of_rank_0(), seconds_text(silence_limit.time), silence_limit.option,
                     place_text(place_of_rank_0_)),
         true, 0};
-    // If a suspended process wakes up, this tells it why the others are gone.
+    // Tell rank 0, if it was suspended and wakes up, why the others are gone.
     nlohmann::json head = json_of(failure);
     head["type"] = "fail";
     connection_->send(make_frame(head));

@@ -24,7 +24,7 @@
 
 namespace dpt::control {
 
-/// Implements ControlChannel. Functions that ControlChannel has too are documented there.
+/// Implementation of ControlChannel, which documents the functions that both have.
 class ControlClient {
  public:
   /// Connects, and returns when all processes are connected. `known`: as for reach_rank_0.
@@ -57,8 +57,7 @@ class ControlClient {
 
   // Functions that run on the channel's thread.
   void tick();
-  /// Returns true if the time to join is over and rank 0 does not answer. It then sets that
-  /// failure.
+  /// Sets a failure and returns true if the time to join is over and rank 0 does not answer.
   bool gives_up_joining(Clock::duration span);
   void on_message(Message&& message);
   void on_gathered(const Message& message);
@@ -70,7 +69,7 @@ class ControlClient {
 
   // Functions that require mutex_ to be held.
   std::string place() const;
-  /// Takes part in a collective call and returns when all processes have.
+  /// Takes part in a collective call and waits until all processes have done so.
   void meet(std::unique_lock<std::mutex>& lock, const std::string& what, const std::string& mine,
             bool leaves);
 
@@ -98,7 +97,7 @@ class ControlClient {
   SilenceLimit silence_limit_;
   std::vector<std::shared_ptr<Heartbeat>> watched_;
   std::uint64_t beats_of_ours_ = 0;  // beats by this channel, included in those of watched_
-  std::int64_t waits_ = 0;           // number of waits begun and ended
+  std::int64_t waits_ = 0;           // number of waits that began, plus those that ended
   const char* waits_in_ = nullptr;
   std::string meets_in_;  // the channel's own collective call in progress; empty = none
   bool has_joined_ = false, has_left_ = false;

@@ -24,8 +24,7 @@ namespace dpt::control {
 /// Returns a new random number for a connection.
 std::string new_nonce();
 
-/// Returns true if the text is a valid random number of an end: nothing else may be part of a
-/// proof.
+/// Returns true if the text has the form of new_nonce(): nothing else may be part of a proof.
 bool is_nonce(const std::string& text);
 
 /// Handshake of one connection, as each end sees it once it has both numbers.
@@ -33,9 +32,10 @@ struct Handshake {
   std::string token;
   std::string nonce_of_process, nonce_of_rank_0;
 
-  /// Returns the proof of process `rank` (connects) or of rank 0 towards it (accepts).
+  /// Returns the proof of process `rank` (ProofRole::connects), or that of rank 0 for this process
+  /// (ProofRole::accepts).
   std::string proof(ProofRole role, std::int64_t rank) const;
-  /// Returns true if `head` has this proof.
+  /// Returns true if `head` contains this proof.
   bool is_proven(const nlohmann::json& head, ProofRole role, std::int64_t rank) const;
 };
 

@@ -92,8 +92,8 @@ struct Attempt {
   bool is_proven = false;  // true if rank 0's proof was in the answer
 };
 
-/// Time limit for reaching rank 0. After a requested stop, only the time remains that is needed to
-/// tell a rank 0 that listens.
+/// Time limit for reaching rank 0. After a stop was requested, only kTimeToTell remains, in which
+/// to tell rank 0 if it listens.
 class JoinTime {
  public:
   explicit JoinTime(const ControlOptions& options)
@@ -110,7 +110,7 @@ class JoinTime {
     is_stopped();
     return Clock::now() >= until_;
   }
-  /// Returns the end of a pause of this length, which a stop ends within kPause.
+  /// Returns the end of a pause of this length, or the time limit if that is earlier.
   Clock::time_point after(Clock::duration time) const {
     return std::min<Clock::time_point>(until_, Clock::now() + time);
   }
@@ -121,7 +121,7 @@ class JoinTime {
   bool is_stopped_ = false;
 };
 
-/// Runs `io` until `is_over`, or until `limit` or the time to join has passed.
+/// Runs `io` until `is_over` returns true, or until `limit` or the time to join has passed.
 template <class Condition>
 void run_until(asio::io_context& io, JoinTime& time, Clock::time_point limit, Condition is_over) {
   while (!is_over() && !time.is_over() && Clock::now() < limit) {
@@ -130,7 +130,7 @@ void run_until(asio::io_context& io, JoinTime& time, Clock::time_point limit, Co
   }
 }
 
-/// Messages of this process to a listener.
+/// Messages with which this process introduces itself to a listener.
 class Introduction {
  public:
   Introduction(const World& world, const RunIdentity& run)
@@ -207,7 +207,8 @@ std::shared_ptr<tcp::socket> connect(asio::io_context& io, const tcp::endpoint& 
   return why.empty() ? socket : nullptr;
 }
 
-/// Asks the program that listens at `endpoint` whether it is rank 0, until `limit`.
+/// Asks the program that listens at `endpoint` whether it is rank 0, and waits for the answer until
+/// `limit`.
 Attempt attempt(asio::io_context& io, const tcp::endpoint& endpoint,
                 const std::shared_ptr<const Introduction>& mine,
                 std::chrono::milliseconds network_timeout, JoinTime& time,
@@ -245,8 +246,8 @@ Attempt attempt(asio::io_context& io, const tcp::endpoint& endpoint,
   return result;
 }
 
-/// Returns the connection if this process is accepted; otherwise sets `why`. Throws if another
-/// attempt would be useless, which only an authenticated rank 0 of this run can tell.
+/// Returns the connection if rank 0 accepted this process; otherwise sets `made.why`. Throws if
+/// another attempt would be useless, which only an authenticated rank 0 of this run can tell.
 std::optional<Reached> judge(Attempt& made, bool& was_refused) {
   if (!made.why.empty()) return std::nullopt;
   const std::string type = text_in(made.answer, "type");

@@ -27,16 +27,16 @@ struct Reached {
   std::int64_t pid = 0;
 };
 
-/// Connects to rank 0, and retries until join_timeout. `known`: the address at which it listens if
-/// this is rank 0 itself, otherwise null. REQUIRES: no thread runs `io`. Throws ErrorKind::peer
+/// Connects to rank 0, and retries until join_timeout. `known`: the address at which rank 0 listens
+/// if this process is rank 0, otherwise null. REQUIRES: no thread runs `io`. Throws ErrorKind::peer
 /// that lists the attempts, and ErrorKind::usage if this process does not fit into the world.
 Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoint* known,
                      const ControlOptions& options);
 
-/// Throws the failure as an error of its kind, so that join() fails with it.
+/// Throws JoinFailed with this failure.
 [[noreturn]] void throw_failure(const WorldFailure& failure);
 
-/// Starts a thread that handles no signals, which are for the threads that wait for them.
+/// Starts a thread in which all signals are blocked, so that other threads handle them.
 std::thread start_channel_thread(const std::string& what, std::function<void()> body);
 
 }  // namespace dpt::control

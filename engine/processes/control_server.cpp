@@ -16,7 +16,7 @@
 namespace dpt::control {
 namespace {
 
-// The last messages have this long to arrive before the connections are closed.
+// Time for the last messages to arrive before the connections are closed.
 constexpr std::chrono::seconds kLastWait{1};
 
 }  // namespace
@@ -36,7 +36,7 @@ ControlServer::ControlServer(const World& world, const ControlOptions& options)
     try {
       io_.run();
     } catch (const std::exception& error) {
-      // The world cannot continue without its server: the connections end, which the processes
+      // The world cannot continue without its server: close the connections, which the processes
       // notice.
       warn(fmt::format("the control channel of rank 0 failed: {}", error.what()));
       for (auto& [id, peer] : peers_) peer.connection->close();
@@ -276,8 +276,8 @@ void ControlServer::send_beats(Clock::duration span) {
   for (Member& member : members_) {
     if (member.peer == 0) continue;
     member.since_beat += span;
-    // A stopped process reads nothing. It is sent few beats, so that they do not fill its buffer,
-    // which would end the connection after the network's timeout.
+    // A suspended process reads nothing. Send it few beats: a full buffer would end the connection
+    // after network_timeout.
     const bool reads = member.silent <= options_.network_timeout;
     if (!reads && member.since_beat < options_.network_timeout) continue;
     member.since_beat = Clock::duration{0};

@@ -1,8 +1,8 @@
-// Rank 0's side of the control channel: accepts the processes of the world, and no others, watches
-// them, and distributes failures and results to all of them.
+// Rank 0's side of the control channel: accepts only the processes of the world, watches them, and
+// distributes failures and results to all of them.
 //
 // A separate thread runs everything except the public functions. The process of rank 0 connects to
-// it like any other.
+// the server like any other.
 #pragma once
 
 #include <asio/io_context.hpp>
@@ -37,7 +37,7 @@ class ControlServer {
   void set_stall_timeout(std::chrono::milliseconds timeout);
 
  private:
-  /// A connection, at first of an unknown process.
+  /// A connection, at first to an unknown process.
   struct Peer {
     enum class State {
       unknown,     ///< has sent nothing yet
@@ -51,7 +51,7 @@ class ControlServer {
     bool is_stranger() const { return state == State::unknown || state == State::challenged; }
     State state = State::unknown;
     std::shared_ptr<Connection> connection;
-    std::unique_ptr<asio::steady_timer> deadline;  // until it is a member
+    std::unique_ptr<asio::steady_timer> deadline;  // time limit for becoming a member
     std::string its_nonce, nonce;                  // exchanged in the handshake
     std::string proof;  // rank 0's proof, for answers; empty until the process has proven itself
     int rank = -1;
@@ -69,7 +69,7 @@ class ControlServer {
     std::int64_t progress = 0;
     std::chrono::milliseconds quiet{0};  // time without progress, as reported by the process
     Clock::duration silent{0};           // time since the last message from it
-    Clock::duration since_beat{0};       // since our last beat to it
+    Clock::duration since_beat{0};       // since the last beat sent to it
     bool has_said = false;               // true once it has contributed to the current all_gather
     bool leaves = false;                 // true if that all_gather is its last call, leave()
     std::string what, said;
@@ -89,11 +89,11 @@ class ControlServer {
   bool has_token(Peer& peer, const nlohmann::json& hello);
   /// Evaluates a hello whose proof is valid.
   void admit(Peer& peer, const nlohmann::json& hello);
-  /// Returns true if a process that does not fit may belong to another run: this run has neither a
-  /// token nor a name. Such a process is refused alone.
+  /// Returns true if this run has neither a token nor a name. A process that does not fit may then
+  /// belong to another run, and is refused without failing the world.
   bool is_nameless() const { return world_.token.empty() && world_.job.empty(); }
-  /// Returns the reason why the process belongs to another run than this nameless one, or an empty
-  /// text.
+  /// Returns the reason why the process belongs to another run, or an empty text. REQUIRES:
+  /// is_nameless().
   std::string difference_of_runs(const nlohmann::json& hello) const;
   void refuse_other_run(Peer& peer, const std::string& its_name, const std::string& why);
   void on_present(std::uint64_t id);
@@ -101,10 +101,10 @@ class ControlServer {
   /// world, or an empty text.
   std::string misfit(const Peer& peer, const nlohmann::json& hello) const;
   std::string duplicate_text(const Peer& peer) const;
-  /// Refuses the process. `kind`: "usage" = it fits no world; "stranger" = it may belong to another
-  /// world.
+  /// Refuses the process. `kind`: "usage" = it must give up; "stranger" = it may belong to another
+  /// world and tries again.
   void refuse(Peer& peer, const char* kind, const std::string& why);
-  /// Sends the process its last answer.
+  /// Sends the process a last answer and closes the connection.
   void dismiss(Peer& peer, const nlohmann::json& answer);
   /// Returns the answer with rank 0's proof, if the process has proven itself.
   Frame answer_to(const Peer& peer, nlohmann::json answer) const;
@@ -150,7 +150,7 @@ class ControlServer {
   int accepted_ = 0;      // connections accepted since the last tick
   std::int64_t refused_ = 0;
   std::string last_refused_;
-  std::set<std::string> other_runs_;  // processes of other runs, and the reasons; up to kMaxNamed
+  std::set<std::string> other_runs_;  // up to kMaxNamed processes of other runs, with reasons
   std::vector<Member> members_;
   int came_ = 0, said_ = 0;
   std::optional<WorldFailure> failure_;

@@ -14,15 +14,15 @@
 namespace dpt::control {
 namespace {
 
-// Limit of connections that have not proven that they belong here, beyond those of the expected
-// processes. If there are more, the oldest of them are closed; a process among those tries again.
+// Maximum number of connections that have not joined, in addition to one for each missing process.
+// Beyond it, the oldest unidentified ones are closed; a process of the world then tries again.
 constexpr int kMaxStrangers = 64;
-// Limit of connections that are accepted between two beats once the world is complete: a flood of
-// strangers then fills the system's queue, and takes no time from the run.
+// Maximum number of connections accepted between two beats once the world is complete: a flood of
+// strangers then fills the system's queue instead of taking time from the run.
 constexpr int kMaxAccepted = 32;
 // Time limit for a hello; join_timeout if that is shorter.
 constexpr std::chrono::milliseconds kTimeToSayHello{5000};
-// Number of refused connections that are reported one by one.
+// Number of refused connections that are reported individually.
 constexpr std::int64_t kMaxReported = 20;
 // Maximum number of processes of other runs that are listed if this run does not become complete.
 constexpr std::size_t kMaxNamed = 8;
@@ -213,7 +213,7 @@ void ControlServer::refuse_other_run(Peer& peer, const std::string& its_name,
   const bool is_known = other_runs_.count(named) != 0;
   if (other_runs_.size() < kMaxNamed) other_runs_.insert(named);
   const std::string text = fmt::format("{} belongs to another run: {}", its_name, why);
-  // The process tries again and again, so report it once.
+  // The process tries again repeatedly, so report it once.
   if (is_known) {
     ++refused_;
     last_refused_ = fmt::format("{}: {}", peer.connection->address(), text);
@@ -260,7 +260,7 @@ void ControlServer::on_present(std::uint64_t id) {
   Peer& peer = peers_.at(id);
   Member& member = members_[peer.rank];
   if (member.peer != 0) {
-    // Both were welcome, and the other one confirmed first.
+    // Two processes with this rank were welcome, and the other one confirmed first.
     fail_world({peer.rank, duplicate_text(peer), false, static_cast<int>(ErrorKind::usage)});
   }
   if (failure_) return dismiss(peer, json_of(*failure_));

@@ -12,8 +12,8 @@ namespace dpt {
 
 /// Cause of the early end of a world; the same on every process.
 struct WorldFailure {
-  int rank = -1;     ///< the process that was lost, stalled or failed
-  std::string text;  ///< names rank, host, step and operation, and the cause
+  int rank = -1;     ///< process that was lost, stalled or failed; -1: no single one
+  std::string text;  ///< names the rank, host, step, operation and cause
   /// True if the process is gone or does not answer, so that others have to report it.
   bool is_lost = false;
   /// Exit code that the process announced (an ErrorKind), or 0.
@@ -50,14 +50,16 @@ struct ControlOptions {
   std::function<int()> requested_stop;
   std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
   /// Time without progress after which a process has stalled (train.stall_timeout); this default
-  /// applies until set_stall_timeout. A process that is silent for join_timeout is lost.
+  /// applies until set_stall_timeout. Until then, a process that is silent for join_timeout is
+  /// lost, if that is shorter.
   std::chrono::milliseconds stall_timeout = std::chrono::minutes(10);
   /// Time between two heartbeats. Tests shorten it.
   std::chrono::milliseconds beat_every = std::chrono::milliseconds(250);
   /// Time without an answer after which a machine is gone (TCP_USER_TIMEOUT): the machine of a
   /// stopped process still answers.
   std::chrono::milliseconds network_timeout = std::chrono::seconds(4);
-  /// Receives lines for the user, on rank 0, from the channel's thread: refused connections.
+  /// Receives warnings about refused connections for the user. Called on rank 0, by the channel's
+  /// thread.
   std::function<void(const std::string&)> warn;
 };
 

@@ -65,8 +65,8 @@ std::string printable_in(const nlohmann::json& head, const char* key) {
 
 std::int64_t integer_in(const nlohmann::json& head, const char* key) {
   const nlohmann::json& value = head.at(key);
-  // Refuse a number with a fraction, which may exceed any integer: converting an object instead
-  // throws the exception of a wrong type.
+  // Refuse a number with a fraction, because it may exceed the range of integers: converting an
+  // object throws the exception for a wrong type.
   return value.is_number_integer() ? value.get<std::int64_t>()
                                    : nlohmann::json::object().get<std::int64_t>();
 }
@@ -80,7 +80,7 @@ nlohmann::json json_of(const WorldFailure& failure) {
 }
 
 WorldFailure failure_in(const nlohmann::json& head) {
-  // Keep newlines, because the text may be a config's message of several lines.
+  // Keep newlines, because the text may be a message of several lines about a config.
   return {static_cast<int>(integer_in(head, "rank")), printable(text_in(head, "text"), "\n"),
           head.at("is_lost").get<bool>(), static_cast<int>(integer_in(head, "exit_code"))};
 }

@@ -31,7 +31,8 @@ inline constexpr int kProtocol = 3;
 inline constexpr std::size_t kMaxUnknown = 4096;
 /// Maximum number of bytes of all processes together in one all_gather.
 inline constexpr std::size_t kMaxGathered = std::size_t{16} << 20;
-/// Maximum size of a message from a process of the world: those bytes and their description.
+/// Maximum size of a message from a process of the world: 1 MiB for the JSON object in addition to
+/// kMaxGathered.
 inline constexpr std::size_t kMaxKnown = kMaxGathered + (std::size_t{1} << 20);
 
 /// Reason for ending a connection whose other end does not speak this protocol.
@@ -42,7 +43,7 @@ struct Message {
   std::string bytes;
 };
 
-/// A message in the form in which it is sent; shared, because one is often sent to all.
+/// A message as bytes to send; shared, because it is often sent to all processes.
 using Frame = std::shared_ptr<const std::string>;
 Frame make_frame(const nlohmann::json& head, std::string_view bytes = {});
 
@@ -59,7 +60,7 @@ WorldFailure failure_in(const nlohmann::json& head);
 /// Returns an endpoint as "127.0.0.1:29500".
 std::string text_of(const tcp::endpoint& endpoint);
 
-/// Measures the time in which this process ran. An interval counts for at most twice its planned
+/// Clock of the time in which this process ran. An interval counts for at most twice its planned
 /// length, so that a process that was suspended does not consider the others silent.
 class RunningTime {
  public:
@@ -74,13 +75,14 @@ struct SilenceLimit {
   Clock::duration time{};
   const char* option = "train.stall_timeout";
 
-  /// Returns the limit that applies until the run has set its stall timeout. It is also limited by
-  /// the time to join, so that a suspended or lost process delays a start no longer than that, but
-  /// is at least five seconds.
+  /// Returns the limit that applies until the run has set its stall timeout. It is at most the join
+  /// timeout (but at least five seconds), so that a suspended or lost process delays a start no
+  /// longer than that.
   static SilenceLimit at_start(const ControlOptions& options);
 };
 
-/// Returns the time between two beats: `beat_every`, or less so that a stall timeout has several.
+/// Returns the time between two beats: `beat_every`, or less, so that a stall timeout covers
+/// several beats.
 Clock::duration beat_period(std::chrono::milliseconds beat_every, Clock::duration stall_timeout);
 
 /// One end of a connection. Its functions and handlers are called on the thread that runs the
@@ -89,8 +91,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   struct Handlers {
     std::function<void(Message&&)> on_message;
-    /// Called when the connection ended, or received something other than a message: "its
-    /// connection ended (reset by peer)".
+    /// Called when the connection has ended, or received something other than a message. `why` is a
+    /// text such as "its connection ended (reset by peer)".
     std::function<void(const std::string& why)> on_end;
   };
 

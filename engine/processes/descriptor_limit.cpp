@@ -13,10 +13,10 @@ namespace {
 
 // Upper bound for a channel: its event loop uses three descriptors, and its connection one.
 constexpr int kChannel = 8;
-// Connections of strangers that are open at once, on the control channel or while the links are
-// connected.
+// Unidentified connections that may be open at once, on the control channel or while the links are
+// being connected.
 constexpr int kStrangers = 64;
-// Data, checkpoint and logs; each thread may have a file open.
+// Files of data, checkpoints and logs, in addition to one open file for each thread.
 constexpr int kOwnFiles = 32;
 // Processes of dpt have higher descriptors only if they inherited them.
 constexpr int kMaxCounted = 1 << 16;

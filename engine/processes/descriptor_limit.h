@@ -12,7 +12,7 @@ int descriptors_to_join(int rank, int size);
 /// Returns an upper bound for a whole run: connections to all others, and the run's own files.
 int descriptors_to_run(int rank, int size);
 
-/// Raises this process's soft limit as far as `more` descriptors need, if the hard limit allows it.
+/// Raises this process's soft limit if `more` descriptors need it and the hard limit allows it.
 /// Returns an empty text, or an error that begins with `who` and states the need and the limit.
 std::string make_room_for_descriptors(int more, const std::string& who);
 

@@ -113,7 +113,7 @@ World detect_world(const WorldFlags& flags) {
 }
 
 void require_started_tasks(const Environment& environment, const World& world) {
-  // A shell on a cluster is a step of one task, and has the variables of the job around it.
+  // An interactive shell in a Slurm job is a step of one task with the variables of the whole job.
   if (world.launcher.empty() || (world.alone() && world.launcher == "Slurm")) {
     check_slurm_batch(environment);
   }

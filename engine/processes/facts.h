@@ -14,7 +14,7 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 inline constexpr const char* kConfigFact = "the config";
 
 /// Returns the fields of the config that may differ between processes: each process has its own
-/// devices, and reads the same data (whose fingerprint is compared) from its own place, in its own
+/// devices, and may read the data, whose fingerprint is compared, from another place and in another
 /// way.
 const std::vector<std::string>& fields_of_process();
 

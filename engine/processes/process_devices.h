@@ -1,4 +1,4 @@
-// `devices:` of a config in a job of several processes.
+// The field `devices` of a config, in a job of several processes.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ std::vector<std::string> names_of(const std::vector<DeviceName>& devices);
 /// Returns true if the launcher has bound each process of this machine to separate cores.
 bool has_own_cores(int allowed, const World& world);
 
-/// Returns the number of cores, of `allowed`, that are for this process alone: all to which its
-/// launcher has bound it, or else its share of the machine's.
+/// Returns how many of the `allowed` cores are for this process alone: all if its launcher has
+/// bound it to separate cores, otherwise its share.
 int own_part_of_cores(int allowed, const World& world);
 
 /// Does what resolve_devices does for one of several processes: "auto" and "cuda" stand for its

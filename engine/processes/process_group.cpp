@@ -28,7 +28,7 @@ using MemberJson = nlohmann::json;
 constexpr std::chrono::milliseconds kToEnd{3500};
 // Maximum time to wait for a step of rank 0.
 constexpr std::chrono::minutes kToEndStep{5};
-// Time to wait for the cause of a broken link, which is noticed before its cause arrives.
+// Time to wait for the report of what broke a link: the link breaks before the report arrives.
 constexpr std::chrono::milliseconds kForCause{2000};
 
 std::string member_text(const ProcessGroup::Member& member) {
@@ -77,8 +77,7 @@ std::string problem_of_gpus(const std::vector<ProcessGroup::Member>& members) {
   return {};
 }
 
-/// Returns an error if this process's limit of descriptors is exceeded, or an empty text. Used for
-/// the whole run, and for the connection that is needed to tell the others.
+/// Returns an error if this process may not open `more` descriptors, otherwise an empty text.
 std::string problem_of_descriptors(const World& world, int more) {
   return make_room_for_descriptors(more, fmt::format("rank {} (host {}) of {} processes needs",
                                                      world.rank, world.host, world.size));
@@ -123,7 +122,7 @@ ProcessGroup::ProcessGroup(const World& world, const Options& options)
     : world_(world), options_(options) {
   const std::string problem =
       problem_of_descriptors(world, descriptors_to_run(world.rank, world.size));
-  // Processes that can still join tell the others.
+  // Do not tell the others if there are too few descriptors even to join.
   if (!problem.empty() &&
       !problem_of_descriptors(world, descriptors_to_join(world.rank, world.size)).empty()) {
     throw Error(ErrorKind::device, problem);
@@ -152,7 +151,7 @@ ProcessGroup::ProcessGroup(const World& world, const Options& options)
 }
 
 ProcessGroup::~ProcessGroup() {
-  control_.reset();  // from here on on_failure is not called
+  control_.reset();  // after this, on_failure is not called
   {
     const std::lock_guard lock(mutex_);
     has_ended_ = true;
@@ -163,7 +162,7 @@ ProcessGroup::~ProcessGroup() {
 
 std::string ProcessGroup::text_of(const WorldFailure& failure) const {
   if (!failure.is_lost) return failure.text;
-  // The reports of the others are slightly out of date, so add that of this process.
+  // The places in the failure's text are slightly out of date, so add that of this process.
   const std::string here =
       heartbeats_.empty() ? std::string()
                           : fmt::format(". This process was at {}", heartbeats_.front()->text());
@@ -293,7 +292,7 @@ std::shared_ptr<WorldGroup> ProcessGroup::make_group(std::chrono::milliseconds s
     heartbeats_ = group->heartbeats();
     group_ = group;
   }
-  // A failure before that call found no group to abort.
+  // A failure before group_ was set found no group to abort.
   if (const auto failure = control_->failure()) group->abort(0, failure->text);
   return group;
 }
@@ -310,7 +309,7 @@ void ProcessGroup::report(const std::exception& error) noexcept {
     control_->fail(hide_secrets(error.what()),
                    stops ? exit_code_of(requested_stop()) : static_cast<int>(kind));
   } catch (...) {
-    // Without memory for a text, the closed connection tells the others.
+    // There is no memory for a text: the others will notice that the connection ends.
   }
 }
 
@@ -326,7 +325,7 @@ int ProcessGroup::guard(const std::function<int()>& body) {
     report(error);
     const auto failure = wait_for_cause();
     if (failure && stop_of_exit_code(failure->exit_code) != StopReason::none) {
-      // on_failure may not have been called yet, and the exit code is that of the request.
+      // on_failure may not have recorded the request yet, and the exit code follows from it.
       request_stop(stop_of_exit_code(failure->exit_code));
       throw StopRequested();
     }

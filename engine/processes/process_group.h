@@ -1,5 +1,6 @@
-// This process's part in a world of several: the control channel, the links that carry gradients,
-// and the handling of errors on any of them. A process without a launcher has no ProcessGroup.
+// This process's part in a world of several processes: the control channel, the links that carry
+// gradients, and the handling of errors on any of them. A process without a launcher has no
+// ProcessGroup.
 //
 // Process ranks are those of the World. Replicas are numbered over all processes, in the order of
 // the process ranks.
@@ -36,7 +37,7 @@ class ProcessGroup {
   struct Options {
     RunIdentity run;
     std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
-    /// Receives lines for the user, on any thread.
+    /// Receives warnings for the user. Called on any thread.
     std::function<void(const std::string&)> warn;
     /// Called if the process does not end by itself soon after a failure of the world (for example
     /// in a call that nothing wakes): prints the failure and ends the process. Never returns.
@@ -52,15 +53,15 @@ class ProcessGroup {
   const World& world() const { return world_; }
   bool is_first() const { return world_.rank == 0; }
 
-  /// Introduction of one process to the others, before any data is loaded.
+  /// Description of a process that it sends to the others before any data is loaded.
   struct Member {
-    std::string host, address;  ///< the address by which it reaches rank 0
+    std::string host, address;  ///< `address`: its own, on the interface by which it reaches rank 0
     int pid = 0, local_rank = 0;
     std::string visible_gpus;  ///< CUDA_VISIBLE_DEVICES
     std::vector<DeviceName> devices;
   };
-  /// Exchanges introductions and returns the members by rank. Collective. Throws ErrorKind::usage
-  /// if two processes of a machine would use the same GPU.
+  /// Exchanges the Members of all processes and returns them by rank. Collective. Throws
+  /// ErrorKind::usage if two processes of a machine would use the same GPU.
   const std::vector<Member>& introduce(const std::vector<DeviceName>& devices);
   const std::vector<Member>& members() const { return members_; }
   /// Compares the facts of all processes. Collective; call it before the first sum. Throws
@@ -88,12 +89,12 @@ class ProcessGroup {
   /// Reports an error of this process to all others, or a stop before the first step, which then
   /// stops them too. Does not report consequences of a failure elsewhere (ErrorKind::peer).
   void report(const std::exception& error) noexcept;
-  /// Runs `body`. Reports an exception to all processes, and replaces it by the first cause in the
-  /// world if that is a different one. While the run starts, a requested stop takes precedence
+  /// Runs `body`. Reports an exception to all processes, and replaces it with the first cause in
+  /// the world if that is a different one. While the run starts, a requested stop takes precedence
   /// (StopRequested).
   int guard(const std::function<int()>& body);
-  /// Returns the first failure in the world, which may become known a moment after its consequences
-  /// here; empty if there is none.
+  /// Returns the first failure in the world; empty if there is none. Waits for a moment, because
+  /// its consequences may be noticed before its report arrives.
   std::optional<WorldFailure> wait_for_cause();
   /// Keeps the process from being ended after a failure while something is saved.
   class Saving {
@@ -109,7 +110,7 @@ class ProcessGroup {
   void leave();
 
  private:
-  /// Returns the message for a failed process: its failure, the place of this process, and the
+  /// Returns the text of a failure and, if a process was lost, the place of this process and the
   /// remedy.
   std::string text_of(const WorldFailure& failure) const;
   void on_failure(const WorldFailure& failure);
@@ -126,7 +127,7 @@ class ProcessGroup {
   std::mutex mutex_;
   std::condition_variable ended_;
   std::weak_ptr<WorldGroup> group_;                     // guarded by mutex_
-  std::vector<std::shared_ptr<Heartbeat>> heartbeats_;  // guarded by mutex_; of the ranks here
+  std::vector<std::shared_ptr<Heartbeat>> heartbeats_;  // guarded by mutex_; of own ranks
   bool has_ended_ = false;                              // guarded by mutex_
   std::thread ender_;
 };

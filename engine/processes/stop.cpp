@@ -20,7 +20,7 @@ namespace dpt {
 namespace {
 
 // These variables are global, because signals belong to the process.
-std::atomic<int> g_signal{0};  // the first, which decides the exit code
+std::atomic<int> g_signal{0};  // the first signal, which decides the exit code
 // Times of the first SIGINT or SIGTERM, in milliseconds of the monotonic clock. Signals sent to
 // this process or its group are counted apart from those that `dpt --nproc` passes on, because the
 // two may be copies of one signal, however late the second arrives.
@@ -39,8 +39,8 @@ Wake& wake() {
 }
 std::atomic<Wake*> g_wake{nullptr};
 
-/// Window in which signals are one request: `timeout` signals the program and then its process
-/// group, and supervisors send SIGINT and SIGTERM in quick succession.
+/// Window in which several signals count as one request: `timeout` signals the program and then its
+/// process group, and supervisors send SIGINT and SIGTERM in quick succession.
 constexpr std::int64_t kOneRequestMs = 100;
 
 std::int64_t now_ms() {
@@ -141,7 +141,7 @@ StopWatch::StopWatch(std::chrono::milliseconds patience, std::function<void(Stop
   try {
     thread_ = start_thread("the watch for signals", [this] { watch(); });
   } catch (const Error&) {
-    // The request itself works without the thread.
+    // Requests work without the thread, but on_stop_ is not called.
   }
 }
 

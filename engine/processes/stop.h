@@ -17,7 +17,7 @@
 
 namespace dpt {
 
-/// Reason of a stop. The values travel between the processes of a run.
+/// Reason for a stop. The values travel between the processes of a run.
 enum class StopReason : std::uint8_t {
   none,
   interrupt,
@@ -36,12 +36,12 @@ inline constexpr std::array kStopSignals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SI
 /// Returns true if a signal is ignored, as after nohup or trap ''.
 bool is_signal_ignored(int number);
 
-/// Handles and unblocks kStopSignals. Each sets the flag; a SIGINT or SIGTERM that arrives 0.1 s or
-/// more after the first of these two ends the process at once with 130 or 143. A second SIGHUP does
-/// not, because a closing terminal sends several (the kernel's and the shell's). Signals that `dpt
-/// --nproc` passes on (sigqueue) are counted separately, because the process may have received the
-/// same signal as a member of a group. Ignored signals (nohup, trap '' INT, a background job of a
-/// script) stay ignored.
+/// Handles and unblocks kStopSignals. Each sets stop_request::is_requested; a SIGINT or SIGTERM
+/// that arrives 0.1 s or more after the first of these two ends the process at once with 130 or
+/// 143. A second SIGHUP does not, because a closing terminal sends several (the kernel's and the
+/// shell's). Signals that `dpt --nproc` passes on (sigqueue) are counted separately, because the
+/// process may have received the same signal as a member of a group. Ignored signals (trap '' INT,
+/// nohup, a background job of a script) stay ignored.
 void install_signal_handlers();
 
 /// Restores the default action of the signals, for commands that do not poll for requests. A signal
@@ -51,15 +51,15 @@ void let_signals_end_process();
 
 /// Returns the first request so far. Callable from any thread.
 StopReason requested_stop();
-/// Makes a request as the reason's signal would, unless there already is one. Does nothing for
+/// Requests a stop as the reason's signal would, unless one was already requested. Does nothing for
 /// reasons without a signal. Callable from any thread.
 void request_stop(StopReason reason);
 
-/// Calls a function once, on a separate thread, `patience` after a stop is requested (or after
-/// construction if it was requested before), unless this object is destroyed before that. With zero
-/// `patience`, a requested stop always leads to the call, at the latest before the destructor
-/// returns. Only one StopWatch may exist at a time. If the system cannot start a thread, the
-/// function is never called.
+/// Watch that calls a function once, on a separate thread, `patience` after a stop is requested (or
+/// after construction if it was requested before), unless this object is destroyed before that.
+/// With zero `patience`, a requested stop always leads to the call, at the latest before the
+/// destructor returns. Only one StopWatch may exist at a time. If the system cannot start a thread,
+/// the function is never called.
 class StopWatch {
  public:
   StopWatch(std::chrono::milliseconds patience, std::function<void(StopReason)> on_stop);
@@ -78,8 +78,8 @@ class StopWatch {
   std::thread thread_;
 };
 
-/// Returns the reason of the first rank that has one, on all ranks. Collective, once a rank has
-/// voted to stop. The reasons of ranks may differ: a signal may have reached only some of the
+/// Returns the reason of the first rank that has one, on all ranks. Collective; called once a rank
+/// has voted to stop. The reasons of ranks may differ: a signal may have reached only some of the
 /// processes, and their clocks differ.
 StopReason agree_on_stop(Communicator& communicator, StopReason mine);
 

@@ -12,15 +12,15 @@ inline constexpr int kMaxProcesses = 1 << 16;
 
 struct World {
   int rank = 0, size = 1;              ///< rank of this process, and number of processes
-  int local_rank = 0, local_size = 1;  ///< the same among those on this machine
+  int local_rank = 0, local_size = 1;  ///< the same among the processes on this machine
   std::string host;                    ///< this machine's name
   std::string launcher;                ///< "torchrun", "Slurm", ...; empty = none, a world of one
   std::string coordinator;             ///< name or address of the machine of rank 0
   /// Ports at which rank 0 may listen, in the order in which every process tries them. Another
-  /// program that listens there does not know the token.
+  /// program that listens at one of them does not know the token, so processes pass it over.
   std::vector<int> ports;
-  /// The launcher's name of this job, or empty. It is not secret: it separates two jobs, but does
-  /// not keep strangers out.
+  /// The launcher's name of this job, or empty. It is not secret: it tells two jobs apart, but does
+  /// not keep other programs out.
   std::string job;
   /// Shared secret of all processes of the job (DPT_TOKEN); empty if none was given.
   std::string token;

@@ -20,7 +20,7 @@ namespace {
 struct ProcessStat {
   pid_t parent = 0, session = 0;
 };
-/// Returns zeros for a process that does not exist or is not visible.
+/// Returns the parent and the session of a process; zeros if it does not exist or is not visible.
 ProcessStat stat_of(pid_t pid) {
   std::ifstream in(fmt::format("/proc/{}/stat", pid));
   std::string text;
@@ -50,7 +50,8 @@ std::string job_of_parent() {
   return fmt::format("user {}, process {}", getuid(), ancestor);
 }
 
-/// Sets the address where MPI's processes meet. On several machines only MPI itself knows it.
+/// Sets the coordinator of processes that MPI started. Throws if they are on several machines and
+/// no variable names it, because only MPI knows the address.
 void set_mpi_coordinator(World& world, const Environment& environment, const char* example) {
   if (world.alone() || set_coordinator(world, environment)) return;
   fail(ErrorKind::usage,
@@ -155,7 +156,8 @@ std::optional<World> from_open_mpi(const Environment& environment) {
   world.launcher = kWho;
   read_place(world, environment, kWho, kNames);
   read_local_place(world, environment, kWho, kNames);
-  // Names of versions 5 and 4 (version 4's PMIx is not in the environment with all builds).
+  // Version 5 sets the first variable, version 4 the second; not every build of version 4 sets the
+  // first.
   for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
     if (world.job.empty()) world.job = env_text(environment, name);
   }

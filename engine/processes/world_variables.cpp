@@ -10,7 +10,7 @@
 namespace dpt::launchers {
 namespace {
 
-/// First of the chosen ports, which are below those that systems assign to connections (from
+/// First port of the blocks, which are below the ports that systems assign to connections (from
 /// 32768).
 constexpr int kFirstPort = 20000, kPortBlocks = 1125;
 

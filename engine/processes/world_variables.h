@@ -41,12 +41,12 @@ struct PlaceVariables {
 };
 
 /// Returns true if only some of the variables are set, and they can only be those of a single
-/// process: sizes of 1, indices of 0. They are leftovers of a shell or a script. An index among all
-/// processes means nothing without their number.
+/// process: sizes of 1, indices of 0. They are leftovers of a shell or a script. A rank without a
+/// size is not such a leftover, because it says nothing about the size.
 bool is_leftover_of_one(const Environment& environment, const PlaceVariables& names);
 
 /// Throws unless the index is below the size, and the local size not above the size. The names are
-/// those of their variables, for the error.
+/// those of the variables, for the error.
 void check_below(const char* who, const char* index_name, int index, const char* size_name,
                  int size);
 void check_local_size(const char* who, const char* local_name, int local_size,
@@ -61,11 +61,11 @@ void read_place(World& world, const Environment& environment, const char* who,
 /// Reads HOST:PORT, or [ADDRESS]:PORT for an IPv6 address. `option` names the source of the text.
 void read_coordinator(World& world, const char* option, const std::string& text);
 
-/// Returns ports that all processes of a job choose alike. Two jobs get either the same block or
+/// Returns the block of ports that every process of a job chooses. Two jobs get the same block or
 /// disjoint ones.
 std::vector<int> ports_of(const World& world);
-/// Takes the address in DPT_COORDINATOR, or the loopback if all processes are on this machine.
-/// Returns false if neither applies.
+/// Sets the coordinator to the address in DPT_COORDINATOR, or to the loopback if all processes are
+/// on this machine. Returns false if neither applies.
 bool set_coordinator(World& world, const Environment& environment);
 
 /// Returns true if the name or address is that of the loopback interface.

@@ -81,7 +81,7 @@ const WorkPartition& GradientPass::partition_for(std::int64_t global_batch) {
   WorkPartition partition = cut(global_batch, ShardBuffers::one_each, most);
   for (const std::int64_t size : micro_batch_sizes(partition)) memory_.executor(size, true);
   partition.branches = lockstep_.couples_shards() ? 1 : branches_for(partition);
-  // Shards that go through a pass together need separate buffers.
+  // Reuse buffers, unless shards go through a pass together.
   if (partition.branches == 1 && !lockstep_.couples_shards()) {
     partition = cut(global_batch, ShardBuffers::reused, most);
   }
@@ -118,7 +118,7 @@ int GradientPass::branches_for(const WorkPartition& partition) {
   const std::size_t gradients =
       static_cast<std::size_t>(partition.buffers) * memory_.gradient_bytes();
   int branches = backend_.make_branches(std::min(kMaxBranches, partition.buffers));
-  // A small share, because other replicas and evaluations need memory too.
+  // Use a small share, because other replicas and evaluations need memory too.
   const std::uint64_t room = backend_.free_bytes() / 16;
   while (branches > 1 &&
          gradients + static_cast<std::size_t>(branches - 1) * (arena + kept) > room) {
@@ -203,8 +203,8 @@ bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
       piece.shard = action.shard;
     }
     continues = train_pieces(partition, i == actions.size() ? after_node : kNothing, gives_up);
-    // Overlapped sums (`after_node` is set) are the exception: each bucket is measured during the
-    // pass that completes it.
+    // If sums overlap with backward (`after_node` is set), each bucket is measured during the pass
+    // that completes it.
     if (partition.branches == 1 && !after_node) measure_parts(partition, first, end - first);
   }
   // A rank without samples still takes part in the sums of statistics.

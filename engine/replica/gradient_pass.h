@@ -1,5 +1,5 @@
 // The gradients of a rank's part of a batch: forward and backward of each micro-batch, shard by
-// shard, in the order of its WorkPartition.
+// shard, in the order of the rank's WorkPartition.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ class GradientPass {
   /// Queues the passes. The buffers of partition.parts then hold the sums of gradients and metrics.
   /// `after_node`, if set, is called after each node of the pass that completes them. `times`:
   /// PhaseTimes for the end of forward and backward, or null; if shards run at the same time,
-  /// forward covers only branch 0. Returns false if `gives_up`, if set, returned true between two
-  /// micro-batches: the sums are then meaningless, and the caller must still sum over ranks.
+  /// forward covers only branch 0. Returns false if `gives_up` (null: never) returned true between
+  /// two micro-batches: the sums are then meaningless, and the caller must still sum over ranks.
   bool compute(const WorkPartition& partition, const StagedBatch& staged, const PassParams& params,
                DevPtr times, const std::function<void(int node)>& after_node,
                const StopQuestion* gives_up = nullptr);
@@ -54,13 +54,12 @@ class GradientPass {
   std::int64_t most_samples(std::int64_t global_batch);
   static std::int64_t micro_batches(const WorkPartition& partition);
   std::size_t needed_beside(std::int64_t samples) const;
-  /// Returns the number of branches of the queue that process the shards of a partition at the same
-  /// time, if each shard has its own buffer: as many as fit into memory.
+  /// Returns the number of queue branches in which to process the shards of a partition at the same
+  /// time: as many as fit into memory. REQUIRES: each shard has its own buffer.
   int branches_for(const WorkPartition& partition);
   /// Returns the number of actions, starting with `first`, that go through a pass together.
   std::size_t together_from(const WorkPartition& partition, std::size_t first) const;
-  /// Returns the memory that the pieces of a partition keep when the largest number of them goes
-  /// through a pass together.
+  /// Returns the maximum memory that pieces keep while they go through a pass together.
   std::size_t kept_bytes(const WorkPartition& partition);
   void begin_buffer(const WorkPartition& partition, const WorkAction& action,
                     const StagedBatch& staged);

@@ -13,8 +13,8 @@ GradientSums::GradientSums(Communicator& communicator, const Job& job, const Pas
     : communicator_(communicator), job_(job), memory_(memory), measurements_(measurements) {
   const std::int64_t bytes =
       job_.model.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
-  // All ranks make the same decision: first from the job, then together. Sums between processes
-  // wait for a network, so CPUs overlap them too.
+  // All ranks must make the same decision: first from the job, which all know, then in a collective
+  // call. Sums between processes wait for a network, so CPUs overlap them too.
   const bool all_overlap = std::all_of(
       job_.placement.devices.begin(), job_.placement.devices.end(), [&](const DeviceName& device) {
         const DeviceName& first = job_.placement.devices.front();
@@ -56,7 +56,7 @@ const std::function<void(int node)>& GradientSums::during_backward() {
 
 void GradientSums::sum(const WorkPartition& partition) {
   if (overlap()) {
-    // A rank without samples contributes zeros.
+    // Sum the remaining buckets: a rank without samples contributes zeros.
     while (next_ < buckets_.size()) queue_next();
     if (measurements_.measures_parts()) {
       communicator_.sum_overlapped(memory_.part_floats(0), measurements_.part_floats());

@@ -18,18 +18,19 @@ namespace dpt {
 /// Used by the thread of its rank only; all ranks make the same calls.
 class GradientSums {
  public:
-  /// Collective.
+  /// Decides whether sums overlap with backward. Collective.
   GradientSums(Communicator& communicator, const Job& job, const PassMemory& memory,
                Measurements& measurements);
   ~GradientSums() { communicator_.stop_sums(); }
   GradientSums(const GradientSums&) = delete;
 
-  /// Returns true if sums over ranks run between the calls of backward.
+  /// Returns true if sums over ranks overlap with backward.
   bool overlap() const { return !buckets_.empty(); }
   /// Returns the function to call, in the next step, after each node of the pass that completes the
   /// rank's gradients. Empty if sums do not overlap with backward.
   const std::function<void(int node)>& during_backward();
-  /// Sums over all ranks into gradient buffer 0, which this rank's parts may use.
+  /// Sums the gradients of all ranks into gradient buffer 0, which may already hold a part of this
+  /// rank.
   void sum(const WorkPartition& partition);
 
   /// Returns "tree", or "overlapped with backward, in N buckets"; with the reason if a large

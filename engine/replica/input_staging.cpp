@@ -15,11 +15,11 @@ constexpr std::size_t kUpdateAt = kMetricsAt + sizeof(StepMetrics);
 static_assert(sizeof(StepScalars) <= kLine && sizeof(StepMetrics) % kLine == 0);
 static_assert(sizeof(UpdateStep) % kLine == 0);
 
-/// The block's layout for a batch of `samples` and an update of `groups`, in this order: scalars,
-/// metrics, update steps, ids, slots, erased boxes; for a mixed batch also its mixture, target
-/// slots, labels and targets. Offsets depend on the batch, not on the size of the block, so a step
-/// uploads no more than it uses, and equal batches have equal addresses. The inputs of the update
-/// have the same address for every batch.
+/// Layout of the block that a step uploads, for a batch of `samples` and an update of `groups`, in
+/// this order: scalars, metrics, update steps, ids, slots, erased boxes; for a mixed batch also its
+/// mixture, target slots, labels and targets. Offsets depend on the batch, not on the size of the
+/// block, so a step uploads no more than it uses, and equal batches have equal addresses. The
+/// inputs of the update have the same address for every batch.
 struct Layout {
   /// `mixed`: the targets of mixed samples, or null if samples are not mixed. In a mixed batch, the
   /// partner of the first sample comes before it, and needs no target.
@@ -93,7 +93,7 @@ StagedBatch InputStaging::stage(int slot_index, const StepScalars& scalars,
                                 const InputDraws* draws) {
   Slot& slot = slots_[slot_index];
   const std::size_t samples = batch.slots.size();
-  // One more sample in front: the partner of the first.
+  // The partner of the first sample comes before it.
   const std::size_t lead = batch.mix && samples > 0 ? 1 : 0;
   const TargetShape* mixed = batch.mix ? &draws->mixed_targets() : nullptr;
   const bool erases = draws && draws->erases();
@@ -179,7 +179,7 @@ const InputStaging::Resident& InputStaging::resident(const DataSource& source) {
 
 void InputStaging::stage_samples(Slot& slot, const HostBatch& batch, const DataSource& source,
                                  StagedBatch& staged) {
-  // The partner of the first sample comes last.
+  // The pixels and targets of the partner of the first sample come last.
   const std::size_t samples = batch.slots.size() + (batch.mix ? 1 : 0);
   const auto slot_of = [&](std::size_t k) {
     return static_cast<std::size_t>(k < batch.slots.size() ? batch.slots[k] : batch.partner_slot);

@@ -36,7 +36,7 @@ class InputStaging {
   explicit InputStaging(Backend& backend);
 
   /// Queues the copies for one step. `batch` may be empty (no samples on this rank) and may be
-  /// reused after the call. `draws`, if not null, are those of its input kernel.
+  /// reused after the call. `draws`: random draws for the input kernel, or null.
   StagedBatch stage(int slot, const StepScalars& scalars, const StepMetrics& metrics,
                     const HostBatch& batch, const DataSource& source,
                     std::span<const UpdateStep> update = {}, const InputDraws* draws = nullptr);

@@ -34,10 +34,10 @@ class Lockstep {
 
   std::size_t memory_bytes() const { return slots_.bytes() + all_slots_.bytes(); }
 
-  /// Trains on `pieces`, ordered by shard: those of one shard or, with couples_shards(), all of
-  /// this rank, which may have none. `shard_sizes` are the samples of every shard of the batch.
+  /// Trains on `pieces`, ordered by shard: those of one shard or, with couples_shards(), all pieces
+  /// of this rank, possibly none. `shard_sizes` are the samples of every shard of the batch.
   /// `after_node` is called for the last piece only. Returns false if `gives_up`, asked after each
-  /// piece and phase, returned true: nothing more was computed, but the sums with the other ranks
+  /// piece and phase, returned true: the rest was not computed, but the sums with the other ranks
   /// were completed.
   bool train(std::span<const Piece> pieces, std::span<const std::int64_t> shard_sizes,
              const std::function<void(int node)>& after_node,

@@ -28,7 +28,7 @@ class Measurements {
   /// Returns the floats of the last step that measured the whole batch.
   const DeviceMemory& batch_floats() const { return batch_floats_; }
 
-  /// Measures one bucket of a part. `part.floats` has all part_floats() of the buffer.
+  /// Measures one bucket of a part. `part.floats`: the part_floats() floats of the gradient buffer.
   void measure_bucket(PartGradient part, std::size_t bucket);
   /// Measures all buckets.
   void measure_part(const PartGradient& part);

@@ -32,7 +32,7 @@ class Replica {
   /// Sets the parameters, in buffer layout (Plan::param_floats). Their average starts from these
   /// values.
   void set_params(std::span<const float> params) { weights_.set_params(params); }
-  /// Sets JobUpdate::states, by name.
+  /// Sets the optimizer's state: JobUpdate::states by name.
   void set_optimizer_state(const NamedBuffers& state) { weights_.set_optimizer_state(state); }
   std::vector<float> params() { return weights_.params(); }
   NamedBuffers optimizer_state() { return weights_.optimizer_state(); }
@@ -60,8 +60,8 @@ class Replica {
 
   /// Evaluates samples of `source` by index, with the average of the weights if the job keeps one,
   /// in micro-batches that do not depend on the number of ranks. If `wants_stop` returns true on
-  /// any rank, all ranks give up together. `left_out` receives the samples that `source`
-  /// substitutes; null if it substitutes none.
+  /// any rank, all ranks give up together. `left_out`: the set to which `source` adds the samples
+  /// that it substitutes; null if there are none.
   SampleResults evaluate(const DataSource& source, std::span<const std::int64_t> indices,
                          Loader& loader, const StopQuestion& wants_stop = {},
                          const LeftOutSamples* left_out = nullptr,

@@ -10,9 +10,9 @@ namespace dpt {
 
 struct Job;
 
-/// Returns the first float of the flat buffer that has a gradient and optimizer state on the job's
-/// replicas: gradient_begin() of its plan. Returns 0 if a GPU clips by the norm, because the order
-/// of that sum depends on its length, and the bits of runs must not change.
+/// Returns the index of the first float of the flat buffer that has a gradient and optimizer state
+/// on the job's replicas: gradient_begin() of its plan. Returns 0 if a GPU clips by the norm,
+/// because the order of that sum depends on its length, and the bits of runs must not change.
 std::int64_t first_gradient_of(const Job& job);
 
 /// Returns the base address of a flat buffer whose floats from `begin` on are in `memory`. Adding

@@ -142,7 +142,7 @@ NamedBuffers ReplicaWeights::optimizer_state() {
 
 void ReplicaWeights::complete(DevPtr gradients, DevPtr metrics, const StagedBatch& staged,
                               bool norm) {
-  // The first parameter with a gradient.
+  // The gradient of the first parameter that has one.
   const DevPtr first = gradients + float_bytes(gradient_begin_);
   const std::int64_t count = job_.model.plan.trained_floats - gradient_begin_;
   if (job_.model.train_loss().is_weighted()) {

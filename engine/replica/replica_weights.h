@@ -35,8 +35,9 @@ class ReplicaWeights {
   PassParams for_evaluation();
   PassParams on_device() const { return {params_.ptr(), params16_.ptr()}; }
 
-  /// Queues the operations that turn the sum over the whole batch into the gradient to clip:
-  /// `gradients`, with `metrics` after it. With `norm`, also writes its norm to StepScalars.
+  /// Queues the operations that turn `gradients`, the sums over the whole batch, into the gradient
+  /// to clip. `metrics` are summed over the batch too. With `norm`, also writes the norm to
+  /// StepScalars.
   void complete(DevPtr gradients, DevPtr metrics, const StagedBatch& staged, bool norm);
   /// Queues the update by a complete gradient, which it overwrites.
   void update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged);

@@ -43,7 +43,7 @@ class ResultsRing {
   struct Slot {
     StepPlan plan;
     bool is_measured = false, has_times = false;
-    HostMemory returned{nullptr, nullptr};  ///< Returned, part floats, batch floats
+    HostMemory returned{nullptr, nullptr};  ///< a Returned, part floats, batch floats
     std::uint64_t mark = 0;
   };
 

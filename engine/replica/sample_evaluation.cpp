@@ -153,7 +153,7 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DataSource& 
     none.interrupted = true;
     return none;
   }
-  // Every rank sends a block of the same size: the samples of the rank with the most.
+  // Every rank sends a block of the size that the rank with the most samples needs.
   std::int64_t block = 0;
   for (const Range& part : parts) block = std::max(block, part.size() * eval_batch);
   own.samples.resize(static_cast<std::size_t>(block));

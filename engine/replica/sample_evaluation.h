@@ -18,14 +18,14 @@
 
 namespace dpt {
 
-/// Per-sample results of an evaluation, in the order asked for.
+/// Per-sample results of an evaluation, in the order of its `indices`.
 struct SampleResults {
   std::vector<float> loss;
   std::vector<std::int32_t> prediction, label;
   std::vector<bool> left_out;     ///< true for left-out samples; their other values are invalid
   std::vector<float> sums;        ///< sums of JobModel::metrics for each sample
-  std::vector<float> outputs;     ///< outputs of each sample, for JobModel::gathers_outputs
-  std::vector<float> confidence;  ///< the output of each prediction, for JobModel::keeps_confidence
+  std::vector<float> outputs;     ///< outputs of each sample, if JobModel::gathers_outputs
+  std::vector<float> confidence;  ///< output of each prediction, if JobModel::keeps_confidence
   /// True if this rank replayed every micro-batch as one captured graph. The first two
   /// micro-batches of a size are never replayed, so an earlier evaluation must have run them.
   bool replayed = false;
@@ -48,9 +48,9 @@ class SampleEvaluation {
         repeated_(repeated) {}
 
   /// Evaluates samples of `source` by index, in micro-batches that do not depend on the number of
-  /// ranks. If `wants_stop` returns true on any rank, all ranks give up together. `left_out`
-  /// receives the samples that `source` substitutes; null if it substitutes none. REQUIRES: no step
-  /// is pending.
+  /// ranks. If `wants_stop` returns true on any rank, all ranks give up together. `left_out`: the
+  /// set to which `source` adds the samples that it substitutes; null if there are none. REQUIRES:
+  /// no step is pending.
   SampleResults run(const PassParams& params, const DataSource& source,
                     std::span<const std::int64_t> indices, Loader& loader,
                     const LeftOutSamples* left_out, const StopQuestion& wants_stop,
@@ -69,7 +69,7 @@ class SampleEvaluation {
     std::vector<float> sums, outputs;
     bool replayed = false, leaves = false;
   };
-  /// Makes the evaluation plan's own parameters from `params`.
+  /// Computes the folded parameters of the evaluation plan from `params`.
   void fold(const PassParams& params);
   OwnPart run_own(const PassParams& params, const DataSource& source,
                   const std::vector<Range>& micro_batches, Loader& loader,
