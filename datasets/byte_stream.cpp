@@ -32,12 +32,12 @@ struct CloseFile {
 
 struct ByteStream::Impl {
   std::string name;
-  std::unique_ptr<std::FILE, CloseFile> file;  ///< null if all data was in `input` from the start
+  std::unique_ptr<std::FILE, CloseFile> file;  ///< null if the data is in memory
   std::uint64_t stored = 0;                    ///< bytes of the file itself
   std::uint64_t stored_read = 0;               ///< stored bytes fetched so far
   std::uint64_t position = 0;
   bool gzip = false;
-  bool gzip_ended = false;  ///< a member has ended and no other has begun
+  bool gzip_ended = false;  ///< a gzip member has ended and no other has begun
   z_stream inflater{};
   std::array<std::byte, kChunk> chunk;
 
@@ -61,7 +61,7 @@ struct ByteStream::Impl {
     return count;
   }
 
-  /// Gives the inflater more bytes of the file. Returns false at its end.
+  /// Gives the inflater more bytes of the file. Returns false at the file's end.
   bool refill() {
     if (inflater.avail_in > 0) return true;
     if (!file) return false;

@@ -26,7 +26,7 @@ struct CifarOptions {
 
 /// Differences between CIFAR-10 and CIFAR-100.
 struct CifarFacts {
-  std::string name;    ///< name of the data set, here and in scripts/fetch-data
+  std::string name;    ///< name of the data set in configs and scripts/fetch-data
   std::string folder;  ///< folder in the published archive
   std::vector<std::string> train_files, test_files;
   std::int64_t records;  ///< per training file
@@ -75,7 +75,7 @@ const CifarFacts& cifar100() {
   return facts;
 }
 
-/// Appends the records of one file to `data`. `filled` counts samples.
+/// Appends the records of one file to `data`.
 void read_file(const CifarFacts& facts, const std::string& path, std::int64_t records,
                ResidentSource::Data& data) {
   ByteStream file(path);
@@ -113,7 +113,7 @@ std::shared_ptr<const DataSource> read_files(const CifarFacts& facts, const std:
   for (const std::string& file : files) {
     const std::string path = (fs::path(folder) / file).string();
     std::error_code error;
-    // Opening a file that exists but cannot be opened gives the better message.
+    // Look only for a missing file: ByteStream reports other problems.
     if (fs::status(path, error).type() == fs::file_type::not_found) {
       fail(ErrorKind::data, "{}: {} has no file {}; expected {} and {}{}", facts.name, folder, file,
            fmt::join(facts.train_files, ", "), fmt::join(facts.test_files, ", "),

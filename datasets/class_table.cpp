@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kMaxTableClasses = 1'000'000;
 
-/// Orders numbers by value, before other names, which are compared byte by byte.
+/// Returns true if `a` comes before `b`: numbers first, by value, then other names byte by byte.
 bool is_class_before(const std::string& a, const std::string& b) {
   const auto number = [](const std::string& text) -> std::optional<std::uint64_t> {
     std::uint64_t value = 0;
@@ -235,7 +235,7 @@ void check_class_tables(DataSets& sets, const std::vector<std::string>& known) {
   if (!first) return;
   const std::vector<std::string>& classes = first->classes();
   const auto are_equal = [&](const std::vector<std::string>& others) {
-    // Numbers are their own classes; without a model, their count follows from the largest label.
+    // Numbered classes may differ in count: without a model, it follows from the largest label.
     return others == classes || (are_numbers(others) && are_numbers(classes));
   };
   for (const auto& [source, part] :

@@ -30,7 +30,7 @@ enum class ClassOrder : std::uint8_t {
 /// the others.
 class ClassTable {
  public:
-  /// Returns the place of a label, for messages.
+  /// Function that returns the place of a label, for messages.
   using Where = std::function<std::string()>;
 
   /// `given`: data.classes, or empty. `training` names the training samples in messages. Throws
@@ -46,7 +46,7 @@ class ClassTable {
   /// or in the table.
   std::int32_t label_of_number(std::int64_t number, const Where& where);
 
-  /// Ends the training samples: makes their `labels` final. No class is added after this call.
+  /// Makes the `labels` of the training samples final. No class is added after this call.
   void close(ClassOrder order, std::span<std::int32_t> labels);
 
   /// REQUIRES: close() was called.
@@ -64,7 +64,7 @@ class ClassTable {
   bool is_of_checkpoint_, is_given_, is_closed_ = false, has_numbers_ = false;
   std::map<std::string, std::int32_t, std::less<>> numbers_;
   std::map<std::string, std::string> replaced_;  ///< UTF-8 name -> original name
-  /// Positions of the classes of data.classes in the table, or -1.
+  /// Position in the table of each class in data.classes; -1 for a class that is not in the table.
   std::vector<std::int32_t> places_;
   std::int64_t largest_ = -1;
 };
@@ -73,7 +73,7 @@ class ClassTable {
 std::string problem_of_classes(const std::vector<std::string>& classes);
 
 /// Throws ErrorKind::data, with the difference, unless all parts have the same table, which must
-/// also equal `known`, the checkpoint's, unless that is empty. Adds a note to `sets` about named
+/// also equal the checkpoint's, `known`, if that is not empty. Adds a note to `sets` about named
 /// classes without samples.
 void check_class_tables(DataSets& sets, const std::vector<std::string>& known);
 

@@ -125,8 +125,8 @@ class CsvImageSource final : public ImageSource {
        is_one ? "" : fmt::format("{}", fmt::join(lines, "\n  ")));
 }
 
-/// Returns the sizes of the images' files. A missing file is an error, or has the size 0 if it may
-/// be left out; its read then reports it.
+/// Returns the sizes of the images' files. A missing file is an error or, if `leaves_out` is true,
+/// has the size 0 and is reported when it is read.
 std::vector<std::uint64_t> sizes_of_images(const std::string& path, const std::string& root,
                                            const CsvTable& table, bool leaves_out) {
   constexpr std::size_t kAtOnce = 1024;
@@ -152,7 +152,7 @@ std::vector<std::uint64_t> sizes_of_images(const std::string& path, const std::s
   return sizes;
 }
 
-/// Returns the folder to which paths are relative.
+/// Returns the folder to which the paths of images are relative.
 std::string folder_of_images(const std::string& path, const CsvOptions& options) {
   return options.root.empty() ? std::filesystem::path(path).parent_path().string() : options.root;
 }
@@ -186,7 +186,7 @@ DataSets open_csv(const Variant& variant, const DataRequirements& requirements) 
   check_no_shared_files({{"data.train.file", {options.train.file}},
                          {"data.val.file", {options.val ? options.val->file : ""}},
                          {"data.test.file", {options.test ? options.test->file : ""}}});
-  // Targets in several columns: `names` are names of outputs, not of classes.
+  // If the targets are in several columns, `options.classes` names outputs, not classes.
   const bool has_classes = !options.label.empty();
   ClassTable classes(has_classes ? options.classes : std::vector<std::string>(), options.train.file,
                      requirements);
@@ -240,7 +240,7 @@ std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, Da
     check_shape(path, {1, 1, static_cast<std::int64_t>(features.size())}, requirements);
     return std::make_shared<CsvFeatureSource>(path, std::move(table));
   }
-  // Missing files are found when they are read; their lines keep their indices.
+  // A missing image is reported when it is read; its line keeps its index.
   Fingerprint hash;
   for (const std::string& image : table.images) hash.add(image);
   return std::make_shared<CsvImageSource>(path, folder_of_images(path, options),

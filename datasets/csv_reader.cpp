@@ -70,7 +70,7 @@ struct CsvReader::Input {
 
   std::string path;
   int fd = -1;
-  std::uint64_t size = 0, before = 0;  ///< bytes of the file, and before the buffer
+  std::uint64_t size = 0, before = 0;  ///< size of the file; offset of the buffer in it
   std::size_t at = 0, end = 0;
   std::array<char, std::size_t{1} << 16> buffer;
 };

@@ -51,7 +51,7 @@ struct CsvOptions {
   std::int64_t cache_mib = 1024;
 };
 
-/// Returns the kind of the targets that follows from the options.
+/// Returns the kind of targets that the options determine.
 TargetKind target_kind_of(const CsvOptions& options);
 
 /// Content of one file.
@@ -64,14 +64,14 @@ struct CsvTable {
   bool by_name = false;             ///< classes are names, not numbers
 };
 
-/// Reads the file at `path`. `train` is the result for the training file, or has the features of
-/// the checkpoint. If it is null, the file is the training file, which completes `classes`. Throws
-/// ErrorKind::data with file, line and column.
+/// Reads the file at `path`. `train` is the table of the training file or, if that is not read, has
+/// the checkpoint's feature names. Null: `path` is the training file, which completes `classes`.
+/// Throws ErrorKind::data with file, line and column.
 CsvTable read_csv_table(const std::string& path, const CsvOptions& options, const CsvTable* train,
                         ClassTable& classes, const DataRequirements& requirements);
 
-/// Returns the number of classes or targets of the training file; unset if the options name
-/// neither. Reads at most the label column. Throws ErrorKind::data.
+/// Returns the number of classes or targets of the training file; unset if the options name no
+/// column for either. Reads at most the label column. Throws ErrorKind::data.
 std::optional<std::int64_t> outputs_of_csv(const CsvOptions& options);
 
 /// Reads the samples of a file to be predicted: the columns that `features` names or, if the

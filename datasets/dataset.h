@@ -16,10 +16,10 @@ namespace dpt {
 /// Properties of a data set's samples that follow from its options, before any file is opened.
 struct DeclaredSamples {
   bool images = false;                ///< files of various sizes, which are decoded when read
-  std::optional<TargetKind> targets;  ///< unset = the files know
+  std::optional<TargetKind> targets;  ///< unset = known only from the files
   bool weighted = false;              ///< samples have weights
-  std::optional<DType> type;          ///< unset = the files know
-  /// Has a validation set of its own; unset = the files know.
+  std::optional<DType> type;          ///< unset = known only from the files
+  /// True if the data set has its own validation set; unset = known only from the files.
   std::optional<bool> validation = false;
   /// Separator of the labels of a sample in one column; 0 if a column has one label.
   char label_separator = 0;
@@ -33,7 +33,6 @@ struct ModelOutputs {
   TargetShape targets;             ///< shape of the targets on which they were trained
 };
 
-/// One kind of data set.
 struct DatasetKind {
   const ObjectTable* table;
   DataSets (*open)(const Variant& options, const DataRequirements& requirements);
@@ -43,11 +42,11 @@ struct DatasetKind {
   std::shared_ptr<const DataSource> (*open_unlabelled)(const Variant& options, DataPart part,
                                                        const DataRequirements& requirements,
                                                        UnreadableSamples& unreadable);
-  /// True if a data set that is refused because of some of its files may be opened without them.
+  /// True if a data set can be opened without those of its files that are refused.
   bool lists_only = false;
   std::optional<DataFacts> facts = {};  ///< set if they are the same for all data of the kind
   bool any_targets = false;             ///< may have targets other than class labels
-  bool any_type = false;                ///< samples may be floats; known once opened
+  bool any_type = false;                ///< samples may be f32; known only after opening
   /// Returns the declared properties. Null: 8-bit pixels, all of one size, with class labels.
   DeclaredSamples (*declares)(const Variant& options) = nullptr;
   /// Returns the number of outputs that the training samples need, one per class or target; unset
@@ -66,7 +65,7 @@ std::optional<bool> declares_validation(const Variant& options);
 /// Returns DatasetKind::outputs of a data set. Throws an Error if its files cannot be read.
 std::optional<std::int64_t> data_outputs(const Variant& options);
 /// Opens the data set of a config. Throws ErrorKind::data if its parts have different classes, or
-/// others than requirements.known_classes.
+/// classes other than requirements.known_classes.
 DataSets open_dataset(const Variant& options, const DataRequirements& requirements);
 /// Opens one part of a config's data set to be predicted; returns null if there is no such part.
 /// Each sample has the label 0 and targets of 0 for a model with `outputs`, whether or not the data

@@ -61,8 +61,8 @@ SampleShape checked_shape(const ByteStream& file, const std::vector<std::int64_t
   return shape;
 }
 
-/// Returns the only file of `root` whose name begins with `prefix`, or empty. Prefers a plain file
-/// to its compressed version.
+/// Returns the only file of `root` whose name begins with `prefix`; empty if there is none. Prefers
+/// a plain file to its compressed version.
 std::string find_file(const std::string& root, const std::string& prefix) {
   std::vector<std::string> found;
   std::error_code error;
@@ -153,7 +153,7 @@ std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, std::optional
 namespace {
 
 /// Returns the pair of files under `root` whose names begin with `part`. Without facts, the test
-/// set is optional: both paths are then empty.
+/// set is optional: if it is missing, both paths are empty.
 IdxFiles find_pair(const std::string& name, const std::string& root, const std::string& part,
                    const IdxFacts* facts) {
   IdxFiles files{find_file(root, part + "-images"), find_file(root, part + "-labels")};

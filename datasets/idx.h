@@ -23,9 +23,9 @@ struct IdxFacts {
   std::string fetch;  ///< name of the data set in scripts/fetch-data
 };
 
-/// Reads one pair of files. `classes` names the labels; if it is empty, labels are from 0 to
-/// requirements.classes - 1. `size` is the number of samples, if known. Without `labels` (samples
-/// to be predicted), all labels are 0.
+/// Reads one pair of files. `classes` names the labels; if it is empty, the names are numbers.
+/// `size` is the number of samples, if known. Without `labels` (samples to be predicted), all
+/// labels are 0.
 std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, std::optional<ByteStream> labels,
                                                 const std::vector<std::string>& classes,
                                                 std::optional<std::int64_t> size,

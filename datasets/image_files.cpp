@@ -30,7 +30,7 @@ void add_images_below(const std::string& folder, ListedImages& listed) {
   for (const ListedImage& image : walked.images) {
     found.push_back((fs::path(folder) / image.name).string());
   }
-  // A file with the extension of an image that cannot be opened is a sample that cannot be read.
+  // A file that cannot be opened, but has an image's extension, counts as an unreadable sample.
   std::erase_if(walked.bad, [&](const BadFile& bad) {
     if (bad.kind == BadFileKind::unread_format) return false;
     found.push_back(bad.path);
@@ -72,7 +72,7 @@ class ImageFilesSource final : public ImageSource {
 ListedImages list_images(const std::vector<std::string>& paths) {
   ListedImages listed;
   for (const std::string& path : paths) {
-    std::error_code error;  // Reading a path that cannot be examined reports it.
+    std::error_code error;  // Ignored: reading the path will report it.
     if (fs::is_directory(path, error)) {
       add_images_below(path, listed);
     } else {

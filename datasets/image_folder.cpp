@@ -68,7 +68,7 @@ bool has_folder(const std::string& root, const std::string& name) {
   return type == fs::file_type::directory;
 }
 
-/// Returns `name`, a folder that a field of the config names, if it exists.
+/// Returns `name`, the folder that the config's `field` names. Throws if it does not exist.
 std::string named_folder(const std::string& root, const char* field, const std::string& name) {
   if (has_folder(root, name)) return name;
   fail(ErrorKind::data, "image_folder: {} has no folder {}, which data.{} names", root, name,
@@ -188,7 +188,8 @@ void check_train_folder(const std::string& root) {
        root);
 }
 
-/// Adds to `report` that a listed part has no images or, if it is trained on, no images of a class.
+/// Adds a problem to `report` for each class without images in the training part, and for any other
+/// part without images.
 void check_images(const std::string& root, const ListedPart& listed, bool is_training,
                   FolderReport& report) {
   const std::string folder = (fs::path(root) / listed.part).string();
@@ -271,9 +272,9 @@ DataSets open_image_folder(const Variant& variant, const DataRequirements& requi
   return sets;
 }
 
-/// Opens the images of a part for prediction. Its folders may have any names. Those of the
-/// checkpoint's classes come first, in its order, so that samples have the same indices as in an
-/// evaluation.
+/// Opens the images of a part for prediction. Its folders may have any names. The folders of the
+/// checkpoint's classes come first, in the checkpoint's order, so that samples have the same
+/// indices as in an evaluation.
 std::shared_ptr<const DataSource> open_image_folder_unlabelled(const Variant& variant,
                                                                DataPart part,
                                                                const DataRequirements& requirements,

@@ -19,15 +19,15 @@ inline constexpr std::uint64_t kMaxImageFileBytes = std::uint64_t{256} << 20;
 /// `name`.
 void check_image_channels(const std::string& name, const DataRequirements& requirements);
 
-/// Throws for more samples than 32-bit labels and slots can number.
+/// Throws for more images than 32-bit integers can number.
 void check_image_count(const std::string& name, std::size_t images);
 
 /// Numbered images with their labels or targets. A derived class reads the image files.
 class ImageSource : public DataSource {
  public:
   struct Samples {
-    std::vector<std::int32_t> labels;  ///< labels of all samples; 0 if targets have none
-    std::vector<float> rows = {};      ///< labels.size() rows of targets.floats()
+    std::vector<std::int32_t> labels;  ///< label of each sample; 0 for targets without labels
+    std::vector<float> rows = {};      ///< a row of targets.floats() values for each sample
     TargetShape targets = {};
     std::vector<std::string> classes;
     std::vector<std::int64_t> groups = {};  ///< DataSource::groups

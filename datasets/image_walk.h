@@ -25,7 +25,7 @@ struct BadFile {
 /// Files below a folder, without hidden entries (.git, ._photo.jpg).
 struct WalkedFolder {
   std::vector<ListedImage> images;             ///< sorted by name, byte by byte
-  std::vector<BadFile> bad;                    ///< in the order of their paths
+  std::vector<BadFile> bad;                    ///< sorted by path
   std::map<std::string, std::int64_t> others;  ///< number of other files, by group_of_file
   std::vector<std::string> loops;              ///< paths of links to a folder above them
 };
@@ -34,8 +34,8 @@ struct WalkedFolder {
 /// case, or its name if it has no extension or belongs to the system (Thumbs.db).
 std::string group_of_file(const std::string& name);
 
-/// Walks several folders at a time. Calls stat once per image, because sizes show whether data has
-/// changed. The result does not depend on the order in which the system lists entries. Throws
+/// Walks the folders, several at a time. Calls stat once per image, because sizes show whether data
+/// has changed. The result does not depend on the order in which the system lists entries. Throws
 /// ErrorKind::data for a folder that cannot be listed.
 std::vector<WalkedFolder> walk_folders(const std::vector<std::string>& folders);
 

@@ -81,7 +81,7 @@ class NpySource final : public DataSource {
     return fmt::format("{}, sample {}", images_.path(), index);
   }
   std::string fingerprint() const override {
-    // This reads the whole file.
+    // Computed on demand, because it reads the whole file.
     std::call_once(hashed_, [this] {
       Fingerprint hash;
       hash.add(fmt::format("npy v1 {} {} {} {} {} {} {}", name_of(type()), shape_.h, shape_.w,
@@ -324,7 +324,7 @@ DataSets open_npy(const Variant& variant, const DataRequirements& requirements) 
                          {"data.test.images", {options.test ? options.test->images : ""}}});
   const bool weighted = is_weighted(options);
   DataSets sets;
-  // Created for the first labels; other targets have no classes.
+  // Created when the first labels are read; other targets have no classes.
   std::optional<ClassTable> table;
   if (requirements.wants(DataPart::train)) {
     sets.train = open_files(options.train, options, true, weighted, table, requirements);

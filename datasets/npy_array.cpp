@@ -218,8 +218,7 @@ struct ArrayPlace {
   bool is_member = false;
 };
 
-/// The .npy file in an archive.
-/// Refuses a file that does not exist because a variable of its path is not set.
+/// Returns `path`. Throws if the file does not exist because a variable in its path is not set.
 const std::string& existing(const std::string& path) {
   std::error_code error;
   const std::string hint = hint_of_default(path);

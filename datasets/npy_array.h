@@ -1,7 +1,7 @@
 // Arrays of NumPy in .npy files, versions 1 to 3: "\x93NUMPY", the version in two bytes, the length
 // of the header (little-endian; two bytes in version 1, four in later versions), the header, and
 // the elements. The header is a Python dictionary with 'descr' (element type), 'fortran_order',
-// 'shape'. Source: numpy.lib.format An array may also be a member of an .npz archive, which holds
+// 'shape'. Source: numpy.lib.format. An array may also be a member of an .npz archive, which holds
 // .npy files (zip_archive.h).
 #pragma once
 

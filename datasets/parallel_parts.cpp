@@ -42,8 +42,7 @@ void for_each_part(std::size_t count, const std::string& what,
       run_workers(static_cast<int>(threads), what, work, {});
       is_done = true;
     } catch (const Error& refused) {
-      // The system starts no more threads. Fewer threads are only slower here; code that needs them
-      // will report it.
+      // If the system starts no more threads, run the remaining parts on this one.
       if (refused.kind() != ErrorKind::device) throw;
     }
   }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxShards = 100'000;
 
-/// Returns the texts to which {A..B} or {a,b} expands; none for other braces.
+/// Returns the texts to which {A..B} or {a,b} expands; empty for other braces.
 std::vector<std::string> alternatives(const std::string& braces) {
   std::vector<std::string> all;
   const std::size_t dots = braces.find("..");
@@ -40,7 +40,7 @@ std::vector<std::string> alternatives(const std::string& braces) {
   }
 }
 
-/// Returns the patterns to which a text with braces expands, in order.
+/// Returns the patterns to which a text with braces expands, sorted.
 std::vector<std::string> without_braces(const std::string& text, const std::string& field) {
   const std::size_t open = text.find('{');
   if (open == std::string::npos) return {text};

@@ -15,7 +15,7 @@
 namespace dpt {
 namespace {
 
-/// First random stream, apart from those of `dataset: synthetic`.
+/// First random streams of samples and targets, apart from those of `dataset: synthetic`.
 constexpr std::uint64_t kSampleStream = std::uint64_t{1} << 50;
 constexpr std::uint64_t kTargetStream = std::uint64_t{1} << 51;
 constexpr std::uint64_t kTestOffset = std::uint64_t{1} << 40;

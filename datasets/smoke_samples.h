@@ -20,7 +20,7 @@ struct SmokeSamples {
 };
 
 /// Makes the samples. Every value is a pure function of (sample, position). Images have 1 or 3
-/// channels; throws ErrorKind::data for other numbers. `salvage` is that of DataRequirements.
+/// channels; throws ErrorKind::data for other numbers. `salvage` is DataRequirements::salvage.
 DataSets make_up_samples(const SmokeSamples& asked, bool salvage);
 
 }  // namespace dpt

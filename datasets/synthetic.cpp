@@ -24,7 +24,7 @@ constexpr std::int64_t kCells = 8;
 /// First random streams of the test set and of the patterns, apart from those of training samples.
 constexpr std::uint64_t kTestStream = std::uint64_t{1} << 40;
 constexpr std::uint64_t kPatternStream = std::uint64_t{1} << 41;
-/// Maximum size up to which the samples are generated once and kept in memory.
+/// Maximum size of a part whose samples are generated once and kept in memory.
 constexpr std::int64_t kResidentBytes = std::int64_t{256} << 20;
 
 struct SyntheticOptions {

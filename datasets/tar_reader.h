@@ -25,8 +25,8 @@ class RandomAccessFile {
 
   const std::string& path() const { return path_; }
   std::uint64_t size() const { return size_; }  ///< size when the file was opened
-  /// Reads up to `count` bytes at an offset. Returns the number of bytes before the end of the
-  /// file.
+  /// Reads `count` bytes at an offset, or fewer at the end of the file. Returns the number of bytes
+  /// that were read.
   std::size_t read(std::uint64_t offset, std::byte* to, std::size_t count) const;
 
  private:

@@ -71,7 +71,7 @@ class UnlabelledSource final : public WrappedSource {
  private:
   ModelOutputs outputs_;
   std::shared_ptr<UnreadableSamples> unreadable_;
-  std::vector<std::int32_t> labels_;  ///< labels of a resident source
+  std::vector<std::int32_t> labels_;  ///< zeros for a resident source; otherwise empty
   std::vector<float> targets_;
 };
 

@@ -1,5 +1,5 @@
 // WebDataset: tar shards in which the files of a sample follow each other and have the same name up
-// to its first dot (000123.jpg, 000123.cls). Opening lists the members and reads the labels; a
+// to its first dot (000123.jpg, 000123.cls). Opening lists the members and reads the labels; an
 // image is read by its offset when the sample is read.
 #include <fmt/ranges.h>
 
@@ -54,12 +54,12 @@ struct WebDatasetOptions {
 /// Place of a sample's image in its archive.
 struct ShardImage {
   std::uint64_t offset = 0, size = 0;
-  std::uint64_t name_end =
-      0;  ///< end in the names of all images; the name begins at the end of the last
+  /// End of the image's name in ShardIndex::names. The name begins at the previous image's end.
+  std::uint64_t name_end = 0;
   std::uint32_t shard = 0;
 };
 
-/// All shards of a split.
+/// All shards of a part.
 struct ShardIndex {
   std::vector<std::string> shards;
   std::vector<ShardImage> images;
@@ -271,7 +271,7 @@ class WebDatasetSource final : public ImageSource {
       fail(ErrorKind::data, "{}: the file has {} bytes; an image file may have at most {} MiB",
            describe(index), image.size, kMaxImageFileBytes >> 20);
     }
-    // Open the file for each read: a process may not have all shards open at once.
+    // Open the file for each read: there may be more shards than a process can have open.
     const RandomAccessFile file(index_.shards[image.shard]);
     std::vector<std::byte> content(image.size);
     const std::size_t found = file.read(image.offset, content.data(), content.size());
@@ -303,7 +303,7 @@ ShardIndex read_shards(const ShardFiles& files, const char* field, ShardLabels* 
   return index;
 }
 
-/// Creates the source. If `named_classes`, the names of the classes are part of the fingerprint.
+/// Creates the source. If `named_classes` is true, the fingerprint includes the classes' names.
 std::shared_ptr<const DataSource> make_source(const ShardFiles& files, ShardIndex index,
                                               std::vector<std::string> classes, bool named_classes,
                                               const DataRequirements& requirements,

@@ -10,7 +10,7 @@ bool is_fold(const std::string& path) {
   return path.ends_with(".fold");
 }
 
-/// Returns the part that folds of one division have in common: ", 5]" for "[1, 5]".
+/// Returns the part of a fold that all folds of the same division share: ", 5]" for "[1, 5]".
 std::string division_of(const std::string& fold) {
   const std::size_t comma = fold.find(',');
   return fold.starts_with('[') && comma != std::string::npos ? fold.substr(comma) : std::string();
@@ -26,7 +26,7 @@ Repetition repetition_of(const ConfigValues& config) {
   made.rest.erase("name");
   const auto mode = config.find("data.normalize.mode");
   if (mode != config.end() && mode->second.find("auto") != std::string::npos) {
-    // Each seed and fold measures its own training samples.
+    // These values were measured on the training samples, which depend on seed and fold.
     for (const char* measured : {"data.normalize.mean", "data.normalize.std"}) {
       std::erase_if(made.rest,
                     [&](const auto& value) { return value.first.starts_with(measured); });
@@ -46,7 +46,7 @@ Repetition repetition_of(const ConfigValues& config) {
 std::vector<RunGroup> groups_of_runs(const std::vector<ConfigValues>& configs,
                                      const std::vector<bool>& ended) {
   std::vector<RunGroup> groups;
-  std::vector<std::vector<ConfigValues>> own;  // values of each group's runs
+  std::vector<std::vector<ConfigValues>> own;  // Repetition::own of each group's runs
   std::map<ConfigValues, std::size_t> known;
   for (std::size_t i = 0; i < configs.size(); ++i) {
     if (!ended[i]) continue;

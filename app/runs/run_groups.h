@@ -1,4 +1,4 @@
-// Groups of runs that are repetitions of each other, over which a spread is computed.
+// Groups of runs that repeat each other, from which the spread of a result is computed.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,12 @@ using ConfigValues = std::map<std::string, std::string>;
 
 /// Two or more runs that differ only in seed, fold and name.
 struct RunGroup {
-  std::vector<std::size_t> runs;  ///< indices; of runs with the same seed and fold, the first
-  std::vector<std::string> over;  ///< the paths in which they differ: "seed", "data.val_split.fold"
+  std::vector<std::size_t> runs;  ///< indices; of runs with equal seed and fold, only the first
+  std::vector<std::string> over;  ///< paths whose values differ: "seed", "data.val_split.fold"
 };
 
-/// Returns the groups. `ended`: true for each run that counts. A fold is any value whose path ends
-/// in
-/// ".fold": its number, or [number, count] with the same count.
+/// Groups the runs for which `ended` is true. A fold is a value whose path ends in ".fold": its
+/// number, or [number, count], in which all runs of a group have the same count.
 std::vector<RunGroup> groups_of_runs(const std::vector<ConfigValues>& configs,
                                      const std::vector<bool>& ended);
 

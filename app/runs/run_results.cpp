@@ -8,7 +8,7 @@
 namespace dpt {
 namespace {
 
-/// Returns the value that a summary calls its best, and sets `metric` to its name without "val/".
+/// Returns the value in a summary's "best", and sets `metric` to that value's name without "val/".
 Json best_value(const Json& best, std::string& metric) {
   for (const auto& [key, value] : best.items()) {
     if (key.rfind("val/", 0) != 0) continue;
@@ -31,7 +31,7 @@ Json validation_at(const std::string& log, std::int64_t step) {
   return found;
 }
 
-/// Looks for the best epoch's values in the log. Returns the reason if they are not there.
+/// Sets `found` to the best epoch's values from the log. Returns the reason if that fails.
 std::string find_best_val(const Json& best, const std::string& log, Json& found) {
   const Json step = best.value("step", Json());
   if (!step.is_number_integer()) return "its summary does not say at which step it was best";
@@ -41,7 +41,7 @@ std::string find_best_val(const Json& best, const std::string& log, Json& found)
   }
   std::string metric;
   const Json value = best_value(best, metric);
-  // A smoothed best is the mean of several evaluations.
+  // A smoothed best is the mean of several evaluations: no single line has this value.
   if (!best.contains("smoothing") && value.is_number() && found.value(metric, Json()) != value) {
     const std::string other = found.value(metric, Json()).dump();
     found = nullptr;

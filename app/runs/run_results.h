@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// Names of RunResults::by_split, in the order in which they are listed.
+/// Keys of RunResults::by_split, in the order in which they are listed.
 inline constexpr const char* kResultSplits[] = {"train", "val", "last/val", "test"};
 
 struct RunResults {
@@ -19,8 +19,8 @@ struct RunResults {
   std::string why_no_val;          ///< reason if the results of the best epoch are unknown
 };
 
-/// Returns the results in a summary.json. `log` is the metrics.jsonl of its run: if the summary has
-/// a best but no `best_val` (an earlier release wrote it), the values are those of the line `eval`
+/// Returns the results in a summary.json. `log` is the path of the run's metrics.jsonl: if the
+/// summary has a best but no `best_val`, as in earlier releases, "val" is read from the `eval` line
 /// of the best step.
 RunResults results_of_summary(const Json& summary, const std::string& log);
 

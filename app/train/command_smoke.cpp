@@ -45,7 +45,7 @@ namespace {
 std::string make_smoke_folder() {
   std::error_code error;
   const char* named = std::getenv("TMPDIR");
-  const bool is_empty = named && *named == '\0';  // other programs treat it as not set
+  const bool is_empty = named && *named == '\0';  // other programs treat an empty TMPDIR as unset
   const std::string temporary = is_empty ? "/tmp" : fs::temp_directory_path(error).string();
   if (error) {
     fail(ErrorKind::data, "--smoke: {}: set TMPDIR to a folder for temporary files",
@@ -94,7 +94,8 @@ class SmokeTest {
     return made.samples;
   }
 
-  /// Trains from `start` until `last` steps are done. `from` is the file from which it was read.
+  /// Trains from `start` until `last` steps are done. `from` is the file from which `start` was
+  /// read, or empty.
   TrainOutcome train_to(const std::string& name, std::int64_t last, StartingPoint start,
                         const std::string& from) {
     RunFolder folder(folder_ + "/" + name);
@@ -221,7 +222,7 @@ int run_smoke(const TrainOptions& options) {
          "--smoke: expected one process, found a launcher that has started several: run it "
          "without the launcher");
   }
-  stop_request::is_starting = true;  // a stop ends reading before the first step
+  stop_request::is_starting = true;  // until the first step, a stop request ends the work
   const auto begun = std::chrono::steady_clock::now();
   const std::string folder = make_smoke_folder();
   SmokeTest test(options, folder);

@@ -64,8 +64,8 @@ void refuse(const std::string& problem) {
 /// needs. (GPUs have all of it.)
 void check_precision(const Job& job) {
   if (job.model.plan.type == DType::f32 && !job.model.plan.tf32) return;
-  // Create the kernels for one sample, which tells, and discard them. Replicas with the same number
-  // of threads have the same kernels.
+  // Creating the kernels, for one sample, throws if the processor lacks the arithmetic. Replicas
+  // with the same number of threads have the same kernels.
   std::set<int> threads;
   for (const DeviceName& device : job.placement.devices) {
     if (!device.traits().arithmetic_varies || !threads.insert(device.threads).second) continue;
@@ -74,7 +74,7 @@ void check_precision(const Job& job) {
   }
 }
 
-/// Writes a file unless it has this content already: a resumed run needs no disk space for it.
+/// Writes a file unless it already has this content, so that resuming needs no disk space for it.
 void write_if_changed(const HeldPath& path, const std::string& text) {
   try {
     if (read_whole_file(path) == text) return;
@@ -150,13 +150,14 @@ TrainLimits limits_of(const TrainOptions& options, std::chrono::steady_clock::ti
   return limits;
 }
 
-/// Returns true if best.safetensors is the run's best checkpoint according to the current monitor.
+/// Returns true if best.safetensors is the run's best checkpoint according to the current monitor,
+/// or if the run has no best yet.
 bool has_its_best(const Job& job, const RunFolder& folder, const RunState& state) {
   return !state.best || (state.best_monitor == best_monitor_of(job.spec) &&
                          why_not_best(folder.best_place(), state).empty());
 }
 
-/// Returns the results of a complete run, if all of them are written; otherwise null.
+/// Returns the results of a run that is complete and has written all of them; otherwise null.
 Json results_of_complete(const Job& job, const RunFolder& folder, const TrainStart& start) {
   const RunState& state = start.point.state;
   if (!has_its_best(job, folder, state)) return {};
@@ -202,7 +203,7 @@ std::string complete_line(const Job& job, const RunFolder& folder, const RunStat
             : "To continue training, raise train.epochs");
 }
 
-/// Updates the run folder in the results if the run was moved.
+/// Updates the run folder in the results and in summary.json if the run was moved.
 void note_new_place(const RunFolder& folder, Json& results, Progress& progress) {
   const bool has_place = results.contains("folder") && results["folder"].is_string();
   if (has_place && is_same_entry(results["folder"].get<std::string>(), folder.place())) return;
@@ -214,8 +215,8 @@ void note_new_place(const RunFolder& folder, Json& results, Progress& progress) 
   }
 }
 
-/// Writes the files that describe the run before it starts, and removes the results of an earlier
-/// end.
+/// Writes the files that describe the run before it starts, and removes the summary.json of an
+/// earlier process of the run.
 void describe_run(const TrainOptions& options, const Job& job, const RunFolder& folder,
                   Progress& progress) {
   write_if_changed(folder.at("config.yaml"), job.resolved_config);
@@ -290,7 +291,7 @@ void continue_run(const TrainStart& start, Job& job, Progress& progress) {
   if (!text.empty()) progress.info(text);
 }
 
-/// Decision of rank 0 to train, sent to the other ranks.
+/// Decision to train, which process 0 sends to the others.
 constexpr const char* kContinue = "continue";
 
 void tell_others(const Job& job, const std::string& decision, const std::string& folder) {
@@ -372,7 +373,7 @@ int dry_run(const TrainOptions& options, Job& job, const std::string& folder) {
   return 0;
 }
 
-/// Reports how the run ended, and judges it.
+/// Reports how the run ended, and checks the conditions of the gate.
 void conclude(const TrainOptions& options, const Job& job, const RunFolder& folder,
               const RunState& start, const TrainOutcome& outcome, const Json& summary, Gate& gate,
               Progress& progress) {
@@ -386,7 +387,7 @@ void conclude(const TrainOptions& options, const Job& job, const RunFolder& fold
   if (outcome.end == RunEnd::complete) {
     progress.info(next_steps_line(folder, outcome.state, summary));
   }
-  // A requested condition is always checked; a run that will be resumed is checked at its end.
+  // A stopped run will be resumed, and is checked at its end.
   if (outcome.end != RunEnd::stopped) {
     gate.judge(results_of_run(summary, folder), folder.path());
   } else {
@@ -396,7 +397,7 @@ void conclude(const TrainOptions& options, const Job& job, const RunFolder& fold
   }
 }
 
-/// Ends a run that has nothing left to do, with its results. Returns false for another.
+/// Reports and judges the results of a run that is complete. Returns false for any other run.
 bool conclude_complete(const Job& job, const RunFolder& folder, const TrainStart& start, Gate& gate,
                        Progress& progress) {
   Json results = results_of_complete(job, folder, start);
@@ -408,7 +409,8 @@ bool conclude_complete(const Job& job, const RunFolder& folder, const TrainStart
   return true;
 }
 
-/// Refuses to replace a run that the new one needs; reports one that is removed at once.
+/// Throws if the new run starts from a file of an unfinished run that --overwrite removes at once.
+/// Otherwise, reports the removal.
 void begin_overwrite(const RunFolder& folder, const TrainStart& start, Progress& progress) {
   folder.check_stays(start.checkpoint);
   if (!folder.has_replaced()) return;
@@ -416,8 +418,8 @@ void begin_overwrite(const RunFolder& folder, const TrainStart& start, Progress&
                             folder.path(), folder.file("replaced")));
 }
 
-/// Returns the options, with the run's own config in place of one from a stream, which nobody can
-/// read again: for command.txt and for commands in messages.
+/// Returns the options for command.txt and for commands in messages: the run's config.yaml replaces
+/// a config from a stream, which cannot be read again.
 TrainOptions with_lasting_config(TrainOptions options, const RunFolder& folder) {
   if (!is_stream(options.config)) return options;
   const auto word = std::find(options.command.begin(), options.command.end(), options.config);
@@ -491,7 +493,7 @@ int train_in_world(const TrainOptions& options, const TrainLimits& limits, Proce
   check_name(options, spec);
   if (!processes || processes->is_first()) check_prometheus(spec);
   replace_weights_file(options.weights, spec);
-  // A run stores the network's layers, not its name.
+  // Resolve `pretrained` now: a run stores the network's layers, not its name.
   if (spec.weights) resolve_pretrained(spec.model, *spec.weights);
   Job job =
       load_job(std::move(spec), processes, options.dry_run ? UsedFiles::none : UsedFiles::all);

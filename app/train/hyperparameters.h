@@ -6,8 +6,8 @@
 
 namespace dpt {
 
-/// Returns numbers, texts and booleans by their paths: seed, batch size, optimizer, schedule, loss
-/// and the training section. Fields that are not set are left out.
+/// Returns numbers, texts and booleans by their paths: seed, batch size, validation split,
+/// optimizer, schedule, loss and the training section. Fields that are not set are left out.
 Json hyperparameters_of(const TrainSpec& spec);
 
 }  // namespace dpt

@@ -19,9 +19,9 @@ struct MisfitContext {
   const TrainSpec& spec;
   const Plan& plan;
   std::size_t replicas = 1;
-  std::optional<std::size_t> replicas_before;   ///< number in the checkpoint that is resumed
+  std::optional<std::size_t> replicas_before;   ///< in the resumed checkpoint; unset for a new run
   std::optional<std::int64_t> steps_per_epoch;  ///< set if the data is known
-  bool has_segments = false;  ///< epochs were added, and the run has reported its schedule
+  bool has_segments = false;  ///< epochs were added: the run has already reported its schedule
 };
 
 /// Returns one sentence for each misfit; empty for most configs.

@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// Returns the message that opening the folder has restored the run that a killed --overwrite was
-/// about to replace, with the place of the data that the new run had saved.
+/// Returns the message for a folder that, when it was opened, restored the run which a killed
+/// --overwrite was replacing. Includes the place of the data that the new run had saved.
 std::string restored_text(const RunFolder& folder);
 
 /// Returns how to undo the replacement, for a user who replaced the wrong run and stopped the new

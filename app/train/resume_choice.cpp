@@ -68,7 +68,7 @@ std::string steps_text(const std::string& folder) {
   return fmt::format("the step{} {}", steps.size() > 1 ? "s" : "", fmt::join(steps, ", "));
 }
 
-/// Refuses a name of --resume, listing those that exist.
+/// Throws the error that --resume has an unknown name, listing the known ones.
 [[noreturn]] void refuse_name(const std::string& name, const std::string& folder) {
   std::string text = fmt::format(
       "--resume {}: expected auto, never, must, a checkpoint file, a step of the run, best, or "
@@ -84,8 +84,8 @@ std::string steps_text(const std::string& folder) {
   throw Error(ErrorKind::usage, text);
 }
 
-/// Returns the file or folder that --resume names. An existing path of that name takes precedence,
-/// but a folder only after names in the run.
+/// Returns the path that --resume names: a file with this path, else a file of the run with this
+/// name, else a folder with this path.
 std::string named_path(const std::string& name, const std::string& folder) {
   if (is_file(name)) return name;
   std::vector<std::string> places;
@@ -104,8 +104,8 @@ std::string named_path(const std::string& name, const std::string& folder) {
   return name;
 }
 
-/// Returns the folder to search for the newest checkpoint: `folder` is a run's, or one of
-/// checkpoints.
+/// Returns the folder to search for the newest checkpoint. `folder` is a run folder, or has the
+/// checkpoints itself.
 std::string place_of_checkpoints(const std::string& folder) {
   return list_checkpoints(folder).empty() ? folder + "/checkpoints" : folder;
 }
@@ -145,7 +145,7 @@ std::optional<std::pair<CheckpointHeader, std::string>> intact_elsewhere(
        what, path, header.state.step, header.state.epoch, resume_command(options, path));
 }
 
-/// Throws if the checkpoint is of the run that --overwrite replaced in the same folder, because its
+/// Throws if the checkpoint belongs to the run that --overwrite replaced in this folder: that run's
 /// log would be removed with replaced/.
 void check_is_not_replaced(const std::string& named, const std::string& folder) {
   std::error_code error;

@@ -21,8 +21,8 @@
 namespace dpt {
 namespace {
 
-/// Returns a batch size with a few samples for each replica and shard in its parts, at most that of
-/// the config.
+/// Returns a batch size with a few samples for each replica or shard and each accumulated part, but
+/// at most that of the config.
 std::int64_t smoke_batch(const TrainSpec& spec) {
   constexpr std::int64_t kFewest = 8;
   const auto named = static_cast<std::int64_t>(spec.devices.size());
@@ -30,7 +30,7 @@ std::int64_t smoke_batch(const TrainSpec& spec) {
   return std::min(spec.data.batch_size, std::max(kFewest, 2 * parts));
 }
 
-/// Shortens the run of a config and removes its output files.
+/// Shortens the run, starts it from initial values, and moves its cache to `folder`.
 TrainSpec shortened_spec(TrainSpec spec, const std::string& folder,
                          std::vector<std::string>& notes) {
   constexpr std::int64_t kFewSamples = 4;
@@ -53,7 +53,7 @@ TrainSpec shortened_spec(TrainSpec spec, const std::string& folder,
   return spec;
 }
 
-/// Returns true if the transforms of both lists turn images of this size into the model's input.
+/// Returns true if the transforms of both lists turn images of this size into the input's size.
 bool take_to_input(const TransformsSpec& transforms, Size2 image, SampleShape input) {
   const auto fits = [&](const std::vector<Variant>& list) {
     const auto host = divide_transforms(list).host;
@@ -64,8 +64,8 @@ bool take_to_input(const TransformsSpec& transforms, Size2 image, SampleShape in
   return fits(transforms.train) && fits(transforms.eval);
 }
 
-/// Returns the shape of samples of one size: that of the data set, if known; otherwise twice the
-/// model's input, if the transforms turn it into the input; otherwise the input.
+/// Returns the shape of samples that all have one size: the data set's, if known; otherwise twice
+/// the model's input, if the transforms turn that into the input; otherwise the input.
 SampleShape raw_shape(const TrainSpec& spec, SampleShape input) {
   if (const auto facts = data_facts(spec.data.dataset.type)) {
     return {facts->input[1], facts->input[2], facts->input[0]};
@@ -93,7 +93,7 @@ SmokeSamples samples_for(const TrainSpec& spec, const Plan& plan) {
   samples.images = declared.images;
   samples.shape = declared.images ? input : raw_shape(spec, input);
   samples.image = {2 * input.h, 2 * input.w};
-  // Rows have numbers (f32), images have bytes.
+  // If the type is unknown, assume numbers (f32) for rows and bytes for images.
   samples.type = declared.type.value_or(input.h * input.w == 1 ? DType::f32 : DType::u8);
   samples.classes = plan.classes;
   samples.targets.kind = kind_of_targets(declared, plan.classes);
@@ -104,8 +104,8 @@ SmokeSamples samples_for(const TrainSpec& spec, const Plan& plan) {
   return samples;
 }
 
-/// Removes balanced class weights, which need samples of every class: there may be more classes
-/// than samples here.
+/// Replaces balanced class weights by ones: balancing needs samples of every class, and there may
+/// be more classes than synthetic samples.
 std::vector<std::string> without_balance(const std::string& config,
                                          std::vector<std::string> overrides,
                                          std::vector<std::string>& notes) {

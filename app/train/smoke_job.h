@@ -15,7 +15,7 @@ struct SmokeJob {
   std::vector<std::string> notes;  ///< parts of the config that are left out
 };
 
-/// Number of steps per epoch.
+/// Number of steps per epoch of a smoke test.
 inline constexpr std::int64_t kSmokeSteps = 2;
 
 /// Makes the job. Files that the config requests are created in `folder`. Opens no file of the data

@@ -19,11 +19,11 @@ class StartPhase {
   ~StartPhase();
   StartPhase(const StartPhase&) = delete;
 
-  /// Runs `body`, the start and the run itself, and returns its result. If a stop comes before the
-  /// first step (also one that came before the start: `body` checks for it once it can tell the
-  /// other processes), prints a message and returns the stop's exit code.
+  /// Runs `body`, which is the start and the training, and returns its result. If a stop comes
+  /// before the first step, prints a message and returns the stop's exit code. `body` checks for a
+  /// stop that came before the start as soon as it can tell the other processes.
   int guard(const std::function<int()>& body);
-  /// Reports a stop to the other processes during its lifetime.
+  /// Lets the phase report a stop to the other processes while this object exists.
   class InWorld {
    public:
     InWorld(StartPhase& phase, ProcessGroup* processes) : phase_(phase) {
@@ -36,14 +36,14 @@ class StartPhase {
     StartPhase& phase_;
   };
   /// Marks the beginning of changes that a sudden end of the process would leave unfinished. Before
-  /// it, the command waits up to a second for a loop that does not poll for a stop; after it, until
-  /// the loop ends.
+  /// this call, a stop waits up to a second for a loop that does not poll; afterwards, it waits
+  /// until the loop ends.
   void begin_changes() { watch_.reset(); }
 
  private:
   void set_processes(ProcessGroup* processes);
   void say_stopped(StopReason reason) const;
-  /// Ends the process if a loop does not poll. Never returns.
+  /// Ends the process, because a loop has not polled for the stop. Never returns.
   void end_process(StopReason reason);
 
   bool speaks_;

@@ -34,7 +34,7 @@ std::string name_of(const WeightsSource& source) {
   return fmt::format("{} (SHA-256 {})", source.url, source.sha256);
 }
 
-/// Returns the part of the report about the file's averages.
+/// Returns a note on which of the file's weights are used, if it has averages.
 std::string use_text(const WeightsReport& report) {
   if (!report.use) return {};
   switch (*report.use) {
@@ -120,8 +120,8 @@ class Expectation {
   std::vector<std::string> expected_, surprises_;
 };
 
-/// Returns the entry of `weights.map` that would make the names fit, with what to do with it;
-/// empty if there is none.
+/// Returns the advice to add an entry to `weights.map` that makes the names fit; empty if no entry
+/// does.
 std::string map_advice(const StartWeights& weights, const Expectation& missing,
                        const Expectation& left_over) {
   const std::string entry = map_entry_for(missing.surprises(), left_over.surprises());
@@ -137,7 +137,7 @@ std::string map_advice(const StartWeights& weights, const Expectation& missing,
       weights.spec.file, entry);
 }
 
-/// Returns the patterns to write for a file that does not fit.
+/// Returns the advice to accept a file that does not fit, with the patterns to write.
 std::string pattern_advice(const StartWeights& weights, const WeightsReport& report,
                            const Expectation& missing, const Expectation& left_over) {
   if (!weights.is_strict) {

@@ -31,9 +31,9 @@ struct AppliedWeights {
   std::vector<std::string> lines;
 };
 
-/// Reads the weights into `flat`, which holds the initial values, after a download if necessary.
-/// `classes` is that of load_weights. Throws ErrorKind::data, with the remedy, if the file does not
-/// fit the model.
+/// Reads the weights, after a download if necessary, into `flat`, which holds the initial values.
+/// `classes` has the same meaning as for load_weights. Throws ErrorKind::data, with the remedy, if
+/// the file does not fit the model.
 AppliedWeights apply_start_weights(const StartWeights& weights, const Plan& plan,
                                    const std::vector<std::string>* classes, float* flat);
 

@@ -84,7 +84,7 @@ void warn_at_start(const Job& job, const TrainStart& start,
   }
 }
 
-/// Prints the weights and samples that evaluations use.
+/// Prints a line if evaluations use averaged weights, and one if there are no validation samples.
 void announce_evaluation(const Job& job, Progress& progress) {
   if (job.spec.train.ema) {
     progress.info(

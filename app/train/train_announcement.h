@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// Writes the processes of the run to the log (event `processes`) and for the user, before any of
-/// them can fail. Does nothing in a run of one process.
+/// Writes the run's processes to the log (event `processes`) and prints them, before any of them
+/// can fail. Does nothing in a run of one process.
 void announce_processes(const Job& job, RunLog& log, Progress& progress);
 
 /// Writes the event `run_start`, and prints what is trained, the starting point, and warnings.

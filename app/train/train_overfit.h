@@ -7,8 +7,9 @@
 
 namespace dpt {
 
-/// Trains on the first batches of `whole` until their loss has fallen. Reads and creates no run
-/// folder. Returns the exit code. Throws ErrorKind::requirement if the loss has not fallen.
+/// Trains on the first batches of `whole` until their loss has fallen far enough. Reads and creates
+/// no run folder. Returns the exit code. Throws ErrorKind::requirement if the loss does not fall
+/// far enough.
 int run_overfit(const TrainOptions& options, const Job& whole, StartPhase& phase);
 
 }  // namespace dpt

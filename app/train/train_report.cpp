@@ -52,7 +52,7 @@ Json best_val_of(const Job& job, const RunFolder& folder, const RunState& state)
     try {
       best = read_checkpoint_header(folder.best_place()).state;
     } catch (const Error&) {
-      return {};  // the log has the results too
+      return {};  // results_of_summary then reads them from the log
     }
     if (best.step != state.best_step) return {};
   }

@@ -26,7 +26,7 @@ std::string resume_command(const TrainOptions& options, const std::string& check
 /// command.
 std::string how_to_resume(const TrainOptions& options, const Job& job, const RunFolder& folder,
                           RunEnd end);
-/// Calls the function of process_devices.h for the processes of a run on this machine.
+/// Calls why_cores_are_short of process_devices.h for all processes of the run on this machine.
 std::string why_cores_are_short(const Job& job);
 /// Returns the last line of a complete run: the best epoch, its value, the file with its weights,
 /// and the next commands. `summary` is the result of summary_of.

@@ -50,7 +50,7 @@ std::string remedy_for(const std::vector<std::string>& changes, const TrainOptio
          "--overwrite (replaces the run in " + folder + ")";
 }
 
-/// Refuses to resume with a config other than the one that made the checkpoint.
+/// Throws if the config differs from the checkpoint's in a field that a resumed run may not change.
 void check_same_config(const std::string& checkpoint, const CheckpointHeader& header,
                        const TrainOptions& options, const std::string& folder, const Job& job) {
   const std::vector<std::string> changes =
@@ -103,8 +103,8 @@ std::string check_same_data(const std::string& checkpoint, const CheckpointHeade
   return difference;
 }
 
-/// Warns that a resumed run does not read its initial weights again, if the config or --weights
-/// (`argument`) names another file than the run had.
+/// Warns that a resumed run does not read initial weights, if --weights (`argument`) is given or
+/// the config names a file other than the one that the run began with.
 void warn_of_other_weights(const std::string& argument, const TrainSpec& spec,
                            const TrainStart& start, Progress& progress) {
   std::string began;
@@ -131,7 +131,7 @@ void check_can_be_saved(const Job& job) {
   }
 }
 
-/// Sets the names of monitors, which checkpoints before version 1.2 do not have, from the config.
+/// Sets the name of the monitor, which checkpoints before version 1.2 lack, from the config.
 void name_monitors(const std::string& path, StartingPoint& start) {
   RunState& state = start.state;
   if (!state.best || !state.best_monitor.empty()) return;
@@ -139,7 +139,7 @@ void name_monitors(const std::string& path, StartingPoint& start) {
   state.best_monitor = best_monitor_of(spec);
 }
 
-/// Returns the folder of the run that wrote the config; empty for a config of the user's.
+/// Returns the folder of the run that wrote the config; empty for a user's config.
 std::string run_of_config(const std::string& config) {
   const fs::path path = fs::path(config).lexically_normal();
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
@@ -165,8 +165,7 @@ std::string resumed_run(const TrainOptions& options, const TrainSpec& spec) {
   return is_run_folder(folder) ? folder : std::string();
 }
 
-/// Returns the numbers of data.normalize of the checkpoint in `file`. Throws if the file cannot be
-/// read.
+/// Returns the numbers of data.normalize from the checkpoint `file`. Throws if it cannot be read.
 NormalizeSpec numbers_in(const std::string& file) {
   const std::string config = read_checkpoint_header(file).config;
   return load_stored_spec(catalog(), config, file).data.normalize;
@@ -212,7 +211,7 @@ std::vector<std::string> values_of_resumed_run(const TrainOptions& options, cons
       values.push_back(std::move(value));
     }
   } catch (const Error&) {
-    // The config is compared with the checkpoint's config later.
+    // Ignore an unreadable config.yaml: the config is compared with the checkpoint's later.
   }
   return values;
 }
@@ -254,13 +253,13 @@ TrainSpec load_train_spec(const TrainOptions& options, ProcessGroup* processes) 
   std::vector<std::string> overrides = with_devices(options.overrides, options.devices);
   const auto is_of_weights = [](const std::string& each) { return each.starts_with("weights."); };
   if (!options.weights.empty() && std::any_of(overrides.begin(), overrides.end(), is_of_weights)) {
-    // Fields such as weights.head need a file.
+    // Fields such as weights.head are not accepted without weights.file.
     overrides.push_back("weights.file=" + yaml_string(resolve_path(options.weights, {})));
   }
   const std::string text = read_config_text(options.config);
   const auto load = [&] { return load_spec_text(catalog(), text, options.config, overrides); };
   TrainSpec spec = load();
-  // Each process opens the data before it learns what rank 0 resumes.
+  // Rank 0 shares the values now: each process opens the data before it learns what is resumed.
   std::vector<std::string> kept;
   if (!processes || processes->is_first()) kept = values_of_resumed_run(options, spec);
   std::string lines = fmt::format("{}", fmt::join(kept, "\n"));
@@ -289,7 +288,7 @@ UnstartedFolder::~UnstartedFolder() {
 void check_keeps_config(const TrainOptions& options, const std::string& folder) {
   std::error_code ignored;
   if (!fs::equivalent(options.config, folder + "/config.yaml", ignored)) return;
-  // A run writes command.txt right after its config.yaml.
+  // If command.txt exists, a run wrote both files.
   if (fs::exists(folder + "/command.txt", ignored)) return;
   fail(ErrorKind::usage,
        "{} is in the run folder {}, where the run would replace it with the resolved config, "

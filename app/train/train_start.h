@@ -30,7 +30,7 @@ std::string choose_folder(const TrainOptions& options, const TrainSpec& spec);
 TrainSpec load_train_spec(const TrainOptions& options, ProcessGroup* processes);
 
 /// Opens the folder from choose_folder or, with `--resume never` and without `--run-dir`, the first
-/// free one. The files of --verdict and --junit in it belong to the run.
+/// free one. The files of --verdict and --junit in this folder belong to the run.
 RunFolder open_folder(const TrainOptions& options, const TrainSpec& spec, const std::string& path);
 
 /// Removes a run folder that the start created if the start fails before the run has a log.
@@ -47,8 +47,8 @@ class UnstartedFolder {
   bool is_kept_ = false;
 };
 
-/// Throws ErrorKind::usage if the resolved config would replace the user's config:
-/// `folder`/config.yaml that was not written by a run.
+/// Throws ErrorKind::usage if the resolved config would replace a user's config: a config.yaml in
+/// `folder` that no run has written.
 void check_keeps_config(const TrainOptions& options, const std::string& folder);
 
 /// Throws ErrorKind::usage if evaluations of a new run would be random.
@@ -57,7 +57,7 @@ void refuse_random_evaluation(const TrainSpec& spec);
 /// Starting point of a run, and the file from which it was read (empty for a fresh start).
 struct TrainStart {
   std::string checkpoint;
-  std::string other_data;    ///< allowed difference of the data from the run's
+  std::string other_data;    ///< allowed difference from the run's data, or empty
   std::string weights_file;  ///< name of the weights that a new run starts from; empty = none
   WeightsSource weights;     ///< source of these weights
   StartingPoint point;

@@ -1,4 +1,4 @@
-// Checkpoints: converts between tensors in the file's layouts and flat buffers.
+// Converts checkpoints between tensors in the file's layouts and flat buffers.
 #include "engine/checkpoints/checkpoint.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ const char* dtype_of(const Param& param) {
   return param.spec.role == ParamRole::counter ? "I64" : "F32";
 }
 
-/// Returns the index of the first non-finite value of a parameter, or its count if all are finite.
+/// Returns the index of the first non-finite value of a parameter, or param.count if there is none.
 std::int64_t find_nonfinite(const Param& param, const float* values) {
   if (param.spec.role == ParamRole::counter) return param.count;
   const auto is_bad = [](float value) { return !std::isfinite(value); };
@@ -57,7 +57,7 @@ void check_may_save(const std::string& path, const std::string& name, const Para
        path, name, values[i], i);
 }
 
-/// Refuses values that dpt never saves: another program has changed the file.
+/// Throws for values that dpt never saves: another program must have changed the file.
 void check_loaded(const std::string& path, const std::string& name, const Param& param,
                   const float* values) {
   const std::int64_t i = find_nonfinite(param, values);
@@ -82,8 +82,8 @@ struct FileTensors {
   }
 };
 
-/// Takes the tensors of a plan, and the states of its parameters, while their file is verified.
-/// Leaves errors about other tensors to VerifiedCheckpoint::take.
+/// Receiver of a plan's tensors and of its parameters' states while their file is verified. Ignores
+/// tensors that do not fit: VerifiedCheckpoint::take reports them.
 class PlanReceiver : public TensorReceiver {
  public:
   PlanReceiver(const Plan& plan, std::vector<float>& params,
@@ -150,7 +150,7 @@ std::string file_name(const std::string& path) {
 
 void check_undamaged(const SafetensorsFile& file, Integrity integrity) {
   if (integrity == Integrity::good) return;
-  // If the file is not dpt's, or from a later version, the error says so.
+  // read_version throws a clearer error if the file is not dpt's, or is from a later version.
   const bool says_version = file.metadata().contains("dpt.version");
   if (integrity == Integrity::absent || says_version) read_version(file.path(), file.metadata());
   const std::string folder = folder_of(file.path());
@@ -238,8 +238,8 @@ VerifiedCheckpoint::VerifiedCheckpoint(SafetensorsFile file, const Plan& plan)
 
 VerifiedCheckpoint::VerifiedCheckpoint(const HeldPath& path, const Plan& plan)
     : VerifiedCheckpoint(SafetensorsFile::open(path), plan) {
-  check_undamaged(file_,
-                  integrity_);  // a changed bit must not pass for another config
+  // A changed bit must not be taken for a changed config.
+  check_undamaged(file_, integrity_);
   read_header();
 }
 
@@ -269,7 +269,7 @@ std::optional<VerifiedCheckpoint> VerifiedCheckpoint::newest_good(
   return std::nullopt;
 }
 
-/// Checks that a tensor fits; `seen` collects the names that the plan uses.
+/// Throws unless the tensor `name` fits the parameter. Adds the name to `seen`.
 void VerifiedCheckpoint::check_param(const std::string& name, const Param& param,
                                      std::set<std::string>& seen) const {
   const TensorEntry* entry = file_.find(name);
@@ -342,7 +342,8 @@ Checkpoint load_checkpoint(const HeldPath& path, const Plan& plan) {
 CheckpointHeader read_checkpoint_header(const HeldPath& place) {
   const std::string& path = place.text();
   const SafetensorsFile file = SafetensorsFile::open(place);
-  check_undamaged(file, file.check_integrity());  // a changed bit must not pass for another config
+  // A changed bit must not be taken for a changed config.
+  check_undamaged(file, file.check_integrity());
   CheckpointHeader header = from_metadata(path, file.metadata());
   header.checksum = file.stored_checksum();
   return header;

@@ -19,8 +19,8 @@
 namespace dpt {
 
 /// Writes a checkpoint with torchvision's names and layouts, and optimizer state as
-/// "optim.STATE.PARAM". Refuses non-finite weights with ErrorKind::diverged, and counters that
-/// load_checkpoint would refuse with ErrorKind::data. Returns the new file's checksum.
+/// "optim.STATE.PARAM". Throws ErrorKind::diverged for non-finite weights, and ErrorKind::data for
+/// counters that load_checkpoint would refuse. Returns the new file's checksum.
 std::string save_checkpoint(const HeldPath& path, const Plan& plan, const Checkpoint& checkpoint);
 
 /// Reads the header of a checkpoint, without a plan. Verifies the file as load_checkpoint does.
@@ -32,16 +32,16 @@ class VerifiedCheckpoint {
   /// Keeps the tensors that fit `plan`, which must outlive this object. Throws ErrorKind::data for
   /// a damaged file, naming the newest good one next to it.
   VerifiedCheckpoint(const HeldPath& path, const Plan& plan);
-  /// Returns the newest checkpoint of a folder that verifies. `warn` receives a line for each one
-  /// that does not.
+  /// Returns the newest good checkpoint of a folder; nothing if there is none. `warn` receives a
+  /// line for each bad one that is newer.
   static std::optional<VerifiedCheckpoint> newest_good(
       const std::string& folder, const Plan& plan,
       const std::function<void(const std::string&)>& warn);
 
   const std::string& path() const { return file_.path(); }
   const CheckpointHeader& header() const { return header_; }
-  /// Returns the checkpoint. Throws ErrorKind::data naming the tensor that does not fit the plan.
-  /// REQUIRES: called once.
+  /// Returns the checkpoint. Throws ErrorKind::data, naming the tensor, if one does not fit the
+  /// plan. REQUIRES: called once.
   Checkpoint take();
 
  private:
@@ -66,16 +66,16 @@ std::string checkpoint_name(std::int64_t step);
 /// Returns the paths of the checkpoints of a folder, newest step first, recognised by their names
 /// only. Empty if the folder is missing.
 std::vector<std::string> list_checkpoints(const std::string& folder);
-/// Returns the steps of these checkpoints, newest first.
+/// Returns the steps of a folder's checkpoints, newest first.
 std::vector<std::int64_t> list_steps(const HeldPath& folder);
 
-/// Returns the path of the newest checkpoint that verifies; empty if there is none. `warn` receives
-/// a line for each one that does not.
+/// Returns the path of the newest good checkpoint; empty if there is none. `warn` receives a line
+/// for each bad one that is newer.
 std::string newest_good_checkpoint(const std::string& folder,
                                    const std::function<void(const std::string&)>& warn);
 
-/// Returns the defect of a file as a checkpoint, or an empty text. Reads the whole file unless this
-/// process has verified it before.
+/// Returns the reason why a file is not a good checkpoint; empty if it is. Reads the whole file
+/// unless this process has verified it before.
 std::string defect_of(const HeldPath& path);
 /// Returns the same for a file whose integrity is already known.
 std::string defect_of(const HeldPath& path, Integrity integrity);

@@ -22,8 +22,8 @@ bool is_average(const std::string& state);
 /// A whole checkpoint in host memory, in buffer layout.
 struct Checkpoint {
   RunState state;
-  std::vector<float> params;                                          ///< Plan::param_floats
-  std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< state name -> flat
+  std::vector<float> params;                                          ///< Plan::param_floats values
+  std::vector<std::pair<std::string, std::vector<float>>> optimizer;  ///< state name -> values
   std::string config;                                                 ///< resolved config, YAML
   std::vector<std::string> classes;
   /// Kind of the data's targets; unset in files of older releases.
@@ -56,7 +56,7 @@ struct CheckpointHeader {
   std::int64_t shards = 0;
   std::vector<std::string> devices;
   std::string made_by, dataset_fingerprint, test_fingerprint, val_fingerprint;
-  std::string checksum;  ///< stated by the file, not compared with its bytes
+  std::string checksum;  ///< SafetensorsFile::stored_checksum()
 };
 
 }  // namespace dpt

@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// Throws ErrorKind::data, naming both shapes, unless they agree.
+/// Throws ErrorKind::data, naming both shapes, unless the tensor has the parameter's shape.
 void check_shape(const TensorFile& file, const TensorEntry& entry, const Param& param);
 
 /// Returns the counts of a counter parameter; `values` is its place in the flat buffer.

@@ -16,7 +16,7 @@ enum class PickleKind : std::uint8_t {
   list,
   tuple,
   dictionary,
-  object,   ///< one of the Python objects that are known
+  object,   ///< a known Python class or function
   storage,  ///< a member of the archive
   tensor
 };
@@ -26,7 +26,7 @@ using PickleRef = std::uint32_t;
 
 struct PickleValue {
   PickleKind kind = PickleKind::none;
-  std::int64_t integer = 0;      ///< boolean, integer: value; storage, tensor: index in its list
+  std::int64_t integer = 0;      ///< boolean, integer: value; storage, tensor: its index
   std::string_view text;         ///< text; object: its name
   std::vector<PickleRef> items;  ///< list, tuple; dictionary: each key, followed by its value
 };
@@ -34,7 +34,7 @@ struct PickleValue {
 /// A member of the archive that holds elements of one type.
 struct TorchStorage {
   std::string_view dtype;  ///< name in safetensors
-  std::string_view key;    ///< its member is "data/KEY"
+  std::string_view key;    ///< KEY of the member "data/KEY"
   std::uint64_t elements = 0;
 };
 

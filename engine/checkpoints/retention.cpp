@@ -38,7 +38,7 @@ std::int64_t step_of_checkpoint(std::string_view name) {
   std::int64_t step = -1;
   const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), step);
   const bool whole = result.ec == std::errc() && result.ptr == digits.data() + digits.size();
-  // Accept only the exact name that a step is given, so that no two files have the same step.
+  // Accept only the name that checkpoint_name returns, so that no two files have the same step.
   return whole && step >= 0 && checkpoint_name(step) == name ? step : -1;
 }
 

@@ -28,8 +28,8 @@ class Retention {
 
   /// Removes files that need not be kept, and temporary files that a crash left. Files of steps
   /// after `newest`, the last one that was written, belong to another branch: they stay and do not
-  /// count. `is_needed` is asked before a file is removed. `warn` receives a line for each file
-  /// that cannot be removed, and stays.
+  /// count. Files of steps for which `is_needed` returns true stay too. `warn` receives a line for
+  /// each file that cannot be removed.
   void apply(std::int64_t newest, const std::function<bool(std::int64_t step)>& is_needed,
              const std::function<void(const std::string&)>& warn);
 

@@ -19,8 +19,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// One field of RunState, with the key "dpt.NAME". Only kStateFields lists them. A later field has
-/// the minor version that added it; files of older versions leave it at its default.
+/// Field of RunState, stored with the key "dpt.NAME". `since_minor` is the minor version that added
+/// it; files of older versions leave it at its default.
 struct StateField {
   const char* name;
   std::variant<std::int64_t RunState::*, double RunState::*, std::optional<double> RunState::*,
@@ -75,8 +75,8 @@ const StateField kStateFields[] = {
     {"averaged", &RunState::averaged, 5},
 };
 
-// Does not compile if RunState has another number of fields: then add the new one to kStateFields
-// and its name here.
+// Does not compile if the number of RunState's fields has changed: add a new field to kStateFields
+// and to this list.
 [[maybe_unused]] void check_that_all_are_listed(const RunState& state) {
   [[maybe_unused]] const auto& [step, epoch, position, best, best_step, best_monitor, best_checksum,
                                 early_best, bad_evaluations, early_monitor, schedule_segments,
@@ -125,7 +125,7 @@ std::vector<T> parse_numbers(const std::string& path, const std::string& key,
   return numbers;
 }
 
-/// Keys that have another name in older files.
+/// Names of keys in older files, by current key.
 const std::map<std::string, std::string> kFormerKeys = {{"dpt.device_weights", "dpt.shares"}};
 
 const std::string& at(const std::string& path, const Metadata& metadata, const std::string& key) {

@@ -1,4 +1,4 @@
-// The part of a checkpoint other than tensors: counters and texts as safetensors metadata.
+// Conversion of everything in a checkpoint except its tensors to and from safetensors metadata.
 #pragma once
 
 #include <optional>
@@ -23,15 +23,15 @@ struct SchemaVersion {
 SchemaVersion read_version(const std::string& path, const Metadata& metadata);
 
 Metadata to_metadata(const Checkpoint& checkpoint);
-/// Returns only the counters, for a process without a file: one process writes them, another reads
-/// them.
+/// Returns only the counters, to send them to a process that has no file and parses them with
+/// parse_state_metadata.
 Metadata state_metadata(const RunState& state);
 RunState parse_state_metadata(const Metadata& metadata);
 /// Parses the metadata of a checkpoint. Throws ErrorKind::data naming a key that is missing or
 /// malformed.
 CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata);
 
-/// Returns u8 or f32 by its name in headers.
+/// Returns the sample type with this name in a checkpoint's metadata; nothing for any other name.
 std::optional<DType> sample_type_of(const std::string& name);
 
 /// Returns the class names of the data on which the file's weights were trained.

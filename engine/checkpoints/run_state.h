@@ -13,7 +13,7 @@ namespace dpt {
 /// The counters of a run. Together with weights and optimizer state, they determine the next step
 /// completely: random draws are functions of them.
 struct RunState {
-  std::int64_t step = 0;       ///< steps done: updates, and skipped ones
+  std::int64_t step = 0;       ///< steps done, including skipped ones
   std::int64_t epoch = 0;      ///< epochs completed
   std::int64_t position = 0;   ///< samples of the current epoch already trained on
   std::optional<double> best;  ///< best monitored value so far

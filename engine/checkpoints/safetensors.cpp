@@ -157,7 +157,7 @@ Integrity SafetensorsFile::check_integrity(TensorReceiver& receiver) const {
   const auto stamp = VerifiedFiles::stamp_before_reading(file_->fd());
   HashingReader reader(*file_, path());
   for (const TensorEntry& tensor : tensors()) {
-    if (&tensor == entry) break;  // the last one
+    if (&tensor == entry) break;  // the checksum is the last tensor
     const std::span<std::byte> place = receiver.place_for(tensor);
     if (place.empty()) continue;
     assert(place.size() == tensor.bytes());

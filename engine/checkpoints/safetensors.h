@@ -60,13 +60,14 @@ class SafetensorsFile : public TensorFile {
 /// Function that returns the values of the tensor with this index, valid until the next call.
 using TensorValues = std::function<const void*(std::size_t)>;
 
+/// Choice to append dpt.integrity to a file; `none` is for readers that refuse unknown tensors.
+enum class Checksum : std::uint8_t { append, none };
 /// Writes a file so that a crash leaves the old file or the new one: temporary file in the same
 /// folder, fsync, rename, fsync of the folder. Appends dpt.integrity (XXH3-128 of all bytes before
-/// it), and returns it as stored_checksum() of the new file. Throws ErrorKind::data naming the file
-/// and the system's reason, after removing the temporary file. If `values` is given,
-/// TensorView::data is not used: `values` is called for one tensor after the other. For readers
-/// that refuse unknown tensors, Checksum::none leaves dpt.integrity out; the result is then empty.
-enum class Checksum : std::uint8_t { append, none };
+/// it), and returns its value, like stored_checksum() of the new file; with Checksum::none, does
+/// neither and returns an empty text. Throws ErrorKind::data, naming the file and the system's
+/// reason, after removing the temporary file. If `values` is given, it is called for one tensor
+/// after the other, and TensorView::data is not used.
 std::string write_safetensors(const HeldPath& place, const Metadata& metadata,
                               const std::vector<TensorView>& tensors,
                               const TensorValues& values = {},

@@ -44,7 +44,7 @@ std::string dtype_list() {
   return list;
 }
 
-/// Returns a name for messages, without characters on which a terminal would act.
+/// Returns a name for messages, with '?' for control characters, on which a terminal would act.
 std::string shown(std::string name) {
   for (char& c : name) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
@@ -56,12 +56,12 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-/// Receives the parser's events and accepts only those of the format. The depth is fixed, so a
-/// hostile nesting ends at its first bracket. Event functions never return false; they throw
-/// instead.
+/// Receiver of the parser's events, which accepts only those of the format. The depth is fixed, so
+/// that hostile nesting is refused at its first bracket. Event functions never return false; they
+/// throw instead.
 class HeaderReader {
  public:
-  // The parser's callbacks; nlohmann prescribes the names.
+  // Callbacks of the parser, with the names that nlohmann::json prescribes.
   using number_integer_t = nlohmann::json::number_integer_t;
   using number_unsigned_t = nlohmann::json::number_unsigned_t;
   using number_float_t = nlohmann::json::number_float_t;
@@ -182,7 +182,7 @@ class HeaderReader {
     fail(ErrorKind::data, "{}: tensor '{}': {}", path_, shown(name_), what);
   }
 
-  /// Throws for a value that is not allowed here.
+  /// Throws for a value that is not allowed at place_.
   [[noreturn]] bool other(const std::string& found) const {
     switch (place_) {
       case Place::outside:
@@ -263,8 +263,8 @@ void check_layout(const std::string& path, const std::vector<TensorEntry>& tenso
   }
 }
 
-/// Refuses a file with dpt's metadata but without its checksum as damaged. Otherwise one changed
-/// bit in the name of the checksum would turn it into a foreign file, which has none.
+/// Throws for a file with dpt's metadata but without dpt's checksum. Otherwise, a file with a
+/// changed bit in the checksum's name would pass for another program's file, which has no checksum.
 void check_integrity_is_there(const std::string& path, const SafetensorsHeader& header) {
   const auto ours = header.metadata.lower_bound("dpt.");
   if (ours == header.metadata.end() || !ours->first.starts_with("dpt.")) return;

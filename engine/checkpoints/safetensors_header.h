@@ -26,7 +26,7 @@ struct SafetensorsHeader {
 SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_view json,
                                            std::uint64_t data_bytes);
 
-/// Returns the header of `tensors`, which follow each other in the given order; padded with spaces
+/// Returns the header of `tensors`, which follow each other in this order. It is padded with spaces
 /// so that the data begins at a multiple of 8. Throws ErrorKind::data for names or metadata that
 /// are not UTF-8, and for an unknown dtype or a bad name.
 std::string format_safetensors_header(const std::string& path, const Metadata& metadata,
@@ -35,10 +35,10 @@ std::string format_safetensors_header(const std::string& path, const Metadata& m
 /// Returns the defect of a tensor's name, or an empty text.
 std::string name_defect(const std::string& name);
 
-/// Returns the bytes of one element, or 0 for an unknown dtype.
+/// Returns the number of bytes of one element, or 0 for an unknown dtype.
 std::uint64_t dtype_bytes(std::string_view dtype);
 
-/// Computes the bytes of a tensor. Returns false if the number overflows.
+/// Computes the number of bytes of a tensor. Returns false if it overflows.
 bool tensor_bytes(std::string_view dtype, const std::vector<std::int64_t>& shape,
                   std::uint64_t& bytes);
 

@@ -10,7 +10,8 @@
 namespace dpt {
 namespace {
 
-// Limits far above those of any run, which keep every sum and product of counters far from 64 bits.
+// Limits far above the values of any run. They keep every sum and product of counters far below 64
+// bits.
 constexpr std::int64_t kMaxSteps = std::int64_t{1} << 40;
 constexpr std::int64_t kMaxEpochs = 1'000'000;
 constexpr std::int64_t kMaxShards = 65536;
@@ -94,7 +95,7 @@ void check_state(const std::string& path, const CheckpointHeader& header) {
   check.whole("skipped_steps", state.skipped_steps, 0, state.step, " ('dpt.step')");
   check.whole("skipped_in_row", state.skipped_in_row, 0, state.skipped_steps,
               " ('dpt.skipped_steps')");
-  // An epoch may be averaged before it is closed.
+  // An epoch may be averaged before it counts in `epoch`.
   check.whole("averaged", state.averaged, 0, state.epoch + 1, " ('dpt.epoch' + 1)");
   check.whole("rollbacks", state.rollbacks, 0, kMaxSteps);
   check.whole("rollback_step", state.rollback_step, -1, state.step, " ('dpt.step')");

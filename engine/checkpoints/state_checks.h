@@ -1,5 +1,4 @@
-// Checks that a run of dpt can have the counters of a checkpoint, and that its tensors can be
-// saved.
+// Checks that a checkpoint's counters are possible, and that a checkpoint can hold a run's tensors.
 #pragma once
 
 #include <string>
@@ -10,9 +9,9 @@
 
 namespace dpt {
 
-/// Throws ErrorKind::data naming file, key, expected and found value. Checks only what follows from
-/// the file alone. Checks that depend on the run (its samples, its steps per epoch) are made when
-/// the run is resumed.
+/// Throws ErrorKind::data, naming file, key, expected and found value, for counters that no run can
+/// have. Checks only what follows from the file alone. Checks that depend on the run (its samples,
+/// its steps per epoch) are made when the run is resumed.
 void check_state(const std::string& path, const CheckpointHeader& header);
 
 /// Throws ErrorKind::usage if save_checkpoint would refuse the name of a tensor of the plan, or of

@@ -42,7 +42,8 @@ class TensorFile {
   /// Returns a tensor of dtype F32; converts F16, BF16 and F64. Throws on other dtypes, naming
   /// them.
   std::vector<float> read_floats(const TensorEntry& entry) const;
-  /// Returns a tensor of dtype I64. Throws on other dtypes, naming them.
+  /// Returns a tensor of dtype I64; converts counts in F16, BF16 and F32. Throws on other dtypes,
+  /// naming them.
   std::vector<std::int64_t> read_integers(const TensorEntry& entry) const;
 
  protected:

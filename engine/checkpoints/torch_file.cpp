@@ -28,10 +28,10 @@ constexpr int kMaxDepth = 3;
 constexpr std::size_t kMaxVisited = 8'000'000;  ///< items of dictionaries
 constexpr std::size_t kMaxListed = 400'000;     ///< tensors
 constexpr std::size_t kMaxOthers = 20;          ///< keys of a dictionary
-// Weights hardly shrink when they are deflated.
+// Limit of inflated bytes per byte of the file: weights hardly shrink when they are deflated.
 constexpr std::uint64_t kMaxRatio = 100;
 
-/// A dictionary of tensors with the index in PickleTree::tensors of each entry.
+/// A dictionary of tensors, and the index of each of them in PickleTree::tensors.
 struct ListedDictionary {
   TorchDictionary dictionary;
   std::map<std::string, std::size_t, std::less<>> index;
@@ -199,7 +199,7 @@ void TorchFile::Contents::read_members() {
   constexpr std::string_view kPickle = "/data.pkl";
   for (const ZipMember& member : archive.members()) {
     members.emplace(member.name, &member);
-    // torch.serialization.set_crc32_options(False) writes 0 for all members.
+    // After torch.serialization.set_crc32_options(False), the checksums of all members are 0.
     has_checksums = has_checksums || (member.size > 0 && member.crc != 0);
     if (member.name.ends_with(kPickle) &&
         member.name.find('/') + kPickle.size() == member.name.size()) {

@@ -22,8 +22,8 @@ struct TorchDictionary {
   std::vector<std::string> others;  ///< up to 20 keys of values that are not tensors
 };
 
-/// The dictionaries of tensors in a file of torch.save. As a TensorFile, it is the chosen
-/// dictionary.
+/// The dictionaries of tensors in a file of torch.save. As a TensorFile, it has the tensors of the
+/// chosen dictionary.
 class TorchFile : public TensorFile {
  public:
   /// Reads and checks everything except the tensors' values. Throws ErrorKind::data with the
@@ -32,17 +32,17 @@ class TorchFile : public TensorFile {
 
   /// Returns the dictionaries in the order of the file; there is at least one.
   const std::vector<TorchDictionary>& dictionaries() const;
-  /// Returns the default dictionary: the file itself if it holds tensors, else the only dictionary,
-  /// else "model" or "state_dict". Null if none of these applies.
+  /// Returns the default dictionary: the file itself if no other holds more tensors, else the only
+  /// other one, else "model" or "state_dict". Null if none of these applies.
   const TorchDictionary* usual() const;
   /// Returns the dictionary whose tensors tensors() returns.
   const TorchDictionary& chosen() const { return dictionaries()[chosen_]; }
   /// Chooses the dictionary of tensors() by its key, or the default one without a key. Throws
-  /// ErrorKind::data that lists the dictionaries.
+  /// ErrorKind::data, listing the dictionaries, if there is no such dictionary.
   void choose(const std::optional<std::string>& key);
 
-  /// Compares the values of all dictionaries with the archive's checksums; throws ErrorKind::data
-  /// if they differ. Returns Integrity::absent for a file without checksums.
+  /// Compares the values of the chosen dictionary with the archive's checksums; throws
+  /// ErrorKind::data if they differ. Returns Integrity::absent for a file without checksums.
   Integrity check_integrity() const override;
 
  private:

@@ -22,7 +22,7 @@ constexpr std::size_t kMaxDimensions = 32;
 
 /// A Python object that a pickle may name.
 struct KnownObject {
-  std::string_view name;   ///< "module name"
+  std::string_view name;   ///< "MODULE.NAME"
   std::string_view dtype;  ///< element type of a storage class; empty for other objects
 };
 
@@ -44,7 +44,7 @@ constexpr std::array<KnownObject, 14> kKnownObjects = {{{kOrderedDict, ""},
                                                         {"torch.BoolStorage", "BOOL"},
                                                         {"torch.ComplexFloatStorage", "C64"}}};
 
-/// Returns text that may contain any bytes as printable ASCII, shortened.
+/// Returns a text for messages: printable ASCII only, shortened.
 std::string shown_name(std::string_view text) {
   constexpr std::size_t kMax = 200;
   std::string shown(text.substr(0, kMax));
@@ -270,8 +270,8 @@ class PickleMachine {
     if (kind == PickleKind::dictionary && items.size() % 2 != 0) {
       refuse("a value for each key", "a key without one");
     }
-    // Count the items of containers as values too: two bytes of a pickle can add a value of the
-    // memo once more.
+    // Limit the items of containers too: two bytes of a pickle can add a value of the memo once
+    // more.
     held_ += items.size();
     if (held_ > kMaxPickleValues) refuse(fmt::format("at most {} items", kMaxPickleValues), "more");
     to.insert(to.end(), items.begin(), items.end());
@@ -333,7 +333,7 @@ class PickleMachine {
         call();
         return true;
       case 'b':
-        // Attributes of a dictionary: a state_dict has `_metadata`, the versions of its layers.
+        // Ignore attributes of a dictionary, such as `_metadata`: a state_dict's layer versions.
         need(pop(), PickleKind::dictionary);
         top_of(PickleKind::dictionary);
         return true;
@@ -381,7 +381,7 @@ class PickleMachine {
     return sizes;
   }
 
-  /// Pushes the storage of a tuple ("storage", class, key, device, elements).
+  /// Replaces a tuple ("storage", class, key, device, elements) by the storage it describes.
   void push_storage() {
     const std::vector<PickleRef> id = tuple_of(pop(), 5);
     need(id[0], PickleKind::text);
@@ -419,10 +419,10 @@ class PickleMachine {
     }
   }
 
-  /// Pushes the tensor of (storage, offset, shape, strides, requires_grad, hooks[, metadata]).
+  /// Pushes a tensor. `args`: storage, offset, shape, strides, requires_grad, hooks[, metadata].
   void push_tensor(const std::vector<PickleRef>& args) {
     need(args[0], PickleKind::storage);
-    // Flags of a lazy negation or conjugation, which the bytes of the storage do not include.
+    // Refuse a lazy negation or conjugation, which the storage's bytes do not include.
     if (args.size() > 6 && value(args[6]).kind != PickleKind::none &&
         !value(args[6]).items.empty()) {
       refuse_object("torch tensor with metadata");

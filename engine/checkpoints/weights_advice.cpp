@@ -18,7 +18,7 @@ std::string_view layer_of(std::string_view name) {
   return name.substr(0, name.rfind('.') + 1);
 }
 
-/// Returns all prefixes of names that end with a dot.
+/// Returns the prefixes of all names up to each of their dots.
 std::set<std::string_view> layers_of(const std::vector<std::string>& names) {
   std::set<std::string_view> layers;
   for (const std::string& name : names) {

@@ -7,7 +7,7 @@
 namespace dpt {
 
 /// Returns patterns that match `names`, as a YAML list: one for each layer, up to 10, and the
-/// number of further ones. None of them matches any of `others`, the names that are loaded.
+/// number of further ones. No pattern matches any of `others`, the names that are loaded.
 std::string patterns_for(const std::vector<std::string>& names,
                          const std::vector<std::string>& others);
 

@@ -269,7 +269,8 @@ class WeightsLoader {
     return entry.shape[0] == wanted[0] && count(entry.shape) == count(wanted);
   }
 
-  /// Returns true if the shape differs and both patterns name the tensor, which is then not loaded.
+  /// Returns true if the shape differs and both of the spec's pattern lists name the tensor, which
+  /// is then not loaded.
   bool is_set_aside(const TensorEntry& entry, const Param& param) const {
     return !fits(entry, param) && matches_any(spec_.expect_missing, param.name) &&
            matches_any(spec_.expect_left_over, entry.name);
@@ -309,8 +310,8 @@ class WeightsLoader {
     report_.head->skipped.push_back(entry.name);
   }
 
-  /// Records a parameter that the file lacks. A counter is then 0, as in PyTorch, whose older files
-  /// have no counters; a pattern may name it nevertheless.
+  /// Records a parameter that the file lacks. A counter that no pattern names is set to 0, as in
+  /// PyTorch, whose older files have no counters.
   void load_without(const Param& param) {
     const bool is_counter = param.spec.role == ParamRole::counter;
     if (!is_counter || matches_any(spec_.expect_missing, param.name)) {
@@ -322,8 +323,8 @@ class WeightsLoader {
     report_.zeroed.push_back(param.name);
   }
 
-  /// Checks the values of a tensor, in `read`. A NaN or an infinity would show in the first loss,
-  /// and a negative variance in its square root.
+  /// Throws if `read`, the values of a tensor, has a non-finite value, which would show in the
+  /// first loss, or a negative variance, whose square root is NaN.
   void check_values(const TensorEntry& entry, const Param& param,
                     const std::vector<float>& read) const {
     const bool is_variance =
@@ -380,7 +381,7 @@ class WeightsLoader {
     throw Error(ErrorKind::data, text);
   }
 
-  /// Copies the rows of the classes that the file has to their places.
+  /// Copies the file's row of each class of the data, if it has one, to the class's row in `param`.
   void load_rows(const TensorEntry& entry, const Param& param) {
     const auto rows = static_cast<std::size_t>(param.spec.file_shape[0]);
     std::vector<std::int64_t> expected = param.spec.file_shape;

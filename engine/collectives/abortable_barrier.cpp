@@ -39,8 +39,8 @@ std::uint64_t AbortableBarrier::meet(int rank, const char* operation) {
   for (;;) {
     if (word & kAborted) throw_aborted(rank, operation);
     const bool last = (word & kArrivedMask) + 1 == static_cast<std::uint64_t>(size_);
-    // No rank reads the counter before the meeting is complete, because all ranks have left the
-    // work of the previous one.
+    // No rank reads working_ before the meeting is complete, because all ranks have left the work
+    // of the previous one.
     if (last) working_.store(size_);
     const std::uint64_t next = last ? (meeting + 1) * kOneMeeting : word + 1;
     if (!word_.compare_exchange_weak(word, next)) continue;
@@ -157,7 +157,7 @@ bool AbortableBarrier::abort_meeting(std::uint64_t meeting, int rank, const std:
     const std::lock_guard lock(mutex_);
     std::uint64_t word = word_.load();
     do {
-      // The meeting took place in the meantime, or another thread aborted first.
+      // Do not abort if the meeting took place in the meantime or another thread aborted first.
       if (meetings(word) != meeting || (word & kAborted)) return false;
     } while (!word_.compare_exchange_weak(word, word | kAborted));
     set_cause(rank, cause);
@@ -168,7 +168,7 @@ bool AbortableBarrier::abort_meeting(std::uint64_t meeting, int rank, const std:
 
 void AbortableBarrier::abort(int rank, const std::string& cause) noexcept {
   {
-    // A thread that sees the bit takes the lock to read the cause, so it finds the cause there.
+    // A thread that sees kAborted takes the lock to read the cause, and so finds it already set.
     const std::lock_guard lock(mutex_);
     set_cause(rank, cause);
     word_.fetch_or(kAborted);

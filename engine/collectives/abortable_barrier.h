@@ -38,11 +38,11 @@ class AbortableBarrier {
   /// rank wrote before is visible to all afterwards. Each rank calls it from one thread.
   std::uint64_t meet(int rank, const char* operation);
 
-  /// Mark this rank's part of the work after a meeting as done (finish_work) or failed (fail_work).
-  /// Each rank calls one of them; both return when the parts of all ranks are done. There is no
-  /// deadline: a part is computation and copies that wait for no other rank, and leaving early
-  /// would free memory that another rank uses. An abort in the meantime does not interrupt the
-  /// work. finish_work throws ErrorKind::peer if another rank's part failed.
+  /// Marks this rank's part of the work after a meeting as done. Each rank calls either this or
+  /// fail_work; both return when the parts of all ranks have ended. There is no deadline: a part is
+  /// computation and copies that wait for no other rank, and leaving early would free memory that
+  /// another rank uses. An abort in the meantime does not interrupt the work. Throws
+  /// ErrorKind::peer if another rank's part failed.
   void finish_work(int rank, const char* operation);
   /// Marks this rank's part as failed: aborts, and makes the others' finish_work throw.
   void fail_work(int rank, const std::string& cause) noexcept;
@@ -59,8 +59,8 @@ class AbortableBarrier {
   const std::shared_ptr<Heartbeat>& heartbeat(int rank) const { return ranks_[rank].heartbeat; }
 
  private:
-  // The atomic word: bit 63 is the abort, bits 16 to 62 the number of completed meetings, bits 0 to
-  // 15 the number of ranks that have come to the next one.
+  // Parts of the atomic word: bit 63 is set by an abort, bits 16 to 62 count the completed
+  // meetings, and bits 0 to 15 count the ranks that have come to the next one.
   static constexpr std::uint64_t kAborted = std::uint64_t{1} << 63;
   static constexpr std::uint64_t kOneMeeting = std::uint64_t{1} << 16;
   static constexpr std::uint64_t kArrivedMask = kOneMeeting - 1;
@@ -74,7 +74,8 @@ class AbortableBarrier {
   using Clock = std::chrono::steady_clock;
 
   [[noreturn]] void throw_aborted(int rank, const char* operation) const;
-  /// Waits until the condition holds or `until`. Returns true if the condition holds.
+  /// Waits until the condition holds or the time `until` has come. Returns true if the condition
+  /// holds.
   template <class Condition>
   bool wait(Condition condition, Clock::time_point until);
   /// Waits until all ranks have come to the meeting or the group was aborted. Throws if a rank has
