@@ -21,8 +21,8 @@ struct Pool2dDesc {
   bool count_include_pad = true;
   std::int64_t divisor_override = 0;  ///< average only: divisor of every window; 0 = none
   /// For average pooling: replaces the fixed windows by windows that divide the input as evenly as
-  /// possible. Output o averages from floor(o * in / out) to ceil((o + 1) * in / out), as in
-  /// torch.nn.AdaptiveAvgPool2d.
+  /// possible. Output o averages the inputs from floor(o * in / out) to ceil((o + 1) * in / out),
+  /// as in torch.nn.AdaptiveAvgPool2d.
   bool adaptive = false;
   DType type = DType::f32;
   std::int64_t batch = 0;

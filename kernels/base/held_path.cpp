@@ -15,7 +15,7 @@ HeldPath::HeldPath(std::string path) : name_(std::move(path)), text_(name_) {}
 HeldPath::HeldPath(const char* path) : HeldPath(std::string(path)) {}
 
 HeldPath HeldPath::hold(const std::string& path) {
-  // O_PATH does not need the right to list the folder.
+  // O_PATH opens a folder even if this process may not list it.
   FileHandle folder(
       uninterrupted([&] { return ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }));
   if (!folder.is_open()) {

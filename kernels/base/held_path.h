@@ -1,5 +1,5 @@
 // A location in the file system: a path, or a name in a folder that is held open. A held folder is
-// found even after it was moved, and never confused with another folder that has taken its path.
+// found even after it has been moved, and a new folder at its old path is never mistaken for it.
 #pragma once
 
 #include <memory>
@@ -11,10 +11,11 @@
 namespace dpt {
 
 /// Name of a file or folder, which need not exist, for the functions of file_io.h. A string
-/// converts to a path. Copies share the held folder. Immutable, so any thread may use it.
+/// converts implicitly, as a path. Copies share the held folder. Immutable, so any thread may use
+/// it.
 class HeldPath {
  public:
-  HeldPath(std::string path);  // NOLINT(google-explicit-constructor): a path is a place
+  HeldPath(std::string path);  // NOLINT(google-explicit-constructor): callers have strings
   HeldPath(const char* path);  // NOLINT(google-explicit-constructor)
   /// Opens and holds the folder `path`. Throws ErrorKind::data if it cannot be opened.
   static HeldPath hold(const std::string& path);
@@ -30,7 +31,7 @@ class HeldPath {
   const std::string& text() const { return text_; }
   /// Returns the last part of the path.
   std::string last_name() const;
-  /// Return the first two arguments of openat(2) and its relatives.
+  /// Return the descriptor and the name to pass to openat(2) and similar calls.
   int at() const;
   const char* name() const { return name_.c_str(); }
 

@@ -89,7 +89,7 @@ void narrow(Memory& memory, const std::string& folder, const char* limit_file,
   memory.total = std::min(memory.total, ceiling);
   const auto usage = number_in(folder + "/" + usage_file);
   if (!usage) return;
-  // File cache counts as used, but the kernel frees it under pressure.
+  // The file cache counts as used, but the kernel frees it under pressure.
   const std::uint64_t cache = number_field(folder + "/memory.stat", cache_key).value_or(0);
   const auto used = static_cast<std::uint64_t>(*usage);
   const std::uint64_t needed = used > cache ? used - cache : 0;

@@ -1,5 +1,5 @@
-// Cores and memory of the machine that this process may use, by affinity and control groups. Each
-// function takes the root folder of /proc and /sys, so that a test can simulate a machine.
+// Cores and memory that this process may use according to its CPU affinity and control groups. Most
+// functions take the folder that contains proc and sys, so that a test can simulate a machine.
 #pragma once
 
 #include <cstdint>

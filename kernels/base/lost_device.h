@@ -8,18 +8,18 @@
 
 namespace dpt {
 
-/// A device of this process stopped responding, which is a cause and no consequence of another
-/// rank's failure. The exit code is that of a lost rank.
+/// The error that a device of this process stopped responding: the cause, not a consequence, of
+/// another rank's failure. The exit code is that of a lost rank.
 class LostDevice : public Error {
  public:
   explicit LostDevice(const std::string& text) : Error(ErrorKind::peer, text) {}
 };
 
-/// Returns true if a device of this process is lost. Calls that free something of a GPU may then
-/// wait forever, so destructors skip them, and the process ends with _exit, which runs none of the
-/// driver's own clean-up. Thread-safe.
+/// Returns true if a device of this process is lost. Calls that free GPU resources may then block
+/// forever, so destructors skip them, and the process ends with _exit, which skips the driver's own
+/// clean-up. Thread-safe.
 bool is_device_lost() noexcept;
-/// Sets what is_device_lost returns. Only tests reset it.
+/// Sets what is_device_lost returns. Only tests set it to false.
 void set_device_lost(bool lost) noexcept;
 
 }  // namespace dpt

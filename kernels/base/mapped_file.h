@@ -7,7 +7,8 @@
 
 namespace dpt {
 
-/// Maps a regular file, whose pages are read when first accessed. Throws ErrorKind::data naming it.
+/// Maps a regular file, whose pages are read when first accessed. Throws ErrorKind::data with its
+/// path.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);

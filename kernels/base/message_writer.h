@@ -1,5 +1,5 @@
 // Messages to the user on stderr, which must not block the work: the reader of a pipe may be stuck,
-// a terminal may be stopped (Ctrl-S).
+// or a terminal may be stopped (Ctrl-S).
 #pragma once
 
 #include <chrono>
@@ -9,9 +9,9 @@
 
 namespace dpt {
 
-/// Writes texts to a descriptor. Drops a text that cannot be written within `patience`. From then
-/// on, drops texts without waiting until the descriptor is writable again, and then first writes a
-/// line with the number of dropped texts. Callable from any thread.
+/// Writes texts to a descriptor. Drops a text that cannot be written within `patience`. After that,
+/// drops each text at once until the descriptor is writable again, and then first writes a line
+/// with the number of dropped texts. Callable from any thread.
 class MessageWriter {
  public:
   MessageWriter(int descriptor, std::chrono::milliseconds patience)
@@ -24,7 +24,7 @@ class MessageWriter {
   /// Writes a text that later texts replace, such as a progress bar, if that is possible without
   /// waiting.
   void write_if_ready(std::string_view text) noexcept;
-  /// Returns false if the descriptor accepts nothing for `patience`.
+  /// Waits until the descriptor accepts bytes; returns false if it does not within `patience`.
   bool is_ready(std::chrono::milliseconds patience) const noexcept;
 
  private:

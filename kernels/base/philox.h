@@ -9,7 +9,7 @@
 
 namespace dpt::philox {
 
-/// Purpose of a draw. It is the first key word, so that no two uses share a stream.
+/// Purpose of a draw. It is part of the key, so that no two uses share a stream.
 enum class Use : std::uint32_t {
   init = 1,
   shuffle = 2,
@@ -49,7 +49,7 @@ DPT_HOST_DEVICE inline Block block(std::uint64_t seed, Use use, std::uint64_t a,
   return {{c0, c1, c2, c3}};
 }
 
-/// Returns a uniform number in [0, 1) of 24 bits, which is exact in float.
+/// Returns a uniform number in [0, 1) made of 24 bits, which a float represents exactly.
 DPT_HOST_DEVICE inline float uniform(std::uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1.0p-24F;
 }

@@ -12,8 +12,8 @@ namespace dpt {
 /// if the system has no source of random bytes.
 std::string random_text(std::size_t bytes);
 
-/// Returns true if the two are equal, in a time that does not depend on the position of a
-/// difference.
+/// Returns true if `a` and `b` are equal, in time that does not depend on the position of a
+/// difference. `a` is the received text.
 bool same_secret(std::string_view a, std::string_view b);
 
 /// Returns the 32 bytes of HMAC-SHA-256 (RFC 2104, FIPS 180-4). Only a holder of `key` can compute
@@ -31,8 +31,9 @@ struct ProofEnd {
 /// can echo the proof that it received.
 enum class ProofRole { connects, accepts };
 
-/// Returns the proof, 32 bytes, that an end of a connection from `from` to `to` knows `key`.
-/// `purpose` separates proofs of different kinds of connections. No part may contain a space.
+/// Returns the 32 bytes of the proof that one end of a connection, which `from` opened to `to`,
+/// knows `key`. `role` says which end. `purpose` separates proofs of different kinds of
+/// connections. No part may contain a space.
 std::string connection_proof(std::string_view key, std::string_view purpose, ProofRole role,
                              const ProofEnd& from, const ProofEnd& to);
 

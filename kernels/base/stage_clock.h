@@ -19,7 +19,7 @@ using StageSeconds = std::array<double, kDataStageNames.size()>;
 void measure_data_stages(bool on);
 StageSeconds data_stage_seconds();
 
-/// Adds its lifetime to a stage.
+/// Timer that adds its lifetime to the seconds of a stage.
 class StageTimer {
  public:
   explicit StageTimer(DataStage stage);

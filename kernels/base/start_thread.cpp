@@ -21,7 +21,7 @@
 namespace dpt {
 namespace {
 
-/// Returns a text with the limits on threads that are set.
+/// Returns the thread limits that are set, as text for a message.
 std::string limits_text() {
   std::string text;
   const auto add = [&](const std::string& limit) { text += (text.empty() ? "" : ", ") + limit; };

@@ -12,10 +12,10 @@ namespace dpt {
 /// threads, including those of libraries. Call this before any thread starts.
 int run_with_large_stacks(const std::function<int()>& body);
 
-/// Starts a thread that runs `body`, flushes denormal numbers (kernels/base/denormals.h) and beats
-/// for the replica of the calling thread (kernels/base/heartbeat.h). Throws ErrorKind::device if
-/// the system cannot start another thread; the error contains `what` ("decoder thread 3 of 8") and
-/// the limits that apply.
+/// Starts a thread that runs `body`, flushes denormal numbers (kernels/base/denormals.h) and shares
+/// the heartbeat of the calling thread (kernels/base/heartbeat.h). Throws ErrorKind::device if the
+/// system cannot start another thread; the error contains `what` ("decoder thread 3 of 8") and the
+/// limits that apply.
 std::thread start_thread(const std::string& what, std::function<void()> body);
 
 /// Throws as start_thread does unless `count` threads can be started now, at the same time. Used

@@ -53,7 +53,8 @@ std::size_t columns_of(const Decoded& character) {
   return is_in(kWideCharacters, character.code) ? 2 : 1;
 }
 
-/// Returns true for letters of Hebrew, Arabic and other right-to-left scripts.
+/// Returns true for letters of Hebrew, Arabic and other right-to-left scripts, and for the marks
+/// that set this direction.
 bool is_right_to_left(char32_t code) {
   return (code >= 0x590 && code <= 0x8ff) || (code >= 0xfb1d && code <= 0xfdff) ||
          (code >= 0xfe70 && code <= 0xfefc) || (code >= 0x10800 && code <= 0x10fff) ||

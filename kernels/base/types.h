@@ -83,7 +83,7 @@ enum class TargetKind : std::uint8_t {
   values        ///< a number for each output; no label
 };
 
-/// Returns true if samples have labels.
+/// Returns true if samples with this kind of targets have labels.
 constexpr bool has_labels(TargetKind kind) {
   return kind == TargetKind::class_index || kind == TargetKind::soft_labels;
 }

@@ -1,5 +1,5 @@
-// xxHash. If the library supports it, the XXH3 functions use the processor's widest vectors, found
-// at run time, which is one and a half times as fast on data that comes from memory.
+// xxHash. If the library supports it, the XXH3 functions select the processor's widest vectors at
+// run time, which is 1.5 times as fast on data that is not in a cache.
 #pragma once
 
 #ifdef DPT_XXHASH_DISPATCH

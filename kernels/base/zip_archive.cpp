@@ -16,7 +16,7 @@ constexpr std::uint32_t kLocatorMark = 0x07064b50, kEntryMark = 0x02014b50;
 constexpr std::uint32_t kLocalMark = 0x04034b50;
 constexpr std::uint64_t kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20;
 constexpr std::uint64_t kEntryBytes = 46, kLocalBytes = 30;
-constexpr std::uint64_t kLong = 0xffffffff;  ///< replaces a size that is in a zip64 field
+constexpr std::uint64_t kLong = 0xffffffff;  ///< placeholder of a number that is in the zip64 field
 constexpr int kStored = 0, kDeflated = 8;
 
 /// Reads the little-endian numbers of an archive.
@@ -76,8 +76,8 @@ std::uint64_t find_end(const ZipBytes& bytes, const std::string& path) {
        path);
 }
 
-/// Reads the sizes and the offset from the zip64 field after the name if their own fields are too
-/// short.
+/// Reads those sizes and offsets that do not fit into their own fields from the zip64 field, which
+/// lies between `at` and `end`.
 void read_zip64(const ZipBytes& bytes, std::uint64_t at, std::uint64_t end, ZipMember& member) {
   for (; at + 4 <= end;) {
     const std::uint64_t id = bytes.number(at, 2), length = bytes.number(at + 2, 2);
@@ -176,7 +176,7 @@ std::span<const std::byte> ZipArchive::content(const ZipMember& member,
                               bytes.number(member.header + 28, 2);
   bytes.need(begin, member.packed, fmt::format("{} bytes of content", member.packed));
   std::span<const std::byte> content = file_.subspan(begin, member.packed);
-  // Deflate expands at most 1032 times.
+  // Deflate expands data by a factor of at most 1032.
   constexpr std::uint64_t kMaxRatio = 1032;
   const bool is_stored = member.method == kStored;
   if (is_stored ? member.size != member.packed : member.size / kMaxRatio > member.packed) {

@@ -13,24 +13,24 @@ namespace dpt {
 
 struct ZipMember {
   std::string name;
-  int flags = 0, method = 0;  ///< values in the archive
+  int flags = 0, method = 0;  ///< general-purpose flags, compression method
   std::uint32_t crc = 0;
-  std::uint64_t packed = 0, size = 0;  ///< bytes in the archive, and of the content
+  std::uint64_t packed = 0, size = 0;  ///< bytes in the archive; bytes of the content
   std::uint64_t header = 0;            ///< offset of its local header
 };
 
 /// Treatment of the checksums, which some writers omit.
 enum class ZipChecksum : std::uint8_t { compare, ignore };
 
-/// Reads the members of an archive in memory, which must outlive it. Messages contain `path` and
-/// `remedy`, which says how to write an archive that can be read. Throws ErrorKind::data naming the
-/// path and the member.
+/// Reads the members of an archive in memory, whose bytes must outlive this object. Messages
+/// contain `path` and `remedy`, which says how to write an archive that can be read. Throws
+/// ErrorKind::data naming the path and the member.
 class ZipArchive {
  public:
   ZipArchive(std::span<const std::byte> file, std::string path, std::string remedy);
 
   const std::vector<ZipMember>& members() const { return members_; }
-  /// Returns the content of a member after checking its checksum: a part of the file, or
+  /// Returns the content of a member after checking its checksum: a view of the file, or of
   /// `inflated`.
   std::span<const std::byte> content(const ZipMember& member, std::vector<std::byte>& inflated,
                                      ZipChecksum checksum = ZipChecksum::compare) const;

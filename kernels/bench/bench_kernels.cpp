@@ -55,10 +55,10 @@ double min_us(const std::function<void()>& run) {
   return minimum;
 }
 
-/// A layer to measure: an Op of ours (null if none applies) and oneDNN's three passes.
+/// A layer to measure: our Op (null if no direct kernel applies) and oneDNN's three passes.
 struct Layer {
   std::string name;
-  double mflop;  ///< work of one pass
+  double mflop;  ///< millions of floating-point operations of one pass
   std::int64_t x, y, full_y, weights, outputs;
   std::unique_ptr<Op> op, no_dx;
   std::function<onednn::Primitive(onednn::Pass)> library;

@@ -49,7 +49,7 @@ struct Gelu {
   }
 };
 
-/// GELU with approximate: tanh.
+/// GELU with `approximate: tanh`.
 struct GeluTanh {
   static constexpr bool kOfY = false;
   static constexpr float kSqrt2OverPi = 0.797884561F, kCubic = 0.044715F;
@@ -85,14 +85,14 @@ struct Tanh {
   DPT_HOST_DEVICE float gradient(float y, float dy) const { return dy * (1.0F - y * y); }
 };
 
-/// log(1 + e^(beta x)) / beta, and x where beta x is above the threshold.
+/// log(1 + e^(beta x)) / beta, or x if beta x is above the threshold.
 struct Softplus {
   static constexpr bool kOfY = false;
   float beta, threshold;
   DPT_HOST_DEVICE float value(float x) const {
     const float z = x * beta;
     if (z > threshold) return x;
-    // Avoid overflow for any threshold.
+    // Compute log(1 + e^z) without overflow, whatever the threshold.
     const float above = z < 0.0F ? 0.0F : z;
     return (above + log1pf(exp_nonpositive(z < 0.0F ? z : -z))) / beta;
   }

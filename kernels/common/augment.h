@@ -42,7 +42,7 @@ DPT_HOST_DEVICE inline float unit(std::uint8_t value) {
   return static_cast<float>(value) / 255.0F;
 }
 
-/// Normalises as torchvision's Normalize.
+/// Normalises like torchvision's Normalize.
 DPT_HOST_DEVICE inline float normalise(float value, float mean, float stddev) {
   return (value - mean) / stddev;
 }
@@ -55,7 +55,7 @@ DPT_HOST_DEVICE inline bool is_in(const InputBox& box, int row, int column) {
 
 /// Mixes two values inside InputMix::box, in this order and without a fused multiply-add, like
 /// torchvision's MixUp: partner.mul(1 - lam).add(own.mul(lam)). Returns only the partner's value if
-/// own is 0, because 0 times a non-finite value would not be 0.
+/// mix.own is 0, because 0 times a non-finite value would not be 0.
 DPT_HOST_DEVICE inline float mixed(const InputMix& mix, float own, float partner) {
   return mix.own == 0.0F ? partner : partner * mix.partner + own * mix.own;
 }

@@ -17,7 +17,7 @@ DPT_HOST_DEVICE inline void merge_moment(const MomentMerge& merge, float& mean, 
   squares += other_squares + difference * difference * merge.cross;
 }
 
-/// Returns the merge of two sets with the given numbers of values, either of which may be 0.
+/// Returns the factors that merge the moments of two sets of values, either of which may be empty.
 inline MomentMerge moment_merge(int left, int right, double left_values, double right_values) {
   MomentMerge merge{left, right, 0, 0};
   const double both = left_values + right_values;
@@ -32,7 +32,7 @@ DPT_HOST_DEVICE inline float inverse_deviation(float squares, float values, floa
   return 1.0F / std::sqrt(squares / values + eps);
 }
 
-/// Row `c` of a folded layer: its weights are multiplied by `scale`.
+/// Factor of a channel's weights, and its new bias, after batch norm was folded into the layer.
 struct FoldedChannel {
   float scale, bias;
 };
@@ -64,13 +64,14 @@ DPT_HOST_DEVICE inline float counted_momentum(const RunningRange& range, const f
   return momentum_at(range, UpdateCounter::count(params[range.counter]));
 }
 
-/// Returns true if running statistics are updated.
+/// Returns true if this step updates the running statistics.
 DPT_HOST_DEVICE inline bool updates_running(const StepMetrics& metrics) {
   return metrics.outcome == static_cast<float>(UpdateOutcome::applied) &&
          metrics.bad_statistic == 0;
 }
 
-/// Returns a running statistic after a step whose sum over `samples` is `sum`.
+/// Returns the updated running statistic. `sum` adds up the step's contributions of `samples`
+/// samples.
 DPT_HOST_DEVICE inline float running_update(float running, float sum, float samples,
                                             float momentum) {
   return (1.0F - momentum) * running + momentum * (sum / samples);

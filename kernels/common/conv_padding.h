@@ -1,4 +1,4 @@
-// Padding after the image that a convolution's windows need. It follows from the output size: an
+// Padding that a convolution's windows need after the image. It follows from the output size: an
 // even kernel may need one more pixel after the image than before it.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The convolution whose transpose is a transposed convolution.
+// The convolution that underlies a transposed convolution.
 #pragma once
 
 #include "kernels/conv_descs.h"

@@ -19,7 +19,7 @@ inline constexpr std::int64_t kMaxUnits = std::int64_t{1} << 34;
 
 /// Parameters that the masks of one layer share.
 struct Masks {
-  std::uint64_t key = 0;  ///< key of (seed, layer)
+  std::uint64_t key = 0;  ///< derived from seed and layer
   float p = 0;            ///< probability of being dropped
   float scale = 1;        ///< 1 / (1 - p), the factor of units that are kept
 };
@@ -39,8 +39,7 @@ struct Factors {
   float v[kGroup];
 };
 
-/// Returns the factors of a group. Steps count modulo 2^32, so steps that far apart may have the
-/// same masks.
+/// Returns the factors of a group. Steps count modulo 2^32: steps 2^32 apart have the same masks.
 DPT_HOST_DEVICE inline Factors factors(const Masks& masks, std::int64_t step, std::int64_t id,
                                        std::int64_t group) {
   const std::uint64_t low = static_cast<std::uint32_t>(group);

@@ -1,8 +1,7 @@
 // The formulas of elementwise losses as in torch.nn, written once for every backend. Each is a
 // function of an output x, its target y and the weight of its class in `pos_weight`.
 //
-// A formula has `value`, `gradient` (d value / d x), and `predicted`, the prediction of the target
-// from x.
+// A formula has `value`, `gradient` (d value / d x), and `predicted`, the target that x predicts.
 #pragma once
 
 #include <cmath>
@@ -19,7 +18,7 @@ struct Mse {
   DPT_HOST_DEVICE float predicted(float x) const { return x; }
 };
 
-/// |x - y|. The gradient at 0 is 0; NaN stays NaN.
+/// |x - y|. The gradient at x = y is 0; NaN stays NaN.
 struct L1 {
   DPT_HOST_DEVICE float value(float x, float y, float) const { return fabsf(x - y); }
   DPT_HOST_DEVICE float gradient(float x, float y, float) const {

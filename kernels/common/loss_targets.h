@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-/// Checks the targets of a loss on `device`.
+/// Checks that the loss supports its targets. `device` is for messages.
 inline void check_loss_targets(const std::string& device, const char* loss, const LossDesc& desc) {
   const TargetShape& targets = desc.targets;
   const std::int64_t expected = targets.kind == TargetKind::class_index ? 0 : desc.classes;
@@ -22,7 +22,7 @@ inline void check_loss_targets(const std::string& device, const char* loss, cons
   }
 }
 
-/// Checks the targets of a loss for labels.
+/// Checks the targets of a loss that needs labels or soft labels.
 inline void check_label_loss(const std::string& device, const char* loss, const LossDesc& desc) {
   check_loss_targets(device, loss, desc);
   if (has_labels(desc.targets.kind)) return;

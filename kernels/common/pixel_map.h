@@ -14,14 +14,14 @@ struct PixelAxis {
   Divider scale;
   std::int64_t before;
 
-  /// Returns the input that output `p` shows; negative if it shows none.
+  /// Returns the input pixel that output pixel `p` shows; negative if it shows none.
   DPT_HOST_DEVICE std::int64_t source(std::int64_t p) const {
     if (p < before) return -1;
     const std::int64_t i = scale.quotient(static_cast<std::uint32_t>(p - before));
     return i < in ? i : -1;
   }
 
-  /// Outputs [begin, end) that show an input.
+  /// Output pixels [begin, end) that show one input pixel.
   struct Places {
     std::int64_t begin, end;
   };

@@ -10,7 +10,7 @@
 
 namespace dpt {
 
-/// LossDesc::sums, as kernels take them.
+/// LossDesc::sums in the form that kernels take.
 struct SumList {
   MetricSum of[kMaxMetricSums] = {};
   int count = 0;
@@ -26,8 +26,8 @@ struct RowErrors {
 
 /// Facts about a sample's outputs, known after its loss was computed.
 struct RowFacts {
-  bool is_right = false;  ///< the label's output is the largest
-  std::int32_t rank = 0;  ///< number of outputs above the label's
+  bool is_right = false;  ///< true if the label's output is the largest
+  std::int32_t rank = 0;  ///< number of outputs that rank above the label's
   RowErrors errors;
 };
 
@@ -47,7 +47,7 @@ DPT_HOST_DEVICE inline float sample_sum(const MetricSum& sum, const RowFacts& fa
   return 0;
 }
 
-/// Adds the total of `kind` over samples to its sum in StepMetrics.
+/// Adds `of_samples`, the total of `kind` over some samples, to its sum in StepMetrics.
 DPT_HOST_DEVICE inline void add_to_sum(SplitSum& sum, const MetricSum& kind, double of_samples) {
   if (kind.kind == SampleSum::top_k) {
     sum.add_count(static_cast<std::int64_t>(of_samples));
@@ -56,14 +56,14 @@ DPT_HOST_DEVICE inline void add_to_sum(SplitSum& sum, const MetricSum& kind, dou
   }
 }
 
-/// Returns true if output c is above the label's.
+/// Returns true if output c ranks above the label's.
 DPT_HOST_DEVICE inline bool is_above(float value, std::int32_t c, float at_label,
                                      std::int32_t label) {
   // Every output is above a label's output that is NaN.
   return !(value < at_label || (value == at_label && c >= label));
 }
 
-/// Returns true if an output or a target is above 0.5, which means yes.
+/// Returns true if an output or a target is above 0.5, which means that the class applies.
 DPT_HOST_DEVICE inline bool is_hot(float value) {
   return value > 0.5F;
 }

@@ -103,8 +103,8 @@ struct SoftmaxRow {
   std::int32_t prediction = 0;  ///< index of the largest logit, the first one of equal values
 };
 
-/// Sums over all logits of a row that its loss and gradient need. Logits are relative to the
-/// largest one.
+/// Sums over a row's logits that the loss and the gradient need. Logits are relative to the largest
+/// one.
 struct SoftmaxSums {
   double exponentials = 0;  ///< sum of e^logit
   double logits = 0;        ///< sum of the logits times their weights; used with smoothing only
@@ -156,7 +156,7 @@ class SoftmaxGradient {
   DPT_HOST_DEVICE float other(float exponential, float weight = 1) const {
     return exponential * factor_ - spread_ * weight;
   }
-  /// Returns the value to subtract at the label.
+  /// Returns the value to subtract from the result of `other` for the label.
   DPT_HOST_DEVICE float at_label() const { return at_label_; }
 
  private:

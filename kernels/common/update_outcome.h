@@ -45,7 +45,7 @@ DPT_HOST_DEVICE inline void set_norm_and_clip(StepScalars& s, double sum_of_squa
   // The squares of floats do not overflow a double, so the sum is finite if all gradients are.
   s.finite = sum_of_squares - sum_of_squares == 0 ? 1.0F : 0.0F;
   if (s.max_norm > 0) {
-    // A NaN norm stays NaN, as in PyTorch, so that the step shows the fault.
+    // A NaN norm makes the factor NaN, as in PyTorch, so that the step shows the fault.
     const float factor = s.max_norm / (s.grad_norm + 1e-6F);
     s.clip = factor > 1 ? 1.0F : factor;
   }

@@ -146,7 +146,7 @@ class CpuBatchNorm final : public Op {
     float* of_x = host(args.scratch) + 2 * c;
     float* constant = of_x + c;
     if (!desc_.batch_statistics) {
-      // The parameters are frozen if their gradients are not requested.
+      // If neither gradient is requested, the parameters are frozen.
       if (args.params[desc_.kWeight].gradient || args.params[desc_.kBias].gradient) {
         add_up_gradients(args, forward, of_x, constant);
       }
@@ -201,7 +201,7 @@ class CpuBatchNorm final : public Op {
                : inverse_deviation(host(args.params[desc_.kRunningVar].f32)[k], 1.0F, desc_.eps);
   }
 
-  /// Computes the map of the forward pass, with the same bits each time.
+  /// Computes the affine map of the forward pass, with the same bits each time.
   Affine affine_of(const OpArgs& args) const {
     float* scale = host(args.scratch);
     float* shift = scale + channels();

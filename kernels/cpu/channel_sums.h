@@ -1,5 +1,5 @@
-// Column sums of matrices, in an order that depends only on the shape: in fp32 over a few rows, and
-// then over those partial sums in double.
+// Column sums of matrices, in an order that depends only on the shape: first over a few rows in
+// fp32, then over these partial sums in double.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct ColumnSums {
   T v[kSums][kSumColumns] = {};
 };
 
-/// Accumulates the fp32 sums to which add(row, sums) adds, for all rows in [begin, end).
+/// Calls add(row, fp32 sums) for all rows in [begin, end), and returns the totals.
 template <int kSums, class Add>
 ColumnSums<double, kSums> sum_rows(std::int64_t begin, std::int64_t end, const Add& add) {
   constexpr std::int64_t kRows = 64;
@@ -52,8 +52,8 @@ struct RowCut {
   }
 };
 
-/// Calls add(row, first column, number of columns, sums) for the whole matrix. Then scratch[s *
-/// columns + c] is sum s of column c. REQUIRES: scratch has scratch_bytes(kSums).
+/// Calls add(row, first column, number of columns, sums) for the whole matrix. Afterwards,
+/// scratch[s * columns + c] is sum s of column c. REQUIRES: scratch has scratch_bytes(kSums).
 template <int kSums, class Add>
 void sum_columns(int threads, const RowCut& cut, double* scratch, const Add& add) {
   const std::int64_t blocks = ceil_div(cut.columns, kSumColumns);

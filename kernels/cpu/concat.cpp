@@ -58,7 +58,7 @@ class CpuConcat final : public Op {
   std::string implementation() const override { return "own"; }
 
  private:
-  /// Position of an input in a row of y, which is a pixel or, with `flatten`, a sample.
+  /// Position of an input in a row of y. A row is a pixel or, with `flatten`, a sample.
   struct Part {
     std::size_t offset, bytes;
     std::int64_t pixels, channels;  ///< per row

@@ -31,7 +31,7 @@ class CpuConv2d final : public Op {
 
   std::size_t scratch_bytes() const override {
     const std::size_t bytes = passes_.scratch_bytes();
-    // Scratch begins with z or its gradient.
+    // If there is a pool, scratch begins with z or its gradient.
     return pool_ ? z_bytes() + std::max(bytes, pool_->scratch_bytes()) : bytes;
   }
   std::size_t saved_bytes() const override {

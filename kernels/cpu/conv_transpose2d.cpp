@@ -24,7 +24,7 @@ class CpuConvTranspose2d final : public Op {
         threads_(threads),
         cut_(desc.batch * desc.out.h * desc.out.w, desc.out.c),
         passes_(desc, [&](Pass pass) {
-          // The convolution's input is y here, and its output x.
+          // The convolution's input is y, and its output is x.
           if (pass != Pass::backward_weights) {
             pass = pass == Pass::forward ? Pass::backward_data : Pass::forward;
           }

@@ -1,4 +1,4 @@
-// Dropout on the CPU. A mask is drawn when it is used, in forward and in backward.
+// Dropout on the CPU. Forward and backward each draw the masks, which are not stored.
 #include "kernels/cpu/ops.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace dpt {
 namespace {
 
-/// Elements of a sample that one call of a parallel loop handles; a multiple of kGroup.
+/// Number of elements that one iteration of the parallel loop handles; a multiple of kGroup.
 constexpr std::int64_t kDropoutBlock = 4096;
 
 template <class T>
@@ -24,7 +24,7 @@ class CpuDropout final : public Op {
         threads_(threads),
         is_identity_(!desc.training || desc.p == 0),
         masks_(dropout::masks(desc.seed, desc.stream, desc.p)) {}
-  /// Returns the bytes for the factors of all channels.
+  /// Returns the size of the factors of all samples' channels.
   std::size_t scratch_bytes() const override {
     if (is_identity_ || !desc_.channels) return 0;
     return static_cast<std::size_t>(desc_.batch * desc_.shape.c) * sizeof(float);

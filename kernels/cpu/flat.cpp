@@ -13,7 +13,7 @@
 namespace dpt {
 namespace {
 
-// Total bytes of one block of all parts, which stay in the second-level cache.
+// Size of one block of all parts together, which should stay in the second-level cache.
 constexpr std::int64_t kBlockBytes = 256 * 1024;
 constexpr std::int64_t kSmallestBlock = 1024;
 

@@ -1,5 +1,5 @@
-// Kernels over flat fp32 buffers: sum, gradient norm. The results have the same bits on every
-// instruction set. The CPU backend calls them from its thread.
+// Kernels over flat fp32 buffers (sum, gradient norm), which run in the CPU backend's thread. The
+// results have the same bits on every instruction set.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ void cpu_tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additi
 /// Sets to[i] = from[i] rounded, for i < n.
 void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n);
 
-/// Sets grad_norm and clip of `s` from the n gradients (set_norm_and_clip). The sum is in double;
-/// element i goes to partial sum i % 16.
+/// Sets grad_norm, clip and finite of `s` from the n gradients (set_norm_and_clip). The sum is in
+/// double; element i goes to partial sum i % 16.
 void cpu_grad_norm(const float* g, std::int64_t n, StepScalars* s);
 
 /// Multiplies the values by `factor`.

@@ -1,4 +1,5 @@
-// Group normalisation on the CPU: a set is a sample's group of channels at all pixels.
+// Group normalisation on the CPU. Each set of values, which is normalised separately, is one group
+// of a sample's channels over all pixels.
 #include "kernels/cpu/ops.h"
 
 #include <cassert>
@@ -16,7 +17,7 @@ namespace {
 /// Number of elements that are summed in fp32 before the sum is added in double.
 constexpr std::int64_t kNormRun = 1024;
 
-/// Statistics that normalise a set.
+/// Mean and inverse standard deviation of a set.
 struct Moments {
   float mean, inverse;
 };
@@ -99,7 +100,7 @@ class CpuGroupNorm final : public Op {
   std::string implementation() const override { return "own"; }
 
  private:
-  /// Calls body(index of the set's first element at a pixel) for every pixel.
+  /// Calls body(at) for every pixel. `at` is the index of the set's first element in the pixel.
   template <class Body>
   void for_pixels(std::int64_t set, const Body& body) const {
     const std::int64_t sample = set / desc_.groups, group = set % desc_.groups;
@@ -107,7 +108,7 @@ class CpuGroupNorm final : public Op {
     for (std::int64_t pixel = 0; pixel < pixels_; ++pixel, at += channels_) body(at);
   }
 
-  /// Returns the sum of term(index, channel of the group) over a set.
+  /// Returns the sum of term(index, channel within the group) over a set.
   template <class Term>
   double sum_of(std::int64_t set, const Term& term) const {
     double total = 0;
@@ -177,11 +178,11 @@ class CpuGroupNorm final : public Op {
     });
   }
 
-  /// Statistics that normalise each channel of a block.
+  /// Mean and inverse standard deviation of the group of each channel of a block.
   struct Columns {
     float mean[kSumColumns] = {}, inverse[kSumColumns] = {};
   };
-  /// Sets each channel to the mean of its group's sums.
+  /// Sets means[c] to the mean of channel c's group. `sums` are the channels' sums over the pixels.
   void mean_of_groups(const double* sums, std::int64_t count, float* means) const {
     const auto values = static_cast<double>(pixels_ * width_);
     for (std::int64_t group = 0; group < count; group += width_) {

@@ -59,8 +59,8 @@ class FloatMap {
   std::vector<float> mean_, stddev_;
 };
 
-/// Writer of samples as an epoch sees them, row by row, before mixing. `kChannels` is the number of
-/// channels if it is known at compile time, else 0.
+/// Writer of samples, row by row, with the epoch's random transforms but before mixing. `kChannels`
+/// is the number of channels if it is known at compile time, else 0.
 template <class Map, int kChannels>
 class SampleRows {
  public:
@@ -179,7 +179,7 @@ class SampleRows {
   std::vector<Out> erased_;
 };
 
-/// The input operation. `Map` gives T, or float if samples are mixed, so that only the mixture is
+/// The input operation. `Map` outputs T, or float if samples are mixed, so that only the mixture is
 /// rounded.
 template <class Map, int kChannels, class T>
 class CpuInput final : public InputOp {

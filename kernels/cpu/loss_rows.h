@@ -18,9 +18,9 @@ namespace dpt {
 struct LossInput {
   const float* logits = nullptr;
   std::int32_t label = 0;          ///< -1 if the sample has none
-  const float* targets = nullptr;  ///< target of each output; null: only the label
+  const float* targets = nullptr;  ///< target of each output; null: the label is the target
   float scale = 1;
-  float* gradient = nullptr;  ///< output: gradient times `scale`; or null; may be the logits
+  float* gradient = nullptr;  ///< destination of gradient * scale, or null; may be the logits
   float* outputs = nullptr;   ///< see LossArgs::outputs
   bool wants_errors = false;
 };

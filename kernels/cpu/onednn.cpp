@@ -18,8 +18,8 @@
 namespace dpt::onednn {
 namespace {
 
-/// Sets the team of the calling thread. It must be complete (OMP_DYNAMIC allows fewer threads),
-/// because oneDNN's barriers wait for all requested threads.
+/// Sets the size of the calling thread's OpenMP team. The team must be complete (OMP_DYNAMIC would
+/// allow fewer threads), because oneDNN's barriers wait for all requested threads.
 void use_team(int threads) {
   omp_set_dynamic(0);
   omp_set_num_threads(threads);
@@ -70,8 +70,8 @@ dnnl::primitive_attr attributes(bool relu) {
   return attr;
 }
 
-/// Makes the description of a primitive. Version 2.x needs an operation descriptor in between, 3.x
-/// takes its fields directly.
+/// Creates the description of a primitive. Version 2.x needs an operation descriptor in between,
+/// 3.x takes its fields directly.
 template <class Operation, class Hint, class... Fields>
 typename Operation::primitive_desc make_desc(const dnnl::primitive_attr& attr, const Hint& hint,
                                              const Fields&... fields) {
@@ -98,8 +98,8 @@ memory unbound(const memory::desc& desc) {
 }
 
 /// Sets the address of a memory object. oneDNN clears the padding of blocked layouts whenever an
-/// address is set, so it is set only if it is new. (Not called bind: std::byte would find
-/// std::bind.)
+/// address is set, so it is set only if it is new. (Not called bind, because a std::byte* argument
+/// would also find std::bind.)
 void point_at(const memory& object, void* address) {
   void* known = object.get_data_handle();
   if (known != address) object.set_data_handle(address);
@@ -165,8 +165,8 @@ struct Primitive::Impl {
     reorder.add(DNNL_ARG_SCRATCHPAD, reorder_scratchpad);
   }
 
-  /// Assigns an offset to every intermediate: oneDNN's weights, then the buffers that `add` needs,
-  /// then the scratchpad of the primitive that runs.
+  /// Assigns an offset to every intermediate: oneDNN's weights, then the buffers that
+  /// GradWrite::add needs, then the scratchpad of the primitive that runs.
   void lay_out() {
     const std::size_t weight_bytes = aligned(weight_count * sizeof(float));
     std::size_t at = 0;
@@ -321,7 +321,7 @@ Primitive make_convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int t
       describe(conv_weight_dims(d), d.groups == 1 ? Tag::ohwi : Tag::gohwi, type);
   const memory::desc bias = describe({d.conv_out.c}, Tag::a);
   const memory::dims strides{d.stride.h, d.stride.w};
-  const memory::dims dilates{d.dilation.h - 1, d.dilation.w - 1};  // oneDNN counts from 0
+  const memory::dims dilates{d.dilation.h - 1, d.dilation.w - 1};  // 0 is no dilation
   const memory::dims begin{d.padding.h, d.padding.w};
   const Size2 behind = end_padding(d, d.conv_out);
   const memory::dims end{behind.h, behind.w};

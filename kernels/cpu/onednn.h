@@ -21,7 +21,7 @@ enum class Pass : std::uint8_t { forward, backward_data, backward_weights };
 
 /// Addresses of one run, named as in the forward pass. In backward_data, `x` is the gradient that
 /// is written and `y` the gradient that is read. In backward_weights, `weights` and `bias` are the
-/// gradients. Unused ones stay null.
+/// gradients. Unused addresses stay null.
 struct Tensors {
   DevPtr x, y;
   DevPtr weights, bias;
@@ -77,11 +77,12 @@ Primitive make_convolution(const Conv2dDesc& desc, Pass pass, bool fuse_relu, in
 /// Creates y = x W^T + b, with ReLU in the forward pass if `fuse_relu`. Throws as make_convolution.
 Primitive make_linear(const LinearDesc& desc, Pass pass, bool fuse_relu, int threads);
 
-/// Returns "oneDNN 2.6.3".
+/// Returns the name and version: "oneDNN 2.6.3".
 std::string version();
-/// Returns oneDNN's name of the widest instruction set that it uses here: "avx512_core_amx".
+/// Returns oneDNN's name of the widest instruction set that it uses on this machine:
+/// "avx512_core_amx".
 std::string instruction_set();
-/// Returns true if the processor has bf16 instructions (AVX512-BF16 or AMX) that oneDNN uses here.
+/// Returns true if the processor has bf16 instructions (AVX512-BF16 or AMX) that oneDNN uses.
 bool has_bf16();
 
 }  // namespace dpt::onednn

@@ -1,5 +1,5 @@
 // The CPU operations: an overload of make_cpu_op for each description in DPT_OPS, defined in the
-// source file of the operation's name.
+// source file named after the operation.
 #pragma once
 
 #include <memory>

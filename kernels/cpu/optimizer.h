@@ -1,5 +1,5 @@
-// Optimizers on a CPU: the loops over flat buffers for every formula. The results have the same
-// bits on every instruction set. The CPU backend calls them from its thread.
+// Optimizers on a CPU: the loops over flat buffers for every formula, which run in the CPU
+// backend's thread. The results have the same bits on every instruction set.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,8 @@ void parallel_for(int threads, std::int64_t count, const Body& body) {
   }
 }
 
-/// Calls body(first, end) for ranges of `count` elements, each large enough to justify a thread.
+/// Calls body(first, end) for ranges that cover `count` elements, each large enough to justify a
+/// thread.
 template <class Body>
 void for_blocks(int threads, std::int64_t count, const Body& body) {
   constexpr std::int64_t kBlock = 4096;

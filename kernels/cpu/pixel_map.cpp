@@ -75,7 +75,7 @@ class CpuPixelMap final : public Op {
   std::string implementation() const override { return "own"; }
 
  private:
-  /// Outputs of a row [begin, end) that show an input, for scale 1.
+  /// Output pixels [begin, end) of a row that show an input pixel, at scale 1.
   struct Overlap {
     std::int64_t begin, end;
     std::int64_t size() const { return end - begin; }
@@ -85,8 +85,8 @@ class CpuPixelMap final : public Op {
     return {begin, std::clamp(w_.before + w_.in, begin, w_.out)};
   }
 
-  /// Computes the gradient if each input is shown at most once. A negative zero becomes zero, as in
-  /// a sum that begins with zero.
+  /// Computes the gradient if each input pixel is shown at most once. A negative zero becomes zero,
+  /// as in a sum that begins with zero.
   void shift_back(const T* dy, T* dx) {
     const std::int64_t channels = desc_.in.c;
     const Overlap shown = overlap();

@@ -15,8 +15,8 @@
 namespace dpt {
 namespace {
 
-/// Reads one number or four as fp32. A maximum of bf16 numbers is one of them, so writing it does
-/// not round.
+/// Reads one or four numbers as fp32. The maximum of bf16 numbers is one of these numbers, so
+/// writing it does not round.
 template <class Float>
 Float read(const float* from) {
   return load<Float>(from);
@@ -63,8 +63,8 @@ Span even_window(std::int64_t out, std::int64_t outs, std::int64_t size) {
   return {out * size / outs, ceil_div((out + 1) * size, outs), 0};
 }
 
-/// Base of the poolings. Sums are computed in fp32: in place if the elements T are fp32, otherwise
-/// in scratch memory, and then rounded once.
+/// Base of max and average pooling. Sums are computed in fp32: in place if the elements T are fp32,
+/// otherwise in scratch memory, and then rounded once.
 template <class T>
 class Pool : public Op {
  public:
@@ -126,7 +126,7 @@ class Pool : public Op {
 
  private:
   static constexpr bool kRounds = !std::is_same_v<T, float>;
-  /// Returns a size of whole cache lines, so that threads share none.
+  /// Returns the size of a thread's sums, in whole cache lines, so that threads share none.
   std::size_t sums_bytes() const {
     return (static_cast<std::size_t>(d_.in.elements()) * sizeof(float) + 63) / 64 * 64;
   }
@@ -206,7 +206,7 @@ class MaxPool final : public Pool<T> {
     }
   }
 
-  /// Results of kCount blocks, of one or four channels each, that are processed together.
+  /// Tag of kCount blocks, of one or four channels each, that are processed together.
   template <class Float, class Int, int kCount>
   struct Lanes {};
 
@@ -219,8 +219,8 @@ class MaxPool final : public Pool<T> {
     for (; i < c; ++i) use(i, Lanes<float, std::int32_t, 1>());
   }
 
-  /// Calls use(element, position) for the elements of a window that lie on the input, in row-major
-  /// order: the element's offset in the sample and its index in the kernel.
+  /// Calls use(element, position) in row-major order for the elements of a window that lie on the
+  /// input. `element` is the offset in the sample, `position` the index in the kernel.
   template <class Use>
   void for_window(const Span& h, const Span& w, const Use& use) const {
     std::int64_t row = h.offset * d_.kernel.w;
@@ -357,9 +357,8 @@ std::unique_ptr<Op> make(const Pool2dDesc& desc, int threads) {
 
 }  // namespace
 
-/// Creates the fastest pooling for the description: a direct kernel if one applies, otherwise plain
-/// loops over NHWC. Max pooling saves the position of the largest element of each window in
-/// `saved`.
+/// Creates the pooling, which runs as plain loops over NHWC. Max pooling saves the position of the
+/// largest element of each window in `saved`.
 std::unique_ptr<Op> make_cpu_op(const Pool2dDesc& desc, int threads) {
   check_cpu_desc("pooling", desc.type, desc.batch);
   if (desc.kind == PoolKind::average && desc.dilation != Size2{1, 1}) {

@@ -12,7 +12,8 @@
 namespace dpt {
 namespace {
 
-/// Product of the inputs a and b. `narrow_` is the one with 1x1 pixels, if the other has more.
+/// Product of the inputs a and b. `narrow_` is the index of the input with 1x1 pixels if the other
+/// has more, otherwise -1.
 template <class T>
 class CpuProduct final : public Op {
  public:

@@ -15,13 +15,13 @@
 namespace dpt {
 namespace {
 
-/// Number of elements that one call of a parallel loop handles: enough to justify a thread.
+/// Number of elements that one iteration of the parallel loop handles: enough to justify a thread.
 constexpr std::int64_t kSumBlock = 4096;
 
 template <class T>
 using Inputs = std::array<const T*, kMaxInputs>;
 
-/// Adds elements [i, end) to y, which may be one of the inputs; NaN stays NaN.
+/// Sets elements [i, end) of y, which may be an input, to the inputs' sum; NaN stays NaN.
 template <class T>
 void sum_singly(T* y, const Inputs<T>& x, int inputs, bool relu, std::int64_t i, std::int64_t end) {
   for (; i < end; ++i) {

@@ -212,8 +212,8 @@ class CudaBackend final : public Backend {
     return marks_;
   }
   void wait(std::uint64_t mark_to_wait) override {
-    // If the event was recorded again since, it marks a later point, and waiting for that is
-    // sufficient.
+    // If the event has been recorded again since then, it marks a later point, and waiting for that
+    // is sufficient.
     if (mark_to_wait == 0) return;
     wait_for_event(context_, mark(mark_to_wait).get());
   }
@@ -235,7 +235,7 @@ class CudaBackend final : public Backend {
 
   int make_branches(int wanted) override {
     while (static_cast<int>(branches_.size()) < wanted) {
-      // Other work needs memory too, and no result depends on the number of branches.
+      // Leave memory for other work; no result depends on the number of branches.
       if (free_bytes() < 12 * (kWorkspaceBytes + kPartialsBytes)) break;
       Branch branch;
       cuda_check(cudaStreamCreateWithFlags(&branch.stream, cudaStreamNonBlocking),
@@ -273,7 +273,7 @@ class CudaBackend final : public Backend {
   }
 
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
-    // Calls of other threads (such as an allocation of another replica) must not invalidate this
+    // Calls of other threads (such as an allocation by another replica) must not invalidate this
     // capture.
     cuda_check(cudaStreamBeginCapture(context_.stream, cudaStreamCaptureModeThreadLocal),
                "cudaStreamBeginCapture");
@@ -290,7 +290,7 @@ class CudaBackend final : public Backend {
     }
     cuda_check(cudaStreamEndCapture(context_.stream, &graph), "cudaStreamEndCapture");
     auto captured = std::make_unique<CudaCapturedGraph>(graph);
-    // Set up its memory on the GPU now instead of at the first replay.
+    // Set up the graph's memory on the GPU now instead of at the first replay.
     cuda_check(cudaGraphUpload(captured->get(), context_.stream), "cudaGraphUpload");
     return captured;
   }
@@ -363,12 +363,12 @@ class CudaBackend final : public Backend {
     branch.workspace = allocate(kWorkspaceBytes, "the libraries' workspace");
     branch.partials = allocate(kPartialsBytes, "partial sums");
     // When compute-sanitizer's initcheck is filtered to some kernels, it misses the libraries'
-    // writes here and reports our kernels' reads. So fill the memory, with huge numbers that cannot
-    // be mistaken for a result.
+    // writes to the workspace and reports our kernels' reads. So fill the memory, with huge numbers
+    // that cannot be mistaken for a result.
     cuda_check(
         cudaMemsetAsync(device<void>(branch.workspace.ptr()), 0x7F, kWorkspaceBytes, branch.stream),
         "cudaMemsetAsync");
-    // Kernels count their finished blocks here: they expect zeros, and leave zeros.
+    // Kernels count their finished blocks in the partials: they expect zeros, and leave zeros.
     cuda_check(
         cudaMemsetAsync(device<void>(branch.partials.ptr()), 0, kPartialsBytes, branch.stream),
         "cudaMemsetAsync");
@@ -395,7 +395,7 @@ class CudaBackend final : public Backend {
   std::array<CudaEvent, kMarks> marks_ring_;
 };
 
-/// Fills in one GPU. Returns false if the driver does not report its properties.
+/// Fills in the description of one GPU. Returns false if the driver does not report its properties.
 bool describe(int index, int count, CudaDeviceInfo& gpu) {
   cudaDeviceProp properties = {};
   if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) return false;
@@ -417,7 +417,7 @@ bool describe(int index, int count, CudaDeviceInfo& gpu) {
 
 std::unique_ptr<Backend> make_cuda_backend(int index, const BackendOptions& options) {
   allow_connections();
-  // The member events are created on the current GPU.
+  // Set the GPU first, because the backend's member events are created on the current one.
   cuda_check(cudaSetDevice(index), "cudaSetDevice");
   return std::make_unique<CudaBackend>(index, options);
 }

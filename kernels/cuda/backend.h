@@ -1,5 +1,5 @@
-// NVIDIA GPUs as devices. Other folders include only this header. A build without CUDA implements
-// its functions in without_cuda.cpp, which report that.
+// NVIDIA GPUs as devices. Other folders include only this header. In a build without CUDA,
+// without_cuda.cpp defines its functions, which report that CUDA is missing.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +22,10 @@ std::unique_ptr<Backend> make_cuda_backend(int index, const BackendOptions& opti
 /// not work.
 CudaInfo query_cuda();
 
-/// Implementation of cuda_libraries of devices.h.
+/// Implements cuda_libraries (devices.h).
 std::vector<std::string> query_cuda_libraries();
 
-/// Returns "CUDA 13.0", or "no CUDA".
+/// Returns the CUDA version of the build: "CUDA 13.0", or "no CUDA".
 std::string cuda_built_in();
 
 }  // namespace dpt

@@ -9,8 +9,8 @@
 namespace dpt {
 namespace {
 
-/// Multiplies `from` by the weight; with negative_only, only where x is not above 0. A pack never
-/// spans two pixels.
+/// Multiplies `from` by the weight; with negative_only, copies it where x is above 0. A pack spans
+/// two pixels only if there is one weight.
 template <class T>
 struct ChannelScaleBody {
   T* to;

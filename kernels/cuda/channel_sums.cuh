@@ -1,6 +1,6 @@
-// Column sums of a matrix, of several terms at once: the gradients of the parameters of a
-// normalisation or a scale. Rows are partitioned into chunks that depend only on the shape, and the
-// chunks' sums are added in order. For .cu files only.
+// Several sums per column of a matrix at once: the gradients of the parameters of a normalisation
+// or a scale. Rows are partitioned into chunks that depend only on the shape, and the chunks' sums
+// are added in order. For .cu files only.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-// Number of columns of a block, and number of rows of its chunk that it processes at a time.
+// Number of columns of a block, and number of rows that it processes at a time.
 inline constexpr int kSumColumns = 32, kSumLanes = 8;
 
 /// Partition of the rows into chunks.
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kSumColumns* kSumLanes)
   }
 }
 
-/// Sets out[column] to, or adds, sum number `which` of `sums`, over all chunks.
+/// Sets out[column] to the sum number `which` (of `sums`) over all chunks, or adds it if `add`.
 __global__ inline void __launch_bounds__(256)
     sum_chunks_kernel(RowChunks chunks, int sums, int which, const float* partials, float* out,
                       bool add) {
@@ -83,7 +83,7 @@ __global__ inline void __launch_bounds__(256)
   out[column] = add ? out[column] + total : total;
 }
 
-/// Computes the same sum over all columns, one number. Runs in one block.
+/// Computes one sum over all chunks and columns, from one sum per column. Runs in one block.
 __global__ inline void __launch_bounds__(256)
     sum_all_kernel(RowChunks chunks, const float* partials, float* out, bool add) {
   double mine = 0;
@@ -94,7 +94,7 @@ __global__ inline void __launch_bounds__(256)
   if (threadIdx.x == 0) *out = add ? *out + total : total;
 }
 
-/// Queues the sums over chunks of the terms that terms.add(row, column, float[kSums]) adds.
+/// Queues the sums of every chunk. terms.add(row, column, float[kSums]) adds one row's terms.
 template <int kSums, class Terms>
 void queue_chunk_sums(const CudaContext& context, const RowChunks& chunks, const Terms& terms,
                       DevPtr scratch) {

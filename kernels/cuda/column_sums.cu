@@ -1,6 +1,6 @@
-// Column sums of a matrix on a GPU. A block adds some rows of some columns. If several blocks share
-// a column, the last of them adds their sums. The partition and the order of additions depend only
-// on the shape.
+// Column sums of a matrix on a GPU. Each block adds up some rows of some columns. If several blocks
+// share a column, the last of them adds their sums. The partition and the order of additions depend
+// only on the shape.
 #include "kernels/cuda/column_sums.h"
 
 #include "kernels/cuda/runtime/is_last_block.h"
@@ -21,7 +21,7 @@ struct Plain {
   }
 };
 
-/// Source of the gradients x before a ReLU with output y; writes them back as it loads them.
+/// Source that loads gradients x of a ReLU's output y, masks them, and writes them back to x.
 template <class T>
 struct BeforeRelu {
   T* x;

@@ -34,7 +34,7 @@ struct FlattenImages {
   Unit* to;
   const Unit* from;
   std::int64_t channels;
-  Divider pixels, elements;  ///< numbers of an image
+  Divider pixels, elements;  ///< number of pixels, and of elements, of an image
   std::int64_t row;          ///< elements of a whole row
 
   template <int kCount>
@@ -95,7 +95,7 @@ class CudaConcat final : public Op {
   }
   std::size_t pixel_bytes() const { return bytes_of(desc_.out.c); }
 
-  /// Calls use(input, offset of its channels in a pixel of y, their size in bytes).
+  /// Calls use(input, offset, bytes) with the place of the input's channels in a pixel of y.
   template <class Use>
   void for_parts(const Use& use) const {
     std::int64_t channel = 0;
@@ -105,7 +105,7 @@ class CudaConcat final : public Op {
     }
   }
 
-  /// Calls use(input, its offset in a sample of y).
+  /// Calls use(input, offset) with the place of the input in a sample of y.
   template <class Use>
   void for_images(const Use& use) const {
     std::int64_t element = 0;
@@ -130,7 +130,7 @@ class CudaConcat final : public Op {
     for_each_pack<1>(context_, desc_.batch * image.elements(), false, body);
   }
 
-  /// Copies `bytes` of every pixel, in the largest units that divide all addresses.
+  /// Copies `bytes` of every pixel, in the largest units that divide all addresses and sizes.
   void copy(DevPtr to, std::size_t to_row, DevPtr from, std::size_t from_row,
             std::size_t bytes) const {
     const std::uintptr_t all = to.address | from.address | to_row | from_row | bytes;

@@ -10,7 +10,7 @@ struct AdagradFormula {
   static constexpr int kStates = 1;
 
   struct Step {
-    float lr = 0;  ///< divided by 1 + (t - 1) * lr_decay
+    float lr = 0;  ///< learning rate / (1 + (t - 1) * lr_decay)
     float weight_decay = 0;
     float eps = 0;
   };

@@ -6,7 +6,7 @@
 
 namespace dpt {
 
-/// Beginning of the Step of these optimizers.
+/// Base of the Step of Adam and the optimizers derived from it.
 struct AdamAverages {
   float shrink = 1;        ///< decoupled weight decay: 1 - lr * weight_decay
   float weight_decay = 0;  ///< L2 weight decay, added to the gradient

@@ -13,7 +13,7 @@
 //
 // A formula that needs norms of layers takes two passes over each range, which is one parameter:
 //
-//   static constexpr bool kPreparesStates;  // whether `prepare` writes the states, not `update`
+//   static constexpr bool kPreparesStates;  // true: `prepare` writes the states, not `update`
 //   template <class T>  // the values whose norms `update` needs
 //   DPT_HOST_DEVICE static void prepare(const Step& step, T param, T grad, T* state, T& a, T& b);
 //   // the factor that follows from the sums of the squares of a and b
@@ -73,7 +73,7 @@ DPT_HOST_DEVICE inline void apply_formula(const typename Formula::Step& step,
 
 // ---- Input of an update from the host ----------------------------------------------------------
 
-/// Beginning of an UpdateStep, in the formula's type.
+/// The first bytes of an UpdateStep, with the formula's own Step.
 template <class Formula>
 struct FormulaStep {
   float gradient_sign = 1;  ///< -1 to maximise

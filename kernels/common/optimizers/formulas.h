@@ -1,5 +1,5 @@
-// The list of all formulas, one per line. The loops of every backend are instantiated from this
-// list. An OptimizerDesc identifies its formula by the index in it, which is never stored in files.
+// The list of all formulas. The loops of every backend are instantiated from this list. An
+// OptimizerDesc identifies its formula by the index in the list, which is never stored in files.
 #pragma once
 
 #include "kernels/common/optimizers/adadelta.h"

@@ -1,4 +1,4 @@
-// Batch normalisation's rows, compiled for AVX2.
+// Batch normalisation of rows, compiled for AVX2.
 #include <cstring>
 
 #include "kernels/cpu/simd/batch_norm_rows.h"
@@ -31,7 +31,7 @@ struct Row8 {
       v.store(to, avx2::Vec::first(lanes));
     }
   }
-  /// Stores the values rounded as by to_bf16.
+  /// Stores the values, rounded like to_bf16.
   void store(Bf16* to, std::int64_t lanes) const {
     const __m256i bits = _mm256_castps_si256(v.v);
     const __m256i high = _mm256_srli_epi32(bits, 16);

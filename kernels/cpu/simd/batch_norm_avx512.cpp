@@ -1,4 +1,4 @@
-// Batch normalisation's rows, compiled for AVX-512.
+// Batch normalisation of rows, compiled for AVX-512.
 #include "kernels/cpu/simd/batch_norm_rows.h"
 #include "kernels/cpu/simd/vec_avx512.h"
 
@@ -22,7 +22,7 @@ struct Row16 {
     return {{_mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xFFFF, wide, 16))}};
   }
   void store(float* to, std::int64_t lanes) const { v.store(to, avx512::Vec::first(lanes)); }
-  /// Stores the values rounded as by to_bf16.
+  /// Stores the values, rounded like to_bf16.
   void store(Bf16* to, std::int64_t lanes) const {
     const __m512i bits = _mm512_castps_si512(v.v);
     const __m512i high = _mm512_maskz_srli_epi32(0xFFFF, bits, 16);

@@ -27,7 +27,8 @@ struct AffineGradient {
 /// The functions for activations of type T.
 template <class T>
 struct RowFunctions {
-  /// Computes the mean of every channel and the sum of squared deviations from it. rows >= 1.
+  /// Computes the mean of every channel and the sum of squared deviations from it, for at least one
+  /// row.
   void (*moments)(const T* x, std::int64_t rows, std::int64_t channels, float* mean,
                   float* squares);
   void (*apply)(const T* x, T* y, std::int64_t rows, std::int64_t channels, const Affine& affine);
@@ -216,8 +217,8 @@ struct Gradient {
   }
 };
 
-/// Returns all functions for vectors V, which load and store `lanes` elements of floats or bf16.
-/// The other lanes are zero after a load and are not stored.
+/// Returns all functions for the vector type V, whose `load` and `store` move `lanes` numbers, f32
+/// or bf16. The other lanes are zero after a load and are not stored.
 template <class V, class T>
 constexpr RowFunctions<T> row_functions() {
   return {

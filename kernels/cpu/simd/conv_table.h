@@ -34,7 +34,7 @@ struct ConvCall {
   float *y, *dy, *dx, *dweight, *dbias;
   std::uint8_t* saved;
   float* scratch;
-  bool add;  ///< parameter gradients are added to
+  bool add;  ///< true: add to the parameter gradients; false: overwrite them
 };
 
 /// The kernels of one algorithm, compiled for one instruction set.
@@ -46,7 +46,8 @@ struct ConvKernels {
   void (*backward)(const Conv& conv, const ConvCall& args);
 };
 extern const ConvKernels kConvAvx2, kConvAvx512;
-/// 3x3, stride 1, no pool, channels a multiple of 8 or 16 (winograd_kernels.h).
+/// Kernels for 3x3, stride 1, no pool, and channels in multiples of 8 (AVX2) or 16 (AVX-512); see
+/// winograd_kernels.h.
 extern const ConvKernels kWinogradAvx2, kWinogradAvx512;
 
 }  // namespace dpt::direct

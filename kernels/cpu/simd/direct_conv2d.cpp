@@ -24,7 +24,7 @@ bool applies(const Conv2dDesc& d) {
 
 /// Returns true if the direct kernels are faster than oneDNN: with a fused pool, or with a number
 /// of channels that does not fill whole vectors. For 3x3 kernels over whole vectors of channels,
-/// oneDNN is as fast or some percent faster.
+/// oneDNN is as fast or a few percent faster.
 bool pays(const Conv2dDesc& d) {
   return d.pool || d.in.c % 8 != 0 || d.conv_out.c % 8 != 0;
 }

@@ -1,5 +1,5 @@
-// Direct convolutions for the shapes for which they are faster than the library: one thread, fp32,
-// with fused 2x2 pooling.
+// Direct convolutions for the shapes for which they are faster than oneDNN: one thread, fp32,
+// optionally with fused 2x2 pooling.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// Creates the convolution, or returns null if the kernels do not apply; the caller then uses the
-/// library.
+/// Creates the convolution, or returns null if the kernels do not apply; the caller then uses
+/// oneDNN.
 std::unique_ptr<Op> make_direct_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
                                        Prefer prefer = Prefer::fastest);
 

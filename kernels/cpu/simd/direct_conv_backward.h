@@ -1,5 +1,5 @@
 // Direct convolution, backward, one sample at a time so that x, dy and dx stay in the cache:
-//  1. the gradient of the convolution's output is computed from y's (pooling, ReLU mask),
+//  1. the gradient of the convolution's output is computed from that of y (pooling, ReLU mask),
 //  2. weight gradient: tiles of dw summed over pixels, lanes over the run of (kw, ic) or over oc,
 //  3. data gradient: for each row of x, lanes over the run of (kw, ic), summed over kh and oc in
 //     registers; then each pixel of x collects its kw terms. No product is wasted.
@@ -50,7 +50,7 @@ void unfold_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy
   }
 }
 
-/// Size in floats of a strip of rows of the convolution's output, chosen so that they and the
+/// Size in floats of a strip of rows of the convolution's output, chosen so that these rows and the
 /// corresponding rows of x stay in the first-level cache.
 inline constexpr std::int64_t kStripFloats = 7168;
 
@@ -91,7 +91,7 @@ void weight_tile(const Conv& c, const float* x, const float* dy, std::int64_t ch
   }
 }
 
-/// Computes the weight gradient with lanes over (kw, ic), which writes dw directly.
+/// Computes the weight gradient with lanes over (kw, ic), and writes dw directly.
 template <class V>
 void weight_gradient(const Conv& c, const ConvLayout<V>& layout, const float* x, const float* dy,
                      std::int64_t rows, float* dw, bool add) {
@@ -166,7 +166,8 @@ void transposed_weight_gradient(const Conv& c, const ConvLayout<V>& layout, cons
   }
 }
 
-/// Packs weights (oc, kh, run) into a panel [kh][oc][lanes] for each tile of the run, zero filled.
+/// Packs weights (oc, kh, run) into a panel [kh][oc][lanes] for each tile of the run; unused lanes
+/// are zero.
 template <class V>
 void pack_backward(const Conv& c, const ConvLayout<V>& layout, const float* weight, float* to) {
   const Split tiles(layout.run_vectors, kMaxVectors);
@@ -221,8 +222,8 @@ void collect_row(const Conv& c, const ConvLayout<V>& layout, const float* column
   const auto tail = V::first(c.in_c % V::kLanes);
   for (std::int64_t iw = 0; iw < c.in_w; ++iw, dx += c.in_c) {
     const std::int64_t at = iw + c.pad_w;
-    // Start at the first kw that falls on a pixel of dy, then take every stride-th while the pixel
-    // exists.
+    // Start at the first kw that falls on a pixel of dy, then take every stride-th kw while that
+    // pixel exists.
     std::int64_t kw = at % c.stride_w, ow = at / c.stride_w;
     if (ow >= c.conv_w) {
       kw += (ow - c.conv_w + 1) * c.stride_w;
@@ -291,7 +292,7 @@ void data_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy,
 template <class V>
 void conv_backward(const Conv& c, const ConvCall& args) {
   const ConvLayout<V> layout(c);
-  // Sum each sample separately before adding it to the total, to reduce the rounding of large sums.
+  // Sum dbias over each sample before adding it to the total, to reduce the rounding of large sums.
   float* dbias = args.scratch + layout.bias;
   float* sample_dbias = args.scratch + layout.partial;
   float* dy = args.scratch + layout.dy;

@@ -7,8 +7,8 @@
 
 namespace dpt::direct {
 
-/// Maximum floats of a panel of weights, which stays in the first-level cache while a strip of
-/// pixels passes over it. If the whole panel is larger, a few rows of the kernel are taken at a
+/// Maximum size in floats of a panel of weights, which stays in the first-level cache while a strip
+/// of pixels passes over it. If the whole panel is larger, a few rows of the kernel are taken at a
 /// time, and the strip's sums are kept in scratch.
 inline constexpr std::int64_t kPanelFloats = 4096;
 inline constexpr std::int64_t kPartialFloats = 2048;
@@ -22,7 +22,7 @@ struct ConvLayout {
   std::int64_t channels;                  ///< output channels, rounded up to whole vectors
   std::int64_t packed;                    ///< vectors of the forward pass's panels
   std::int64_t odd;                       ///< remaining channels, computed as dot products
-  std::int64_t run_vectors, run_columns;  ///< the same as vectors, channels for the run (kw, ic)
+  std::int64_t run_vectors, run_columns;  ///< like `vectors` and `channels`, for the run (kw, ic)
   bool lanes_are_outputs;                 ///< weight gradient: lanes over oc, not over (kw, ic)
   std::int64_t image, weights, bias, partial, dy, columns, gradient, total;
   std::int64_t column_rows;  ///< rows of dx whose columns are computed at a time
@@ -65,7 +65,7 @@ struct ConvLayout {
   }
 };
 
-/// Access to the mask of one vector of one pixel.
+/// Write and read the mask of one vector of one pixel.
 template <class V>
 [[gnu::always_inline]] inline void put_bits(std::uint8_t* to, std::uint32_t bits) {
   to[0] = static_cast<std::uint8_t>(bits);
@@ -80,7 +80,8 @@ template <class V>
   }
 }
 
-/// Returns an image of x with its zero border, in scratch, or x itself if it has no border.
+/// Returns the image `x` with its zero border, copied to `to`, or `x` itself if there is no
+/// padding.
 template <class V>
 const float* bordered_image(const Conv& c, const float* x, float* to) {
   if (!c.padded()) return x;
@@ -129,7 +130,7 @@ struct Visit {
 };
 
 /// Computes acc (R pixels) = bias, or the sums of earlier visits, plus the products of this visit.
-/// Stores the sums in `partial` unless it is the last visit.
+/// Stores the sums in `partial` unless this visit is the last.
 template <class V, int R, int N>
 [[gnu::always_inline]] inline void convolve(const Conv& c, const Visit& visit, V (&acc)[R][N],
                                             const float* (&a)[R], const float* panel,
@@ -159,8 +160,8 @@ template <class V, int R, int N>
   }
 }
 
-/// Stores y of R neighbouring pixels without pooling; `mask` cuts the last vector at the last
-/// channel.
+/// Stores y of R neighbouring pixels without pooling; `mask` selects the channels of the last
+/// vector.
 template <class V, int R, int N>
 [[gnu::always_inline]] inline void finish_pixels(const Conv& c, V (&acc)[R][N], float* y,
                                                  typename V::Mask mask) {
@@ -252,7 +253,7 @@ void forward_window(const Conv& c, const Visit& visit, const float* x, const flo
   if (visit.last) finish_window<V, N>(c, acc, y, bits, bits_step, mask);
 }
 
-/// Computes four pixels of Q remaining channels as dot products with the weights in place. Lanes 0
+/// Computes four pixels of Q remaining channels as dot products with the unpacked weights. Lanes 0
 /// to Q - 1 of acc are the channels; the others are zero.
 template <class V, int Q>
 [[gnu::always_inline]] inline void odd_channels(const Conv& c, const float* (&a)[4],
@@ -321,8 +322,7 @@ void forward_odd(const Conv& c, const float* x, const float* weight, const float
   }
 }
 
-/// State of one tile of channels over the output rows [begin, end) of one sample, which
-/// conv_forward passes to each visit.
+/// Forward pass of one sample for one tile of output channels, in strips of output rows.
 template <class V>
 struct ForwardStrip {
   const Conv& c;

@@ -8,8 +8,7 @@
 
 namespace dpt {
 
-/// Creates the layer, or returns null if the kernels do not apply; the caller then uses the
-/// library.
+/// Creates the layer, or returns null if the kernels do not apply; the caller then uses oneDNN.
 std::unique_ptr<Op> make_direct_linear(const LinearDesc& desc, const CpuFeatures& features);
 
 }  // namespace dpt

@@ -10,7 +10,8 @@ namespace dpt::direct {
 
 /// Number of vectors in a tile of a single row.
 inline constexpr int kSingleRow = 8;
-/// Floats of x or W that stay in the first-level cache while the other operand streams through.
+/// Size in floats of a block of x that stays in the first-level cache while the weights stream
+/// past.
 inline constexpr std::int64_t kBlockFloats = 6400;
 
 /// Computes y of R samples x N outputs.
@@ -54,7 +55,6 @@ void linear_forward(const Linear& l, const LinearArgs& args) {
     return;
   }
   const Split outputs(l.out, kMaxVectors);
-  // A block of samples stays in the cache while the weights stream past it.
   const std::int64_t fit = kBlockFloats / l.in;
   const Split blocks(l.batch, fit > 4 ? fit : 4);
   for (std::int64_t block = 0; block < blocks.parts; ++block) {

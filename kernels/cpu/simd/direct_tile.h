@@ -81,8 +81,8 @@ template <class V, int R, int N>
   }
 }
 
-/// Adds to acc[r][j] the lane-wise products of row r of a and row j of b over k elements. The last
-/// k % lanes elements are the lanes of `tail`.
+/// Adds to acc[r][j] the lane-wise products of row r of a and row j of b over k elements. `tail`
+/// selects the lanes of the last k % lanes elements.
 template <class V, int R, int N>
 [[gnu::always_inline]] inline void accumulate_dots(V (&acc)[R][N], const float* const (&a)[R],
                                                    const float* const (&b)[N], std::int64_t k,

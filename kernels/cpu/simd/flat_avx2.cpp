@@ -1,5 +1,5 @@
 // AVX2 loops over flat buffers. This file must not instantiate templates for plain floats: the
-// linker could keep a copy made of AVX2 instructions for all processors.
+// linker could use a copy with AVX2 instructions on all processors.
 #include "kernels/cpu/simd/flat_loops.h"
 #include "kernels/cpu/simd/floats_avx2.h"
 

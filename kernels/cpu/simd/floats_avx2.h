@@ -38,7 +38,7 @@ inline Floats square_root(Floats a) {
   return {_mm256_sqrt_ps(a.v)};
 }
 /// Returns the same as the scalar `larger`: a if a is NaN or greater. If either is NaN, the
-/// instruction returns its second operand b, so a NaN of a has to be restored.
+/// instruction returns its second operand b, so a NaN in a has to be restored.
 inline Floats larger(Floats a, Floats b) {
   const __m256 a_is_nan = _mm256_cmp_ps(a.v, a.v, _CMP_UNORD_Q);
   return {_mm256_blendv_ps(_mm256_max_ps(a.v, b.v), a.v, a_is_nan)};

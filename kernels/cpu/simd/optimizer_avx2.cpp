@@ -1,5 +1,5 @@
 // AVX2 loops of the optimizers. This file must not instantiate templates for plain floats: the
-// linker could keep a copy made of AVX2 instructions for all processors.
+// linker could use a copy with AVX2 instructions on all processors.
 #include "kernels/cpu/simd/floats_avx2.h"
 #include "kernels/cpu/simd/optimizer_loops.h"
 
@@ -13,7 +13,7 @@ struct PackOf8 {
 
   static Floats load(const float* from) { return dpt::load(from); }
   static void store(float* to, Floats x) { dpt::store(to, x); }
-  /// Adds the squares of eight values to eight of a LayerSums' lanes.
+  /// Adds the squares of eight values to eight lanes of a LayerSums.
   static void add_squares(Floats x, double* lanes) {
     // The square of a float is exact in double, so the sum has the same bits whether fused or not.
     const __m256d low = _mm256_cvtps_pd(_mm256_castps256_ps128(x.v));

@@ -38,8 +38,9 @@ struct FormulaLoops {
 /// Loops of every formula, in the order of OptimizerFormulas.
 extern const FormulaLoops* const kOptimizerLoopsAvx2;
 
-/// Loops of a formula in steps of a pack. `Pack` has the type Floats with its kWidth, load and
-/// store, add_squares, and a FiniteCheck; `prepare` processes multiples of kRound elements.
+/// Loops of a formula that process one pack of floats at a time. `Pack` has the types Floats and
+/// FiniteCheck, kWidth, load, store and add_squares; `prepare` processes multiples of Pack::kRound
+/// elements.
 template <class Pack, class Formula>
 struct PackLoops {
   using Floats = typename Pack::Floats;
@@ -52,7 +53,7 @@ struct PackLoops {
     const OptimizerBuffers all = buffers;
     typename Pack::FiniteCheck check;
     std::int64_t i = 0;
-    // Take whole rounds of the lanes, so that the rest begins with the first lane.
+    // Process whole rounds of the lanes, so that the remaining elements begin at the first lane.
     for (const std::int64_t end = count - count % Pack::kRound; i < end; i += Pack::kWidth) {
       Floats state[kMaxOptimizerStates] = {};
       for (int s = 0; s < Formula::kStates; ++s) state[s] = Pack::load(all.states[s] + i);
@@ -76,7 +77,7 @@ struct PackLoops {
     const auto& now = *reinterpret_cast<const FormulaStep<Formula>*>(&block);
     const typename Formula::Step step = now.step;
     const float scale = now.gradient_sign * clip;
-    // Make a copy that stores of this loop cannot change.
+    // Copy the pointers, because the compiler must assume that stores change `buffers`.
     const OptimizerBuffers all = buffers;
     typename Pack::FiniteCheck check;
     std::int64_t i = 0;
@@ -109,7 +110,7 @@ template <class Pack, class... Formulas>
 struct LoopsOf<Pack, FormulaList<Formulas...>> {
   static constexpr FormulaLoops kLoops[] = {PackLoops<Pack, Formulas>::both()...};
 };
-/// Loops of every formula in steps of `Pack`.
+/// Loops of every formula over packs of type `Pack`.
 template <class Pack>
 constexpr const FormulaLoops* kOptimizerLoops = LoopsOf<Pack, OptimizerFormulas>::kLoops;
 

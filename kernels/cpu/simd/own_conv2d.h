@@ -11,7 +11,7 @@
 namespace dpt {
 
 /// Choice for a description that dpt's kernels can compute: use them only if they are faster than
-/// the library, or always.
+/// oneDNN, or always.
 enum class Prefer : std::uint8_t { fastest, ours };
 
 /// Creates the convolution `desc` from kernels that can compute it, for one thread.

@@ -56,13 +56,13 @@ struct Vec {
     return static_cast<std::uint32_t>(_mm256_movemask_ps(wins(a, b)));
   }
   static Vec winner(Vec a, Vec b) { return {_mm256_blendv_ps(b.v, a.v, wins(a, b))}; }
-  /// Returns zero in the lanes whose bit is not set.
+  /// Returns this vector with zeros in the lanes whose bit is not set.
   Vec keep(std::uint32_t bits) const {
     const __m256i bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const __m256i have = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits)), bit);
     return {_mm256_and_ps(v, _mm256_castsi256_ps(_mm256_cmpeq_epi32(have, bit)))};
   }
-  /// Returns zero in the lanes in which y would not pass ReLU.
+  /// Returns this vector with zeros in the lanes in which y would not pass ReLU.
   Vec keep_positive(Vec y) const {
     return {_mm256_and_ps(v, _mm256_cmp_ps(y.v, _mm256_setzero_ps(), _CMP_NLE_UQ))};
   }

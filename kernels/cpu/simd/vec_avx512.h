@@ -1,6 +1,6 @@
 // Vectors of sixteen floats in an AVX-512 register, with the operations of vec_avx2.h. Only files
 // compiled for AVX-512 may include this one. Some operations use masked forms, because GCC 12 would
-// warn of the undefined source that its headers pass to the plain ones.
+// warn about the undefined source that its headers pass to the plain forms.
 #pragma once
 
 #include <immintrin.h>

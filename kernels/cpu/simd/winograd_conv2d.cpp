@@ -13,7 +13,7 @@ bool applies(const Conv2dDesc& d, const CpuFeatures& features) {
 }
 
 /// Returns true if Winograd's kernels are faster than oneDNN (docs/internals/performance.md): with
-/// at least 32 channels (16 on AMD's AVX-512), because with fewer the transforms take as long as
+/// at least 32 channels (16 on AMD's AVX-512), because with fewer the transforms take the time that
 /// they save, and with enough tiles to justify the transform of the weights.
 bool pays(const Conv2dDesc& d, const CpuFeatures& features) {
   const std::int64_t min_channels = features.avx512 && features.amd ? 16 : 32;

@@ -1,5 +1,5 @@
 // 3x3 convolutions with stride 1 by Winograd's minimal filtering, which needs fewer multiplications
-// than a direct sum, for the shapes for which they are faster than the library: one thread, fp32.
+// than a direct sum: one thread, fp32, for the shapes for which they are faster than oneDNN.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// Creates the convolution, or returns null if the kernels do not apply; the caller then uses the
-/// library.
+/// Creates the convolution, or returns null if the kernels do not apply; the caller then uses
+/// oneDNN.
 std::unique_ptr<Op> make_winograd_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
                                          Prefer prefer = Prefer::fastest);
 

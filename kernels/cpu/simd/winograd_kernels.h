@@ -2,13 +2,13 @@
 // four outputs instead of 36. Source: Lavin and Gray, Fast Algorithms for Convolutional Neural
 // Networks, 2015 (arXiv:1509.09308), whose letters are used: with tiles d of 4x4 inputs,
 //   y = A' [ (G g G') * (B' d B) ] A,
-// where * is elementwise, and summed over input channels: sixteen matrix products. All matrices
-// hold 0, 1, -1 and 1/2 only, so the results differ from a direct sum by a few roundings. The
-// gradients are those of the same formula:
+// where * is elementwise. Its sum over input channels is sixteen matrix products. All matrices hold
+// 0, 1, -1 and 1/2 only, so the results differ from a direct sum by a few roundings. The gradients
+// are those of the same formula:
 //   x: the same convolution of dy with the weights turned by 180 degrees,
 //   g: G' [ (A dy A') * (B' d B), summed over tiles ] G.
-// As direct_tile.h: templates over a vector type, compiled once per instruction set. Channels are
-// whole vectors.
+// Like direct_tile.h, this file has templates over a vector type, compiled once per instruction
+// set. The channels fill whole vectors.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,12 @@ inline constexpr int kTransformed = 16;  ///< elements of a transformed tile or 
 [[gnu::always_inline]] inline std::int64_t element_step(std::int64_t tiles, std::int64_t channels) {
   return tiles * channels + 16;
 }
-/// Maximum floats of the transformed tiles of a block, which stay in the second-level cache with
-/// the weights.
+/// Target size in floats of a block's transformed tiles, which should stay in the second-level
+/// cache together with the weights.
 inline constexpr std::int64_t kBlockFloats = 48 * 1024;
 
-/// Width of a register tile in vectors. Loads limit these products, and a wide tile has the fewest.
+/// Width of a register tile in vectors. Loads limit the speed of these products, and a wide tile
+/// has the fewest.
 inline constexpr std::int64_t kTileVectors = 4;
 
 /// The 2x2 tiles of a batch's pixels, in row order, image after image. A block is a range of
@@ -105,12 +106,12 @@ template <class V, class Load>
   }
 }
 
-/// Computes B' d B for `count` tiles, whose inputs begin `pad` before the tile:
-/// to[element][tile][c]. Pixels outside the image count as zero.
+/// Computes B' d B for `count` tiles, whose inputs begin pad_h rows and pad_w columns before the
+/// tile: to[element][tile][c]. Pixels outside the image count as zero.
 template <class V>
 void transform_inputs(const float* x, const Images& images, std::int64_t pad_h, std::int64_t pad_w,
                       TileAt tile, std::int64_t count, float* to) {
-  // Not a structured binding, because the lambdas below capture them.
+  // Not a structured binding, because the lambdas below capture these variables.
   const std::int64_t h = images.h, w = images.w, c = images.c;
   const std::int64_t step = element_step(count, c), row = w * c;
   for (std::int64_t t = 0; t < count; ++t, to += c, tile.next()) {
@@ -160,7 +161,7 @@ void transform_gradients(const float* dy, const Images& images, TileAt tile, std
   }
 }
 
-/// Computes y = A' m A of `count` tiles, with the bias (or null) and ReLU.
+/// Computes y = A' m A of `count` tiles, adds `bias` unless it is null, and applies ReLU if `relu`.
 template <class V>
 void transform_outputs(const float* m, const Images& images, TileAt tile, std::int64_t count,
                        const float* bias, bool relu, float* y) {
@@ -218,7 +219,8 @@ template <class V>
   }
 }
 
-/// Transforms weights (k, 3, 3, c) to to[element][c][k]; `turned` (9, c, k) is scratch.
+/// Transforms weights (k, 3, 3, c), and writes them as to[element][c][k]. `turned` (9, c, k) is
+/// scratch memory.
 template <class V>
 void transform_weights(const float* weight, std::int64_t k, std::int64_t c, float* turned,
                        float* to) {
@@ -234,14 +236,13 @@ void transform_weights(const float* weight, std::int64_t k, std::int64_t c, floa
   }
 }
 
-/// Transforms weights (k, 3, 3, c), turned by 180 degrees, to to[element][k][c]. Turning g swaps
-/// the first and the last row and column of G g G'.
+/// Transforms weights (k, 3, 3, c), turned by 180 degrees, and writes them as to[element][k][c].
 template <class V>
 void transform_turned_weights(const float* weight, std::int64_t k, std::int64_t c, float* to) {
   const std::int64_t step = k * c;
   for (std::int64_t i = 0; i < k; ++i) {
     for (std::int64_t j = 0; j < c; j += V::kLanes) {
-      // Read the pixels of g in reverse.
+      // Read the pixels of g in reverse order, which turns g by 180 degrees.
       transform_kernel<V>(weight + (i * 9 + 8) * c + j, -c, to + i * c + j, step);
     }
   }
@@ -359,7 +360,7 @@ void write_weight_gradient(const float* from, std::int64_t k, std::int64_t c, bo
 struct Layout {
   Images in, out;
   Tiles y, x;                          ///< tiles of the outputs, and of the input's gradient
-  std::int64_t inputs, products, end;  ///< offsets after the weights
+  std::int64_t inputs, products, end;  ///< offsets of the regions after the weights; end: total
   [[gnu::always_inline]] explicit Layout(const Conv& c)
       : in{c.in_h, c.in_w, c.in_c},
         out{c.out_h, c.out_w, c.out_c},
@@ -369,7 +370,7 @@ struct Layout {
     const std::int64_t block = y.block > x.block ? y.block : x.block;
     products = inputs + kTransformed * element_step(block, c.in_c);
     end = products + kTransformed * element_step(block, c.out_c);
-    // The weights are turned in the memory of the tiles.
+    // transform_weights uses the memory of the tiles as scratch.
     const std::int64_t turned = inputs + 9 * c.in_c * c.out_c;
     if (end < turned) end = turned;
   }
@@ -402,7 +403,7 @@ void forward(const Conv& c, const ConvCall& args) {
   }
 }
 
-/// Sets dy to zero where y did not pass ReLU, and sums it for the gradient of the bias.
+/// Sets dy to zero where y did not pass ReLU, and sums dy for the gradient of the bias.
 template <class V>
 void mask_gradient(const Conv& c, const ConvCall& args) {
   if (!c.relu && !c.bias) return;

@@ -29,9 +29,9 @@ const char* pass_name(ConvPass pass) {
 }
 
 /// Returns the key under which a timed choice is valid: the GPU, the driver and the version of
-/// cuDNN. Even if one of dpt's kernels was chosen, cuDNN is opened for its version, because another
-/// cuDNN may be faster. This takes milliseconds, once per GPU. Creating a handle and asking cuDNN's
-/// heuristics takes long, and only timed or chosen candidates need it.
+/// cuDNN. cuDNN is opened to read its version even if one of dpt's kernels was chosen, because
+/// another version may be faster. This takes milliseconds, once per GPU. A handle and the
+/// heuristics take longer, but only candidates that are timed or chosen need them.
 const std::string& conv_machine_key(const CudaContext& context) {
   static std::mutex mutex;
   static std::map<int, std::string> keys;
@@ -41,7 +41,7 @@ const std::string& conv_machine_key(const CudaContext& context) {
   return key;
 }
 
-/// Runs plans on scratch memory.
+/// Times plans on scratch memory.
 class Bench {
  public:
   Bench(const CudaContext& context, const ConvProblem& problem)
@@ -113,7 +113,7 @@ class Candidates {
     try {
       named_ = make_cudnn_plan(context_, problem_, name);
     } catch (const Error&) {
-      named_ = nullptr;  // The choice that follows fails again, and reports it.
+      named_ = nullptr;  // The choice that follows will fail again and report it.
     }
     return named_ != nullptr;
   }
@@ -152,8 +152,7 @@ class Candidates {
     const auto first = std::min_element(times.begin(), times.end());
     const std::string name = plans[first - times.begin()]->name();
     if (failure_.empty()) return name;
-    // Remove failed candidates; the fixed rule decides only if no candidate is left to compare
-    // with.
+    // Remove failed candidates. If fewer than two are left, the fixed rule decides.
     const auto failed = [&](const std::unique_ptr<ConvPlan>& plan) {
       const auto at = std::find(plans.begin(), plans.end(), plan.get()) - plans.begin();
       return std::isinf(times[at]);
@@ -198,8 +197,8 @@ class Candidates {
   Plans own_, cudnn_;
   std::unique_ptr<ConvPlan> named_;
   bool asked_ = false;
-  std::string failure_;     ///< why a candidate was excluded
-  std::string uncaptured_;  ///< the candidate that was timed with host launches, and why
+  std::string failure_;     ///< error that excluded a candidate
+  std::string uncaptured_;  ///< message about a candidate that was timed with host launches
 };
 
 }  // namespace
@@ -240,8 +239,8 @@ std::string ConvProblem::key() const {
 
 // dpt's kernels are better for:
 //  - Few or odd numbers of channels. cuDNN's tensor core kernels load 16 bytes of channels at a
-//    time; if the channels do not fill them, cuDNN first copies the tensors into padded ones. Below
-//    16 channels, half of the kernels' tiles is padding.
+//    time; if the channels do not fill 16 bytes, cuDNN first copies the tensors into padded ones.
+//    Below 16 channels, half of the kernels' tiles is padding.
 //  - Small problems, which end before a helper kernel of cuDNN has started: dpt needs one kernel or
 //    two. 2 GFLOP take about 10 us on a large GPU.
 // cuDNN is better for all others, and for groups, which dpt treats as separate convolutions.

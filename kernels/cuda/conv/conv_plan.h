@@ -37,10 +37,10 @@ struct ConvProblem {
   bool tf32 = false;                ///< fp32 factors may be rounded to tf32
   bool bias = false, relu = false;  ///< forward: y = pool(relu(conv + bias))
   std::optional<ConvPool> pool;     ///< supported only by dpt's plans
-  // backward_weights: with `bias`, the gradient of the bias is requested too; a plan may compute it
+  // In backward_weights, `bias` requests the gradient of the bias too, which a plan may compute
   // (gives_dbias).
 
-  /// Returns one line without spaces that names all of the above: the key of the plan cache.
+  /// Returns one line without spaces that contains all fields: the key of the plan cache.
   std::string key() const;
 };
 
@@ -71,7 +71,7 @@ class ConvPlan {
   virtual void run(const ConvArgs& args) = 0;
   /// Returns true if run writes dbias.
   virtual bool gives_dbias() const { return false; }
-  /// Returns its name for logs and the cache, the same in every process: "own:tf32",
+  /// Returns the plan's name for logs and the cache, the same in every process: "own:tf32",
   /// "cudnn:eng38-k2=1".
   virtual std::string name() const = 0;
 
@@ -85,12 +85,12 @@ class ConvPlan {
 };
 
 /// Creates a plan with dpt's kernels for any shape, including groups; null if a tensor has 2^31
-/// elements or more. Computes the gradient of the bias with the weights' if requested.
+/// elements or more. Computes the gradient of the bias too, if requested.
 std::unique_ptr<ConvPlan> make_implicit_gemm(const CudaContext& context,
                                              const ConvProblem& problem);
 
-/// Creates a plan with dpt's kernels for small images, in tf32 and bf16; null if the problem is of
-/// another kind, or the GPU has too little shared memory for it.
+/// Creates a plan with dpt's kernels for small images, in tf32 and bf16; null for other problems,
+/// or if the GPU has too little shared memory.
 std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const ConvProblem& problem);
 
 /// Creates dpt's plans for the problem. The first one is preferred if nothing is timed.
@@ -100,9 +100,9 @@ std::vector<std::unique_ptr<ConvPlan>> make_own_plans(const CudaContext& context
 /// Maximum number of cuDNN's plans among which a problem's plan is chosen.
 inline constexpr int kMaxCudnnPlans = 6;
 
-/// Creates cuDNN's deterministic plans for the problem that fit into the context's workspace, in
-/// the order of its heuristics, at most `most`. Empty if it has none. Uses strict fp32 (no tf32) if
-/// the problem is f32 without tf32.
+/// Creates up to `most` of cuDNN's deterministic plans for the problem that fit into the context's
+/// workspace, in the order of its heuristics. Returns none if cuDNN has none. Uses strict fp32 (no
+/// tf32) if the problem is f32 without tf32.
 std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& context,
                                                         const ConvProblem& problem, int most);
 

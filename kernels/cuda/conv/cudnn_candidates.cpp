@@ -24,8 +24,8 @@ std::string name_of(const CudnnDescriptor& engine, const CudnnDescriptor& config
 }
 
 /// Returns true if cuDNN compiles the engine at run time. Such an engine may add with atomics, in
-/// an order that changes, although no note says so: the one for a convolution with the statistics
-/// of its output (genStats, cuDNN 9.19) does.
+/// an order that changes, although no note says so. The engine for a convolution with the
+/// statistics of its output (genStats, cuDNN 9.19) does so.
 bool is_compiled_at_run_time(const CudnnDescriptor& engine) {
   const auto notes = engine.get_all<cudnnBackendBehaviorNote_t>(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
                                                                 CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);

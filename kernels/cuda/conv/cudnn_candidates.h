@@ -16,7 +16,7 @@
 
 namespace dpt {
 
-/// Unique names of the tensors in a graph. Virtual ones exist between two operations only.
+/// Unique names of the tensors in a graph. Virtual tensors exist only between two operations.
 enum CudnnTensor : std::int64_t {
   kX = 1,
   kY,
@@ -34,8 +34,8 @@ inline cudnnDataType_t cudnn_type_of(const ConvProblem& problem) {
   return problem.type == DType::bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
 }
 
-/// Failures of candidates, which only exclude the candidate. A failure other than "not supported"
-/// is kept, to be thrown if no candidate is left.
+/// Record of failures, each of which only excludes its candidate. A failure other than "not
+/// supported" is kept, to be thrown if no candidate is left.
 class CudnnFailures {
  public:
   /// Returns true if the status is success; keeps the status of a failure.
@@ -120,7 +120,7 @@ class CudnnConvGraph {
  private:
   using Dims = std::array<std::int64_t, 4>;
 
-  /// Returns a tensor with channels last, dimensions (first, c, h, w).
+  /// Returns a tensor with channels last and the dimensions (first, c, h, w).
   const CudnnDescriptor& tensor(std::int64_t id, std::int64_t first, std::int64_t c, std::int64_t h,
                                 std::int64_t w, cudnnDataType_t type, bool is_virtual = false) {
     CudnnDescriptor& made = parts_.emplace_back(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -163,7 +163,7 @@ class CudnnConvGraph {
     CudnnDescriptor& kind = parts_.emplace_back(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     kind.set(CUDNN_ATTR_POINTWISE_MODE, mode).set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT);
     // Without this, cuDNN may turn NaN into 0. Engines without the note STRICT_NAN_PROP may do so
-    // even then.
+    // anyway.
     if (mode == CUDNN_POINTWISE_RELU_FWD) {
       kind.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_PROPAGATE_NAN);
     }
@@ -221,8 +221,8 @@ class CudnnConvGraph {
   }
 
   ConvProblem p_;
-  // Deques keep addresses stable, because descriptors refer to each other. The referenced ones are
-  // destroyed last.
+  // Deques keep addresses stable, because descriptors refer to each other. Those that others refer
+  // to are declared first, so that they are destroyed last.
   std::deque<CudnnDescriptor> parts_, operations_;
   CudnnDescriptor graph_{CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR};
   CudnnFailures failures_;
@@ -252,8 +252,8 @@ std::optional<CudnnCandidate> cudnn_candidate_named(const CudnnDevice& device,
 /// Returns true if cuDNN notes that the candidate computes on tensor cores.
 bool cudnn_uses_tensor_cores(const CudnnCandidate& candidate);
 
-/// Creates the execution plan of a candidate; nothing if cuDNN cannot create it here or it needs
-/// more than `workspace_bytes`.
+/// Creates the execution plan of a candidate; nothing if cuDNN cannot create it on the device, or
+/// if it needs more than `workspace_bytes`.
 std::optional<CudnnDescriptor> make_cudnn_execution_plan(const CudnnDevice& device,
                                                          const CudnnCandidate& candidate,
                                                          std::size_t workspace_bytes,

@@ -3,13 +3,13 @@
 // plan. As cuDNN requires, tensors have the dimensions N,C,H,W and strides for channels last.
 //
 // Limitations of cuDNN: for bf16 tensors, it requires the bias in bf16 as well (hence
-// ConvArgs::bias16) and returns the gradient of the weights in bf16 (its sums are fp32), which is
-// converted in the workspace. It has engines for convolution + bias + ReLU but none without the
-// bias, so a bias of zeros is used.
+// ConvArgs::bias16) and returns the gradient of the weights in bf16 (its sums are fp32), which dpt
+// converts afterwards. It has engines for convolution + bias + ReLU but none without the bias, so a
+// bias of zeros is used.
 //
 // Plans only queue kernels on the context's stream, so they can be captured. Some compile their
-// kernels when the plan is created, and unload them with it: a graph must not be replayed after its
-// plans were destroyed.
+// kernels when the plan is created, and unload them when it is destroyed: a graph must not be
+// replayed after that.
 #include "kernels/cuda/conv/cudnn_conv.h"
 
 #include <optional>
@@ -147,8 +147,8 @@ struct UsableCandidate {
   CudnnDescriptor plan;
 };
 
-/// Returns the candidates that fit into the workspace, best first, at most `most`. Throws if a
-/// failure left none.
+/// Returns up to `most` candidates that fit into the workspace, best first. Throws if none is left
+/// because of a failure.
 std::vector<UsableCandidate> usable_candidates(const CudnnDevice& device,
                                                const CudnnConvGraph& graph,
                                                const ConvProblem& problem,
@@ -184,7 +184,7 @@ std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& conte
 std::unique_ptr<ConvPlan> make_cudnn_plan(const CudaContext& context, const ConvProblem& problem,
                                           const std::string& name) {
   const std::optional<std::size_t> room = plan_room(context.workspace_bytes, problem);
-  // Names of other plans must not load the library.
+  // Do not load cuDNN for the name of another plan.
   if (!room || !name.starts_with(kCudnnPrefix)) return nullptr;
   const auto shared = std::make_shared<const Shared>(context, problem);
   std::optional<CudnnCandidate> candidate =
