@@ -11,8 +11,8 @@ set(DPT_CUDA_ARCHITECTURES native CACHE STRING
 # Another project may take the place of CUDA, as the emulation does for tests: the host compiler then
 # builds the sources of kernels/cuda. The folder's CMakeLists.txt makes the target dpt_cuda_provider
 # with CUDA's headers and gives its parent scope dpt_provided_sources, to be compiled with the kernels,
-# dpt_provided_instead_of, a regular expression of the sources that these replace, and
-# dpt_cuda_summary.
+# dpt_provided_instead_of, a regular expression of the sources that these replace,
+# dpt_provided_kernel_options, with which it compiles the kernels, and dpt_cuda_summary.
 set(DPT_CUDA_PROVIDER "" CACHE PATH "Folder of a CMake project that takes the place of CUDA")
 
 # Sets `missing` to what CUDA needs and this machine lacks, or to nothing.

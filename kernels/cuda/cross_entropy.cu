@@ -98,12 +98,11 @@ struct SoftLabelRows {
     }
     loss = Mine::sum(loss);
     mass = Mine::sum(mass);
+    Mine::order();  // The gradient may be in the memory of the logits.
     loss_rows::RowLoss result;
     if (classes == 0) return result;
     result.loss = static_cast<float>(loss);
     if (!row.gradient) return result;
-    // This needs no barrier: a thread reads and writes only its own elements. Other threads read
-    // only the label's element, before the sums.
     const float factor = soft_factor(exponentials, mass, row.scale);
     for (std::int32_t c = lane; c < classes; c += kThreads) {
       store(row.gradient[c],

@@ -36,6 +36,7 @@ struct ElementRows {
       squared = Mine::sum(squared);
       matches = Mine::sum(matches);
     }
+    Mine::order();  // The gradient may be in the memory of the logits.
     loss_rows::RowLoss result;
     if (classes == 0) return result;
     const auto n = static_cast<double>(classes);
@@ -45,8 +46,6 @@ struct ElementRows {
     result.errors = {static_cast<float>(absolute / n), static_cast<float>(squared / n),
                      static_cast<float>(matches / n)};
     if (!row.gradient) return result;
-    // This needs no barrier: a thread reads and writes only its own elements. Other threads read
-    // only the label's element, before the sums.
     const float share = row.scale / static_cast<float>(classes);
     for (std::int32_t c = lane; c < classes; c += kThreads) {
       const float x = to_float(row.logits[c]), y = target(row, c);

@@ -14,6 +14,7 @@
 
 #include "fibers.h"
 #include "program_symbols.h"
+#include "races.h"
 #include "settings.h"
 #include "shared_variables.h"
 
@@ -87,6 +88,9 @@ class Runner {
   /// no memory when it leaves.
   template <class... Args>
   [[noreturn]] void fault(fmt::format_string<const Args&...> text, const Args&... args);
+  /// Stops the running thread, which crashed, for good. The kernel fails when no other thread can
+  /// run.
+  [[noreturn]] void abandon(const char* why);
   void* shared() const { return shared_; }
   unsigned lane() const { return current_ % 32; }
   bool running() const { return launch_ != nullptr; }
@@ -118,6 +122,7 @@ class Runner {
   unsigned at_barrier_ = 0, ended_ = 0;
   std::source_location barrier_;
   std::string fault_;
+  const char* crash_ = nullptr;  ///< why a thread was abandoned
 
   Fiber host_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -140,6 +145,7 @@ void Runner::prepare(const GridLaunch& launch) {
   blockDim = launch.block;
   gridDim = launch.grid;
   fault_.clear();
+  crash_ = nullptr;
   if (shape_.x != launch.block.x || shape_.y != launch.block.y || shape_.z != launch.block.z) {
     shape_ = launch.block;
     unsigned thread = 0;
@@ -174,6 +180,7 @@ std::string Runner::run(const GridLaunch& launch) {
   const Permutation block_order(order, blocks, launch_salt);
   order_threads(launch_salt);
   enter_host_fiber(host_);
+  races::begin_kernel(launch, shared_);
   std::fill_n(shared_ + launch.shared_bytes, kGuardBytes, kPoison);
   for (std::uint64_t i = 0; i < blocks && fault_.empty(); ++i) {
     const std::uint64_t block = block_order(i);
@@ -183,6 +190,7 @@ std::string Runner::run(const GridLaunch& launch) {
     if (order.kind == OrderKind::random && i > 0) order_threads(launch_salt + (i << 32));
     std::fill_n(shared_, launch.shared_bytes, kPoison);
     shared_variables_.before_block(launch.kernel->function());
+    races::begin_block(block);
     run_block();
     shared_variables_.after_block();
     if (fault_.empty() &&
@@ -192,6 +200,7 @@ std::string Runner::run(const GridLaunch& launch) {
                            launch.shared_bytes, place_of_block());
     }
   }
+  races::end_kernel();
   launch_ = nullptr;
   return fault_;
 }
@@ -213,7 +222,9 @@ void Runner::run_block() {
   pick();
   Fiber* fiber = take_fiber();
   thread_[current_].fiber = fiber;
+  races::resume();
   switch_fiber(host_, *fiber);
+  races::pause();
   if (!fault_.empty()) drop_fibers();
 }
 
@@ -228,6 +239,7 @@ bool Runner::pick() {
       warp_[w].runnable &= ~bit;
       current_ = 32 * w + lane_of_[position];
       threadIdx = index_[current_];
+      races::run_thread(current_);
       if (!(warp_[w].started & bit)) {
         warp_[w].started |= bit;
         thread_[current_].fiber = nullptr;
@@ -243,6 +255,7 @@ bool Runner::pick() {
 void Runner::suspend() {
   Fiber& mine = *thread_[current_].fiber;
   if (!pick()) {
+    if (crash_) fault("{}", crash_);
     // No thread can run, and at least one waits for its warp: the barrier itself detects threads
     // that end without reaching it.
     unsigned in_warps = 0;
@@ -273,6 +286,7 @@ void Runner::barrier(const std::source_location& where) {
   if (++at_barrier_ == threads_) {
     at_barrier_ = 0;
     cursor_ = 0;
+    races::block_barrier();
     for (unsigned w = 0; w < warps_; ++w) {
       warp_[w].runnable = warp_[w].started;
       warp_[w].away = 0;
@@ -325,7 +339,10 @@ void Runner::warp_arrive(unsigned mask, const void* input, void* output,
     if (other != lane) warp.runnable |= 1U << position_of_[other];
   }
   warp.waiting &= ~group;
+  // The function uses the stacks of all these lanes.
+  races::pause();
   function(inputs, outputs, context);
+  races::resume();
 }
 
 /// Fails if one of these lanes waits for something else.
@@ -339,6 +356,12 @@ void Runner::check_others(unsigned lanes, unsigned mask, const std::source_locat
             where.line(), mask);
     }
   }
+}
+
+void Runner::abandon(const char* why) {
+  if (!crash_) crash_ = why;
+  suspend();
+  __builtin_trap();  // Nothing makes the thread runnable again.
 }
 
 void Runner::end_thread() {
@@ -365,7 +388,10 @@ void Runner::fiber_main() {
     for (;;) {
       kernel.run_thread();
       end_thread();
-      if (!pick()) break;
+      if (!pick()) {
+        if (crash_) fault("{}", crash_);
+        break;
+      }
       if (thread_[current_].fiber) break;
       thread_[current_].fiber = mine;
     }
@@ -417,6 +443,10 @@ void Runner::fault(fmt::format_string<const Args&...> text, const Args&... args)
 
 std::string run_grid(const GridLaunch& launch) {
   return runner().run(launch);
+}
+
+void abandon_thread(const char* why) {
+  runner().abandon(why);
 }
 
 void* dynamic_shared_memory() {

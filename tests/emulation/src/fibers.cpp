@@ -5,6 +5,8 @@
 
 #include <new>
 
+#include "races.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -86,6 +88,7 @@ void enter_host_fiber([[maybe_unused]] Fiber& host) {
 void switch_fiber(Fiber& from, Fiber& to) {
   Turn turn{&from, &to};
   void* fake_stack = nullptr;
+  races::use_stack(to.stack, to.stack_bytes);
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(&fake_stack, to.stack ? to.stack : to.sanitizer, to.stack_bytes);
 #endif

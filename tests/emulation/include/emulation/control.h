@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace emulation {
 
@@ -45,6 +46,12 @@ Cudnn cudnn();
 /// Returns the explanation of the last fault of a kernel, such as a missing barrier; empty if none.
 /// It is also written to stderr.
 std::string last_fault();
+
+/// Returns true if the build has the race detector (DPT_EMULATED_RACES).
+bool detects_races();
+/// Returns the reports of races since the last call, one text each. They are also written to
+/// stderr, and a process with reports that nobody took ends with code 66.
+std::vector<std::string> take_races();
 
 /// Return the number of kernels and copies that have run, and of those that wait in streams.
 std::size_t work_done();

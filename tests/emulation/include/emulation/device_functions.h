@@ -88,9 +88,15 @@ inline unsigned atomicDec(unsigned* address, unsigned limit) {
 }
 
 // ---- Order of memory accesses: threads never run at the same time here -------------------------
-inline void __threadfence() {}
+inline void __threadfence() {
+#ifdef __SANITIZE_THREAD__
+  emulation::detail::order_fence();
+#endif
+}
+inline void __threadfence_system() {
+  __threadfence();
+}
 inline void __threadfence_block() {}
-inline void __threadfence_system() {}
 inline void __nanosleep(unsigned) {}
 [[noreturn]] inline void __trap(
     const std::source_location& where = std::source_location::current()) {

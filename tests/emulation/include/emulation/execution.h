@@ -44,6 +44,11 @@ void warp_arrive(unsigned mask, const void* input, void* output, WarpFunction fu
                  void* context, const std::source_location& where);
 unsigned lane_index();
 
+// For the race detector, which sees the kernels compiled with -fsanitize=thread: a fence of the
+// running thread, and a barrier of these lanes of its warp.
+void order_fence();
+void order_warp(unsigned lanes);
+
 template <class T>
 inline constexpr bool kShuffles = std::is_arithmetic_v<T>;
 
@@ -135,7 +140,15 @@ inline void __syncthreads(const std::source_location& where = std::source_locati
 inline void __syncwarp(unsigned mask = emulation::kFullMask,
                        const std::source_location& where = std::source_location::current()) {
   emulation::detail::warp_arrive(
-      mask, &mask, nullptr, [](const void* const*, void* const*, void*) {}, nullptr, where);
+      mask, &mask, nullptr,
+      []([[maybe_unused]] const void* const* inputs, void* const*, void*) {
+#ifdef __SANITIZE_THREAD__
+        unsigned lanes = 0;
+        for (unsigned lane = 0; lane < 32; ++lane) lanes |= inputs[lane] ? 1U << lane : 0;
+        emulation::detail::order_warp(lanes);
+#endif
+      },
+      nullptr, where);
 }
 
 template <class T>
