@@ -188,8 +188,8 @@ Job load_job(TrainSpec spec, ProcessGroup* processes, UsedFiles used) {
   return job_of(std::move(spec), std::move(plan), std::move(sets), processes, used);
 }
 
-/// Throws if no job can be made of these parts. Measuring data.normalize reads every image, so
-/// mistakes are reported first.
+/// Throws if no job can be made of these parts. To be called before data.normalize is measured,
+/// which reads every image.
 void check_before_measuring(TrainSpec spec, const Plan& plan, const DataSets& sets) {
   skip_normalization(spec);
   adopt_targets(spec, *sets.train);
@@ -206,7 +206,7 @@ Job job_of(TrainSpec spec, Plan plan, DataSets sets, ProcessGroup* processes, Us
   }
   sets = with_caches(std::move(sets), spec.data, used, MissingCache::make);
   adopt_targets(spec, *sets.train);
-  // Store the layers themselves, because the zoo of another release may differ.
+  // Store the layers instead of model.zoo, because the zoo of another release may differ.
   TrainSpec kept = spec;
   kept.model.zoo = {};
   std::string resolved = show_spec(catalog(), kept);

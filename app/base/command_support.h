@@ -25,7 +25,7 @@ inline constexpr const char* kBf16OnCpu =
     "train.precision: bf16 is slower than fp32 on a CPU: dpt has no bf16 CPU kernels of its own "
     "yet, and oneDNN's are slower than dpt's fp32 kernels";
 
-/// Returns the overrides with `--devices` added as one more.
+/// Appends an override with the value of `--devices`, unless that is empty.
 std::vector<std::string> with_devices(std::vector<std::string> overrides,
                                       const std::string& devices);
 
@@ -33,17 +33,17 @@ std::vector<std::string> with_devices(std::vector<std::string> overrides,
 /// Returns a line for each unreadable sample, up to a limit.
 std::vector<std::string> problems_of_samples(const DataSource* source);
 
-/// Does the same for several sources. Throws ErrorKind::data with these lines, or prints them as
-/// warnings if a run with `policy` leaves such samples out.
+/// Checks some samples of each source (problems_of_samples). Throws ErrorKind::data with the
+/// problems, or prints them as warnings if a run with `policy` leaves such samples out.
 void try_samples(std::initializer_list<const DataSource*> sources, OnBadSample policy);
 
-/// Returns a short description of the difference between the data and a run's (`expected`, empty if
-/// unknown); empty if there is none. `name`: "training" or "test".
+/// Describes how the data differs from a run's, whose fingerprint is `expected` (empty if unknown).
+/// Returns an empty text if it does not differ. `name`: "training" or "test".
 std::string difference_of_data(const char* name, const std::string& expected,
                                const DataSource& source);
 
-/// Describes how the validation samples differ from those of a run (`expected`, empty if unknown).
-/// Returns an empty text if they do not differ.
+/// Describes how the validation samples differ from a run's, whose fingerprint is `expected` (empty
+/// if unknown). Returns an empty text if they do not differ.
 std::string difference_of_validation(const std::string& expected, const Splits& splits);
 
 /// Throws ErrorKind::usage for a model with one output if the kind of data set has class labels
@@ -54,8 +54,8 @@ void check_outputs(const TrainSpec& spec, std::int64_t outputs);
 /// the test files, or the training files if there are no test files.
 enum class UsedFiles : std::uint8_t { all, train, val, test, default_split, none };
 
-/// Opens the data and makes the Job; starts no device. Collective over `processes`, if not null,
-/// which connect to each other before the data is opened.
+/// Opens the data and makes the Job; starts no device. Collective over `processes`, if not null;
+/// they connect to each other before the data is opened.
 Job load_job(TrainSpec spec, ProcessGroup* processes = nullptr, UsedFiles used = UsedFiles::all);
 
 /// Makes the Job of a spec, its plan and its open data: the second half of load_job.
@@ -69,15 +69,15 @@ enum class MissingCache : std::uint8_t { make, leave };
 /// without images, and whatever with_packed_cache throws.
 DataSets with_caches(DataSets sets, const DataSpec& spec, UsedFiles used, MissingCache missing);
 
-/// Sends config, classes, targets, kind of samples and fingerprints in the `header` of rank 0 to
-/// all processes. Only rank 0 reads the checkpoint. Collective.
+/// Sends the config, classes, targets, features, sample type and fingerprints in rank 0's `header`
+/// to all processes, because only rank 0 reads the checkpoint. Collective.
 void share_header(ProcessGroup& processes, CheckpointHeader& header);
 
 /// Prints the notes of the data sets, such as classes without samples.
 void say_notes(const DataSets& sets);
 
-/// Throws ErrorKind::usage if writing to `path` would destroy a file that is not an earlier `what`,
-/// which begins with one of `beginnings`. Accepts empty and missing files, devices and pipes.
+/// Throws ErrorKind::usage if `path` is a file that begins with none of `beginnings`: it is not an
+/// earlier `what` and must not be overwritten. Accepts empty and missing files, devices and pipes.
 void check_replaceable(const std::string& option, const std::string& path, const char* what,
                        std::initializer_list<std::string_view> beginnings);
 

@@ -69,8 +69,8 @@ int code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/// Returns true if the other ranks cannot continue. A requested stop is not a failure: the others
-/// may then take as long as they need.
+/// Returns true if the other ranks cannot continue after a rank that ended with `status`. After a
+/// requested stop they can, and may take as long as they need.
 bool is_failure(int status) {
   if (WIFSIGNALED(status)) return true;
   return code_of(status) != 0 && stop_of_exit_code(code_of(status)) == StopReason::none;
@@ -168,7 +168,8 @@ class Launcher {
       ranks_.push_back({pid});
       return;
     }
-    // Only system calls until exec. The launcher may have died before prctl.
+    // Make only system calls until exec. Check the parent, because the launcher may have died
+    // before prctl.
     prctl(PR_SET_PDEATHSIG, last_signal());
     if (getppid() != launcher) _exit(128 + SIGTERM);
     if (rank != 0) {
@@ -191,7 +192,7 @@ class Launcher {
   }
 
   void send(int number) const {
-    // sigqueue marks the signal as passed on: the rank may also have got it directly.
+    // Use sigqueue to mark the signal as passed on: the rank may also have received it directly.
     for (const int rank : running()) sigqueue(ranks_[rank].pid, number, sigval{});
   }
 
@@ -204,7 +205,7 @@ class Launcher {
     const timespec time = {ms / 1000, ms % 1000 * 1'000'000};
     siginfo_t info = {};
     const int number = sigtimedwait(&signals_, &info, &time);
-    // The terminal has sent this signal (Ctrl-C) to the other processes too.
+    // A signal from the terminal (Ctrl-C, SI_KERNEL) has reached the other processes too.
     if (number < 0 || number == SIGCHLD || info.si_code == SI_KERNEL) return;
     if (number == SIGINT || number == SIGTERM) {
       // Signals within this time are one request; engine/processes/stop.cpp has the same rule.
@@ -217,8 +218,8 @@ class Launcher {
     send(number);
   }
 
-  /// Records which ranks have ended, were suspended or continue. Of several that have ended, those
-  /// that a signal ended come first, and those that ended because of another rank come last.
+  /// Records which ranks have ended, were suspended or continue. If several have ended, notes those
+  /// that a signal ended first, and those that ended because of another rank last.
   void reap() {
     std::multimap<int, std::pair<int, int>> ended;  // rank and status
     for (const int rank : running()) {
@@ -236,7 +237,7 @@ class Launcher {
 
   void note_end(int rank, int status) {
     const int code = code_of(status);
-    // A process that fails first informs the others, which may end (exit code 6) before it does.
+    // A failing process informs the others before it ends, so they may end (exit code 6) before it.
     const bool is_cause = exit_code_ == kPeerFailed && code != kPeerFailed && is_failure(status) &&
                           !WIFSIGNALED(status);
     std::string what;
@@ -252,7 +253,8 @@ class Launcher {
       output_.add(fmt::format("dpt: rank {} (process {}) {}", rank, ranks_[rank].pid, what));
     }
     if (exit_code_ == 0 || is_cause) exit_code_ = code;
-    // After a stop on request, rank 0, which saves, ends last.
+    // After a requested stop, rank 0 ends last because it saves: the others should have ended by
+    // then.
     if (!ended_rank_ && (is_failure(status) || (rank == 0 && code != 0))) ended_rank_ = rank;
   }
 
@@ -299,9 +301,9 @@ class Launcher {
   RankOutput output_;
   std::vector<Rank> ranks_;
   std::optional<Clock::time_point> interrupted_;  ///< time of the first SIGINT or SIGTERM
-  bool was_stopped_ = false;                      ///< a signal was passed on
-  std::optional<int> ended_rank_;  ///< first rank after whose end the others should end
-  std::string call_;               ///< event from which the deadline counts
+  bool was_stopped_ = false;                      ///< true if a signal was passed on
+  std::optional<int> ended_rank_;  ///< first rank whose end requires the others to end
+  std::string call_;               ///< event that started the deadline
   Clock::time_point deadline_ = kNever;
   bool has_terminated_ = false, has_killed_ = false;
   int exit_code_ = 0;
@@ -314,7 +316,7 @@ bool must_launch(const ProcessOptions& options) {
     fail(ErrorKind::usage, "--join-timeout {}: expected at least 1s", options.join_timeout);
   }
   if (options.nproc == 0) return false;
-  // Its processes have the same command line.
+  // The processes that --nproc started have the same command line.
   if (std::getenv("DPT_RANK") && detect_world().size == options.nproc) return false;
   refuse_nested_launch();
   return true;
@@ -340,8 +342,8 @@ int launch_processes(int count, const std::vector<std::string>& command) {
          "to a file first",
          stdin_path);
   }
-  // Counts this process's pipes to the others. Rank 0 inherits the limit and has the most
-  // connections.
+  // Make room for this process's pipes to the others, and for the connections of rank 0, which
+  // inherits the limit and has the most.
   constexpr int kOwn = 32;
   const int more = std::max(2 * count + kOwn, descriptors_to_run(0, count));
   const std::string problem =

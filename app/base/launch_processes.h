@@ -1,5 +1,5 @@
 // `--nproc N`: this process runs the same command as N processes on this machine, passes on their
-// messages and its signals, and returns the exit code of the first failure.
+// output, sends them its signals, and returns the exit code of the first failure.
 #pragma once
 
 #include <chrono>
@@ -41,7 +41,7 @@ bool must_launch(const ProcessOptions& options);
 /// cannot be started for another reason; the processes before it are then killed.
 int launch_processes(int count, const std::string& program, const std::vector<std::string>& command,
                      const LaunchPatience& patience = {});
-/// Does the same with the running program, as dpt.
+/// Starts `count` processes of the running program in the same way, with unblocks_signals set.
 int launch_processes(int count, const std::vector<std::string>& command);
 
 }  // namespace dpt

@@ -11,7 +11,7 @@ namespace dpt {
 std::string html_text(const std::string& text);
 
 /// Escapes text for an element or an attribute in double quotes of XML 1.0. Characters that XML
-/// does not have become U+FFFD.
+/// does not allow become U+FFFD.
 std::string xml_text(const std::string& text);
 
 }  // namespace dpt

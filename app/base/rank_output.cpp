@@ -41,7 +41,7 @@ void RankOutput::add(const std::string& line) {
 }
 
 void RankOutput::run() {
-  constexpr std::size_t kMaxLine = 1 << 16;  // longer ones are split
+  constexpr std::size_t kMaxLine = 1 << 16;  // longer lines are split
   // Erase a progress bar that rank 0 may have drawn on the current line.
   const std::string erasure = stderr_redraws() ? "\r\x1b[K" : "";
   const auto end_line = [&](Stream& stream) {

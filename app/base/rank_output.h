@@ -11,8 +11,8 @@
 namespace dpt {
 
 /// A thread that reads pipes and writes their lines to stderr (stderr_writer). It waits for a slow
-/// reader of stderr, and so do the processes once their pipes are full. At the end, it waits only a
-/// few seconds.
+/// reader of stderr, and so do the processes once their pipes are full. After the destructor has
+/// been called, it waits only a few seconds.
 class RankOutput {
  public:
   RankOutput() : own_(add_pipe("")) {}

@@ -39,7 +39,8 @@ std::string digest(const std::string& text) {
   return hexadecimal(hmac_sha256("", text)).substr(0, kDigits);
 }
 
-/// Returns the digest of a small regular file, or an empty text: a pipe can be read only once.
+/// Returns the digest of a small regular file. Returns an empty text for anything else, because a
+/// pipe can be read only once.
 std::string digest_of_file(const std::string& path) {
   constexpr std::uintmax_t kMaxConfig = 16 << 20;
   std::error_code error;
@@ -50,11 +51,12 @@ std::string digest_of_file(const std::string& path) {
   try {
     return digest(read_whole_file(path));
   } catch (const Error&) {
-    return {};  // the command reports it
+    return {};  // the command reports the error
   }
 }
 
-/// Returns the value of an option among the words, or null.
+/// Returns the last value of an option among the words, or null. Copies the value of a word
+/// OPTION=VALUE into `place`.
 const std::string* value_in(const std::vector<std::string>& words, const std::string& option,
                             std::string& place) {
   const std::string* value = nullptr;
@@ -126,7 +128,7 @@ void report_wrong_words(const std::vector<std::string>& words, const std::string
     return;
   }
   std::string place;
-  // A launcher has no processes to inform: it did not start any.
+  // A launcher (--nproc) has no processes to inform, because it has not started any yet.
   if (value_in(words, "--nproc", place) && !std::getenv("DPT_RANK")) return;
   try {
     WorldFlags flags;

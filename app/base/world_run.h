@@ -11,9 +11,9 @@
 
 namespace dpt {
 
-/// Returns the identity by which processes of a run without name and token recognise each other:
-/// the command, path and content of its config or other target, and the overrides that must be the
-/// same on all processes.
+/// Returns the identity by which the processes of a run recognise each other if the run has neither
+/// a name nor a token: the command, the path and content of its config or other target, and the
+/// overrides that must be the same on all processes.
 RunIdentity identity_of(const std::string& command, const std::string& target,
                         const std::vector<std::string>& overrides);
 
@@ -23,8 +23,8 @@ RunIdentity identity_of(const std::string& command, const std::string& target,
 void report_wrong_words(const std::vector<std::string>& words, const std::string& problem);
 
 /// Detects the World of this process, joins the others, and runs `body` with the group (null if
-/// this process is the only one). Returns the exit code from `body`. `run`: see RunIdentity. All
-/// processes learn of an error of one: it is then the error that they report.
+/// this process is the only one). Returns the exit code from `body`. `run`: see RunIdentity. If one
+/// process fails, all others learn of its error and report it too.
 int run_in_world(const ProcessOptions& options, const RunIdentity& run,
                  const std::function<int(ProcessGroup*)>& body);
 

@@ -48,7 +48,7 @@ class StepBench {
     std::vector<std::uint8_t> pixels(samples * static_cast<std::size_t>(input.raw.elements()) *
                                      size_of(input.raw_type));
     for (std::size_t i = 0; i < pixels.size(); ++i) {
-      // These bytes are also floats below 1.
+      // A float is positive and less than 1 if its top byte is 0x3E.
       pixels[i] = static_cast<std::uint8_t>(
           input.raw_type == DType::u8 || i % 4 != 3 ? (i * 2654435761U) >> 24 : 0x3E);
     }
@@ -84,7 +84,7 @@ class StepBench {
     return calls;
   }
 
-  /// Returns the seconds of one run, the minimum over `rounds`.
+  /// Returns the seconds of one call of `run`, the minimum over `rounds`.
   double seconds(const std::function<void()>& run, std::int64_t rounds) {
     constexpr int kRuns = 20;
     constexpr double kMinSeconds = 0.01;
@@ -177,7 +177,7 @@ int run_bench_calls(const BenchOptions& options) {
   const Job job = load_job(std::move(spec));
   StepBench bench(job);
   const std::vector<ExecutorCall> calls = bench.calls();
-  // Each call reads the results of the calls before it.
+  // Run the whole step first: each call reads the results of the calls before it.
   const auto all = [&] {
     for (const ExecutorCall& call : calls) call.run();
   };

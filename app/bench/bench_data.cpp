@@ -65,8 +65,8 @@ class BatchReader {
   std::int64_t epoch_ = 0, left_ = 0;
 };
 
-/// Reads the config without its cache of decoded samples in memory, which would leave nothing to
-/// measure from the second epoch on. An override may set the cache.
+/// Reads the config with data.cache_mib=0, unless an override sets it: a cache of decoded samples
+/// would leave nothing to measure from the second epoch on.
 TrainSpec load_without_memory_cache(const BenchOptions& options) {
   std::vector<std::string> overrides = with_devices(options.overrides, options.devices);
   TrainSpec spec = load_spec(catalog(), options.config, overrides);
@@ -98,7 +98,7 @@ int run_bench_data(const BenchOptions& options) {
          job.spec.data.dataset.type);
   }
   BatchReader reader(job);
-  reader.read(job.spec.data.prefetch + 1);  // decoders start, buffers are touched
+  reader.read(job.spec.data.prefetch + 1);  // starts the decoders and touches the buffers
   std::vector<double> rates;
   std::int64_t samples = 0;
   measure_data_stages(true);
@@ -111,7 +111,7 @@ int run_bench_data(const BenchOptions& options) {
   measure_data_stages(false);
   std::sort(rates.begin(), rates.end());
   const double median = rates[rates.size() / 2];
-  // Decoders are equally far ahead at the beginning and the end of a round.
+  // Decoders read ahead, but equally far at the beginning and at the end of a round.
   const auto per_sample = [&](double seconds) {
     return seconds * 1e6 / static_cast<double>(samples);
   };

@@ -36,8 +36,8 @@
 namespace dpt {
 namespace {
 
-/// Runs rounds on all ranks until rank 0's `next`, which returns the number of steps of a round,
-/// returns 0. Reports the seconds and the samples of each round to rank 0's `done`.
+/// Runs rounds on all ranks. On rank 0, `next` returns the number of steps of a round, or 0 to end,
+/// and `done` receives the seconds and the samples of each round.
 void serve_rounds(const Job& job, const StartingPoint& start, bool print_losses,
                   const std::function<std::int64_t()>& next,
                   const std::function<void(double, std::int64_t)>& done) {
@@ -108,7 +108,7 @@ int bench_in_world(const BenchOptions& options, ProcessGroup* processes) {
   Job job = load_job(std::move(spec), processes);
   compare_and_connect(job, {{"--steps", std::to_string(options.steps)},
                             {"--rounds", std::to_string(options.rounds)}});
-  // The client sets the pace if --serve is given.
+  // Under --serve, the client sets the pace: a pause between its requests is not a stall.
   constexpr double kDay = 24 * 60 * 60;
   job.spec.train.stall_timeout = kDay;
   StartingPoint start = fresh_start(job);

@@ -28,7 +28,7 @@
 namespace dpt {
 namespace {
 
-/// Adds the commands that describe the commands themselves; `app` must outlive the body.
+/// Adds `dpt completion`. `app` must outlive the call of `body`.
 void add_completion_command(CLI::App& app, CommandBody& body) {
   auto options = std::make_shared<CompletionOptions>();
   CLI::App* completion = app.add_subcommand(
@@ -78,7 +78,7 @@ int run_guarded(const std::function<int()>& work) {
   }
 }
 
-/// Throws if the word at the position of a command is not a command.
+/// Throws if the word at position `at`, unless it is an option, is not a command of `app`.
 void check_command(const CLI::App& app, int argc, const char* const* argv, int at) {
   const std::vector<const CLI::App*> commands = app.get_subcommands({});
   if (commands.empty() || at >= argc || argv[at][0] == '-') return;
@@ -107,15 +107,15 @@ std::string problem_of_values(int argc, const char* const* argv) {
   return {};
 }
 
-/// Returns the next step if an argument of this name (as shown in help texts) is missing.
+/// Returns advice for a missing argument. `argument` is its name in help texts.
 std::string step_for_missing(const std::string& argument, const std::string& called) {
   if (argument == "CONFIG") return "`dpt config init > config.yaml` prints one to start from";
   if (argument.starts_with("RUN")) return "`dpt runs` lists the runs in the folder runs/";
   return fmt::format("see {} --help", called);
 }
 
-/// Returns CLI11's message about a missing argument, with the argument's name in help texts and the
-/// next step; empty for other messages.
+/// Rewrites CLI11's message (`why`) about a missing argument, with the argument's name in help
+/// texts and advice. Returns an empty text for other messages.
 std::string problem_of_missing(const CLI::App& command, const std::string& called,
                                const std::string& why) {
   for (const CLI::Option* option : command.get_options()) {

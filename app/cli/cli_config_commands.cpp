@@ -1,4 +1,4 @@
-// The options of the commands of configs, data, devices and files.
+// Defines the commands for configs, data, devices and files, and their options.
 #include "app/cli/cli_options.h"
 #include "app/config/command_config.h"
 #include "app/config/command_config_check.h"

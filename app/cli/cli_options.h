@@ -58,7 +58,8 @@ void set_body(CLI::App* command, CommandBody& body, std::shared_ptr<Options> opt
   command->callback([&body, options, run] { body = [options, run] { return run(*options); }; });
 }
 
-/// Does the same for a command that may run in several processes, which `--nproc` starts.
+/// Makes `command` run `run` with its options, or start several processes of itself if `--nproc` is
+/// given.
 template <class Options>
 void set_body_of_processes(CLI::App* command, CommandBody& body, std::shared_ptr<Options> options,
                            int (*run)(const Options&)) {

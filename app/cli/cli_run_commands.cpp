@@ -1,4 +1,4 @@
-// The options of the commands that create and use runs.
+// Defines the commands that create and use runs, and their options.
 #include <algorithm>
 #include <utility>
 
@@ -51,7 +51,7 @@ void add_process_options(CLI::App* command, ProcessOptions& options) {
       ->check(not_empty());
 }
 
-/// Adds the options of the gate. Returns --require, which the others need.
+/// Adds the options of the gate. Returns --require, without which the others are not allowed.
 CLI::Option* add_gate_options(CLI::App* command, GateOptions& options) {
   CLI::Option* require =
       command
@@ -161,8 +161,8 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
                       "data: a few steps on synthetic samples of the config's shapes, evaluation, "
                       "saving, resuming (compared bit by bit), export. Uses a temporary folder, "
                       "which is kept if a stage fails. The only other option allowed is --devices");
-  // These two options take all words until the next option, including overrides. Words with '=' are
-  // overrides, because no parameter has a '=' in its name.
+  // --expect-missing and --expect-left-over take all words until the next option, including
+  // overrides. Words with '=' are overrides, because no parameter has a '=' in its name.
   train->parse_complete_callback([options, train, smoke] {
     for (std::vector<std::string>* names : {&options->expect_missing, &options->expect_left_over}) {
       const auto overrides = std::stable_partition(
@@ -171,7 +171,7 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
       options->overrides.insert(options->overrides.end(), overrides, names->end());
       names->erase(overrides, names->end());
     }
-    // Check here instead of with `excludes`, which every other help text would mention.
+    // Do not use `excludes` for this check: it would appear in the help of every other option.
     for (const CLI::Option* other : train->get_options()) {
       const bool may_stand = other == smoke || !other->nonpositional() ||
                              other->get_name() == "--devices" || other->get_name() == "--help";

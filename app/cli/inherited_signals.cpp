@@ -19,7 +19,7 @@ note_inherited() {
   unsigned long mask = 0;
   for (std::size_t i = 0; i < sizeof kSignals / sizeof kSignals[0]; ++i) {
     mask |= 1UL << static_cast<unsigned>(kSignals[i] - 1);
-    // Layout of the kernel: handler, flags, restorer and 64 signals.
+    // The kernel's layout: handler, flags, restorer and a mask of 64 signals.
     unsigned long action[4] = {};
     if (::syscall(SYS_rt_sigaction, kSignals[i], nullptr, action, 8) != 0) continue;
     g_is_ignored[i] = action[0] == reinterpret_cast<unsigned long>(SIG_IGN);

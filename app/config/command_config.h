@@ -7,7 +7,7 @@
 namespace dpt {
 
 struct ConfigInitOptions {
-  std::string data, zoo;  ///< empty: a config for the digits
+  std::string data, zoo;  ///< empty `data`: a config for the digits
 };
 
 int run_config_show(const ConfigOptions& options);

@@ -91,8 +91,8 @@ TargetKind assumed_targets(const Variant& dataset) {
   return is_hot ? TargetKind::multi_hot : TargetKind::class_index;
 }
 
-/// Returns the number of outputs that the options of the last layer state, for a network with
-/// invalid shapes; else 0.
+/// Returns the number of outputs that the last layer's options state, or 0 if unknown. Serves a
+/// network with invalid shapes, which has no plan.
 std::int64_t written_outputs(const ModelSpec& model) {
   for (auto layer = model.layers.rbegin(); layer != model.layers.rend(); ++layer) {
     const ObjectTable* table = layer->op.table;
@@ -174,7 +174,7 @@ class ConfigCheck {
   }
 
   /// Checks the transforms on images of the model's input shape, because the data set's shape is
-  /// not known here. So it refuses nothing that would fit some data set.
+  /// not known here. Accepts every list that fits some data set.
   void check_transform_lists() {
     if (!are_good({"data.transforms", "data.normalize", "model.input"}) ||
         spec_.model.input.size() != 3) {
@@ -321,8 +321,8 @@ class ConfigCheck {
     found_data_ = "; " + counts;
   }
 
-  /// Prints warnings. The number of steps per epoch is unknown here, and only listed replicas are
-  /// known.
+  /// Prints warnings. The number of steps per epoch is unknown here, and replicas are known only if
+  /// the config lists their devices.
   void warn() {
     if (!has_schedule() || !are_good({"data.transforms", "data.normalize"}) ||
         !spec_.data.dataset.table)

@@ -5,8 +5,8 @@
 namespace dpt {
 
 std::string editor_schema_line() {
-  // VS Code's YAML extension and other editors with its language server read this comment. The path
-  // in it ends at a space, and the comment at the end of the line.
+  // VS Code's YAML extension and other editors with its language server read this comment. A space
+  // would end the path, and a line break the comment.
   const std::string form = "# yaml-language-server: $schema=";
   std::error_code error;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);

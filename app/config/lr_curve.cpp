@@ -10,7 +10,8 @@ constexpr std::int64_t kMaxWalked = 4'000'000;
 /// Maximum number of steps that are examined for a column of a chart.
 constexpr std::int64_t kMaxPerColumn = 64;
 
-/// Returns the steps at which the rate changes; empty if there are more than `most`.
+/// Returns the steps at which the rate changes; empty if there are more than `most` or the run is
+/// too long to examine.
 std::vector<std::int64_t> changes_of(const LrCurve& curve, std::int64_t most) {
   std::vector<std::int64_t> changes = {0};
   if (curve.steps() > kMaxWalked) return {};

@@ -63,7 +63,7 @@ std::string without_place(const std::string& text) {
     if (end == std::string::npos) break;
     rest.erase(0, end + 2);
   }
-  // The user has not written a model.
+  // Drop the prefix about model.classes, because the user has not written a model.
   if (rest.starts_with(kClassesUnknown)) rest.erase(0, std::strlen(kClassesUnknown));
   return rest;
 }
@@ -73,7 +73,7 @@ bool can_skip(const StarterData& data) {
   return data.targets == StarterTargets::labels;
 }
 
-/// A draft, and its open data set.
+/// Spec of a draft, and its open data set.
 struct Draft {
   TrainSpec spec;
   DataSets sets;
@@ -153,10 +153,11 @@ Images look_at_images(const DataSource& source) {
 /// Conversion of images to the model's input.
 struct InputPlan {
   std::int64_t channels = 3, height = 0, width = 0;
-  bool crops = false;  ///< images are larger, or have different sizes
+  bool crops = false;  ///< true if images are cropped, because they are large or differ in size
 };
 
-/// Plans to keep small images of one size, and to crop others to a square of a common size.
+/// Returns a plan that keeps small images if all have one size, and otherwise crops all to squares
+/// of one size.
 InputPlan input_of(const Images& images) {
   constexpr std::int64_t kMaxWhole = 96;
   InputPlan plan;
@@ -327,7 +328,7 @@ std::string transforms_text(const StarterData& data, const InputPlan& input) {
                          input.height, input.width, std::min(input.height, input.width) / 8);
   }
   if (!data.is_features && !train.empty()) {
-    // Grey images are often digits or letters.
+    // Grey images often show digits or letters, which should not be flipped.
     train +=
         input.channels == 3
             ? "      - {type: RandomHorizontalFlip}   # remove it if left and right matter\n"

@@ -24,12 +24,12 @@ constexpr std::int64_t kMaxLines = 20'000;
 /// Maximum number of distinct integers in a column of classes; a column with more has a quantity.
 constexpr std::size_t kMaxIntegerClasses = 20;
 
-/// Statistics of the labels in the fields of a column, which a character separates.
+/// Statistics of a column whose fields are read as lists of labels with this separator.
 struct Lists {
   char separator;
-  std::int64_t fields = 0, labels = 0;  ///< fields with the character, labels of all fields
-  bool has_empty = false;               ///< a list has an empty label
-  std::set<std::string> names = {};     ///< up to kMaxValues of them
+  std::int64_t fields = 0, labels = 0;  ///< fields with the separator, and labels in all fields
+  bool has_empty = false;               ///< true if a list has an empty label
+  std::set<std::string> names = {};     ///< distinct labels, up to kMaxValues
 };
 
 /// Statistics of a column.
@@ -39,14 +39,14 @@ struct Column {
   std::int64_t no_values = 0;  ///< fields for a missing number: NA, nan, null
   bool is_counter = true;      ///< each value is that of the previous line plus 1
   double last = 0;
-  std::set<std::string> values = {};  ///< up to kMaxValues of them
+  std::set<std::string> values = {};  ///< distinct values, up to kMaxValues
   std::array<Lists, 3> lists = {{{'|'}, {';'}, {','}}};
 
   static constexpr std::size_t kMaxValues = 1000;
   bool is_number() const { return numbers == lines - empty && numbers > 0; }
   bool is_integer() const { return integers == lines - empty && integers > 0; }
-  /// Returns true if all values are integers or numbers such as 0,5, and at least one is the
-  /// latter.
+  /// Returns true if all values are integers or numbers with a decimal comma (0,5), and at least
+  /// one has the comma.
   bool has_decimal_commas() const {
     const auto is_one = [](const std::string& value) {
       const std::size_t comma = value.find(',');
@@ -150,7 +150,8 @@ std::vector<Column> read_columns(const std::string& file, char delimiter) {
     for (std::size_t i = 0; i < columns.size(); ++i) add_value(columns[i], reader.field(i));
   }
   for (Column& column : columns) {
-    // In a column of text, NA and null are values.
+    // Count NA and null as missing only in a column of numbers: in a column of text, they are
+    // values.
     const std::int64_t filled = column.lines - column.empty;
     if (column.numbers > 0 && column.numbers + column.no_values == filled) {
       column.empty += column.no_values;
@@ -245,8 +246,8 @@ struct Choice {
   std::vector<std::string> features, left_out;
 };
 
-/// Returns the columns other than that of the images if each tells whether a label applies, that
-/// is, if there are at least two and all have only 0 and 1.
+/// For a table of images, returns all columns except images and counters if there are at least two
+/// and each has only 0 and 1, that is, states if a label applies. Otherwise returns none.
 std::vector<std::string> hot_columns(const std::vector<Column>& columns) {
   std::vector<std::string> names;
   bool has_images = false;

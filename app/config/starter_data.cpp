@@ -146,7 +146,7 @@ StarterData starter_of_shards(const std::string& pattern) {
   StarterData data;
   data.summary = "tar shards of images (WebDataset)";
   data.lines = {"dataset: webdataset", fmt::format("train: {{shards: {}}}", yaml_path(pattern))};
-  // Other parts have the same pattern with another name in place of `train`.
+  // Look for shards of other parts, whose pattern has the part's name in place of `train`.
   for (const char* part : {"val", "test"}) {
     const std::size_t at = pattern.rfind("train");
     const std::size_t slash = pattern.rfind('/');

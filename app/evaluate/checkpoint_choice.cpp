@@ -17,8 +17,9 @@ namespace dpt {
 namespace fs = std::filesystem;
 namespace {
 
-/// Returns true if `best` was saved as the best of the run with this config. It may then be later
-/// than the run's newest checkpoint. Throws ErrorKind::data for a damaged file.
+/// Returns true if the file `best` was saved as the best checkpoint of the run with this config,
+/// possibly at a later step than the run's newest checkpoint. Throws ErrorKind::data for a damaged
+/// file.
 bool is_best_of_run(const std::string& best, const std::string& config) {
   const CheckpointHeader header = read_checkpoint_header(best);
   return header.state.best && header.state.best_step == header.state.step &&
@@ -33,7 +34,7 @@ bool is_best_of_run(const std::string& best, const std::string& config) {
        expected, why_not, use.verb, use.command, best);
 }
 
-/// Returns the best checkpoint of a run folder, or its newest good one, `newest`, if it keeps no
+/// Returns the best checkpoint of a run folder, or `newest`, its newest good one, if it keeps no
 /// best. Refuses a best.safetensors that is not the run's.
 std::string best_or_newest(const std::string& folder, const std::string& newest,
                            const CheckpointUse& use) {
@@ -51,14 +52,15 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
   if (is_there) {
     const std::int64_t step = read_checkpoint_header(best).state.step;
     const bool is_of_run = is_best_of_run(best, header.config);
-    // A best after the newest checkpoint is saved only as best.safetensors.
+    // A best checkpoint of a step after the newest regular one is saved only as best.safetensors.
     if (is_of_run && step > run.step) return best;
     const std::string another = best + " belongs to another run";
     if (!run.best) {
       refuse_best(fmt::format("a run without a best checkpoint so far (according to {})", newest),
                   best, another, use);
     }
-    // A crash or a full disk may have prevented the copy of the checkpoint.
+    // Use the kept checkpoint if best.safetensors is an older best: a crash or a full disk may have
+    // prevented its replacement.
     if (!is_of_run || step > run.best_step || !has_kept) {
       refuse_best(fmt::format("the run's best checkpoint, of step {} (according to {})",
                               run.best_step, newest),
@@ -71,7 +73,7 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
   return has_kept ? kept : newest;
 }
 
-/// Throws for a folder without a good checkpoint, with what it has instead.
+/// Throws for a folder without a good checkpoint. The message lists what the folder has instead.
 [[noreturn]] void refuse_folder(const std::string& folder, const CheckpointUse& use) {
   const std::string replaced = folder_of_run(folder);
   if (replaced != folder) {

@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-/// Use of a checkpoint by a command, for its messages.
+/// Words for the messages of a command that uses a checkpoint.
 struct CheckpointUse {
   const char* command;  ///< "eval"
   const char* verb;     ///< "evaluate"
@@ -16,14 +16,15 @@ struct CheckpointUse {
 };
 
 /// Returns the best checkpoint of a run folder, or its newest good one if it keeps no best; for a
-/// file, the file itself. Throws ErrorKind::data if there is none, or if the best is not the run's.
+/// file, the file itself. Throws ErrorKind::data if there is none, or if best.safetensors is not
+/// the run's.
 std::string find_checkpoint(const std::string& target, const CheckpointUse& use);
 
 /// Weights of a checkpoint: the raw weights or their average.
 struct WeightsChoice {
   std::string name;                            ///< "raw", "ema" or "swa"
-  bool has_average = false;                    ///< the checkpoint has one, chosen or not
-  const std::vector<float>* params = nullptr;  ///< in the checkpoint, in buffer layout
+  bool has_average = false;                    ///< true if the checkpoint has one, chosen or not
+  const std::vector<float>* params = nullptr;  ///< the checkpoint's values, in buffer layout
 
   /// Returns " (moving average)" for messages if an average was chosen; otherwise empty.
   const char* words() const;

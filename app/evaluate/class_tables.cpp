@@ -27,7 +27,7 @@ constexpr std::size_t kMaxRows = 20, kWorst = 10;
 /// Maximum number of classes of a matrix that fits on a terminal.
 constexpr std::size_t kMaxMatrixColumns = 12;
 /// Maximum number of classes of a complete matrix; larger ones are mostly empty, so pairs are
-/// listed.
+/// listed instead.
 constexpr std::size_t kMaxDense = 1000;
 
 using Confusion = std::pair<std::pair<std::int32_t, std::int32_t>, std::int64_t>;

@@ -35,7 +35,7 @@ namespace {
 
 constexpr CheckpointUse kToEvaluate{"eval", "evaluate", "evaluated"};
 
-/// Refuses to measure a checkpoint on other data than the run's, unless that is allowed. Returns
+/// Refuses to measure a checkpoint on data other than the run's, unless that is allowed. Returns
 /// the difference that was allowed.
 std::string check_same_data(const std::string& path, const CheckpointHeader& header,
                             const EvaluationJob& evaluation, bool is_allowed) {
@@ -49,7 +49,7 @@ std::string check_same_data(const std::string& path, const CheckpointHeader& hea
   return difference;
 }
 
-/// Adds a warning that must accompany the results, for the user and in the verdict.
+/// Prints a warning that must accompany the results, and adds it to the verdict.
 void warn_of(const std::string& path, const std::string& text, Gate& gate) {
   if (text.empty()) return;
   say(fmt::format("warning: {}: {}", path, text));
@@ -62,7 +62,8 @@ std::string allowed_by(const EvaluationSpec& config) {
                      config.data_config.empty() ? "--allow-other-data" : config.data_config);
 }
 
-/// Prints the line of a split, and one for each class of the metrics that have classes.
+/// Prints a line with the results of a split, and a line for each value of the metrics that have
+/// one per class.
 void print_result(const std::string& weights, const EvalResult& result) {
   if (!std::isfinite(result.loss)) {
     say(fmt::format(
@@ -98,7 +99,7 @@ void check_required_split(const EvalOptions& options, const Gate& gate, const Jo
                           const std::string& name) {
   for (const Condition& condition : gate.conditions()) {
     if (condition.results == name) continue;
-    // No option selects a split, and the default one has no samples.
+    // The default is not test, so the test split is empty: split_by_name throws and explains why.
     if (options.split.empty() && condition.results == "test") split_by_name(job, "test");
     const std::string advice =
         condition.split() == name

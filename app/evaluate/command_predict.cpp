@@ -98,8 +98,8 @@ void warn_of_arrays(const TrainSpec& spec, bool reports) {
       spec.data.dataset.type));
 }
 
-/// Returns the problems of samples before `end`, by index; each process knows those that it read.
-/// Collective; the same on every rank.
+/// Collects the problems of samples before `end` from all processes, each of which knows those of
+/// the samples that it read. Collective; returns the same map, by index, on every rank.
 std::map<std::int64_t, std::string> gather_problems(Communicator& communicator, const Job& job,
                                                     UnreadableSamples& unreadable,
                                                     std::int64_t end) {
@@ -146,7 +146,7 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
   CheckpointHeader header;
   if (reads) header = read_checkpoint_header(path);
   if (processes) share_header(*processes, header);
-  // Allow any devices, like dpt eval.
+  // Reset settings that would restrict the devices, as dpt eval does.
   const std::vector<std::string> overrides =
       with_devices({"device_weights=auto", "train.shards=0"}, options.devices);
   const TrainSpec of_run = load_stored_spec(catalog(), header.config, path, overrides);
@@ -213,7 +213,7 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
   run_ranks(job, [&](Backend& backend, Communicator& communicator) {
     Replica replica(backend, communicator, job);
     replica.set_params(weights.params);
-    // make_job has put the parts into these members.
+    // make_job has stored the parts in these members, in this order.
     const std::array places = {&job.data.evaluated_train, &job.data.splits.test,
                                &job.data.splits.val};
     for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -237,7 +237,7 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
   if (!reads) return 0;
   if (!options.out.empty()) write_results(options.out, std::as_bytes(std::span(kept)));
   if (bad == 0) return 0;
-  // Do not throw, because the other processes need not know.
+  // Do not throw, because the other processes would fail too.
   say(fmt::format("error: {} of {} {} could not be read: they have no prediction", bad, n,
                   inputs.are_data() ? "samples" : "images"));
   return static_cast<int>(ErrorKind::data);

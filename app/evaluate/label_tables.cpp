@@ -19,7 +19,7 @@ namespace {
 /// Maximum number of labels in a table; with more labels, only the worst are shown.
 constexpr std::size_t kMaxLabelRows = 20, kWorstLabels = 10;
 
-/// Formats a number of a table; "-" if it is absent.
+/// Returns a number for a table with four decimals, or "-" for NaN.
 std::string table_number(double value) {
   return std::isnan(value) ? "-" : fmt::format("{:.4f}", value);
 }
@@ -65,8 +65,8 @@ std::vector<std::size_t> rows_to_show(const std::vector<LabelScores>& labels) {
   return rows;
 }
 
-/// Returns the best thresholds in the form of a config; the current threshold for a label without
-/// positive samples.
+/// Returns the best thresholds as a line for a config. A label without positive samples keeps its
+/// current threshold.
 std::string line_for_config(const LabelReport& report) {
   std::vector<std::string> thresholds;
   for (const LabelScores& label : report.labels) {

@@ -13,8 +13,8 @@
 namespace dpt {
 namespace {
 
-/// Returns the paths that may differ: what a resumed run may change, and what selects the samples
-/// and the measurements.
+/// Returns the paths of fields that may differ: those that a resumed run may change, and those that
+/// select the samples and the metrics.
 std::vector<std::string> free_paths() {
   std::vector<std::string> paths = changeable_fields(catalog());
   for (const char* path : {"seed", "metrics", "data.val_split", "data.batch_size",

@@ -1,4 +1,4 @@
-// Parts of a checkpoint's config that the command line may replace without changing the model.
+// Finds the changes that overrides on the command line make to the model of a checkpoint.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace dpt {
 /// Lists changes of a config: the first 20, and the number of others.
 std::string list_of_changes(const std::vector<std::string>& changes, const std::string& separator);
 
-/// Returns the overrides without data.normalize=auto if the checkpoint's run has it too, because
-/// the numbers of that run are meant.
+/// Returns the overrides without data.normalize=auto if the checkpoint's run has it too, so that
+/// the numbers of that run are used.
 std::vector<std::string> without_known_numbers(const CheckpointHeader& header,
                                                const std::string& path,
                                                std::vector<std::string> overrides);

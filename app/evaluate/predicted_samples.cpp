@@ -54,7 +54,8 @@ std::vector<std::int64_t> all_of(const DataSource& source) {
   return indices;
 }
 
-/// Returns the training samples that are held out, or the others.
+/// Returns the indices of the training samples that are held out (`split` is "val"), or of the
+/// others.
 std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& train,
                                    const std::string& split, const TrainSpec& spec) {
   const ValSplitSpec& held_out = spec.data.val_split;
@@ -94,7 +95,8 @@ void add_names_on_stdin(std::vector<std::string>& paths, bool is_alone) {
 
 namespace {
 
-/// Refuses files of samples that only a config can select, and names the key.
+/// Refuses a file of many samples, such as a CSV file, which only a config can select. The error
+/// names the key.
 void check_no_data_file(const std::string& word) {
   static constexpr std::array<std::pair<const char*, const char*>, 5> kKeys = {
       {{".csv", "data.test.file"},
@@ -177,7 +179,7 @@ std::vector<PredictedPart> open_data(const PredictOptions& options, const Predic
     if (reports) {
       for (const std::string& note : opened.unreadable->notes()) say("note: " + note);
     }
-    // Both parts must have the same type, because they share an input kernel.
+    // All parts must have the same type, because they share an input kernel.
     if (opened.source) requirements.type = opened.source->type();
     return opened;
   };

@@ -31,7 +31,7 @@ struct PredictedPart {
   std::shared_ptr<const DataSource> source;
   std::vector<std::int64_t> indices;  ///< in ascending order
   std::shared_ptr<UnreadableSamples> unreadable;
-  std::int64_t first_index = 0;  ///< number of the source's first sample in messages
+  std::int64_t first_index = 0;  ///< index of the source's first sample in the output
 };
 
 /// Opens the images. If `reports`, prints which files of the folders are left out.
@@ -39,9 +39,10 @@ PredictedPart open_images(const std::vector<std::string>& paths,
                           const DataRequirements& requirements, const ModelOutputs& outputs,
                           bool reports);
 
-/// Opens samples of a data set, in its order: one part, or those of the training and test files.
-/// `spec` is that of the data. If `reports`, prints which part was chosen without --split, and
-/// which files are left out. Throws ErrorKind::data if there are no samples.
+/// Opens samples of a data set, in its order: those of one split, or, with `--split all`, those of
+/// the training, validation and test files. `spec` is the config of the data. If `reports`, prints
+/// which part was chosen without --split, and which files are left out. Throws ErrorKind::data if
+/// there are no samples.
 std::vector<PredictedPart> open_data(const PredictOptions& options, const PredictInputs& inputs,
                                      const TrainSpec& spec, DataRequirements requirements,
                                      const ModelOutputs& outputs, bool reports);

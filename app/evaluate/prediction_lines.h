@@ -14,11 +14,10 @@
 
 namespace dpt {
 
-/// Writes a line for each sample.
+/// Formatter of the line of each sample.
 class PredictionLines {
  public:
-  /// `samples` are the first samples of the job; `labels` is the form in which the run's data
-  /// writes several labels.
+  /// `samples` is the source of the first part. `labels`: see LabelText.
   PredictionLines(const PredictOptions& options, const Job& job, const DataSource& samples,
                   bool are_data, LabelText labels);
 

@@ -83,7 +83,8 @@ std::string labels_table(const Job& job, const Split& split, const SampleResults
   return text;
 }
 
-/// Returns the table of samples with targets of numbers: each output's target and prediction.
+/// Returns the table of samples whose targets are rows of numbers: the target and the prediction of
+/// each output.
 std::string outputs_table(const Split& split, const SampleResults& samples,
                           const LabelText& labels) {
   const auto width = static_cast<std::size_t>(split.source->targets().values);
@@ -157,7 +158,8 @@ std::vector<std::size_t> largest_outputs(std::span<const float> outputs, std::si
   const auto value = [&](std::size_t c) {
     return std::isnan(outputs[c]) ? -std::numeric_limits<float>::infinity() : outputs[c];
   };
-  // The prediction follows the logits, which may differ although the outputs are equal in fp32.
+  // Put the prediction first. It follows from the logits, which may differ although the outputs are
+  // equal in fp32.
   const auto comes_before = [&](std::size_t a, std::size_t b) {
     if ((a == prediction) != (b == prediction)) return a == prediction;
     const float of_a = value(a), of_b = value(b);

@@ -22,18 +22,19 @@ std::string name_of(const std::vector<std::string>& names, std::size_t index);
 struct LabelText {
   std::vector<std::string> names;
   std::vector<double> thresholds;  ///< see threshold_of: an output above its threshold is a label
-  char separator = 0;              ///< 0 if the data has no such field: then none is written
+  char separator = 0;              ///< 0 if the data has no such field, so that none is written
 
   explicit operator bool() const { return separator != 0; }
   /// Returns the names of the outputs above their thresholds.
   std::vector<std::string> names_above(std::span<const float> outputs) const;
   /// Returns "cat|dog" for a row of outputs, in the order of the names.
   std::string predicted(std::span<const float> outputs) const;
-  /// Does the same for a row of targets; a target above 0.5 is a label.
+  /// Returns such a text for a row of targets; a target above 0.5 is a label.
   std::string of_targets(std::span<const float> targets) const;
 };
 
-/// Uses data and metrics of the run's `spec`. `names` are the names of the outputs.
+/// Returns the format for a run with the data and metrics of `spec`. `names` are the names of the
+/// outputs.
 LabelText label_text(const TrainSpec& spec, std::vector<std::string> names);
 
 /// Returns a CSV file of the samples of a split, in order. Samples with labels have the label, the
@@ -43,8 +44,8 @@ LabelText label_text(const TrainSpec& spec, std::vector<std::string> names);
 std::string predictions_table(const Job& job, const Split& split, const SampleResults& samples,
                               bool all_outputs, const LabelText& labels);
 
-/// Returns the `most` classes with the largest outputs, beginning with `prediction`; of equal
-/// outputs, the first class.
+/// Returns the `most` classes with the largest outputs, beginning with `prediction`. Classes with
+/// equal outputs are in their own order.
 std::vector<std::size_t> largest_outputs(std::span<const float> outputs, std::size_t prediction,
                                          std::size_t most);
 

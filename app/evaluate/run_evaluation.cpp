@@ -85,7 +85,7 @@ bool can_open_alone(DataPart part, const TrainSpec& spec, const CheckpointHeader
   return (any_data || !fingerprint.empty()) && !has_balanced_weights(spec.loss);
 }
 
-/// Opens one part; nothing if the data set has no such part.
+/// Opens one part. Returns nothing if the data set has no such part.
 std::optional<EvaluationJob> open_alone(DataPart part, TrainSpec spec, Plan plan,
                                         const CheckpointHeader& header, ProcessGroup* processes) {
   // Training samples depend on val_split only if it holds samples out of them.
@@ -152,8 +152,7 @@ EvaluationSpec spec_for_evaluation(const CheckpointHeader& header, const std::st
   const DataToPredict data = take_data(overrides);
   overrides = without_known_numbers(header, path, std::move(overrides));
   std::vector<std::string> changes = changes_of_model(header, path, overrides);
-  // A reader of results expects "auto" for device weights too if the devices are not those of
-  // training.
+  // The run's device weights may not fit the devices of this evaluation.
   overrides.insert(overrides.begin(), "device_weights=auto");
   overrides.push_back("train.shards=0");
   overrides = with_devices(std::move(overrides), devices);

@@ -29,8 +29,8 @@ namespace {
 
 constexpr CheckpointUse kToExport{"export", "export", "exported"};
 
-/// Throws unless an existing file may be replaced: only on request, and never the checkpoint
-/// itself or another file of a run.
+/// Throws if `path` is a folder, the checkpoint or another file of a run, or if it exists and
+/// `overwrite` is false.
 void check_target(const std::string& path, const std::string& checkpoint, bool overwrite) {
   std::error_code error;  // ignored: writing to a path that cannot be examined reports the reason
   const bool exists = fs::exists(path, error);

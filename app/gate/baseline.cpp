@@ -27,8 +27,8 @@ namespace {
                            : "");
 }
 
-/// Returns the path of the summary.json of a run folder, which exists only while the run does not
-/// run.
+/// Returns the path of the summary.json of a run folder. Throws if the run has none, for example
+/// because it is in progress.
 std::string summary_file_of(const std::string& folder) {
   const std::string file = folder + "/summary.json";
   std::error_code ignored;

@@ -10,7 +10,7 @@ namespace dpt {
 /// Results that conditions are compared with.
 struct Baseline {
   std::string path;           ///< path on the command line; empty if there is no baseline
-  std::string file, val_key;  ///< the file that was read, and its name for the results "val"
+  std::string file, val_key;  ///< the file that was read, and its key for the results "val"
   RunResults results;
 };
 

@@ -24,7 +24,7 @@ struct Condition {
 
   Outcome outcome = Outcome::unchecked;
   std::string found, baseline, limit;  ///< value, baseline's value and bound as text, if known
-  std::string message;                 ///< values that meet it, or why it is not met or unchecked
+  std::string message;  ///< the values that meet the condition, or why it is not met or unchecked
 
   /// Returns "test/accuracy".
   std::string name() const { return results + "/" + metric; }
@@ -39,8 +39,8 @@ struct Condition {
 
 /// Parses a condition. Throws ErrorKind::usage with the expected form.
 Condition parse_condition(const std::string& text);
-/// Throws ErrorKind::usage, with the measured names, if a condition is on a name that the run does
-/// not measure.
+/// Throws ErrorKind::usage if a condition is on a metric that the run does not measure. The message
+/// lists the measured ones.
 void check_metrics_of(const std::vector<Condition>& conditions, const MetricSet& metrics);
 /// Throws ErrorKind::data if a condition needs the results of the best epoch but they are unknown.
 /// `owner`: "--baseline runs/a", "runs/a".

@@ -176,7 +176,7 @@ void Gate::write(const std::string& error) {
     write_file(options_.verdict, verdict_markdown(shown));
     write_file(options_.junit, verdict_junit(shown));
   } catch (const Error& failure) {
-    // Keep the first reason to fail.
+    // Let an earlier reason to fail take precedence.
     if (error.empty() && problems_of(conditions()).empty()) throw;
     say(fmt::format("warning: {}", failure.what()));
   }

@@ -28,8 +28,8 @@ class Gate {
   const std::vector<Condition>& conditions() const { return result_.conditions; }
 
   /// Reads the baseline and runs the command. If the command fails before the conditions are
-  /// judged, writes this into the files, if possible. Throws ErrorKind::requirement, before the
-  /// command runs, if the baseline lacks a value on which a bound depends.
+  /// judged, writes the reason into the files, if possible. Throws ErrorKind::requirement, before
+  /// the command runs, if the baseline lacks a value on which a bound depends.
   int guard(const std::function<int()>& body);
 
   /// Adds a warning to the verdict.
@@ -37,7 +37,7 @@ class Gate {
   /// Writes the verdict; then throws ErrorKind::requirement unless all conditions are met.
   /// `results` are those of `owner`, a run folder or checkpoint.
   void judge(const RunResults& results, const std::string& owner);
-  /// Writes that nothing was checked, with the reason.
+  /// Writes a verdict in which nothing was checked, with the reason.
   void leave_unchecked(const std::string& reason);
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 using Outcome = Condition::Outcome;
 
-// Outcomes as words of the table, and as elements of test cases.
+// Names of the outcomes: words in the Markdown table, and XML elements in JUnit test cases.
 constexpr const char* kWords[] = {"not checked", "yes", "**no**"};
 constexpr const char* kElements[] = {"skipped", "system-out", "failure"};
 
@@ -60,7 +60,8 @@ std::string markdown_row(const Condition& condition) {
                      met);
 }
 
-/// Returns a test case. Jenkins shows the attribute of the inner element, GitLab its text.
+/// Returns a test case with its text twice: Jenkins shows the attribute of the inner element,
+/// GitLab its content.
 std::string junit_case(const GateResult& result, const Condition& condition) {
   const bool is_met = condition.outcome == Outcome::met, has_error = !result.error.empty();
   const std::string text = xml_text(has_error ? result.error

@@ -53,7 +53,7 @@ void write_page(const fs::path& file, const std::string& text) {
   if (!out) fail(ErrorKind::data, "{}: cannot be written", file.string());
 }
 
-/// Throws for a fragment without a command, such as that of a renamed command.
+/// Throws if a file of prose has no command, for example because the command was renamed.
 void check_no_others(const fs::path& folder, const std::set<std::string>& names) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     if (!names.contains(entry.path().filename().string())) {

@@ -1,5 +1,5 @@
 // The commands of `dpt` as plain data, from which shell completion and the manual pages are
-// generated. Derived from the definitions in cli.cpp and the table of value_names.h.
+// generated. Derived from the definitions in app/cli and the table of value_names.h.
 #pragma once
 
 #include <string>
@@ -43,7 +43,7 @@ Command command_tree(const CLI::App& app, const std::string& words = "");
 std::vector<const Command*> shown_commands(const Command& root);
 
 /// Returns the first sentence of a description, up to its first semicolon. Periods of abbreviations
-/// and in parentheses do not end it.
+/// and in parentheses do not end the sentence.
 std::string brief(const std::string& doc);
 
 }  // namespace dpt

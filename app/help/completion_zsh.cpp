@@ -63,7 +63,7 @@ std::string zsh_action(const CommandOption& option) {
       return "_files -g \"*.y(|a)ml(-.)\"";
     case ValueKind::samples:
       return "_dpt_samples";
-    // The space prevents _arguments from adding words.
+    // The leading space prevents _arguments from passing words of its own.
     case ValueKind::checkpoint:
     case ValueKind::run:
       return " _dpt_checkpoint " + words;

@@ -27,7 +27,7 @@ std::string lines_of(const std::string& text, std::size_t indent, std::size_t co
   return lines;
 }
 
-/// Returns the rows with their descriptions below each other.
+/// Returns the rows with their descriptions aligned at column `texts`.
 std::string rows_text(const std::vector<HelpRow>& rows, std::size_t texts, std::size_t columns) {
   std::string text;
   for (const auto& [name, doc] : rows) {
@@ -61,8 +61,8 @@ std::string usage_line(const Command& command, std::size_t columns) {
   return fmt::format("Usage: {}\n", fmt::join(lines, "\n       "));
 }
 
-/// Returns the options whose exclusion is noted at `option`. If two options exclude each other, the
-/// one that excludes more has the note.
+/// Returns the options that the description of `option` lists as excluded. Of two options that
+/// exclude each other, only the one with more exclusions lists the other.
 std::vector<std::string> noted_exclusions(const Command& command, const CommandOption& option) {
   std::vector<std::string> names;
   for (const CommandOption& other : command.options) {

@@ -10,7 +10,7 @@
 namespace dpt {
 namespace {
 
-/// Escapes text for a line of roff. Options get minus signs, so that a search finds them.
+/// Escapes text for a line of roff. Hyphens become minus signs, so that a search finds options.
 std::string roff(const std::string& text) {
   std::string escaped;
   for (const char letter : text) {
@@ -80,7 +80,7 @@ std::string synopsis_line(const Command& command) {
     if (!option.is_required) continue;
     line += " " + bold(option.name) + " " + value_text(option.value);
   }
-  // Mention options only if there are others than --help.
+  // Mention options only if there are any besides --help.
   return command.options.size() > 1 ? line + " [\\fIOPTION\\fR ...]" : line;
 }
 

@@ -22,7 +22,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-/// Returns the text without escapes of single characters.
+/// Replaces roff's escapes of single characters by these characters.
 std::string unescaped(std::string text) {
   text = replaced(replaced(text, "\\-", "-"), "\\(aq", "'");
   return replaced(replaced(text, "\\&", ""), "\\e", "\\");

@@ -7,7 +7,8 @@
 namespace dpt {
 namespace {
 
-// Values that CLI11 checks against a list (CLI::IsMember) need no line: the list serves as name.
+// Options whose values CLI11 checks against a list (CLI::IsMember) need no line: the list serves as
+// the name of the value.
 constexpr ValueName kValueNames[] = {
     // Arguments.
     {"config", "CONFIG", ValueKind::config},

@@ -1,5 +1,6 @@
-// The table of the values of options and arguments: their names in help texts and manual pages, and
-// the words that shells suggest. A new option that takes a value needs a line in it.
+// The table of the values of options and arguments: the names of the values in help texts and
+// manual pages, and the words that shells suggest. A new option that takes a value needs a line in
+// the table.
 #pragma once
 
 #include <cstdint>

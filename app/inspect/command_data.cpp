@@ -39,7 +39,7 @@ using Json = nlohmann::ordered_json;
 
 /// Maximum number of lines of the class table; --json has them all.
 constexpr std::size_t kMaxClassLines = 40;
-/// Maximum number of findings printed of each kind except unreadable samples.
+/// Maximum number of printed findings of each kind, except unreadable samples.
 constexpr std::size_t kMaxPrinted = 10;
 
 Splits splits_of(const TrainSpec& spec, const DataSets& sets) {
@@ -90,7 +90,7 @@ Json json_of(const ChannelStatistics& statistics) {
   return {{"samples", statistics.samples}, {"mean", statistics.mean}, {"std", statistics.stddev}};
 }
 
-// ---- What is an error --------------------------------------------------------------------------
+// ---- Errors and warnings -----------------------------------------------------------------------
 
 std::set<FindingKind> allowed_kinds(const DataOptions& options) {
   std::set<FindingKind> allowed;
@@ -98,7 +98,7 @@ std::set<FindingKind> allowed_kinds(const DataOptions& options) {
     std::vector<std::string> names;
     for (int k = 0; k < kFindingKinds; ++k) {
       const auto kind = static_cast<FindingKind>(k);
-      // A data set that cannot be opened was not checked.
+      // Do not allow not_opened: such a data set was not checked.
       if (!is_error(kind) || kind == FindingKind::not_opened) continue;
       names.emplace_back(name_of(kind));
       if (name == names.back()) allowed.insert(kind);
@@ -133,7 +133,7 @@ std::string sizes_text(const ImageSizes& sizes) {
                      sizes.of_commonest, sizes.distinct);
 }
 
-/// Returns the range of the labels of the readable samples; empty without labels.
+/// Returns the range of the labels of the readable samples; "-" without labels.
 std::string labels_text(const std::vector<std::int64_t>& counts) {
   const auto has = [](std::int64_t count) { return count > 0; };
   const auto first = std::find_if(counts.begin(), counts.end(), has);
@@ -159,7 +159,8 @@ void print_splits(const DataReport& report) {
   }
 }
 
-/// Prints the number of images that are turned upright. Images that stay turned are a finding.
+/// Prints the number of images that are turned upright. Images that stay turned are reported as
+/// findings.
 void print_turned(const DataReport& report) {
   std::int64_t turned = 0;
   std::map<int, std::int64_t> counts;
@@ -364,7 +365,7 @@ Json json_of(const DataReport& report, const CheckVerdict& verdict) {
   return out;
 }
 
-/// Returns what the check finds. A data set that cannot be opened is the only finding.
+/// Returns the findings of the check. If the data set cannot be opened, that is the only finding.
 DataReport check_config(const TrainSpec& spec, int workers) {
   std::string refused;
   const DataSets sets = open_data(spec, &refused);

@@ -26,8 +26,8 @@
 namespace dpt {
 namespace {
 
-/// Returns the first training samples of the epoch; for another split, samples spread evenly over
-/// it.
+/// Returns the first samples of the epoch if `training` is given; otherwise samples spread evenly
+/// over the split.
 EpochOrder chosen_samples(const Split& split, const TrainSpec* training, std::int64_t epoch,
                           std::int64_t count) {
   EpochOrder chosen;
@@ -52,8 +52,8 @@ std::string class_of(const DataSource& source, std::int32_t label) {
   return source.classes()[label];
 }
 
-/// Returns the index of the sample that is shown in place of `index`: the first one from there on
-/// that is not in `replaced`. REQUIRES: some sample of the split is not.
+/// Returns the index of the sample that is shown in place of `index`: the first one from `index` on
+/// that is not in `replaced`. REQUIRES: `replaced` lacks a sample of the split.
 std::int64_t shown_index(const Split& split, const LeftOutSamples& replaced, std::int64_t index) {
   while (replaced.contains(index)) index = next_index(split.indices, index);
   return index;

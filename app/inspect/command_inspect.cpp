@@ -85,7 +85,7 @@ int inspect_safetensors(const std::string& path, bool json) {
          "damaged; use an earlier checkpoint",
          path);
   }
-  // The checksum is right, so check that the counters are possible for a run.
+  // A correct checksum does not prove that the counters are possible for a run: check them.
   if (file.metadata().contains("dpt.version")) read_checkpoint_header(path);
   return 0;
 }

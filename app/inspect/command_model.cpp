@@ -21,7 +21,7 @@ namespace dpt {
 
 namespace {
 
-/// Returns the devices of the config's replicas. Listed devices need not exist here.
+/// Returns the devices of the config's replicas. Listed devices need not exist on this machine.
 std::vector<DeviceName> devices_of(const TrainSpec& spec) {
   const bool is_list =
       std::none_of(spec.devices.begin(), spec.devices.end(),
@@ -35,7 +35,7 @@ std::vector<DeviceName> devices_of(const TrainSpec& spec) {
     say("note: no GPU is available here: the summary is for one replica");
     return {parse_device("cuda:0")};
   }
-  // The number of samples is unknown here.
+  // The number of samples is unknown here: assume one batch.
   return resolve_devices(spec.devices, most_replicas(spec, spec.data.batch_size));
 }
 

@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// Runs the device's part of the transforms for samples of one epoch.
+/// Runs the device part of the transforms for samples of one epoch.
 std::vector<float> run_input(Backend& backend, InputDesc input, const InputDraws& draws,
                              std::int64_t epoch, std::span<const std::byte> raw,
                              std::span<const std::int64_t> ids) {
@@ -48,7 +48,8 @@ std::vector<float> run_input(Backend& backend, InputDesc input, const InputDraws
 
 void draw_samples(const DataSource& source, InputDesc input, const InputDraws& draws,
                   std::vector<SheetImage>& images, double& low, double& high) {
-  // Fill erased areas with the pixel that Normalize would have turned into that value.
+  // Fill erased areas with the pixel that Normalize would turn into erase_value, because the sheet
+  // shows images that are not normalised.
   for (std::size_t c = 0; c < input.erase_value.size(); ++c) {
     if (!input.stddev.empty()) input.erase_value[c] *= input.stddev[c];
     if (!input.mean.empty()) input.erase_value[c] += input.mean[c];

@@ -21,9 +21,9 @@ struct SheetImage {
 };
 
 /// Draws the model's input before it is normalised: the samples that `source` reads in each image's
-/// epoch, after the device's part of the transforms (`input`, and `draws` for it). Sets label and
-/// image. Floats from `low` to `high`, which it sets, are drawn as black to white; bytes are drawn
-/// unchanged. REQUIRES: 1 or 3 channels.
+/// epoch, after the device part of the transforms (`input`, with `draws`). Sets the label and the
+/// image of each element, and `low` and `high` to the values drawn as black and white: the range of
+/// float samples, or 0 and 1 for bytes. REQUIRES: 1 or 3 channels.
 void draw_samples(const DataSource& source, InputDesc input, const InputDraws& draws,
                   std::vector<SheetImage>& images, double& low, double& high);
 

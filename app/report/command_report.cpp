@@ -40,7 +40,7 @@ void check_replaceable(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   in.read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
   beginning.resize(static_cast<std::size_t>(in.gcount()));
-  // Accept an empty file: the shell has created it (`> FILE`).
+  // Accept an empty file: the shell may have created it (`> FILE`).
   if (beginning.empty() || beginning.find(kReportMarker) != std::string::npos) return;
   fail(ErrorKind::usage,
        "{}: not replaced: the file was not written by dpt report. Give another name with -o, or "

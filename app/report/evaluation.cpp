@@ -25,7 +25,8 @@ namespace {
 
 constexpr CheckpointUse kToReport{"eval", "evaluate", "evaluated"};
 
-/// Returns the positions with the largest keys, of equal ones the first. NaN counts as `nan_as`.
+/// Returns the `most` positions with the largest keys, the largest first. Positions with equal keys
+/// are in ascending order. NaN counts as `nan_as`.
 std::vector<std::size_t> positions_of_largest(std::vector<std::size_t> positions,
                                               std::span<const float> keys, float nan_as,
                                               std::int64_t most) {

@@ -25,7 +25,8 @@ std::string event_text(const EventJson& line, const char* key) {
   return found != line.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// Formats a number as on the terminal, or returns "not finite".
+/// Formats a number as on the terminal. Returns "?" if it is missing, and "not finite" for any
+/// other value.
 std::string event_number(const EventJson& line, const char* key) {
   const auto found = line.find(key);
   if (found == line.end()) return "?";
@@ -72,7 +73,7 @@ std::optional<std::int64_t> event_step(const EventJson& line) {
 }  // namespace
 
 void EventReader::tell(Weight weight, const EventJson& line, std::string words) {
-  // An event without a step happened after the last line that has one.
+  // Place an event without a step at the last step of the lines before it.
   events_.push_back({weight, event_step(line).value_or(last_step_), std::move(words)});
 }
 

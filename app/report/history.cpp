@@ -115,14 +115,14 @@ class HistoryReader {
     add_points(json, split);
   }
 
-  /// Returns the step of the best at the end of a process.
+  /// Returns the step of the best checkpoint that a line `run_end` states.
   static std::int64_t best_step_in(const HistoryJson& run_end) {
     const auto best = run_end.find("best");
     return best != run_end.end() && best->is_object() ? value_in(*best, "step", kNoStep) : kNoStep;
   }
 
-  /// Moves the test results of the process to the epoch whose weights were tested. The log has them
-  /// at the last epoch.
+  /// Moves test results that are not placed yet to the epoch of `best_step`, whose weights were
+  /// tested. The log has them at the last epoch.
   void place_tests(std::int64_t best_step) {
     const auto best = epochs_of_steps_.find(best_step);
     for (Curve& each : history_.curves) {
@@ -161,7 +161,7 @@ class HistoryReader {
     const auto step = value_in(json, "step", std::int64_t{-1});
     if (step < 0) return;
     double epoch = value_in(json, "epoch", 0.0);
-    // Give a logged step its fraction of the epoch.
+    // Place a logged step at a fractional epoch.
     if (of == "step" && steps_per_epoch_ > 0) {
       epoch = static_cast<double>(step) / static_cast<double>(steps_per_epoch_);
     }
@@ -200,12 +200,12 @@ class HistoryReader {
   RunHistory& history_;
   EventReader events_;
   std::map<std::int64_t, std::int64_t> epochs_of_steps_;  ///< epochs of validations, by step
-  std::map<std::string, std::size_t> placed_tests_;       ///< points of each test curve
+  std::map<std::string, std::size_t> placed_tests_;  ///< number of placed points, by test curve
   std::int64_t steps_per_epoch_ = 0;
   double epoch_seconds_ = 0;
 };
 
-/// Sets the bound of a ledger without a verdict, by the rules of the log's own lines.
+/// Sets `bound_by` and `share` of a ledger by the rule of engine/run/ledger.cpp.
 void judge(TimeLedger& ledger) {
   double computing = 0, most = 0;
   std::string largest;
@@ -222,8 +222,8 @@ void judge(TimeLedger& ledger) {
   ledger.share = std::max(most, computing) / ledger.seconds;
 }
 
-/// Takes ledger and time from the summary if the run had one process. If it had several, the
-/// summary has only the last one's.
+/// Takes the ledger and the time from the summary if the run had one process. If it had several,
+/// the summary covers only the last one.
 void read_summary(const std::string& path, RunHistory& history) {
   const HistoryJson summary = lenient_json<HistoryJson>(path);
   history.ledger.is_of_log = true;

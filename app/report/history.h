@@ -25,7 +25,6 @@ struct Curve {
   std::vector<CurvePoint> points;
 };
 
-/// End of an epoch.
 struct EpochEnd {
   std::int64_t step = 0, epoch = 0;
 };
@@ -44,7 +43,7 @@ struct RunHistory {
   RunFacts facts;
   std::string name;  ///< name in the config
   std::vector<std::string> devices;
-  std::int64_t epochs = 0, epochs_planned = 0;  ///< completed, and in the config; 0: unknown
+  std::int64_t epochs = 0, epochs_planned = 0;  ///< completed and configured epochs; 0: unknown
   std::int64_t parameters = 0, train_samples = 0, val_samples = 0, test_samples = 0, batch_size = 0;
   std::int64_t starts = 0;       ///< number of processes that trained
   double seconds = 0;            ///< total, as far as the log states it; 0 = unknown

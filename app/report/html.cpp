@@ -16,7 +16,7 @@ std::string html_name(const std::string& name) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if ((static_cast<unsigned char>(text[i]) & 0xC0U) != 0x80) begins.push_back(i);
   }
-  // A right-to-left name must not reorder the text around it.
+  // Use <bdi>, because a right-to-left name must not reorder the text around it.
   if (begins.size() <= kMax) return "<bdi>" + html_text(text) + "</bdi>";
   return fmt::format("<bdi title=\"{}\">{}&#8230;{}</bdi>", html_text(text),
                      html_text(text.substr(0, begins[kBeginning])),

@@ -23,13 +23,13 @@ std::string json_for_script(const std::string& json);
 
 std::string base64(std::span<const std::byte> bytes);
 
-/// Returns the template with each {{NAME}} replaced by its value. Nothing is replaced in values.
-/// REQUIRES: `values` has each name.
+/// Returns the template `text` with each {{NAME}} replaced by its value. Nothing is replaced inside
+/// values. REQUIRES: `values` has each name.
 std::string filled(std::string_view text,
                    const std::vector<std::pair<std::string_view, std::string_view>>& values);
 
-/// A table in a box of its own, which scrolls where the page is narrower. `first` is the heading of
-/// each row. Cells are HTML.
+/// A table in its own box, which scrolls if the page is narrower. The first cell of each row is its
+/// heading. Cells are HTML.
 struct HtmlTable {
   std::string label;  ///< description for screen readers
   std::string style;  ///< classes

@@ -35,7 +35,7 @@ std::string evaluation_section(const std::vector<ReportedRun>& runs);
 /// Returns the number of evaluations in a page.
 std::size_t evaluations_in(const std::string& page);
 
-/// Headings of the curves, and the numbers for its script.
+/// HTML of the section of curves, and the points for its script.
 struct CurvesSection {
   std::string html, json;
 };

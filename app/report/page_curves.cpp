@@ -16,11 +16,12 @@ namespace {
 
 using CurvesJson = nlohmann::ordered_json;
 
-/// Maximum number of points of a curve, about the pixels of a chart. Neighbours are averaged.
+/// Maximum number of points of a curve, about the width of a chart in pixels. Longer curves are
+/// shortened by averaging neighbours.
 constexpr std::size_t kMaxPoints = 1000;
 
 struct Chart {
-  std::string name;       ///< the field
+  std::string name;       ///< field of the log
   bool of_steps = false;  ///< true for logged steps, false for epochs and evaluations
 };
 
@@ -65,7 +66,7 @@ std::vector<Chart> charts_of(const std::vector<ReportedRun>& runs) {
       }
     }
   }
-  // Put the loss before the accuracy, independent of their order in the log.
+  // Put the loss first, whatever its position in the log.
   std::stable_partition(charts.begin(), charts.end(),
                         [](const Chart& chart) { return !chart.of_steps && chart.name == "loss"; });
   return charts;

@@ -21,7 +21,7 @@ constexpr std::size_t kMaxInTable = 100;
 constexpr std::size_t kMaxPairs = 20;
 /// Maximum number of runs whose sections are open at first, to keep the rest of the page in reach.
 constexpr std::size_t kMaxOpen = 4;
-/// Text of every evaluation's summary, and of no other part of a page.
+/// Text that occurs in the summary of every evaluation, and in no other part of a page.
 constexpr std::string_view kSummaryMark = " samples: loss ";
 
 std::string scores_html(const EvaluatedClasses& of) {

@@ -150,7 +150,7 @@ std::string ledger_bar(const TimeLedger& ledger) {
   return out + "</div>\n";
 }
 
-/// Returns the advice as HTML. Prevents line breaks after the hyphens of options.
+/// Returns the advice as HTML. Prevents line breaks after the hyphens of its first option.
 std::string advice_html(const std::string& advice) {
   std::string out = html_text(advice);
   const std::size_t begin = out.find(" --");

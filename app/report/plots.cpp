@@ -12,7 +12,7 @@ namespace {
 // Coordinates in the plot: the square in which values are drawn, and the whole image.
 constexpr double kLeft = 46, kTop = 8, kSide = 230, kWidth = 292, kHeight = 286;
 
-/// Range of both axes, which is common so that correct predictions lie on the diagonal.
+/// Range of both axes, which share it so that correct predictions lie on the diagonal.
 struct PlotRange {
   double low = 0, high = 1;
   double part(double value) const { return (value - low) / (high - low); }

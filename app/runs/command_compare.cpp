@@ -25,8 +25,8 @@ constexpr std::size_t kMaxFieldColumns = 6;
 struct Comparison {
   std::vector<ComparedRun> runs;
   std::vector<ConfigDifference> differing;
-  RunNumbers numbers;                 ///< numbers of each run
-  std::vector<std::string> measured;  ///< names of the numbers
+  RunNumbers numbers;
+  std::vector<std::string> measured;  ///< names in `numbers`
   std::vector<RunGroup> groups;
 };
 
@@ -140,7 +140,8 @@ bool is_of_last_epoch(const std::string& name) {
   return name.starts_with("train/") || name.starts_with("last/");
 }
 
-/// Returns a table with a row for each run. Few differences of the configs are added as columns.
+/// Returns a table with a row for each run. `with_fields` adds a column for each field in which the
+/// configs differ.
 std::string text_of_runs(const Comparison& of, bool with_fields) {
   std::vector<std::vector<std::string>> rows{{"run"}};
   for (const ConfigDifference& difference : of.differing) {
@@ -171,8 +172,8 @@ std::string text_of_runs(const Comparison& of, bool with_fields) {
   return fitted_table_text(std::move(rows), first_number, least);
 }
 
-/// Returns a table with a row for each field in which the configs differ. Shows the first fields
-/// and the number of the others, because two networks may differ in many.
+/// Returns a table with a row for each field in which the configs differ. Shows only the first
+/// fields of layers and the number of the others, because two networks may differ in many.
 std::string text_of_fields(const Comparison& of) {
   constexpr std::size_t kMaxLayerFields = 10;
   std::vector<std::vector<std::string>> rows{{""}};

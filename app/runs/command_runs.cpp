@@ -32,7 +32,7 @@ bool looks_like_run(const std::string& path) {
   return fs::exists(path + "/config.yaml", ignored) && fs::exists(path + "/metrics.jsonl", ignored);
 }
 
-/// Finds the folders of runs in a folder, and below it in folders that are not runs. Follows links
+/// Search for run folders in a folder and, below it, in folders that are not runs. Follows links
 /// last, and only to folders that were not found without them.
 class RunSearch {
  public:
@@ -97,7 +97,7 @@ std::string best_text(const RunFacts& facts) {
                      facts.best ? fmt::format("{:.6g}", *facts.best) : "non-finite");
 }
 
-/// Undoes a `train --overwrite` before its first checkpoint.
+/// Undoes a `train --overwrite` that has not saved its first regular checkpoint yet.
 int restore_run(const std::string& path, bool json) {
   if (!is_run_folder(path)) {
     fail(ErrorKind::data, "--restore {}: expected a run folder, found none", path);

@@ -16,7 +16,7 @@
 namespace dpt {
 namespace {
 
-/// Adds the lists whose items are in different orders.
+/// Adds a difference for each list whose items are in different orders.
 void add_orders(const std::vector<RunConfig>& configs, std::vector<ConfigDifference>& out) {
   for (const auto& [path, items] : configs[0].flat.orders) {
     std::vector<std::vector<std::string>> lists;
@@ -49,7 +49,8 @@ RunConfig config_of_run(const std::string& folder) {
   RunConfig config;
   config.flat = flat_config(show_to_compare(catalog(), spec), file);
   config.by_path = {config.flat.values.begin(), config.flat.values.end()};
-  // Compare measured numbers like given ones, but keep the mode to recognise repetitions.
+  // Compare measured numbers of data.normalize like given ones, but keep the mode, by which
+  // repetitions are recognised.
   config.by_path["data.normalize.mode"] = name_of(spec.data.normalize.mode);
   for (const auto& [path, items] : config.flat.orders) {
     config.by_path[path] = fmt::format("{}", fmt::join(items, ", "));

@@ -17,14 +17,14 @@ namespace dpt {
 /// Config of a run in the form in which configs are compared (show_to_compare).
 struct RunConfig {
   FlatConfig flat;
-  /// Values by path; the path of a list with named items has their names, in their order.
+  /// Values by path; the path of a list with named items maps to their names, in order.
   std::map<std::string, std::string> by_path;
 };
 
 /// Path at which configs differ.
 struct ConfigDifference {
   std::string path;
-  std::vector<std::optional<std::string>> values;  ///< one for each config; unset if it has none
+  std::vector<std::optional<std::string>> values;  ///< value in each config; unset if absent
 };
 
 /// Returns `folder` without trailing slashes. Throws ErrorKind::data if it is not the folder of a

@@ -124,8 +124,8 @@ LoggedResults read_log(const std::string& path, RunFacts& facts) {
     if (name == "run_start") {
       if (results.starts > 0) end_process();
       ++results.starts;
-      // The results of earlier processes may belong to a branch that was abandoned since, or be
-      // older than the best that this process has saved.
+      // Forget the best of earlier processes: it may belong to an abandoned branch, or be older
+      // than the best that this process has saved.
       facts.status = kInterrupted;
       facts.best_name.clear();
       facts.best.reset();
@@ -154,7 +154,7 @@ LoggedResults read_log(const std::string& path, RunFacts& facts) {
   return results;
 }
 
-/// Returns the results as those of a summary.
+/// Converts the results of a log to the form of a summary.
 RunResults results_of_log(LoggedResults logged, const RunFacts& facts) {
   RunResults results;
   for (const char* split : {"train", "val", "test"}) {

@@ -24,8 +24,8 @@ struct RunFacts {
   std::int64_t changed = 0;    ///< time of the last log line, in seconds since 1970
   /// Time of all processes of the run; unset if the log, from an earlier release, lacks it.
   std::optional<double> seconds;
-  /// By the names of app/runs/run_results.h: "val/loss" (of the best epoch, where a best is kept),
-  /// "last/val/loss", "test/accuracy", ...
+  /// Results by the names of app/runs/run_results.h: "val/loss" (of the best epoch, where a best is
+  /// kept), "last/val/loss", "test/accuracy", ...
   std::vector<std::pair<std::string, double>> results;
 };
 
@@ -40,8 +40,8 @@ std::string utc_time_text(std::int64_t seconds);
 /// Formats rows of cells as text, with two spaces between columns. Aligns columns from
 /// `first_right` on to the right.
 std::string table_text(const std::vector<std::vector<std::string>>& rows, std::size_t first_right);
-/// Returns table_text. If stdout is a terminal that is too narrow, columns are left out until it
-/// fits: those that `least` names in the first row, in this order.
+/// Returns table_text. If stdout is a terminal that is too narrow, leaves out columns until the
+/// table fits, in the order in which `least` lists their headings.
 std::string fitted_table_text(std::vector<std::vector<std::string>> rows, std::size_t first_right,
                               const std::vector<std::string>& least);
 
