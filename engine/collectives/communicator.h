@@ -22,15 +22,17 @@ namespace dpt {
 /// One rank's contribution to a sum: tree nodes with the buffers that hold their sums.
 struct PartialSum {
   TreeNode node;
-  DevPtr data;  ///< `count` floats; clobbered
+  DevPtr data;  ///< the `count` floats of all_reduce, which overwrites them
 };
 
-/// Ownership of a sum's shards and promises about the sum; the same on every rank.
+/// Distribution of a sum's shards over the ranks, and the permitted order of the additions; the
+/// same on every rank.
 struct SumTerms {
-  /// Shards of each rank; empty = one each. (Ranks that share memory do not need it.)
+  /// Shards of each rank; empty = one each. (Ranks of a single process ignore this.)
   std::span<const Range> shards_of_ranks;
   /// True if the additions may have any order, as long as it is fixed for a given layout of ranks
-  /// over processes. This moves fewer bytes if a process's shards are several nodes of the tree.
+  /// over processes. Any order moves fewer bytes if a process's shards are several nodes of the
+  /// tree.
   bool any_order = false;
 };
 
@@ -50,8 +52,8 @@ class Communicator {
   /// CapturedGraph may contain it.
   virtual bool can_be_recorded() const { return false; }
 
-  // Sums overlapped with the computation, for large gradients of fast mode. The library determines
-  // the order of the additions, which is fixed for one set of devices.
+  // Sums that overlap with the computation, for large gradients in fast mode. The order of their
+  // additions is not the tree's, but is fixed for one set of devices.
 
   /// Prepares overlapped sums. Collective; call it once. Returns true if the functions below can be
   /// used; otherwise sets `why_not` to the reason.
@@ -66,15 +68,15 @@ class Communicator {
   /// Orders all work that is queued from now on after all sums.
   virtual void finish_sums() {}
   /// Runs `wait`, which waits for work of this rank's backend that may depend on sums. Throws
-  /// ErrorKind::peer if sums were aborted before it ended: all results that the backend has
-  /// computed since are then invalid.
+  /// ErrorKind::peer if sums were aborted before `wait` returned: all results computed since the
+  /// abort are invalid.
   virtual void wait_for_sums(const std::function<void()>& wait) { wait(); }
-  /// Ends all sums, so that their memory can be freed: none is running when it returns. After a
+  /// Ends all sums. None is running when this returns, so their memory can be freed. After a
   /// failure, sums in progress are abandoned.
   virtual void stop_sums() noexcept {}
 
-  // Copies the bytes of `root` to all ranks. They are in host memory, and should be few. The size
-  // must be the same on every rank.
+  /// Copies the bytes of rank `root` to all ranks. `data` is in host memory and should be small;
+  /// its size must be the same on every rank.
   virtual void broadcast(std::span<std::byte> data, int root) = 0;
   /// Gathers the bytes of all ranks into `all`, which has size() blocks of mine.size() bytes in
   /// rank order.
@@ -90,13 +92,13 @@ class Communicator {
 class RankGroup {
  public:
   virtual ~RankGroup() = default;
-  /// Creates the communicator of a rank. Call it once per rank, from that rank's thread, whose
-  /// beats (and those of threads that it starts) count for the rank from then on. The group and the
-  /// backend must outlive it. `rank` is the number within this process.
+  /// Creates the communicator of a rank. Call it once per rank, from that rank's thread. From then
+  /// on, heartbeats of that thread and of threads that it starts count for the rank. The group and
+  /// the backend must outlive the communicator. `rank` is the number within this process.
   virtual std::unique_ptr<Communicator> join(int rank, Backend& backend) = 0;
   /// Does what Communicator::abort does, for a rank that failed before it could join.
   virtual void abort(int rank, const std::string& cause) noexcept = 0;
-  /// Returns the first cause, or an empty text.
+  /// Returns the cause of the first abort; empty if there was none.
   virtual std::string abort_cause() const = 0;
 };
 

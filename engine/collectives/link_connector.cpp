@@ -22,16 +22,18 @@ namespace {
 
 // Pause after a failed attempt, and the longest wait for a socket.
 constexpr std::chrono::milliseconds kPause{50};
-// Limit of connections that have proven nothing, beyond those of the expected processes. If more
-// come, the oldest of them are closed; a process among those tries again.
+// Maximum number of incoming connections without a valid proof, in addition to one for each
+// expected process. If more arrive, the oldest are closed; a process of the run whose connection is
+// closed tries again.
 constexpr std::size_t kMaxStrangers = 64;
 constexpr std::string_view kGreeting = "dptlink1";
-// A greeting has the word, the ranks of the two processes and the proof; an answer has the proof.
+// A greeting consists of kGreeting, the ranks of the two processes and a proof; an answer is a
+// proof.
 constexpr std::size_t kProofBytes = 32, kGreetingBytes = kGreeting.size() + 4 + 4 + kProofBytes;
 
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-/// Returns the numeric address as a structure of the system; null if it is invalid.
+/// Converts a numeric address to an addrinfo; null if it is invalid.
 Addresses resolve(const std::string& address, const std::string& port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -103,7 +105,7 @@ std::string LinkConnector::connect(const std::vector<std::string>& invitations) 
     start_attempts();
     const Clock::time_point before = Clock::now();
     wait();
-    // Time in which this process was suspended does not count.
+    // Count at most two pauses, because this process may have been suspended meanwhile.
     idle_ += std::min<Clock::duration>(Clock::now() - before, 2 * kPause);
     if (missing_ < missing) idle_ = Clock::duration{0};
     if (idle_ >= options_.patience) return problem();

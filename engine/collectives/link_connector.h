@@ -1,7 +1,7 @@
 // Connects each pair of processes of a world by TCP. Each process listens on one port; in a pair,
 // the process of the higher rank connects to the other. Both then prove to each other that they
-// know the secret, without revealing it. A connection that does not is a stranger: it is closed,
-// and does not affect the others.
+// know the secret, without revealing it. A connection without this proof is a stranger: it is
+// closed, and does not affect the others.
 #pragma once
 
 #include <chrono>
@@ -28,8 +28,8 @@ class LinkConnector {
   /// empty text, or the reason why not all are connected. Call it once.
   std::string connect(const std::vector<std::string>& invitations);
 
-  /// Returns the connections by rank, in non-blocking mode; that of this process is empty. Call it
-  /// after connect.
+  /// Returns the connections by rank, in non-blocking mode; the entry of this process is empty.
+  /// Call it after connect.
   std::vector<FileHandle> take_sockets() { return std::move(sockets_); }
 
  private:
@@ -41,7 +41,7 @@ class LinkConnector {
     bool is_being_tried = false;
     std::string problem;  ///< failure of the last attempt
   };
-  /// Connection that has not proven anything yet.
+  /// Connection whose other end has not yet proven that it knows the secret.
   struct Candidate {
     FileHandle socket;
     int rank = -1;               ///< process to which it connects; -1 = incoming
@@ -53,7 +53,7 @@ class LinkConnector {
   void read(const std::vector<std::string>& invitations);
   void start_attempts();
   void attempt(int rank);
-  /// Waits once for events of the candidates or new ones.
+  /// Waits once for events of the candidates' sockets or for a new connection.
   void wait();
   void accept_one();
   /// Handles an event of the candidate's socket. Returns false if the candidate is to be dropped.

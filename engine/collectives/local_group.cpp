@@ -2,10 +2,10 @@
 // the addresses of its memory; then all check that the requests agree, work on each other's memory,
 // and leave together.
 //
-// Devices with a queue never stop for this: the threads meet, and each tells its device's queue to
-// wait for the others' events. An event is waited for only after the meeting that follows its
-// `record`, so no device ever waits for an event that is not queued yet, and an aborted rank blocks
-// no other.
+// Devices with a queue never stop for a meeting: the threads meet, and each tells its device's
+// queue to wait for the others' events. An event is waited for only after the meeting that follows
+// its `record`, so no device ever waits for an event that is not queued yet, and an aborted rank
+// blocks no other.
 #include "engine/collectives/local_group.h"
 
 #include <algorithm>
@@ -34,16 +34,16 @@ constexpr const char* name_of(Operation operation) {
 
 struct Request {
   Operation operation = Operation::barrier;
-  std::int64_t count = 0;   ///< floats of all_reduce, bytes of the others
-  std::int64_t shards = 0;  ///< all_reduce
-  std::int64_t root = 0;    ///< broadcast
+  std::int64_t count = 0;   ///< floats in all_reduce, bytes in the other operations
+  std::int64_t shards = 0;  ///< for all_reduce
+  std::int64_t root = 0;    ///< for broadcast
   std::int64_t room = 0;    ///< all_gather: bytes of the output
   // Memory that the others may read, and memory to which they may write.
   std::span<const PartialSum> parts;
   DevPtr out;
-  const Event* ready = nullptr;  ///< the parts are complete, and `out` is free
-  const Event* done = nullptr;   ///< this rank no longer uses the others' memory
-  bool reaches_all = false;      ///< its backend can use every other's memory
+  const Event* ready = nullptr;  ///< event: the parts are complete, and `out` may be written
+  const Event* done = nullptr;   ///< event: this rank no longer uses the others' memory
+  bool reaches_all = false;      ///< true if this rank's backend can use the memory of all others
   const std::byte* source = nullptr;
 
   bool wants_the_same(const Request& other) const {
@@ -90,9 +90,9 @@ struct Board {
   };
   std::vector<Events> events;  ///< by rank
   SharedPeerSums sums;
-  std::string no_sums;  ///< the reason why there are no sums over GPUs
-  // Two sets, used alternately: a rank may publish its next request while another still reads this
-  // one.
+  std::string no_sums;  ///< the reason why there are no overlapped sums; empty if there are
+  // Two sets, used alternately: a rank may publish its next request while another still reads the
+  // current one.
   std::vector<Slot> slots[2];
 };
 
@@ -315,14 +315,15 @@ class LocalCommunicator : public Communicator {
   std::size_t host_bytes_ = 0;
   std::vector<PartialSum> host_parts_;
   int next_ = 0;
-  // After a refused call nothing is published any more, because others may still be reading.
+  // True after a failed call: nothing more is published, because others may still read the
+  // requests.
   bool stopped_ = false;
   const std::vector<Board::Slot>* slots_ = nullptr;
   TreeSum sum_;
   std::vector<DevPtr> outs_;
 };
 
-/// Communicator of a world of one: adds its own parts, without waits and locks.
+/// Communicator of a world of one: adds its own parts, without waits or locks.
 class SoloCommunicator : public Communicator {
  public:
   SoloCommunicator(Board& board, Backend& backend) : board_(board), backend_(backend) {}

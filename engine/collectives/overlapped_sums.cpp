@@ -71,7 +71,8 @@ void OverlappedSums::begin(int local, float* data, std::int64_t count) {
 void OverlappedSums::finish(int local) {
   std::unique_lock lock(mutex_);
   const std::int64_t mine = begun_counts_[local];
-  // While a rank of this process is late, this process does not wait for other processes.
+  // Until all ranks of this process have begun these sums, the delay is not caused by other
+  // processes, so do not report it.
   done_.wait(lock, [&] {
     return failure_ || *std::min_element(begun_counts_.begin(), begun_counts_.end()) >= mine;
   });

@@ -21,8 +21,8 @@ namespace dpt {
 /// make the same calls in the same order.
 class OverlappedSums {
  public:
-  /// `ranks_of`: number of ranks of each process. `links` are used by this object only. `waiting`
-  /// as for WorldGroup.
+  /// `ranks_of`: number of ranks of each process. `links` are used by this object only. For
+  /// `waiting`, see WorldGroup.
   OverlappedSums(std::vector<int> ranks_of, ProcessLinks& links, TellWaiting waiting);
   /// Breaks the links if a sum is in progress.
   ~OverlappedSums();

@@ -22,7 +22,8 @@ class ProcessLinks {
   /// Sends send[p] to process p, and fills receive[p] with the bytes that p sends to this one.
   /// Collective. Both have size() entries. Sizes agree between the two ends; entries of this
   /// process itself are ignored, empty ones cost nothing. Returns when everything has been sent and
-  /// received. `operation` is for messages. Throws ErrorKind::peer if a link is broken or aborted.
+  /// received. `operation` names the call in error messages. Throws ErrorKind::peer if a link is
+  /// broken or aborted.
   virtual void exchange(std::span<const std::span<const std::byte>> send,
                         std::span<const std::span<std::byte>> receive, const char* operation) = 0;
 

@@ -21,14 +21,14 @@ struct OwnNode {
 struct ProcessNodes {
   std::int64_t shards = 0;  ///< number of leaves of the tree to which the nodes belong
   std::vector<std::vector<TreeNode>> of_processes;  ///< in shard order
-  std::vector<OwnNode> own;                         ///< the entry of of_processes for this process
+  std::vector<OwnNode> own;  ///< the nodes of this process, as in of_processes
 };
 
 /// Returns the nodes of all processes. `shards_of_ranks`: over all processes, empty = one each;
-/// `ranks_of`: number of ranks of each process; `part_nodes`: those of process `process`, in rank
-/// order. With `any_order`, a process with shards contributes one node, the sum of its parts from
-/// left to right, which is a leaf of a tree over the processes with shards. Throws ErrorKind::peer
-/// if the parts do not cover the process's shards.
+/// `ranks_of`: number of ranks of each process; `part_nodes`: the nodes of the parts of process
+/// `process`, in rank order. With `any_order`, a process with shards contributes one node, the sum
+/// of its parts from left to right, which is a leaf of a tree over the processes with shards.
+/// Throws ErrorKind::peer if the parts do not cover the process's shards.
 ProcessNodes process_nodes(std::int64_t shards, std::span<const Range> shards_of_ranks,
                            std::span<const int> ranks_of, int process,
                            const std::vector<TreeNode>& part_nodes, bool any_order);

@@ -53,8 +53,8 @@ ProcessSum::Plan& ProcessSum::plan_for(std::int64_t shards, const SumTerms& term
       return plan;
     }
   }
-  // Plans for whole batches, the ragged one at an epoch's end, and statistics. More kinds appear
-  // only if the work is divided anew.
+  // A run needs plans for whole batches, for the smaller one at an epoch's end, and for statistics.
+  // More appear only when the work is partitioned anew.
   constexpr std::size_t kMaxPlans = 8;
   if (plans_.size() == kMaxPlans) plans_.erase(plans_.begin());
   Plan& plan = plans_.emplace_back();
@@ -81,7 +81,7 @@ void ProcessSum::begin(std::int64_t shards, const SumTerms& terms,
   count_ = count;
   parts_.clear();
   for (const PartialSum& part : parts) parts_.push_back(part.data);
-  // If two processes have one node each, one exchange moves as many bytes as two.
+  // If two processes have one node each, one exchange moves as many bytes as two exchanges would.
   const bool at_once =
       (links_.size() == 2 && plan_->most_nodes == 1) ||
       count * plan_->most_nodes * static_cast<std::int64_t>(sizeof(float)) <= kFewBytes;

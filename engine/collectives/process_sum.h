@@ -2,8 +2,8 @@
 // the nodes that it contributes (process_nodes.h), and each process adds the nodes of all processes
 // for the elements that it owns. Then every process gets every element.
 //
-// A small number of elements is owned by all processes: they are sent once, in one exchange, and
-// every process adds them.
+// If there are few elements, every process owns all of them: they are sent once, in one exchange,
+// and every process adds them.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,13 @@ class ProcessSum {
       : ranks_of_(std::move(ranks_of)), links_(links) {}
 
   /// Begins a sum of `count` floats. Called by the leader. `parts`: those of all ranks of this
-  /// process, in rank order, in host memory, overwritten. `out`: destination of the result if this
-  /// process has only one rank, or null. Throws ErrorKind::peer if the parts are not those of the
-  /// process's shards.
+  /// process, in rank order, in host memory; they are overwritten. `out`: destination of the result
+  /// if this process has only one rank, or null. Throws ErrorKind::peer if the parts are not those
+  /// of the process's shards.
   void begin(std::int64_t shards, const SumTerms& terms, std::span<const PartialSum> parts,
              std::int64_t count, float* out);
-  /// Performs part `index` of `count` of the additions in this process. Each part is called by a
-  /// different rank.
+  /// Performs part `index` of `count` of the additions in this process. Each rank performs a
+  /// different part.
   void add_own(Backend& adder, int index, int count);
   /// Performs the exchanges, and the additions over processes. Called by the leader after all
   /// parts.
@@ -49,7 +49,7 @@ class ProcessSum {
     std::vector<Range> shards_of_ranks;
     std::vector<TreeNode> part_nodes;
     ProcessNodes nodes;
-    std::int64_t most_nodes = 0;  ///< maximum over the processes
+    std::int64_t most_nodes = 0;  ///< largest number of nodes of one process
     TreeSum sum;
   };
   Plan& plan_for(std::int64_t shards, const SumTerms& terms, std::span<const PartialSum> parts);

@@ -37,7 +37,7 @@ std::vector<std::string> gather_over(ProcessLinks* links, const std::string& min
   return texts;
 }
 
-/// Returns the facts as text, one per line.
+/// Returns `readiness` as text, one value per line.
 std::string text_of_readiness(const PeerReadiness& readiness) {
   std::string why_not = readiness.why_not;
   std::replace(why_not.begin(), why_not.end(), '\n', ' ');
@@ -65,7 +65,7 @@ bool are_one_gpu(const PeerReadiness::Gpu& a, const PeerReadiness::Gpu& b) {
   return a.uuid == b.uuid || a.place == b.place;
 }
 
-/// Returns the first text that is not empty, and names its process.
+/// Returns the first text that is not empty, prefixed with its process; empty if there is none.
 std::string first_of(const std::vector<std::string>& texts) {
   for (std::size_t p = 0; p < texts.size(); ++p) {
     if (!texts[p].empty()) return fmt::format("rank {}: {}", p, texts[p]);

@@ -1,6 +1,6 @@
 // Sums over GPUs by the vendor's library (kernels/peer_sums.h), shared by the ranks of a process.
-// All processes of a world agree on each step: none connects its GPUs if another does not, and all
-// of them report a process that cannot.
+// All processes of a world agree on each step: none connects its GPUs if another cannot, and all
+// report the same reason.
 #pragma once
 
 #include <memory>
@@ -23,11 +23,13 @@ class SharedPeerSums {
  public:
   /// Sets up the sums. Called by one rank of each process while the other ranks of its process
   /// wait; collective. `links` is null if there is one process. Returns the reason why there are no
-  /// sums, the same text in all processes; empty if get() has them from now on. Throws if another
-  /// process fails meanwhile and, in a world of one process, if the library reports an error.
+  /// sums, the same text in all processes; empty if get() returns them from now on. Throws if
+  /// another process fails meanwhile and, in a world of one process, if the library reports an
+  /// error.
   std::string set_up(std::span<Backend* const> backends, std::span<const int> ranks_of,
                      ProcessLinks* links, const TellWaiting& waiting);
-  /// Returns the sums; null if there are none. For ranks that have met the one that set them up.
+  /// Returns the sums; null if there are none. Call it only after a meeting with the rank that
+  /// called set_up.
   PeerSums* get() const { return sums_.get(); }
   /// Aborts the sums. Callable from any thread, any number of times, before, during and after
   /// set_up.

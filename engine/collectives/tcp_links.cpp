@@ -2,8 +2,8 @@
 // the bits depend on nothing else. The thread that calls exchange does all the work: it writes as
 // much as the connections accept and reads the bytes that have arrived, until all is done.
 //
-// Every message begins with its place in the sequence of exchanges and its size, so that ends that
-// disagree notice it.
+// Every message begins with its place in the sequence of exchanges and its size, so that two ends
+// that disagree detect it.
 #include "engine/collectives/tcp_links.h"
 
 #include <poll.h>
@@ -34,11 +34,11 @@ struct Header {
 struct Message {
   Header header;
   std::byte* data = nullptr;
-  std::size_t done = 0;  ///< bytes, including the header's
+  std::size_t done = 0;  ///< bytes transferred, including the header
 
   std::size_t size() const { return sizeof header + header.bytes; }
   bool is_done() const { return done == size(); }
-  /// Returns the rest of the header and of the data.
+  /// Returns the bytes of the header and of the data that are not transferred yet.
   std::array<iovec, 2> rest() {
     const std::size_t head = std::min(done, sizeof header), body = done - head;
     return {iovec{reinterpret_cast<std::byte*>(&header) + head, sizeof header - head},
@@ -129,8 +129,8 @@ class TcpLinks : public ProcessLinks {
       const int p = waited_[i];
       const int events = ready_[i + 1].revents;
       const auto at = static_cast<std::size_t>(p);
-      // After an error, these calls report it, but first read the data that arrived before the
-      // error.
+      // After an error, read() and write() throw, but data that arrived before the error is read
+      // first.
       if ((events & (POLLIN | POLLERR | POLLHUP)) != 0 && !in_[at].is_done()) read(p);
       if ((events & (POLLOUT | POLLERR | POLLHUP)) != 0 && !out_[at].is_done()) write(p);
     }
@@ -178,7 +178,8 @@ class TcpLinks : public ProcessLinks {
     fail(ErrorKind::peer, "rank {}: {} was stopped: {}", rank_, operation_, cause_);
   }
 
-  /// Throws. The connection is then in the middle of a message, so no later exchange can follow.
+  /// Breaks all links and throws: the connection may be in the middle of a message, so no exchange
+  /// can follow.
   [[noreturn]] void throw_broken(int peer, const std::string& why) {
     if (aborted_.load()) throw_aborted();
     const std::string text = fmt::format("rank {}: {}: the connection to rank {} broke: {}", rank_,

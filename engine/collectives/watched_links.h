@@ -10,11 +10,11 @@
 
 namespace dpt {
 
-/// Receives the operation in which this process waits for others (a literal), and null when the
-/// wait ends; may be empty. One wait at a time.
+/// Function that is called with the operation (a string literal) when this process begins to wait
+/// for others, and with null when the wait ends; may be empty. There is only one wait at a time.
 using TellWaiting = std::function<void(const char* operation)>;
 
-/// Reports that this process waits for others until the end of the scope.
+/// Scope in which this process waits for others: reports the beginning and the end of the wait.
 class WaitsFor {
  public:
   WaitsFor(const TellWaiting& tell, const char* operation) : tell_(tell) {

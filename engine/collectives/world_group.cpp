@@ -26,7 +26,7 @@ int sum_of_first(const std::vector<int>& ranks_of, int processes) {
 /// Request that a rank publishes before a meeting.
 struct WorldRequest {
   const char* operation = "";
-  std::int64_t count = 0;             ///< floats or bytes; must agree
+  std::int64_t count = 0;             ///< floats or bytes; must be the same on all ranks
   std::span<const PartialSum> parts;  ///< all_reduce: in host memory
   std::span<std::byte> data;          ///< broadcast
   std::span<const std::byte> mine;    ///< all_gather
@@ -63,9 +63,9 @@ struct WorldBoard {
   const TellWaiting waiting;
   const int process, local_size, first, total;
   AbortableBarrier meeting;
-  std::vector<Backend*> backends;  ///< by rank here; complete after the first meeting
-  // Two sets, used alternately: a rank may publish its next request while another still reads this
-  // one.
+  std::vector<Backend*> backends;  ///< by local rank; complete after the first meeting
+  // Two sets, used alternately: a rank may publish its next request while another still reads the
+  // current one.
   std::vector<WorldRequest> slots[2];
   ProcessSum sum;
   std::vector<PartialSum> parts;    ///< parts of all ranks of this process
@@ -74,7 +74,7 @@ struct WorldBoard {
   std::atomic<OverlappedSums*> overlapped_made{
       nullptr};              ///< `overlapped`, for the thread that aborts
   SharedPeerSums peer_sums;  ///< sums between GPUs
-  std::string no_peer_sums;  ///< the reason why there are none
+  std::string no_peer_sums;  ///< the reason why there are no sums between GPUs; empty if there are
 
   void abort(int local, const std::string& cause) noexcept {
     meeting.abort(local, cause);
@@ -103,7 +103,7 @@ struct WorldBoard {
     WorldBoard& board_;
   };
   std::mutex gpu_waits_mutex;
-  int gpu_waits = 0;  // guarded by gpu_waits_mutex; ranks that wait
+  int gpu_waits = 0;  // ranks of this process that wait; guarded by gpu_waits_mutex
 };
 
 class WorldCommunicator : public Communicator {
@@ -141,7 +141,7 @@ class WorldCommunicator : public Communicator {
     board_.meeting.meet(local_, request.operation);
     if (to_out) return;
     backend_.upload(out, board_.sum.result(), static_cast<std::size_t>(count) * sizeof(float));
-    // The next sum overwrites the memory of this upload.
+    // The next sum overwrites the memory from which this upload reads.
     wait_for_sums([&] { backend_.synchronize(); });
   }
 
@@ -173,7 +173,7 @@ class WorldCommunicator : public Communicator {
   }
   void sum_overlapped(DevPtr data, std::int64_t count) override {
     if (PeerSums* sums = board_.peer_sums.get()) {
-      const WorldBoard::GpuWait wait(board_);  // the first rank connects GPUs to each other
+      const WorldBoard::GpuWait wait(board_);  // the first sum may wait for other processes
       sums->begin(local_, data, count);
     } else {
       board_.overlapped->begin(local_, reinterpret_cast<float*>(data.address), count);

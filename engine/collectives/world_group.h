@@ -3,9 +3,9 @@
 //
 // Each process owns a range of the elements. It gets the others' sums of these elements, adds them
 // in the order of the shard tree, and sends the result to all: two exchanges, with as many bytes as
-// a ring. A small number of elements is sent whole, in one exchange. Either way the links only move
-// bytes, and every process adds the same numbers in the same order, so the bits are those of one
-// process.
+// a ring allreduce. A small number of elements is sent whole, in one exchange. Either way the links
+// only move bytes, and every process adds the same numbers in the same order, so the bits are those
+// of one process.
 #pragma once
 
 #include <chrono>
@@ -23,9 +23,9 @@ namespace dpt {
 class WorldGroup : public RankGroup {
  public:
   /// `ranks`: number of ranks of each process, in the order of the processes. `links_beside`, which
-  /// may be null, carry sums of host memory that run while ranks compute. `waiting` receives
-  /// every wait except exchanges over `links`, which report their own (WatchedLinks). A waiting
-  /// thread does not update its heartbeat.
+  /// may be null, carry the sums in host memory that overlap with the computation. `waiting`
+  /// receives every wait except exchanges over `links`, which report their own (WatchedLinks). A
+  /// waiting thread does not update its heartbeat.
   WorldGroup(const std::vector<int>& ranks, ProcessLinks& links, ProcessLinks* links_beside,
              std::chrono::milliseconds stall_timeout, const TellWaiting& waiting = {});
   ~WorldGroup() override;

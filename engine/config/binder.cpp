@@ -80,7 +80,7 @@ void Binder::run_checks(const ObjectTable& table, const void* target, const Yaml
   issues_.push_back({node.where, fmt::format("{}: {}", owner, problem), false, path + kTogether});
 }
 
-/// Reports a plain value in place of a mapping, and the mapping to write.
+/// Reports a plain value where a mapping is expected, and suggests the mapping to write.
 void Binder::refuse_plain(const ObjectTable& table, const YamlNode& node, const Scope& scope) {
   const VariantTable* kinds = table.choice.variants;
   const bool is_scalar = node.kind == YamlNode::Kind::scalar;
@@ -114,7 +114,7 @@ void Binder::read_object(const ObjectTable& table, void* target, const YamlNode&
   const VariantTable* kinds = table.choice.variants;
   if (kinds && !kinds->alternatives.empty()) scope.names.push_back(kinds->tag);
   scope.add(table.fields);
-  // Loading has removed this key from the tree, but a misspelling of it may still be there.
+  // Loading removes `extends` from the tree; list it so that it is suggested for a misspelling.
   if (path.empty()) scope.names.push_back(kExtendsKey);
   if (!node.is_map()) {
     refuse_plain(table, node, scope);
@@ -161,7 +161,8 @@ void Binder::read_fields(const std::vector<Field>& fields, void* target, const Y
   for (const Field& field : fields) {
     if (node.find(field.name)) continue;
     if (field.follow) field.set(target, field.follow(target));
-    // A section from the user's own config gets the present default instead.
+    // In a config that dpt stored before the field existed, the field has its default of that time;
+    // a section merged from the user's config gets the present default.
     if (field.stored_default && author_ == Author::dpt && node.where.file == file_) {
       field.set(target, *field.stored_default);
     }
@@ -226,7 +227,8 @@ void Binder::read_known(const Field& field, void* target, const YamlNode& node,
   }
 }
 
-/// Reads a plain value in place of an object, as a mapping with that field alone.
+/// Reads a plain value in place of an object's mapping, as if it were a mapping with only the field
+/// `plain_key`.
 void Binder::read_plain(const Field& field, void* target, const YamlNode& node,
                         const std::string& path) {
   const bool takes_list = plain_field(field).type == FieldType::strings;
@@ -268,7 +270,7 @@ void Binder::read_value(const Field& field, void* target, const YamlNode& node,
   if (converted) {
     field.set(target, value);
   } else {
-    origins_.erase(path);  // the default applies; later checks need not look at it
+    origins_.erase(path);  // the default applies, as if the config did not set the field
   }
 }
 

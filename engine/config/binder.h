@@ -1,5 +1,5 @@
-// Converts a YAML tree into structs by the field tables. Collects every problem instead of stopping
-// at the first.
+// Converts a YAML tree into structs as the field tables describe. Collects every problem instead of
+// stopping at the first.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class Binder {
     std::string owner;               ///< "layer Conv2d", "train", "the config"
     std::vector<std::string> names;  ///< every known key, the tag first
     bool is_complete = true;  ///< false if the kind is unknown, so that keys cannot be judged
-    std::vector<std::string> meant;  ///< suggested for unknown keys; not also reported as missing
+    std::vector<std::string> meant;  ///< suggested for unknown keys, so not reported as missing
     std::map<std::string, std::string> renamed;  ///< former names of keys -> present names
 
     void add(const std::vector<Field>& fields);

@@ -103,7 +103,7 @@ class Namer {
   template <class Block>
   static void replace(LayerSpec& item, Block named) {
     item.op.options = std::make_shared<Block>(std::move(named));
-    item.op.table = nullptr;  // belongs to the reader's tables, which do not live as long
+    item.op.table = nullptr;  // points into the reader's tables, which the spec outlives
   }
 
   const std::map<std::string, Where>& origins_;
@@ -111,8 +111,8 @@ class Namer {
 };
 
 /// Walks the tree twice: first to collect all names, then to create the layers. A name refers to
-/// the item with that name in the innermost enclosing block, even if that item comes later than the
-/// reference. That is an error: outer blocks are not searched.
+/// the item with that name in the innermost enclosing block that has one. If that item comes later
+/// than the reference, it is an error, even if an outer block has an earlier one.
 class Expander {
  public:
   Expander(ModelSpec& model, const VariantTable& kinds, const std::map<std::string, Where>& origins,
@@ -197,7 +197,7 @@ class Expander {
     const ResidualBlock* residual = as_residual(item);
     int out = in;
     check_shares_no_weights(item, full);
-    if (++emitted_ > kMaxLayers * kMaxConfigDepth) is_too_long_ = true;  // empty blocks, nested
+    if (++emitted_ > kMaxLayers * kMaxConfigDepth) is_too_long_ = true;  // blocks without layers
     if (sequential || residual) {
       const Scopes inner = inside(scopes, full);
       const Quiet quiet(*this, full);
@@ -230,7 +230,7 @@ class Expander {
     return out;
   }
 
-  /// Returns a layer that is in no list, with its type's defaults.
+  /// Creates a layer that the config does not list, with the defaults of its type.
   LayerSpec added(const LayerSpec& block, const std::string& type, const std::string& scope,
                   const char* name) const {
     LayerSpec layer;
@@ -269,7 +269,7 @@ class Expander {
   struct Named {
     int output = kImage;
     const LayerSpec* item = nullptr;
-    bool is_added = false;  ///< one of those that a Residual adds
+    bool is_added = false;  ///< true for a layer that a Residual adds
   };
 
   void add_name(const LayerSpec& item, const std::string& scope, const std::string& name,
@@ -284,7 +284,8 @@ class Expander {
   }
 
   void not_unique(const std::string& full, const Named& first, const Named& second) {
-    // The name of an unnamed layer is its index. If another layer has that name, report the latter.
+    // The name of an unnamed layer is its index. If the config gives that name to another layer,
+    // report the layer with the given name.
     const auto is_given = [&](const Named& named) {
       return !named.is_added && origins_.contains(named.item->path + ".name");
     };
@@ -375,7 +376,8 @@ class Expander {
     return {item.from[k], "from", fmt::format("{}.from.{}", item.path, k)};
   }
 
-  /// Returns the meaning of a name; null, with an issue, if it is not an earlier layer.
+  /// Returns the meaning of a name. Reports an issue and returns null if it is not an earlier
+  /// layer.
   const Named* find(const LayerSpec& item, const Reference& reference, const Scopes& scopes,
                     const std::string& full) {
     const std::string& name = reference.name;
@@ -395,7 +397,7 @@ class Expander {
               "which {}",
               reference.field, in_quotes(name),
               is_around ? "is a block around this layer" : "does not come before this layer");
-      // This layer hides a layer of that name in an outer block.
+      // If the item with this name hides an earlier layer of an outer block, say so.
       for (auto outer = scope + 1; outer != scopes.rend(); ++outer) {
         if (!outputs_.contains(join(*outer, name))) continue;
         text += fmt::format("; it hides the earlier layer '{}', so rename one of them",
@@ -411,8 +413,8 @@ class Expander {
     return nullptr;
   }
 
-  /// Describes an unknown name and suggests names that are visible here: the children of each
-  /// enclosing block, so far.
+  /// Describes an unknown name, and suggests the names visible to the reference: the children so
+  /// far of each enclosing block.
   std::string unknown(const Reference& reference, const Scopes& scopes) {
     std::string text = fmt::format("expected the name of an earlier layer in '{}', found {}",
                                    reference.field, in_quotes(reference.name));
@@ -433,8 +435,8 @@ class Expander {
     return text;
   }
 
-  /// Suppresses the checks of names in a block during its lifetime if block `full` already exists:
-  /// the error is the block's name, not the names in it.
+  /// Scope of a block's expansion. If a block with the name `full` already exists, suppresses
+  /// reports of duplicate names inside: only the block's own name is reported.
   class Quiet {
    public:
     Quiet(Expander& owner, const std::string& full)
@@ -459,8 +461,8 @@ class Expander {
   bool is_dry_ = true;
   bool is_too_long_ = false;
   std::size_t emitted_ = 0;
-  int twins_ = 0;                         ///< enclosing blocks that have the name of an earlier one
-  std::map<std::string, Named> outputs_;  ///< by full name; items expanded so far
+  int twins_ = 0;  ///< number of enclosing blocks whose name an earlier item has
+  std::map<std::string, Named> outputs_;     ///< by full name; items expanded so far
   std::map<std::string, Named> everything_;  ///< by full name; all items
   std::map<std::string, std::vector<std::string>>
       children_;                    ///< children of a block so far, in order

@@ -26,7 +26,7 @@ struct SequentialBlock {
 struct ResidualBlock {
   std::vector<LayerSpec> layers;
   std::vector<LayerSpec> shortcut;        ///< empty = the identity
-  std::optional<std::string> activation;  ///< a type of layer, with its defaults
+  std::optional<std::string> activation;  ///< type of the layer after the sum
   std::optional<std::int64_t> repeat;
 };
 

@@ -10,7 +10,7 @@ namespace dpt {
 /// A value of a config that a command line may replace, for completion.
 struct ConfigPath {
   std::string path;                ///< "optimizer.lr"
-  std::vector<std::string> words;  ///< the possible values, if these are words
+  std::vector<std::string> words;  ///< the possible values that are words, such as "true"
 };
 /// Returns the paths of all kinds (such as those of every optimizer), sorted. Leaves out items of
 /// lists, such as layers, which have their own names.

@@ -59,7 +59,7 @@ enum class FieldType : std::uint8_t {
   integer,   ///< std::int64_t
   number,    ///< double
   string,    ///< std::string
-  choice,    ///< an enum with enum_names; a PlainValue of it is the name
+  choice,    ///< an enum with enum_names; its PlainValue is the name of the enumerator
   path,      ///< std::string; ${VAR:-default} expanded, relative to the config file
   size2,     ///< Size2: an integer or [height, width]
   numbers,   ///< std::vector<double>
@@ -81,7 +81,7 @@ using PlainValue = std::variant<std::monostate, bool, std::int64_t, double, std:
                                 std::vector<double>, std::vector<std::int64_t>,
                                 std::vector<std::string>, TextPairs>;
 
-/// Value of a Size2 for which the config has a word (Field::or_word).
+/// Value of a Size2 that the config gives as a word (Field::or_word).
 inline constexpr Size2 kWordSize{-1, -1};
 
 struct Field {
@@ -137,8 +137,8 @@ struct Field {
   /// Lets a resumed run change the field: the result of the steps done so far does not depend on
   /// it.
   Field changeable() &&;
-  /// Sets its name in older configs. A config that uses it gets an error with the new name; one
-  /// stored in a checkpoint is read as if it had the new name.
+  /// Sets the field's name in older configs. A config that uses it gets an error with the new name;
+  /// one stored in a checkpoint is read as if it had the new name.
   Field formerly(std::string name) &&;
   /// Sets the value for stored configs that lack the field because they are older. For fields that
   /// change results: a resumed run whose config does not set the field keeps the run's value.
@@ -161,7 +161,7 @@ struct Field {
   Field or_word(std::string word) &&;
 };
 
-/// A Variant member whose tag and fields are keys of the mapping of the struct that holds it
+/// A Variant member whose tag and fields are keys in the mapping of the enclosing struct
 /// (`data: {dataset: mnist, root: ..., batch_size: ...}`).
 struct FlatChoice {
   const VariantTable* variants = nullptr;  ///< null = no such member
@@ -184,10 +184,10 @@ struct ObjectTable {
   /// needed.
   std::function<std::string(const void*)> check_labels;
   FlatChoice choice;
-  bool is_activation = false;  ///< layer: a function of each value, so a block may end with it
+  bool is_activation = false;  ///< layer: elementwise, so a Residual may end with it
   bool is_block = false;       ///< layer: stands for other layers
   int least_inputs = 1;        ///< layer: minimum number of inputs; above 1, `from` must name them
-  /// Gives the struct the place of its mapping; null if the struct does not store it.
+  /// Stores the place of the mapping in the struct; null if the struct has no member for it.
   std::function<void(void*, const Where&)> set_where;
 };
 
@@ -197,7 +197,7 @@ struct VariantTable {
   std::string what;  ///< "layer", "optimizer": for messages
   std::string tag = "type";
   std::vector<const ObjectTable*> alternatives;
-  /// Names in other systems -> names here ("Conv2D" -> "Conv2d").
+  /// Names in other systems -> names in dpt ("Conv2D" -> "Conv2d").
   std::vector<std::pair<std::string, std::string>> hints;
 };
 
@@ -224,7 +224,7 @@ template <class S>
 ObjectTable object_table(const char* name, const char* doc, std::initializer_list<Field> fields,
                          std::string (*check)(const S&) = nullptr);
 
-/// Marks the table of a layer that computes a function of each value, which may end a Residual.
+/// Marks the table of an elementwise layer, which may end a Residual.
 inline ObjectTable activation_table(ObjectTable table) {
   table.is_activation = true;
   return table;

@@ -111,7 +111,7 @@ std::vector<std::string> differing_orders(const std::vector<std::vector<std::str
   while (begin < end && agree_at(begin)) ++begin;
   if (begin == end) return {};
   while (agree_at(end - 1)) --end;
-  constexpr std::size_t kShown = 2;  // items shown before and after
+  constexpr std::size_t kShown = 2;  // maximum number of equal items shown on each side
   const std::size_t from = begin > kShown ? begin - 1 : 0;
   const std::size_t to = first.size() - end > kShown ? end + 1 : first.size();
   std::vector<std::string> texts;

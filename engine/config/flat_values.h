@@ -8,16 +8,16 @@
 
 namespace dpt {
 
-/// Resolved config (from show_spec), taken apart.
+/// Resolved config (from show_spec) as a list of values.
 struct FlatConfig {
   /// Values by their dotted paths, items of lists by name or index, in the order of the text.
   std::vector<std::pair<std::string, std::string>> values;
-  /// Names of the items of each list with named items, in their order, by the path of the list.
-  /// The values do not contain this order.
+  /// Names of the items, in order, of each list with named items, by the path of the list. A
+  /// comparison of the values by path does not see this order.
   std::map<std::string, std::vector<std::string>> orders;
 };
 
-/// Takes a config apart. `which` names it in the error (ErrorKind::usage).
+/// Parses a resolved config. `which` names it in the error (ErrorKind::usage).
 FlatConfig flat_config(const std::string& yaml, const std::string& which);
 
 /// Compares the orders of the items that all lists have in common. Returns empty if they are equal;
@@ -26,7 +26,7 @@ std::vector<std::string> differing_orders(const std::vector<std::vector<std::str
 
 /// Lists the differences between two resolved configs (from show_spec) as lines "path: old -> new".
 /// The line for a list with named items may be "path: the order differs: a, b -> b, a". Leaves out
-/// the `ignored` top-level or dotted prefixes.
+/// values at or below the dotted paths in `ignored`.
 std::vector<std::string> diff_specs(const std::string& old_yaml, const std::string& new_yaml,
                                     const std::vector<std::string>& ignored);
 

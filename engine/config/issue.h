@@ -25,7 +25,7 @@ inline constexpr const char* kTogether = ".*";
 /// Returns true if an issue is about a field at or below `path`, or about a mapping around it.
 bool concerns(const ConfigIssue& issue, const std::string& path);
 
-/// Returns the lines of all issues.
+/// Returns one line for each issue, with its place and text.
 std::string text_of(const std::vector<ConfigIssue>& issues);
 
 /// Maximum number of issues of a config that are reported; further ones are only counted, because

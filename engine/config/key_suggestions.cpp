@@ -12,8 +12,8 @@
 namespace dpt {
 namespace {
 
-/// Names of fields in other systems. Used only if the right-hand name is a known key of the
-/// mapping.
+/// Names of fields in other systems, each with a name in dpt. A name occurs several times if its
+/// meaning depends on the mapping.
 constexpr std::array<std::pair<const char*, const char*>, 36> kOtherNames = {{
     {"filters", "out_channels"},
     {"num_output", "out_channels"},

@@ -12,7 +12,7 @@ namespace dpt {
 /// Returns the known key that is called `key` in other systems; empty if there is none.
 std::string other_name(const std::string& key, const std::vector<std::string>& known);
 
-/// Returns the known key that begins with this word: "batch_size" for "batch".
+/// Returns the first known key that begins with the word `key`: "batch_size" for "batch".
 std::string longer_name(const std::string& key, const std::vector<std::string>& known);
 
 /// Returns the kinds of a table that have a field with this name.
@@ -24,7 +24,8 @@ std::string decimal_comma(const YamlNode& map, const YamlNode& child);
 /// Returns "0.1" for 0.1, 10% and 10 % in place of a count that may be a fraction; otherwise empty.
 std::string fraction_of(const Field& field, const YamlNode& node);
 
-/// Returns the valid place of a key: "'batch_size' in data". Empty if there is none.
+/// Returns the places where the key is valid: "'data.batch_size'". Empty if there are none or too
+/// many.
 std::string elsewhere(const ObjectTable& root, const std::string& key);
 
 }  // namespace dpt

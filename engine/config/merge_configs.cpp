@@ -16,7 +16,7 @@ std::vector<std::string> names_of(const std::vector<Field>& fields) {
   return names;
 }
 
-/// Merges the child `key` of two mappings by its own rules, and takes it out of `over`.
+/// Merges the child `key` of two mappings with `merge_values`, and removes it from `over`.
 template <class Merge>
 void merge_child(YamlNode& base, YamlNode& over, const std::string& key, Merge merge_values) {
   YamlNode* old = base.is_map() ? base.find(key) : nullptr;

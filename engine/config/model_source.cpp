@@ -23,8 +23,8 @@ void place(YamlNode& node, const Where& where) {
   for (YamlNode& child : node.children) place(child, where);
 }
 
-/// Returns the network that the mapping chooses, with its options; without a type if it is invalid,
-/// which the reader will report.
+/// Returns the zoo network that the mapping chooses, with its options; without a type if the
+/// mapping is invalid, which the reader will report.
 Variant zoo_of(const SpecTables& tables, const YamlNode& model) {
   ModelSpec scratch;
   std::vector<ConfigIssue> issues;
@@ -34,7 +34,7 @@ Variant zoo_of(const SpecTables& tables, const YamlNode& model) {
   return issues.empty() ? scratch.zoo : Variant{};
 }
 
-/// Returns the layers of a network, placed where the config names the network.
+/// Returns the layers of a network, all with the position `where`, at which the config names it.
 YamlNode layers_of(const Catalog& catalog, const Variant& zoo, const Where& where) {
   std::vector<ConfigIssue> issues;
   YamlNode layers = parse_yaml(catalog.zoo_layers(zoo), "zoo", issues);

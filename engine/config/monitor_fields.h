@@ -1,5 +1,5 @@
-// The fields of a struct that decides by a monitored value: keep_best, early_stopping, plateau.
-// Each takes the metrics' function that returns the direction of better values of a monitor.
+// Fields that the structs which decide by a monitored value share: keep_best, early_stopping,
+// plateau.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,8 @@
 
 namespace dpt {
 
-/// Returns the direction of better values; unset if no measured value can have that name.
+/// Function that returns the direction in which a monitor improves; unset if no measured value can
+/// have that name.
 using BetterDirection = std::optional<Direction> (*)(const std::string& monitor);
 
 /// Checks that the mode is the better direction of the monitor; the other one would keep the worst

@@ -43,8 +43,8 @@ std::string problem_of_pattern(const std::string& pattern, std::span<const std::
   if (pattern.starts_with('!')) {
     return text + "; a pattern cannot exclude: train.freeze has a list `except` for that";
   }
-  // Compare a pattern with a star to names of layers and to suffixes of parameters, and one without
-  // a star to whole names.
+  // For a pattern with a star, prefer the names of layers and the last parts of parameters' names;
+  // for one without, prefer whole names.
   const std::string word = pattern.substr(0, pattern.find_last_not_of(".*") + 1);
   std::vector<std::string> known;
   for (const std::string& name : names) {

@@ -1,5 +1,5 @@
-// Patterns over names, which a config writes to choose parameters: "*.bias", "layer1.*". A star
-// matches any number of characters, including dots; a question mark matches one.
+// Patterns by which a config chooses parameters: "*.bias", "layer1.*". A star matches any number of
+// characters, including dots; a question mark matches one.
 #pragma once
 
 #include <span>

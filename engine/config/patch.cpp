@@ -100,7 +100,7 @@ std::optional<LayerPlace> find_in(YamlNode& list, const std::string& name, std::
       const auto at = list.children.begin() + static_cast<std::ptrdiff_t>(i);
       list.children.insert(list.children.erase(at), std::make_move_iterator(copies.begin()),
                            std::make_move_iterator(copies.end()));
-      --i;  // the first copy is here now
+      --i;  // visit the first copy, which is now at index i
       continue;
     }
     const std::string own = written.empty() ? fmt::format("{}", index) : written;
@@ -145,7 +145,7 @@ class Finder {
 
   std::optional<LayerPlace> find(const std::string& name) {
     if (name.find('.') != std::string::npos || leading_index(name)) {
-      is_indexed_ = false;  // copies of a block may be written out
+      is_indexed_ = false;  // find_layer may write out the copies of a block
       return find_layer(layers_, name);
     }
     if (!is_indexed_) make_index();
@@ -234,7 +234,8 @@ class Patcher {
  private:
   void issue(const Where& where, std::string text) { issues_.push_back({where, std::move(text)}); }
 
-  /// Returns the key that states the change; null, and an issue, unless there is exactly one.
+  /// Returns the key that states the change. Reports an issue and returns null unless there is
+  /// exactly one.
   const YamlNode* verb_of(const YamlNode& entry) {
     if (entry.kind == YamlNode::Kind::broken) return nullptr;
     const YamlNode* verb = nullptr;

@@ -53,8 +53,8 @@ class Expansion {
   }
 
  private:
-  /// Reads up to the '}' that ends the default that begins at `opened`, or to the end of the text.
-  /// If not `is_used`, only checks the text. Returns false if there is a problem.
+  /// Reads up to the '}' that ends the variable at `opened`, or to the end of the text if that is
+  /// npos. If not `is_used`, only checks the text. Returns false if there is a problem.
   bool read(int depth, bool is_used, std::size_t opened) {
     while (at_ < text_.size()) {
       const std::string_view rest = text_.substr(at_);

@@ -18,9 +18,9 @@ struct ExpandedPath {
 
 /// Replaces ${NAME} and ${NAME:-default} from the environment (the default also stands for an empty
 /// variable, and may contain variables), then a leading `~/` by $HOME. `$${` stands for a literal
-/// `${`; any other `$` is literal, but a path that begins with $NAME of a variable is a problem.
-/// Remembers the values of secret variables (secrets.h). `~NAME/` and URLs are problems; with
-/// `takes_url`, files on servers are not (is_remote).
+/// `${`; any other `$` is literal, but a path that begins with $NAME is a problem if that variable
+/// exists. Remembers the values of secret variables (secrets.h). `~NAME/` and URLs are problems;
+/// with `takes_url`, files on servers are not (is_remote).
 ExpandedPath expand_variables(const std::string& text, bool takes_url = false);
 
 /// Records that a path of a config uses the default of the unset `variable`, for messages about the

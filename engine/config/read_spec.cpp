@@ -200,8 +200,8 @@ class Checker {
     }
   }
 
-  /// Checks a list of devices. The number of devices of `auto` and `cuda` is known only at the
-  /// start of a run.
+  /// Checks settings against the number of replicas, unless the devices are `auto` or `cuda`, whose
+  /// number is known only at the start of a run.
   void check_replicas() {
     for (const std::string& device : spec_.devices) {
       if (device == "auto" || device == "cuda") return;
@@ -229,7 +229,7 @@ void sort_issues(std::vector<ConfigIssue>& issues, const std::vector<std::string
   };
   std::stable_sort(issues.begin(), issues.end(),
                    [&](const ConfigIssue& a, const ConfigIssue& b) { return rank(a) < rank(b); });
-  // A node with aliases is read once for each use.
+  // A node is read again for each alias, so its issues occur several times.
   const auto same = [](const ConfigIssue& a, const ConfigIssue& b) {
     return a.text == b.text && a.where.line == b.where.line && a.where.column == b.where.column &&
            a.where.file == b.where.file;
@@ -242,7 +242,8 @@ void sort_issues(std::vector<ConfigIssue>& issues, const std::vector<std::string
   }
 }
 
-/// Refuses a config for a newer dpt, which would only cause a list of misleading issues.
+/// Returns true and adds an issue if the config needs a newer dpt: reading it would only cause
+/// misleading issues.
 bool is_newer_version(const YamlNode& tree, std::vector<ConfigIssue>& issues) {
   const YamlNode* version = tree.find("version");
   if (!version) return false;
@@ -263,8 +264,8 @@ TrainSpec spec_or_throw(ReadResult result) {
   throw Error(is_of_data ? ErrorKind::data : ErrorKind::usage, text_of(issues));
 }
 
-/// Reads the tree of a config into a spec, unless there were issues before. `files` are the files
-/// of the tree, in the order of their issues.
+/// Reads the tree of a config into a spec, unless the tree is broken. `files` are the files of the
+/// tree, in the order in which their issues are listed.
 void read_tree(const Catalog& catalog, const SpecTables& tables, const YamlNode& tree,
                const std::vector<std::string>& files, Labels labels, Author author,
                ReadResult& result) {
@@ -303,8 +304,8 @@ void replace_child(YamlNode& to, const YamlNode& from, const char* key) {
   if (const YamlNode* child = from.find(key)) to.children.push_back(*child);
 }
 
-/// Puts the data section of a config, and its seed, into the stored tree. Keeps what concerns the
-/// model.
+/// Replaces the data section and the seed of the stored tree by those of another config. Keeps the
+/// fields that determine the model's inputs.
 void replace_data(YamlNode& stored, const YamlNode& other, std::vector<ConfigIssue>& issues) {
   if (other.kind == YamlNode::Kind::broken) return;
   const YamlNode* own = other.is_map() ? other.find("data") : nullptr;
@@ -378,7 +379,7 @@ TrainSpec load_spec_to_predict(const Catalog& catalog, const std::string& text,
                                const std::string& file, const std::vector<std::string>& overrides,
                                const DataToPredict& samples) {
   (void)load_stored_spec(catalog, text,
-                         file);  // its problems do not concern the present data
+                         file);  // throws if the stored config is invalid
   const SpecTables tables(catalog);
   ReadResult result;
   result.spec.file = file;

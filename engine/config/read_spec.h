@@ -45,9 +45,9 @@ struct DataToPredict {
   bool needs_labels = false;           ///< samples are evaluated, not only predicted
 };
 
-/// Reads the config stored in `file` like load_stored_spec, but with other data. Fields that only
-/// training needs, labels and batch_size, may be missing. Transforms and batch_size are always the
-/// stored ones.
+/// Reads the config stored in `file` like load_stored_spec, but with other data. The data section
+/// may lack batch_size and, unless needs_labels, the fields that locate labels. Transforms and
+/// batch_size are always the stored ones.
 TrainSpec load_spec_to_predict(const Catalog& catalog, const std::string& text,
                                const std::string& file, const std::vector<std::string>& overrides,
                                const DataToPredict& samples);

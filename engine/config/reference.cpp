@@ -133,7 +133,7 @@ class Page {
     if (field.is_required) return "required";
     if (field.follow) return fmt::format("follows `{}`", field.leader);
     if (!field.plain_key.empty() && !field.is_optional) {
-      // Leave out the reference to the leader of the default.
+      // Show the default itself, not the field that it follows.
       Field plain = plain_field(field);
       plain.follow = nullptr;
       return default_text(plain, field.nested(owner));

@@ -25,7 +25,7 @@ class Registry {
       : kinds_(std::move(kinds)), table_{std::move(what), std::move(tag), {}, std::move(hints)} {
     for (const Kind& kind : kinds_) table_.alternatives.push_back(kind.table);
   }
-  // Fields keep the address of the table.
+  // Not copyable, because fields keep the address of the table.
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 

@@ -15,11 +15,11 @@ namespace {
 enum class ScalarForm : std::uint8_t {
   word,
   boolean,        ///< true, false
-  other_boolean,  ///< yes, On, TRUE: a boolean elsewhere
+  other_boolean,  ///< yes, On, TRUE: a boolean for some YAML readers
   integer,
   number,
-  leading_zero,  ///< 010: octal for some readers
-  other_number,  ///< 0x1F, 1_000: a number for some readers
+  leading_zero,  ///< 010: octal for some YAML readers
+  other_number,  ///< 0x1F, 1_000: a number for some YAML readers
   non_finite     ///< .inf, nan
 };
 
@@ -111,7 +111,7 @@ std::optional<double> parse_double(std::string_view text) {
   return value;
 }
 
-/// Returns the hint for forms that integers and numbers share.
+/// Returns the hint for a malformed integer or number; empty if there is none.
 std::string numeric_hint(ScalarForm form, const YamlNode& node) {
   switch (form) {
     case ScalarForm::leading_zero:

@@ -15,9 +15,9 @@ namespace dpt {
 std::string found_text(const YamlNode& node);
 /// Returns `text` between single quotes, shortened and without control characters.
 std::string in_quotes(const std::string& text);
-/// Lists the names that are allowed somewhere, for a message: "a, b, c", the first 20 of many.
+/// Lists known names for a message: "a, b, c"; only the first 20 if there are more.
 std::string known_names(const std::vector<std::string>& names);
-/// Returns `text` with the letters of ASCII in lower case, whatever the locale.
+/// Returns `text` with ASCII letters in lower case, whatever the locale.
 std::string lower_case(std::string text);
 /// Returns a number as people write it: 65536, 0.5.
 std::string number_text(double value);

@@ -164,7 +164,7 @@ class SchemaMaker {
     return fields;
   }
 
-  /// Returns the fields next to the tag that all kinds have.
+  /// Returns the fields that all kinds have, at the same level as the tag.
   static Fields common_fields(const ObjectTable& table) {
     Fields fields = fields_of(table);
     std::erase_if(fields, [&](const Field* field) { return field->name == table.choice.makes; });
@@ -216,8 +216,8 @@ class SchemaMaker {
     return {{"type", "array"}, {"items", {{"oneOf", kinds}}}};
   }
 
-  /// Returns the schema of an item of a list. It is a definition if the item chooses a kind,
-  /// because the items of a block are items too.
+  /// Returns the schema of an item of a list. It refers to a definition if the item chooses a kind,
+  /// because it is recursive: a block has such items too.
   Json item(const ObjectTable& table, void* defaults) {
     return table.choice.variants
                ? item_kinds(*table.choice.variants, fields_of(table), defaults, table.name)
@@ -425,7 +425,8 @@ class SchemaMaker {
     }
   }
 
-  /// Replaces the properties that have a definition, on all levels below `schema`.
+  /// Replaces each property that has a definition by a reference to it, on all levels below
+  /// `schema`.
   static void replace(Json& schema, const std::map<std::string, std::string>& names) {
     if (!schema.is_structured()) return;
     for (auto& [key, value] : schema.items()) {

@@ -23,7 +23,7 @@ constexpr std::size_t kMinAnywhere = 8;
 /// once.
 struct Memory {
   std::mutex mutex;
-  std::map<std::string, std::string> shown;  ///< value -> text in its place
+  std::map<std::string, std::string> shown;  ///< value -> text shown in its place
   std::atomic<bool> has_values = false;
 };
 

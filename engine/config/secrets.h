@@ -30,7 +30,7 @@ std::vector<std::string> without_secrets(const std::vector<std::string>& words);
 /// Makes hide_secrets write `shown` for `value` from now on. Ignores values of fewer than 4 bytes,
 /// which are too common in texts. Thread-safe.
 void remember_secret(const std::string& value, const std::string& shown = kHidden);
-/// Does the same for each value that without_secrets would hide because of its name.
+/// Calls remember_secret for each value that without_secrets would hide because of its name.
 void remember_secrets_of(const std::vector<std::string>& words);
 
 /// Returns a message without the remembered values, and with *** for user and password of URLs.

@@ -12,7 +12,8 @@ namespace dpt {
 /// absolute.
 std::string show_spec(const Catalog& catalog, const TrainSpec& spec, bool origins = false);
 
-/// Returns the same run with the layers that its blocks stand for, under their full names.
+/// Returns the same spec with each block replaced by the layers that it stands for, under their
+/// full names.
 TrainSpec with_explicit_layers(const TrainSpec& spec);
 
 }  // namespace dpt

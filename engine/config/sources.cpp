@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kMaxExtends = 16;
 
-/// Returns a name of the file that is equal for equal files, to find cycles.
+/// Returns a path that is the same for all names of a file, to find cycles.
 std::string identity(const std::string& file) {
   std::error_code error;
   const auto path = std::filesystem::weakly_canonical(file, error);
@@ -150,7 +150,7 @@ YamlNode load_tree(const SpecTables& tables, const Catalog& catalog, const std::
   if (tree.kind == YamlNode::Kind::broken) return tree;
   if (stored) rename_former_keys(tables.root, tree);
   std::vector<LayerOverride> for_layers;
-  // Issues from `first` on concern the field `path`, unless they name another.
+  // Sets the path of all issues from `first` on that have none.
   const auto name_field = [&](std::size_t first, const std::string& path) {
     for (std::size_t i = first; i < issues.size(); ++i) {
       if (issues[i].path.empty()) issues[i].path = path;

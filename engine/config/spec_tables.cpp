@@ -7,7 +7,7 @@
 namespace dpt {
 namespace {
 
-/// Returns a field for a nested object whose fields are members of the struct that holds it.
+/// Returns a field for a nested object whose fields are members of the enclosing struct.
 Field same_object_field(const char* name, const ObjectTable& table, const char* doc) {
   Field f;
   f.name = name;

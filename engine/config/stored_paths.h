@@ -5,14 +5,14 @@
 
 namespace dpt {
 
-/// Records that `path`, which a config wrote as `written` with the value of a secret variable in
-/// it, is to be stored as `written`. Thread-safe.
+/// Records that configs store the resolved `path`, which contains the value of a secret variable,
+/// as `written`. Thread-safe.
 void remember_secret_path(const std::string& path, const std::string& written);
 /// Returns a message if the variable of a stored path is not set; empty for any other path.
 /// Thread-safe.
 std::string problem_of_stored_path(const std::string& path);
-/// Returns the text of a config for a resolved path: expanding and resolving it gives `path` again.
-/// Thread-safe.
+/// Returns the text that a config stores for a resolved path: expanding and resolving it gives
+/// `path` again. Thread-safe.
 std::string stored_path(const std::string& path);
 
 }  // namespace dpt

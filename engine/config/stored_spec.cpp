@@ -11,7 +11,8 @@
 namespace dpt {
 namespace {
 
-/// Adds the paths of the wanted fields, without fields below them, which the paths cover.
+/// Appends the paths of the wanted fields. Skips the fields below a wanted one, which its path
+/// covers.
 void collect_paths(const std::vector<Field>& fields, bool (*is_wanted)(const Field&),
                    const std::string& prefix, std::vector<std::string>& paths) {
   const auto collect_kinds = [&](const VariantTable& kinds, const std::string& path) {

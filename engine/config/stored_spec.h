@@ -1,4 +1,4 @@
-// The config that a run keeps, and the fields of it that may differ when the run is resumed.
+// The config that a run keeps, and the fields that may differ when the run is resumed.
 #pragma once
 
 #include <string>

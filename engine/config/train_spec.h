@@ -25,7 +25,7 @@ constexpr auto enum_names(Direction) {
   return std::to_array<EnumName<Direction>>({{Direction::max, "max"}, {Direction::min, "min"}});
 }
 
-/// Numbers with names, in an order.
+/// Named numbers, in order.
 using NamedValues = std::vector<std::pair<std::string, double>>;
 
 enum class Precision : std::uint8_t { fp32, tf32, bf16 };
@@ -92,7 +92,7 @@ constexpr auto enum_names(DivergencePolicy) {
 struct LayerSpec {
   Variant op;        ///< kind and options
   std::string name;  ///< given, or its index in the list ("0", "1"), as in nn.Sequential
-  std::vector<std::string> from;  ///< names of its inputs; empty = the layer before
+  std::vector<std::string> from;  ///< names of its inputs; empty = the previous layer
   std::string share_weights;      ///< the layer whose parameters it uses; empty = its own
   Where where;
   std::string path;  ///< place in the config, see origins; empty = added by a block
@@ -119,7 +119,7 @@ struct NormalizeSpec {
 };
 
 struct TransformsSpec {
-  std::vector<Variant> written_train, written_eval;  ///< lists of the config
+  std::vector<Variant> written_train, written_eval;  ///< lists in the config
   std::vector<Variant> train, eval;  ///< transforms that run: the written ones and data.normalize
   std::vector<Variant> batch;  ///< one of them is chosen for each training batch; may be empty
 };
@@ -131,7 +131,7 @@ struct ValSplitSpec {
   double fraction = 0;  ///< fraction of all training samples, rounded to whole samples
   std::optional<std::vector<std::int64_t>> fold = {};  ///< [k, K]: part k of K, from 1
   bool stratify = false;                               ///< hold out the same fraction of each class
-  std::string group = {};  ///< column of the data; rows of one value stay together
+  std::string group = {};  ///< column of the data; rows with the same value in it stay together
 
   bool holds_out() const { return count > 0 || fraction > 0 || fold.has_value(); }
   friend bool operator==(const ValSplitSpec&, const ValSplitSpec&) = default;
@@ -146,7 +146,7 @@ constexpr auto enum_names(Sampler) {
 
 struct DataSpec {
   Variant dataset;              ///< kind and its own fields (root, ...)
-  std::int64_t batch_size = 0;  ///< global
+  std::int64_t batch_size = 0;  ///< samples per step over all replicas
   ValSplitSpec val_split;       ///< held out of the training files
   /// True if the data set may have its own validation set. Not a config field: set by the reader.
   bool may_have_val = false;
@@ -162,13 +162,13 @@ struct DataSpec {
   NormalizeSpec normalize;
   TransformsSpec transforms;
 
-  /// Returns false if there certainly are no validation samples.
+  /// Returns false only if it is certain that there are no validation samples.
   bool may_validate() const { return val_split.holds_out() || may_have_val; }
 };
 
 struct WarmupSpec {
   double epochs = 0;
-  std::int64_t steps = 0;  ///< used if above 0; excludes `epochs`
+  std::int64_t steps = 0;  ///< length in steps; 0 = `epochs` is the length
   /// The first step's rate is start_factor * lr. The default is that of PyTorch's LinearLR.
   double start_factor = 1.0 / 3.0;
 };
@@ -176,7 +176,7 @@ struct WarmupSpec {
 struct EarlyStoppingSpec {
   std::string monitor = "val/accuracy";
   std::int64_t patience = 5;        ///< evaluations without improvement
-  Direction mode = Direction::max;  ///< default: the monitor's
+  Direction mode = Direction::max;  ///< default: the better direction of the monitor
   double min_delta = 0.0;
   double smoothing = 0.0;
 };
@@ -184,7 +184,7 @@ struct EarlyStoppingSpec {
 /// Reaction to a step whose loss, gradient or update is non-finite.
 struct OnDivergenceSpec {
   DivergencePolicy policy = DivergencePolicy::halt;
-  std::int64_t max_skips = 10;     ///< skip: maximum number of consecutive steps
+  std::int64_t max_skips = 10;     ///< skip: maximum number of consecutive skipped steps
   std::int64_t max_rollbacks = 5;  ///< rollback: maximum number in a whole run
   double lr_factor = 0.5;          ///< rollback: factor on the learning rate, applied each time
 
@@ -199,7 +199,7 @@ struct EmaSpec {
 /// An equal average of the weights after some of the epochs (stochastic weight averaging).
 struct SwaSpec {
   std::int64_t from_epoch = 1;  ///< counted from 1
-  std::int64_t every = 1;       ///< epochs
+  std::int64_t every = 1;       ///< epochs from one averaged epoch to the next
 };
 
 /// Patterns for the names of parameters that are not trained.
@@ -210,7 +210,7 @@ struct FreezeSpec {
 
 struct TrainSection {
   std::int64_t epochs = 0;
-  std::optional<MoreEpochs> on_more_epochs;  ///< unset = refused where the rate would change
+  std::optional<MoreEpochs> on_more_epochs;  ///< unset = refused if the learning rate would change
   std::int64_t shards = 0;                   ///< 0 = auto (fast mode); N = exact mode with N shards
   std::int64_t accumulate = 1;               ///< minimum number of micro-batches of a shard
   std::optional<double> grad_clip_norm, grad_clip_value;
@@ -227,12 +227,12 @@ struct TrainSection {
 
 struct KeepBestSpec {
   std::string monitor = "val/accuracy";
-  Direction mode = Direction::max;  ///< default: the monitor's
+  Direction mode = Direction::max;  ///< default: the better direction of the monitor
   double smoothing = 0.0;
 };
 
 struct CheckpointSpec {
-  std::int64_t every = 1;        ///< epochs
+  std::int64_t every = 1;        ///< epochs between checkpoints; 0 = only at the end
   std::int64_t every_steps = 0;  ///< also every N steps; 0 = no
   std::int64_t keep_last = 2;
   KeepBestSpec keep_best;
@@ -241,19 +241,19 @@ struct CheckpointSpec {
 
 struct LogSpec {
   std::int64_t every = 50;         ///< steps; step 1 is always logged
-  std::set<std::string> measured;  ///< names of Catalog::measurements
+  std::set<std::string> measured;  ///< names of the Catalog::measurements that are switched on
   bool tensorboard = false;        ///< also write event files
   std::string prometheus;          ///< textfile for node_exporter; empty = none
 };
 
-/// Selection of the last layer's rows from a file of weights.
+/// Rows of the last layer that are loaded from a weights file.
 enum class HeadRows : std::uint8_t { by_class_name, fresh };
 constexpr auto enum_names(HeadRows) {
   return std::to_array<EnumName<HeadRows>>(
       {{HeadRows::by_class_name, "by_class_name"}, {HeadRows::fresh, "new"}});
 }
 
-/// Selection from a checkpoint that holds the weights and averages of them.
+/// Choice between the weights in a checkpoint and their averages.
 enum class WeightsUse : std::uint8_t { ema, swa, raw };
 constexpr auto enum_names(WeightsUse) {
   return std::to_array<EnumName<WeightsUse>>(
@@ -267,8 +267,8 @@ inline constexpr const char* kPretrained = "pretrained";
 struct WeightsSpec {
   std::string file;                   ///< path, name of a file on a server, or kPretrained
   std::optional<std::string> sha256;  ///< hash of the file, in hexadecimal; unset = any
-  std::optional<std::string> key;     ///< a dictionary in a file of PyTorch; unset = the usual one
-  TextPairs map;                      ///< prefixes of names in the file -> those in the model
+  std::optional<std::string> key;  ///< name of a dictionary in a PyTorch file; unset = found by dpt
+  TextPairs map;                   ///< prefixes of names in the file -> those in the model
   std::vector<std::string> expect_missing, expect_left_over;  ///< patterns
   std::optional<HeadRows> head;   ///< unset = the last layer is loaded like any other
   std::optional<WeightsUse> use;  ///< unset = the average, if the file has one
@@ -301,7 +301,7 @@ struct TrainSpec {
   std::map<std::string, Where> origins;
 };
 
-/// Properties that all data of a kind share, known without opening them.
+/// Properties that all data sets of a kind share, known without opening one.
 struct DataFacts {
   std::vector<std::int64_t> input;  ///< [channels, height, width]
   std::int64_t classes = 0;

@@ -27,7 +27,7 @@ std::string range_text(const Field& field) {
   return field.max ? fmt::format(" of at most {}", number_text(*field.max)) : std::string{};
 }
 
-/// Returns our choice for a name that other systems use.
+/// Returns dpt's choice for a name in other systems; empty if there is none.
 std::string other_value(const std::string& value, const std::vector<std::string>& choices) {
   static constexpr std::array<std::pair<const char*, const char*>, 9> kOthers = {{
       {"he_normal", "kaiming_normal"},

@@ -23,8 +23,8 @@ std::string most_text(const Field& field, std::size_t count);
 /// Author of a config.
 enum class Author : std::uint8_t {
   user,
-  dpt  ///< stored in a checkpoint: text of earlier versions may have `${`, and a path whose
-       ///< variable is not set matters only once it is opened
+  dpt  ///< config stored by dpt: strings of earlier versions may contain `${`, and an unset
+       ///< variable in a path is no error until the path is opened
 };
 
 /// Converts `node` to the value of a field of a simple type. Returns false, with issues, on

@@ -222,7 +222,8 @@ class TreeBuilder : public YAML::EventHandler {
     anchored.is_leaf = node.children.empty() || is_outside;
     if (!anchored.is_leaf) return;
     anchored.leaf = node;
-    // The node will not be in the tree; the reason is already reported.
+    // A node with children that will not be in the tree cannot be copied later. The reason why it
+    // is left out is already reported.
     if (!node.children.empty()) {
       anchored.leaf = {};
       anchored.leaf.kind = YamlNode::Kind::broken;
@@ -231,7 +232,7 @@ class TreeBuilder : public YAML::EventHandler {
 
   YamlNode copy_of(const Anchored& anchored) const {
     if (anchored.is_leaf) return anchored.leaf;
-    // Walks down the levels that are still open, then into the tree.
+    // Walk down the levels that are still open, then into the tree.
     const YamlNode* node = &open_.front().node;
     std::size_t open = 1;
     bool is_open = true;
@@ -284,7 +285,7 @@ class TreeBuilder : public YAML::EventHandler {
   YamlNode root_;
   std::vector<Open> open_;
   std::map<YAML::anchor_t, Anchored> anchors_;
-  std::size_t nodes_ = 0;  ///< number so far, with aliases expanded
+  std::size_t nodes_ = 0;  ///< nodes so far, with aliases expanded
 };
 
 Where place_of(std::string_view text, std::size_t offset, const std::string& file) {

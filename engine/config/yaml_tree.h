@@ -27,7 +27,7 @@ struct YamlNode {
   std::string text;      ///< scalar
   Where where;
   std::vector<YamlNode> children;  ///< children of a list or a map
-  std::string key;                 ///< key of a map's child
+  std::string key;                 ///< key of this node in its map
   Where key_where;
 
   bool is_map() const { return kind == Kind::map; }

@@ -30,8 +30,8 @@ class AheadCheck final : DecoderPool::Client {
 
   /// Throws the error of an unreadable sample, if one was found.
   void rethrow();
-  /// Waits until the test samples have been read or `wants_stop` returns true. (The validation
-  /// samples are evaluated next.) Throws like rethrow.
+  /// Waits until the test samples have been read or `wants_stop` returns true. Does not wait for
+  /// the validation samples, which are evaluated next. Throws like rethrow.
   void finish(const std::function<bool()>& wants_stop);
 
  private:
@@ -45,7 +45,7 @@ class AheadCheck final : DecoderPool::Client {
   std::vector<Sample> samples_;
   std::size_t of_test_ = 0;  ///< number of test samples, which come first
   std::shared_ptr<DecoderPool> decoders_;
-  std::atomic<std::size_t> next_{0};  ///< index in samples_
+  std::atomic<std::size_t> next_{0};  ///< index in samples_ of the next sample to read
   std::mutex mutex_;
   std::condition_variable done_;
   std::size_t tested_ = 0;    // guarded by mutex_; test samples that were read

@@ -1,4 +1,4 @@
-// Handling of unreadable samples if the config continues without them.
+// Unreadable samples in a run that continues without them (data.on_bad_sample: skip).
 #pragma once
 
 #include <cstdint>

@@ -63,8 +63,8 @@ void count_classes(DataReport& report) {
   }
 }
 
-/// Finds classes without samples or with few: fewer than a tenth of the mean over the classes, or
-/// than 10.
+/// Finds classes without samples or with few: fewer than 10, or fewer than a tenth of the mean over
+/// the classes.
 void find_class_gaps(DataReport& report) {
   constexpr std::int64_t kFew = 10;
   if (report.splits.empty() || report.splits[0].name != "train") return;
@@ -117,7 +117,7 @@ void find_constant_channels(DataReport& report) {
 
 // ---- Equal samples -----------------------------------------------------------------------------
 
-/// Adds the findings about a group of equal samples, in the order of the splits.
+/// Adds the findings about a group of equal samples, which is sorted by split, and counts copies.
 void describe_group(DataReport& report, const std::vector<SampleRef>& group) {
   std::vector<std::int64_t> of_split(report.splits.size());
   bool conflicts = false;
@@ -248,7 +248,7 @@ struct NearPair {
   SampleRef a, b;
 };
 
-/// Returns the pairs of `candidates` whose pixels are similar.
+/// Returns the pairs of `candidates` whose pixels are similar; unset if the check was stopped.
 std::optional<std::vector<NearPair>> compare_pixels(const DataReport& report,
                                                     const std::vector<SampleRef>& samples,
                                                     const SimilarHashes& candidates,

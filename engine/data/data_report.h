@@ -36,23 +36,23 @@ enum class FindingKind : std::uint8_t {
 inline constexpr int kFindingKinds = static_cast<int>(FindingKind::few_samples) + 1;
 /// Returns the kind's name in reports: "label_conflict".
 const char* name_of(FindingKind kind);
-/// Returns true for a kind that is an error unless it is allowed.
+/// Returns true for a kind that is an error unless the user allows it.
 bool is_error(FindingKind kind);
 
 /// A sample of a finding.
 struct SampleRef {
-  std::size_t split = 0;      ///< in DataReport::splits
-  std::int64_t position = 0;  ///< in SurveyedSplit::split
+  std::size_t split = 0;      ///< index in DataReport::splits
+  std::int64_t position = 0;  ///< index in SurveyedSplit::records
 };
 
 struct Finding {
   FindingKind kind;
   std::string message;
-  std::vector<SampleRef> samples;  ///< samples that it is about
+  std::vector<SampleRef> samples;  ///< samples to which the finding applies
   double correlation = 0;          ///< correlation of near duplicates
 };
 
-/// Samples of split `of` that are equal to one of split `in`.
+/// Number of samples in split `of` that are equal to a sample in split `in`.
 struct CopyCount {
   std::size_t in = 0, of = 0;
   std::int64_t samples = 0;
@@ -66,7 +66,7 @@ struct DataReport {
   std::vector<Finding> findings;  ///< ordered by kind, the most important first
   bool looks_for_near = false;    ///< true if requested and images are large enough
   bool near_is_complete = true;   ///< false: there may be more near duplicates
-  std::int64_t near_pairs = 0;    ///< found; findings name the most similar ones
+  std::int64_t near_pairs = 0;    ///< pairs found, of which only the most similar become findings
   bool interrupted = false;       ///< true: the report is incomplete
 };
 
@@ -74,7 +74,7 @@ struct DataReport {
 const SampleRecord& record_of(const DataReport& report, const SampleRef& sample);
 const DataSource& source_of(const DataReport& report, const SampleRef& sample);
 
-/// Returns the sample's name with its split: "train/cat/7.jpg".
+/// Returns the sample's name, such as that of its file: "data/train/cat/7.jpg".
 std::string name_of_sample(const DataReport& report, const SampleRef& sample);
 /// Lists the first few samples, with split and class, and the number of others.
 std::string some_named(const DataReport& report, const std::vector<SampleRef>& samples);

@@ -29,7 +29,7 @@ struct DataRequirements {
   std::vector<std::string> features = {};
   std::optional<DType> type = {};
   bool applies_orientation = false;  ///< images are turned by the orientation in their files
-  /// True if files of the data set that cannot be samples are left out, with a note, not refused.
+  /// True if files that cannot be samples are left out with a note. Otherwise they are an error.
   bool leaves_out_files = false;
   /// The only part to open: the files of other parts need not exist. Unset: all parts. REQUIRES:
   /// known_classes, and for tables features.

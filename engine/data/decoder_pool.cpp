@@ -76,7 +76,7 @@ bool DecoderPool::serve_one(Members& members, std::unique_lock<std::mutex>& lock
 }
 
 void DecoderPool::run() {
-  // The thread works for the replicas of all clients, which set the heartbeat themselves.
+  // Clients of several replicas share the thread; each sets the heartbeat of its replica itself.
   set_heartbeat_of_thread(nullptr);
   std::unique_lock lock(mutex_);
   while (!stopping_) {

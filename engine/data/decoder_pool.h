@@ -40,7 +40,7 @@ class DecoderPool {
  private:
   struct Member {
     Client* client;
-    int at_work = 0;  ///< number of threads that work for it
+    int at_work = 0;  ///< number of threads that work for the client
     bool leaves = false;
   };
   using Members = std::list<Member>;
