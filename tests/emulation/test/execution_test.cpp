@@ -226,6 +226,7 @@ TEST_CASE("a forgotten barrier gives different results in different orders") {
     int* x = device_array(iota(256));
     REQUIRE(launch({1, 256}, reverse_block_without_barrier, x) == cudaSuccess);
     results.push_back(host_copy(x, 256));
+    CHECK(emulation::take_races().empty() != emulation::detects_races());
   }
   for (std::size_t i = 0; i < results.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) CHECK(results[i] != results[j]);
@@ -330,6 +331,7 @@ TEST_CASE("a forgotten __syncwarp changes the result") {
       int* x = device_array(iota(32));
       REQUIRE(launch({1, 32}, pass_on, x, wait) == cudaSuccess);
       CHECK((host_copy(x, 32) == expected) == wait);
+      CHECK(emulation::take_races().empty() == (wait || !emulation::detects_races()));
     }
   }
 }
