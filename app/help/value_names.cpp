@@ -49,6 +49,7 @@ constexpr ValueName kValueNames[] = {
     {"--rows", "N"},
     {"--run-dir", "FOLDER", ValueKind::folder},
     {"--samples", "N"},
+    {"--seconds", "SECONDS"},
     {"--sort", "NAME"},
     {"--steps", "N"},
     {"--top", "K"},

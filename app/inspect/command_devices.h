@@ -1,15 +1,8 @@
 #pragma once
 
-#include <string>
+#include "app/inspect/devices_options.h"
 
 namespace dpt {
-
-struct DevicesOptions {
-  bool json = false;
-  bool check = false;   ///< checks the devices instead of listing them
-  std::string devices;  ///< those to check, separated by commas; empty: the CPU and every GPU
-  double seconds = 0;   ///< duration of the repeated check
-};
 
 int run_devices(const DevicesOptions& options);
 

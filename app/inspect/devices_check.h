@@ -1,6 +1,6 @@
 #pragma once
 
-#include "app/inspect/command_devices.h"
+#include "app/inspect/devices_options.h"
 
 namespace dpt {
 

@@ -5,6 +5,8 @@
 #include <span>
 #include <variant>
 
+#include "kernels/reference/reference_shapes.h"
+
 namespace dpt::reference {
 namespace {
 

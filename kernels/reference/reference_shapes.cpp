@@ -1,9 +1,7 @@
-// References of the operations that move, repeat or scale values, and of those that normalise each
-// sample separately.
+#include "kernels/reference/reference_shapes.h"
+
 #include <cmath>
 #include <cstddef>
-
-#include "kernels/reference/reference.h"
 
 namespace dpt::reference {
 namespace {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include "emulation/control.h"
 #include "engine/checkpoints/checkpoint.h"
@@ -124,4 +125,38 @@ TEST_CASE("a batch that does not fit on a GPU is reported with the layer and the
   CHECK(text.find("cuda:0: out of memory: ") != std::string::npos);
   CHECK(text.find("; the largest layer is '") != std::string::npos);
   CHECK(text.find(" fit: set train.accumulate to ") != std::string::npos);
+}
+
+TEST_CASE("kernels that do not run are found by the self check, before anything is trained") {
+  emulation::set_devices(1);
+  const Job job = small_job(small_config(kSgdWithoutDecay, 1),
+                            {"devices=[cuda:0]", "train.shards=2", "train.self_check=always"});
+  const std::size_t before = emulation::work_done();
+  const TempDir whole;
+  train_small(job, whole.path());
+  const std::size_t all = emulation::work_done() - before;
+  int found = 0;
+  for (std::size_t kernel = 1; kernel < 60; kernel += 3) {
+    CAPTURE(kernel);
+    const TempDir folder;
+    emulation::fail("kernel:" + std::to_string(kernel) + ":skip");
+    try {
+      train_small(job, folder.path());
+    } catch (const Error& error) {
+      ++found;
+      const std::string text = error.what();
+      INFO(text);
+      CHECK(error.kind() == ErrorKind::device);  // exit code 4
+      CHECK(text.find("the self check found kernels that compute wrong values here:\n") !=
+            std::string::npos);
+      CHECK((text.find("Conv2d 3x3 of ") != std::string::npos ||
+             text.find("Linear of ") != std::string::npos));
+      CHECK(text.find(", element 0 of ") != std::string::npos);
+      CHECK(!std::filesystem::exists(folder.path() + "/checkpoints"));
+    }
+    emulation::clear_failures();
+  }
+  // A few kernels only clear memory that is 0 already.
+  CHECK(found >= 15);
+  CHECK(all > 60);
 }

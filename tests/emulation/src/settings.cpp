@@ -50,8 +50,8 @@ Failure parse_failure(const std::string& text) {
       number<std::uint64_t>(text.substr(first + 1, second - first - 1), "the number of a failure");
   failure.error = text.substr(second + 1);
   if (failure.error.starts_with("cuda")) error_by_name(failure.error);
-  if (failure.error == kHang && failure.call != "kernel") {
-    throw std::invalid_argument(fmt::format("only a kernel can hang, found '{}'", text));
+  if ((failure.error == kHang || failure.error == kSkip) && failure.call != "kernel") {
+    throw std::invalid_argument(fmt::format("only a kernel can hang or be skipped: '{}'", text));
   }
   return failure;
 }

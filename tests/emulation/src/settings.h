@@ -17,6 +17,8 @@ constexpr unsigned char kPoison = 0xff;
 
 /// Name of the requested error with which a kernel never ends.
 constexpr const char* kHang = "hang";
+/// Name of the one with which a kernel does not run, and nothing reports it.
+constexpr const char* kSkip = "skip";
 
 /// A requested failure.
 struct Failure {

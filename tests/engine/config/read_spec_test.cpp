@@ -163,11 +163,11 @@ TEST_CASE("unknown keys and kinds get a suggestion and the list of what is known
         Texts{"15:35: unknown key 'filters' in layer Conv2d, did you mean 'out_channels'? Known "
               "keys: type, name, from, share_weights, out_channels, kernel_size, stride, bias, "
               "dilations"});
-  CHECK(
-      issues_of(changed("epochs: 10", "epochs: 10, batch_size: 5")) ==
-      Texts{"22:21: unknown key 'batch_size' in train, did you mean 'data.batch_size'? Known "
-            "keys: epochs, on_more_epochs, shards, accumulate, grad_clip_norm, grad_clip_value, "
-            "freeze, ema, swa, early_stopping, on_divergence, precision, autotune, stall_timeout"});
+  CHECK(issues_of(changed("epochs: 10", "epochs: 10, batch_size: 5")) ==
+        Texts{"22:21: unknown key 'batch_size' in train, did you mean 'data.batch_size'? Known "
+              "keys: epochs, on_more_epochs, shards, accumulate, grad_clip_norm, grad_clip_value, "
+              "freeze, ema, swa, early_stopping, on_divergence, precision, autotune, "
+              "self_check, stall_timeout"});
   CHECK(issues_of(changed("type: SGD", "type: Adam, momentum: 0.9")) ==
         Texts{"20:25: unknown key 'momentum' in optimizer Adam; it belongs to SGD. Known keys: "
               "type, lr"});
@@ -233,7 +233,8 @@ TEST_CASE("a missing required field is reported with its meaning") {
       Texts{
           "22:1: expected a mapping for train, found nothing; its keys are epochs, "
           "on_more_epochs, shards, accumulate, grad_clip_norm, grad_clip_value, freeze, ema, swa, "
-          "early_stopping, on_divergence, precision, autotune, stall_timeout"});
+          "early_stopping, on_divergence, precision, autotune, "
+          "self_check, stall_timeout"});
 }
 
 TEST_CASE("a config for a newer version is refused by name and not taken apart") {

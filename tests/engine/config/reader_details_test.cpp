@@ -571,6 +571,7 @@ train:
     lr_factor: 0.5
   precision: fp32
   autotune: true
+  self_check: auto
   stall_timeout: 600
 weights: null
 checkpoint:

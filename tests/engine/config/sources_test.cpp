@@ -112,7 +112,7 @@ TEST_CASE("extends: an error is reported in the file that contains it") {
               "epochs, on_more_epochs, shards, accumulate, grad_clip_norm, grad_clip_value, "
               "freeze, ema, swa, early_stopping, "
               "on_divergence, precision, autotune, "
-              "stall_timeout",
+              "self_check, stall_timeout",
               "child.yaml:2:27: expected auto or an integer from 1 to 65536, found -1",
               "base.yaml:3:7: expected an integer of at least 0, found 'x'"});
 }
@@ -220,7 +220,8 @@ TEST_CASE("overrides: errors are issues of the command line, after those of the 
   CHECK(issue("train.epoch=3") ==
         "command line: unknown key 'epoch' in train, did you mean 'epochs'? Known keys: epochs, "
         "on_more_epochs, shards, accumulate, grad_clip_norm, grad_clip_value, freeze, ema, swa, "
-        "early_stopping, on_divergence, precision, autotune, stall_timeout");
+        "early_stopping, on_divergence, precision, autotune, self_check, "
+        "stall_timeout");
   CHECK(issue("trian.epochs=3") ==
         "command line: unknown key 'trian' in the config, did you mean 'train'? Known keys: "
         "version, name, seed, data, model, loss, metrics, optimizer, lr_schedule, train, weights, "

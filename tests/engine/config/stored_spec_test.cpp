@@ -128,8 +128,9 @@ TEST_CASE("a resumed run may change the fields that the tables mark, and no othe
   CHECK(changeable_fields(small_catalog()) ==
         Texts{"data.workers", "data.prefetch", "data.on_bad_sample", "data.max_bad_samples",
               "data.cache", "data.root", "train.epochs", "train.on_more_epochs", "train.accumulate",
-              "train.early_stopping", "train.on_divergence", "train.stall_timeout", "weights.file",
-              "weights.sha256", "checkpoint", "log", "devices", "device_weights"});
+              "train.early_stopping", "train.on_divergence", "train.self_check",
+              "train.stall_timeout", "weights.file", "weights.sha256", "checkpoint", "log",
+              "devices", "device_weights"});
   const auto changes = [](const std::string& stored, const Texts& overrides) {
     return refused_changes(small_catalog(), stored, "a.safetensors",
                            shown(good_spec(kGoodConfig, overrides)));

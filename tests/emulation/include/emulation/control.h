@@ -31,9 +31,10 @@ void set_multiprocessors(int count);
 /// Makes one later call fail. `what` is "call:number:error":
 /// "cudaGraphLaunch:5:cudaErrorLaunchFailure" fails the fifth call from now. "call@1:..." counts
 /// only the calls for device 1. "kernel:number:error" lets the launch succeed and the kernel fail
-/// when it runs; with the error "hang" the kernel never ends, and its device runs nothing more.
-/// Errors that lose a device persist, as in CUDA. Throws std::invalid_argument if
-/// `what` is malformed. DPT_EMULATED_FAIL sets failures at start, separated by commas.
+/// when it runs; with the error "hang" the kernel never ends, and its device runs nothing more;
+/// with "skip" it does nothing. Errors that lose a device persist, as in CUDA. Throws
+/// std::invalid_argument if `what` is malformed. DPT_EMULATED_FAIL sets failures at start,
+/// separated by commas.
 void fail(const std::string& what);
 void clear_failures();
 

@@ -1,0 +1,15 @@
+// The options of dpt devices.
+#pragma once
+
+#include <string>
+
+namespace dpt {
+
+struct DevicesOptions {
+  bool json = false;
+  bool check = false;   ///< checks the devices instead of listing them
+  std::string devices;  ///< those to check, separated by commas; empty: the CPU and every GPU
+  double seconds = 0;   ///< duration of the repeated check
+};
+
+}  // namespace dpt
