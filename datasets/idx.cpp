@@ -126,7 +126,7 @@ std::shared_ptr<const DataSource> read_idx_pair(ByteStream images, std::optional
   }
   if (size && count != *size) {
     fail(ErrorKind::data,
-         "{}: expected {} images, as the data set was published, found {} (for other files of this "
+         "{}: expected the {} images of the published data set, found {} (for other files of this "
          "format, write dataset: idx)",
          images.name(), *size, count);
   }

@@ -123,10 +123,10 @@ struct PartFolders {
     std::error_code error;
     if (part.empty() || other.empty()) return;
     if (!fs::equivalent(fs::path(root) / part, fs::path(root) / other, error)) return;
-    fail(ErrorKind::data,
-         "image_folder: {}: expected a {} set in {}, found the {} set itself; for a result on the "
-         "training samples: dpt eval RUN --split train",
-         root, set, part, other_set);
+    fail(ErrorKind::data, "image_folder: {}: expected a {} set in {}, found the {} set itself; {}",
+         root, set, part, other_set,
+         other == "train" ? "for a result on the training samples: dpt eval RUN --split train"
+                          : "name another folder in data.test or data.val");
   }
 };
 

@@ -327,8 +327,8 @@ void add_runs_command(CLI::App& app, CommandBody& body) {
       ->capture_default_str();
   runs->add_option(
       "--restore", options->restore,
-      "Bring back the run that train --overwrite replaced in this run folder, while it is kept in "
-      "replaced/. The new run moves to checkpoints/abandoned-N");
+      "Bring back the run that train --overwrite replaced in this run folder; possible as long as "
+      "replaced/ holds it. The new run moves to checkpoints/abandoned-N");
   runs->add_option("--sort", options->sort,
                    "Sort the runs by run, status, changed or best, by a result, e.g. test/accuracy "
                    "(the best first), or by a key of the configs, e.g. optimizer.lr (default: run)")

@@ -283,8 +283,8 @@ SchemaVersion read_version(const std::string& path, const Metadata& metadata) {
   }
   if (version.major > kSchemaMajor) {
     fail(ErrorKind::data,
-         "{}: was written by a newer dpt (checkpoint version {}, this program reads up to {}.x): "
-         "use that version, or a newer one",
+         "{}: was written by a newer dpt: its checkpoint version is {}, and this program reads up "
+         "to {}.x; use the dpt that wrote it, or a newer one",
          path, text, kSchemaMajor);
   }
   return version;

@@ -90,8 +90,9 @@ class DictionaryFinder {
 
   void add(ListedDictionary& to, const std::string& name, std::size_t index) {
     if (const std::string defect = name_defect(name); !defect.empty()) {
-      fail(ErrorKind::data, "{}: a tensor's name in the dictionary '{}': {}", path_,
-           to.dictionary.key, defect);
+      const std::string& key = to.dictionary.key;
+      fail(ErrorKind::data, "{}: a tensor's name{}: {}", path_,
+           key.empty() ? "" : fmt::format(" in the dictionary '{}'", key), defect);
     }
     if (++listed_ > kMaxListed) {
       fail(ErrorKind::data, "{}: expected at most {} tensors, found more", path_, kMaxListed);

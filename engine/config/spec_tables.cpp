@@ -554,11 +554,12 @@ SpecTables::SpecTables(const Catalog& catalog)
        field("autotune", &TrainSection::autotune,
              "On NVIDIA GPUs: time the implementations of each convolution and linear layer once "
              "and cache the choice for later runs. Exact mode never does."),
-       field("self_check", &TrainSection::self_check,
-             "Compare the kernels of each layer with a reference in double precision before the "
-             "first step: auto (only those that this version of dpt has not yet checked on this "
-             "device, with these libraries and this driver), always or never. A run whose kernels "
-             "are wrong ends with exit code 4 before it trains anything.")
+       field(
+           "self_check", &TrainSection::self_check,
+           "Compare the kernels of each layer with a reference in double precision before the "
+           "first step: auto (only those that this build of dpt has not yet checked on this kind "
+           "of device, with these libraries and this driver), always or never. A run whose kernels "
+           "are wrong ends with exit code 4 before it trains anything.")
            .changeable(),
        field(
            "stall_timeout", &TrainSection::stall_timeout,

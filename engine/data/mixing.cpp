@@ -13,9 +13,13 @@ struct MixOptions {
   double alpha = 1;
 };
 
-constexpr const char* kAlpha =
+constexpr const char* kFactorDoc =
     "The factor of a batch is drawn from Beta(alpha, alpha): near 0 or 1 for small alpha, near 1/2 "
     "for large ones.";
+constexpr const char* kAreaDoc =
+    "The fraction of the image that stays is drawn for each batch from Beta(alpha, alpha): near 0 "
+    "or 1 for small alpha, near 1/2 for large ones. More stays if the rectangle extends past the "
+    "border.";
 
 double draw_normal(DrawStream& draws) {
   // Box-Muller; 1 - u is never 0.
@@ -122,7 +126,7 @@ BatchTransformKind mix_up_transform() {
       "MixUp",
       "Each sample becomes factor * itself + (1 - factor) * the sample before it in the batch, and "
       "so do its targets.",
-      {field("alpha", &MixOptions::alpha, kAlpha).above(0)});
+      {field("alpha", &MixOptions::alpha, kFactorDoc).above(0)});
   return {&table, draw_mix_up};
 }
 
@@ -131,7 +135,7 @@ BatchTransformKind cut_mix_transform() {
       "CutMix",
       "A rectangle of each sample, the same for the whole batch, is replaced by that of the sample "
       "before it; targets are mixed in proportion to the area. Not for targets that are values.",
-      {field("alpha", &MixOptions::alpha, kAlpha).above(0)});
+      {field("alpha", &MixOptions::alpha, kAreaDoc).above(0)});
   return {&table, draw_cut_mix, true};
 }
 

@@ -58,7 +58,7 @@ MetricKind accuracy_metric() {
 MetricKind top_k_metric() {
   static const ObjectTable table = object_table<TopKOptions>(
       "top_k",
-      "`accuracy_topK`, for k: 5 accuracy_top5: the fraction of samples whose label's output is "
+      "`accuracy_topK` (accuracy_top5 for k: 5): the fraction of samples whose label's output is "
       "one of the k largest.",
       {field("k", &TopKOptions::k, "Number of largest outputs that count.").range(1, 1'000'000)});
   return {&table,

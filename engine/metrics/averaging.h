@@ -30,9 +30,9 @@ NamedValues named(const ClassValues& values, const Measured& of);
 
 /// Documentation of the field `average`.
 inline constexpr const char* kAverageDoc =
-    "macro: the mean over the classes, each with the same weight; the metric's name begins with "
-    "macro_. micro: over all decisions for all classes together; micro_. per_class: as macro, and "
-    "the evaluation's log line and dpt eval also have the value of each class; per_class_.";
+    "The metric's name begins with macro_, micro_ or per_class_. macro: the mean over the classes, "
+    "each with the same weight. micro: over all decisions for all classes together. per_class: as "
+    "macro, and the evaluation's log line and dpt eval also have the value of each class.";
 
 /// Returns a metric, measured only in evaluations, whose macro average is the mean of `of_classes`.
 Metric averaged_metric(Average average,

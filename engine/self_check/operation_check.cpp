@@ -500,6 +500,15 @@ bool depends_on_batch(const OpDesc& desc) {
          std::holds_alternative<LinearDesc>(desc);
 }
 
+/// Returns true if an operation with a whole batch takes at most a quarter of the free memory,
+/// which several replicas may share. `one` has one sample.
+bool fits(DeviceQueue& device, const Maths& one, std::int64_t batch, DType type) {
+  // x, y and their gradients.
+  const double bytes = 2 * static_cast<double>(one.x + one.y) * static_cast<double>(batch) *
+                       static_cast<double>(size_of(type));
+  return 4 * bytes <= static_cast<double>(device.free_bytes());
+}
+
 }  // namespace
 
 double relative_bound(DType type, bool tf32) {
@@ -513,7 +522,9 @@ OperationCheck check_operation(Backend& backend, const OpDesc& desc, bool exact)
   const OpDesc checked = limited(desc);
   const bool saves_time = !queues && is_large(checked);
   const std::int64_t values = std::min<std::int64_t>(batch, saves_time ? 1 : 2);
-  const bool whole = queues && depends_on_batch(desc);
+  const DType type = std::visit([](const auto& d) { return d.type; }, desc);
+  const bool whole = queues && depends_on_batch(desc) &&
+                     fits(backend, reference::maths_of(with_batch(checked, 1)), batch, type);
   const OpDesc small = with_batch(checked, values);
   const OpDesc on_device = whole ? checked : small;
 

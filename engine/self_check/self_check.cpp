@@ -12,6 +12,7 @@
 #include "engine/job/job.h"
 #include "engine/self_check/operation_text.h"
 #include "kernels/base/error.h"
+#include "kernels/base/heartbeat.h"
 #include "kernels/base/stop_request.h"
 #include "kernels/devices.h"
 
@@ -97,7 +98,10 @@ SelfCheckResult check_kernels(const Job& job, Backend& backend, int rank) {
   SelfCheckResult result =
       check_operations(backend, job.placement.devices[static_cast<std::size_t>(rank)], operations,
                        job.placement.backend_options.exact, job.spec.train.self_check,
-                       CheckCache(check_cache_path()), [] { check_stop(); });
+                       CheckCache(check_cache_path()), [] {
+                         check_stop();
+                         beat("checking kernels");
+                       });
   if (!result.wrong.empty()) throw Error(ErrorKind::device, wrong_kernels_text(result.wrong));
   return result;
 }

@@ -166,8 +166,9 @@ ObjectTable cifar_resnet_table(const char* name, const char* doc) {
        field(
            "shortcut", &O::shortcut,
            "Shortcut where the width changes. projection: a 1x1 convolution with batch norm (the "
-           "paper's option B). pad: no parameters, every second pixel and channels of zeros, half "
-           "of them before the others and half after (option A, which the paper uses for CIFAR)."),
+           "paper's option B). pad: without parameters; keeps every second pixel and adds channels "
+           "of zeros, half of them before the image's channels and half after (option A, which the "
+           "paper uses for CIFAR)."),
        zoo::sync_field<O>()});
 }
 

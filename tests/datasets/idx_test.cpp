@@ -449,7 +449,7 @@ TEST_CASE("named sets know their sizes and classes") {
               open("mnist", {{"root", dir.path()}}, {{28, 28, 1}, 10});
             },
             dir) ==
-        "$/train-images-idx3-ubyte: expected 60000 images, as the data set was published, found 5 "
+        "$/train-images-idx3-ubyte: expected the 60000 images of the published data set, found 5 "
         "(for other files of this format, write dataset: idx)");
   CHECK(error_of(
             [&] {

@@ -277,7 +277,7 @@ TEST_CASE("unlabelled: IDX images without labels, of the part that is asked for"
       "takes 8x8 with 1 channel");
   // Published data sets must have their published number of images.
   check_contains(error_of([&] { open_part("mnist", root, DataPart::train, small); }, dir),
-                 "expected 60000 images, as the data set was published, found 3");
+                 "expected the 60000 images of the published data set, found 3");
   check_contains(error_of([&] { open_part("fashion_mnist", root, DataPart::test, small); }, dir),
                  "fashion_mnist: $ has no file t10k-images-idx3-ubyte");
 }

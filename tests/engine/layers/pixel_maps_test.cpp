@@ -1,5 +1,6 @@
 #include "engine/layers/activation_shape.h"
 #include "kernels/devices.h"
+#include "kernels/reference/reference_shapes.h"
 #include "tests/support/bf16_case.h"
 
 namespace dpt::testing {

@@ -153,7 +153,7 @@ TEST_CASE("linear layers in tf32") {
 TEST_CASE("linear layers in bf16") {
   if (!have_gpu()) return;
   // Factors are exact, sums are fp32 (slightly less precise on tensor cores), and activations have
-  // 8 bits, so the error is half a unit in the last one.
+  // 8 significant bits: rounding them errs by up to half a unit in the last bit.
   check_every_fusion<Bf16>(DType::bf16, false, 2.5e-5, 0x1p-8);
 }
 
