@@ -155,8 +155,8 @@ void ByteStream::read(std::span<std::byte> to, const std::string& what) {
   const std::uint64_t from = impl_->position;
   const std::size_t count = impl_->read_some(to.data(), to.size());
   if (count == to.size()) return;
-  fail(ErrorKind::data, "{}: {} takes {} from offset {}, but the data ends at offset {}",
-       impl_->name, what, counted(to.size(), "byte"), from, impl_->position);
+  fail(ErrorKind::data, "{}: expected {} for {} from offset {}, but the data ends at offset {}",
+       impl_->name, counted(to.size(), "byte"), what, from, impl_->position);
 }
 
 void ByteStream::expect(std::uint64_t bytes, const std::string& what) const {
@@ -164,19 +164,19 @@ void ByteStream::expect(std::uint64_t bytes, const std::string& what) const {
   if (!me.gzip) {
     const std::uint64_t rest = me.stored - std::min(me.stored, me.position);
     if (bytes == rest) return;
-    fail(ErrorKind::data, "{}: {} takes {} from offset {}, but {}", me.name, what,
-         counted(bytes, "byte"), me.position,
+    fail(ErrorKind::data, "{}: expected {} for {} from offset {}, but {}", me.name,
+         counted(bytes, "byte"), what, me.position,
          rest == 1 ? std::string("1 byte remains") : fmt::format("{} bytes remain", rest));
   }
   if (bytes / kDeflateRatio > me.stored) {
-    fail(ErrorKind::data, "{}: {} takes {}, more than a gzip file of {} can hold", me.name, what,
-         counted(bytes, "byte"), counted(me.stored, "byte"));
+    fail(ErrorKind::data, "{}: expected {} for {}, more than a gzip file of {} can hold", me.name,
+         counted(bytes, "byte"), what, counted(me.stored, "byte"));
   }
   if (bytes > kBombBytes && bytes / kBombRatio > me.stored) {
     fail(ErrorKind::data,
-         "{}: {} takes {} out of a gzip file of {}: refused as a decompression bomb (if it is not "
-         "one, decompress it by hand)",
-         me.name, what, counted(bytes, "byte"), counted(me.stored, "byte"));
+         "{}: expected {} for {} in a gzip file of {}: refused as a decompression bomb (if it is "
+         "not one, decompress it by hand)",
+         me.name, counted(bytes, "byte"), what, counted(me.stored, "byte"));
   }
 }
 

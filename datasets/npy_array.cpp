@@ -245,11 +245,14 @@ std::span<const std::byte> content_of(const ArrayPlace& place, const MappedFile&
     names.push_back(member.name.substr(0, member.name.size() - (is_array ? 4 : 0)));
     if (names.size() == kNamesShown) break;
   }
-  fail(ErrorKind::data, "{}: expected {}, found {}{}", place.file,
-       place.member.empty() ? fmt::format("the name of an array ({}:NAME)", place.file)
-                            : fmt::format("an array '{}'", place.member),
-       names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
-       members.size() > names.size() ? ", ..." : "");
+  if (names.empty()) fail(ErrorKind::data, "{}: the archive has no arrays", place.file);
+  const std::string list =
+      fmt::format("{}{}", fmt::join(names, ", "), members.size() > names.size() ? ", ..." : "");
+  if (place.member.empty()) {
+    fail(ErrorKind::data, "{0}: the archive has several arrays ({1}): choose one with {0}:NAME",
+         place.file, list);
+  }
+  fail(ErrorKind::data, "{}: expected an array '{}', found {}", place.file, place.member, list);
 }
 
 }  // namespace

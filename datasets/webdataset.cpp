@@ -123,8 +123,8 @@ WrittenLabel label_of_json(const std::string& text, const std::string& where) {
     const nlohmann::json& value = json[key];
     if (value.is_string()) return label_of_text(value.get<std::string>(), where);
     if (value.is_number_integer()) return label_of_text(value.dump(), where);
-    fail(ErrorKind::data, "{}: expected the number or the name of a class as \"{}\", found a {}",
-         where, key, value.type_name());
+    fail(ErrorKind::data, "{}: expected an integer or the name of a class as \"{}\", found {}",
+         where, key, value.dump().substr(0, 40));
   }
   fail(ErrorKind::data, "{}: expected an object with \"label\" or \"cls\"", where);
 }

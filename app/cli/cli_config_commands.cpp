@@ -50,9 +50,10 @@ void add_config_init_command(CLI::App& config, CommandBody& body) {
               "CSV file, a .npy or .npz file, a folder of tar shards, or a pattern of their "
               "names, such as 'train-*.tar'")
           ->check(not_empty());
-  init->add_option("--zoo", options->zoo,
-                   "The network; by default one that suits the size of the images, or an mlp for a "
-                   "table")
+  init->add_option(
+          "--zoo", options->zoo,
+          "Network of the zoo, e.g. lenet or resnet18 (default: one that suits the size of the "
+          "images, or mlp for a table)")
       ->check(not_empty())
       ->needs(data);
   set_body(init, body, options, run_config_init);
@@ -201,8 +202,8 @@ void add_devices_command(CLI::App& app, CommandBody& body) {
       "every precision that it has. Exit code 4 if one is wrong");
   devices
       ->add_option("--seconds", options->seconds,
-                   "Repeat the check for so long, on all cores and GPUs at once, and compare the "
-                   "bits of each pass: a test under load")
+                   "Repeat the check for this many seconds, on all cores and GPUs at once, and "
+                   "compare the bits of each pass: a test under load")
       ->check(CLI::Range(0.0, 1e7))
       ->needs(check);
   devices

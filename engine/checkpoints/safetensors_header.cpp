@@ -381,9 +381,13 @@ std::string format_safetensors_header(const std::string& path, const Metadata& m
       fail(ErrorKind::data, "{}: tensor '{}': {}", path, shown(tensor.name), defect);
     }
     std::uint64_t bytes = 0;
-    if (dtype_bytes(tensor.dtype) == 0 || !tensor_bytes(tensor.dtype, tensor.shape, bytes)) {
-      fail(ErrorKind::data, "{}: tensor '{}': cannot write {} {}", path, tensor.name, tensor.dtype,
-           shape_text(tensor.shape));
+    if (dtype_bytes(tensor.dtype) == 0) {
+      fail(ErrorKind::data, "{}: tensor '{}': safetensors has no type {}", path, tensor.name,
+           tensor.dtype);
+    }
+    if (!tensor_bytes(tensor.dtype, tensor.shape, bytes)) {
+      fail(ErrorKind::data, "{}: tensor '{}': the shape {} is negative or too large to write", path,
+           tensor.name, shape_text(tensor.shape));
     }
     if (text.size() > 1) text += ",";
     text += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",

@@ -95,7 +95,7 @@ class TcpLinks : public ProcessLinks {
       }
       aborted_.store(true);
     }
-    // The event stays readable: every later wait returns at once.
+    // The event stays readable, so every later wait() throws at once.
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(wake_.fd(), &one, sizeof one);
   }

@@ -84,7 +84,7 @@ std::error_code listen_on(const tcp::endpoint& endpoint, tcp::acceptor& acceptor
   return error;
 }
 
-/// Result of an attempt to reach rank 0: the connection, or the reason of the failure.
+/// Result of an attempt to reach process 0: the connection, or the reason of the failure.
 struct Attempt {
   std::shared_ptr<Connection> connection;
   std::string why;

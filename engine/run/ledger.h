@@ -109,8 +109,8 @@ class Ledger {
 struct LedgerVerdict {
   std::string bound_by;  ///< a part's name, or "compute": forward, backward and update
   double share = 0;      ///< fraction of the whole time
-  /// Advice, which begins with the name of its part if that is not `bound_by`. Empty if no part
-  /// other than computing takes a tenth of the time.
+  /// Advice about that part. Begins with the part's name unless `bound_by` names it. Empty if the
+  /// part takes less than a tenth of the time, or the whole time is less than 1 s.
   std::string advice;
 };
 LedgerVerdict verdict_of(const LedgerTotals& totals, const Job& job);

@@ -83,8 +83,8 @@ class RunLog {
 /// Throws ErrorKind::data.
 void read_log_lines(const HeldPath& path, const std::function<void(const std::string&)>& visit);
 
-/// Returns the last log line about each step that was saved in checkpoints/; empty if there is no
-/// log.
+/// Returns, by step, the last "checkpoint" event of the log whose file is in checkpoints/; empty if
+/// there is no log.
 std::map<std::int64_t, std::string> lines_of_checkpoints(const HeldPath& log);
 
 /// Moves the lines of `folder`/metrics.jsonl after the moment (step, epochs completed, rollbacks so

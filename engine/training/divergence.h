@@ -3,7 +3,7 @@
 // A step is bad if its loss or a value of its gradient is NaN or infinite, or if a weight or
 // optimizer state is after its update. The device itself keeps a bad step, and all steps queued
 // after it, from changing anything (UpdateGuard), so every policy starts from the state right
-// before that step:
+// before that step, unless only its update reveals the problem:
 //   halt      the run ends with ErrorKind::diverged; the report names step, layer and samples.
 //   skip      the step updates nothing; the next one is trained.
 //   rollback  the run restarts from its last regular checkpoint, or its start, as a resumed run

@@ -27,7 +27,8 @@ struct EvalResult {
   SampleResults samples;  ///< in the order of the split
 };
 
-/// Returns Measured::hot for the samples at these positions of the split, `values` per sample.
+/// Returns Measured::hot for the samples at these positions of the split: TargetShape::values
+/// numbers for each sample.
 std::vector<std::uint8_t> hot_targets(const Split& split,
                                       const std::vector<std::size_t>& positions);
 

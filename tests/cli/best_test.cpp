@@ -41,8 +41,8 @@ TEST_CASE("eval refuses a best.safetensors that is not the run's") {
   CHECK(eval.exit_code == 3);
   check_contains(eval.err, "expected the run's best checkpoint, of step 12");
   w.run_well({"eval", w.best()});
-  // eval refuses a best checkpoint from a later step, one of which the newest checkpoint does not
-  // know, and one without any other checkpoint.
+  // eval refuses a best checkpoint from a later step, one that the newest checkpoint does not
+  // record, and one in a folder without any other checkpoint.
   w.train_well({"seed=9"}, "other");
   fs::remove(w.best());
   fs::copy_file(w.best("other"), w.best());

@@ -76,13 +76,15 @@ TEST_CASE("bad CIFAR files are refused") {
   SUBCASE("truncated at a record") {
     sparse(dir, "data_batch_3.bin", 30'730'000 - 3073);
     CHECK(dir.error() ==
-          "$/data_batch_3.bin: 10000 records of 3073 bytes takes 30730000 bytes from offset 0, but "
+          "$/data_batch_3.bin: expected 30730000 bytes for 10000 records of 3073 bytes from offset "
+          "0, but "
           "30726927 bytes remain");
   }
   SUBCASE("one byte more") {
     sparse(dir, "test_batch.bin", 30'730'001);
     CHECK(dir.error() ==
-          "$/test_batch.bin: 10000 records of 3073 bytes takes 30730000 bytes from offset 0, but "
+          "$/test_batch.bin: expected 30730000 bytes for 10000 records of 3073 bytes from offset "
+          "0, but "
           "30730001 bytes remain");
   }
   SUBCASE("label") {

@@ -159,22 +159,26 @@ TEST_CASE("bad IDX files are refused by name and offset") {
   }
   SUBCASE("empty") {
     CHECK(dir.with(images, {}) ==
-          "$/train-images-idx3-ubyte: the IDX magic number takes 4 bytes from offset 0, but the "
+          "$/train-images-idx3-ubyte: expected 4 bytes for the IDX magic number from offset 0, but "
+          "the "
           "data ends at offset 0");
   }
   SUBCASE("header cut off") {
     CHECK(dir.with(images, Bytes(good.begin(), good.begin() + 10)) ==
-          "$/train-images-idx3-ubyte: the IDX header takes 4 bytes from offset 8, but the data "
+          "$/train-images-idx3-ubyte: expected 4 bytes for the IDX header from offset 8, but the "
+          "data "
           "ends at offset 10");
   }
   SUBCASE("truncated") {
     CHECK(dir.with(images, Bytes(good.begin(), good.end() - 1)) ==
-          "$/train-images-idx3-ubyte: 5 images of 2x3 with 1 channel takes 30 bytes from offset "
+          "$/train-images-idx3-ubyte: expected 30 bytes for 5 images of 2x3 with 1 channel from "
+          "offset "
           "16, but 29 bytes remain");
   }
   SUBCASE("trailing byte") {
     CHECK(dir.with(images, concat(good, {0})) ==
-          "$/train-images-idx3-ubyte: 5 images of 2x3 with 1 channel takes 30 bytes from offset "
+          "$/train-images-idx3-ubyte: expected 30 bytes for 5 images of 2x3 with 1 channel from "
+          "offset "
           "16, but 31 bytes remain");
   }
   SUBCASE("counts differ") {
@@ -298,7 +302,7 @@ TEST_CASE("how much a compressed file may hold, to the byte") {
   };
   CHECK(holds(1000, 1032 * 1001 - 1) == "yes");
   CHECK(holds(1000, 1032 * 1001) ==
-        "x: it takes 1033032 bytes, more than a gzip file of 1000 bytes can hold");
+        "x: expected 1033032 bytes for it, more than a gzip file of 1000 bytes can hold");
   // The limit is 64 MiB, or 200 times the file's size if that is more.
   constexpr std::uint64_t kSmall = 64 << 20;
   CHECK(holds(100'000, kSmall) == "yes");
@@ -316,15 +320,15 @@ TEST_CASE("a plain file: its rest, to the byte") {
   file.read(two, "two bytes");
   CHECK(file.position() == 2);
   CHECK(error_of([&] { file.expect(2, "it"); }, dir) ==
-        "$/one: it takes 2 bytes from offset 2, but 1 byte remains");
+        "$/one: expected 2 bytes for it from offset 2, but 1 byte remains");
   CHECK(error_of([&] { file.expect(0, "it"); }, dir) ==
-        "$/one: it takes 0 bytes from offset 2, but 1 byte remains");
+        "$/one: expected 0 bytes for it from offset 2, but 1 byte remains");
   CHECK(error_of([&] { file.expect_end(); }, dir) ==
         "$/one: the data should end at offset 2, but more follows");
   ByteStream other(dir / "one");
   other.read(two, "two bytes");
   CHECK(error_of([&] { other.read(two, "two more"); }, dir) ==
-        "$/one: two more takes 2 bytes from offset 2, but the data ends at offset 3");
+        "$/one: expected 2 bytes for two more from offset 2, but the data ends at offset 3");
 }
 
 TEST_CASE("IDX: compressed files of many pieces") {
@@ -398,7 +402,8 @@ TEST_CASE("bad gzip is refused") {
   }
   SUBCASE("less inside than the header says") {
     CHECK(dir.with(name, gzip(idx({5, 2, 3}, noise(29)))) ==
-          "$/train-images-idx3-ubyte.gz: the pixels takes 30 bytes from offset 16, but the data "
+          "$/train-images-idx3-ubyte.gz: expected 30 bytes for the pixels from offset 16, but the "
+          "data "
           "ends at offset 45");
   }
   SUBCASE("more inside than the header says: it is not inflated") {

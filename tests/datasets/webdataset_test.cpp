@@ -364,7 +364,7 @@ TEST_CASE("webdataset: samples that are incomplete, duplicated, or without a goo
   CHECK(of_json("{") == "$/s.tar, a.json: not valid JSON");
   CHECK(of_json("[1]") == "$/s.tar, a.json: expected an object with \"label\" or \"cls\"");
   CHECK(of_json("{\"label\": [1]}") ==
-        "$/s.tar, a.json: expected the number or the name of a class as \"label\", found a array");
+        "$/s.tar, a.json: expected an integer or the name of a class as \"label\", found [1]");
   CHECK(of_json("{\"label\": 18446744073709551615}") ==
         "$/s.tar, a.json: expected the number of a class, found '18446744073709551615'");
   check_contains(of_json("{\"cls\": -3}"), "label -3 is out of range");

@@ -78,7 +78,8 @@ __global__ void exchange_halves(int* x, unsigned distance) {
   x[threadIdx.x] = tile[threadIdx.x ^ distance];
 }
 
-/// Follows an index that another thread stores; -1 is not one.
+/// Follows an index that another thread stores. Without the barrier it may read unwritten memory,
+/// which the emulation fills with -1, and crashes on it.
 __global__ void follow_index(int* x, bool barrier) {
   __shared__ long long at[64];
   at[threadIdx.x] = threadIdx.x;
