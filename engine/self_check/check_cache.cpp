@@ -1,6 +1,7 @@
 #include "engine/self_check/check_cache.h"
 
 #include <filesystem>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -11,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// Version of the file's format. Increment it when the check itself finds more.
+/// Version of the file's format. Increment it when the check becomes stricter.
 constexpr int kFormat = 1;
 
 /// Maximum number of machines in the file. The file is emptied beyond it: programs and drivers
@@ -29,7 +30,7 @@ Json read(const std::string& path) {
       return all["machines"];
     }
   } catch (const Error&) {
-    // An unreadable file is as good as none.
+    // Treat an unreadable file as empty.
   }
   return Json::object();
 }
@@ -49,6 +50,10 @@ std::set<std::string> CheckCache::checked(const std::string& machine) const {
 
 std::string CheckCache::add(const std::string& machine,
                             const std::set<std::string>& operations) const {
+  // Threads of a process take turns; of two processes that write at once, one may fail, and the
+  // other has then written a good file.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   if (path_.empty()) return "neither XDG_CACHE_HOME nor HOME is set";
   std::set<std::string> all = checked(machine);
   all.insert(operations.begin(), operations.end());
@@ -63,7 +68,7 @@ std::string CheckCache::add(const std::string& machine,
     file.write(std::as_bytes(std::span(text)));
     file.commit_unsynced();
   } catch (const Error& failure) {
-    return failure.what();
+    return entry_type(path_) == EntryType::file ? "" : failure.what();
   }
   return {};
 }

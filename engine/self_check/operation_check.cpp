@@ -24,13 +24,14 @@ using reference::Maths;
 using reference::Params;
 using reference::Values;
 
-/// Multiply-adds of the reference in each direction, about.
+/// Approximate number of multiply-adds of the reference in each direction.
 constexpr std::int64_t kProducts = 4'000'000;
 
-/// Maximum number of weights of a linear layer. Of a larger one, fewer outputs are checked.
+/// Maximum number of weights of a linear layer. In place of a larger one, a layer with fewer
+/// outputs is checked.
 constexpr std::int64_t kMaxWeights = 2'000'000;
 
-/// Numbers of values and of multiply-adds of a sample beyond which an operation takes a CPU long.
+/// Numbers of values and of multiply-adds of a sample beyond which an operation is slow on a CPU.
 constexpr std::int64_t kLargeValues = 200'000, kLargeProducts = 20'000'000;
 
 /// Source of test values in (-1, 1), none of them 0: sign * (1 + m / 128) / 2^e with e from 1 to 4.
@@ -53,6 +54,12 @@ class TestValues {
   Values dense(std::size_t count) {
     Values all(count);
     for (double& each : all) each = value();
+    return all;
+  }
+  /// Returns values up to 8: where activations have their kinks and tails.
+  Values wide(std::size_t count) {
+    Values all = dense(count);
+    for (double& each : all) each *= 8;
     return all;
   }
   /// Returns about `given` values at random pixels, equally many in each channel, and zeros.
@@ -91,11 +98,11 @@ ProductCosts costs_of(const LinearDesc& d) {
 }
 
 Values values_for(TestValues& source, std::size_t count, std::int64_t channels,
-                  std::int64_t products) {
+                std::int64_t products) {
   if (products == 0) return source.dense(count);
   // Let every channel have values, if that costs at most four times as much.
-  const std::int64_t given =
-      std::max(kProducts / products, std::min(2 * channels, 4 * kProducts / products));
+  const std::int64_t given = std::max<std::int64_t>(
+      1, std::max(kProducts / products, std::min(2 * channels, 4 * kProducts / products)));
   if (2 * given > static_cast<std::int64_t>(count)) return source.dense(count);
   return source.sparse(count, channels, given);
 }
@@ -132,8 +139,8 @@ double largest_of(const Values& values) {
   return largest;
 }
 
-/// Sets dy to 0 where the gradient hangs on a decision between values that differ by less than the
-/// bound: a correct kernel may decide otherwise than the reference.
+/// Sets dy to 0 where the gradient depends on a decision between values that differ by less than
+/// the bound: a correct kernel may decide otherwise than the reference.
 void clear_undecided(const OpDesc& desc, const Values& x, const Params& params, double bound,
                      Values& dy) {
   const std::optional<OpDesc> alone = before_decisions(desc);
@@ -150,20 +157,12 @@ void clear_undecided(const OpDesc& desc, const Values& x, const Params& params, 
     if (conv->relu) z = reference::relu(std::move(z));
     Pool2dDesc pool = *conv->pool;
     const Values best = reference::pool(pool, z);
-    const Values wins = reference::pool_backward(pool, z, Values(dy.size(), 1.0));
-    // Without its winner, a window has its second-best value.
-    constexpr double kLess = -1e30;
-    Values others = z;
-    for (std::size_t i = 0; i < z.size(); ++i) {
-      if (wins[i] != 0) others[i] = kLess;
-    }
-    const bool is_max = pool.kind == PoolKind::max;
-    const Values second = is_max ? reference::pool(pool, others) : Values(dy.size(), kLess);
+    const Values margins = reference::pool_margins(pool, z);
     pool.kind = PoolKind::average;
     undecided = reference::pool(pool, undecided);
     for (std::size_t i = 0; i < dy.size(); ++i) {
       // Equal zeros after a ReLU have no gradient, whoever wins.
-      const bool tie = best[i] - second[i] < margin && !(conv->relu && best[i] == 0);
+      const bool tie = margins[i] < margin && !(conv->relu && best[i] == 0);
       if (tie) undecided[i] = 1;
     }
   }
@@ -241,12 +240,12 @@ struct Result {
 /// One operation on the device, with its memory.
 class OperationRun {
  public:
-  /// `values` samples have values, of a batch of `batch`.
-  OperationRun(Backend& backend, const OpDesc& desc, const Maths& maths, std::int64_t values,
+  /// `live` samples have values, of a batch of `batch`.
+  OperationRun(Backend& backend, const OpDesc& desc, const Maths& maths, std::int64_t live,
                std::int64_t batch)
       : backend_(backend),
         maths_(maths),
-        values_(static_cast<std::size_t>(values)),
+        live_(static_cast<std::size_t>(live)),
         batch_(static_cast<std::size_t>(batch)),
         type_(std::visit([](const auto& d) { return d.type; }, desc)),
         names_(param_names(desc)),
@@ -255,7 +254,7 @@ class OperationRun {
         dy_(on_device(maths.y)),
         saved_(backend, op_->saved_bytes() / sizeof(float) + 1, DType::f32),
         scratch_(backend, op_->scratch_bytes() / sizeof(float) + 1, DType::f32),
-        ids_(backend, 2 * values_, DType::i32),
+        ids_(backend, 2 * live_, DType::i32),
         step_(backend, 2, DType::i32) {
     for (std::size_t k = 0; k < maths.inputs; ++k) {
       x_.push_back(on_device(maths.input(k)));
@@ -267,7 +266,7 @@ class OperationRun {
       gradients_.emplace_back(backend, count, DType::f32);
     }
     std::vector<std::int64_t> ids;
-    for (std::size_t k = 0; k < values_; ++k) ids.push_back(static_cast<std::int64_t>(k));
+    for (std::size_t k = 0; k < live_; ++k) ids.push_back(static_cast<std::int64_t>(k));
     backend.upload(ids_.ptr(), ids.data(), ids.size() * sizeof ids[0]);
     backend.synchronize();
     step_.zero();
@@ -286,18 +285,24 @@ class OperationRun {
       if (type_ == DType::bf16) halves_[k].set(params[k]);
     }
   }
-  /// Runs both directions and returns the output and the gradients.
+  /// Runs both directions and returns the output and the gradients. With GradWrite::add, those of
+  /// the parameters are added to the results of the run before.
   std::vector<Result> run(const Values& dy, GradWrite write, bool has_backward) {
     std::vector<Result> results;
     OpArgs args = arguments();
-    forget(y_);
+    forget_samples(y_);
+    forget_start(saved_);
+    forget_start(scratch_);
     if (op_->coupled_channels() > 0) op_->forward_statistics(args);
     op_->forward(args);
     results.push_back({"output", samples_of(y_, maths_.y)});
     if (!has_backward) return results;
     set_samples(dy_, dy);
-    for (Array& each : dx_) forget(each);
-    for (Array& each : gradients_) write == GradWrite::add ? each.zero() : forget(each);
+    for (Array& each : dx_) forget_samples(each);
+    for (Array& each : gradients_) {
+      if (write == GradWrite::overwrite) forget(each.ptr(), each.bytes());
+    }
+    forget_start(scratch_);
     args.write = write;
     if (!op_->backward_needs_x()) args.x = {};
     if (!op_->backward_needs_y()) args.y = {};
@@ -314,10 +319,16 @@ class OperationRun {
       results.push_back(
           {"gradient of " + std::string(names_[k]), gradients_[k].get(0, maths_.params[k])});
     }
+    if (op_->backward_keeps_dy()) {
+      results.push_back(
+          {"gradient of the output, which backward must keep", samples_of(dy_, maths_.y)});
+    }
     return results;
   }
-  /// Returns the results that the reference expects, in the order of `run`.
-  std::vector<Values> expected(const Values& y, const Derivatives* g) const {
+  /// Returns the results that the reference expects, in the order of `run`. `parameters`: factor of
+  /// the parameters' gradients.
+  std::vector<Values> expected(const Values& y, const Values& dy, const Derivatives* g,
+                               double parameters) const {
     std::vector<Values> all{y};
     if (!g) return all;
     if (maths_.input_gradient) {
@@ -326,13 +337,17 @@ class OperationRun {
       all.emplace_back(g->x.begin(), g->x.begin() + static_cast<std::ptrdiff_t>(count));
     }
     for (std::size_t k = 0; k < gradients_.size(); ++k) {
-      if (has_gradient(k)) all.push_back(g->params[k]);
+      if (!has_gradient(k)) continue;
+      all.push_back(g->params[k]);
+      for (double& each : all.back()) each *= parameters;
     }
+    if (op_->backward_keeps_dy()) all.push_back(dy);
     return all;
   }
   /// Returns the name of an array after whose end a kernel has written, or an empty text.
-  std::string written_past() const {
+  std::string overrun_array() const {
     if (!y_.is_guarded()) return "output";
+    if (!dy_.is_guarded()) return "gradient of the output";
     if (!saved_.is_guarded()) return "memory for backward";
     if (!scratch_.is_guarded()) return "scratch memory";
     for (const Array& each : dx_) {
@@ -345,34 +360,43 @@ class OperationRun {
   }
 
  private:
-  Array on_device(std::size_t elements_of_values) const {
-    return {backend_, elements_of_values / values_ * batch_, type_};
+  Array on_device(std::size_t elements) const {
+    return {backend_, elements / live_ * batch_, type_};
   }
   /// Parameters after the bias are running statistics, which have no gradient.
   bool has_gradient(std::size_t k) const { return k < 2 && maths_.params[k] > 0; }
 
   /// Writes the samples that have values to the first places of the batch; the last to its end.
   void set_samples(Array& array, std::span<const double> values) {
-    if (batch_ != values_) array.zero();
-    const std::size_t sample = values.size() / values_;
-    const std::size_t first = sample * (values_ - 1);
+    if (batch_ != live_) array.zero();
+    const std::size_t sample = values.size() / live_;
+    const std::size_t first = sample * (live_ - 1);
     if (first > 0) array.set(values.first(first));
     array.set(values.subspan(first), (batch_ - 1) * sample);
   }
   std::vector<float> samples_of(const Array& array, std::size_t count) const {
-    const std::size_t sample = count / values_;
-    std::vector<float> all = array.get(0, sample * (values_ - 1));
+    const std::size_t sample = count / live_;
+    std::vector<float> all = array.get(0, sample * (live_ - 1));
     const std::vector<float> last = array.get((batch_ - 1) * sample, sample);
     all.insert(all.end(), last.begin(), last.end());
     return all;
   }
-  /// Fills the samples with values, or the whole of a parameter's gradient, with NaN: an element
-  /// that is never written is then noticed.
-  void forget(Array& array) {
+  /// Fills memory with NaN: an element that is never written, or read too early, is then noticed.
+  void forget(DevPtr at, std::size_t bytes) {
     static const std::vector<std::byte> kNaN(1 << 20, std::byte{0xFF});
-    for (std::size_t at = 0; at < array.bytes(); at += kNaN.size()) {
-      backend_.upload(array.ptr() + at, kNaN.data(), std::min(kNaN.size(), array.bytes() - at));
+    for (std::size_t done = 0; done < bytes; done += kNaN.size()) {
+      backend_.upload(at + done, kNaN.data(), std::min(kNaN.size(), bytes - done));
     }
+  }
+  /// Fills the start of an array of any size.
+  void forget_start(Array& array) {
+    forget(array.ptr(), std::min<std::size_t>(array.bytes(), 1 << 20));
+  }
+  /// Fills the samples that are compared.
+  void forget_samples(Array& array) {
+    const std::size_t sample = array.bytes() / batch_;
+    forget(array.ptr(), sample * (live_ - 1));
+    forget(array.ptr() + sample * (batch_ - 1), sample);
   }
 
   OpArgs arguments() {
@@ -394,14 +418,14 @@ class OperationRun {
     args.step = step_.ptr();
     if (const auto channels = op_->coupled_channels(); channels > 0) {
       args.values = static_cast<double>(maths_.x) / static_cast<double>(channels);
-      args.samples = static_cast<double>(values_);
+      args.samples = static_cast<double>(live_);
     }
     return args;
   }
 
   Backend& backend_;
   const Maths& maths_;
-  std::size_t values_, batch_;
+  std::size_t live_, batch_;
   DType type_;
   std::span<const std::string_view> names_;
   std::unique_ptr<Op> op_;
@@ -410,14 +434,28 @@ class OperationRun {
   std::vector<Array> weights_, halves_, gradients_;
 };
 
+/// Allowed difference of a result: `relative` times its largest value, but at least times `least`.
+struct Bound {
+  double relative = 0, least = 0.3;
+  std::size_t terms = 1;  ///< values of the largest activation
+
+  /// Returns the difference allowed for a result. A sum of n random terms has errors of the order
+  /// of sqrt(n) even if it is 0.
+  double of(const Values& want) const {
+    const double sum =
+        0.1 * std::sqrt(static_cast<double>(terms / std::max<std::size_t>(1, want.size())));
+    return relative * std::max({least, largest_of(want), sum});
+  }
+};
+
 /// Returns the first disagreement of a result, or an empty text.
-std::string disagreement(const Result& got, const Values& want, double relative) {
-  const double bound = relative * std::max(0.3, largest_of(want));
+std::string disagreement(const Result& got, const Values& want, const Bound& allowed) {
+  const double bound = allowed.of(want);
   for (std::size_t i = 0; i < want.size(); ++i) {
     const auto value = static_cast<double>(got.values[i]);
     if (std::abs(value - want[i]) <= bound) continue;
-    return fmt::format("{}, element {} of {}: {:.9g}; expected {:.9g}, at most {:.2g} apart",
-                       got.name, i, want.size(), value, want[i], bound);
+    return fmt::format("{}, element {} of {}: {:.9g}; expected {:.9g}, tolerance {:.2g}", got.name,
+                       i, want.size(), value, want[i] + 0.0, bound);
   }
   return {};
 }
@@ -432,11 +470,16 @@ std::string difference(const Result& first, const Result& second) {
   return {};
 }
 
-/// Parts of a check.
-struct Parts {
+/// Extent of a check.
+struct CheckOptions {
   bool backward = true;   ///< runs backward
   bool same_bits = true;  ///< requires the same bits from two runs
-  bool adds = true;       ///< adds gradients to zeros as well
+  bool adds = true;       ///< also adds gradients to others
+};
+
+/// Results that the reference expects from a run, and from a later one that adds its gradients.
+struct Expected {
+  std::vector<Values> first, added;
 };
 
 /// Returns a hash of the results: FNV-1a of their bits.
@@ -452,26 +495,26 @@ std::uint64_t hash_of(const std::vector<Result>& results) {
 
 /// Compares the results of several runs; returns the first problem, or an empty text. Sets `bits`
 /// to the hash of the first.
-std::string problem_of(OperationRun& run, const Values& dy, const Parts& parts,
-                       const std::vector<Values>& want, double bound, std::uint64_t& bits) {
-  const std::vector<Result> first = run.run(dy, GradWrite::overwrite, parts.backward);
+std::string problem_of(OperationRun& run, const Values& dy, const CheckOptions& options,
+                       const Expected& want, const Bound& bound, std::uint64_t& bits) {
+  const std::vector<Result> first = run.run(dy, GradWrite::overwrite, options.backward);
   bits = hash_of(first);
-  const std::vector<Result> second = run.run(dy, GradWrite::overwrite, parts.backward);
+  const std::vector<Result> second = run.run(dy, GradWrite::overwrite, options.backward);
   std::vector<Result> added;
-  if (parts.adds) added = run.run(dy, GradWrite::add, parts.backward);
-  for (std::size_t k = 0; k < want.size(); ++k) {
-    if (std::string text = disagreement(first[k], want[k], bound); !text.empty()) return text;
-    if (std::string text = parts.same_bits ? difference(first[k], second[k])
-                                           : disagreement(second[k], want[k], bound);
+  if (options.adds) added = run.run(dy, GradWrite::add, options.backward);
+  for (std::size_t k = 0; k < want.first.size(); ++k) {
+    if (std::string text = disagreement(first[k], want.first[k], bound); !text.empty()) return text;
+    if (std::string text = options.same_bits ? difference(first[k], second[k])
+                                             : disagreement(second[k], want.first[k], bound);
         !text.empty()) {
       return text;
     }
-    if (!parts.adds) continue;
-    if (std::string text = disagreement(added[k], want[k], bound); !text.empty()) {
-      return "added to zeros: " + text;
+    if (!options.adds) continue;
+    if (std::string text = disagreement(added[k], want.added[k], bound); !text.empty()) {
+      return "when gradients are added: " + text;
     }
   }
-  const std::string past = run.written_past();
+  const std::string past = run.overrun_array();
   return past.empty() ? past : "a kernel writes past the end of the " + past;
 }
 
@@ -501,12 +544,56 @@ bool depends_on_batch(const OpDesc& desc) {
 }
 
 /// Returns true if an operation with a whole batch takes at most a quarter of the free memory,
-/// which several replicas may share. `one` has one sample.
-bool fits(DeviceQueue& device, const Maths& one, std::int64_t batch, DType type) {
+/// which several replicas may share. `op` is made for this batch, `one` for one sample.
+bool fits(DeviceQueue& device, const Op& op, const Maths& one, std::int64_t batch, DType type) {
   // x, y and their gradients.
   const double bytes = 2 * static_cast<double>(one.x + one.y) * static_cast<double>(batch) *
-                       static_cast<double>(size_of(type));
+                           static_cast<double>(size_of(type)) +
+                       static_cast<double>(op.saved_bytes() + op.scratch_bytes());
   return 4 * bytes <= static_cast<double>(device.free_bytes());
+}
+
+/// Returns the number of values with which a normalisation computes each statistic of a sample; 0
+/// for another operation.
+std::int64_t values_per_statistic(const OpDesc& desc) {
+  if (const auto* batch = std::get_if<BatchNormDesc>(&desc); batch && batch->batch_statistics) {
+    return batch->shape.h * batch->shape.w;
+  }
+  if (const auto* group = std::get_if<GroupNormDesc>(&desc)) {
+    return group->shape.elements() / group->groups;
+  }
+  return 0;
+}
+
+/// Returns the number of samples that get values.
+std::int64_t live_samples(const OpDesc& desc, std::int64_t batch, bool saves_time) {
+  const std::int64_t usual = std::min<std::int64_t>(batch, saves_time ? 1 : 2);
+  if (!std::holds_alternative<BatchNormDesc>(desc) || values_per_statistic(desc) == 0) return usual;
+  // With few values, their variance may be near 0, and the results ill-conditioned. Training
+  // itself never normalises fewer than two.
+  constexpr std::int64_t kFewest = 16;
+  const std::int64_t each = values_per_statistic(desc);
+  return std::max(usual, (kFewest + each - 1) / each);
+}
+
+/// Returns the batch with which the device runs the operation: the whole batch on a GPU that has
+/// the memory; otherwise the smallest from `live` on for which it has the same kernels as for the
+/// whole.
+std::int64_t batch_on_device(Backend& backend, const OpDesc& desc, std::int64_t live,
+                             std::int64_t batch) {
+  if (!depends_on_batch(desc) || live >= batch) return live;
+  const std::unique_ptr<Op> whole = backend.make(with_batch(desc, batch));
+  if (backend.info().queues) {
+    const Maths one = reference::maths_of(with_batch(desc, 1));
+    const DType type = std::visit([](const auto& d) { return d.type; }, desc);
+    return fits(backend, *whole, one, batch, type) ? batch : live;
+  }
+  std::int64_t least = live;
+  while (least < batch &&
+         backend.make(with_batch(desc, least))->implementation() != whole->implementation()) {
+    least = std::min(2 * least, batch);
+  }
+  return least;
 }
 
 }  // namespace
@@ -518,20 +605,18 @@ double relative_bound(DType type, bool tf32) {
 
 OperationCheck check_operation(Backend& backend, const OpDesc& desc, bool exact) {
   const std::int64_t batch = std::visit([](const auto& d) { return d.batch; }, desc);
-  const bool queues = backend.info().queues;
   const OpDesc checked = limited(desc);
-  const bool saves_time = !queues && is_large(checked);
-  const std::int64_t values = std::min<std::int64_t>(batch, saves_time ? 1 : 2);
-  const DType type = std::visit([](const auto& d) { return d.type; }, desc);
-  const bool whole = queues && depends_on_batch(desc) &&
-                     fits(backend, reference::maths_of(with_batch(checked, 1)), batch, type);
-  const OpDesc small = with_batch(checked, values);
-  const OpDesc on_device = whole ? checked : small;
+  const bool saves_time = !backend.info().queues && is_large(checked);
+  const std::int64_t live = live_samples(checked, batch, saves_time);
+  const std::int64_t device_batch = batch_on_device(backend, checked, live, batch);
+  const OpDesc small = with_batch(checked, live);
 
   const Maths maths = reference::maths_of(small);
   const ProductCosts costs = std::visit([](const auto& d) { return costs_of(d); }, small);
   TestValues source(1);
-  const Values x = values_for(source, maths.x, costs.x_channels, costs.per_x);
+  const Values x = std::holds_alternative<ActivationDesc>(small)
+                       ? source.wide(maths.x)
+                       : values_for(source, maths.x, costs.x_channels, costs.per_x);
   Params params;
   for (const std::size_t count : maths.params) {
     params.push_back(source.dense(count));
@@ -540,30 +625,41 @@ OperationCheck check_operation(Backend& backend, const OpDesc& desc, bool exact)
       for (double& each : params.back()) each = 0.5 + std::abs(each);
     }
   }
-  const bool has_backward = std::visit(
+  const bool is_training = std::visit(
       [](const auto& d) {
         if constexpr (requires { d.training; }) return d.training;
         return true;
       },
       small);
-  const double bound = std::visit(
+  // Training does not run backward of an operation that gives no gradients.
+  const bool has_params = std::any_of(maths.params.begin(), maths.params.end(),
+                                      [](std::size_t count) { return count > 0; });
+  const bool has_backward = is_training && (maths.input_gradient || has_params);
+  Bound bound;
+  bound.relative = std::visit(
       [](const auto& d) {
         if constexpr (requires { d.tf32; }) return relative_bound(d.type, d.tf32);
         return relative_bound(d.type, false);
       },
       small);
+  bound.terms = std::max(maths.x, maths.y);
+  // A group of few values may have a variance near 0, and then large terms that cancel.
+  const bool is_group = std::holds_alternative<GroupNormDesc>(small);
+  if (is_group && values_per_statistic(small) < 64) bound.least = 30;
+
   const Values y = maths.forward(x, params);
   std::optional<Derivatives> gradients;
   Values dy;
   if (has_backward) {
     dy = values_for(source, maths.y, costs.y_channels, costs.per_dy);
-    clear_undecided(small, x, params, bound, dy);
+    clear_undecided(small, x, params, bound.relative, dy);
     gradients = maths.backward(x, params, dy);
   }
-  OperationRun run(backend, on_device, maths, values, whole ? batch : values);
+  OperationRun run(backend, with_batch(checked, device_batch), maths, live, device_batch);
   run.set(x, params);
-  const std::vector<Values> want = run.expected(y, gradients ? &*gradients : nullptr);
-  OperationCheck result{operation_text(on_device), run.implementation(), {}, 0};
+  const Derivatives* g = gradients ? &*gradients : nullptr;
+  const Expected want = {run.expected(y, dy, g, 1), run.expected(y, dy, g, 2)};
+  OperationCheck result{operation_text(checked), run.implementation(), {}, 0};
   result.problem =
       problem_of(run, dy, {has_backward, exact, !saves_time}, want, bound, result.bits);
   return result;

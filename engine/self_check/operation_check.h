@@ -19,16 +19,18 @@ struct OperationCheck {
 
 /// Runs an operation forward and backward on random inputs and compares the output and all
 /// gradients with those of kernels/reference. Then runs it again: the results must have the same
-/// bits if `exact`, and otherwise agree with the reference, too. Then adds the gradients to zeros.
+/// bits if `exact`, and otherwise agree with the reference, too. Then adds the gradients of the
+/// parameters to themselves.
 ///
-/// Two samples of the batch have values, its first and its last. To save a CPU's time, large
-/// operations have one, and add no gradients. On a GPU with enough free memory, convolutions and
-/// linear layers run with the whole batch, because their kernels depend on it; the other samples
-/// are zero. Other operations run with these samples alone. To keep the reference fast, the inputs
-/// of large matrix products are mostly zeros (about 4 million multiply-adds remain), and a linear
-/// layer with more than 2 million weights is checked with fewer outputs, so that it has at most 2
-/// million. All values are multiples of 2^-11 that bf16 can represent, so that products and most
-/// sums are exact in fp32. The bound is `relative_bound` of the largest value that is expected.
+/// Two samples of the batch have values, its first and its last; batch norm has at least 16 values
+/// for each statistic. To save a CPU's time, large operations have one sample, and add no
+/// gradients. The other samples are zero: on a GPU with enough free memory, convolutions and linear
+/// layers run with the whole batch, on a CPU with the smallest batch that has the same kernels. To
+/// keep the reference fast, the inputs of large matrix products are mostly zeros (about 4 million
+/// multiply-adds remain), and in place of a linear layer with more than 2 million weights, one with
+/// fewer outputs is checked. Inputs and parameters are numbers that bf16 can represent, so that
+/// products, and sums up to about 4, are exact in fp32. The bound is `relative_bound` of the
+/// largest expected value; it is wider where large terms cancel.
 OperationCheck check_operation(Backend& backend, const OpDesc& desc, bool exact);
 
 /// Returns the allowed difference for a type of activations, relative to the largest value.

@@ -10,6 +10,7 @@
 
 #include "engine/graph/operations.h"
 #include "engine/job/job.h"
+#include "engine/replica/work_partition.h"
 #include "engine/self_check/operation_text.h"
 #include "kernels/base/error.h"
 #include "kernels/base/heartbeat.h"
@@ -21,13 +22,16 @@ namespace {
 
 /// Returns everything that decides which kernels run for an operation and what they compute: this
 /// build of the program, the device, its libraries and its driver.
-std::string machine_of(const DeviceName& device, bool exact) {
+std::string machine_of(const DeviceName& device, const BackendOptions& options) {
   struct stat program {};
   const bool found = stat("/proc/self/exe", &program) == 0;
   const std::string build =
       found ? fmt::format("{} bytes of {}", program.st_size, program.st_mtime) : std::string();
   std::string text = fmt::format("dpt {} ({}), {}, {}, {}", DPT_VERSION, build, backends_built_in(),
-                                 kind_of(device), exact ? "exact" : "fast");
+                                 kind_of(device),
+                                 options.exact                ? "exact"
+                                 : options.plan_cache.empty() ? "fast"
+                                                              : "fast, timed");
   if (device.kind == DeviceName::Kind::cuda) {
     return text + fmt::format(", driver {}, {}", cuda_info().driver, cuda_arithmetic());
   }
@@ -37,11 +41,11 @@ std::string machine_of(const DeviceName& device, bool exact) {
 
 /// Returns the number of samples that a rank processes at once in most steps.
 std::int64_t usual_batch(const Job& job, int rank) {
-  const auto at = static_cast<std::size_t>(rank);
-  const std::int64_t parts =
-      job.spec.train.shards > 0 ? job.spec.train.shards : job.placement.ranks();
-  const std::int64_t share = std::max<std::int64_t>(job.spec.data.batch_size / parts, 1);
-  return std::min(share, job.placement.max_micro_batches[at]);
+  const Placement& placement = job.placement;
+  const std::vector<std::int64_t> sizes = micro_batch_sizes(partition_batch(
+      job.spec.data.batch_size, placement.device_weights, rank, job.spec.train.shards,
+      {placement.max_micro_batches[static_cast<std::size_t>(rank)], job.spec.train.accumulate}));
+  return sizes.empty() ? 1 : sizes.back();
 }
 
 /// Returns true if an earlier replica of this process has the same kernels.
@@ -66,25 +70,34 @@ std::vector<OpDesc> operations_of(const Plan& plan, std::int64_t batch, std::uin
 }
 
 SelfCheckResult check_operations(Backend& backend, const DeviceName& device,
-                                 std::span<const OpDesc> operations, bool exact, SelfCheck when,
-                                 const CheckCache& cache, const std::function<void()>& asks) {
+                                 std::span<const OpDesc> operations, const BackendOptions& options,
+                                 SelfCheck when, const CheckCache& cache,
+                                 const std::function<void()>& before_each) {
   SelfCheckResult result;
   if (when == SelfCheck::never) return result;
   const auto begun = std::chrono::steady_clock::now();
-  const std::string machine = machine_of(device, exact);
+  const std::string machine = machine_of(device, options);
   std::set<std::string> known, checked;
   if (when == SelfCheck::automatic) known = cache.checked(machine);
-  for (const OpDesc& desc : operations) {
-    ++result.operations;
-    if (known.contains(operation_text(desc))) continue;
-    if (asks) asks();
-    OperationCheck check = check_operation(backend, desc, exact);
-    ++result.checked;
-    if (check.problem.empty()) {
-      checked.insert(operation_text(desc));
-    } else {
+  try {
+    for (const OpDesc& desc : operations) {
+      ++result.operations;
+      if (known.contains(operation_text(desc))) continue;
+      if (before_each) before_each();
+      OperationCheck check = check_operation(backend, desc, options.exact);
+      ++result.checked;
+      if (check.problem.empty()) {
+        checked.insert(operation_text(desc));
+        continue;
+      }
+      const bool same = check_operation(backend, desc, options.exact).bits == check.bits;
+      check.problem += same ? " (the same in a second check)" : " (not in a second check)";
       result.wrong.push_back(std::move(check));
     }
+  } catch (...) {
+    // A stop, or a failure of the device: keep what is known.
+    if (!checked.empty()) cache.add(machine, checked);
+    throw;
   }
   if (!checked.empty()) result.cache_problem = cache.add(machine, checked);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
@@ -95,13 +108,12 @@ SelfCheckResult check_kernels(const Job& job, Backend& backend, int rank) {
   if (job.spec.train.self_check == SelfCheck::never || is_repeated(job.placement, rank)) return {};
   const std::vector<OpDesc> operations =
       operations_of(job.model.plan, usual_batch(job, rank), job.data.train_input.seed);
-  SelfCheckResult result =
-      check_operations(backend, job.placement.devices[static_cast<std::size_t>(rank)], operations,
-                       job.placement.backend_options.exact, job.spec.train.self_check,
-                       CheckCache(check_cache_path()), [] {
-                         check_stop();
-                         beat("checking kernels");
-                       });
+  SelfCheckResult result = check_operations(
+      backend, job.placement.devices[static_cast<std::size_t>(rank)], operations,
+      job.placement.backend_options, job.spec.train.self_check, CheckCache(check_cache_path()), [] {
+        check_stop();
+        beat("checking kernels");
+      });
   if (!result.wrong.empty()) throw Error(ErrorKind::device, wrong_kernels_text(result.wrong));
   return result;
 }
@@ -115,10 +127,10 @@ std::string wrong_kernels_text(const std::vector<OperationCheck>& wrong) {
   }
   if (wrong.size() > kMaxLines) text += fmt::format("  and {} more\n", wrong.size() - kMaxLines);
   return text +
-         "nothing was trained. `dpt devices --check` tells whether the device gives the same wrong "
-         "values every time, which is a mistake of dpt or of a library (please report these "
-         "lines), or different ones, which is a defect of the device. `train.self_check: never` "
-         "trains nevertheless";
+         "nothing was trained. If a second check gives the same values, this is probably a bug in "
+         "dpt or in a library: please report these lines. If not, the device is probably defective "
+         "or unstable: test it with `dpt devices --check --seconds 600`. `train.self_check: never` "
+         "trains anyway";
 }
 
 std::string check_cache_path() {

@@ -18,23 +18,25 @@ namespace dpt {
 
 struct Job;
 
-/// Returns the operations of a training pass, without those that are equal.
+/// Returns the operations of a training pass, without duplicates.
 std::vector<OpDesc> operations_of(const Plan& plan, std::int64_t batch, std::uint64_t seed);
 
 /// Result of checking a device.
 struct SelfCheckResult {
-  std::int64_t operations = 0;  ///< different operations of the plan
+  std::int64_t operations = 0;  ///< distinct operations of the plan
   std::int64_t checked = 0;     ///< checked now; the others were checked before
   double seconds = 0;
   std::vector<OperationCheck> wrong;  ///< those with a problem
   std::string cache_problem;          ///< reason if the cache could not be written; else empty
 };
 
-/// Checks operations on the device of `backend`. `asks` is called before each and may throw to end
-/// the check. Throws ErrorKind::device for a device failure.
+/// Checks operations on the device of `backend`, which was made with `options`. `before_each` is
+/// called before each and may throw to end the check. Throws ErrorKind::device for a device
+/// failure.
 SelfCheckResult check_operations(Backend& backend, const DeviceName& device,
-                                 std::span<const OpDesc> operations, bool exact, SelfCheck when,
-                                 const CheckCache& cache, const std::function<void()>& asks = {});
+                                 std::span<const OpDesc> operations, const BackendOptions& options,
+                                 SelfCheck when, const CheckCache& cache,
+                                 const std::function<void()>& before_each = {});
 
 /// Checks the operations of a job on a rank's device, as `train.self_check` says. Replicas on the
 /// CPU have the same kernels, so only the first of each kind in this process checks them. Throws

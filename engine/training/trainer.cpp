@@ -559,7 +559,7 @@ void report_check(const SelfCheckResult& check, int rank, RunLog& log, Progress&
       {{"operations", check.operations}, {"checked", check.checked}, {"seconds", check.seconds}});
   if (check.cache_problem.empty()) return;
   progress.info(
-      fmt::format("the self check passed, but each run repeats it: its result cannot be kept: {}",
+      fmt::format("the self check passed, but each run repeats it: its result cannot be saved: {}",
                   check.cache_problem));
 }
 
@@ -585,6 +585,7 @@ TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits
       check_stop();
       report_check(check_kernels(job, backend, communicator.rank()), communicator.rank(), log,
                    progress);
+      communicator.barrier();  // on one GPU, a replica is not to measure memory that a check uses
       RankTrainer trainer(job, start, last_good, limits, backend, communicator, folder, saver, log,
                           progress);
       TrainOutcome mine = trainer.run();

@@ -161,12 +161,6 @@ class ConvSums {
 template <class Window>
 void for_windows(const Pool2dDesc& d, const Window& window) {
   std::vector<std::size_t> inputs;
-  const auto is_in_even_window = [](std::int64_t i, std::int64_t out, std::int64_t outs,
-                                    std::int64_t size) {
-    const double share = static_cast<double>(size) / static_cast<double>(outs);
-    return i >= std::floor(static_cast<double>(out) * share) &&
-           i < std::ceil(static_cast<double>(out + 1) * share);
-  };
   for (std::int64_t n = 0; n < d.batch; ++n) {
     for (std::int64_t oh = 0; oh < d.out.h; ++oh) {
       for (std::int64_t ow = 0; ow < d.out.w; ++ow) {
@@ -174,12 +168,14 @@ void for_windows(const Pool2dDesc& d, const Window& window) {
           inputs.clear();
           std::int64_t padded = 0;
           if (d.adaptive) {
-            for (std::int64_t i = 0; i < d.in.h * d.in.w; ++i) {
-              if (!is_in_even_window(i / d.in.w, oh, d.out.h, d.in.h) ||
-                  !is_in_even_window(i % d.in.w, ow, d.out.w, d.in.w)) {
-                continue;
+            // From floor(o * in / out) to ceil((o + 1) * in / out).
+            const std::int64_t last_h = ((oh + 1) * d.in.h + d.out.h - 1) / d.out.h;
+            const std::int64_t last_w = ((ow + 1) * d.in.w + d.out.w - 1) / d.out.w;
+            for (std::int64_t ih = oh * d.in.h / d.out.h; ih < last_h; ++ih) {
+              for (std::int64_t iw = ow * d.in.w / d.out.w; iw < last_w; ++iw) {
+                inputs.push_back(
+                    static_cast<std::size_t>(((n * d.in.h + ih) * d.in.w + iw) * d.in.c + c));
               }
-              inputs.push_back(static_cast<std::size_t>((n * d.in.h * d.in.w + i) * d.in.c + c));
             }
             window(static_cast<std::size_t>(((n * d.out.h + oh) * d.out.w + ow) * d.out.c + c),
                    inputs, static_cast<double>(inputs.size()));
@@ -373,6 +369,20 @@ Values pool(const Pool2dDesc& d, const Values& x) {
     }
   });
   return y;
+}
+
+Values pool_margins(const Pool2dDesc& d, const Values& x) {
+  Values margins(static_cast<std::size_t>(d.batch * d.out.elements()),
+                 std::numeric_limits<double>::infinity());
+  if (d.kind != PoolKind::max) return margins;
+  for_windows(d, [&](std::size_t at, const std::vector<std::size_t>& inputs, double) {
+    if (inputs.empty()) return;
+    const std::size_t best = winner(x, inputs);
+    for (const std::size_t i : inputs) {
+      if (i != best) margins[at] = std::min(margins[at], x[best] - x[i]);
+    }
+  });
+  return margins;
 }
 
 Values pool_backward(const Pool2dDesc& d, const Values& x, const Values& dy) {

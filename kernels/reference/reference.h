@@ -72,6 +72,10 @@ Values running_norm(const BatchNormDesc& d, const Values& x, const RunningNormPa
 Gradients running_norm_backward(const BatchNormDesc& d, const Values& x,
                                 const RunningNormParams& params, Values dy);
 
+/// Returns for each window of max pooling how far its second-largest element is below the largest;
+/// infinity for a window of one element, and for every window of average pooling.
+Values pool_margins(const Pool2dDesc& d, const Values& x);
+
 /// Pools x. The last NaN wins a window of max pooling if there is any, otherwise the first of the
 /// largest elements.
 Values pool(const Pool2dDesc& d, const Values& x);

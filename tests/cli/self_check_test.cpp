@@ -59,7 +59,7 @@ TEST_CASE("a cache that cannot be written is noted, and the run trains") {
     const Finished finished = w.run_well({"train", "small.yaml", "--run-dir", run});
     CHECK((finished.out + finished.err)
               .find("the self check passed, but each run repeats it: its result cannot be "
-                    "kept: ") != std::string::npos);
+                    "saved: ") != std::string::npos);
   }
 }
 
@@ -67,7 +67,7 @@ TEST_CASE("dpt devices --check checks a device, in text and JSON") {
   const Tiny w;
   const json out =
       json::parse(w.run_well({"devices", "--check", "--devices", "cpu", "--json"}).out);
-  CHECK(out["right"] == true);
+  CHECK(out["passed"] == true);
   REQUIRE(out["devices"].size() == 1);
   const json& device = out["devices"][0];
   CHECK(device["device"] == "cpu");
