@@ -98,7 +98,7 @@ ProductCosts costs_of(const LinearDesc& d) {
 }
 
 Values values_for(TestValues& source, std::size_t count, std::int64_t channels,
-                std::int64_t products) {
+                  std::int64_t products) {
   if (products == 0) return source.dense(count);
   // Let every channel have values, if that costs at most four times as much.
   const std::int64_t given = std::max<std::int64_t>(

@@ -188,7 +188,8 @@ TEST_CASE("the writer refuses files that the reader would refuse") {
   CHECK(text({}, {{"__metadata__", "F32", {1}, &one}}) ==
         "F: cannot write tensor '__metadata__': a tensor with that name already exists");
   CHECK(text({}, {{"a", "F31", {1}, &one}}) == "F: tensor 'a': safetensors has no type F31");
-  CHECK(text({}, {{"a", "F32", {-1}, &one}}) == "F: tensor 'a': the shape [-1] is negative or too large to write");
+  CHECK(text({}, {{"a", "F32", {-1}, &one}}) ==
+        "F: tensor 'a': the shape [-1] is negative or too large to write");
   CHECK(text({}, {{"", "F32", {1}, &one}}) == "F: tensor '': expected a name, found an empty one");
   CHECK(text({{"k", "\xFF"}}, {}) == "F: cannot write it: expected UTF-8, found '\xFF'");
   CHECK_FALSE(std::filesystem::exists(path));
