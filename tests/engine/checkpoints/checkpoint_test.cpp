@@ -262,9 +262,10 @@ TEST_CASE("schema versions: a newer minor is read, a newer major is refused by n
   CHECK(read_checkpoint_header(other).train_samples == 0);
   CHECK(without_later("1.3") == "no error");
   CHECK(without_later("1.4") == "F: expected metadata 'dpt.schedule_segments', found none");
-  CHECK(with_version("2.0") ==
-        "F: was written by a newer dpt (checkpoint version 2.0, this program reads up to 1.x): use "
-        "that version, or a newer one");
+  CHECK(
+      with_version("2.0") ==
+      "F: was written by a newer dpt: its checkpoint version is 2.0, and this program reads up to "
+      "1.x; use the dpt that wrote it, or a newer one");
   for (const std::string bad : {"", "1", "1.", "x.y", "1.0.0", "0.9", "-1.0", "99999999999.0"}) {
     CHECK(with_version(bad) ==
           "F: metadata 'dpt.version': expected MAJOR.MINOR, found '" + bad + "'");
@@ -384,7 +385,7 @@ TEST_CASE("a foreign file and one of a later dpt are called that, not damaged") 
     metadata["dpt.version"] = "2.0";
   });
   flip_last(other);
-  CHECK(both(other).starts_with("F: was written by a newer dpt (checkpoint version 2.0, "));
+  CHECK(both(other).starts_with("F: was written by a newer dpt: its checkpoint version is 2.0, "));
 }
 
 TEST_CASE("a message shows the first hundred bytes of a long wrong value") {
