@@ -569,8 +569,8 @@ std::int64_t values_per_statistic(const OpDesc& desc) {
 std::int64_t live_samples(const OpDesc& desc, std::int64_t batch, bool saves_time) {
   const std::int64_t usual = std::min<std::int64_t>(batch, saves_time ? 1 : 2);
   if (!std::holds_alternative<BatchNormDesc>(desc) || values_per_statistic(desc) == 0) return usual;
-  // With few values, their variance may be near 0, and the results ill-conditioned. Training
-  // itself never normalises fewer than two.
+  // The variance of few values may be near 0, and the results ill-conditioned. Training itself
+  // never normalises fewer than two.
   constexpr std::int64_t kFewest = 16;
   const std::int64_t each = values_per_statistic(desc);
   return std::max(usual, (kFewest + each - 1) / each);
