@@ -203,6 +203,7 @@ class Array {
  private:
   template <class T>
   void set_as(std::span<const double> values, std::size_t at) {
+    if (values.empty()) return;
     std::vector<T> stored(values.size());
     for (std::size_t i = 0; i < values.size(); ++i) store(stored[i], static_cast<float>(values[i]));
     backend_->upload(ptr() + at * sizeof(T), stored.data(), stored.size() * sizeof(T));
@@ -210,6 +211,7 @@ class Array {
   }
   template <class T>
   std::vector<float> get_as(std::size_t at, std::size_t count) const {
+    if (count == 0) return {};
     std::vector<T> stored(count);
     backend_->download(stored.data(), ptr() + at * sizeof(T), count * sizeof(T));
     backend_->synchronize();
