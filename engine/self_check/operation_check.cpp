@@ -444,8 +444,8 @@ struct Bound {
   /// Returns the difference allowed for a result. A sum of n random terms has errors of the order
   /// of sqrt(n) even if it is 0.
   double of(const Values& want) const {
-    const double sum =
-        0.1 * std::sqrt(static_cast<double>(terms / std::max<std::size_t>(1, want.size())));
+    const double sum = 0.1 * std::sqrt(static_cast<double>(terms) /
+                                       std::max(1.0, static_cast<double>(want.size())));
     return relative * std::max({least, largest_of(want), sum});
   }
 };
@@ -462,10 +462,14 @@ std::string disagreement(const Result& got, const Values& want, const Bound& all
   return {};
 }
 
+std::uint32_t bits_of(float value) {
+  return __builtin_bit_cast(std::uint32_t, value);
+}
+
 /// Returns the first difference between two runs, or an empty text.
 std::string difference(const Result& first, const Result& second) {
   for (std::size_t i = 0; i < first.values.size(); ++i) {
-    if (std::memcmp(&first.values[i], &second.values[i], sizeof(float)) == 0) continue;
+    if (bits_of(first.values[i]) == bits_of(second.values[i])) continue;
     return fmt::format("{}, element {} of {}: {:.9g} in one run and {:.9g} in the next", first.name,
                        i, first.values.size(), first.values[i], second.values[i]);
   }
@@ -489,7 +493,7 @@ std::uint64_t hash_of(const std::vector<Result>& results) {
   std::uint64_t hash = 0xCBF29CE484222325ULL;
   for (const Result& result : results) {
     for (const float value : result.values) {
-      hash = (hash ^ __builtin_bit_cast(std::uint32_t, value)) * 0x100000001B3ULL;
+      hash = (hash ^ bits_of(value)) * 0x100000001B3ULL;
     }
   }
   return hash;

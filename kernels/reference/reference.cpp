@@ -508,7 +508,7 @@ struct ChannelStatistics {
 };
 ChannelStatistics statistics_of(const BatchNormDesc& d, const Values& x) {
   const auto c = static_cast<std::size_t>(d.shape.c);
-  const auto rows = static_cast<double>(x.size() / c);
+  const double rows = static_cast<double>(x.size()) / static_cast<double>(c);
   ChannelStatistics s{Values(c, 0.0), Values(c, 0.0)};
   for_channels(x, c, [&](std::size_t i, std::size_t k) { s.mean[k] += x[i]; });
   for (double& mean : s.mean) mean /= rows;
@@ -565,7 +565,7 @@ Gradients batch_norm_backward(const BatchNormDesc& d, const Values& x, const Val
                               const Values& bias, Values dy) {
   if (d.relu) dy = relu_backward(dy, batch_norm(d, x, weight, bias));
   const ChannelStatistics s = statistics_of(d, x);
-  const auto rows = static_cast<double>(x.size() / s.mean.size());
+  const double rows = static_cast<double>(x.size()) / static_cast<double>(s.mean.size());
   ChannelSums sums = sums_of(s, x, dy);
   Gradients g;
   g.x.resize(x.size());
