@@ -43,6 +43,11 @@ inline std::span<const std::string_view> param_names(const OpDesc& desc) {
       desc);
 }
 
+/// Returns the type of the activations.
+inline DType type_of(const OpDesc& desc) {
+  return std::visit([](const auto& each) { return each.type; }, desc);
+}
+
 /// Creates kernels from descriptions ("describe once, execute many times"). The Backend must
 /// outlive them. Throws ErrorKind::device for a description that the device cannot run.
 class OpFactory {

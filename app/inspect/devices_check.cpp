@@ -11,10 +11,7 @@
 
 #include <fmt/ranges.h>
 
-#include "app/base/catalog.h"
-#include "engine/config/read_spec.h"
-#include "engine/graph/make_plan.h"
-#include "engine/self_check/operation_text.h"
+#include "app/base/zoo_plan.h"
 #include "engine/self_check/self_check.h"
 #include "kernels/base/json_text.h"
 #include "kernels/base/start_thread.h"
@@ -26,12 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Network {
-  const char* name;
-  const char* input;
-};
 /// Networks whose layers differ most from each other, at the image sizes of their papers.
-constexpr Network kNetworks[] = {
+constexpr ZooInput kNetworks[] = {
     {"lenet", "[1, 28, 28]"},           {"resnet20", "[3, 32, 32]"},
     {"resnet50", "[3, 224, 224]"},      {"vgg11", "[3, 224, 224]"},
     {"mobilenet_v2", "[3, 224, 224]"},  {"mobilenet_v3_small", "[3, 224, 224]"},
@@ -39,18 +32,12 @@ constexpr Network kNetworks[] = {
 };
 constexpr std::int64_t kBatch = 32;
 
-/// Returns the different operations of all networks in one precision.
-std::vector<OpDesc> operations_in(const std::string& precision) {
-  std::vector<OpDesc> all;
-  std::set<std::string> known;
-  for (const Network& network : kNetworks) {
-    const std::string config = fmt::format(
-        "data: {{dataset: synthetic, batch_size: {}}}\noptimizer: {{type: SGD, lr: 0.1}}\n"
-        "train: {{epochs: 1, precision: {}}}\nmodel: {{zoo: {}, input: {}, classes: 10}}\n",
-        kBatch, precision, network.name, network.input);
-    const Plan plan = make_plan(load_spec_text(catalog(), config, network.name));
-    for (OpDesc& desc : operations_of(plan, kBatch, 0)) {
-      if (known.insert(operation_text(desc)).second) all.push_back(std::move(desc));
+/// Returns the distinct operations of all networks in these precisions.
+std::vector<NamedOperation> operations_in(const std::vector<std::string>& precisions) {
+  std::vector<NamedOperation> all;
+  for (const std::string& precision : precisions) {
+    for (const ZooInput& network : kNetworks) {
+      add_operations(zoo_plan(network, kBatch, precision), kBatch, 0, all);
     }
   }
   return all;
@@ -97,17 +84,14 @@ void check_device(const DeviceName& device, Clock::time_point end, DeviceCheck& 
     BackendOptions options;
     options.exact = true;
     const std::unique_ptr<Backend> backend = make_backend(device, options);
-    std::vector<OpDesc> all;
-    for (const std::string& precision : precisions_of(device)) {
-      const std::vector<OpDesc> more = operations_in(precision);
-      all.insert(all.end(), more.begin(), more.end());
-    }
+    const std::vector<NamedOperation> all = operations_in(precisions_of(device));
     result.operations = static_cast<std::int64_t>(all.size());
     std::vector<std::uint64_t> first(all.size());
     std::set<std::size_t> reported;
+    const auto continues = [&] { return result.passes == 0 || Clock::now() < end; };
     do {
-      for (std::size_t k = 0; k < all.size() && (result.passes == 0 || Clock::now() < end); ++k) {
-        OperationCheck check = check_operation(*backend, all[k], true);
+      for (std::size_t k = 0; k < all.size() && continues(); ++k) {
+        OperationCheck check = check_operation(*backend, all[k].desc, true);
         if (result.passes == 0) first[k] = check.bits;
         if (check.problem.empty() && check.bits != first[k]) {
           check.problem = fmt::format("pass {} has other bits than the first", result.passes + 1);
@@ -116,7 +100,7 @@ void check_device(const DeviceName& device, Clock::time_point end, DeviceCheck& 
           result.wrong.push_back(std::move(check));
         }
       }
-      if (result.passes == 0 || Clock::now() < end) ++result.passes;
+      if (continues()) ++result.passes;
     } while (Clock::now() < end);
   } catch (const std::exception& error) {
     result.failure = error.what();

@@ -22,6 +22,7 @@
 #include "kernels/base/secret.h"
 #include "kernels/base/sha256.h"
 #include "kernels/base/stop_request.h"
+#include "kernels/base/user_cache.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
@@ -328,12 +329,8 @@ class Download {
 }  // namespace
 
 std::string weights_folder() {
-  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) {
-    return cache + "/dpt/weights";
-  }
-  if (const std::string home = variable("HOME"); !home.empty()) {
-    return home + "/.cache/dpt/weights";
-  }
+  std::string folder = user_cache_path("weights");
+  if (!folder.empty()) return folder;
   fail(ErrorKind::data,
        "expected a folder for downloaded weights, found neither XDG_CACHE_HOME nor HOME: set one");
 }

@@ -1,12 +1,12 @@
 #include "engine/job/placement.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "engine/config/replica_checks.h"
 #include "engine/graph/memory_schedule.h"
 #include "engine/processes/process_devices.h"
 #include "kernels/base/error.h"
+#include "kernels/base/user_cache.h"
 
 namespace dpt {
 namespace {
@@ -49,20 +49,6 @@ std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device) {
       std::max<std::int64_t>(estimate_memory(plan, 1, 0, 0).activations, 1);
   const std::int64_t bytes = std::max(device.pass_bytes, std::min(kEnough * per_sample, kMaxBytes));
   return std::clamp(bytes / per_sample / kFewest * kFewest, kFewest, device.max_samples);
-}
-
-std::string user_cache_path(const std::string& name) {
-  const auto variable = [](const char* which) {
-    const char* value = std::getenv(which);
-    return std::string(value ? value : "");
-  };
-  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) {
-    return cache + "/dpt/" + name;
-  }
-  if (const std::string home = variable("HOME"); !home.empty()) {
-    return home + "/.cache/dpt/" + name;
-  }
-  return {};
 }
 
 Placement make_placement(const TrainSpec& spec, const Plan& plan, std::int64_t train_samples,

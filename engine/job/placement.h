@@ -52,10 +52,6 @@ struct Placement {
 Placement make_placement(const TrainSpec& spec, const Plan& plan, std::int64_t train_samples,
                          ProcessGroup* processes);
 
-/// Returns the path of a file that keeps what runs found out about this machine:
-/// $XDG_CACHE_HOME/dpt/NAME, or ~/.cache/dpt/NAME; empty if neither XDG_CACHE_HOME nor HOME is set.
-std::string user_cache_path(const std::string& name);
-
 /// Returns the number of decoder threads of a process for `data.workers: auto`: the cores that its
 /// replicas leave free, and at least one for each replica. A CPU replica keeps one core busy for
 /// each of its threads, a GPU one core that launches its work.

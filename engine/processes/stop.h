@@ -57,7 +57,7 @@ void request_stop(StopReason reason);
 
 /// Watch that calls a function once, on a separate thread, `patience` after a stop is requested (or
 /// after construction if it was requested before), unless this object is destroyed before that.
-/// With zero `patience`, a requested stop always leads to the call, at the latest before the
+/// A requested stop always leads to the call if `patience` is zero, at the latest before the
 /// destructor returns. Only one StopWatch may exist at a time. If the system cannot start a thread,
 /// the function is never called.
 class StopWatch {

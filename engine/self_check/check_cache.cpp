@@ -35,17 +35,21 @@ Json read(const std::string& path) {
   return Json::object();
 }
 
-}  // namespace
-
-std::set<std::string> CheckCache::checked(const std::string& machine) const {
+/// Returns the operations of a machine.
+std::set<std::string> operations_in(const Json& machines, const std::string& machine) {
   std::set<std::string> operations;
-  const Json machines = read(path_);
   const auto found = machines.find(machine);
   if (found == machines.end() || !found->is_array()) return operations;
   for (const Json& each : *found) {
     if (each.is_string()) operations.insert(each.get<std::string>());
   }
   return operations;
+}
+
+}  // namespace
+
+std::set<std::string> CheckCache::checked(const std::string& machine) const {
+  return operations_in(read(path_), machine);
 }
 
 std::string CheckCache::add(const std::string& machine,
@@ -55,9 +59,9 @@ std::string CheckCache::add(const std::string& machine,
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   if (path_.empty()) return "neither XDG_CACHE_HOME nor HOME is set";
-  std::set<std::string> all = checked(machine);
-  all.insert(operations.begin(), operations.end());
   Json machines = read(path_);
+  std::set<std::string> all = operations_in(machines, machine);
+  all.insert(operations.begin(), operations.end());
   if (machines.size() >= kMaxMachines && !machines.contains(machine)) machines = Json::object();
   machines[machine] = all;
   std::error_code error;

@@ -29,13 +29,8 @@ struct OperationCheck {
 /// keep the reference fast, the inputs of large matrix products are mostly zeros (about 4 million
 /// multiply-adds remain), and in place of a linear layer with more than 2 million weights, one with
 /// fewer outputs is checked. Inputs and parameters are numbers that bf16 can represent, so that
-/// products, and sums up to about 4, are exact in fp32. The bound is `relative_bound` of the
+/// products, and sums up to about 4, are exact in fp32. The bound is relative to the
 /// largest expected value; it is wider where large terms cancel.
 OperationCheck check_operation(Backend& backend, const OpDesc& desc, bool exact);
-
-/// Returns the allowed difference for a type of activations, relative to the largest value.
-/// Expected rounding: sums in fp32 that do not lose more than a few bits, operands rounded to tf32
-/// (2^-11), results rounded to bf16 (2^-9).
-double relative_bound(DType type, bool tf32);
 
 }  // namespace dpt

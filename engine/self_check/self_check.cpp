@@ -15,6 +15,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/heartbeat.h"
 #include "kernels/base/stop_request.h"
+#include "kernels/base/user_cache.h"
 #include "kernels/devices.h"
 
 namespace dpt {
@@ -56,22 +57,40 @@ bool is_repeated(const Placement& placement, int rank) {
   return device.kind == DeviceName::Kind::cpu && std::find(first, own, device) != own;
 }
 
+/// Returns the text of the error about wrong kernels.
+std::string wrong_kernels_text(const std::vector<OperationCheck>& wrong) {
+  constexpr std::size_t kMaxLines = 8;
+  std::string text = "the self check found kernels that compute wrong values here:\n";
+  for (std::size_t i = 0; i < std::min(wrong.size(), kMaxLines); ++i) {
+    text += fmt::format("  {} ({}): {}\n", wrong[i].operation, wrong[i].implementation,
+                        wrong[i].problem);
+  }
+  if (wrong.size() > kMaxLines) text += fmt::format("  and {} more\n", wrong.size() - kMaxLines);
+  return text +
+         "nothing was trained. If a second check gives the same values, this is probably a bug in "
+         "dpt or in a library: please report these lines. If not, the device is probably defective "
+         "or unstable: test it with `dpt devices --check --seconds 600`. `train.self_check: never` "
+         "trains anyway";
+}
+
 }  // namespace
 
-std::vector<OpDesc> operations_of(const Plan& plan, std::int64_t batch, std::uint64_t seed) {
-  std::vector<OpDesc> operations;
-  std::set<std::string> known;
+void add_operations(const Plan& plan, std::int64_t batch, std::uint64_t seed,
+                    std::vector<NamedOperation>& all) {
   for (const Node& node : plan.nodes) {
     if (node.is_view) continue;
     OpDesc desc = operation_of(plan, node, {batch, true, seed});
-    if (known.insert(operation_text(desc)).second) operations.push_back(std::move(desc));
+    std::string text = operation_text(desc);
+    const bool is_known = std::any_of(
+        all.begin(), all.end(), [&](const NamedOperation& each) { return each.text == text; });
+    if (!is_known) all.push_back({std::move(text), std::move(desc)});
   }
-  return operations;
 }
 
 SelfCheckResult check_operations(Backend& backend, const DeviceName& device,
-                                 std::span<const OpDesc> operations, const BackendOptions& options,
-                                 SelfCheck when, const CheckCache& cache,
+                                 std::span<const NamedOperation> operations,
+                                 const BackendOptions& options, SelfCheck when,
+                                 const CheckCache& cache,
                                  const std::function<void()>& before_each) {
   SelfCheckResult result;
   if (when == SelfCheck::never) return result;
@@ -80,14 +99,14 @@ SelfCheckResult check_operations(Backend& backend, const DeviceName& device,
   std::set<std::string> known, checked;
   if (when == SelfCheck::automatic) known = cache.checked(machine);
   try {
-    for (const OpDesc& desc : operations) {
+    for (const auto& [text, desc] : operations) {
       ++result.operations;
-      if (known.contains(operation_text(desc))) continue;
+      if (known.contains(text)) continue;
       if (before_each) before_each();
       OperationCheck check = check_operation(backend, desc, options.exact);
       ++result.checked;
       if (check.problem.empty()) {
-        checked.insert(operation_text(desc));
+        checked.insert(text);
         continue;
       }
       const bool same = check_operation(backend, desc, options.exact).bits == check.bits;
@@ -106,35 +125,17 @@ SelfCheckResult check_operations(Backend& backend, const DeviceName& device,
 
 SelfCheckResult check_kernels(const Job& job, Backend& backend, int rank) {
   if (job.spec.train.self_check == SelfCheck::never || is_repeated(job.placement, rank)) return {};
-  const std::vector<OpDesc> operations =
-      operations_of(job.model.plan, usual_batch(job, rank), job.data.train_input.seed);
-  SelfCheckResult result = check_operations(
-      backend, job.placement.devices[static_cast<std::size_t>(rank)], operations,
-      job.placement.backend_options, job.spec.train.self_check, CheckCache(check_cache_path()), [] {
-        check_stop();
-        beat("checking kernels");
-      });
+  std::vector<NamedOperation> operations;
+  add_operations(job.model.plan, usual_batch(job, rank), job.data.train_input.seed, operations);
+  SelfCheckResult result =
+      check_operations(backend, job.placement.devices[static_cast<std::size_t>(rank)], operations,
+                       job.placement.backend_options, job.spec.train.self_check,
+                       CheckCache(user_cache_path("checked-kernels.json")), [] {
+                         check_stop();
+                         beat("checking kernels");
+                       });
   if (!result.wrong.empty()) throw Error(ErrorKind::device, wrong_kernels_text(result.wrong));
   return result;
-}
-
-std::string wrong_kernels_text(const std::vector<OperationCheck>& wrong) {
-  constexpr std::size_t kMaxLines = 8;
-  std::string text = "the self check found kernels that compute wrong values here:\n";
-  for (std::size_t i = 0; i < std::min(wrong.size(), kMaxLines); ++i) {
-    text += fmt::format("  {} ({}): {}\n", wrong[i].operation, wrong[i].implementation,
-                        wrong[i].problem);
-  }
-  if (wrong.size() > kMaxLines) text += fmt::format("  and {} more\n", wrong.size() - kMaxLines);
-  return text +
-         "nothing was trained. If a second check gives the same values, this is probably a bug in "
-         "dpt or in a library: please report these lines. If not, the device is probably defective "
-         "or unstable: test it with `dpt devices --check --seconds 600`. `train.self_check: never` "
-         "trains anyway";
-}
-
-std::string check_cache_path() {
-  return user_cache_path("checked-kernels.json");
 }
 
 }  // namespace dpt

@@ -18,8 +18,14 @@ namespace dpt {
 
 struct Job;
 
-/// Returns the operations of a training pass, without duplicates.
-std::vector<OpDesc> operations_of(const Plan& plan, std::int64_t batch, std::uint64_t seed);
+/// An operation and its operation_text.
+struct NamedOperation {
+  std::string text;
+  OpDesc desc;
+};
+/// Adds those operations of a training pass that `all` lacks.
+void add_operations(const Plan& plan, std::int64_t batch, std::uint64_t seed,
+                    std::vector<NamedOperation>& all);
 
 /// Result of checking a device.
 struct SelfCheckResult {
@@ -34,20 +40,14 @@ struct SelfCheckResult {
 /// called before each and may throw to end the check. Throws ErrorKind::device for a device
 /// failure.
 SelfCheckResult check_operations(Backend& backend, const DeviceName& device,
-                                 std::span<const OpDesc> operations, const BackendOptions& options,
-                                 SelfCheck when, const CheckCache& cache,
+                                 std::span<const NamedOperation> operations,
+                                 const BackendOptions& options, SelfCheck when,
+                                 const CheckCache& cache,
                                  const std::function<void()>& before_each = {});
 
 /// Checks the operations of a job on a rank's device, as `train.self_check` says. Replicas on the
 /// CPU have the same kernels, so only the first of each kind in this process checks them. Throws
 /// ErrorKind::device, naming operation, implementation and values, if a kernel is wrong.
 SelfCheckResult check_kernels(const Job& job, Backend& backend, int rank);
-
-/// Returns the text of the error about wrong kernels.
-std::string wrong_kernels_text(const std::vector<OperationCheck>& wrong);
-
-/// Returns the path of the cache: $XDG_CACHE_HOME/dpt/checked-kernels.json, or the same below
-/// ~/.cache; empty if neither XDG_CACHE_HOME nor HOME is set.
-std::string check_cache_path();
 
 }  // namespace dpt

@@ -68,7 +68,7 @@ class Factors {
     double value;
   };
 
-  /// Skips zeros if `skips`: they add nothing unless the other factor is not finite.
+  /// Skips zeros if `skips`: they add nothing unless the other factor is non-finite.
   Factors(const Values& image, std::int64_t channels, bool skips) : channels_(channels) {
     const std::size_t pixels = image.size() / static_cast<std::size_t>(channels);
     begins_.reserve(pixels + 1);

@@ -19,9 +19,8 @@
 #include <variant>
 #include <vector>
 
-#include "app/base/catalog.h"
-#include "engine/config/read_spec.h"
-#include "engine/graph/make_plan.h"
+#include "app/base/zoo_plan.h"
+#include "engine/graph/operations.h"
 #include "kernels/base/error.h"
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/conv/cudnn_conv.h"
@@ -33,11 +32,7 @@ namespace {
 using namespace dpt;
 using Json = nlohmann::ordered_json;
 
-struct Network {
-  const char* name;
-  const char* input;
-};
-constexpr Network kNetworks[] = {
+constexpr ZooInput kNetworks[] = {
     {"lenet", "[1, 28, 28]"},    {"vgg11", "[3, 224, 224]"},    {"resnet18", "[3, 224, 224]"},
     {"resnet20", "[3, 32, 32]"}, {"resnet50", "[3, 224, 224]"}, {"mobilenet_v2", "[3, 224, 224]"},
 };
@@ -71,21 +66,11 @@ struct Convolution {
 std::vector<Convolution> convolutions() {
   std::vector<Convolution> found;
   std::map<std::string, std::size_t> places;
-  for (const Network& network : kNetworks) {
-    const std::string config = fmt::format(
-        "data: {{dataset: synthetic, batch_size: 1}}\noptimizer: {{type: SGD, lr: 0.1}}\n"
-        "train: {{epochs: 1}}\nmodel: {{zoo: {}, input: {}, classes: 10}}\n",
-        network.name, network.input);
-    const Plan plan = make_plan(load_spec_text(catalog(), config, network.name));
+  for (const ZooInput& network : kNetworks) {
+    const Plan plan = zoo_plan(network, 1, "fp32");
     for (const Node& node : plan.nodes) {
       if (node.is_view) continue;
-      const std::vector<ActivationShape> in = plan.shapes_into(node);
-      LayerContext context;
-      context.batch = 1;
-      context.in = in;
-      context.out = plan.values[static_cast<std::size_t>(node.output)].shape;
-      context.input_gradient = node.input_gradient;
-      const OpDesc op = node.layer->describe(context);
+      const OpDesc op = operation_of(plan, node, {1, true, 0});
       const auto* desc = std::get_if<Conv2dDesc>(&op);
       if (!desc) continue;
       const auto [place, is_new] =

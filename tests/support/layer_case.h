@@ -47,16 +47,21 @@ inline std::string infer_error(const Layer& layer, const ActivationShape& in) {
   return error_text([&] { infer(layer, in); });
 }
 
-inline std::unique_ptr<Op> compile(const Layer& layer, Backend& backend,
-                                   const std::vector<ActivationShape>& in, std::int64_t batch,
-                                   bool training = true) {
+inline OpDesc described(const Layer& layer, const std::vector<ActivationShape>& in,
+                        std::int64_t batch, bool training = true) {
   LayerContext context;
   context.batch = batch;
   context.in = in;
   context.out = layer.infer(in);
   context.training = training;
   context.input_gradient = training;
-  return backend.make(layer.describe(context));
+  return layer.describe(context);
+}
+
+inline std::unique_ptr<Op> compile(const Layer& layer, Backend& backend,
+                                   const std::vector<ActivationShape>& in, std::int64_t batch,
+                                   bool training = true) {
+  return backend.make(described(layer, in, batch, training));
 }
 
 inline std::unique_ptr<Op> compile(const Layer& layer, Backend& backend, const ActivationShape& in,
@@ -67,9 +72,7 @@ inline std::unique_ptr<Op> compile(const Layer& layer, Backend& backend, const A
 /// Returns the reference mathematics of a layer for the shapes of its inputs.
 inline Maths maths_of(const Layer& layer, const std::vector<ActivationShape>& in,
                       std::int64_t batch) {
-  ReferenceBackend backend;
-  const std::unique_ptr<Op> op = compile(layer, backend, in, batch);
-  return dynamic_cast<const ReferenceOp&>(*op).maths();
+  return reference::maths_of(described(layer, in, batch));
 }
 
 /// Checks an analytic gradient of L = sum(y * dy) against central differences in double. The error

@@ -46,8 +46,9 @@ constexpr int kExitCode = 66;            ///< as ThreadSanitizer's
 
 /// For each thread of a block, the clock before which its accesses are known.
 using Clocks = std::vector<std::uint32_t>;
-/// Clocks by block; null: nothing is known.
-using Knowledge = std::shared_ptr<const std::map<std::uint32_t, std::shared_ptr<const Clocks>>>;
+using ClocksByBlock = std::map<std::uint32_t, std::shared_ptr<const Clocks>>;
+/// Null: nothing is known.
+using Knowledge = std::shared_ptr<const ClocksByBlock>;
 
 void join(Knowledge& into, const Knowledge& from) {
   if (!from || into == from) return;
@@ -66,8 +67,7 @@ void join(Knowledge& into, const Knowledge& from) {
     for (std::size_t i = 0; i < joined.size(); ++i) joined[i] = std::max(joined[i], (*clocks)[i]);
     mine = std::make_shared<const Clocks>(std::move(joined));
   }
-  into = std::make_shared<const std::map<std::uint32_t, std::shared_ptr<const Clocks>>>(
-      std::move(all));
+  into = std::make_shared<const ClocksByBlock>(std::move(all));
 }
 
 /// A set of accesses of the own block: all before the clock `base`, and those of the lanes of the
@@ -81,10 +81,10 @@ struct BlockView {
   }
 };
 
-/// What fences have done for a thread. A fence makes all accesses that come before it visible to
-/// those who see a later atomic operation of this thread, or of one that is ordered after the
-/// fence; they must have a fence of their own between that operation and their accesses. This is
-/// what GPUs do. The PTX memory model asks for the fence and the operation in one thread.
+/// Accesses that the fences of a thread have ordered. A fence makes all accesses that come before
+/// it visible to those who see a later atomic operation of this thread, or of one that is ordered
+/// after the fence; they must have a fence of their own between that operation and their accesses.
+/// This is what GPUs do. The PTX memory model asks for the fence and the operation in one thread.
 struct Fences {
   bool any = false;
   BlockView before;    ///< accesses of the own block that a fence follows
@@ -322,9 +322,8 @@ void Detector::atomic(const void* address) {
   for (unsigned lane = 0; lane < 32 && first + lane < threads_; ++lane) {
     clocks[first + lane] = std::max(clocks[first + lane], self.fences.before.lanes[lane]);
   }
-  Knowledge mine = std::make_shared<const std::map<std::uint32_t, std::shared_ptr<const Clocks>>>(
-      std::map<std::uint32_t, std::shared_ptr<const Clocks>>{
-          {block_, std::make_shared<const Clocks>(std::move(clocks))}});
+  Knowledge mine = std::make_shared<const ClocksByBlock>(
+      ClocksByBlock{{block_, std::make_shared<const Clocks>(std::move(clocks))}});
   join(mine, self.fences.others);
   join(all[key], mine);
 }

@@ -113,7 +113,8 @@ __global__ void sum_grid(int* parts, unsigned* counter, int* sum, Parts has) {
   atomicAdd(sum, mine);
 }
 
-/// As `sum_grid`, but one thread stores the sum of its block, releases and acquires it.
+/// Does the same as `sum_grid`, but one thread stores the sum of its block, releases and acquires
+/// it.
 __global__ void sum_blocks(int* parts, unsigned* counter, int* sum, bool release, bool acquire) {
   if (threadIdx.x != 0) return;
   parts[blockIdx.x] = 1;

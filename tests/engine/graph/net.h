@@ -14,6 +14,7 @@
 #include "engine/graph/executor.h"
 #include "engine/graph/init.h"
 #include "engine/graph/make_plan.h"
+#include "engine/graph/operations.h"
 #include "engine/layers/activation_shape.h"
 #include "tests/support/json_variant.h"
 #include "tests/support/model.h"
@@ -215,22 +216,15 @@ class NetMaths {
     loss_.batch = batch.size;
     loss_.classes = plan.classes;
     loss_.label_smoothing = label_smoothing;
-    ReferenceBackend backend;
     for (const Node& node : plan.nodes) {
       if (node.is_view) {
         nodes_.push_back({});
         names_.push_back({});
         continue;
       }
-      const std::vector<ActivationShape> in = plan.shapes_into(node);
-      LayerContext context;
-      context.batch = batch.size;
-      context.in = in;
-      context.out = plan.values[node.output].shape;
-      const OpDesc desc = node.layer->describe(context);
-      const std::unique_ptr<Op> op = backend.make(desc);
+      const OpDesc desc = operation_of(plan, node, {batch.size, true, 0});
       names_.push_back(param_names(desc));
-      nodes_.push_back(dynamic_cast<const ReferenceOp&>(*op).maths());
+      nodes_.push_back(reference::maths_of(desc));
     }
   }
 

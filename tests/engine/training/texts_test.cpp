@@ -17,6 +17,7 @@
 #include "engine/graph/make_plan.h"
 #include "engine/graph/memory_schedule.h"
 #include "engine/run/progress.h"
+#include "kernels/base/user_cache.h"
 #include "kernels/devices.h"
 #include "tests/engine/training/run.h"
 #include "tests/support/pseudo_terminal.h"

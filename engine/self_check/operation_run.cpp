@@ -1,0 +1,242 @@
+#include "engine/self_check/operation_run.h"
+
+#include <algorithm>
+
+#include "kernels/common/bf16.h"
+
+namespace dpt {
+namespace {
+
+using reference::Derivatives;
+using reference::Maths;
+using reference::Params;
+using reference::Values;
+
+constexpr std::size_t kGuardBytes = 256;
+constexpr std::array<std::byte, kGuardBytes> kGuard = [] {
+  std::array<std::byte, kGuardBytes> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::byte>(0xA5 ^ i);
+  return all;
+}();
+
+/// Bytes of the longest upload of NaN.
+constexpr std::size_t kNaNBytes = 1 << 20;
+
+}  // namespace
+
+GuardedArray::GuardedArray(Backend& backend, std::size_t elements, DType type)
+    : backend_(&backend),
+      type_(type),
+      bytes_(elements * size_of(type)),
+      memory_(backend.allocate(bytes_ + kGuard.size(), "the self check")) {
+  backend.zero(memory_.ptr(), bytes_);
+  backend.upload(memory_.ptr() + bytes_, kGuard.data(), kGuard.size());
+}
+
+template <class T>
+void GuardedArray::set_as(std::span<const double> values, std::size_t at) {
+  if (values.empty()) return;
+  std::vector<T> stored(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) store(stored[i], static_cast<float>(values[i]));
+  backend_->upload(ptr() + at * sizeof(T), stored.data(), stored.size() * sizeof(T));
+  backend_->synchronize();
+}
+
+template <class T>
+std::vector<float> GuardedArray::get_as(std::size_t at, std::size_t count) const {
+  if (count == 0) return {};
+  std::vector<T> stored(count);
+  backend_->download(stored.data(), ptr() + at * sizeof(T), count * sizeof(T));
+  backend_->synchronize();
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = to_float(stored[i]);
+  return values;
+}
+
+void GuardedArray::set(std::span<const double> values, std::size_t at) {
+  type_ == DType::bf16 ? set_as<Bf16>(values, at) : set_as<float>(values, at);
+}
+
+std::vector<float> GuardedArray::get(std::size_t at, std::size_t count) const {
+  return type_ == DType::bf16 ? get_as<Bf16>(at, count) : get_as<float>(at, count);
+}
+
+bool GuardedArray::is_guarded() const {
+  std::array<std::byte, kGuardBytes> now;
+  backend_->download(now.data(), ptr() + bytes_, now.size());
+  backend_->synchronize();
+  return now == kGuard;
+}
+
+OperationRun::OperationRun(Backend& backend, const OpDesc& desc, const Maths& maths,
+                           std::int64_t live, std::int64_t batch)
+    : backend_(backend),
+      maths_(maths),
+      live_(static_cast<std::size_t>(live)),
+      batch_(static_cast<std::size_t>(batch)),
+      type_(type_of(desc)),
+      names_(param_names(desc)),
+      op_(backend.make(desc)),
+      y_(on_device(maths.y)),
+      dy_(on_device(maths.y)),
+      saved_(backend, op_->saved_bytes() / sizeof(float) + 1, DType::f32),
+      scratch_(backend, op_->scratch_bytes() / sizeof(float) + 1, DType::f32),
+      ids_(backend, 2 * live_, DType::i32),
+      step_(backend, 2, DType::i32) {
+  for (std::size_t k = 0; k < maths.inputs; ++k) {
+    x_.push_back(on_device(maths.input(k)));
+    if (k == 0 || op_->separate_gradients()) dx_.push_back(on_device(maths.input(k)));
+  }
+  for (const std::size_t count : maths.params) {
+    weights_.emplace_back(backend, count, DType::f32);
+    halves_.emplace_back(backend, type_ == DType::bf16 ? count : 0, DType::bf16);
+    gradients_.emplace_back(backend, count, DType::f32);
+  }
+  std::vector<std::int64_t> ids;
+  for (std::size_t k = 0; k < live_; ++k) ids.push_back(static_cast<std::int64_t>(k));
+  backend.upload(ids_.ptr(), ids.data(), ids.size() * sizeof ids[0]);
+  backend.synchronize();
+  step_.zero();
+}
+
+void OperationRun::set(const Values& x, const Params& params) {
+  std::size_t at = 0;
+  for (std::size_t k = 0; k < x_.size(); ++k) {
+    set_samples(x_[k], std::span(x).subspan(at, maths_.input(k)));
+    at += maths_.input(k);
+  }
+  for (std::size_t k = 0; k < weights_.size(); ++k) {
+    weights_[k].set(params[k]);
+    if (type_ == DType::bf16) halves_[k].set(params[k]);
+  }
+}
+
+std::vector<NamedResult> OperationRun::run(const Values& dy, GradWrite write, bool has_backward) {
+  std::vector<NamedResult> results;
+  OpArgs args = arguments();
+  forget_samples(y_);
+  forget_start(saved_);
+  forget_start(scratch_);
+  if (op_->coupled_channels() > 0) op_->forward_statistics(args);
+  op_->forward(args);
+  results.push_back({"output", samples_of(y_, maths_.y)});
+  if (!has_backward) return results;
+  set_samples(dy_, dy);
+  for (GuardedArray& each : dx_) forget_samples(each);
+  for (GuardedArray& each : gradients_) {
+    if (write == GradWrite::overwrite) forget(each.ptr(), each.bytes());
+  }
+  forget_start(scratch_);
+  args.write = write;
+  if (!op_->backward_needs_x()) args.x = {};
+  if (!op_->backward_needs_y()) args.y = {};
+  if (op_->coupled_channels() > 0) op_->backward_statistics(args);
+  op_->backward(args);
+  std::vector<float> dx;
+  for (std::size_t k = 0; k < dx_.size() && maths_.input_gradient; ++k) {
+    const std::vector<float> part = samples_of(dx_[k], maths_.input(k));
+    dx.insert(dx.end(), part.begin(), part.end());
+  }
+  if (maths_.input_gradient) results.push_back({"gradient of the input", std::move(dx)});
+  for (std::size_t k = 0; k < gradients_.size(); ++k) {
+    if (!has_gradient(k)) continue;
+    results.push_back(
+        {"gradient of " + std::string(names_[k]), gradients_[k].get(0, maths_.params[k])});
+  }
+  if (op_->backward_keeps_dy()) {
+    results.push_back(
+        {"gradient of the output, which backward must keep", samples_of(dy_, maths_.y)});
+  }
+  return results;
+}
+
+std::vector<Values> OperationRun::expected(const Values& y, const Values& dy, const Derivatives* g,
+                                           double parameters) const {
+  std::vector<Values> all{y};
+  if (!g) return all;
+  if (maths_.input_gradient) {
+    // Without separate gradients, all inputs have the same gradient.
+    const std::size_t count = op_->separate_gradients() ? maths_.x : maths_.input(0);
+    all.emplace_back(g->x.begin(), g->x.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+  for (std::size_t k = 0; k < gradients_.size(); ++k) {
+    if (!has_gradient(k)) continue;
+    all.push_back(g->params[k]);
+    for (double& each : all.back()) each *= parameters;
+  }
+  if (op_->backward_keeps_dy()) all.push_back(dy);
+  return all;
+}
+
+std::string OperationRun::overrun_array() const {
+  if (!y_.is_guarded()) return "output";
+  if (!dy_.is_guarded()) return "gradient of the output";
+  if (!saved_.is_guarded()) return "memory for backward";
+  if (!scratch_.is_guarded()) return "scratch memory";
+  for (const GuardedArray& each : dx_) {
+    if (!each.is_guarded()) return "gradient of the input";
+  }
+  for (std::size_t k = 0; k < gradients_.size(); ++k) {
+    if (!gradients_[k].is_guarded()) return "gradient of " + std::string(names_[k]);
+  }
+  return {};
+}
+
+void OperationRun::set_samples(GuardedArray& array, std::span<const double> values) {
+  if (batch_ != live_) array.zero();
+  const std::size_t sample = values.size() / live_;
+  const std::size_t first = sample * (live_ - 1);
+  if (first > 0) array.set(values.first(first));
+  array.set(values.subspan(first), (batch_ - 1) * sample);
+}
+
+std::vector<float> OperationRun::samples_of(const GuardedArray& array, std::size_t count) const {
+  const std::size_t sample = count / live_;
+  std::vector<float> all = array.get(0, sample * (live_ - 1));
+  const std::vector<float> last = array.get((batch_ - 1) * sample, sample);
+  all.insert(all.end(), last.begin(), last.end());
+  return all;
+}
+
+void OperationRun::forget(DevPtr at, std::size_t bytes) {
+  static const std::vector<std::byte> kNaN(kNaNBytes, std::byte{0xFF});
+  for (std::size_t done = 0; done < bytes; done += kNaN.size()) {
+    backend_.upload(at + done, kNaN.data(), std::min(kNaN.size(), bytes - done));
+  }
+}
+
+void OperationRun::forget_start(GuardedArray& array) {
+  forget(array.ptr(), std::min(array.bytes(), kNaNBytes));
+}
+
+void OperationRun::forget_samples(GuardedArray& array) {
+  const std::size_t sample = array.bytes() / batch_;
+  forget(array.ptr(), sample * (live_ - 1));
+  forget(array.ptr() + sample * (batch_ - 1), sample);
+}
+
+OpArgs OperationRun::arguments() {
+  OpArgs args;
+  args.x = x_[0].ptr();
+  for (std::size_t k = 1; k < x_.size(); ++k) args.more_x[k - 1] = x_[k].ptr();
+  args.y = y_.ptr();
+  args.dy = dy_.ptr();
+  if (maths_.input_gradient) args.dx = dx_[0].ptr();
+  for (std::size_t k = 1; k < dx_.size(); ++k) args.more_dx[k - 1] = dx_[k].ptr();
+  for (std::size_t k = 0; k < weights_.size(); ++k) {
+    if (maths_.params[k] == 0) continue;
+    args.params[k] = {weights_[k].ptr(), type_ == DType::bf16 ? halves_[k].ptr() : DevPtr{},
+                      has_gradient(k) ? gradients_[k].ptr() : DevPtr{}};
+  }
+  args.saved = saved_.ptr();
+  args.scratch = scratch_.ptr();
+  args.ids = ids_.ptr();
+  args.step = step_.ptr();
+  if (const auto channels = op_->coupled_channels(); channels > 0) {
+    args.values = static_cast<double>(maths_.x) / static_cast<double>(channels);
+    args.samples = static_cast<double>(live_);
+  }
+  return args;
+}
+
+}  // namespace dpt

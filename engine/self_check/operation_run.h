@@ -1,0 +1,97 @@
+// One operation on a device with its memory, for the check of its kernels.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/reference/maths.h"
+
+namespace dpt {
+
+/// Device memory for an array, with guard bytes after it that no kernel may change.
+class GuardedArray {
+ public:
+  GuardedArray(Backend& backend, std::size_t elements, DType type);
+  DevPtr ptr() const { return memory_.ptr(); }
+  std::size_t bytes() const { return bytes_; }
+  void zero() { backend_->zero(ptr(), bytes_); }
+  /// Writes values from an element on.
+  void set(std::span<const double> values, std::size_t at = 0);
+  std::vector<float> get(std::size_t at, std::size_t count) const;
+  /// Returns true if nothing was written after the array.
+  bool is_guarded() const;
+
+ private:
+  template <class T>
+  void set_as(std::span<const double> values, std::size_t at);
+  template <class T>
+  std::vector<float> get_as(std::size_t at, std::size_t count) const;
+
+  Backend* backend_;
+  DType type_;
+  std::size_t bytes_;
+  DeviceMemory memory_;
+};
+
+/// A named array of results, on the host.
+struct NamedResult {
+  std::string name;
+  std::vector<float> values;
+};
+
+/// One operation on the device, with its memory.
+class OperationRun {
+ public:
+  /// `live` samples have values, of a batch of `batch`. REQUIRES: `backend` and `maths` outlive the
+  /// run.
+  OperationRun(Backend& backend, const OpDesc& desc, const reference::Maths& maths,
+               std::int64_t live, std::int64_t batch);
+  std::string implementation() const { return op_->implementation(); }
+
+  void set(const reference::Values& x, const reference::Params& params);
+  /// Runs both directions and returns the output and the gradients. With GradWrite::add, those of
+  /// the parameters are added to the results of the run before.
+  std::vector<NamedResult> run(const reference::Values& dy, GradWrite write, bool has_backward);
+  /// Returns the results that the reference expects, in the order of `run`. `parameters`: factor of
+  /// the parameters' gradients.
+  std::vector<reference::Values> expected(const reference::Values& y, const reference::Values& dy,
+                                          const reference::Derivatives* g, double parameters) const;
+  /// Returns the name of an array after whose end a kernel has written, or an empty text.
+  std::string overrun_array() const;
+
+ private:
+  GuardedArray on_device(std::size_t elements) const {
+    return {backend_, elements / live_ * batch_, type_};
+  }
+  /// Parameters after the bias are running statistics, which have no gradient.
+  bool has_gradient(std::size_t k) const { return k < 2 && maths_.params[k] > 0; }
+  /// Writes the samples that have values to the first places of the batch; the last to its end.
+  void set_samples(GuardedArray& array, std::span<const double> values);
+  std::vector<float> samples_of(const GuardedArray& array, std::size_t count) const;
+  /// Fills memory with NaN: an element that is never written, or read too early, is then noticed.
+  void forget(DevPtr at, std::size_t bytes);
+  /// Fills the start of an array of any size.
+  void forget_start(GuardedArray& array);
+  /// Fills the samples that are compared.
+  void forget_samples(GuardedArray& array);
+  OpArgs arguments();
+
+  Backend& backend_;
+  const reference::Maths& maths_;
+  std::size_t live_, batch_;
+  DType type_;
+  std::span<const std::string_view> names_;
+  std::unique_ptr<Op> op_;
+  std::vector<GuardedArray> x_, dx_;
+  GuardedArray y_, dy_, saved_, scratch_, ids_, step_;
+  std::vector<GuardedArray> weights_, halves_, gradients_;
+};
+
+}  // namespace dpt
