@@ -346,8 +346,9 @@ ObjectTable with_labels_checked(ObjectTable table) {
 DatasetKind csv_dataset() {
   static const ObjectTable table = with_labels_checked(object_table<CsvOptions>(
       "csv",
-      "CSV files with a line for each sample: its features, which are read into memory, or the "
-      "path of its image, which is read as in image_folder; and its label or targets.",
+      "CSV files with a line for each sample. A line has the sample's label or targets, and either "
+      "its features, which are read into memory, or the path of its image, which is read as in "
+      "image_folder.",
       {train_files_field(&CsvOptions::train, csv_file_table()),
        val_files_field(&CsvOptions::val, csv_file_table()),
        test_files_field(&CsvOptions::test, csv_file_table()),
@@ -368,7 +369,8 @@ DatasetKind csv_dataset() {
              "cat|dog. A sample then has any number of labels (an empty field: none), and targets "
              "are multi_hot, with an output for each label. Empty: one label for each sample."),
        field("targets", &CsvOptions::targets,
-             "Names of the columns with numbers, one for each output of the model (see target)."),
+             "Names of the columns that hold the targets: numbers, one for each output of the "
+             "model (see target)."),
        field("target", &CsvOptions::target,
              "Kind of targets. labels: the class (see label). soft_labels: a probability of each "
              "class, adding up to 1. multi_hot: a number from 0 to 1 for each output, which says "

@@ -314,8 +314,8 @@ DatasetKind image_folder_dataset() {
            .required(),
        field("val", &ImageFolderOptions::val,
              "Name of the validation set's folder. auto: val, valid or validation, whichever "
-             "exists and is not the test set. none: no validation set; val is then the test set if "
-             "there is no folder test, as in releases without this field.")
+             "exists and is not the test set. none: no validation set; the folder val is then the "
+             "test set if there is no folder test, as in releases without this field.")
            .stored_as(std::string(kNone)),
        field("test", &ImageFolderOptions::test,
              "Name of the test set's folder; empty: test, if it exists."),

@@ -41,8 +41,8 @@ const ObjectTable& idx_files_table() {
 const ObjectTable& idx_table() {
   static const ObjectTable table = object_table<IdxOptions>(
       "idx",
-      "Any pair of IDX files (the format of MNIST), plain or .gz; labels from 0 to the last "
-      "layer's width - 1.",
+      "Any pair of IDX files (the format of MNIST), plain or .gz; labels from 0 to the number of "
+      "outputs of the last layer - 1.",
       {path_field("root", &IdxOptions::root,
                   "Folder with train-images*, train-labels* and, for a test set, t10k-images*, "
                   "t10k-labels*."),

@@ -386,12 +386,13 @@ const ObjectTable& files_table() {
                   "Class labels (N,) of an integer type; or (N, K) or (N,) of any numbers, one for "
                   "each output of the model (see target).")
            .required_of_labels(),
-       path_field("weights", &NpyFiles::weights,
-                  "Weights (N,) of the samples, float32 or float64, 0 or from 1e-12 to 1e12: the "
-                  "loss is the sum of weight * loss, divided by the sum of the weights. A sample "
-                  "with the weight 0 counts neither in the loss nor in the metrics, which weigh "
-                  "all others alike; its image and targets must be finite all the same. If only "
-                  "some of train, val and test have weights, those of the others are 1.")});
+       path_field(
+           "weights", &NpyFiles::weights,
+           "Weights (N,) of the samples, float32 or float64, 0 or from 1e-12 to 1e12: the loss is "
+           "the sum of weight * loss, divided by the sum of the weights. A sample with the weight "
+           "0 counts neither in the loss nor in the metrics, but its image and targets must still "
+           "be finite. All other samples count equally in the metrics. If only some of train, val "
+           "and test have weights, those of the others are 1.")});
   return table;
 }
 
@@ -400,9 +401,9 @@ const ObjectTable& files_table() {
 DatasetKind npy_dataset() {
   static const ObjectTable table = object_table<NpyOptions>(
       "npy",
-      "Arrays of NumPy in .npy files (numpy.save) or, written FILE.npz:NAME, in .npz archives "
-      "(numpy.savez, numpy.savez_compressed). Files are mapped into memory and must not change "
-      "while they are used.",
+      "NumPy arrays in .npy files (numpy.save), or in .npz archives (numpy.savez, "
+      "numpy.savez_compressed), written as FILE.npz:NAME. Files are mapped into memory and must "
+      "not change while they are used.",
       {train_files_field(&NpyOptions::train, files_table()),
        val_files_field(&NpyOptions::val, files_table()),
        test_files_field(&NpyOptions::test, files_table()),
@@ -410,7 +411,8 @@ DatasetKind npy_dataset() {
              "Kind of targets. labels: the number of the class. soft_labels: a probability of each "
              "class, adding up to 1. multi_hot: a number from 0 to 1 for each output, which says "
              "whether it applies. values: a number for each output. auto: labels if they are "
-             "integers (N,), values if they are floating (N,) or (N, 1); others must be named."),
+             "integers (N,), values if they are floating-point numbers (N,) or (N, 1); for all "
+             "other arrays, the kind must be given."),
        field("classes", &NpyOptions::classes,
              "Names of the classes, or of the outputs; numbers by default.")});
   DatasetKind kind = {&table, open_npy, open_npy_unlabelled, true};

@@ -162,7 +162,8 @@ DatasetKind synthetic_dataset() {
              "Number of classes; 0: as many as the last layer has outputs.")
            .range(0, 65536),
        field("difficulty", &SyntheticOptions::difficulty,
-             "Fraction of noise: 0: patterns without noise, 1: only noise, which cannot be learnt.")
+             "Fraction of noise, from 0 (patterns without noise) to 1 (only noise, which cannot be "
+             "learnt).")
            .range(0, 1)});
   DatasetKind kind = {&table, open_synthetic, open_synthetic_unlabelled};
   kind.outputs = [](const Variant& variant) {

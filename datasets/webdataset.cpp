@@ -422,10 +422,10 @@ DatasetKind webdataset_dataset() {
   static const ObjectTable table = object_table<WebDatasetOptions>(
       "webdataset",
       "Uncompressed tar files, in which the files of a sample are adjacent and share their name up "
-      "to the first dot: an image (.jpg, .jpeg or .png, else of another extension that "
-      "image_folder reads), read as image_folder does, and the number or the name of its class as "
-      "text (.cls) or as \"label\" or \"cls\" in JSON (.json). Others are ignored. The shards must "
-      "not change while they are used.",
+      "to the first dot. A sample has an image (.jpg, .jpeg or .png, else another extension that "
+      "image_folder reads), which is read as in image_folder, and the number or the name of its "
+      "class, as text (.cls) or as \"label\" or \"cls\" in JSON (.json). Other files are ignored. "
+      "The shards must not change while they are used.",
       {train_files_field(&WebDatasetOptions::train, shards_table()),
        val_files_field(&WebDatasetOptions::val, shards_table()),
        test_files_field(&WebDatasetOptions::test, shards_table()),

@@ -93,10 +93,10 @@ void add_data_check_command(CLI::App& data, CommandBody& body) {
   auto options = std::make_shared<DataOptions>();
   CLI::App* check = data.add_subcommand(
       "check",
-      "Read every sample once and report what is wrong with them. Errors (exit code 3): samples "
-      "that cannot be read, NaN or infinite values, equal samples with different labels or in "
-      "several splits, classes that only val or test has. Warnings: duplicates, near duplicates, "
-      "constant images, rare and missing classes");
+      "Read every sample once and report all problems. Errors (exit code 3): samples that cannot "
+      "be read, NaN or infinite values, equal samples with different labels or in several splits, "
+      "classes that only val or test has. Warnings: duplicates, near duplicates, constant images, "
+      "rare and missing classes");
   check->add_option("config", options->config, kConfigHelp)->required();
   check->add_option("overrides", options->overrides, kOverridesHelp);
   check
@@ -199,7 +199,7 @@ void add_devices_command(CLI::App& app, CommandBody& body) {
   CLI::Option* check = devices->add_flag(
       "--check", options->check,
       "Compare the kernels of each device with a reference, for the layers of seven networks, in "
-      "every precision that it has. Exit code 4 if one is wrong");
+      "every precision that the device supports. Exit code 4 if one is wrong");
   devices
       ->add_option("--seconds", options->seconds,
                    "Repeat the check for this many seconds, on all cores and GPUs at once, and "

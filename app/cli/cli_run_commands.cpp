@@ -40,14 +40,14 @@ void add_process_options(CLI::App* command, ProcessOptions& options) {
   CLI::Option* coordinator =
       command
           ->add_option("--coordinator", options.flags.coordinator,
-                       "Address at which rank 0 listens for the others: its machine and a free "
-                       "port on it. The same for all processes")
+                       "Address at which rank 0 listens for the other processes: its machine and a "
+                       "free port on it. Must be the same for all processes")
           ->check(not_empty());
   for (CLI::Option* other : {rank, size, coordinator}) nproc->excludes(other);
   command
       ->add_option("--join-timeout", options.join_timeout,
                    "Time to wait for all processes to join at the start, e.g. 90s, up to 365d "
-                   "(default: 5m). Exit code 6 if some do not")
+                   "(default: 5m). Exit code 6 if a process does not join in time")
       ->check(not_empty());
 }
 
@@ -92,12 +92,13 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
   CLI::Option* run_dir = train->get_option("--run-dir");
   CLI::Option* resume =
       train
-          ->add_option("--resume", options->resume,
-                       "The run or checkpoint to resume: auto (default), never, must, or a "
-                       "checkpoint. auto: the run in the run folder, if there is one. never: "
-                       "nothing; start a new run in a new folder. must: the run in the run folder, "
-                       "or fail. A checkpoint: a file, a step of the run (28), best, or another "
-                       "run's folder; later checkpoints are moved to checkpoints/abandoned-N")
+          ->add_option(
+              "--resume", options->resume,
+              "The run or checkpoint to resume: auto (default), never, must, or a checkpoint. "
+              "auto: the run in the run folder, if there is one. never: none; start a new run in a "
+              "new folder. must: the run in the run folder; fail if there is none. A checkpoint: a "
+              "file, a step of the run (28), best, or another run's folder; later checkpoints are "
+              "moved to checkpoints/abandoned-N")
           ->check(not_empty());
   train
       ->add_option(
@@ -155,12 +156,12 @@ void add_train_command(CLI::App& app, CommandBody& body, std::vector<std::string
   add_process_options(train, options->processes);
   train->add_flag("--rank-logs", options->processes.rank_logs,
                   "Write the messages of ranks other than 0 to logs/rank-N.log in the run folder");
-  CLI::Option* smoke =
-      train->add_flag("--smoke", options->smoke,
-                      "Only test whether everything fits together, in seconds and without the "
-                      "data: a few steps on synthetic samples of the config's shapes, evaluation, "
-                      "saving, resuming (compared bit by bit), export. Uses a temporary folder, "
-                      "which is kept if a stage fails. The only other option allowed is --devices");
+  CLI::Option* smoke = train->add_flag(
+      "--smoke", options->smoke,
+      "Only test whether everything fits together, in seconds and without the data: a few steps on "
+      "synthetic samples of the config's shapes, evaluation, saving, resuming (compared bit by "
+      "bit), export. Uses a temporary folder, which is kept if a stage fails. No other option is "
+      "allowed except --devices");
   // --expect-missing and --expect-left-over take all words until the next option, including
   // overrides. Words with '=' are overrides, because no parameter has a '=' in its name.
   train->parse_complete_callback([options, train, smoke] {
@@ -301,8 +302,8 @@ void add_export_command(CLI::App& app, CommandBody& body) {
       ->excludes(normalisation);
   command
       ->add_flag("--softmax", options->softmax,
-                 "The ONNX model gives probabilities: the softmax of the outputs (cross_entropy), "
-                 "or the sigmoid of each (bce_with_logits)")
+                 "The ONNX model outputs probabilities: the softmax of the outputs "
+                 "(cross_entropy), or the sigmoid of each (bce_with_logits)")
       ->needs(onnx);
   command->add_option("--use", options->use, kUseHelp)->check(CLI::IsMember({"ema", "swa", "raw"}));
   command->add_flag("--overwrite", options->overwrite, "Replace an existing file");
@@ -331,7 +332,7 @@ void add_runs_command(CLI::App& app, CommandBody& body) {
       "replaced/ holds it. The new run moves to checkpoints/abandoned-N");
   runs->add_option("--sort", options->sort,
                    "Sort the runs by run, status, changed or best, by a result, e.g. test/accuracy "
-                   "(the best first), or by a key of the configs, e.g. optimizer.lr (default: run)")
+                   "(best first), or by a field of the configs, e.g. optimizer.lr (default: run)")
       ->check(not_empty());
   CLI::Option* json = runs->add_flag("--json", options->json, kJsonHelp);
   runs->add_flag("--csv", options->csv,
@@ -350,10 +351,9 @@ void add_compare_command(CLI::App& app, CommandBody& body) {
       ->required()
       ->expected(2, -1);
   compare
-      ->add_option(
-          "--sort", options->sort,
-          "Sort the runs by a result, e.g. test/accuracy (the best first), by a key of the "
-          "configs, e.g. optimizer.lr, or by run, status or best")
+      ->add_option("--sort", options->sort,
+                   "Sort the runs by a result, e.g. test/accuracy (best first), by a field of the "
+                   "configs, e.g. optimizer.lr, or by run, status or best")
       ->check(not_empty());
   CLI::Option* json = compare->add_flag("--json", options->json, kJsonHelp);
   compare
@@ -381,7 +381,7 @@ void add_report_command(CLI::App& app, CommandBody& body) {
       ->add_option(
           "-o,--out", options->out,
           "Write the page to this file (default: report.html in the run's folder, or for several "
-          "runs in the current folder). A report is replaced, any other file is not")
+          "runs in the current folder). An existing report is replaced, any other file is not")
       ->option_text("FILE")
       ->check(not_empty());
   report

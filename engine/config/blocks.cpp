@@ -475,8 +475,8 @@ ObjectTable sequential_table(const ObjectTable& layer) {
   using S = SequentialBlock;
   return block_table(object_table<S>(
       kSequential,
-      "A block: layers that run in sequence. A child is called NAME.CHILD, or NAME.INDEX "
-      "if it has no name. `from` in it names layers of the same block, then of the enclosing "
+      "A block: layers that run in sequence. A child is called NAME.CHILD, or NAME.INDEX if it has "
+      "no name. In it, `from` looks for a name in the same block first, then in the enclosing "
       "blocks.",
       {objects_field("layers", &S::layers, layer, "The layers of the block, in order.")
            .required()
@@ -495,9 +495,9 @@ ObjectTable residual_table(const ObjectTable& layer, const VariantTable& kinds) 
   }
   return block_table(object_table<S>(
       kResidual,
-      "A block: the sum of its layers' output and of its shortcut's, which both read the block's "
-      "input. Children are named as those of a Sequential; the indices of unnamed layers of the "
-      "shortcut follow those of `layers`. The sum is the layer NAME.add.",
+      "A block that adds the output of its layers to that of its shortcut; both read the block's "
+      "input. Children are named like those of a Sequential; the indices of unnamed layers of the "
+      "shortcut follow those of `layers`. The sum is a layer called NAME.add.",
       {objects_field("layers", &S::layers, layer, "The layers of the branch, in order.")
            .required()
            .items(1, kMaxLayers),

@@ -49,10 +49,10 @@ Field mode_field(BetterDirection better) {
 template <class S>
 Field smoothing_field() {
   return field("smoothing", &S::smoothing,
-               "Smooths the monitored value over the evaluations, against noise: smoothing * the "
-               "average so far + (1 - smoothing) * the new value, corrected for the start, so that "
-               "the first average is the first value. 0: the value itself. Non-finite values are "
-               "left out.")
+               "Smooths the monitored value over the evaluations, against noise. The average "
+               "becomes smoothing * the average so far + (1 - smoothing) * the new value, with a "
+               "correction for the start: the first average is the first value. 0: no smoothing. "
+               "Non-finite values are left out.")
       .range(0, 0.9999);
 }
 

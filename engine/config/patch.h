@@ -18,11 +18,12 @@ namespace dpt {
 
 inline constexpr const char* kPatchKey = "patch";
 inline constexpr const char* kPatchDoc =
-    "Changes to layers, given by their full names, in order: `{change: NAME, KEY: VALUE, ...}` "
-    "replaces those fields (a new `type` replaces all but name and from), `{insert_before: NAME, "
-    "layers: [...]}` and `{insert_after: NAME, layers: [...]}` add layers next to it, `{delete: "
-    "NAME}` removes it. The patches of a config are applied after those of the config that it "
-    "extends. A layer without a name is given by its index after the preceding changes.";
+    "Changes to layers, applied in order; NAME is the full name of a layer. `{change: NAME, KEY: "
+    "VALUE, ...}` replaces those fields of the layer (a new `type` replaces all fields except name "
+    "and from), `{insert_before: NAME, layers: [...]}` and `{insert_after: NAME, layers: [...]}` "
+    "add layers next to it, and `{delete: NAME}` removes it. The patches of a config are applied "
+    "after those of the config that it extends. A layer without a name is addressed by its index "
+    "after the preceding changes.";
 
 /// Place of a layer or block in the tree.
 struct LayerPlace {

@@ -16,27 +16,27 @@ constexpr const char* kHead = R"(# Config reference
 This page is generated from the field tables (`dpt config reference > docs/reference/config.md`); a test checks
 that it is up to date.
 
-- Reading is strict: an unknown or duplicate key, a wrong type and a value out of range are errors,
-  and all errors of a file are reported in one run as `file:line:column: ...`.
-- `extends: base.yaml` extends another config: mappings merge, lists and other values replace. A
-  mapping that names another kind (`type`, `dataset`) replaces the kind's own fields.
+- Reading is strict: an unknown or duplicate key, a wrong type and a value out of range are errors. One run reports
+  all errors of a file, as `file:line:column: ...`.
+- `extends: base.yaml` extends another config. Mappings are merged; lists and other values replace those of the
+  base. If a mapping names a kind (`type`, `dataset`) other than the base's, the fields of the base's kind are dropped.
 - `model: {zoo: NAME, ...}` stands for the layers of a network of the zoo, which `dpt config show --expand`
-  prints. `model.patch` changes single layers of the config that is extended, or of the zoo, by name.
-- `path.to.field=value` after the config on the command line overrides a value, which is YAML; list
-  items are addressed by name or index: `model.layers.conv1.out_channels=32`, layers in blocks also by
-  their full names: `model.layers.layer1.0.conv1.bias=false`.
-- Blocks (`Sequential`, `Residual`) hold layers and blocks; `repeat` makes copies. The layers of a block NAME
-  are called NAME.CHILD, those of its copies NAME.0.CHILD, NAME.1.CHILD, ...; `from` finds names of the
+  prints. `model.patch` changes individual layers, by name, of the config that is extended or of the network of the zoo.
+- `path.to.field=value` after the config on the command line overrides a value. The new value is read as YAML. List
+  items are addressed by name or index (`model.layers.conv1.out_channels=32`), layers in blocks also by
+  their full names (`model.layers.layer1.0.conv1.bias=false`).
+- Blocks (`Sequential`, `Residual`) hold layers and other blocks; `repeat` makes copies of a block. The layers of a
+  block NAME are called NAME.CHILD, those of its copies NAME.0.CHILD, NAME.1.CHILD, ...; `from` looks for a name in the
   same block first. `dpt config show --expand` prints the layers that the blocks of a config stand for.
 - A path may contain `${NAME}` or `${NAME:-default}` from the environment, where the default may contain
-  variables too (`$${` gives a literal `${`). In any other value `${` is an error. A leading `~/` is the home folder.
+  variables too; `$${` gives a literal `${`. In any other value `${` is an error. A leading `~/` is the home folder.
   A relative path is relative to the config file that contains it; on the command line, to the
   working directory.
-- A variable is secret if `token`, `password`, `secret` or `key` is a word of its name (`S3_SECRET`). A stored config
-  keeps `${S3_SECRET}` in place of its value, and log and messages show that.
+- A variable is secret if `token`, `password`, `secret` or `key` is a word of its name (`S3_SECRET`). Stored configs,
+  the log and messages contain `${S3_SECRET}` instead of its value.
 - `true` and `false` are the only booleans; numbers are decimal without leading zeros; a string that
-  looks like a number needs quotes. Aliases work; merge keys (`<<`), tags and several documents in
-  one file do not.
+  looks like a number needs quotes. Aliases are supported; merge keys (`<<`), tags and several documents in
+  one file are not.
 )";
 
 std::string escaped(std::string text) {

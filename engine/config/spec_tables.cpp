@@ -84,11 +84,11 @@ ObjectTable freeze_table() {
 ObjectTable ema_table() {
   return object_table<EmaSpec>(
       "ema",
-      "Keeps an exponential moving average of the weights and running statistics, which "
-      "validation, keep_best, early stopping and the test at the end then use.",
+      "Keeps an exponential moving average of the weights and running statistics. Validation, "
+      "keep_best, early stopping and the test at the end then use the average.",
       {field("decay", &EmaSpec::decay,
-             "Fraction of the average that remains after an update; in update n, at most (1 + n) / "
-             "(10 + n).")
+             "Fraction of the old average that each update keeps, limited to (1 + n) / (10 + n) in "
+             "update n.")
            .range(0, 1)});
 }
 
@@ -98,8 +98,8 @@ ObjectTable swa_table() {
       "swa",
       "Stochastic weight averaging: keeps the equal average of the weights and running statistics "
       "after some of the epochs, as torch.optim.swa_utils.AveragedModel does with use_buffers. "
-      "Validation, keep_best, early stopping, the schedule plateau and the test at the end use it "
-      "from its first epoch on, and ignore epochs without a new average.",
+      "Validation, keep_best, early stopping, the schedule plateau and the test at the end use the "
+      "average from its first epoch on, and ignore epochs without a new average.",
       {field("from_epoch", &S::from_epoch,
              "First epoch whose final weights enter the average, counted from 1; at most "
              "train.epochs.")
@@ -164,8 +164,8 @@ ObjectTable warmup_table() {
   using S = WarmupSpec;
   return object_table<S>(
       "warmup",
-      "Linear warm-up of the learning rate over the first steps, as PyTorch's LinearLR: step k of "
-      "n (from 0) trains at (start_factor + (1 - start_factor) * k / n) times the schedule's "
+      "Linear warm-up of the learning rate over the first steps, like PyTorch's LinearLR: step k "
+      "of n (from 0) trains at (start_factor + (1 - start_factor) * k / n) times the schedule's "
       "learning rate.",
       {field("epochs", &S::epochs, "Length in epochs; may be a fraction.").range(0, 1'000'000),
        field("steps", &S::steps, "Length in steps; not together with epochs.").at_least(0),
@@ -188,8 +188,8 @@ ObjectTable val_split_table() {
       {field("count", &S::count, "Number of samples; a plain number for val_split sets this field.")
            .at_least(0),
        field("fraction", &S::fraction,
-             "Fraction of all samples, from 0 to below 1; rounded to whole samples, with a minimum "
-             "of one.")
+             "Fraction of the training samples, from 0 to below 1. The result is rounded to whole "
+             "samples, with a minimum of one.")
            .at_least(0),
        field("fold", &S::fold,
              "[k, K], for cross-validation: the samples are divided into K parts of equal size, "
@@ -200,9 +200,9 @@ ObjectTable val_split_table() {
        field("stratify", &S::stratify,
              "Hold out the same fraction of each class; needs class labels."),
        field("group", &S::group,
-             "Name of a column of the training file (csv): lines with the same text in it, such as "
-             "images of one patient, are all trained on or all held out. The number of samples is "
-             "then as close to the requested one as whole groups allow.")},
+             "Name of a column of the training file (csv): lines with the same text in this "
+             "column, such as images of one patient, are either all trained on or all held out. "
+             "The number of samples is then as close to the requested one as whole groups allow.")},
       [](const S& s) -> std::string {
         const int given = (s.count > 0 ? 1 : 0) + (s.fraction > 0 ? 1 : 0) + (s.fold ? 1 : 0);
         if (given > 1)
@@ -229,16 +229,16 @@ ObjectTable normalize_table() {
   using S = NormalizeSpec;
   ObjectTable table = object_table<S>(
       "normalize",
-      "The normalisation of all splits: subtracts the mean of each channel and divides by the "
-      "standard deviation, after scaling to 0..1. The same as a Normalize at the end of both "
-      "transforms.train and transforms.eval (before a RandomErasing).",
+      "The normalisation of all splits: scales the values to 0..1, then subtracts the mean of each "
+      "channel and divides by the standard deviation. It has the same effect as a Normalize at the "
+      "end of both transforms.train and transforms.eval (before a RandomErasing).",
       {field("mean", &S::mean, "Mean of each channel."),
        field("std", &S::std, "Standard deviation of each channel."),
        field("mode", &S::mode,
-             "none: no normalisation. auto: the numbers that `dpt data stats` prints: those of the "
-             "training samples, except the ones that val_split holds out. A new run measures them "
-             "when it starts and keeps them: a resumed run, eval, predict and export use the run's "
-             "numbers. given: mean and std, whose presence makes it the default.")
+             "none: no normalisation. auto: the mean and standard deviation of the training "
+             "samples, without those that val_split holds out, as `dpt data stats` prints them. A "
+             "new run measures them when it starts; a resumed run, eval, predict and export use "
+             "the same numbers. given: the numbers in mean and std; the default if these are set.")
            .follows(
                "mean",
                +[](const S& s) {
@@ -266,9 +266,9 @@ ObjectTable weights_table() {
   return object_table<S>(
       "weights",
       "The weights that a new run starts from (finetuning); a resumed run does not read them "
-      "again. A tensor that the file lacks, or that it has in addition to those of the model, is "
-      "an error unless a pattern names it. In patterns, a star matches any number of characters, a "
-      "question mark one; a pattern that matches nothing is an error too.",
+      "again. A tensor that only the model or only the file has is an error, unless a pattern "
+      "names it. In patterns, a star matches any number of characters, a question mark one; a "
+      "pattern that matches nothing is an error too.",
       {path_field(
            "file", &S::file,
            "A safetensors file with torchvision's names and layouts, such as a checkpoint of dpt, "
@@ -291,11 +291,11 @@ ObjectTable weights_table() {
              "\"\", \"features.\": \"backbone.\"}. The longest matching prefix is replaced, once."),
        field("expect_missing", &S::expect_missing,
              "Patterns for names of the model's tensors, such as \"fc.*\", that the file may lack; "
-             "they then keep their initial values. If expect_left_over also names the file's "
+             "missing tensors keep their initial values. If expect_left_over also names the file's "
              "tensor, that tensor is not read and may have another shape."),
        field("expect_left_over", &S::expect_left_over,
-             "Patterns for names in the file (before `map`) of tensors that the model does not "
-             "have."),
+             "Patterns for the names, before `map`, of tensors that the file may have in addition "
+             "to those of the model."),
        field("head", &S::head,
              "by_class_name: the rows of the last layer with parameters, a Linear or Conv2d with "
              "an output for each class, are copied if the file has a class with the same name; the "
@@ -311,7 +311,7 @@ ObjectTable weights_table() {
        field("use", &S::use,
              "Weights to load from a checkpoint of dpt that has an average. ema: the moving "
              "average (train.ema). swa: the average of epochs (train.swa). raw: the weights "
-             "themselves. Not set: the average, if there is one.")},
+             "themselves. Not set: the average, if the checkpoint has one.")},
       [](const S& s) -> std::string {
         constexpr const char* kDigits = "0123456789abcdef";
         if (s.sha256 &&
@@ -333,7 +333,7 @@ ObjectTable checkpoint_table(const ObjectTable& keep_best) {
       {field("every", &S::every, "Epochs between checkpoints; 0: only at the end.").at_least(0),
        field("every_steps", &S::every_steps, "Steps between additional checkpoints; 0: none.")
            .at_least(0),
-       field("keep_last", &S::keep_last, "Number of the newest checkpoints that are kept.")
+       field("keep_last", &S::keep_last, "Number of checkpoints to keep; older ones are removed.")
            .range(1, 1'000'000),
        object_field("keep_best", &S::keep_best, keep_best, "Choice of the best checkpoint."),
        field("on_failure", &S::on_failure,
@@ -375,13 +375,12 @@ SpecTables::SpecTables(const Catalog& catalog)
            "sampler", &DataSpec::sampler,
            "Frequency of each training sample. An epoch always has as many draws as training "
            "samples. uniform: each sample once. balanced: each class equally often, regardless of "
-           "its number of samples; the samples of a class take turns, also from epoch to epoch, "
-           "and a "
+           "its number of samples; the samples of a class take turns, even across epochs, and a "
            "sample that is drawn more than once is augmented anew each time. Needs class labels."),
        field("workers", &DataSpec::workers,
-             "Number of threads in each process that decode samples for all of its replicas, if "
-             "the format needs decoding; auto: one for each core that the replicas leave free, "
-             "with a minimum of one per replica.")
+             "Number of decoder threads in each process, which all of its replicas share; unused "
+             "if the format needs no decoding. auto: one for each core that the replicas leave "
+             "free, with a minimum of one per replica.")
            .range(1, 1024)
            .zero_as("auto")
            .changeable(),
@@ -391,31 +390,32 @@ SpecTables::SpecTables(const Catalog& catalog)
        field("on_bad_sample", &DataSpec::on_bad_sample,
              "Reaction to a sample that cannot be read. stop: the run reports it, saves its last "
              "step and ends; samples of the other splits are also read during the first epoch. "
-             "skip: it is reported, and in training the next sample in the order of the files "
-             "takes its place; the same one on every rank and after a resume. Evaluations leave it "
-             "out and count the others. salvage: a damaged or truncated JPEG is used as far as it "
-             "can be decoded, in evaluations too, and the rest is grey, as with Pillow's "
+             "skip: the sample is reported. In training, the next readable sample in the order of "
+             "the files takes its place, the same on every rank and after a resume; evaluations "
+             "leave the sample out. salvage: a damaged or truncated JPEG is used as far as it can "
+             "be decoded, in evaluations too, and the rest is grey, as with Pillow's "
              "LOAD_TRUNCATED_IMAGES; any other damage ends the run.")
            .changeable(),
        field("max_bad_samples", &DataSpec::max_bad_samples,
              "With skip: the run ends when a process has found more bad samples than this.")
            .at_least(1)
            .changeable(),
-       field(
-           "exif_orientation", &DataSpec::exif_orientation,
-           "The orientation that cameras and phones store in JPEG, PNG and WebP files. apply: "
-           "images are first turned upright. ignore: they are read as stored, as in torchvision's "
-           "ImageFolder and in releases without this field. TIFF images are always turned.")
+       field("exif_orientation", &DataSpec::exif_orientation,
+             "Use of the orientation that cameras and phones store in JPEG, PNG and WebP files. "
+             "apply: images are first turned upright. ignore: images are read as stored, as in "
+             "torchvision's ImageFolder and in releases without this field. TIFF images are always "
+             "turned.")
            .stored_as(std::string(name_of(ExifOrientation::ignore))),
-       path_field(
-           "cache", &DataSpec::cache,
-           "Folder for decoded images (train.pack, test.pack), which the first run creates and "
-           "later runs map into memory, with the same bits; \"\": none. They are matched to the "
-           "image files only by name and size: remove them after a change that keeps both.")
+       path_field("cache", &DataSpec::cache,
+                  "Folder for a cache of the decoded images (train.pack, val.pack, test.pack). The "
+                  "first run creates these files; later runs map them into memory and get the same "
+                  "bits. \"\": no cache. A cache is matched to the image files only by their names "
+                  "and sizes: remove it after a change that keeps both.")
            .changeable(),
        field("cache_shorter_side", &DataSpec::cache_shorter_side,
-             "Images in the cache are resized to this shorter side if theirs is longer, which "
-             "saves space and time and changes what transforms see; full: they keep their size.")
+             "Shorter side to which images in the cache are resized if theirs is longer. This "
+             "saves space and time, but transforms then get the smaller images. full: images keep "
+             "their size.")
            .range(1, 16384)
            .zero_as("full"),
        object_field("normalize", &DataSpec::normalize, normalize,
@@ -434,20 +434,19 @@ SpecTables::SpecTables(const Catalog& catalog)
   Field share_weights =
       field("share_weights", &LayerSpec::share_weights,
             "Name of an earlier layer of the same type whose weights and bias this layer uses; "
-            "their shapes must be the same. They are one parameter, under that layer's name: kept "
-            "and saved once, with the sum of both layers' gradients. In a block, the name is found "
-            "in the same way as those in `from`.");
+            "their shapes must be the same. The layers share these parameters, which have the "
+            "earlier layer's name, are saved once, and get the sum of the layers' gradients. In a "
+            "block, the name is looked up like those in `from`.");
   share_weights.not_of_blocks = true;
   layer = object_table<LayerSpec>(
       "layer", "One layer or block; the fields of its type are given at the same level.",
       {field("name", &LayerSpec::name,
              "Name in messages and checkpoints; the index in the list if not given."),
        field("from", &LayerSpec::from,
-             "Names of the layers or blocks whose output it reads, which must come before it; "
-             "`input` is the image, unless a layer above has that name. In a block, a name is "
-             "looked for in the block, then in the enclosing blocks. The previous layer if not "
-             "given; a "
-             "layer with several inputs needs it."),
+             "Names of the layers or blocks whose outputs this layer reads. They must come before "
+             "it; `input` is the model's input, unless an earlier layer has that name. In a block, "
+             "a name is looked up in the block first, then in the enclosing blocks. The default is "
+             "the previous layer; a layer with several inputs requires this field."),
        std::move(share_weights)});
   sequential = sequential_table(layer);
   residual = residual_table(layer, catalog.layers);
@@ -466,9 +465,9 @@ SpecTables::SpecTables(const Catalog& catalog)
   model = object_table<ModelSpec>(
       "model", "The network: its layers, or a network of the zoo with its options.",
       {field("input", &ModelSpec::input,
-             "Shape of one sample: [channels, height, width]. A network of the zoo has, by "
-             "default, the shape of the data set's images if all have one size: digits, mnist, "
-             "fashion_mnist, cifar10, cifar100.")
+             "Shape of one sample: [channels, height, width]. For a network of the zoo, the "
+             "default is the shape of the data set's images if all have the same size (digits, "
+             "mnist, fashion_mnist, cifar10, cifar100).")
            .given_by_data()
            .range(1, 65536)
            .items(3, 3),
@@ -509,17 +508,17 @@ SpecTables::SpecTables(const Catalog& catalog)
            "epochs. By default, a change of epochs that changes the learning rate is refused.")
            .changeable(),
        field("shards", &TrainSection::shards,
-             "auto: fast mode. A number N: exact mode with N shards, bit-identical on any number "
-             "of replicas up to N with the same number of threads each.")
+             "auto: fast mode. A number N: exact mode with N shards, whose results are "
+             "bit-identical on 1 to N replicas, if each replica has the same number of threads.")
            .range(1, 65536)
            .zero_as("auto"),
        field("accumulate", &TrainSection::accumulate,
              "Gradient accumulation: each replica (in exact mode, each shard) processes its part "
-             "of the batch in at least N micro-batches, in sequence, and a step uses the "
-             "gradient of the whole batch. Activations then need less memory. Micro-batches are "
-             "smaller still if caches or, in fast mode, the device's memory require it. Batch "
-             "normalisation still normalises over all of them together and keeps its inputs until "
-             "all have run; shards reduce this memory too.")
+             "of the batch in at least N micro-batches, in sequence, and a step uses the gradient "
+             "of the whole batch. Activations then need less memory. Micro-batches are even "
+             "smaller if the caches or, in fast mode, the device's memory require it. Batch "
+             "normalisation still normalises over all micro-batches together and keeps its inputs "
+             "until all have run; more shards reduce this memory too.")
            .range(1, 65536)
            .changeable(),
        field("grad_clip_norm", &TrainSection::grad_clip_norm,
@@ -527,8 +526,8 @@ SpecTables::SpecTables(const Catalog& catalog)
              "scaled down to it.")
            .range(1e-30, 1e38),
        field("grad_clip_value", &TrainSection::grad_clip_value,
-             "Maximum absolute value of each element of the gradient, as torch's clip_grad_value_; "
-             "not together with grad_clip_norm.")
+             "Maximum absolute value of each element of the gradient, like torch's "
+             "clip_grad_value_; not together with grad_clip_norm.")
            .range(1e-30, 1e38),
        object_field("freeze", &TrainSection::freeze, freeze,
                     "Parameters that are not trained: a list of patterns, or {params: [...], "
@@ -540,9 +539,10 @@ SpecTables::SpecTables(const Catalog& catalog)
        object_field("swa", &TrainSection::swa, swa,
                     "An equal average of the weights after the last epochs; not together with "
                     "ema."),
-       object_field("early_stopping", &TrainSection::early_stopping, early_stopping,
-                    "Early stopping: ends training before the last epoch. A resumed run may change "
-                    "it: one that has stopped early continues with a higher patience.")
+       object_field(
+           "early_stopping", &TrainSection::early_stopping, early_stopping,
+           "Early stopping: ends training before the last epoch. A resumed run may change these "
+           "fields: a run that has stopped early continues if it gets more patience.")
            .changeable(),
        object_field("on_divergence", &TrainSection::on_divergence, on_divergence,
                     "Reaction to a step with a non-finite loss, gradient or update.")
@@ -553,13 +553,12 @@ SpecTables::SpecTables(const Catalog& catalog)
              "bf16; weights, sums and statistics in fp32; on a CPU only with AVX512-BF16 or AMX)."),
        field("autotune", &TrainSection::autotune,
              "On NVIDIA GPUs: time the implementations of each convolution and linear layer once "
-             "and cache the choice for later runs. Exact mode never does."),
-       field(
-           "self_check", &TrainSection::self_check,
-           "Compare the kernels of each layer with a reference in double precision before the "
-           "first step: auto (only those that this build of dpt has not yet checked on this kind "
-           "of device, with these libraries and this driver), always or never. A run whose kernels "
-           "are wrong ends with exit code 4 before it trains anything.")
+             "and cache the choice for later runs. Exact mode never does this."),
+       field("self_check", &TrainSection::self_check,
+             "Compare the kernels of each layer with a reference in double precision before the "
+             "first step: auto (only kernels that this build of dpt has not yet checked on this "
+             "kind of device, with these libraries and this driver), always or never. A run whose "
+             "kernels are wrong ends with exit code 4 before it trains anything.")
            .changeable(),
        field(
            "stall_timeout", &TrainSection::stall_timeout,
@@ -582,9 +581,9 @@ SpecTables::SpecTables(const Catalog& catalog)
              "Also write the contents of the log as TensorBoard event files, to tensorboard/ in "
              "the run folder."),
        path_field("prometheus", &LogSpec::prometheus,
-                  "File NAME.prom that shows the state of the run to Prometheus, for the textfile "
-                  "collector of node_exporter; replaced about every second. Each run needs a file "
-                  "of its own, in a folder that exists. \"\": none.")});
+                  "File NAME.prom with the state of the run for Prometheus, which the textfile "
+                  "collector of node_exporter reads; replaced about every second. Each run needs "
+                  "its own file, in an existing folder. \"\": no file.")});
   for (auto at = log.fields.begin() + 1; const auto& [name, doc] : catalog.measurements) {
     at = log.fields.insert(at, measurement_field(name, doc)) + 1;
   }
@@ -612,14 +611,15 @@ SpecTables::SpecTables(const Catalog& catalog)
            .changeable(),
        object_field("log", &TrainSpec::log, log, "Contents and frequency of the log.").changeable(),
        field("devices", &TrainSpec::devices,
-             "auto, cpu, cuda, or a list with one entry per replica: cpu, cpu:4 (threads), "
-             "cuda:0.")
+             "A list with one entry per replica (cpu, cpu:4 with 4 threads, cuda:0), or one word. "
+             "auto: one replica per GPU or, without a GPU, per physical CPU core. cuda: one "
+             "replica per GPU. cpu: one replica with one thread.")
            .items(1, 65536)
            .changeable(),
        field("device_weights", &TrainSpec::device_weights,
              "Division of the work among the devices: one number per device, such as [9, 1]; only "
              "their ratio matters. auto: equal, or in proportion to the threads of CPU replicas. "
-             "Where CPUs and GPUs train together, `dpt bench` prints the numbers to write here.")
+             "If CPUs and GPUs train together, `dpt bench` prints the numbers to write here.")
            .above(0)
            .items(1, 65536)
            .zero_as("auto")

@@ -25,7 +25,8 @@ inline constexpr const char* kZooTag = "zoo";
 /// The only key of a config file that is not a field. Merging the files removes it.
 inline constexpr const char* kExtendsKey = "extends";
 inline constexpr const char* kExtendsDoc =
-    "A config file that this one extends: mappings merge, lists and other values replace. A "
-    "mapping that names another kind (`type`, `dataset`) replaces the kind's own fields.";
+    "A base config, which this one extends. Mappings are merged; lists and other values replace "
+    "those of the base. If a mapping names a kind (`type`, `dataset`) other than the base's, the "
+    "fields of the base's kind are dropped.";
 
 }  // namespace dpt

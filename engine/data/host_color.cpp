@@ -50,15 +50,15 @@ const ObjectTable& color_jitter_table() {
       "Changes brightness, contrast, saturation and hue by random amounts, in a random order.",
       {field("brightness", &ColorJitterOptions::brightness,
              "The factor is uniform in [minimum, maximum]; one number stands for [1 - brightness, "
-             "1 + brightness], from 0 on. 0: no change.")
+             "1 + brightness], with a minimum of 0. 0: no change.")
            .range(0, 1000)
            .items(1, 2)
            .or_one(),
-       field("contrast", &ColorJitterOptions::contrast, "As brightness.")
+       field("contrast", &ColorJitterOptions::contrast, "Like brightness.")
            .range(0, 1000)
            .items(1, 2)
            .or_one(),
-       field("saturation", &ColorJitterOptions::saturation, "As brightness.")
+       field("saturation", &ColorJitterOptions::saturation, "Like brightness.")
            .range(0, 1000)
            .items(1, 2)
            .or_one(),
@@ -73,7 +73,7 @@ const ObjectTable& color_jitter_table() {
 
 const ObjectTable& random_grayscale_table() {
   static const ObjectTable table = object_table<RandomGrayscaleOptions>(
-      "RandomGrayscale", "Makes the image grey at random; it keeps its channels.",
+      "RandomGrayscale", "Makes the image grey at random; the number of channels stays the same.",
       {field("p", &RandomGrayscaleOptions::p, "Probability of a grey image.").range(0, 1)});
   return table;
 }

@@ -229,7 +229,7 @@ TransformKind resize_transform() {
   static const ObjectTable table = object_table<ResizeOptions>(
       "Resize", "Resizes the image, as Pillow does.",
       {field("size", &ResizeOptions::size,
-             "Size of the shorter side, which keeps the aspect ratio; or [height, width].")
+             "Size of the shorter side (the aspect ratio is kept), or [height, width].")
            .required()
            .range(1, 16384)
            .items(1, 2)
@@ -254,8 +254,8 @@ TransformKind center_crop_transform() {
 TransformKind random_crop_transform() {
   static const ObjectTable table = object_table<RandomCropOptions>(
       "RandomCrop",
-      "Crops a random part of the image, after padding it with black (raw zeros, as torchvision "
-      "does before ToTensor).",
+      "Takes a random crop of the image, after padding the image with black (raw zeros, as "
+      "torchvision does before ToTensor).",
       {field("size", &RandomCropOptions::size,
              "Height and width of the crop; must be those of model.input.")
            .required()

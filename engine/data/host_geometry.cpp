@@ -53,13 +53,13 @@ struct RandomAffineOptions {
 };
 
 constexpr const char* kFillDoc =
-    "Value from 0 to 255 of the pixels outside the image: one for all channels, or [red, green, "
+    "Value of the pixels outside the image, from 0 to 255: one for all channels, or [red, green, "
     "blue].";
 constexpr const char* kInterpolationDoc =
     "Interpolation between pixels: the nearest pixel, or bilinear.";
 constexpr const char* kCenterDoc =
     "The fixed point [x, y] of the transform, in pixels from the upper left corner; null is the "
-    "center of the image.";
+    "centre of the image.";
 
 const ObjectTable& pad_table() {
   static const ObjectTable table = object_table<PadOptions>(
@@ -108,8 +108,8 @@ const ObjectTable& random_affine_table() {
            .items(1, 2)
            .or_one(),
        field("translate", &RandomAffineOptions::translate,
-             "The image moves by up to [horizontal, vertical], as fractions of its width and "
-             "height; null: it stays.")
+             "Maximum shift [horizontal, vertical], as fractions of the image's width and height; "
+             "null: no shift.")
            .range(0, 1)
            .items(2, 2),
        field("scale", &RandomAffineOptions::scale,
@@ -117,9 +117,9 @@ const ObjectTable& random_affine_table() {
            .range(0.001, 1000)
            .items(2, 2),
        field("shear", &RandomAffineOptions::shear,
-             "Degrees of shear along x, uniform in [minimum, maximum], one number standing for "
-             "[-shear, shear]; or along x and y, [minimum x, maximum x, minimum y, maximum y]; "
-             "null: none.")
+             "Angle of the shear in degrees. [minimum, maximum]: uniform, along x; one number "
+             "stands for [-shear, shear]. [minimum x, maximum x, minimum y, maximum y]: along x "
+             "and y. null: no shear.")
            .range(-89, 89)
            .items(1, 4)
            .or_one(),

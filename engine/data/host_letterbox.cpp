@@ -63,13 +63,13 @@ class Letterbox final : public HostTransform {
 TransformKind letterbox_transform() {
   static const ObjectTable table = object_table<LetterboxOptions>(
       "Letterbox",
-      "Resizes the image (bilinear, antialiased) to fit into `size`, keeps its aspect ratio, and "
-      "pads both sides of it.",
+      "Resizes the image (bilinear, antialiased) to fit into `size` without changing its aspect "
+      "ratio, and pads it equally on opposite sides.",
       {field("size", &LetterboxOptions::size, "Height and width of the result.")
            .required()
            .range(1, 16384),
        field("fill", &LetterboxOptions::fill,
-             "Value from 0 to 255 of the padding: one for all channels, or [red, green, blue].")
+             "Value of the padding, from 0 to 255: one for all channels, or [red, green, blue].")
            .range(0, 255)
            .items(1, 3)
            .or_one()});

@@ -124,16 +124,16 @@ struct TrivialAugmentWideOptions {
 const ObjectTable& trivial_augment_wide_table() {
   static const ObjectTable table = object_table<TrivialAugmentWideOptions>(
       "TrivialAugmentWide",
-      "Applies one of 14 operations, chosen at random with a random strength: nothing, shear, "
-      "translation, rotation, brightness, colour, contrast, sharpness, posterize, solarize, "
-      "autocontrast, equalize.",
+      "Applies one of 14 operations, chosen at random, with a random strength: identity, shear and "
+      "translation (along x or y), rotation, brightness, colour, contrast, sharpness, posterize, "
+      "solarize, autocontrast, equalize.",
       {field("num_magnitude_bins", &TrivialAugmentWideOptions::num_magnitude_bins,
              "Number of different strengths.")
            .range(2, 1024),
        field("interpolation", &TrivialAugmentWideOptions::interpolation,
              "Interpolation between pixels: the nearest pixel, or bilinear."),
        field("fill", &TrivialAugmentWideOptions::fill,
-             "Value from 0 to 255 of the pixels outside the image: one for all channels, or [red, "
+             "Value of the pixels outside the image, from 0 to 255: one for all channels, or [red, "
              "green, blue].")
            .range(0, 255)
            .items(1, 3)

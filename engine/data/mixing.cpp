@@ -15,11 +15,11 @@ struct MixOptions {
 
 constexpr const char* kFactorDoc =
     "The factor of a batch is drawn from Beta(alpha, alpha): near 0 or 1 for small alpha, near 1/2 "
-    "for large ones.";
+    "for large alpha.";
 constexpr const char* kAreaDoc =
-    "The fraction of the image that stays is drawn for each batch from Beta(alpha, alpha): near 0 "
-    "or 1 for small alpha, near 1/2 for large ones. More stays if the rectangle extends past the "
-    "border.";
+    "The fraction of the image that is kept is drawn for each batch from Beta(alpha, alpha): near "
+    "0 or 1 for small alpha, near 1/2 for large alpha. More is kept if the rectangle extends past "
+    "the border.";
 
 double draw_normal(DrawStream& draws) {
   // Box-Muller; 1 - u is never 0.
@@ -122,19 +122,20 @@ std::int32_t mix_targets(const TargetShape& mixed, const BatchMix& mix, const Sa
 }
 
 BatchTransformKind mix_up_transform() {
-  static const ObjectTable table = object_table<MixOptions>(
-      "MixUp",
-      "Each sample becomes factor * itself + (1 - factor) * the sample before it in the batch, and "
-      "so do its targets.",
-      {field("alpha", &MixOptions::alpha, kFactorDoc).above(0)});
+  static const ObjectTable table =
+      object_table<MixOptions>("MixUp",
+                               "Each sample becomes factor * itself + (1 - factor) * the sample "
+                               "before it in the batch. Its targets are mixed in the same way.",
+                               {field("alpha", &MixOptions::alpha, kFactorDoc).above(0)});
   return {&table, draw_mix_up};
 }
 
 BatchTransformKind cut_mix_transform() {
   static const ObjectTable table = object_table<MixOptions>(
       "CutMix",
-      "A rectangle of each sample, the same for the whole batch, is replaced by that of the sample "
-      "before it; targets are mixed in proportion to the area. Not for targets that are values.",
+      "A rectangle of each sample is replaced by the same rectangle of the sample before it in the "
+      "batch. The whole batch has one rectangle, and targets are mixed in proportion to its area. "
+      "Not for targets that are values.",
       {field("alpha", &MixOptions::alpha, kAreaDoc).above(0)});
   return {&table, draw_cut_mix, true};
 }

@@ -39,8 +39,8 @@ std::string normalisation_text(const std::vector<Variant>& transforms) {
 TransformKind normalize_transform() {
   static const ObjectTable table = object_table<NormalizeOptions>(
       "Normalize",
-      "Subtracts the mean and divides by the standard deviation, after scaling to 0..1. Must be "
-      "last, except for RandomErasing.",
+      "Scales the values to 0..1, then subtracts the mean and divides by the standard deviation. "
+      "Must be last; only RandomErasing may follow.",
       {field("mean", &NormalizeOptions::mean, "Mean of each channel.").required(),
        field("std", &NormalizeOptions::std, "Standard deviation of each channel.").required()});
   return {&table, nullptr, DevicePart{describe_normalize, InputPosition::normalise}};

@@ -70,10 +70,10 @@ TransformKind random_erasing_transform() {
              "Minimum and maximum ratio of the rectangle's height to its width.")
            .items(2, 2)
            .range(0, 1000),
-       field("value", &ErasingOptions::value,
-             "Fill value: a number, or one for each channel, in units of the normalised image, so "
-             "that 0 is the mean of Normalize. Random numbers (torchvision's \"random\") are not "
-             "supported.")
+       field(
+           "value", &ErasingOptions::value,
+           "Fill value: a number, or one for each channel, in units of the normalised image: 0 is "
+           "the mean of Normalize. Random numbers (torchvision's \"random\") are not supported.")
            .items(1, 65536)
            .or_one()},
       &problem_of_erasing);

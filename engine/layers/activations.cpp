@@ -173,8 +173,8 @@ LayerKind softplus_layer() {
   using O = SoftplusOptions;
   static const ObjectTable table = activation_table(object_table<O>(
       "Softplus", "A smooth ReLU, log(1 + exp(beta * x)) / beta.",
-      {field("beta", &O::beta, "Larger is closer to ReLU.").above(0),
-       field("threshold", &O::threshold, "Where beta * x is above it, the output is x.")}));
+      {field("beta", &O::beta, "Sharpness of the curve: the larger, the closer to ReLU.").above(0),
+       field("threshold", &O::threshold, "Limit of beta * x above which the output is x.")}));
   return layer_kind<Softplus>(table);
 }
 

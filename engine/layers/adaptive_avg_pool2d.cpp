@@ -29,8 +29,8 @@ LayerKind adaptive_avg_pool2d_layer() {
   using O = AdaptiveAvgPool2dOptions;
   static const ObjectTable table = object_table<O>(
       "AdaptiveAvgPool2d",
-      "Average pooling to a given size, as torch.nn.AdaptiveAvgPool2d; the mean of each channel, "
-      "if no size is given.",
+      "Average pooling to a given size, like torch.nn.AdaptiveAvgPool2d; without a size, the mean "
+      "of each channel.",
       {field("output_size", &O::output_size, "Height and width of the output.").range(1, 1024)});
   return layer_kind<AdaptiveAvgPool2d>(table);
 }

@@ -49,7 +49,8 @@ LayerKind avg_pool2d_layer() {
        field("ceil_mode", &O::ceil_mode,
              "Round the output size up: keep a last window that extends past the border."),
        field("count_include_pad", &O::count_include_pad,
-             "Include padding in the divisor (but never what extends past the border)."),
+             "Include the padding in the divisor, but never the part of a window that extends past "
+             "the padding."),
        field("divisor_override", &O::divisor_override,
              "Divide the sum of each window by this number instead of by its size.")
            .range(1, 1048576)});

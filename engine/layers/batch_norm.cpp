@@ -127,11 +127,11 @@ class BatchNorm : public Layer {
              .range(0, 1),
          field("affine", &O::affine, "Add a learnable weight and bias per channel."),
          field("track_running_stats", &O::track_running_stats,
-               "Keep running statistics and use them in evaluation; else evaluation uses those of "
-               "each part of at most data.batch_size samples."),
+               "Keep running statistics and use them in evaluation. If false, evaluation uses the "
+               "statistics of each group of at most data.batch_size samples."),
          field("sync", &O::sync,
-               "Normalise over the whole batch, whatever the number of replicas and shards, as "
-               "SyncBatchNorm; else each shard by itself.")});
+               "Normalise over the whole batch, regardless of the number of replicas and shards, "
+               "like SyncBatchNorm. If false, each shard is normalised by itself.")});
   }
 
  protected:
@@ -180,13 +180,13 @@ class BatchNorm1d final : public BatchNorm {
 
 LayerKind batch_norm1d_layer() {
   static const ObjectTable table = BatchNorm::make_table(
-      "BatchNorm1d", "Batch normalisation of each feature of a vector, as torch.nn.BatchNorm1d.");
+      "BatchNorm1d", "Batch normalisation of each feature of a vector, like torch.nn.BatchNorm1d.");
   return layer_kind<BatchNorm1d>(table);
 }
 
 LayerKind batch_norm2d_layer() {
   static const ObjectTable table = BatchNorm::make_table(
-      "BatchNorm2d", "Batch normalisation of each channel of an image, as torch.nn.BatchNorm2d.");
+      "BatchNorm2d", "Batch normalisation of each channel of an image, like torch.nn.BatchNorm2d.");
   return layer_kind<BatchNorm2d>(table);
 }
 

@@ -114,11 +114,11 @@ LayerKind prelu_layer() {
 
 LayerKind layer_scale_layer() {
   using O = LayerScaleOptions;
-  static const ObjectTable table = object_table<O>(
-      "LayerScale",
-      "Each channel of an image times a learned factor, as in ConvNeXt. Its parameter has the "
-      "layer's own name, as in torchvision.",
-      {field("init", &O::init, "Starting value of the factors.").range(-1e6, 1e6)});
+  static const ObjectTable table =
+      object_table<O>("LayerScale",
+                      "Multiplies each channel of an image by a learned factor, as in ConvNeXt. "
+                      "Its parameter has the layer's own name, as in torchvision.",
+                      {field("init", &O::init, "Starting value of the factors.").range(-1e6, 1e6)});
   return layer_kind<LayerScale>(table);
 }
 

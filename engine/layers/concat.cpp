@@ -73,8 +73,8 @@ class Concat final : public Layer {
 LayerKind concat_layer() {
   static const ObjectTable table = joining_table(object_table<ConcatOptions>(
       "Concat",
-      "Concatenates the channels of the outputs of two to eight layers, which `from` names; for "
-      "vectors, the features, even of flattened images of different sizes.",
+      "Concatenates the channels of the outputs of two to eight layers, which `from` names. "
+      "Vectors are concatenated by features, even those of flattened images of different sizes.",
       {}));
   return layer_kind<Concat>(table);
 }

@@ -125,7 +125,7 @@ LayerKind conv_transpose2d_layer() {
   static const ObjectTable table = with_init_fields<O>(object_table<O>(
       "ConvTranspose2d",
       "Transposed 2-D convolution, also called deconvolution: each pixel of the input adds to a "
-      "window of the output, so that a stride enlarges the image.",
+      "window of the output, so a stride above 1 enlarges the image.",
       {field("out_channels", &O::out_channels, "Number of output channels.")
            .required()
            .range(1, 65536),
@@ -133,7 +133,7 @@ LayerKind conv_transpose2d_layer() {
            .required()
            .range(1, 1024),
        field("stride", &O::stride, "Distance between neighbouring windows.").range(1, 1024),
-       field("padding", &O::padding, "Pixels taken away from each side of the output.")
+       field("padding", &O::padding, "Number of pixels removed from each side of the output.")
            .range(0, 1024),
        field("output_padding", &O::output_padding,
              "Pixels added to the end of the output's height and width; smaller than the stride.")

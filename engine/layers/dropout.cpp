@@ -85,29 +85,30 @@ class StochasticDepth final : public AnyDropout {
 };
 
 LayerKind dropout_layer() {
-  static const ObjectTable table = AnyDropout::make_table(
-      "Dropout",
-      "In training, sets random elements to 0 and multiplies the others by 1 / (1 - p); in "
-      "evaluation passes its input on.",
-      "Probability of an element being set to 0; below 1.");
+  static const ObjectTable table =
+      AnyDropout::make_table("Dropout",
+                             "In training, sets random elements to 0 and multiplies the others by "
+                             "1 / (1 - p). In evaluation, passes its input on unchanged.",
+                             "Probability of an element being set to 0; below 1.");
   return layer_kind<Dropout>(table);
 }
 
 LayerKind dropout2d_layer() {
   static const ObjectTable table = AnyDropout::make_table(
       "Dropout2d",
-      "In training, sets random channels of an image to 0 and multiplies the others by "
-      "1 / (1 - p); in evaluation passes its input on.",
+      "In training, sets random channels of an image to 0 and multiplies the others by 1 / (1 - "
+      "p). In evaluation, passes its input on unchanged.",
       "Probability of a channel being set to 0; below 1.");
   return layer_kind<Dropout2d>(table);
 }
 
 LayerKind stochastic_depth_layer() {
-  static const ObjectTable table = AnyDropout::make_table(
-      "StochasticDepth",
-      "In training, sets all values of random samples to 0 and multiplies the others by "
-      "1 / (1 - p), at the end of a residual branch; in evaluation passes its input on.",
-      "Probability of a sample being set to 0; below 1.");
+  static const ObjectTable table =
+      AnyDropout::make_table("StochasticDepth",
+                             "In training, sets all values of random samples to 0 and multiplies "
+                             "the other samples by 1 / (1 - p); used at the end of a residual "
+                             "branch. In evaluation, passes its input on unchanged.",
+                             "Probability of a sample being set to 0; below 1.");
   return layer_kind<StochasticDepth>(table);
 }
 

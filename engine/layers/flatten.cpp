@@ -25,7 +25,7 @@ class Flatten final : public Layer {
 
 LayerKind flatten_layer() {
   static const ObjectTable table = object_table<FlattenOptions>(
-      "Flatten", "Flattens an image to a vector, as torch.nn.Flatten with its defaults.", {});
+      "Flatten", "Flattens an image to a vector, like torch.nn.Flatten with its defaults.", {});
   return layer_kind<Flatten>(table);
 }
 

@@ -23,7 +23,7 @@ class Identity final : public Layer {
 
 LayerKind identity_layer() {
   static const ObjectTable table = object_table<IdentityOptions>(
-      "Identity", "Passes its input on unchanged, as torch.nn.Identity.", {});
+      "Identity", "Passes its input on unchanged, like torch.nn.Identity.", {});
   return layer_kind<Identity>(table);
 }
 

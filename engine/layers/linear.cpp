@@ -109,15 +109,15 @@ class Linear final : public Layer {
 
 LayerKind linear_layer() {
   using O = LinearOptions;
-  static const ObjectTable table = with_init_fields<O>(object_table<O>(
-      "Linear", "Fully connected layer, y = x W^T + b.",
-      {field("out_features", &O::out_features, "Number of output features.")
-           .required()
-           .range(1, 1 << 24),
-       field("per_pixel", &O::per_pixel,
-             "Apply it to the channels of each pixel of an image, as torch.nn.Linear "
-             "after Permute [0, 2, 3, 1].")},
-      [](const O& options) { return check_init(options); }));
+  static const ObjectTable table = with_init_fields<O>(
+      object_table<O>("Linear", "Fully connected layer, y = x W^T + b.",
+                      {field("out_features", &O::out_features, "Number of output features.")
+                           .required()
+                           .range(1, 1 << 24),
+                       field("per_pixel", &O::per_pixel,
+                             "Apply the layer to the channels of each pixel of an image, like "
+                             "torch.nn.Linear after Permute [0, 2, 3, 1].")},
+                      [](const O& options) { return check_init(options); }));
   return layer_kind<Linear>(table);
 }
 

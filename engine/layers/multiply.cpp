@@ -56,8 +56,8 @@ class Multiply final : public Layer {
 LayerKind multiply_layer() {
   static const ObjectTable table = joining_table(object_table<MultiplyOptions>(
       "Multiply",
-      "Elementwise product of the outputs of two layers, which `from` names; one may have 1x1 "
-      "pixels, and each of its channels then multiplies all pixels of the other's channel.",
+      "Elementwise product of the outputs of two layers, which `from` names. If one has 1x1 "
+      "pixels, each of its channels multiplies all pixels of the other's channel.",
       {}));
   return layer_kind<Multiply>(table);
 }

@@ -139,7 +139,7 @@ class PadChannels final : public Layer {
 LayerKind zero_pad2d_layer() {
   using O = ZeroPad2dOptions;
   static const ObjectTable table = object_table<O>(
-      "ZeroPad2d", "Zeros around an image, as torch.nn.ZeroPad2d.",
+      "ZeroPad2d", "Pads an image with zeros, like torch.nn.ZeroPad2d.",
       {field("padding", &O::padding, "Pixels on the sides: [left, right, top, bottom].")
            .required()
            .range(0, 1024)
@@ -150,7 +150,7 @@ LayerKind zero_pad2d_layer() {
 LayerKind upsample_layer() {
   using O = UpsampleOptions;
   static const ObjectTable table = object_table<O>(
-      "Upsample", "Enlarges an image by repeating each pixel, as torch.nn.Upsample.",
+      "Upsample", "Enlarges an image by repeating each pixel, like torch.nn.Upsample.",
       {field("scale_factor", &O::scale_factor, "Number of repetitions along height and width.")
            .required()
            .range(1, 1024),
@@ -162,9 +162,9 @@ LayerKind pad_channels_layer() {
   using O = PadChannelsOptions;
   static const ObjectTable table = object_table<O>(
       "PadChannels",
-      "Adds channels of zeros before and after the channels of an image, as "
-      "torch.nn.functional.pad(x, (0, 0, 0, 0, before, after)): shortcuts without parameters "
-      "(option A of He et al. 2015).",
+      "Adds channels of zeros before and after the channels of an image, like "
+      "torch.nn.functional.pad(x, (0, 0, 0, 0, before, after)). Used for shortcuts without "
+      "parameters (option A of He et al. 2015).",
       {field("before", &O::before, "Number of channels of zeros before the input's channels.")
            .range(0, 65536),
        field("after", &O::after, "Number of channels of zeros after the input's channels.")

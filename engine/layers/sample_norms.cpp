@@ -123,7 +123,7 @@ class AnyLayerNorm : public Layer {
         name, doc,
         {field("eps", &O::eps, "Added to the variance for numerical stability.").above(0),
          field("elementwise_affine", &O::elementwise_affine, affine_doc),
-         field("bias", &O::bias, "With elementwise_affine: the bias too.")});
+         field("bias", &O::bias, "Add the bias too, if elementwise_affine is true.")});
   }
 
  protected:
@@ -214,7 +214,7 @@ LayerKind group_norm_layer() {
   using O = GroupNormOptions;
   static const ObjectTable table = object_table<O>(
       "GroupNorm",
-      "Normalisation of each sample over groups of channels and all pixels, as "
+      "Normalisation of each sample over groups of channels and all pixels, like "
       "torch.nn.GroupNorm.",
       {field("num_groups", &O::num_groups,
              "Number of groups; must divide the channels of the input.")
@@ -228,7 +228,7 @@ LayerKind group_norm_layer() {
 LayerKind layer_norm_layer() {
   static const ObjectTable table = AnyLayerNorm::make_table(
       "LayerNorm",
-      "Normalisation of each sample over all of its values, as torch.nn.LayerNorm with "
+      "Normalisation of each sample over all of its values, like torch.nn.LayerNorm with "
       "normalized_shape [C, H, W], or [features] for a vector.",
       "Add a learnable weight and bias per value.");
   return layer_kind<LayerNorm>(table);
@@ -236,7 +236,8 @@ LayerKind layer_norm_layer() {
 
 LayerKind layer_norm2d_layer() {
   static const ObjectTable table = AnyLayerNorm::make_table(
-      "LayerNorm2d", "Normalisation of each pixel over its channels, as torchvision's LayerNorm2d.",
+      "LayerNorm2d",
+      "Normalisation of each pixel over its channels, like torchvision's LayerNorm2d.",
       "Add a learnable weight and bias per channel.");
   return layer_kind<LayerNorm2d>(table);
 }

@@ -18,18 +18,18 @@ const ObjectTable& cross_entropy_table() {
   using S = CrossEntropyOptions;
   static const ObjectTable table = object_table<S>(
       "cross_entropy",
-      "Cross-entropy of the softmax of the logits (natural logarithm), as CrossEntropyLoss, of "
-      "class labels or soft labels. The mean is over the whole batch: the sum of the samples' "
+      "Cross-entropy (natural logarithm) of the softmax of the logits with class labels or soft "
+      "labels, like CrossEntropyLoss. The mean is over the whole batch: the sum of the samples' "
       "losses over the sum of their weights.",
       {field("label_smoothing", &S::label_smoothing,
              "Fraction of the target that is spread evenly over all classes.")
            .range(0, 1),
        field("class_weights", &S::class_weights,
-             "The weight of each class, as CrossEntropyLoss's `weight`. balanced: n / (classes * "
-             "samples of the class), of the training samples. The losses of validation and test "
-             "are weighted in the same way. With soft labels, each class's part of the loss is "
-             "multiplied by its weight, and the mean is over the number of samples; balanced "
-             "counts the most probable classes.")
+             "The weight of each class, like CrossEntropyLoss's `weight`. balanced: n / (number of "
+             "classes * samples of the class), where n is the number of training samples. The "
+             "losses of validation and test are weighted in the same way. With soft labels, each "
+             "class's part of the loss is multiplied by its weight, and the mean is over the "
+             "number of samples; balanced counts each sample for its most probable class.")
            .range(0, 1e9)
            .items(1, 1'000'000)
            .zero_as("balanced"),

@@ -98,8 +98,8 @@ Loss make_bce(const Variant& variant, const LossContext& context) {
 LossKind mse_loss() {
   static const ObjectTable table = object_table<MseOptions>(
       "mse",
-      "Squared difference of each output from its target, averaged over samples and outputs, as "
-      "MSELoss. The targets are those of the data: values, a number for each output. Class labels "
+      "Squared difference of each output from its target, averaged over samples and outputs, like "
+      "MSELoss. The targets come from the data: values, a number for each output. Class labels "
       "become one-hot: 1 for the output of the sample's class, 0 for the others.",
       {});
   return {&table, all_targets(), &make_mse};
@@ -107,17 +107,18 @@ LossKind mse_loss() {
 
 LossKind l1_loss() {
   static const ObjectTable table =
-      object_table<L1Options>("l1", "As mse, but with absolute differences: L1Loss.", {});
+      object_table<L1Options>("l1", "Like mse, but with absolute differences, as in L1Loss.", {});
   return {&table, all_targets(), &make_l1};
 }
 
 LossKind smooth_l1_loss() {
   static const ObjectTable table = object_table<SmoothL1Options>(
       "smooth_l1",
-      "As mse, but d^2 / (2 beta) for differences below beta, and |d| - beta / 2 for larger ones: "
-      "SmoothL1Loss.",
+      "Like mse, but with d^2 / (2 beta) for a difference d below beta, and |d| - beta / 2 for a "
+      "larger one, as in SmoothL1Loss.",
       {field("beta", &SmoothL1Options::beta,
-             "Difference at which the first formula gives way to the second; 0 is l1.")
+             "Difference from which the second formula is used instead of the first; with 0, the "
+             "loss is l1.")
            .range(0, 1e9)});
   return {&table, all_targets(), &make_smooth_l1};
 }
@@ -125,9 +126,9 @@ LossKind smooth_l1_loss() {
 LossKind bce_with_logits_loss() {
   static const ObjectTable table = object_table<BceOptions>(
       "bce_with_logits",
-      "Binary cross-entropy of the sigmoid of each output, averaged over samples and outputs, as "
-      "BCEWithLogitsLoss. The targets are those of the data: multi_hot, a number from 0 to 1 which "
-      "says whether each output applies. Class labels become one-hot, as for mse.",
+      "Binary cross-entropy of the sigmoid of each output, averaged over samples and outputs, like "
+      "BCEWithLogitsLoss. The targets come from the data: multi_hot, a number from 0 to 1 for each "
+      "output, which says whether it applies. Class labels become one-hot, as for mse.",
       {field("pos_weight", &BceOptions::pos_weight,
              "A factor for each output's loss where its target is 1.")
            .range(0, 1e9)

@@ -44,7 +44,7 @@ class LayerNorms final : public Measurement {
 };
 
 MeasurementKind layer_norms_measurement() {
-  return {"layers", "Log the 2-norm of each parameter and of its gradient too.", false,
+  return {"layers", "Also log the 2-norm of each parameter and of its gradient.", false,
           &make_measurement<LayerNorms>};
 }
 

@@ -139,8 +139,8 @@ class NoiseScale final : public Measurement {
 
 MeasurementKind noise_scale_measurement() {
   return {"noise_scale",
-          "Log the gradient noise scale too, in samples: about the batch size beyond which larger "
-          "batches save few steps. Needs two replicas, shards or micro-batches.",
+          "Also log the gradient noise scale, in samples: roughly the batch size beyond which "
+          "larger batches save few steps. Needs two replicas, shards or micro-batches.",
           true, &make_measurement<NoiseScale>};
 }
 

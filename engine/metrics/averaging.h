@@ -30,9 +30,10 @@ NamedValues named(const ClassValues& values, const Measured& of);
 
 /// Documentation of the field `average`.
 inline constexpr const char* kAverageDoc =
-    "The metric's name begins with macro_, micro_ or per_class_. macro: the mean over the classes, "
-    "each with the same weight. micro: over all decisions for all classes together. per_class: as "
-    "macro, and the evaluation's log line and dpt eval also have the value of each class.";
+    "Kind of average over the classes; the metric's name begins with it (macro_, micro_, "
+    "per_class_). macro: the mean over the classes, each with the same weight. micro: one value "
+    "over the decisions for all classes together. per_class: like macro, but the evaluation's log "
+    "line and dpt eval also have the value of each class.";
 
 /// Returns a metric, measured only in evaluations, whose macro average is the mean of `of_classes`.
 Metric averaged_metric(Average average,

@@ -45,8 +45,8 @@ MetricKind per_class_accuracy_metric() {
   static const ObjectTable table = object_table<PerClassAccuracyOptions>(
       "per_class_accuracy",
       "`per_class_accuracy`: the mean of the accuracies of the classes, each with the same weight "
-      "(balanced accuracy); the evaluation's log line and dpt eval also have that of each class. "
-      "Only in evaluations.",
+      "(balanced accuracy); the evaluation's log line and dpt eval also have the accuracy of each "
+      "class. Only in evaluations.",
       {});
   return {&table,  Direction::max, labelled_targets(), "per_class_accuracy",
           nullptr, &make_per_class};

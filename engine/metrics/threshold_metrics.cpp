@@ -71,8 +71,9 @@ ObjectTable threshold_table(const char* name, const char* doc) {
   return object_table<S>(name, doc,
                          {field("average", &S::average, kAverageDoc),
                           field("threshold", &S::threshold,
-                                "For multi_hot targets: an output above it predicts its label. One "
-                                "number, or one for each output; 0.5 if absent.")
+                                "For multi_hot targets: an output (with bce_with_logits, its "
+                                "sigmoid) above the threshold predicts its label. One number for "
+                                "all outputs, or one for each; 0.5 if not given.")
                               .range(-1e9, 1e9)
                               .items(1, 1'000'000)
                               .or_one()});

@@ -30,7 +30,7 @@ OptimizerSpec make_adadelta(const Variant& variant) {
 OptimizerKind adadelta_optimizer() {
   using S = AdadeltaOptions;
   static const ObjectTable table = optimizer_table_of<S>(
-      "Adadelta", "Adadelta, as torch.optim.Adadelta.", kL2Penalty,
+      "Adadelta", "Adadelta, like torch.optim.Adadelta.", kL2Penalty,
       {field("rho", &S::rho, "Decay rate of the running averages.").range(0, 1), eps_field<S>()});
   return {&table, &make_adadelta};
 }

@@ -30,7 +30,7 @@ OptimizerSpec make_adagrad(const Variant& variant) {
 OptimizerKind adagrad_optimizer() {
   using S = AdagradOptions;
   static const ObjectTable table = optimizer_table_of<S>(
-      "Adagrad", "Adagrad, as torch.optim.Adagrad.", kL2Penalty,
+      "Adagrad", "Adagrad, like torch.optim.Adagrad.", kL2Penalty,
       {field("lr_decay", &S::lr_decay,
              "Update t (from 1) divides the learning rate by 1 + (t - 1) * lr_decay.")
            .at_least(0),

@@ -69,13 +69,13 @@ std::string check_betas(const std::vector<double>& betas) {
 
 OptimizerKind adam_optimizer() {
   static const ObjectTable table =
-      adam_table<AdamOptions>("Adam", "Adam, as torch.optim.Adam.", kL2Penalty);
+      adam_table<AdamOptions>("Adam", "Adam, like torch.optim.Adam.", kL2Penalty);
   return {&table, &make_adam<AdamOptions, false>};
 }
 
 OptimizerKind adamw_optimizer() {
   static const ObjectTable table = adam_table<AdamWOptions>(
-      "AdamW", "Adam with decoupled weight decay, as torch.optim.AdamW.", kDecoupledDecay);
+      "AdamW", "Adam with decoupled weight decay, like torch.optim.AdamW.", kDecoupledDecay);
   return {&table, &make_adam<AdamWOptions, true>};
 }
 

@@ -58,15 +58,16 @@ constexpr const char* kEitherDecay =
 template <class S>
 Field decoupled_field() {
   return field("decoupled_weight_decay", &S::decoupled_weight_decay,
-               "Apply weight decay to the weights, apart from the gradient, as AdamW does.");
+               "Apply weight decay directly to the weights instead of adding it to the gradient, "
+               "as AdamW does.");
 }
 
 /// Returns the field `always_adapt` of layer-wise optimizers.
 template <class S>
 Field always_adapt_field() {
   return field("always_adapt", &S::always_adapt,
-               "false: parameters without weight decay, such as those of a group with "
-               "weight_decay: 0, are updated without their norms.");
+               "false: the learning rate of parameters without weight decay, such as those of a "
+               "group with weight_decay: 0, does not adapt to their norms.");
 }
 
 }  // namespace dpt

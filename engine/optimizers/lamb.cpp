@@ -43,8 +43,8 @@ OptimizerKind lamb_optimizer() {
   static const ObjectTable table = optimizer_table_of<S>(
       "LAMB",
       "AdamW whose update of each parameter is scaled to the parameter's norm, for large batches.",
-      "Decoupled weight decay: weight_decay times the parameter is a part of the update that is "
-      "scaled.",
+      "Decoupled weight decay: weight_decay times the parameter is added to the update before the "
+      "update is scaled.",
       {betas_field<S>(), eps_field<S>(), always_adapt_field<S>()}, &check_betas_of<S>);
   return {&table, &make_lamb};
 }

@@ -36,13 +36,14 @@ OptimizerKind lars_optimizer() {
   using S = LarsOptions;
   static const ObjectTable table = optimizer_table_of<S>(
       "LARS",
-      "SGD with momentum whose learning rate adapts to the norms of each parameter and its "
-      "gradient, for large batches.",
+      "SGD with momentum, whose learning rate for each parameter adapts to the norms of the "
+      "parameter and its gradient; for large batches.",
       kL2Penalty,
       {field("momentum", &S::momentum, "Momentum factor.").at_least(0),
        field("trust_coefficient", &S::trust_coefficient,
-             "Factor of each parameter's learning rate: norm of the parameter / (norm of the "
-             "gradient + weight_decay * norm of the parameter + eps).")
+             "Trust coefficient. The learning rate of each parameter is multiplied by "
+             "trust_coefficient * norm of the parameter / (norm of the gradient + weight_decay * "
+             "norm of the parameter + eps).")
            .above(0),
        eps_field<S>(), always_adapt_field<S>()});
   return {&table, &make_lars};

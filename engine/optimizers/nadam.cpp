@@ -57,9 +57,10 @@ OptimizerSpec make_nadam(const Variant& variant) {
 OptimizerKind nadam_optimizer() {
   using S = NAdamOptions;
   static const ObjectTable table = optimizer_table_of<S>(
-      "NAdam", "Adam with Nesterov momentum, as torch.optim.NAdam.", kEitherDecay,
+      "NAdam", "Adam with Nesterov momentum, like torch.optim.NAdam.", kEitherDecay,
       {betas_field<S>(), eps_field<S>(),
-       field("momentum_decay", &S::momentum_decay, "Decay of the momentum towards betas[0].")
+       field("momentum_decay", &S::momentum_decay,
+             "Rate at which the momentum rises from about half of betas[0] to betas[0].")
            .at_least(0),
        decoupled_field<S>()},
       &check_betas_of<S>);

@@ -43,8 +43,8 @@ OptimizerSpec make_radam(const Variant& variant) {
 OptimizerKind radam_optimizer() {
   using S = RAdamOptions;
   static const ObjectTable table = optimizer_table_of<S>(
-      "RAdam", "Adam with a rectified adaptive learning rate, as torch.optim.RAdam.", kEitherDecay,
-      {betas_field<S>(), eps_field<S>(), decoupled_field<S>()}, &check_betas_of<S>);
+      "RAdam", "Adam with a rectified adaptive learning rate, like torch.optim.RAdam.",
+      kEitherDecay, {betas_field<S>(), eps_field<S>(), decoupled_field<S>()}, &check_betas_of<S>);
   return {&table, &make_radam};
 }
 

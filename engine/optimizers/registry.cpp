@@ -21,7 +21,7 @@ const ObjectTable& param_group_table() {
   using S = ParamGroupSpec;
   static const ObjectTable table = [] {
     ObjectTable made = object_table<S>(
-        "groups", "Parameters with a weight decay or learning rate of their own.",
+        "groups", "Parameters with their own weight decay or learning rate.",
         {field("match", &S::match,
                "Patterns for names of parameters, such as \"*.bias\". A star matches any number of "
                "characters, a question mark one; the first group that matches a parameter is its "

@@ -46,7 +46,7 @@ OptimizerSpec make_rmsprop(const Variant& variant) {
 OptimizerKind rmsprop_optimizer() {
   using S = RmspropOptions;
   static const ObjectTable table = optimizer_table_of<S>(
-      "RMSprop", "RMSprop, as torch.optim.RMSprop.", kL2Penalty,
+      "RMSprop", "RMSprop, like torch.optim.RMSprop.", kL2Penalty,
       {field("alpha", &S::alpha, "Decay rate of the running average of the squared gradient.")
            .range(0, 1),
        eps_field<S>(), field("momentum", &S::momentum, "Momentum factor.").at_least(0),

@@ -47,7 +47,7 @@ OptimizerSpec make_sgd(const Variant& variant) {
 
 OptimizerKind sgd_optimizer() {
   static const ObjectTable table = optimizer_table_of<SgdOptions>(
-      "SGD", "Stochastic gradient descent, as torch.optim.SGD.", kL2Penalty,
+      "SGD", "Stochastic gradient descent, like torch.optim.SGD.", kL2Penalty,
       {field("momentum", &SgdOptions::momentum, "Momentum factor.").at_least(0),
        field("dampening", &SgdOptions::dampening, "Dampening of the momentum."),
        field("nesterov", &SgdOptions::nesterov,

@@ -19,8 +19,8 @@ constexpr auto enum_names(Pace) {
 template <class S>
 Field by_field() {
   return field("by", &S::by,
-               "The unit of the schedule's lengths; the learning rate changes at the beginning of "
-               "each.");
+               "Unit in which the schedule counts; the learning rate changes at the beginning of "
+               "each epoch or step.");
 }
 
 /// Counts the units (steps or epochs) before a step.

@@ -19,12 +19,12 @@ const ObjectTable& cosine_restarts_table() {
   using S = CosineRestartsOptions;
   static const ObjectTable the_table = object_table<S>(
       "cosine_restarts",
-      "Cosine annealing from lr to eta_min after the warm-up, repeated, as "
+      "Cosine annealing from lr to eta_min after the warm-up, repeated, like "
       "CosineAnnealingWarmRestarts.",
       {field("T_0", &S::first_length, "Epochs (or steps) until the first restart.")
            .required()
            .range(1, 1e12),
-       field("T_mult", &S::factor, "Factor by which each cycle is longer than the previous one.")
+       field("T_mult", &S::factor, "Ratio of the length of each cycle to that of the previous one.")
            .range(1, 1e6),
        field("eta_min", &S::lowest, "The learning rate at the end of a cycle.").at_least(0),
        by_field<S>()});

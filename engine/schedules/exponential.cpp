@@ -15,7 +15,7 @@ struct ExponentialOptions {
 const ObjectTable& exponential_table() {
   static const ObjectTable the_table = object_table<ExponentialOptions>(
       "exponential",
-      "Multiplies the learning rate by gamma every epoch (or step) after the warm-up, as "
+      "Multiplies the learning rate by gamma every epoch (or step) after the warm-up, like "
       "ExponentialLR.",
       {field("gamma", &ExponentialOptions::gamma, "Factor of each decay.").required().above(0),
        by_field<ExponentialOptions>()});

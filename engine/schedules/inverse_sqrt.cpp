@@ -17,8 +17,8 @@ struct InverseSqrtOptions {
 const ObjectTable& inverse_sqrt_table() {
   static const ObjectTable the_table = object_table<InverseSqrtOptions>(
       "inverse_sqrt",
-      "Decay with the inverse square root of the time: lr * sqrt(timescale / (timescale + t)), t "
-      "steps (or epochs) after the warm-up.",
+      "Decays the learning rate with the inverse square root of the time: t steps (or epochs) "
+      "after the warm-up, it is lr * sqrt(timescale / (timescale + t)).",
       {field("timescale", &InverseSqrtOptions::timescale,
              "Steps (or epochs) in which the learning rate falls to 71 % (the inverse square root "
              "of 2) of lr; auto: the length of the warm-up.")

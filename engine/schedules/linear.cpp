@@ -16,12 +16,12 @@ const ObjectTable& linear_lr_table() {
   static const ObjectTable the_table = object_table<LinearLrOptions>(
       "linear",
       "Changes the learning rate linearly from start_factor * lr to end_factor * lr within "
-      "total_iters epochs (or steps) after the warm-up, as LinearLR. For a linear decay: "
+      "total_iters epochs (or steps) after the warm-up, like LinearLR. For a linear decay: "
       "start_factor: 1, end_factor: 0.",
-      {field("start_factor", &LinearLrOptions::start_factor, "Factor on lr at the start.")
+      {field("start_factor", &LinearLrOptions::start_factor, "Factor of lr at the start.")
            .range(0, 1)
            .above(0),
-       field("end_factor", &LinearLrOptions::end_factor, "Factor on lr at the end.").range(0, 1),
+       field("end_factor", &LinearLrOptions::end_factor, "Factor of lr at the end.").range(0, 1),
        field("total_iters", &LinearLrOptions::total_iters,
              "Epochs (or steps) of the change; run: until the end of train.epochs, so that "
              "changing the number of epochs changes the curve.")

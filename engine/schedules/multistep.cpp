@@ -32,9 +32,10 @@ std::string check_multistep(const MultistepOptions& options) {
 
 const ObjectTable& multistep_table() {
   static const ObjectTable the_table = object_table<MultistepOptions>(
-      "multistep", "Multiplies the learning rate by gamma at each milestone, as MultiStepLR.",
+      "multistep", "Multiplies the learning rate by gamma at each milestone, like MultiStepLR.",
       {field("milestones", &MultistepOptions::milestones,
-             "Epochs (or steps) of the run, counted from 0, increasing, that begin with a decay.")
+             "Epochs (or steps) of the run that begin with a decay, counted from 0, in increasing "
+             "order.")
            .required(),
        field("gamma", &MultistepOptions::gamma, "Factor of each decay.").above(0),
        by_field<MultistepOptions>()},

@@ -36,23 +36,23 @@ const ObjectTable& one_cycle_table() {
   static const ObjectTable the_table = object_table<S>(
       "one_cycle",
       "The learning rate rises from max_lr / div_factor to max_lr and falls to max_lr / "
-      "(div_factor * final_div_factor) at the last step of train.epochs, as OneCycleLR with "
-      "cycle_momentum=False (the optimizer's momentum is unchanged). It includes its own warm-up: "
-      "a warmup "
-      "is refused. Changing the number of epochs changes the curve, even when a run is resumed.",
+      "(div_factor * final_div_factor) at the last step of train.epochs, like OneCycleLR with "
+      "cycle_momentum=False (the optimizer's momentum is unchanged). The schedule includes its own "
+      "warm-up: `warmup` is an error. Changing the number of epochs changes the curve, even when a "
+      "run is resumed.",
       {field("max_lr", &S::max_lr, "The highest learning rate; the optimizer's lr if not given.")
            .above(0),
        field("pct_start", &S::pct_start, "Fraction of the run in which the learning rate rises.")
            .range(0, 1),
        field("anneal_strategy", &S::anneal_strategy, "Shape of the rise and of the fall."),
-       field("div_factor", &S::div_factor, "max_lr divided by it is the first learning rate.")
+       field("div_factor", &S::div_factor, "Divisor of max_lr that gives the first learning rate.")
            .above(0),
        field("final_div_factor", &S::final_div_factor,
-             "The first learning rate divided by it is the last one.")
+             "Divisor of the first learning rate that gives the last one.")
            .above(0),
        field("three_phase", &S::three_phase,
-             "Fall to the first learning rate in as many steps as it rose, and from there to the "
-             "last one; pct_start is then at most 0.5."),
+             "Fall to the first learning rate in as many steps as the rise took, and from there to "
+             "the last one; pct_start is then at most 0.5."),
        by_field<S>()},
       &check_one_cycle);
   return the_table;

@@ -21,25 +21,25 @@ const ObjectTable& plateau_table() {
   using S = PlateauOptions;
   static const ObjectTable the_table = object_table<S>(
       "plateau",
-      "Multiplies the learning rate by factor when a monitored value no longer improves, as "
+      "Multiplies the learning rate by factor when a monitored value no longer improves, like "
       "ReduceLROnPlateau. The value is checked after each epoch; within the warm-up, an epoch "
       "without improvement does not count.",
       {monitor_field<S>(), mode_field<S>(&better_direction),
        field("factor", &S::factor, "Factor of each reduction; above 0 and below 1.").above(0),
        field("patience", &S::patience,
-             "Evaluations without improvement that are accepted; one more reduces the learning "
-             "rate.")
+             "Number of evaluations in a row without improvement that are tolerated; one more "
+             "reduces the learning rate.")
            .at_least(0),
        field("threshold", &S::threshold, "The smallest change that counts as an improvement.")
            .at_least(0),
        field("threshold_mode", &S::threshold_mode,
-             "rel: threshold is a fraction of the best value; abs: it is a difference from it."),
+             "rel: threshold is a fraction of the best value. abs: threshold is a difference from "
+             "the best value."),
        field("cooldown", &S::cooldown,
              "Number of evaluations after a reduction that do not count against patience.")
            .at_least(0),
-       field(
-           "min_lr", &S::min_lr,
-           "The learning rate is not reduced below it (train.on_divergence may reduce it further).")
+       field("min_lr", &S::min_lr,
+             "Lower limit of the learning rate (train.on_divergence may still reduce it further).")
            .at_least(0),
        field("eps", &S::eps, "A reduction by this amount or less is skipped.").at_least(0),
        smoothing_field<S>()},

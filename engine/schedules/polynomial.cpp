@@ -16,7 +16,7 @@ struct PolynomialOptions {
 const ObjectTable& polynomial_table() {
   static const ObjectTable the_table = object_table<PolynomialOptions>(
       "polynomial",
-      "Decays the learning rate to 0 within total_iters epochs (or steps) after the warm-up, as "
+      "Decays the learning rate to 0 within total_iters epochs (or steps) after the warm-up, like "
       "PolynomialLR: lr * (1 - t / total_iters) ^ power. From then on it is 0.",
       {field("total_iters", &PolynomialOptions::total_iters,
              "Epochs (or steps) of the decay; run: until the end of train.epochs, so that changing "

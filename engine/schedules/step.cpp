@@ -16,7 +16,7 @@ struct StepOptions {
 const ObjectTable& step_table() {
   static const ObjectTable the_table = object_table<StepOptions>(
       "step",
-      "Multiplies the learning rate by gamma every step_size epochs (or steps) of the run, as "
+      "Multiplies the learning rate by gamma every step_size epochs (or steps) of the run, like "
       "StepLR.",
       {field("step_size", &StepOptions::step_size, "Epochs (or steps) between two decays.")
            .required()

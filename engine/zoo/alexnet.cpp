@@ -15,7 +15,7 @@ struct AlexnetOptions {
 const ObjectTable& alexnet_table() {
   using O = AlexnetOptions;
   static const ObjectTable table = object_table<O>(
-      "alexnet", "AlexNet, as torchvision's alexnet; for images of 63x63 or more.",
+      "alexnet", "AlexNet, like torchvision's alexnet; for images of 63x63 or more.",
       {zoo::classes_field<O>(),
        field("dropout", &O::dropout, "Probability of the two dropout layers.").range(0, 1)});
   return table;

@@ -16,7 +16,8 @@ struct ConvnextOptions {
 const ObjectTable& convnext_table() {
   using O = ConvnextOptions;
   static const ObjectTable table = object_table<O>(
-      "convnext_tiny", "As torchvision's convnext_tiny; for images of 32x32 or more.",
+      "convnext_tiny",
+      "ConvNeXt-Tiny, like torchvision's convnext_tiny; for images of 32x32 or more.",
       {zoo::classes_field<O>(),
        field("stochastic_depth", &O::stochastic_depth,
              "Probability of the last block's StochasticDepth; the first block's is 0, and those "

@@ -18,13 +18,13 @@ struct DensenetOptions {
 const ObjectTable& densenet_table() {
   using O = DensenetOptions;
   static const ObjectTable table = object_table<O>(
-      "densenet121", "As torchvision's densenet121; for images of 29x29 or more.",
+      "densenet121", "DenseNet-121, like torchvision's densenet121; for images of 29x29 or more.",
       {zoo::classes_field<O>(),
        field("growth_rate", &O::growth_rate,
              "Channels that each layer of a block adds; the network begins with twice as many.")
            .range(1, 1024),
        field("dropout", &O::dropout,
-             "Probability of dropout at the end of each layer of a block; 0: no such layer.")
+             "Probability of dropout at the end of each layer of a block; 0: no dropout layers.")
            .range(0, 1),
        zoo::sync_field<O>()});
   return table;

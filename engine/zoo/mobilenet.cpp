@@ -21,7 +21,9 @@ ObjectTable mobilenet_table(const char* name, const char* doc) {
   return object_table<O>(
       name, doc,
       {zoo::classes_field<O>(),
-       field("width", &O::width, "Factor of all widths, which are rounded to multiples of 8.")
+       field(
+           "width", &O::width,
+           "Factor by which all widths are multiplied; the results are rounded to multiples of 8.")
            .range(0.1, 16),
        field("dropout", &O::dropout, "Probability of the dropout layer.").range(0, 1),
        zoo::sync_field<O>()});
@@ -163,9 +165,10 @@ std::string mobilenet_v3_small(const std::string&, const Variant& options) {
 }  // namespace
 
 std::vector<ZooNet> mobilenet_family() {
-  static const ObjectTable v2 = mobilenet_table("mobilenet_v2", "As torchvision's mobilenet_v2.");
-  static const ObjectTable v3 =
-      mobilenet_table("mobilenet_v3_small", "As torchvision's mobilenet_v3_small.");
+  static const ObjectTable v2 =
+      mobilenet_table("mobilenet_v2", "MobileNetV2, like torchvision's mobilenet_v2.");
+  static const ObjectTable v3 = mobilenet_table(
+      "mobilenet_v3_small", "MobileNetV3-Small, like torchvision's mobilenet_v3_small.");
   return {{&v2, &mobilenet_v2}, {&v3, &mobilenet_v3_small}};
 }
 

@@ -151,7 +151,8 @@ ObjectTable resnet_table(const char* name, const char* doc) {
        field("stem", &O::stem,
              "imagenet: a 7x7 convolution with stride 2 and max-pooling, as in torchvision; cifar: "
              "a 3x3 convolution, for images of about 32x32."),
-       field("width", &O::width, "Channels of the first stage; each of the others doubles them.")
+       field("width", &O::width,
+             "Channels of the first stage; each later stage has twice as many as the one before.")
            .range(1, 4096),
        zoo::sync_field<O>()});
 }
@@ -161,27 +162,30 @@ ObjectTable cifar_resnet_table(const char* name, const char* doc) {
   return object_table<O>(
       name, doc,
       {zoo::classes_field<O>(),
-       field("width", &O::width, "Channels of the first stage; each of the others doubles them.")
+       field("width", &O::width,
+             "Channels of the first stage; each later stage has twice as many as the one before.")
            .range(1, 4096),
-       field(
-           "shortcut", &O::shortcut,
-           "Shortcut where the width changes. projection: a 1x1 convolution with batch norm (the "
-           "paper's option B). pad: without parameters; keeps every second pixel and adds channels "
-           "of zeros, half of them before the image's channels and half after (option A, which the "
-           "paper uses for CIFAR)."),
+       field("shortcut", &O::shortcut,
+             "Shortcut where the width changes. projection: a 1x1 convolution with batch norm (the "
+             "paper's option B). pad: no parameters; every second pixel is kept and channels of "
+             "zeros are added, half of them before the image's channels and half after (option A, "
+             "which the paper uses for CIFAR)."),
        zoo::sync_field<O>()});
 }
 
 }  // namespace
 
 std::vector<ZooNet> resnet_family() {
-  static const ObjectTable resnet18 = resnet_table("resnet18", "As torchvision's resnet18.");
-  static const ObjectTable resnet34 = resnet_table("resnet34", "As torchvision's resnet34.");
-  static const ObjectTable resnet50 = resnet_table("resnet50", "As torchvision's resnet50.");
+  static const ObjectTable resnet18 =
+      resnet_table("resnet18", "ResNet-18, like torchvision's resnet18.");
+  static const ObjectTable resnet34 =
+      resnet_table("resnet34", "ResNet-34, like torchvision's resnet34.");
+  static const ObjectTable resnet50 =
+      resnet_table("resnet50", "ResNet-50, like torchvision's resnet50.");
   static const ObjectTable resnet20 = cifar_resnet_table(
       "resnet20", "ResNet-20 for images of about 32x32, with torchvision's names.");
   static const ObjectTable resnet56 =
-      cifar_resnet_table("resnet56", "ResNet-56, built as resnet20.");
+      cifar_resnet_table("resnet56", "ResNet-56, built like resnet20.");
   return {{&resnet18, &resnet},
           {&resnet34, &resnet},
           {&resnet50, &resnet},

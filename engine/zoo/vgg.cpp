@@ -67,12 +67,12 @@ std::string vgg(const std::string& name, const Variant& options) {
 }  // namespace
 
 std::vector<ZooNet> vgg_family() {
-  static const ObjectTable vgg11 = vgg_table("vgg11", "VGG-11, as torchvision's vgg11.");
+  static const ObjectTable vgg11 = vgg_table("vgg11", "VGG-11, like torchvision's vgg11.");
   static const ObjectTable vgg11_bn =
-      vgg_table("vgg11_bn", "VGG-11 with batch normalisation, as torchvision's vgg11_bn.");
-  static const ObjectTable vgg16 = vgg_table("vgg16", "VGG-16, as torchvision's vgg16.");
+      vgg_table("vgg11_bn", "VGG-11 with batch normalisation, like torchvision's vgg11_bn.");
+  static const ObjectTable vgg16 = vgg_table("vgg16", "VGG-16, like torchvision's vgg16.");
   static const ObjectTable vgg16_bn =
-      vgg_table("vgg16_bn", "VGG-16 with batch normalisation, as torchvision's vgg16_bn.");
+      vgg_table("vgg16_bn", "VGG-16 with batch normalisation, like torchvision's vgg16_bn.");
   return {{&vgg11, &vgg}, {&vgg11_bn, &vgg}, {&vgg16, &vgg}, {&vgg16_bn, &vgg}};
 }
 

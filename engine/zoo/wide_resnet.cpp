@@ -65,12 +65,14 @@ std::string check_depth(const WideResnetOptions& o) {
 std::vector<ZooNet> wide_resnet_family() {
   using O = WideResnetOptions;
   static const ObjectTable table = object_table<O>(
-      "wide_resnet28_10", "Wide ResNet for images of about 32x32; WRN-28-10 with its defaults.",
+      "wide_resnet28_10", "Wide ResNet for images of about 32x32; with the defaults, WRN-28-10.",
       {zoo::classes_field<O>(),
        field("depth", &O::depth, "Layers with weights: 6n + 4, in three stages of n blocks.")
            .range(10, 1000),
-       field("width", &O::width, "Factor of the widths 16, 32 and 64 of the stages.").range(1, 256),
-       field("dropout", &O::dropout, "Probability of dropout in each block; 0: no such layer.")
+       field("width", &O::width,
+             "Factor by which the widths of the three stages, 16, 32 and 64, are multiplied.")
+           .range(1, 256),
+       field("dropout", &O::dropout, "Probability of dropout in each block; 0: no dropout layers.")
            .range(0, 1),
        zoo::sync_field<O>()},
       &check_depth);
