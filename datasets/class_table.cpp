@@ -131,8 +131,8 @@ std::int32_t ClassTable::label_of_name(std::string_view name, const Where& where
   if (is_given_ || is_closed_) refuse_name(name, where);
   const auto next = static_cast<std::int32_t>(numbers_.size());
   if (next >= kMaxTableClasses) {
-    fail(ErrorKind::data, "{}: more than {} classes: are these the labels?", where(),
-         kMaxTableClasses);
+    fail(ErrorKind::data, "{}: expected at most {} classes, found more: are these the labels?",
+         where(), kMaxTableClasses);
   }
   numbers_.emplace(name, next);
   return next;
@@ -242,7 +242,8 @@ void check_class_tables(DataSets& sets, const std::vector<std::string>& known) {
        {std::pair(sets.val.get(), "validation"), std::pair(sets.test.get(), "test")}) {
     if (!source || are_equal(source->classes())) continue;
     fail(ErrorKind::data,
-         "the classes of the {} data are not those of the training data: {} ({} and {} classes)",
+         "the classes of the {} data are not those of the training data: {} ({} classes, and {} in "
+         "the training data)",
          part, difference_of_classes(classes, source->classes()), source->classes().size(),
          classes.size());
   }

@@ -24,6 +24,7 @@
 #include "datasets/split_files.h"
 #include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 namespace {
@@ -104,9 +105,10 @@ class CsvImageSource final : public ImageSource {
   std::vector<std::string> images_;
 };
 
-/// Throws an error that lists missing images, with their lines in the table.
+/// Throws an error that lists missing images, with their lines in the table. `can_skip` is true if
+/// data.on_bad_sample: skip, which needs samples with class labels, can leave them out.
 [[noreturn]] void refuse_missing(const std::string& path,
-                                 const std::map<std::size_t, std::string>& missing) {
+                                 const std::map<std::size_t, std::string>& missing, bool can_skip) {
   constexpr std::size_t kMaxListed = 10;
   std::vector<std::string> lines;
   for (const auto& [index, text] : missing) {
@@ -117,12 +119,15 @@ class CsvImageSource final : public ImageSource {
     lines.push_back(fmt::format("and {} more", missing.size() - lines.size()));
   }
   const bool is_one = missing.size() == 1;
+  const std::string them = is_one ? "it" : "them";
   fail(ErrorKind::data,
        "{}: {} (paths are relative to the folder of the CSV file, or to data.root): restore {}, "
-       "or leave {} out with data.on_bad_sample: skip{}{}",
-       path, is_one ? lines[0] : fmt::format("{} images are missing", missing.size()),
-       is_one ? "it" : "them", is_one ? "it" : "them", is_one ? "" : "\n  ",
-       is_one ? "" : fmt::format("{}", fmt::join(lines, "\n  ")));
+       "or {}{}{}",
+       path, is_one ? lines[0] : fmt::format("{} images are missing", missing.size()), them,
+       can_skip ? fmt::format("leave {} out with data.on_bad_sample: skip", them)
+       : is_one ? std::string("remove its line")
+                : std::string("remove their lines"),
+       is_one ? "" : "\n  ", is_one ? "" : fmt::format("{}", fmt::join(lines, "\n  ")));
 }
 
 /// Returns the sizes of the images' files. A missing file is an error or, if `leaves_out` is true,
@@ -148,7 +153,8 @@ std::vector<std::uint64_t> sizes_of_images(const std::string& path, const std::s
                                error != 0 ? std::generic_category().message(error) : "not a file");
     }
   });
-  if (!missing.empty() && !leaves_out) refuse_missing(path, missing);
+  if (!missing.empty() && !leaves_out)
+    refuse_missing(path, missing, table.samples.targets.floats() == 0);
   return sizes;
 }
 
@@ -269,7 +275,8 @@ std::string problem_of_separator(const CsvOptions& options) {
                        separator);
   }
   if (options.label.empty()) {
-    return "label_separator: expected label, the column with the labels of each sample, found none";
+    return "label_separator: expected label (the column with the labels of each sample) too, found "
+           "none";
   }
   if (target_kind_of(options) != TargetKind::multi_hot) {
     return fmt::format("target: expected multi_hot with label_separator, found {}",
@@ -284,7 +291,7 @@ std::string check_csv(const CsvOptions& options) {
     return "path and features: expected one of them, found both: samples are images or features";
   }
   if (!options.root.empty() && options.path.empty()) {
-    return "root: expected path, the column with the paths of images, found none";
+    return "root: expected path (the column with the paths of images) too, found none";
   }
   if (!options.label.empty() && !options.targets.empty()) {
     return "expected label (the column of the classes) or targets (columns of numbers), found both";
@@ -292,7 +299,8 @@ std::string check_csv(const CsvOptions& options) {
   if (std::string problem = problem_of_separator(options); !problem.empty()) return problem;
   const bool is_labels = target_kind_of(options) == TargetKind::class_index;
   if (is_labels && !options.targets.empty()) {
-    return "target: expected soft_labels, multi_hot or values with targets";
+    return fmt::format("target: expected soft_labels, multi_hot or values with targets, found {}",
+                       name_of(options.target));
   }
   if (!is_labels && !options.label.empty() && options.label_separator.empty()) {
     return fmt::format(
@@ -304,8 +312,8 @@ std::string check_csv(const CsvOptions& options) {
   }
   if (!options.targets.empty() && !options.classes.empty() &&
       options.classes.size() != options.targets.size()) {
-    return fmt::format("classes: expected a name for each of the {} targets, found {}",
-                       options.targets.size(), options.classes.size());
+    return fmt::format("classes: expected {}, one for each target, found {}",
+                       counted(options.targets.size(), "name"), options.classes.size());
   }
   if (!is_separator(options.delimiter)) {
     return fmt::format("delimiter: expected one character such as ',' or ';', found '{}'",

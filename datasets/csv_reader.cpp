@@ -209,12 +209,12 @@ bool CsvReader::read_record() {
       }
       if (c == '"') {
         refuse(next_line_,
-               "a quote in the middle of a field: put the whole field in quotes and "
-               "double those inside");
+               "found a quote in the middle of a field: put the whole field in quotes, and "
+               "double the quotes inside it");
       }
       if (c == '\0') refuse(next_line_, "expected text, found a zero byte");
       if (text_.size() >= kMaxLineBytes) {
-        refuse(line_, fmt::format("a line of more than {} MiB", kMaxLineBytes >> 20));
+        refuse(line_, fmt::format("the line is longer than {} MiB", kMaxLineBytes >> 20));
       }
       text_ += static_cast<char>(input_->take());
     }

@@ -15,6 +15,7 @@
 #include "datasets/requirements.h"
 #include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 namespace {
@@ -365,9 +366,8 @@ CsvTable read_csv_table(const std::string& path, const CsvOptions& options, cons
   const auto width = static_cast<std::int64_t>(columns.targets.size());
   if (requirements.classes > 0 && width != requirements.classes) {
     fail(ErrorKind::data,
-         "{}: data.targets names {} column{}, but the model's last layer has {} outputs: give it "
-         "{}",
-         path, width, width == 1 ? "" : "s", requirements.classes, width);
+         "{}: data.targets names {} column{}, but the model's last layer has {}: give it {}", path,
+         width, width == 1 ? "" : "s", counted(requirements.classes, "output"), width);
   }
   return table;
 }

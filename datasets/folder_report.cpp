@@ -33,7 +33,7 @@ std::string counts_text(const std::map<std::string, std::int64_t>& groups) {
       others += count;
     }
   }
-  if (others > 0) texts.push_back(fmt::format("and {} others", others));
+  if (others > 0) texts.push_back(fmt::format("and {} other{}", others, others == 1 ? "" : "s"));
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 

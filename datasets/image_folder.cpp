@@ -95,8 +95,8 @@ std::string val_folder(const ImageFolderOptions& options, const std::string& tes
   }
   if (found.size() > 1) {
     fail(ErrorKind::data,
-         "image_folder: {}: expected one folder of validation samples, found {}: name it with val: "
-         "{}",
+         "image_folder: {}: expected one folder of validation samples, found {}: choose one, "
+         "e.g. with data.val={}",
          root, fmt::join(found, " and "), found[0]);
   }
   return found.empty() ? std::string() : found[0];
@@ -143,7 +143,8 @@ std::string note_of_other_folders(const std::string& root, const PartFolders& pa
   if (others.empty()) return {};
   std::sort(others.begin(), others.end());
   return fmt::format(
-      "image_folder: {}: not read: {}; its splits are train, val (or valid, validation) and test, "
+      "image_folder: {}: not read: {}; the splits are in train, val (or valid, validation) and "
+      "test, "
       "unless data.val and data.test name others",
       root, some_of(others));
 }

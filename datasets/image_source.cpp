@@ -27,7 +27,7 @@ void check_image_channels(const std::string& name, const DataRequirements& requi
 void check_image_count(const std::string& name, std::size_t images) {
   constexpr auto kMax = static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max());
   if (images <= kMax) return;
-  fail(ErrorKind::data, "{}: {} images; more than {} are not supported", name, images, kMax);
+  fail(ErrorKind::data, "{}: expected at most {} images, found {}", name, kMax, images);
 }
 
 ImageSource::ImageSource(const std::string& name, Samples samples,

@@ -19,6 +19,7 @@
 #include "datasets/split_files.h"
 #include "engine/data/data_sets.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 namespace {
@@ -224,13 +225,13 @@ void read_rows(const NpyArray& array, const std::vector<std::string>& classes,
   const std::int64_t width = dims == 2 ? array.shape()[1] : 1;
   if (requirements.classes > 0 && width != requirements.classes) {
     fail(ErrorKind::data,
-         "{}: the samples have {} target value{}, but the model's last layer has {} outputs: give "
-         "it {}",
-         array.path(), width, width == 1 ? "" : "s", requirements.classes, width);
+         "{}: the samples have {} target value{}, but the model's last layer has {}: give it {}",
+         array.path(), width, width == 1 ? "" : "s", counted(requirements.classes, "output"),
+         width);
   }
   if (!classes.empty() && static_cast<std::int64_t>(classes.size()) != width) {
-    fail(ErrorKind::data, "{}: the samples have {} target value{}, but data.classes has {} names",
-         array.path(), width, width == 1 ? "" : "s", classes.size());
+    fail(ErrorKind::data, "{}: the samples have {} target value{}, but data.classes has {}",
+         array.path(), width, width == 1 ? "" : "s", counted(classes.size(), "name"));
   }
   targets.shape.values = width;
   const auto values = static_cast<std::size_t>(width);

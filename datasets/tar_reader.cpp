@@ -168,7 +168,7 @@ void TarReader::read(std::uint64_t offset, char* to, std::size_t count) {
 
 std::string TarReader::text(std::uint64_t offset, std::uint64_t size, const char* what) {
   if (size > kMaxText) {
-    refuse(offset, fmt::format("{} of {} bytes; more than {} are not read", what, size, kMaxText));
+    refuse(offset, fmt::format("expected {} of at most {} bytes, found {}", what, kMaxText, size));
   }
   std::string found(static_cast<std::size_t>(size), '\0');
   read(offset, found.data(), found.size());
@@ -189,9 +189,10 @@ void TarReader::check_rest() {
                      [](std::byte b) { return b != std::byte{}; });
     if (found != bytes.begin() + static_cast<std::ptrdiff_t>(count)) {
       refuse(at + static_cast<std::uint64_t>(found - bytes.begin()),
-             fmt::format("bytes after the end of the archive, which is at {}: archives that were "
-                         "joined (cat) are not read as one; create one with tar",
-                         at_));
+             fmt::format(
+                 "found bytes after the end of the archive, which is at {}: archives that were "
+                 "joined (cat) are not read as one; create one with tar",
+                 at_));
     }
     at += count;
   }
@@ -246,7 +247,7 @@ bool TarReader::next(TarMember& member) {
         extended.path = long_name.substr(0, long_name.find('\0'));
       }
       if (type == 'x' && !read_pax(text(from, *size, "an extended header"), extended)) {
-        refuse(begin, "an extended header that is damaged, or of a sparse file");
+        refuse(begin, "found an extended header that is damaged or belongs to a sparse file");
       }
       continue;
     }

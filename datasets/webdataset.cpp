@@ -239,9 +239,9 @@ void read_shard(std::size_t number, ShardLabels* labels, ShardIndex& index) {
     if (!part) continue;
     if (*part) {
       fail(ErrorKind::data,
-           "{}, {}: expected one image and one label for each sample, found a second one for {} "
-           "(the base name of a sample ends at the first dot)",
-           path, member.name, open->key);
+           "{}, {}: expected one image and one label for each sample, found a second {} for "
+           "{} (the base name of a sample ends at the first dot)",
+           path, member.name, name.is_image() ? "image" : "label", open->key);
     }
     *part = member;
   }

@@ -30,6 +30,7 @@
 #include "kernels/base/file_handle.h"
 #include "kernels/base/file_io.h"
 #include "kernels/base/json_text.h"
+#include "kernels/base/text.h"
 #include "kernels/devices.h"
 
 namespace dpt {
@@ -82,17 +83,17 @@ std::string difference_of_data(const char* name, const std::string& expected,
   const std::string found = source.fingerprint();
   if (expected.empty() || expected == found) return {};
   return fmt::format(
-      "expected the run's {} data (fingerprint {}), found other data (fingerprint {}, {} samples)",
-      name, expected, found, source.size());
+      "expected the run's {} data (fingerprint {}), found other data (fingerprint {}, {})", name,
+      expected, found, counted(source.size(), "sample"));
 }
 
 std::string difference_of_validation(const std::string& expected, const Splits& splits) {
   const std::string found = validation_fingerprint(splits);
   if (expected.empty() || expected == found) return {};
   return fmt::format(
-      "expected the run's validation samples (fingerprint {}), found {} other samples (fingerprint "
+      "expected the run's validation samples (fingerprint {}), found other ones (fingerprint {}, "
       "{}){}",
-      expected, splits.val.size(), found.empty() ? "none" : found,
+      expected, found.empty() ? "none" : found, counted(splits.val.size(), "sample"),
       splits.has_own_val
           ? ""
           : ": the values that data.val_split depends on, such as the group column, have changed");

@@ -20,6 +20,7 @@
 #include "kernels/base/heartbeat.h"
 #include "kernels/base/json_text.h"
 #include "kernels/base/stop_request.h"
+#include "kernels/base/text.h"
 #include "kernels/devices.h"
 
 namespace dpt {
@@ -34,8 +35,9 @@ void check_usable(const TrainSpec& spec, const SurveyedSplit& train) {
                                            : std::string("values that are NaN or infinite");
   if (spec.data.on_bad_sample == OnBadSample::skip && left_out == unreadable &&
       train.statistics.samples > 0) {
-    return say(fmt::format("warning: mean and std: {} of {} training samples were left out ({})",
-                           unreadable, train.split.size(), first));
+    return say(fmt::format("warning: mean and std: {} of {} training samples {} left out ({})",
+                           unreadable, train.split.size(), unreadable == 1 ? "was" : "were",
+                           first));
   }
   fail(ErrorKind::data, "{}: {} of {} training samples cannot be used ({}): see dpt data check",
        spec.file, left_out, train.split.size(), first);
@@ -102,8 +104,8 @@ void measure_normalization(TrainSpec& spec, const DataSets& sets, ProcessGroup* 
     const auto statistics = training_statistics(spec, sets, cpu_info().logical_allowed);
     if (!statistics) throw StopRequested();
     numbers = normalize_spec(*statistics);
-    say(fmt::format("data.normalize: auto: {} ({} training samples)", text_of(numbers),
-                    statistics->samples));
+    say(fmt::format("data.normalize: auto: {} ({})", text_of(numbers),
+                    counted(statistics->samples, "training sample")));
   }
   if (processes) {
     const char* what = "numbers of data.normalize";

@@ -130,9 +130,10 @@ int run_bench_data(const BenchOptions& options) {
     fmt::print("{}\n", json_text(out));
     return 0;
   }
-  fmt::print("{:.0f} {}/s (median of {} of {} batches; {:.0f} to {:.0f}), {}\n", median,
-             noun_of_samples(job), counted(rates.size(), "round"), options.steps, rates.front(),
-             rates.back(), counted(threads, "decoder thread"));
+  fmt::print("{:.0f} {}/s (median of {} of {} batch{}; {:.0f} to {:.0f}), {}\n", median,
+             noun_of_samples(job), counted(rates.size(), "round"), options.steps,
+             options.steps == 1 ? "" : "es", rates.front(), rates.back(),
+             counted(threads, "decoder thread"));
   double sum = 0;
   for (const double each : stages) sum += each;
   for (std::size_t i = 0; i < stages.size(); ++i) {

@@ -31,6 +31,7 @@
 #include "engine/metrics/metric.h"
 #include "engine/optimizers/optimizer.h"
 #include "engine/schedules/schedule.h"
+#include "kernels/base/text.h"
 #include "kernels/image/resize.h"
 
 namespace dpt {
@@ -128,8 +129,8 @@ class ConfigCheck {
     if (are_good({"log.prometheus"})) collect([&] { check_prometheus(spec_); });
     warn();
     if (errors_.empty()) {
-      fmt::print("{}: ok: {} layers, {} parameters{}\n", options_.config, spec_.model.layers.size(),
-                 plan_.param_count, found_weights_ + found_data_);
+      fmt::print("{}: ok: {}, {}{}\n", options_.config, counted(spec_.model.layers.size(), "layer"),
+                 counted(plan_.param_count, "parameter"), found_weights_ + found_data_);
       return 0;
     }
     if (!left_out_.empty()) {
@@ -308,13 +309,13 @@ class ConfigCheck {
 
   void note_counts(const DataSets& sets) {
     std::size_t tried = 0;
-    std::string counts = fmt::format("{} training samples", sets.train->size());
+    std::string counts = counted(sets.train->size(), "training sample");
     for (const DataSource* source : {sets.train.get(), sets.val.get(), sets.test.get()}) {
       if (source) tried += source->samples_to_try().size();
     }
-    if (sets.val) counts += fmt::format(", {} validation samples", sets.val->size());
-    if (sets.test) counts += fmt::format(", {} test samples", sets.test->size());
-    if (tried > 0) counts += fmt::format(" ({} files read, from every class)", tried);
+    if (sets.val) counts += ", " + counted(sets.val->size(), "validation sample");
+    if (sets.test) counts += ", " + counted(sets.test->size(), "test sample");
+    if (tried > 0) counts += fmt::format(" ({} read, from every class)", counted(tried, "file"));
     if (spec_.data.val_split.holds_out()) {
       counts += "; data.val_split holds out some of the training samples";
     }

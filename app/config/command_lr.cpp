@@ -19,6 +19,7 @@
 #include "engine/schedules/plateau.h"
 #include "kernels/base/divide.h"
 #include "kernels/base/json_text.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 namespace {
@@ -50,12 +51,11 @@ std::string heading(const LrOptions& options, const TrainSpec& spec, const LrCur
                     std::int64_t samples) {
   std::string text = fmt::format("{}: {}", options.config, spec.lr_schedule.type);
   if (curve.warmup_steps > 0) {
-    text += fmt::format(", after a warm-up of {} step{}", curve.warmup_steps,
-                        curve.warmup_steps == 1 ? "" : "s");
+    text += ", after a warm-up of " + counted(curve.warmup_steps, "step");
   }
-  text += fmt::format(": {} steps, {} epoch{} of {} ({} samples in batches of {})\n", curve.steps(),
-                      curve.epochs, curve.epochs == 1 ? "" : "s", curve.steps_per_epoch, samples,
-                      spec.data.batch_size);
+  text += fmt::format(": {}, {} of {} ({} in batches of {})\n", counted(curve.steps(), "step"),
+                      counted(curve.epochs, "epoch"), curve.steps_per_epoch,
+                      counted(samples, "sample"), spec.data.batch_size);
   if (const PlateauOptions* plateau = plateau_of(spec)) {
     text += fmt::format(
         "These are the highest possible rates: plateau multiplies them by {:g} each time {} stops "

@@ -399,9 +399,10 @@ std::string text_of(const Starter& starter, const std::string& path, const DataS
   if (!sets.val) text += val_split_text(data);
   text += fmt::format("  batch_size: {}   # total over all devices\n", batch);
   if (samples.unreadable > 0 && !data.skips) {
-    text += fmt::format("  {}on_bad_sample: skip   # {} of the samples cannot be read{}\n",
-                        can_skip(data) ? "" : "# ", samples.unreadable,
-                        can_skip(data) ? "" : ": remove them, since skip is for class labels");
+    text +=
+        fmt::format("  {}on_bad_sample: skip   # {} of the samples cannot be read{}\n",
+                    can_skip(data) ? "" : "# ", samples.unreadable,
+                    can_skip(data) ? "" : "; remove the files: skip works only with class labels");
   }
   text += transforms_text(data, starter.input);
   text += fmt::format("model:   # classes: {}\n", outputs_comment(data, *sets.train));

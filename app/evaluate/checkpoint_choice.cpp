@@ -27,11 +27,11 @@ bool is_best_of_run(const std::string& best, const std::string& config) {
 }
 
 [[noreturn]] void refuse_best(const std::string& expected, const std::string& best,
-                              const std::string& why_not, const CheckpointUse& use) {
+                              const std::string& why_not, const CheckpointUse& use,
+                              const char* effect = "restore its best checkpoint") {
   fail(ErrorKind::data,
-       "expected {}, but {}. Resume the run to restore its best checkpoint, or name the file to "
-       "{}: dpt {} {}",
-       expected, why_not, use.verb, use.command, best);
+       "expected {}, but {}. Resume the run to {}, or name the file to {}: dpt {} {}", expected,
+       why_not, effect, use.verb, use.command, best);
 }
 
 /// Returns the best checkpoint of a run folder, or `newest`, its newest good one, if it keeps no
@@ -56,8 +56,8 @@ std::string best_or_newest(const std::string& folder, const std::string& newest,
     if (is_of_run && step > run.step) return best;
     const std::string another = best + " belongs to another run";
     if (!run.best) {
-      refuse_best(fmt::format("a run without a best checkpoint so far (according to {})", newest),
-                  best, another, use);
+      refuse_best(fmt::format("no best.safetensors, because {} records no best checkpoint", newest),
+                  best, another, use, "move that file away");
     }
     // Use the kept checkpoint if best.safetensors is an older best: a crash or a full disk may have
     // prevented its replacement.

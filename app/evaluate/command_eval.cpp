@@ -42,8 +42,8 @@ std::string check_same_data(const std::string& path, const CheckpointHeader& hea
   const std::string difference = difference_from_run(path, header, evaluation);
   if (!difference.empty() && !is_allowed) {
     fail(ErrorKind::data,
-         "{}: {}. Restore the data, give its folder with data.root=DIR, or evaluate on this "
-         "data with --allow-other-data",
+         "{}: {}. Restore the data, say where it is, e.g. with data.root=DIR, or evaluate on "
+         "this data with --allow-other-data",
          path, difference);
   }
   return difference;

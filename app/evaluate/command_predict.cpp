@@ -238,8 +238,8 @@ int predict_in_world(const PredictOptions& options, ProcessGroup* processes) {
   if (!options.out.empty()) write_results(options.out, std::as_bytes(std::span(kept)));
   if (bad == 0) return 0;
   // Do not throw, because the other processes would fail too.
-  say(fmt::format("error: {} of {} {} could not be read: they have no prediction", bad, n,
-                  inputs.are_data() ? "samples" : "images"));
+  say(fmt::format("error: {} of {} {} could not be read and {} no prediction", bad, n,
+                  inputs.are_data() ? "samples" : "images", bad == 1 ? "has" : "have"));
   return static_cast<int>(ErrorKind::data);
 }
 

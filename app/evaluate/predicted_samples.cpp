@@ -15,6 +15,7 @@
 #include "engine/data/split.h"
 #include "engine/data/splits.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 #include "kernels/image/image_formats.h"
 
 namespace dpt {
@@ -62,7 +63,7 @@ std::vector<std::int64_t> split_of(const std::shared_ptr<const DataSource>& trai
   if (held_out.stratify || !held_out.group.empty()) {
     fail(ErrorKind::usage,
          "--split {}: data.val_split ({}) needs labels or groups, and predict reads neither. To "
-         "predict these samples, use dpt eval --split {} --predictions FILE",
+         "predict these samples, use dpt eval RUN --split {} --predictions FILE",
          split, text_of(held_out), split);
   }
   if (split == "val" && !held_out.holds_out()) {
@@ -224,7 +225,7 @@ std::vector<PredictedPart> open_data(const PredictOptions& options, const Predic
     std::size_t samples = 0;
     for (const PredictedPart& part : parts) samples += part.indices.size();
     say(fmt::format(
-        "note: predicting {} samples: {}", samples,
+        "note: predicting {}: {}", counted(samples, "sample"),
         has_test ? "the test samples of the data set (--split test)"
                  : "all samples of the data set (--split all), because it has no test samples"));
   }

@@ -114,8 +114,8 @@ void check_has_test_of_run(const EvaluationJob& chosen, const CheckpointHeader& 
                            bool any_data) {
   if (chosen.split == "test" || header.test_fingerprint.empty() || any_data) return;
   fail(ErrorKind::data,
-       "the run has a test set, which is missing now: restore it, give its folder with "
-       "data.root=DIR, or name the split to evaluate (--split val)");
+       "the run has a test set, which is missing now: restore it, say where it is, e.g. "
+       "with data.root=DIR, or name the split to evaluate (--split val)");
 }
 
 }  // namespace

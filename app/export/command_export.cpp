@@ -22,6 +22,7 @@
 #include "engine/job/job.h"
 #include "engine/run/run_folder.h"
 #include "kernels/base/json_text.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 namespace fs = std::filesystem;
@@ -104,11 +105,11 @@ void report_files(const ExportOptions& options, const std::string& checkpoint, c
     fmt::print("{}\n", json_text(out));
     return;
   }
-  fmt::print("{}{}: step {}, {} parameters\n", checkpoint, chosen.words(), facts.step,
-             plan.param_count);
+  fmt::print("{}{}: step {}, {}\n", checkpoint, chosen.words(), facts.step,
+             counted(plan.param_count, "parameter"));
   if (!options.torch.empty()) {
-    fmt::print("{}: {} tensors, a state_dict of PyTorch in a safetensors file\n", options.torch,
-               plan.params.size());
+    fmt::print("{}: {}, a state_dict of PyTorch in a safetensors file\n", options.torch,
+               counted(plan.params.size(), "tensor"));
   }
   if (!options.onnx.empty()) {
     const std::string input =

@@ -74,7 +74,7 @@ void judge_one(Condition& condition, const Json& results, const Baseline& baseli
   if (!condition.of_baseline) return;
   condition.message +=
       is_met ? fmt::format(" (the baseline {}: {})", baseline.path, condition.baseline)
-             : fmt::format("; expected {} {}, the value of the baseline {} is {}",
+             : fmt::format("; expected {} {}, because the value of the baseline {} is {}",
                            condition.relation, condition.limit, baseline.path, condition.baseline);
 }
 
@@ -140,9 +140,9 @@ void check_best_is_known(const Condition& condition, const RunResults& results,
                          const std::string& owner) {
   if (condition.results != "val" || results.why_no_val.empty()) return;
   fail(ErrorKind::data,
-       "--require {}: {}: expected the validation results of its best epoch, found none: {}. An "
-       "earlier release wrote its summary.json; ask for last/val/{} (the last epoch), or train it "
-       "again",
+       "--require {}: {}: expected the validation results of its best epoch, found none: {}. "
+       "Its summary.json is from an earlier release: ask for last/val/{} (the last epoch), or "
+       "train it again",
        condition.text, owner, results.why_no_val, condition.metric);
 }
 

@@ -188,7 +188,7 @@ void print_classes(const DataReport& report) {
     for (std::size_t s = 0; s < report.splits.size(); ++s) {
       const auto [least, most] =
           std::minmax_element(report.class_counts[s].begin(), report.class_counts[s].end());
-      fmt::print("{:<6} {} to {} samples of a class\n", report.splits[s].name, *least, *most);
+      fmt::print("{:<6} {} to {} samples per class\n", report.splits[s].name, *least, *most);
     }
     return;
   }
@@ -210,13 +210,12 @@ void print_lines(const std::string& message) {
   for (std::string line; std::getline(lines, line);) fmt::print("  {}\n", printable(line));
 }
 
-/// Prints what training does with unreadable samples.
-void print_consequence(OnBadSample on_bad_sample) {
+/// Prints what training does with unreadable samples. `can_skip`: they have class labels only.
+void print_consequence(OnBadSample on_bad_sample, bool can_skip) {
   switch (on_bad_sample) {
     case OnBadSample::stop:
-      fmt::print(
-          "  (a run ends when it reads one of these; with data.on_bad_sample=skip, it "
-          "continues)\n");
+      fmt::print("  (a run ends when it reads one of these{})\n",
+                 can_skip ? "; with data.on_bad_sample=skip, it continues" : "");
       break;
     case OnBadSample::skip:
       fmt::print("  (a run leaves these out, because data.on_bad_sample is skip)\n");
@@ -247,7 +246,10 @@ void print_findings(const DataReport& report, const CheckVerdict& verdict) {
       }
     }
     if (end < last) fmt::print("  (and {} more: --json has all)\n", last - end);
-    if (kind == FindingKind::unreadable) print_consequence(verdict.on_bad_sample);
+    if (kind == FindingKind::unreadable) {
+      const bool can_skip = report.splits[0].split.source->targets().floats() == 0;
+      print_consequence(verdict.on_bad_sample, can_skip);
+    }
     first = last;
   }
 }

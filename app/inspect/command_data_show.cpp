@@ -97,7 +97,7 @@ int run_data_show(const DataShowOptions& options) {
   const bool is_train = options.split == "train";
   const Split& split = is_train ? splits.train : options.split == "val" ? splits.val : splits.test;
   if (!split.source || split.size() == 0) {
-    fail(ErrorKind::data, "--split {}: the config has no such samples{}", options.split,
+    fail(ErrorKind::data, "--split {0}: the {0} split is empty{1}", options.split,
          options.split == "val" ? " (data.val_split is 0, and the data set has none)" : "");
   }
   const std::vector<Variant>& transforms =

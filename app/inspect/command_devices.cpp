@@ -96,8 +96,8 @@ int run_devices(const DevicesOptions& options) {
     fmt::print("{}\n", json_text(out));
     return 0;
   }
-  fmt::print("cpu     {}, {} usable cores ({} physical), {}, bf16: {}, {:.1f} GiB\n", cpu.model,
-             cpu.logical_allowed, cpu.physical_allowed, cpu.instruction_set,
+  fmt::print("cpu     {}, {} ({} physical), {}, bf16: {}, {:.1f} GiB\n", cpu.model,
+             counted(cpu.logical_allowed, "usable core"), cpu.physical_allowed, cpu.instruction_set,
              cpu.bf16 ? "yes" : "no", static_cast<double>(cpu.memory_bytes) / (1 << 30));
   if (cpu.bf16) fmt::print("        {}\n", kBf16OnCpu);
   for (std::size_t i = 0; i < cuda.devices.size(); ++i) {

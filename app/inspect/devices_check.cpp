@@ -94,7 +94,8 @@ void check_device(const DeviceName& device, Clock::time_point end, DeviceCheck& 
         OperationCheck check = check_operation(*backend, all[k].desc, true);
         if (result.passes == 0) first[k] = check.bits;
         if (check.problem.empty() && check.bits != first[k]) {
-          check.problem = fmt::format("pass {} has other bits than the first", result.passes + 1);
+          check.problem =
+              fmt::format("the bits of pass {} differ from those of the first", result.passes + 1);
         }
         if (!check.problem.empty() && reported.insert(k).second) {
           result.wrong.push_back(std::move(check));

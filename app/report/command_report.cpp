@@ -58,11 +58,12 @@ void check_not_poorer(const std::string& path, const std::string& page,
   });
   if (!is_lacking || !fs::is_regular_file(path, error)) return;
   if (evaluations_in(read_whole_file(path)) <= evaluations_in(page)) return;
-  fail(ErrorKind::data,
-       "{}: not replaced: the report there has an evaluation that a new one would lack. Restore "
-       "the data or say where it is (data.root=DIR), give another name with -o, or replace the "
-       "report with one that has no evaluation: --mistakes 0",
-       path);
+  fail(
+      ErrorKind::data,
+      "{}: not replaced: the report there has an evaluation that a new one would lack. Restore "
+      "the data or say where it is (e.g. data.root=DIR), give another name with -o, or replace the "
+      "report with one that has no evaluation: --mistakes 0",
+      path);
 }
 
 /// Returns the last parts of the folders' paths if they are distinct, otherwise the paths.

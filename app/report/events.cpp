@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernels/base/json_text.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 namespace {
@@ -31,6 +32,12 @@ std::string event_number(const EventJson& line, const char* key) {
   const auto found = line.find(key);
   if (found == line.end()) return "?";
   return found->is_number() ? fmt::format("{:.6g}", found->get<double>()) : "not finite";
+}
+
+/// Returns a count of an event with its noun: "1 line", "2 lines".
+std::string event_count(const EventJson& line, const char* key, const char* noun) {
+  const std::string number = event_number(line, key);
+  return fmt::format("{} {}{}", number, noun, number == "1" ? "" : "s");
 }
 
 /// Returns the cause of a bad step: "the output of layer fc1 is not finite".
@@ -114,15 +121,14 @@ void EventReader::add(const std::string& event, const EventJson& line) {
   }
   if (event == "lr_reduced") {
     words = fmt::format(
-        "learning rate lowered from {} to {}: {} is {} after {} evaluations without "
-        "an improvement",
+        "learning rate lowered from {} to {}: {} is {} after {} without an improvement",
         event_number(line, "from"), event_number(line, "lr"), event_text(line, "monitor"),
-        event_number(line, "value"), event_number(line, "evaluations"));
+        event_number(line, "value"), event_count(line, "evaluations", "evaluation"));
   }
   if (event == "bad_sample") words = "unreadable sample: " + event_text(line, "problem");
   if (event == "checkpoint_failed") words = "checkpoint not saved: " + event_text(line, "reason");
   if (event == "log_gap") {
-    words = fmt::format("{} lines of the log could not be written", event_number(line, "lines"));
+    words = event_count(line, "lines", "line") + " of the log could not be written";
   }
   if (event == "eval") {
     words =
@@ -134,9 +140,9 @@ void EventReader::add(const std::string& event, const EventJson& line) {
 std::vector<RunEvent> EventReader::take() {
   for (const auto& [name, count] : counts_) {
     if (count <= kMaxEvents) continue;
-    events_.push_back(
-        {Weight::warning, -1,
-         fmt::format("and {} more events `{}` (see metrics.jsonl)", count - kMaxEvents, name)});
+    events_.push_back({Weight::warning, -1,
+                       fmt::format("and {} `{}` (see metrics.jsonl)",
+                                   counted(count - kMaxEvents, "more event"), name)});
   }
   return std::move(events_);
 }
@@ -160,8 +166,8 @@ void add_warnings(std::istream& messages, std::vector<RunEvent>& events) {
     events.push_back({Weight::warning, -1, std::move(words)});
   }
   if (others > 0) {
-    events.push_back(
-        {Weight::warning, -1, fmt::format("and {} more warnings (see train.log)", others)});
+    events.push_back({Weight::warning, -1,
+                      fmt::format("and {} (see train.log)", counted(others, "more warning"))});
   }
 }
 

@@ -256,8 +256,9 @@ RunHistory read_history(const std::string& folder) {
   }
   reader.end();
   if (history.facts.status == "interrupted" && history.starts > 0) {
-    history.events.push_back({RunEvent::Weight::failure, history.facts.steps,
-                              "the log ends here: the process was killed"});
+    history.events.push_back(
+        {RunEvent::Weight::failure, history.facts.steps,
+         "the log ends here: the process or its machine was stopped without warning"});
   }
   read_summary(folder + "/summary.json", history);
   std::ifstream messages(folder + "/train.log");

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/base/text.h"
+
 namespace dpt {
 namespace {
 
@@ -83,11 +85,11 @@ std::string reliability_plot(std::span<const CalibrationBin> bins) {
     // Draw bins with few samples paler, but still visible.
     const double ink = 0.25 + 0.75 * std::sqrt(count / static_cast<double>(most));
     content += fmt::format(
-        "<g style=\"--ink:{:.2f}\"><title>{} samples: mean probability {:.4f}, right {:.4f}</title>"
+        "<g style=\"--ink:{:.2f}\"><title>{}: mean probability {:.4f}, right {:.4f}</title>"
         "<rect class=\"share\" x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\"/>"
         "<circle class=\"mean\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\"/></g>",
-        ink, bin.samples, mean, right, left + 0.5, range.y(right), width, kSide * right,
-        range.x(mean), range.y(right));
+        ink, counted(bin.samples, "sample"), mean, right, left + 0.5, range.y(right), width,
+        kSide * right, range.x(mean), range.y(right));
   }
   return framed("Reliability", "probability of the prediction", "fraction correct", range, content);
 }

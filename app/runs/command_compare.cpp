@@ -186,8 +186,9 @@ std::string text_of_fields(const Comparison& of) {
   }
   std::string text = table_text(rows, 1);
   if (layer_fields > kMaxLayerFields) {
-    text += fmt::format("model.layers: {} more fields differ (--csv and --json have them)\n",
-                        layer_fields - kMaxLayerFields);
+    text += fmt::format("model.layers: {} more field{} (--csv and --json have all)\n",
+                        layer_fields - kMaxLayerFields,
+                        layer_fields - kMaxLayerFields == 1 ? " differs" : "s differ");
   }
   return text;
 }

@@ -186,7 +186,7 @@ Json results_of_complete(const Job& job, const RunFolder& folder, const TrainSta
 std::string fewer_epochs_text(const Job& job, const RunState& state) {
   if (state.epoch <= job.spec.train.epochs) return {};
   return fmt::format(
-      "already trained {}, the config asks for {}: nothing to train. To continue training, "
+      "already trained {}, but the config asks for {}: nothing to train. To continue training, "
       "raise train.epochs, or start a new run with --overwrite or --resume never",
       counted(state.epoch, "epoch"), job.spec.train.epochs);
 }

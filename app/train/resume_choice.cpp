@@ -51,7 +51,7 @@ std::int64_t step_of_word(std::string_view word) {
   return result.ec == std::errc() && result.ptr == end && step >= 0 ? step : -1;
 }
 
-/// Lists the steps in a folder: "the steps 28, 56"; long lists are shortened in the middle.
+/// Lists the steps in a folder: "steps 28, 56"; long lists are shortened in the middle.
 std::string steps_text(const std::string& folder) {
   constexpr std::size_t kMax = 20, kLast = 3;
   std::vector<std::string> steps;
@@ -65,7 +65,7 @@ std::string steps_text(const std::string& folder) {
     steps.erase(begin, steps.end() - static_cast<std::ptrdiff_t>(kLast));
     steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(kMax - kLast), "...");
   }
-  return fmt::format("the step{} {}", steps.size() > 1 ? "s" : "", fmt::join(steps, ", "));
+  return fmt::format("step{} {}", steps.size() > 1 ? "s" : "", fmt::join(steps, ", "));
 }
 
 /// Throws the error that --resume has an unknown name, listing the known ones.

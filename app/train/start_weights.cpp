@@ -202,8 +202,11 @@ AppliedWeights apply_start_weights(const StartWeights& weights, const Plan& plan
       use_text(report), report.loaded.size(), report.missing.size(), report.left_over.size())};
   if (report.head && (classes || report.head->is_new)) lines.push_back(head_line(*report.head));
   if (!report.zeroed.empty()) {
-    lines.push_back(fmt::format("  missing from the file: {} counters of batches, which start at 0",
-                                report.zeroed.size()));
+    lines.push_back(fmt::format(
+        "  missing from the file: {}",
+        report.zeroed.size() == 1
+            ? std::string("1 counter of batches, which starts at 0")
+            : fmt::format("{} counters of batches, which start at 0", report.zeroed.size())));
   }
   const Expectation missing("missing from the file", report.missing, spec.expect_missing);
   const Expectation left_over("left over in the file", report.left_over, spec.expect_left_over);

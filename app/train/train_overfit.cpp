@@ -20,11 +20,11 @@ int run_overfit(const TrainOptions& options, const Job& whole, StartPhase& phase
   fresh.resume = "never";
   TrainStart start;
   start.point = share_start(job, [&] { return load_start(fresh, job, "", progress).point; });
-  progress.info(
-      fmt::format("trying to overfit {}, {} samples, on {} ({}); nothing is saved",
-                  options.overfit == 1 ? "1 batch" : fmt::format("{} batches", options.overfit),
-                  job.data.splits.train.size(), counted(job.placement.ranks(), "replica"),
-                  fmt::join(job.placement.device_names(), ", ")));
+  progress.info(fmt::format(
+      "trying to overfit {}, {}, on {} ({}); nothing is saved",
+      options.overfit == 1 ? "1 batch" : fmt::format("{} batches", options.overfit),
+      counted(job.data.splits.train.size(), "sample"), counted(job.placement.ranks(), "replica"),
+      fmt::join(job.placement.device_names(), ", ")));
   phase.begin_changes();
   std::int64_t next_line = 1;
   const OverfitResult result = overfit(
@@ -46,9 +46,9 @@ int run_overfit(const TrainOptions& options, const Job& whole, StartPhase& phase
     return exit_code_of(result.stop);
   }
   const std::string text = fmt::format(
-      "the loss of the same {} samples was {:.6g} in the first step and is {:.6g} after {} "
-      "steps{}{}",
-      job.data.splits.train.size(), result.first_loss, result.loss, result.steps,
+      "the loss of the same {} was {:.6g} in the first step and is {:.6g} after {}{}{}",
+      counted(job.data.splits.train.size(), "sample"), result.first_loss, result.loss,
+      counted(result.steps, "step"),
       result.accuracy ? fmt::format(" (accuracy {:.4f})", *result.accuracy) : "",
       result.least > 0 ? fmt::format("; the lowest possible loss is {:.6g}", result.least) : "");
   if (!result.has_fallen()) {

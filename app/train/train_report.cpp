@@ -10,6 +10,7 @@
 #include "engine/processes/process_group.h"
 #include "engine/training/run_report.h"
 #include "kernels/base/shell_word.h"
+#include "kernels/base/text.h"
 #include "kernels/devices.h"
 
 namespace dpt {
@@ -173,8 +174,8 @@ std::string stopped_line(const TrainOptions& options, const Job& job, const RunF
                        why);
   }
   if (outcome.end == RunEnd::max_steps && outcome.state.step == start.step) {
-    return fmt::format("the run has {} steps already (--max-steps {}): nothing was trained; {}",
-                       start.step, options.max_steps,
+    return fmt::format("the run already has {} (--max-steps {}): nothing was trained; {}",
+                       counted(start.step, "step"), options.max_steps,
                        how_to_resume(options, job, folder, outcome.end));
   }
   return fmt::format("stopped at step {} ({}), checkpoint saved; {}", outcome.state.step, why,

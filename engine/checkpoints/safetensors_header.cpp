@@ -212,8 +212,8 @@ class HeaderReader {
     tensor_.begin = offsets_[0];
     tensor_.end = offsets_[1];
     if (tensor_.begin > tensor_.end) {
-      refuse(fmt::format("data_offsets: it ends at {}, before it begins at {}", tensor_.end,
-                         tensor_.begin));
+      refuse(fmt::format("data_offsets: expected [begin, end] in ascending order, found [{}, {}]",
+                         tensor_.begin, tensor_.end));
     }
     std::uint64_t bytes = 0;
     if (!tensor_bytes(tensor_.dtype, tensor_.shape, bytes)) {

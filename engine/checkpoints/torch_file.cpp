@@ -18,6 +18,7 @@
 #include "kernels/base/file_handle.h"
 #include "kernels/base/file_io.h"
 #include "kernels/base/mapped_file.h"
+#include "kernels/base/text.h"
 #include "kernels/base/zip_archive.h"
 
 namespace dpt {
@@ -322,8 +323,8 @@ void TorchFile::choose(const std::optional<std::string>& key) {
     constexpr std::size_t kMax = 10;
     std::string list;
     for (std::size_t i = 0; i < std::min(all.size(), kMax); ++i) {
-      list += fmt::format("\n  {}: {} tensors", all[i].key.empty() ? "(the file)" : all[i].key,
-                          all[i].tensors.size());
+      list += fmt::format("\n  {}: {}", all[i].key.empty() ? "(the file)" : all[i].key,
+                          counted(all[i].tensors.size(), "tensor"));
     }
     if (all.size() > kMax) list += fmt::format("\n  and {} more", all.size() - kMax);
     fail(

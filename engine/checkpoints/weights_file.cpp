@@ -21,6 +21,7 @@
 #include "engine/graph/layouts.h"
 #include "engine/layers/param_spec.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 namespace {
@@ -362,9 +363,9 @@ class WeightsLoader {
                                param.spec.layout == ParamLayout::ohwi && entry.shape.size() == 4;
     if (is_first_conv && entry.shape[1] != param.spec.file_shape[1]) {
       text += fmt::format(
-          "; '{}' reads images of {} channel(s) (model.input), but the file's layer reads {}: dpt "
+          "; '{}' reads images of {} (model.input), but the file's layer reads {}: dpt "
           "does not adapt the channels of a file's weights",
-          node.name, param.spec.file_shape[1], entry.shape[1]);
+          node.name, counted(param.spec.file_shape[1], "channel"), entry.shape[1]);
     } else if (is_first_conv && entry.shape[2] != param.spec.file_shape[2]) {
       text += fmt::format(
           "; '{}' of the file's network has a kernel of {}x{}, like that of a ResNet of the zoo "

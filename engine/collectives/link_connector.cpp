@@ -16,6 +16,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/secret.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 namespace {
@@ -289,9 +290,10 @@ std::string LinkConnector::problem() const {
                          peer.problem.empty() ? "it does not answer" : peer.problem);
     }
     return fmt::format(
-        "rank {}: rank {} ({}) did not connect to {}, port {}, within {:g} s ({} connections came "
-        "without the token of this run)",
-        options_.rank, p, peer.address, options_.address, port_, seconds, strangers_);
+        "rank {}: rank {} ({}) did not connect to {}, port {}, within {:g} s ({} came without "
+        "the token of this run)",
+        options_.rank, p, peer.address, options_.address, port_, seconds,
+        counted(strangers_, "connection"));
   }
   return {};
 }

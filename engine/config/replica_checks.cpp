@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "kernels/base/text.h"
+
 namespace dpt {
 
 std::int64_t most_replicas(const TrainSpec& spec, std::int64_t samples) {
@@ -25,9 +27,11 @@ std::string problem_of_device_weights(const TrainSpec& spec,
   const std::vector<double>& weights = spec.device_weights;
   if (weights.empty() || weights.size() == devices.size()) return {};
   return fmt::format(
-      "device_weights has {} number(s), [{}], but there are {} device(s), [{}]: give one weight "
-      "per device, or device_weights=auto",
-      weights.size(), fmt::join(weights, ", "), devices.size(), fmt::join(devices, ", "));
+      "device_weights has {}, [{}], but there {} {}, [{}]: give one weight per device, or "
+      "device_weights=auto",
+      counted(weights.size(), "number"), fmt::join(weights, ", "),
+      devices.size() == 1 ? "is" : "are", counted(devices.size(), "device"),
+      fmt::join(devices, ", "));
 }
 
 }  // namespace dpt

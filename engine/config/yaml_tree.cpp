@@ -333,7 +333,7 @@ std::string syntax_hint(const TreeBuilder& builder, int line) {
     const std::string_view text = builder.line_text(near);
     const std::size_t first = text.find_first_not_of(" \t");
     if (text.substr(0, first).find('\t') != std::string_view::npos) {
-      return fmt::format("; line {} is indented with a tab, YAML requires spaces", near);
+      return fmt::format("; line {} is indented with a tab, but YAML requires spaces", near);
     }
     if (text.find('{') < text.find("${") && text.find("${") != std::string_view::npos) {
       return "; inside {...}, put a value with ${...} into quotes";

@@ -26,9 +26,11 @@ std::exception_ptr problem_of(const DataSource& source, std::int64_t index) {
     return std::make_exception_ptr(Error(
         ErrorKind::data,
         fmt::format("{}. An evaluation needs this sample: repair or remove the file (dpt data "
-                    "check lists all unreadable files), or leave it out with data.on_bad_sample: "
-                    "skip",
-                    error.what())));
+                    "check lists all unreadable files){}",
+                    error.what(),
+                    source.targets().floats() == 0
+                        ? ", or leave it out with data.on_bad_sample: skip"
+                        : "")));
   } catch (...) {
     return std::current_exception();
   }

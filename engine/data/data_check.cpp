@@ -81,20 +81,21 @@ void find_class_gaps(DataReport& report) {
       elsewhere += count;
       if (count == 0 && train[c] > 0) {
         add(FindingKind::class_not_measured,
-            fmt::format("class {}: {} has no samples of it, train has {}", classes[c],
+            fmt::format("class {}: {} has no samples of it, but train has {}", classes[c],
                         report.splits[s].name, train[c]));
       }
     }
     const double mean = static_cast<double>(total) / static_cast<double>(train.size());
     if (train[c] == 0 && elsewhere > 0) {
       add(FindingKind::class_not_trained,
-          fmt::format("class {}: train has no samples of it, the other splits have {}", classes[c],
-                      elsewhere));
+          fmt::format("class {}: train has no samples of it, but the other splits have {}",
+                      classes[c], elsewhere));
     } else if (train[c] == 0) {
-      add(FindingKind::class_missing, fmt::format("class {}: has no samples", classes[c]));
+      add(FindingKind::class_missing,
+          fmt::format("class {}: no split has samples of it", classes[c]));
     } else if (train[c] < kFew || static_cast<double>(train[c]) < mean / 10) {
       add(FindingKind::few_samples,
-          fmt::format("class {}: {} training sample{}, on average a class has {:.1f}", classes[c],
+          fmt::format("class {}: {} training sample{}; on average, a class has {:.1f}", classes[c],
                       train[c], train[c] == 1 ? "" : "s", mean));
     }
   }
@@ -108,7 +109,7 @@ void find_constant_channels(DataReport& report) {
       report.findings.push_back(
           {FindingKind::constant_channel,
            fmt::format("channel {} is {:.6g} in all training samples: Normalize cannot divide by "
-                       "its standard deviation of 0, use 1",
+                       "its standard deviation of 0; use 1",
                        c, split.statistics.mean[c]),
            {}});
     }

@@ -59,7 +59,7 @@ std::string problem_of_owner(const LayerSpec& layer, const LayerSpec& owner) {
   }
   if (!owner.share_weights.empty()) {
     return fmt::format(
-        "'{0}' has no weights of its own, it shares those of '{1}'; write "
+        "'{0}' has no weights of its own, but shares those of '{1}'; write "
         "share_weights: {1}",
         owner.name, owner.share_weights);
   }

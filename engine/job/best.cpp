@@ -141,7 +141,7 @@ std::string why_not_best(const HeldPath& path, const RunState& state) {
                           ? header.state.step == state.best_step && header.state.best == state.best
                           : header.checksum == state.best_checksum;
     if (!same) {
-      return fmt::format("{}: is a checkpoint of step {}", path.text(), header.state.step);
+      return fmt::format("{} is another checkpoint (step {})", path.text(), header.state.step);
     }
   } catch (const Error& error) {
     return error.what();

@@ -7,6 +7,7 @@
 
 #include "kernels/base/divide.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 #include "kernels/devices.h"
 
 namespace dpt {
@@ -91,10 +92,11 @@ void check_fits(const std::string& path, const RunState& state, const Job& job) 
   const std::int64_t most =
       state.epoch * job.data.steps_per_epoch + ceil_div(state.position, batch);
   if (state.step < 0 || state.step > most) {
-    refuse("step",
-           fmt::format("0 to {} ({} epochs of {} steps, and {} samples of the next)", most,
-                       state.epoch, job.data.steps_per_epoch, state.position),
-           state.step);
+    refuse(
+        "step",
+        fmt::format("0 to {} ({} of {}, and {} of the next)", most, counted(state.epoch, "epoch"),
+                    counted(job.data.steps_per_epoch, "step"), counted(state.position, "sample")),
+        state.step);
   }
 }
 

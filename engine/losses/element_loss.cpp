@@ -79,8 +79,8 @@ Loss make_bce(const Variant& variant, const LossContext& context) {
   if (weights) {
     if (static_cast<std::int64_t>(weights->size()) != context.classes) {
       fail(ErrorKind::usage,
-           "loss.pos_weight: expected {} weights, one for each output of the model, found {}",
-           context.classes, weights->size());
+           "loss.pos_weight: expected {} weight{}, one for each output of the model, found {}",
+           context.classes, context.classes == 1 ? "" : "s", weights->size());
     }
     pos_weight.assign(weights->begin(), weights->end());
   }

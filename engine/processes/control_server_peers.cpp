@@ -192,7 +192,7 @@ std::string ControlServer::difference_of_runs(const nlohmann::json& hello) const
   const std::int64_t size = integer_in(hello, "size");
   if (integer_in(hello, "protocol") != kProtocol) return "it runs another version of dpt";
   if (size != world_.size) {
-    return fmt::format("it was started in a world of {} processes, this run has {}", size,
+    return fmt::format("it was started in a world of {} processes, but this run has {}", size,
                        world_.size);
   }
   const RunIdentity its{printable_in(hello, "title"), text_in(hello, "options"),

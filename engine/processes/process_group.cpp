@@ -10,6 +10,7 @@
 
 #include "engine/collectives/tcp_links.h"
 #include "engine/config/secrets.h"
+#include "engine/processes/control_text.h"
 #include "engine/processes/control_types.h"
 #include "engine/processes/descriptor_limit.h"
 #include "engine/processes/process_devices.h"
@@ -164,8 +165,9 @@ std::string ProcessGroup::text_of(const WorldFailure& failure) const {
   if (!failure.is_lost) return failure.text;
   // The places in the failure's text are slightly out of date, so add that of this process.
   const std::string here =
-      heartbeats_.empty() ? std::string()
-                          : fmt::format(". This process was at {}", heartbeats_.front()->text());
+      heartbeats_.empty()
+          ? std::string()
+          : ". This process was " + control::place_text(heartbeats_.front()->text());
   return fmt::format(
       "{}{}. The same command, with any number of processes, continues from the newest checkpoint",
       failure.text, here);

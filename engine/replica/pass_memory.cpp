@@ -76,17 +76,18 @@ void PassMemory::fail_for_room(const Executor& executor, bool training) {
       std::max<std::int64_t>(job_.spec.train.shards, job_.placement.ranks());
   const std::int64_t whole =
       training ? ceil_div(job_.spec.data.batch_size, shards) : job_.spec.data.batch_size;
-  const std::string advice = samples > 0
-                                 ? fmt::format(
-                                       "{} fit: set train.accumulate to {} or more, which divides "
-                                       "a batch into micro-batches, or use more devices",
-                                       samples, ceil_div(whole, samples))
-                                 : "Not even one fits: use a smaller network or smaller images";
+  const std::string advice =
+      samples > 0 ? fmt::format(
+                        "{} fit{}: set train.accumulate to {} or more, which divides "
+                        "a batch into micro-batches, or use more devices",
+                        samples, samples == 1 ? "s" : "", ceil_div(whole, samples))
+                  : "Not even one fits: use a smaller network or smaller images";
   fail(ErrorKind::device,
-       "{}: out of memory: {} samples at once need {} for activations{}, but {} are free; the "
+       "{}: out of memory: {} at once need{} {} for activations{}, but {} are free; the "
        "largest layer is '{}'. {}",
-       backend_.info().name, executor.batch(), mebibytes(executor.arena_bytes()),
-       training ? " and their gradients" : "", mebibytes(free), largest->name, advice);
+       backend_.info().name, counted(executor.batch(), "sample"), executor.batch() == 1 ? "s" : "",
+       mebibytes(executor.arena_bytes()), training ? " and their gradients" : "", mebibytes(free),
+       largest->name, advice);
 }
 
 void PassMemory::need_arenas(int branches, std::size_t bytes) {

@@ -146,10 +146,12 @@ void leave_branch(const RunFolder& folder, const std::string& from, const Starti
   }
   if (left.empty()) return;
   std::sort(left.begin(), left.end());
+  const bool is_one = left.size() == 1;
   notify(
-      fmt::format("the run continues from step {}; the checkpoint(s) of step {}, which are not its "
-                  "ancestors, are moved to {}",
-                  step, fmt::join(left, ", "), abandoned.place().text()));
+      fmt::format("the run continues from step {}; the checkpoint{} {}, which {}, {} moved to {}",
+                  step, is_one ? " of step" : "s of steps", fmt::join(left, ", "),
+                  is_one ? "is not its ancestor" : "are not its ancestors", is_one ? "is" : "are",
+                  abandoned.place().text()));
 }
 
 /// Moves the lines of the log that a resume or a fresh start leaves behind.
@@ -161,10 +163,11 @@ void leave_log_lines(const RunFolder& folder, const std::string& from, const Sta
     if (is_of_branch(folder, from)) {
       const RestoredLines lines = restore_log_lines(folder.place(), folder_of(from) + "/" + kLog,
                                                     state.step, state.epoch, state.rollbacks);
-      notify(fmt::format(
-          "{} line(s) of this branch are back in metrics.jsonl; {} line(s) of the other one are "
-          "moved to metrics.abandoned.jsonl",
-          lines.restored, lines.abandoned));
+      notify(
+          fmt::format("metrics.jsonl has {} of this branch again; {} of the other one {} moved to "
+                      "metrics.abandoned.jsonl",
+                      counted(lines.restored, "line"), counted(lines.abandoned, "line"),
+                      lines.abandoned == 1 ? "is" : "are"));
       return;
     }
     const bool is_own = from.empty() || origin_of(folder, from, start).is_own;
@@ -173,9 +176,9 @@ void leave_log_lines(const RunFolder& folder, const std::string& from, const Sta
                : abandon_log_lines(folder.place(), -1, -1);
     if (moved > 0) {
       notify(
-          fmt::format("{} line(s) of metrics.jsonl, of steps that will be repeated, are moved to "
+          fmt::format("{} of metrics.jsonl, of steps that will be repeated, {} moved to "
                       "metrics.abandoned.jsonl",
-                      moved));
+                      counted(moved, "line"), moved == 1 ? "is" : "are"));
     }
   } catch (const Error& error) {
     notify(fmt::format("warning: {}; steps may appear twice in metrics.jsonl", error.what()));
@@ -288,10 +291,12 @@ void report_abandoned(const RunFolder& folder, const Notify& notify) {
     ++folders;
     bytes += size_of(checkpoints / name);
   }
-  notify(
-      fmt::format("{} abandoned branch(es) take {} and stay until you remove them: rm -r "
-                  "{}/abandoned-*",
-                  folders, mebibytes(bytes), folder.checkpoints()));
+  notify(fmt::format("{} {} and {}: rm -r {}/abandoned-*",
+                     folders == 1 ? std::string("1 abandoned branch takes")
+                                  : fmt::format("{} abandoned branches take", folders),
+                     mebibytes(bytes),
+                     folders == 1 ? "stays until you remove it" : "stay until you remove them",
+                     folder.checkpoints()));
 }
 
 /// Makes best.safetensors the best known checkpoint, and updates `start` to agree with it.

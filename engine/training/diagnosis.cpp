@@ -246,6 +246,13 @@ std::string list(const std::vector<std::int64_t>& ids, const DataSource& source)
   return text;
 }
 
+/// Returns a sentence that lists the samples of a batch, without its full stop.
+std::string batch_text(const std::vector<std::int64_t>& batch, const DataSource& source) {
+  return batch.size() == 1
+             ? "The batch's only sample is " + list(batch, source)
+             : fmt::format("The batch's {} samples are {}", batch.size(), list(batch, source));
+}
+
 }  // namespace
 
 const char* name_of(Diagnosis::Place place) {
@@ -277,24 +284,21 @@ std::string Diagnosis::text(const DataSource& source) const {
   switch (place) {
     case Place::unknown:
       return fmt::format(
-          "No sample has non-finite values on its own: they arise in the sum over the batch, whose "
-          "{} samples are {}",
-          batch.size(), list(batch, source));
+          "No sample has non-finite values on its own: they arise in the sum over the batch. {}",
+          batch_text(batch, source));
     case Place::not_found:
-      return fmt::format("The layer could not be found ({}). The batch's {} samples are {}",
-                         failure, batch.size(), list(batch, source));
+      return fmt::format("The layer could not be found ({}). {}", failure,
+                         batch_text(batch, source));
     case Place::no_sample:
-      return fmt::format("The batch's {} samples are {}", batch.size(), list(batch, source));
+      return batch_text(batch, source);
     case Place::statistics:
       return fmt::format(
-          "The first non-finite values, in the order of forward, are in layer '{}' ({}). The "
-          "batch's {} samples are {}",
-          layer, parameter, batch.size(), list(batch, source));
+          "The first non-finite values, in the order of forward, are in layer '{}' ({}). {}", layer,
+          parameter, batch_text(batch, source));
     case Place::weights:
       return fmt::format(
-          "The first non-finite values, in the order of backward, are in layer '{}' ({}). The "
-          "batch's {} samples are {}",
-          layer, parameter, batch.size(), list(batch, source));
+          "The first non-finite values, in the order of backward, are in layer '{}' ({}). {}",
+          layer, parameter, batch_text(batch, source));
     case Place::input:
       where = "The model's input is not finite after the transforms";
       break;

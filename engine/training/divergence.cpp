@@ -7,6 +7,7 @@
 #include "engine/checkpoints/checkpoint.h"
 #include "engine/job/best.h"
 #include "engine/run/lineage.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 namespace {
@@ -166,18 +167,21 @@ bool Divergence::handle(const BadStep& bad) {
         halt(bad, "train.on_divergence.policy is skip, but this update has already been written");
       }
       if (state.skipped_in_row >= spec.max_skips) {
-        halt(bad, fmt::format("The {} steps before it were skipped, and "
-                              "train.on_divergence.max_skips allows no more in a row",
-                              state.skipped_in_row));
+        halt(bad,
+             fmt::format("The {} before it {} skipped, and "
+                         "train.on_divergence.max_skips allows no more in a row",
+                         state.skipped_in_row == 1 ? std::string("step")
+                                                   : fmt::format("{} steps", state.skipped_in_row),
+                         state.skipped_in_row == 1 ? "was" : "were"));
       }
       skip(bad);
       return false;
     case DivergencePolicy::rollback:
       if (state.rollbacks >= spec.max_rollbacks) {
-        halt(bad, fmt::format("The run has rolled back {} times, the learning rate is down to "
+        halt(bad, fmt::format("The run has rolled back {}, the learning rate is down to "
                               "{:.3g} of the schedule's, and train.on_divergence.max_rollbacks "
                               "allows no more",
-                              state.rollbacks, state.lr_scale));
+                              counted(state.rollbacks, "time"), state.lr_scale));
       }
       if (!std::isnormal(state.lr_scale * spec.lr_factor)) {
         halt(bad,

@@ -16,6 +16,7 @@
 #include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 #include "kernels/base/heartbeat.h"
+#include "kernels/base/text.h"
 #include "kernels/devices.h"
 
 namespace dpt {
@@ -200,9 +201,10 @@ void check_statistics(const Plan& plan, std::int64_t samples) {
     const std::int64_t pixels = in.h * in.w;
     if (samples * pixels >= kFewest) continue;
     fail(ErrorKind::usage,
-         "--samples {}: layer '{}' computes its statistics from {} values per channel, but a check "
+         "--samples {}: layer '{}' computes its statistics from {} per channel, but a check "
          "needs at least {}: use --samples {} or more",
-         samples, node.name, samples * pixels, kFewest, ceil_div(kFewest, pixels));
+         samples, node.name, counted(samples * pixels, "value"), kFewest,
+         ceil_div(kFewest, pixels));
   }
 }
 

@@ -38,9 +38,10 @@ double target_of(const Job& job, double first_loss, double least) {
 Job overfit_job(Job job, std::int64_t batches) {
   if (batches > job.data.steps_per_epoch) {
     fail(ErrorKind::usage,
-         "--overfit {}: an epoch has {} batches ({} samples in batches of {}). Give at most that "
+         "--overfit {}: an epoch has {} batch{} ({} samples in batches of {}). Give at most that "
          "many",
-         batches, job.data.steps_per_epoch, job.data.splits.train.size(), job.spec.data.batch_size);
+         batches, job.data.steps_per_epoch, job.data.steps_per_epoch == 1 ? "" : "es",
+         job.data.splits.train.size(), job.spec.data.batch_size);
   }
   // Take the order of the first epoch, because a data set sorted by class would begin with one
   // class.

@@ -10,6 +10,7 @@
 
 #include "engine/job/best.h"
 #include "engine/schedules/plateau.h"
+#include "kernels/base/text.h"
 
 namespace dpt {
 
@@ -229,8 +230,8 @@ void RunReport::epoch(const std::optional<EvalResult>& val, bool improved, bool 
   progress_.info(epoch_line(improved));
   if (early_stopped) {
     const EarlyStoppingSpec& early = *job_.spec.train.early_stopping;
-    progress_.info(fmt::format("early stopping: {} has not improved in {} evaluations",
-                               early.monitor, early.patience));
+    progress_.info(fmt::format("early stopping: {} has not improved in {}", early.monitor,
+                               counted(early.patience, "evaluation")));
   }
 }
 
@@ -277,9 +278,8 @@ void RunReport::lr_reduced(const LrReduction& reduction) {
   if (reduction.best) line["best"] = *reduction.best;
   log_.event("lr_reduced", line);
   progress_.info(
-      fmt::format("{} has not improved in {} evaluations: the learning rate is lowered "
-                  "from {:.6g} to {:.6g}",
-                  monitor, reduction.evaluations, from, to));
+      fmt::format("{} has not improved in {}: the learning rate is lowered from {:.6g} to {:.6g}",
+                  monitor, counted(reduction.evaluations, "evaluation"), from, to));
 }
 
 void RunReport::ledger(const LedgerTotals& totals) {

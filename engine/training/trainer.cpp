@@ -179,10 +179,10 @@ class RankTrainer {
       if (best_failed_) best_before_.restore(stepper_.state());
       saver_.start({snapshot(), true, false, divergence_.best_steps(), false});
       collect_save(saver_.wait(), false);
-      progress_.info(fmt::format("saved step {} before leaving", stepper_.state().step));
+      progress_.info(fmt::format("saved step {} before exiting", stepper_.state().step));
     } catch (const std::exception& error) {
       progress_.warn(
-          fmt::format("step {} could not be saved before leaving: {}; the newest checkpoint is the "
+          fmt::format("step {} could not be saved before exiting: {}; the newest checkpoint is the "
                       "one to resume from",
                       stepper_.state().step, error.what()));
     }
@@ -558,9 +558,9 @@ void report_check(const SelfCheckResult& check, int rank, RunLog& log, Progress&
       "self_check",
       {{"operations", check.operations}, {"checked", check.checked}, {"seconds", check.seconds}});
   if (check.cache_problem.empty()) return;
-  progress.info(
-      fmt::format("the self check passed, but each run repeats it: its result cannot be saved: {}",
-                  check.cache_problem));
+  progress.info(fmt::format(
+      "the self check passed, but each run repeats it, because its result cannot be saved: {}",
+      check.cache_problem));
 }
 
 }  // namespace

@@ -45,8 +45,9 @@ void MessageWriter::write(std::string_view text) noexcept {
     std::array<char, 200> line;
     const auto end = fmt::format_to_n(
         line.data(), line.size(),
-        "dpt: {} message(s) before this line are not shown: nobody read stderr for {:g} s\n",
-        dropped_, std::chrono::duration<double>(patience_).count());
+        "dpt: {} message{} before this line {} not shown: nobody read stderr for {:g} s\n",
+        dropped_, dropped_ == 1 ? "" : "s", dropped_ == 1 ? "is" : "are",
+        std::chrono::duration<double>(patience_).count());
     if (put({line.data(), std::min(end.size, line.size())}, patience)) {
       dropped_ = 0;
       patience = patience_;  // the descriptor is writable again

@@ -90,9 +90,9 @@ std::thread start_thread(const std::string& what, std::function<void()> body) {
     });
   } catch (const std::system_error& error) {
     fail(ErrorKind::device,
-         "cannot start a thread ({}): {}. This process has {} thread(s); the limits are: {}. Use "
+         "cannot start a thread ({}): {}. This process has {}; the limits are: {}. Use "
          "fewer devices, fewer threads in cpu:N or a smaller data.workers, or raise the limit",
-         what, error.code().message(), threads_of_this_process(), limits_text());
+         what, error.code().message(), counted(threads_of_this_process(), "thread"), limits_text());
   }
 }
 

@@ -135,7 +135,8 @@ void read_values(PnmFile& file, const PnmHeader& header, const Use& use) {
     for (std::size_t i = 0; i < count; ++i) {
       const std::int64_t value = file.number();
       if (value > header.most) {
-        file.corrupt(fmt::format("a value of {} above {}", value, header.most));
+        file.corrupt(
+            fmt::format("found a value of {}, above the maximum of {}", value, header.most));
       }
       use(i, value);
     }

@@ -128,10 +128,11 @@ class Check:
             try:
                 run = json.loads(pathlib.Path(path).read_text())
                 why = runs.difference(run, self.own_result())
+                why = why and f"it is a run of {why}"
             except (OSError, ValueError, KeyError) as error:
-                why = f"an unreadable file: {error}"
+                why = f"the file cannot be read: {error}"
             if why:
-                self.say(f"gpu/check: NOT ADDED: {path}: it is a run of {why}")
+                self.say(f"gpu/check: NOT ADDED: {path}: {why}")
             else:
                 self.earlier.append(run)
                 self.say(f"gpu/check: added to {path}, of {run['date']}")

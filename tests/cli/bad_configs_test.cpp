@@ -320,7 +320,7 @@ const std::vector<BadConfig> kOneError = {
     {{{"epochs: 5}", "epochs: 5}\ndevices: [cpu, cuda]"}},
      {"21:16: expected 'cuda' on its own, found it in a list"}},
     {{{"epochs: 5}", "epochs: 5}\ndevices: cpu\ndevice_weights: [1, 2, 3]"}},
-     {"22:17: device_weights has 3 number(s), [1, 2, 3], but there are 1 device(s), [cpu]: give "
+     {"22:17: device_weights has 3 numbers, [1, 2, 3], but there is 1 device, [cpu]: give "
       "one "
       "weight per device, or device_weights=auto"}},
     {{{"epochs: 5}", "epochs: 5, shards: 2}\ndevices: [cpu, cpu, cpu]"}},

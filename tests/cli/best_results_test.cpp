@@ -134,7 +134,7 @@ TEST_CASE("a baseline of an earlier release has its best epoch in its log, or is
   check_contains(refused.err,
                  "--require val/loss>=baseline: --baseline alone.json: expected the validation "
                  "results of its best epoch, found none: ./metrics.jsonl has no 'eval' line of the "
-                 "split val at step 5. An earlier release wrote its summary.json; ask for "
+                 "split val at step 5. Its summary.json is from an earlier release: ask for "
                  "last/val/loss (the last epoch), or train it again");
   CHECK(w.eval("val/loss>=0", "alone.json").exit_code == 0);
   write_file(w.dir.file("alone.json"), whole.dump());

@@ -51,9 +51,7 @@ TEST_CASE("eval refuses a best.safetensors that is not the run's") {
   fs::copy_file(w.best("other"), w.best("early"));
   const Finished early = w.run({"eval", "early"});
   CHECK(early.exit_code == 3);
-  check_contains(
-      early.err,
-      "expected a run without a best checkpoint so far (according to early/checkpoints/");
+  check_contains(early.err, "expected no best.safetensors, because early/checkpoints/");
   fs::remove(w.checkpoint(3, "early"));
   check_contains(w.run({"eval", "early"}).err,
                  "the best checkpoint of the run of early/config.yaml");
@@ -69,7 +67,7 @@ TEST_CASE("eval after a crash between a checkpoint and its copy: the checkpoint 
   const Finished eval = w.run_well({"eval", "r"});
   check_contains(eval.out, "r/checkpoints/step-00000024.safetensors: test split");
   check_contains(eval.err,
-                 "dpt: warning: r/best.safetensors: is a checkpoint of step 12; the "
+                 "dpt: warning: r/best.safetensors is another checkpoint (step 12); the "
                  "best checkpoint is evaluated instead: r/checkpoints/step-00000024.safetensors\n");
 }
 

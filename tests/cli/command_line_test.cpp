@@ -450,9 +450,10 @@ TEST_CASE("devices: the text has the content of the JSON") {
   const json& cpu = out["cpu"];
   const std::string text = w.run_well({"devices"}).out;
   CHECK(text.find(fmt::format(
-            "cpu     {}, {} usable cores ({} physical), {}, bf16: {}, {:.1f} "
+            "cpu     {}, {} usable core{} ({} physical), {}, bf16: {}, {:.1f} "
             "GiB\n",
             cpu["model"].get<std::string>(), cpu["logical_cores_allowed"].get<int>(),
+            cpu["logical_cores_allowed"].get<int>() == 1 ? "" : "s",
             cpu["physical_cores_allowed"].get<int>(), cpu["instruction_set"].get<std::string>(),
             cpu["bf16"].get<bool>() ? "yes" : "no",
             cpu["memory_bytes"].get<double>() / 1073741824.0)) == 0);

@@ -75,7 +75,7 @@ TEST_CASE("a well-formed checkpoint whose counters are impossible is refused by 
            {"dpt.position", "99999999", "expected 0 to 180, the number of training samples"},
            {"dpt.position", "181", "expected 0 to 180, the number of training samples"},
            {"dpt.position", "33", "expected a multiple of data.batch_size (16), or 180"},
-           {"dpt.step", "15", "expected 0 to 14 (1 epochs of 12 steps, and 32 samples"},
+           {"dpt.step", "15", "expected 0 to 14 (1 epoch of 12 steps, and 32 samples"},
            {"dpt.step", "99999999", "expected 0 to 14"}}) {
     CAPTURE(key);
     CAPTURE(value);

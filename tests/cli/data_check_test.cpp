@@ -366,7 +366,7 @@ TEST_CASE("data check: a label out of range, in idx and npy, and a class that th
   write_labelled_idx(idx.dir.file("data"), "train", {0, 1, 2, 3, 0, 1, 2, 3}, 1);
   const json lacks = json::parse(idx.run_well({"data", "check", "small.yaml", "--json"}).out);
   CHECK(message_of(lacks, "class_not_measured", "class 3:") ==
-        "class 3: test has no samples of it, train has 2");
+        "class 3: test has no samples of it, but train has 2");
   CHECK(!message_of(lacks, "few_samples", "class 0:").empty());
 
   const Workplace npy(config_of("dataset: npy, train: {images: x.npy, targets: y.npy}", 2));

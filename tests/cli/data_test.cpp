@@ -193,10 +193,11 @@ TEST_CASE("eval says which data and which split it expected, and what follows") 
   // A loss that needs the training samples reads them even for the test split.
   const std::string balanced = "loss={type: cross_entropy, class_weights: balanced}";
   const std::vector<std::string> test = {"eval", "runs/small", balanced, "--allow-other-model"};
-  check_contains(w.run(test).err,
-                 other +
-                     "; the test samples may differ too. Restore the data, give its folder with "
-                     "data.root=DIR, or evaluate on this data with --allow-other-data\n");
+  check_contains(
+      w.run(test).err,
+      other +
+          "; the test samples may differ too. Restore the data, say where it is, e.g. with "
+          "data.root=DIR, or evaluate on this data with --allow-other-data\n");
   check_contains(
       w.run(test, {"--allow-other-data"}).err,
       "dpt: warning: " + other + "; the test samples may differ too (--allow-other-data)\n");
@@ -379,7 +380,7 @@ TEST_CASE("an image that cannot be read ends a run, which has saved its last ste
     const Finished ended = train(devices, words);
     CHECK(ended.exit_code == 3);
     check_contains(ended.err, "pictures/train/bee/2.png");
-    check_contains(ended.err, "saved step 1 before leaving");
+    check_contains(ended.err, "saved step 1 before exiting");
     write_file(pictures[3], kImage);
     const Finished resumed = train(devices, words);
     CHECK(resumed.exit_code == 0);

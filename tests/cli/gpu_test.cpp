@@ -248,13 +248,13 @@ TEST_CASE_FIXTURE(WideInWorld, "Steps behind an aborted sum over GPUs are not sa
     const auto saved = dpt::list_checkpoints(dir.file(run + "/checkpoints"));
     if (has_nccl) {
       CHECK(saved.empty());
-      CHECK(survivor.err.find("could not be saved before leaving: ") != std::string::npos);
+      CHECK(survivor.err.find("could not be saved before exiting: ") != std::string::npos);
       CHECK(survivor.err.find("the newest checkpoint is the one to resume from") !=
             std::string::npos);
     } else {
       // Without NCCL, sums go through the host, and a step has its whole sum or none of it.
       CHECK(saved.size() == 1);
-      CHECK(survivor.err.find(" before leaving") != std::string::npos);
+      CHECK(survivor.err.find(" before exiting") != std::string::npos);
     }
   }
 }

@@ -246,9 +246,9 @@ TEST_CASE("normalize: auto reports a bad image, or leaves it out") {
   CHECK(!fs::exists(w.dir.file("runs/small/metrics.jsonl")));
   const Finished skipped =
       w.run_well({"train", "small.yaml"}, with(words, "data.on_bad_sample=skip"));
-  check_contains(skipped.err, "training samples were left out");
+  check_contains(skipped.err, "training samples was left out");
   check_contains(w.run_well({"data", "stats", "small.yaml", "data.on_bad_sample=skip"}).err,
-                 "1 of 18 training samples were left out");
+                 "1 of 18 training samples was left out");
 }
 
 }  // namespace normalize_test

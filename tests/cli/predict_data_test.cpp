@@ -174,7 +174,7 @@ TEST_CASE("predict: data that does not fit is refused, with what was expected") 
   refused({"new.yaml", "--split", "test"}, 3, "--split test: the data set has no test samples");
   refused({"new.yaml", "--split", "val"}, 3, "the val split is empty (data.val_split is 0");
   refused({"small.yaml", "data.val_split={count: 5, stratify: true}", "--split", "val"}, 2,
-          "use dpt eval --split val --predictions FILE");
+          "use dpt eval RUN --split val --predictions FILE");
   refused({"new.yaml", "--top", "5"}, 2, "--top: expected 1 to 4 (the model's classes)");
   write_file(w.dir.file("csv.yaml"), "data: {dataset: csv, train: {file: x.csv}}\n");
   write_file(w.dir.file("x.csv"), "a,b\n1,2\n");
@@ -269,7 +269,7 @@ TEST_CASE("predict: a table without a label, whose columns are those of the run 
   CHECK(bad.exit_code == 3);
   CHECK(bad.out == one.out + "20,,,\n");
   check_contains(bad.err, "new.csv, line 22, column 3 (width): expected a number, found 'NA'");
-  check_contains(bad.err, "error: 1 of 21 samples could not be read: they have no prediction");
+  check_contains(bad.err, "error: 1 of 21 samples could not be read and has no prediction");
   CHECK(w.run(predict, {"--nproc", "2"}).out == bad.out);
   const Finished json_lines = w.run(predict, {"--format", "jsonl", "--devices", "cpu,cpu"});
   CHECK(json_lines.exit_code == 3);

@@ -262,7 +262,7 @@ TEST_CASE("predict names images that cannot be read and predicts the others") {
     check_contains(some.err, "dpt: torn.jpg: ");
     check_contains(some.err, "dpt: absent.png: cannot be opened: No such file or directory");
     check_contains(some.err, "dpt: text.png: ");
-    check_contains(some.err, "3 of 18 images could not be read: they have no prediction");
+    check_contains(some.err, "3 of 18 images could not be read and have no prediction");
   }
   const Finished lines = w.run(bad, {"--format", "jsonl", "--out", "out.jsonl"});
   CHECK(lines.exit_code == 3);

@@ -172,7 +172,7 @@ TEST_CASE_FIXTURE(InWorld, "No step is lost with a process, and the bits stay th
   const auto finished = processes.wait();
   CAPTURE(finished[0].err);
   CHECK(finished[0].exit_code == 6);
-  CHECK(finished[0].err.find("before leaving") != std::string::npos);
+  CHECK(finished[0].err.find("before exiting") != std::string::npos);
   const auto saved = list_checkpoints(dir.file("lost/checkpoints"));
   REQUIRE(saved.size() == 1);
   CHECK(step_of_checkpoint(saved[0].substr(saved[0].rfind('/') + 1)) >= 20);

@@ -50,10 +50,11 @@ TEST_CASE("a report of a run whose data is gone, or other data, has all but the 
   fs::rename(moved, folder);
   const Finished poorer = w.run({"report", "runs/arrays", "-o", "page.html"});
   CHECK(poorer.exit_code == 3);
-  check_contains(poorer.err,
-                 "page.html: not replaced: the report there has an evaluation that a new one would "
-                 "lack. Restore the data or say where it is (data.root=DIR), give another name "
-                 "with -o, or replace the report with one that has no evaluation: --mistakes 0");
+  check_contains(
+      poorer.err,
+      "page.html: not replaced: the report there has an evaluation that a new one would "
+      "lack. Restore the data or say where it is (e.g. data.root=DIR), give another name "
+      "with -o, or replace the report with one that has no evaluation: --mistakes 0");
   CHECK(read_file(w.dir.file("page.html")) == page);
   CHECK_FALSE(has_section(w.page({"runs/arrays", "--mistakes", "0"}), "evaluation"));
   page = w.page({"runs/arrays"}, &messages);
@@ -76,7 +77,8 @@ TEST_CASE("a report is made of logs in any state") {
     check_contains(section(page, "runs"), "<span class=\"bad\">interrupted</span>");
     check_contains(section(page, "runs"), "1 line of metrics.jsonl is not a complete JSON object");
     check_contains(section(page, "time"), "Added up from the log: the run has no summary.");
-    check_contains(section(page, "events"), "the log ends here: the process was killed");
+    check_contains(section(page, "events"),
+                   "the log ends here: the process or its machine was stopped");
     CHECK(points_of(page, "loss", 0, "train").size() == 3);
   }
   SUBCASE("numbers that are not finite are gaps") {

@@ -82,8 +82,8 @@ TEST_CASE("--resume: the message for an unknown name lists those that exist") {
     CHECK(bad.exit_code == 2);
     check_contains(bad.err, fmt::format("--resume {}: expected auto, never, must, a checkpoint "
                                         "file, a step of the run, best, or another run's folder, "
-                                        "found no such file; r/checkpoints has the steps 12, 20; "
-                                        "r/checkpoints/abandoned-1 has the steps 24, 36",
+                                        "found no such file; r/checkpoints has steps 12, 20; "
+                                        "r/checkpoints/abandoned-1 has steps 24, 36",
                                         name));
   }
   fs::create_directory(w.dir.file("empty"));
@@ -159,14 +159,14 @@ TEST_CASE("back to a branch that was left: its log lines come back, each step on
   train({});
   const std::string whole = read_file(w.dir.file("r/metrics.jsonl"));
   const std::string left = train({"--resume", "12", "--max-steps", "20"});
-  check_contains(left, "1 abandoned branch(es) take ");
-  check_contains(left, " and stay until you remove them: rm -r r/checkpoints/abandoned-*");
+  check_contains(left, "1 abandoned branch takes ");
+  check_contains(left, " and stays until you remove it: rm -r r/checkpoints/abandoned-*");
   CHECK(logged_steps(w.events("step")).size() == 20);
 
   const std::string branch = "r/checkpoints/abandoned-1/" + dpt::checkpoint_name(24);
   const std::string back = train({"--resume", branch});
-  check_contains(back, "2 abandoned branch(es) take ");
-  check_contains(back, " of this branch are back in metrics.jsonl; ");
+  check_contains(back, "2 abandoned branches take ");
+  check_contains(back, " of this branch again; ");
   std::vector<std::int64_t> all(36);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i) + 1;
   CHECK(logged_steps(w.events("step")) == all);
@@ -207,14 +207,15 @@ TEST_CASE("back to a branch that was left: the ancestors of both lines stay wher
     CHECK(steps_in(w.dir.file("r/checkpoints")) == Steps{25, 24, 12, 8, 4});
     CHECK(steps_in(w.dir.file("r/checkpoints/abandoned-2")) == Steps{18, 16});
     CHECK(fs::last_write_time(w.checkpoint(12)) == time_of_12);
-    check_contains(back, "the checkpoint(s) of step 16, 18, which are not its ancestors");
+    check_contains(back, "the checkpoints of steps 16, 18, which are not its ancestors");
     std::istringstream lines(read_file(w.dir.file("r/checkpoints/abandoned-1/metrics.jsonl")));
     std::int64_t count = 0;
     for (std::string line; std::getline(lines, line);) {
       const std::int64_t step = json::parse(line).value("step", std::int64_t{-1});
       if (step > 12 && step <= 24) ++count;
     }
-    check_contains(back, std::to_string(count) + " line(s) of this branch are back");
+    check_contains(back,
+                   "metrics.jsonl has " + std::to_string(count) + " lines of this branch again");
   }
   SUBCASE("a file of the same step that the other line has saved again is not an ancestor") {
     train({"--resume", "abandoned-1/step-00000020", "--max-steps", "21"});

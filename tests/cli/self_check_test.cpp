@@ -58,7 +58,7 @@ TEST_CASE("a cache that cannot be written is noted, and the run trains") {
   for (const char* run : {"a", "b"}) {
     const Finished finished = w.run_well({"train", "small.yaml", "--run-dir", run});
     CHECK((finished.out + finished.err)
-              .find("the self check passed, but each run repeats it: its result cannot be "
+              .find("the self check passed, but each run repeats it, because its result cannot be "
                     "saved: ") != std::string::npos);
   }
 }

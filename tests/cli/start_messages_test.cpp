@@ -14,7 +14,8 @@ namespace fs = std::filesystem;
 TEST_CASE("a run that has trained more epochs than the config asks for says so") {
   const Tiny w;
   const Words train = {"train", "small.yaml"};
-  const std::string text = "already trained 2 epochs, the config asks for 1: nothing to train. ";
+  const std::string text =
+      "already trained 2 epochs, but the config asks for 1: nothing to train. ";
   w.run_well(train, {"train.epochs=2"});
   CHECK(w.run_well(train).err == "runs/tiny: " + text +
                                      "To continue training, raise train.epochs, or start a new run "
@@ -31,7 +32,7 @@ TEST_CASE("--max-steps that a run has passed: no message claims that anything is
   w.train_well({"--max-steps", "10"});
   const std::string passed = w.train_well({"--max-steps", "5"}).err;
   check_contains(passed,
-                 "the run has 10 steps already (--max-steps 5): nothing was trained; "
+                 "the run already has 10 steps (--max-steps 5): nothing was trained; "
                  "to resume: ");
   CHECK_FALSE(contains(passed, "checkpoint saved"));
   check_contains(w.train_well({"--max-steps", "11"}).err,

@@ -316,7 +316,7 @@ TEST_CASE("csv: files that are not tables") {
   check_contains(error("a,kind,b\n1,\"2\"x,3\n"),
                  "line 2: expected a delimiter (',') or the end of the line after a closing quote, "
                  "found 'x'");
-  check_contains(error("a,kind,b\n1,2\"x\",3\n"), "line 2: a quote in the middle of a field");
+  check_contains(error("a,kind,b\n1,2\"x\",3\n"), "line 2: found a quote in the middle of a field");
   check_contains(error("a,kind,b\r1,2,3\r"), "line 1: expected LF after CR");
   check_contains(error(std::string("a,kind,b\n1,\0,3\n", 15)),
                  "line 2: expected text, found a zero");
@@ -463,6 +463,11 @@ TEST_CASE("csv: images by path, with classes or targets") {
   const DataSets without = open("csv", fields, skips);
   CHECK(without.train->size() == 2);
   CHECK(error_of([&] { sample(*without.train, 1); }, dir).ends_with("No such file or directory"));
+  // Samples with targets other than class labels cannot be left out.
+  dir.put("lists/train.csv", "file,kind,round,red\nimg/three.jpg,b,1,0\n");
+  CHECK(error_of([&] { open("csv", hot, small); }, dir) ==
+        "$/lists/train.csv: line 2: $/img/three.jpg: No such file or directory (paths are relative "
+        "to the folder of the CSV file, or to data.root): restore it, or remove its line");
   dir.put("lists/train.csv", "file,kind\n,b\n");
   check_contains(
       error_of([&] { open("csv", fields, small); }, dir),
@@ -531,7 +536,7 @@ TEST_CASE("csv: fields of the config that contradict each other") {
   check_contains(
       problem(
           {{"targets", Strings{"a", "b"}}, {"target", text("values")}, {"classes", Strings{"a"}}}),
-      "classes: expected a name for each of the 2 targets, found 1");
+      "classes: expected 2 names, one for each target, found 1");
 }
 
 }  // namespace dpt::data_test

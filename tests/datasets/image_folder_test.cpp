@@ -272,7 +272,7 @@ TEST_CASE("image_folder: folders that are not a split are named in a note") {
   dir.write(".git/x", {});
   dir.write("README.md", {});
   REQUIRE(dir.read().notes.size() == 1);
-  CHECK(dir.read().notes[0].find(": not read: Validate; its splits are train, val (or valid, "
+  CHECK(dir.read().notes[0].find(": not read: Validate; the splits are in train, val (or valid, "
                                  "validation) and test") != std::string::npos);
 }
 

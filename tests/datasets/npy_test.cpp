@@ -289,7 +289,7 @@ TEST_CASE("npy: targets that are ambiguous, or not of the kind that is asked for
         "$/y.npy: the samples have 2 target values, but the model's last layer has 3 outputs: give "
         "it 2");
   check_contains(error(dir, {{"target", "values"}, {"classes", std::vector<std::string>{"a"}}}),
-                 "the samples have 2 target values, but data.classes has 1 names");
+                 "the samples have 2 target values, but data.classes has 1 name");
   CHECK(error(dir, {{"target", "labels"}}) ==
         "$/y.npy: expected labels (N,) of an integer type, found an array (3, 2) of float32");
   dir.put("y", npy<float>({3, 2}, {0.5, 0.5, 1.25, -0.25, NAN, 0.75}));

@@ -276,7 +276,8 @@ TEST_CASE(
   check_contains(shard_error(dir, bad),
                  "$/s.tar, offset 1024: expected the header of a member, found");
   CHECK(shard_error(dir, good + kTarEnd + good + kTarEnd) ==
-        "$/s.tar, offset 3072: bytes after the end of the archive, which is at 2048: archives that "
+        "$/s.tar, offset 3072: found bytes after the end of the archive, which is at 2048: "
+        "archives that "
         "were joined (cat) are not read as one; create one with tar");
   CHECK(shard_error(dir, tar_member("a.cls", "1") + tar_member("a.png", "", '2') + kTarEnd) ==
         "$/s.tar, offset 1024: a.png is a link, which is not supported: store the file itself (tar "
@@ -284,7 +285,7 @@ TEST_CASE(
   check_contains(shard_error(dir, tar_member("a.png", "", 'S') + kTarEnd),
                  "stored as a sparse file");
   check_contains(shard_error(dir, tar_member("x", "99 path=a\n", 'x') + kTarEnd),
-                 "offset 0: an extended header that is damaged");
+                 "offset 0: found an extended header that is damaged");
   CHECK(shard_error(dir, kTarEnd) == "$/s.tar: expected samples, found none in 1 shard");
   // Truncate the shard while it is in use.
   write_bytes(dir / "s.tar", good + kTarEnd);
@@ -333,10 +334,9 @@ TEST_CASE("webdataset: samples that are incomplete, duplicated, or without a goo
   // The images precede all labels.
   check_contains(shard_error(dir, tar({{"a.png", picture}, {"b.png", picture}, {"a.cls", "1"}})),
                  "sample a: expected a label");
-  CHECK(
-      shard_error(dir, tar({{"a.cls", "1"}, {"a.png", picture}, {"a.jpg", picture}})) ==
-      "$/s.tar, a.jpg: expected one image and one label for each sample, found a second one for a "
-      "(the base name of a sample ends at the first dot)");
+  CHECK(shard_error(dir, tar({{"a.cls", "1"}, {"a.png", picture}, {"a.jpg", picture}})) ==
+        "$/s.tar, a.jpg: expected one image and one label for each sample, found a second image "
+        "for a (the base name of a sample ends at the first dot)");
   // Files with a dot before the number in their names form one sample. The message lists only some
   // of them.
   std::vector<std::pair<std::string, std::string>> dotted;

@@ -67,7 +67,7 @@ class Changes(unittest.TestCase):
         texts, found = mutate.chosen(mutate.parse())
         self.assertEqual([str(path) for path in texts], ["engine/export/facts.cpp"])
         self.assertTrue(found)
-        self.assertEqual(notes, ["mutate: kernels/cuda/batch_norm.h: left out, it is no host code"])
+        self.assertEqual(notes, ["mutate: kernels/cuda/batch_norm.h: left out, because it is not host code"])
 
 
 if __name__ == "__main__":

@@ -26,11 +26,12 @@ TEST_CASE("a baseline is a run folder, its summary or the output of an evaluatio
       w.train({"--baseline", "runs/tiny", "--require", "test/loss<=baseline", "--require",
                "val/accuracy>=baseline-0.001", "--require", "test/loss<baseline*0.5"});
   CHECK(trained.exit_code == 7);
-  check_contains(trained.err,
-                 fmt::format("dpt: error: --require test/loss<baseline*0.5: not met: the value is "
-                             "{0:.6g}; expected < {1:.6g}, the value of the baseline runs/tiny is "
-                             "{0:.6g}\n",
-                             w.loss(), w.loss() / 2));
+  check_contains(
+      trained.err,
+      fmt::format("dpt: error: --require test/loss<baseline*0.5: not met: the value is "
+                  "{0:.6g}; expected < {1:.6g}, because the value of the baseline runs/tiny is "
+                  "{0:.6g}\n",
+                  w.loss(), w.loss() / 2));
 }
 
 TEST_CASE("a file that cannot be a baseline is refused, and the message says what to do") {

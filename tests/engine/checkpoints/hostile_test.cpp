@@ -155,9 +155,11 @@ TEST_CASE("sizes that wrap or do not fit") {
         "tensor 'a': shape: [4611686018427387904, 4, 0] elements of F32 overflow a 64-bit count of "
         "bytes"},
        {f32("2", "0,4"), "tensor 'a': expected 8 bytes for F32 [2], found 4 (data_offsets 0 to 4)"},
-       {f32("1", "4,0"), "tensor 'a': data_offsets: it ends at 0, before it begins at 4"},
+       {f32("1", "4,0"),
+        "tensor 'a': data_offsets: expected [begin, end] in ascending order, found [4, 0]"},
        {f32("1", "18446744073709551612,0"),
-        "tensor 'a': data_offsets: it ends at 0, before it begins at 18446744073709551612"},
+        "tensor 'a': data_offsets: expected [begin, end] in ascending order, found "
+        "[18446744073709551612, 0]"},
        {f32("1000", "0,4000"),
         "tensor 'a': ends at byte 4000 of the data, but the data has only 4 bytes: the file is "
         "truncated"},

@@ -185,8 +185,9 @@ TEST_CASE("limits of depth and number are reached before they are passed") {
 TEST_CASE("broken YAML is an issue with its line, not a crash") {
   CHECK(first_issue("a: [1, 2\n").find("not valid YAML") != std::string::npos);
   CHECK(first_issue("a: *nowhere\n").find("1:4: not valid YAML") == 0);
-  CHECK(first_issue("a:\n\tb: 1\n").find("line 2 is indented with a tab, YAML requires spaces") !=
-        std::string::npos);
+  CHECK(
+      first_issue("a:\n\tb: 1\n").find("line 2 is indented with a tab, but YAML requires spaces") !=
+      std::string::npos);
   CHECK(first_issue("a: {root: ${HOME}/x}\n")
             .find("inside {...}, put a value with ${...} into quotes") != std::string::npos);
   // A last line without a line break is checked too.

@@ -333,12 +333,12 @@ TEST_CASE("findings: classes that are rare, missing, not trained or not measured
     return text;
   };
   CHECK(said(FindingKind::few_samples) ==
-        "class b: 3 training samples, on average a class has 10.6\n");
+        "class b: 3 training samples; on average, a class has 10.6\n");
   CHECK(said(FindingKind::class_not_trained) ==
-        "class d: train has no samples of it, the other splits have 2\n");
+        "class d: train has no samples of it, but the other splits have 2\n");
   CHECK(said(FindingKind::class_missing) == "class e: has no samples\n");
   CHECK(said(FindingKind::class_not_measured) ==
-        "class c: test has no samples of it, train has 20\n");
+        "class c: test has no samples of it, but train has 20\n");
   CHECK(report.class_counts[1] == std::vector<std::int64_t>{5, 5, 0, 2, 0});
 }
 

@@ -200,7 +200,7 @@ TEST_CASE("share_weights: the name of an earlier layer of the same type with wei
   }
   CHECK(error("conv2") ==
         conv3 +
-            "'conv2' has no weights of its own, it shares those of 'conv1'; write "
+            "'conv2' has no weights of its own, but shares those of 'conv1'; write "
             "share_weights: conv1");
   CHECK(error("input") ==
         conv3 + "expected the name of a layer, found 'input', which is the image");

@@ -139,7 +139,7 @@ TEST_CASE("a config's device_weights: auto or a positive number per device") {
         std::string::npos);
 
   CHECK(error({"devices=[cpu,cpu:2]", "device_weights=[9,1,0.5]"}) ==
-        "command line: device_weights has 3 number(s), [9, 1, 0.5], but there are 2 device(s), "
+        "command line: device_weights has 3 numbers, [9, 1, 0.5], but there are 2 devices, "
         "[cpu, cpu:2]: give one weight per device, or device_weights=auto");
   const std::string expected = "expected auto or a list of at least 1 number, each above 0, found ";
   CHECK(error({"device_weights=equal"}).find(expected) != std::string::npos);

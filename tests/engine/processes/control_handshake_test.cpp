@@ -289,7 +289,7 @@ TEST_CASE(
     CHECK(contains(outcomes[other].text,
                    "refused: another run listens there (train a.yaml on host host0, pid "));
   }
-  CHECK(contains(outcomes[1].text, "it was started in a world of 4 processes, this run has 3"));
+  CHECK(contains(outcomes[1].text, "it was started in a world of 4 processes, but this run has 3"));
   CHECK(contains(outcomes[2].text, "it runs train b\\x1b.yaml with another config"));
   CHECK(contains(outcomes[3].text, "with other options"));
   // Each refused process is reported once, however often it tries.
@@ -307,7 +307,7 @@ TEST_CASE("refused processes of other runs are named when the run does not becom
   CHECK(contains(outcomes[0].text, "rank 1 did not join within 3.0 s"));
   CHECK(contains(outcomes[0].text,
                  "Refused as members of another run: rank 2 (host elsewhere\\x1b[2J, pid "));
-  CHECK(contains(outcomes[0].text, "it was started in a world of 4 processes, this run has 2"));
+  CHECK(contains(outcomes[0].text, "it was started in a world of 4 processes, but this run has 2"));
   CHECK(outcomes[0].text.find('\x1b') == std::string::npos);
 }
 

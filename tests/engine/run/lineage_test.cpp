@@ -107,10 +107,9 @@ TEST_CASE("a resume in place: later files go aside, ancestors stay") {
     b.take(b.place(10), start);
     CHECK(b.steps() == Steps{10, 5});
     CHECK(b.abandoned(1) == Steps{20, 15});
-    check_contains(b.messages,
-                   "the run continues from step 10; the checkpoint(s) of step 15, 20, ");
+    check_contains(b.messages, "the run continues from step 10; the checkpoints of steps 15, 20, ");
     check_contains(b.messages, b.folder.checkpoints() + "/abandoned-1");
-    check_contains(b.messages, "1 abandoned branch(es) take ");
+    check_contains(b.messages, "1 abandoned branch takes ");
     CHECK(count_of(b.messages, "\n") == 2);
   }
   SUBCASE("from best.safetensors") {
@@ -120,8 +119,7 @@ TEST_CASE("a resume in place: later files go aside, ancestors stay") {
     b.take(b.folder.best(), start);
     CHECK(b.steps() == Steps{5});
     CHECK(b.abandoned(1) == Steps{20, 15, 10});
-    check_contains(b.messages,
-                   "1 line(s) of metrics.jsonl, of steps that will be repeated, are moved");
+    check_contains(b.messages, "1 line of metrics.jsonl, of steps that will be repeated, is moved");
   }
   SUBCASE("from the newest one nothing moves, and nothing is said") {
     b.take(b.place(20),
@@ -149,14 +147,14 @@ TEST_CASE("a resume from elsewhere: nothing of the folder's own run stays") {
   CHECK(b.steps() == Steps{10});
   CHECK(read_checkpoint_header(b.place(10)).checksum == start.checksum);
   CHECK(b.abandoned(1) == Steps{10, 5});
-  check_contains(b.messages, "of step 5, 10, which");
+  check_contains(b.messages, "of steps 5, 10, which");
   const std::string aside = b.folder.checkpoints() + "/abandoned-1/";
   CHECK(read_checkpoint_header(aside + checkpoint_name(10)).checksum == same_step.checksum);
   CHECK(read_checkpoint_header(aside + checkpoint_name(5)).checksum == own.checksum);
   // All lines of the log belong to the previous run.
   CHECK(read_whole_file(b.folder.file("metrics.jsonl")).empty());
   CHECK(read_whole_file(b.folder.file("metrics.abandoned.jsonl")) == kLog);
-  check_contains(b.messages, "2 line(s) of metrics.jsonl");
+  check_contains(b.messages, "2 lines of metrics.jsonl");
   // The best of the resumed run is taken along, and the previous best is kept.
   CHECK(b.best_checksum() == best.checksum);
   CHECK(start.state.best_step == 5);
@@ -405,7 +403,7 @@ TEST_CASE("the best file of a state: as it is, made again, or an error that says
                               ": no such file; expected the best checkpoint of this run there "
                               "(step 5, val/accuracy max 0.5). ");
   b.write(b.folder.best(), Branches::after_epoch(4, 0.9), 1);
-  check_contains(error(), b.folder.best() + ": is a checkpoint of step 20; expected");
+  check_contains(error(), b.folder.best() + " is another checkpoint (step 20); expected");
   write_file_atomically(b.folder.best(), "no checkpoint");
   check_contains(error(), b.folder.best() + ": ");
 }

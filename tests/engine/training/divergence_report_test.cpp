@@ -211,7 +211,7 @@ TEST_CASE("rollback: right before a bad step there is nothing to go back to") {
                    {cpus(1), "train.on_divergence.policy=rollback",
                     "train.on_divergence.max_rollbacks=1", "checkpoint.every_steps=2"},
                    41, kNaN);
-  check_contains(diverged(poisoned, later.folder), "The run has rolled back 1 times");
+  check_contains(diverged(poisoned, later.folder), "The run has rolled back 1 time,");
   CHECK(later.logged("rollback").at(0)["step"] == 2);
 }
 

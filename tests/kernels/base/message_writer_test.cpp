@@ -61,7 +61,7 @@ TEST_CASE("messages that nobody takes are dropped, counted, and reported with th
   writer.write_if_ready("a bar");  // not written: it would hide that lines are missing
   writer.write("shown\n");
   CHECK(pipe.read_all() ==
-        "dpt: 2 message(s) before this line are not shown: nobody read stderr for 0.02 s\nshown\n");
+        "dpt: 2 messages before this line are not shown: nobody read stderr for 0.02 s\nshown\n");
   writer.write("next\n");
   writer.write_if_ready("a bar");
   CHECK(pipe.read_all() == "next\na bar");
@@ -95,7 +95,7 @@ TEST_CASE("a message is waited for again once its reader reads the notice before
   writer.write("shown\n");
   reader.join();
   CHECK(text ==
-        "dpt: 1 message(s) before this line are not shown: nobody read stderr for 3 s\nshown\n");
+        "dpt: 1 message before this line is not shown: nobody read stderr for 3 s\nshown\n");
 }
 
 TEST_CASE("a reader that is gone costs nothing") {

@@ -94,7 +94,7 @@ TEST_CASE("reasons for which an image of another format is refused") {
     CHECK(golden_error(Bytes(text.begin(), text.end())) == "x.img: " + expected);
   };
   named("P5 3 3 255\n1234", "corrupt PNM: the file ends too early");
-  named("P2 2 1 9 3 12 ", "corrupt PNM: a value of 12 above 9");
+  named("P2 2 1 9 3 12 ", "corrupt PNM: found a value of 12, above the maximum of 9");
   named("P2 2 1 70000 3 1 ", "corrupt PNM: expected a maximum value from 1 to 65535, found 70000");
   named("P2 x", "corrupt PNM: expected a number");
   named("P1 2 1 0 2", "corrupt PNM: expected 0 or 1");
