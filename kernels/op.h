@@ -48,6 +48,14 @@ struct ParamArgs {
 /// always written with `overwrite`.
 enum class GradWrite : std::uint8_t { overwrite, add };
 
+/// Parts of a gradient that is not complete yet. It is first + second where gate is above 0 or NaN,
+/// and 0 elsewhere: the sum of the gradients of two readers, and backward of a ReLU with output
+/// `gate`. `second` and `gate` may be null: no sum, no ReLU.
+struct GradientParts {
+  DevPtr first;  ///< null if the gradient is complete
+  DevPtr second, gate;
+};
+
 /// Addresses of one call. Unused ones stay null. `saved` holds the values that backward needs from
 /// forward of the same batch; `scratch` may be shared with every other kernel.
 struct OpArgs {
@@ -55,9 +63,10 @@ struct OpArgs {
   std::array<DevPtr, kMaxInputs - 1> more_x{};   ///< inputs after the first
   std::array<DevPtr, kMaxInputs - 1> more_dx{};  ///< see separate_gradients; null: not requested
   std::array<ParamArgs, kMaxParams> params{};    ///< in the order of the description's kParams
-  DevPtr dy, dx;          ///< gradients of y (read; may be clobbered, see backward_keeps_dy) and of
-                          ///< x (overwritten); dx is that of all inputs unless separate_gradients
-  DevPtr saved, scratch;  ///< at least saved_bytes() and scratch_bytes(), 64-byte aligned
+  DevPtr dy, dx;  ///< gradients of y (read; may be clobbered, see backward_keeps_dy) and of
+                  ///< x (overwritten); dx is that of all inputs unless separate_gradients
+  GradientParts dy_parts;  ///< given only if Op::completes_dy; dy may be the same memory as a part
+  DevPtr saved, scratch;   ///< at least saved_bytes() and scratch_bytes(), 64-byte aligned
   GradWrite write = GradWrite::overwrite;
 
   // Set only for operations that couple samples (Op::coupled_channels).
@@ -85,6 +94,12 @@ class Op {
   /// Returns true if backward passes dy through unchanged as dx, so that it need not be called when
   /// they are the same memory.
   virtual bool passes_dy() const { return false; }
+  /// Returns true if backward sets dx to dy where y is above 0 or NaN, and to 0 elsewhere.
+  virtual bool gates_dy() const { return false; }
+  /// Returns true if backward_statistics first computes dy if OpArgs::dy_parts has its parts, with
+  /// the bits of the operations that it replaces (SumDesc, then ReluDesc). REQUIRES:
+  /// coupled_channels() > 0 and backward_keeps_dy().
+  virtual bool completes_dy() const { return false; }
   /// Returns true if each of several inputs has a separate gradient, dx and more_dx, in other
   /// memory than dy. Gradients that are not requested are null.
   virtual bool separate_gradients() const { return false; }

@@ -50,6 +50,15 @@ __device__ inline Pack<T, kWidth> load_channels(const T* from) {
   }
 }
 
+template <int kWidth, bool kAligned, class T>
+__device__ inline void store_channels(T* to, const Pack<T, kWidth>& pack) {
+  if constexpr (kAligned) {
+    store_pack<kWidth>(to, pack);
+  } else {
+    for (int k = 0; k < kWidth; ++k) to[k] = pack.v[k];
+  }
+}
+
 /// Matrix of a batch, whose columns are channels, and the memory for its sums.
 struct Batch {
   Cut cut;
@@ -168,6 +177,42 @@ __device__ inline float masked(const Channel& channel, bool relu, float x, float
   return relu && fmaf(x, channel.scale, channel.shift) <= 0.0F ? 0.0F : dy;
 }
 
+/// A complete gradient.
+template <class T>
+struct CompleteGradient {
+  static constexpr int kUnroll = 2;
+  const T* dy;
+
+  template <int kWidth, bool kAligned>
+  __device__ Pack<T, kWidth> load(std::int64_t i) const {
+    return load_channels<kWidth, kAligned>(dy + i);
+  }
+};
+
+/// Parts of a gradient (GradientParts), and the place of the complete one.
+template <class T>
+struct PartialGradient {
+  static constexpr int kUnroll = 1;  // a row has as many loads as two rows of a complete gradient
+  const T *first, *second, *gate;
+  T* dy;
+
+  /// Loads the parts of a pack and stores the complete pack, which it returns. Its values are
+  /// rounded as those of the kernels for sums and ReLUs.
+  template <int kWidth, bool kAligned>
+  __device__ Pack<T, kWidth> load(std::int64_t i) const {
+    Pack<T, kWidth> result = load_channels<kWidth, kAligned>(first + i);
+    Pack<T, kWidth> more = {}, gates = {};
+    if (second) more = load_channels<kWidth, kAligned>(second + i);
+    if (gate) gates = load_channels<kWidth, kAligned>(gate + i);
+    for (int k = 0; k < kWidth; ++k) {
+      if (second) dpt::store(result.v[k], to_float(result.v[k]) + to_float(more.v[k]));
+      if (gate && to_float(gates.v[k]) <= 0.0F) result.v[k] = T{};
+    }
+    store_channels<kWidth, kAligned>(dy + i, result);
+    return result;
+  }
+};
+
 /// Results of the sums of gradients, each of which may be null: the sums of dy and of dy times the
 /// normalised x, (2, channels), and the gradients of the parameters.
 struct GradientSums {
@@ -175,10 +220,10 @@ struct GradientSums {
   bool add;
 };
 
-/// Computes the sums of gradients over all rows.
-template <class T, int kWidth, bool kAligned>
+/// Computes the sums of gradients over all rows. `Gradient` is CompleteGradient or PartialGradient.
+template <class T, int kWidth, bool kAligned, class Gradient>
 __global__ void __launch_bounds__(kCutThreads)
-    gradient_sums_kernel(Batch batch, Channels channels, bool relu, const T* dy, const T* x,
+    gradient_sums_kernel(Batch batch, Channels channels, bool relu, Gradient dy, const T* x,
                          GradientSums to) {
   const CutPlace at(batch.cut, batch.channels);
   Channel channel[kWidth] = {};
@@ -186,11 +231,11 @@ __global__ void __launch_bounds__(kCutThreads)
   if (at.works) {
     for (int k = 0; k < kWidth; ++k) channel[k] = channels.at(at.column + k);
     const int end = batch.end(at.chunk);
-#pragma unroll 2
+#pragma unroll(Gradient::kUnroll)
     for (int row = batch.begin(at.chunk) + at.lane; row < end; row += batch.cut.lanes) {
       const std::int64_t i = row * batch.channels + at.column;
       const auto values = load_channels<kWidth, kAligned>(x + i);
-      const auto gradients = load_channels<kWidth, kAligned>(dy + i);
+      const auto gradients = dy.template load<kWidth, kAligned>(i);
       for (int k = 0; k < kWidth; ++k) {
         const float here = to_float(values.v[k]);
         const float gradient = masked(channel[k], relu, here, to_float(gradients.v[k]));
@@ -326,6 +371,7 @@ class CudaBatchNorm final : public Op {
   bool in_place() const override { return true; }
   bool backward_needs_y() const override { return false; }
   bool backward_keeps_dy() const override { return true; }
+  bool completes_dy() const override { return desc_.batch_statistics; }
   std::int64_t coupled_channels() const override { return desc_.batch_statistics ? channels() : 0; }
   std::size_t saved_bytes() const override {
     return desc_.batch_statistics ? bytes_of(4 * channels()) : 0;
@@ -418,11 +464,22 @@ class CudaBatchNorm final : public Op {
   }
 
   void add_up_gradients(const OpArgs& args, float* sums) const {
-    const auto kernel = width() == 1                      ? gradient_sums_kernel<T, 1, true>
-                        : aligned_to(16, args.x, args.dy) ? gradient_sums_kernel<T, kPack, true>
-                                                          : gradient_sums_kernel<T, kPack, false>;
+    const GradientParts& parts = args.dy_parts;
+    const bool aligned = aligned_to(16, args.x, args.dy, parts.first, parts.second, parts.gate);
+    if (!parts.first) {
+      return add_up_gradients(args, CompleteGradient<T>{device<const T>(args.dy)}, aligned, sums);
+    }
+    const PartialGradient<T> partial = {device<const T>(parts.first), device<const T>(parts.second),
+                                        device<const T>(parts.gate), device<T>(args.dy)};
+    add_up_gradients(args, partial, aligned, sums);
+  }
+  template <class Gradient>
+  void add_up_gradients(const OpArgs& args, const Gradient& dy, bool aligned, float* sums) const {
+    const auto kernel = width() == 1 ? gradient_sums_kernel<T, 1, true, Gradient>
+                        : aligned    ? gradient_sums_kernel<T, kPack, true, Gradient>
+                                     : gradient_sums_kernel<T, kPack, false, Gradient>;
     launch(kernel, cut_.tiles * cut_.chunks, kCutThreads, 0, context_.stream, batch(args),
-           channels_of(args), desc_.relu, device<const T>(args.dy), device<const T>(args.x),
+           channels_of(args), desc_.relu, dy, device<const T>(args.x),
            GradientSums{sums, device<float>(args.params[desc_.kWeight].gradient),
                         device<float>(args.params[desc_.kBias].gradient),
                         args.write == GradWrite::add});

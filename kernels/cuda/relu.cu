@@ -34,6 +34,7 @@ class CudaRelu final : public Op {
   bool in_place() const override { return true; }
   bool backward_needs_x() const override { return false; }
   bool backward_keeps_dy() const override { return true; }
+  bool gates_dy() const override { return true; }
   void forward(const OpArgs& args) override { run(args.y, args.x, args.x); }
   void backward(const OpArgs& args) override { run(args.dx, args.dy, args.y); }
   std::string implementation() const override { return "own"; }

@@ -53,6 +53,7 @@ class CudaSum final : public Op {
   bool backward_needs_y() const override { return desc_.relu; }
   bool backward_keeps_dy() const override { return true; }
   bool passes_dy() const override { return !desc_.relu; }
+  bool gates_dy() const override { return desc_.relu; }
 
   void forward(const OpArgs& args) override {
     SumBody<T> body = {device<T>(args.y), {device<const T>(args.x)}, desc_.inputs, desc_.relu};

@@ -2,6 +2,7 @@
 // statistics.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "kernels/common/batch_norm_math.h"
 #include "kernels/common/bf16.h"
@@ -117,6 +118,117 @@ TEST_CASE("batches of many rows have the statistics and gradients of the formula
       check_close("dweight", result.dweight, expected.weight);
       check_close("dbias", result.dbias, expected.bias);
     }
+  }
+}
+
+/// Runs backward on a gradient that is complete and on its parts, in memory of its own or in that
+/// of a part, from `shift` elements after an aligned address on; the bits must be the same.
+template <class T>
+void check_parts(Backend& backend, BatchNormDesc d, std::size_t shift) {
+  d.type = std::is_same_v<T, Bf16> ? DType::bf16 : DType::f32;
+  const std::unique_ptr<Op> op = backend.make(d);
+  CHECK(op->completes_dy() == (backend.info().queues && d.batch_statistics));
+  if (!op->completes_dy()) return;
+  const auto count = static_cast<std::size_t>(d.batch * d.shape.elements());
+  const auto channels = static_cast<std::size_t>(d.shape.c);
+  const auto stored = [&](const std::vector<float>& values) {
+    std::vector<T> all(shift);
+    for (const float value : values) store(all.emplace_back(), value);
+    return all;
+  };
+  const auto random = [&](std::uint64_t seed) {
+    return random_values(static_cast<std::int64_t>(count), seed);
+  };
+  const std::vector<T> first = stored(random(1)), second = stored(random(2)), x = stored(random(3));
+  std::vector<float> gates = random(4);
+  for (std::size_t i = 0; i < count; i += 5) gates[i] = 0;
+  for (std::size_t i = 0; i < count; i += 7) gates[i] = NAN;
+  const std::vector<T> gate = stored(gates);
+  struct Results {
+    std::vector<float> dweight, dbias, saved;
+    std::vector<T> dy, dx;
+  };
+  enum class At : std::uint8_t { own, over_first, over_second };
+  const auto run = [&](const std::vector<T>& complete, bool sums, bool gated, At at) {
+    const OnDevice<T> a(backend, first), b(backend, second), g(backend, gate), in(backend, x),
+        dy(backend, complete.empty() ? std::vector<T>(first.size()) : complete),
+        dx(backend, std::vector<T>(first.size())), y(backend, std::vector<T>(first.size()));
+    const OnDevice<float> weight(backend, random_values(d.shape.c, 5)),
+        bias(backend, random_values(d.shape.c, 6)), dweight(backend, std::vector<float>(channels)),
+        dbias(backend, std::vector<float>(channels)),
+        saved(backend, std::vector<float>(op->saved_bytes() / 4)),
+        scratch(backend, std::vector<float>(op->scratch_bytes() / 4));
+    const auto in_array = [&](const OnDevice<T>& array) { return array.ptr() + shift * sizeof(T); };
+    OpArgs args;
+    args.x = in_array(in);
+    args.y = in_array(y);
+    args.params[BatchNormDesc::kWeight] = {weight.ptr(), {}, dweight.ptr()};
+    args.params[BatchNormDesc::kBias] = {bias.ptr(), {}, dbias.ptr()};
+    args.saved = saved.ptr();
+    args.scratch = scratch.ptr();
+    args.values = static_cast<double>(count / channels);
+    op->forward_statistics(args);
+    op->forward(args);
+    const OnDevice<T>& dy_array = at == At::own ? dy : at == At::over_first ? a : b;
+    args.dy = in_array(dy_array);
+    args.dx = in_array(dx);
+    if (complete.empty()) {
+      args.dy_parts.first = in_array(a);
+      if (sums) args.dy_parts.second = in_array(b);
+      if (gated) args.dy_parts.gate = in_array(g);
+    }
+    op->backward_statistics(args);
+    op->backward(args);
+    return Results{dweight.get(), dbias.get(), saved.get(), dy_array.get(), dx.get()};
+  };
+  const auto same = [&](const auto& one, const auto& other) {
+    return std::memcmp(one.data(), other.data(), one.size() * sizeof one[0]) == 0;
+  };
+  for (const auto& [sums, gated] : {std::pair{true, true}, {true, false}, {false, true}}) {
+    CAPTURE(sums);
+    CAPTURE(gated);
+    std::vector<T> complete = first;
+    for (std::size_t i = shift; i < complete.size(); ++i) {
+      if (sums) store(complete[i], to_float(first[i]) + to_float(second[i]));
+      if (gated && to_float(gate[i]) <= 0) complete[i] = T{};
+    }
+    const Results want = run(complete, sums, gated, At::own);
+    for (const At at : {At::own, At::over_first, At::over_second}) {
+      if (at == At::over_second && !sums) continue;
+      const Results have = run({}, sums, gated, at);
+      CHECK(std::memcmp(have.dy.data() + shift, complete.data() + shift, count * sizeof(T)) == 0);
+      CHECK(same(have.dx, want.dx));
+      CHECK(same(have.dweight, want.dweight));
+      CHECK(same(have.dbias, want.dbias));
+      CHECK(same(have.saved, want.saved));
+    }
+  }
+}
+
+TEST_CASE("a gradient completed from its parts gives the bits of a complete one") {
+  for (const std::string& name : backend_names()) {
+    INFO(name);
+    const std::unique_ptr<Backend> backend = make_backend(parse_device(name));
+    for (const std::int64_t channels : {3, 19, 24, 64}) {
+      for (const bool relu : {false, true}) {
+        for (const std::size_t shift : {0, 1}) {
+          CAPTURE(channels);
+          CAPTURE(relu);
+          CAPTURE(shift);
+          BatchNormDesc d;
+          d.batch = channels == 24 ? 60 : 5;  // in several chunks of rows and in one
+          d.shape = {4, 3, channels};
+          d.relu = relu;
+          check_parts<float>(*backend, d, shift);
+          check_parts<Bf16>(*backend, d, shift);
+        }
+      }
+    }
+    BatchNormDesc frozen;
+    frozen.batch = 2;
+    frozen.shape = {4, 3, 8};
+    frozen.batch_statistics = false;
+    check_parts<float>(*backend, frozen, 0);
   }
 }
 

@@ -110,6 +110,9 @@ TEST_CASE("batch norm costs two kernels forward and two backward") {
   CHECK(launched([&] { op->forward_statistics(args); }) == 1);
   CHECK(launched([&] { op->forward(args); }) == 1);
   CHECK(launched([&] { op->backward_statistics(args); }) == 1);
+  OpArgs with_parts = args;
+  with_parts.dy_parts = {args.dy, args.dx, args.y};
+  CHECK(launched([&] { op->backward_statistics(with_parts); }) == 1);
   CHECK(launched([&] { op->backward(args); }) == 1);
 }
 
