@@ -66,8 +66,10 @@ struct Executor::Step {
   std::unique_ptr<Op> op;    // null for a view, which has a step only for its sums
   std::vector<Place> x, dx;  // places of the inputs and of their gradients
   Place y, dy, saved, forward_scratch, backward_scratch;
-  Place dy_from;             // copied to dy before backward, if given
-  std::size_t dy_bytes = 0;  // size of that copy
+  Place dy_from;                // copied to dy before backward, if given
+  std::size_t dy_bytes = 0;     // size of that copy
+  std::vector<Place> dy_parts;  // from which the operation completes dy, if given
+  Place dy_gate;
   std::vector<ParamSlot> params;
   bool adds_gradients = false;          // true if a later layer shares the parameters
   bool keeps_x = true, keeps_y = true;  // true if backward reads them
@@ -100,10 +102,10 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     const OpDesc desc = operation_of(plan, node, {batch, training, input.seed});
     for_layer(node.name, "set-up", [&] { ops[i] = backend.make(desc); });
     names[i] = param_names(desc);
-    needs[i] = {
-        ops[i]->in_place(),    ops[i]->backward_needs_x(),   ops[i]->backward_needs_y(),
-        ops[i]->saved_bytes(), ops[i]->scratch_bytes(),      ops[i]->backward_keeps_dy(),
-        ops[i]->passes_dy(),   ops[i]->separate_gradients(), ops[i]->coupled_channels() > 0};
+    needs[i] = {ops[i]->in_place(),    ops[i]->backward_needs_x(),   ops[i]->backward_needs_y(),
+                ops[i]->saved_bytes(), ops[i]->scratch_bytes(),      ops[i]->backward_keeps_dy(),
+                ops[i]->passes_dy(),   ops[i]->separate_gradients(), ops[i]->coupled_channels() > 0,
+                ops[i]->gates_dy(),    ops[i]->completes_dy()};
   }
 
   const MemorySchedule schedule = make_memory_schedule(plan, batch, training, needs);
@@ -136,6 +138,8 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     step.dx = places_of(places.dx);
     step.dy = place(places.dy);
     step.dy_from = place(places.dy_from);
+    step.dy_parts = places_of(places.dy_parts);
+    step.dy_gate = place(places.dy_gate);
     const ActivationShape& out = plan.values[plan.nodes[i].output].shape;
     step.dy_bytes = static_cast<std::size_t>(batch * out.elements()) * size_of(plan.type);
     step.saved = place(places.saved);
@@ -223,6 +227,11 @@ OpArgs Executor::backward_args(const Step& step, const ExecutorBuffers& buffers,
   if (step.keeps_y) args.y = step.y.in(buffers);
   set_params(step, buffers, args);
   args.dy = step.dy.in(buffers);
+  if (!step.dy_parts.empty()) {
+    args.dy_parts.first = step.dy_parts[0].in(buffers);
+    if (step.dy_parts.size() > 1) args.dy_parts.second = step.dy_parts[1].in(buffers);
+    args.dy_parts.gate = step.dy_gate.in(buffers);
+  }
   if (!step.dx.empty()) args.dx = step.dx[0].in(buffers);
   if (step.op->separate_gradients()) {
     for (std::size_t k = 1; k < step.dx.size(); ++k) {

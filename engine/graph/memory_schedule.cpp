@@ -31,7 +31,10 @@ class ScheduleBuilder {
     find_last_uses();
     place_values();
     schedule_.metrics = block(sizeof(StepMetrics), loss_step(node_count_), loss_step(node_count_));
-    if (training_) place_gradients();
+    if (training_) {
+      place_gradients();
+      for (int i = 0; i < node_count_; ++i) complete_gradient(i);
+    }
     place_workspaces();
     assign_places();
     return std::move(schedule_);
@@ -215,6 +218,39 @@ class ScheduleBuilder {
     }
     readers_[*to] = 1;  // read by the node that computes the value
     return *to;
+  }
+
+  /// Lets node `i` complete its gradient, if its kernel can, in place of the nodes whose backward
+  /// runs directly before its own: a ReLU, whose backward then does not run, and a sum of two
+  /// gradients.
+  void complete_gradient(int i) {
+    NodePlaces& places = schedule_.nodes[i];
+    if (!needs_[i].completes_dy || places.dy == kNowhere || places.dy_from != kNowhere) return;
+    int next = i + 1, incomplete = places.dy;
+    if (next < node_count_ && gates(next, places.dy)) {
+      NodePlaces& relu = schedule_.nodes[next++];
+      places.dy_gate = relu.y;
+      incomplete = std::exchange(relu.dy, kNowhere);
+      places.dy_parts = {incomplete};
+    }
+    if (next < node_count_ && plan_.nodes[next].inputs.size() == 1) {
+      std::vector<GradientSum>& sums = schedule_.nodes[next].sums;
+      if (sums.size() == 1 && sums[0].to == incomplete && sums[0].parts.size() == 2) {
+        places.dy_parts = std::move(sums[0].parts);
+        sums.clear();
+      }
+    }
+    const int back = backward_step(node_count_, i);
+    for (const int part : places.dy_parts) extend(part, back);
+    if (places.dy_gate != kNowhere) extend(places.dy_gate, back);
+  }
+
+  /// Returns true if all that backward of a node does is to compute the gradient `dx` from its own,
+  /// as a ReLU does.
+  bool gates(int node, int dx) const {
+    const NodePlaces& places = schedule_.nodes[node];
+    return needs_[node].gates_dy && places.dy != kNowhere && places.dy_from == kNowhere &&
+           !places.dx.empty() && places.dx[0] == dx && places.sums.empty();
   }
 
   void place_workspaces() {

@@ -3,7 +3,8 @@
 //
 // A pass is a sequence of steps: the input kernel (step 0), every node forward, the loss, and, for
 // training, every node backward in reverse order. If several nodes read a value, their gradients
-// are summed in the step of the node that gives the last of them.
+// are summed in the step of the node that gives the last of them, or by the node that computed the
+// value, if it can complete its gradient (Op::completes_dy).
 //
 // A pass over a shard may consist of several micro-batches. Before a node that couples samples
 // runs, forward or backward, all micro-batches must have reached it, which divides the pass into
@@ -29,6 +30,8 @@ struct NodeNeeds {
   bool passes_dy = false;           ///< Op::passes_dy
   bool separate_gradients = false;  ///< Op::separate_gradients
   bool couples = false;             ///< Op::coupled_channels() > 0
+  bool gates_dy = false;            ///< Op::gates_dy
+  bool completes_dy = false;        ///< Op::completes_dy
 };
 
 inline constexpr int kNowhere = -1;
@@ -50,6 +53,10 @@ struct NodePlaces {
   /// Place from which dy is copied before backward, if backward would overwrite a gradient that
   /// other nodes still read.
   int dy_from = kNowhere;
+  /// Parts from which backward completes dy, as GradientParts has them: one or two, and the gate.
+  /// No parts: dy is complete.
+  std::vector<int> dy_parts;
+  int dy_gate = kNowhere;
   std::vector<GradientSum> sums;  ///< to be computed after the node's backward, in this order
   int saved = kNowhere;
   int forward_scratch = kNowhere, backward_scratch = kNowhere;

@@ -141,6 +141,7 @@ class ReferenceInPlaceRelu final : public Op {
   bool in_place() const override { return true; }
   bool backward_needs_x() const override { return false; }
   bool backward_keeps_dy() const override { return true; }
+  bool gates_dy() const override { return true; }
   void forward(const OpArgs& args) override {
     write_floats(args.y, reference::relu(read_floats(args.x, count_)));
   }
@@ -190,6 +191,7 @@ class ReferenceInPlaceSum final : public Op {
   bool backward_needs_y() const override { return desc_.relu; }
   bool backward_keeps_dy() const override { return true; }
   bool passes_dy() const override { return !desc_.relu; }
+  bool gates_dy() const override { return desc_.relu; }
   void forward(const OpArgs& args) override {
     Values sum = read_floats(args.x, count());
     for (int k = 1; k < desc_.inputs; ++k) {
@@ -214,11 +216,13 @@ class ReferenceInPlaceSum final : public Op {
 };
 
 /// Batch normalisation with batch statistics, in the four parts that the contract requires.
+/// Completes dy if it keeps it.
 class ReferenceBatchNorm final : public ReferenceOp {
  public:
   ReferenceBatchNorm(const BatchNormDesc& desc, Maths maths, Keep keep)
       : ReferenceOp(std::move(maths), keep), channels_(static_cast<std::size_t>(desc.shape.c)) {}
   std::int64_t coupled_channels() const override { return static_cast<std::int64_t>(channels_); }
+  bool completes_dy() const override { return backward_keeps_dy(); }
   std::size_t saved_bytes() const override { return bytes() + ReferenceOp::saved_bytes(); }
 
   void forward_statistics(const OpArgs& args) override { mark(args.saved, 1); }
@@ -230,6 +234,8 @@ class ReferenceBatchNorm final : public ReferenceOp {
   void backward_statistics(const OpArgs& args) override {
     CHECK(marked(args.saved, 1));
     mark(args.saved + bytes() / 2, 2);
+    fill_nan(args.scratch, scratch_bytes());
+    if (args.dy_parts.first) complete(args);
   }
   void backward(const OpArgs& args) override {
     CHECK(marked(args.saved, 1));
@@ -239,6 +245,18 @@ class ReferenceBatchNorm final : public ReferenceOp {
 
  private:
   std::size_t bytes() const { return 4 * channels_ * sizeof(float); }
+  void complete(const OpArgs& args) const {
+    CHECK(completes_dy());
+    Values dy = read_floats(args.dy_parts.first, maths().y);
+    if (args.dy_parts.second) {
+      const Values more = read_floats(args.dy_parts.second, dy.size());
+      for (std::size_t i = 0; i < dy.size(); ++i) dy[i] += more[i];
+    }
+    if (args.dy_parts.gate) {
+      dy = reference::relu_backward(dy, read_floats(args.dy_parts.gate, dy.size()));
+    }
+    write_floats(args.dy, dy);
+  }
   OpArgs behind(OpArgs args) const {
     args.saved = args.saved + bytes();
     return args;

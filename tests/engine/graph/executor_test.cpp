@@ -211,6 +211,60 @@ TEST_CASE("the memory plan is right for random graphs") {
   }
 }
 
+TEST_CASE("the memory plan is right for random residual networks") {
+  std::mt19937 random(3);
+  const Options conv = {{"out_channels", integer(2)},
+                        {"kernel_size", square(3)},
+                        {"padding", square(1)},
+                        {"bias", false}};
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (const std::string& name : backend_names()) {
+    backends.push_back(make_backend(parse_device(name)));
+  }
+  for (int round = 0; round < 30; ++round) {
+    ModelSpecBuilder model({2, 4, 4});
+    std::vector<std::string> images = {"input"}, unread;
+    const auto add = [&](const std::string& type, const Options& options,
+                         const std::vector<std::string>& from) {
+      images.push_back("v" + std::to_string(images.size()));
+      model.add(type, options, images.back(), from);
+      for (const std::string& name : from) std::erase(unread, name);
+      unread.push_back(images.back());
+    };
+    const auto maybe_relu = [&] {
+      if (random() % 3 > 0) add("ReLU", {}, {images.back()});
+    };
+    const int blocks = 1 + static_cast<int>(random() % 4);
+    for (int i = 0; i < blocks; ++i) {
+      // Blocks read the image before them or, rarely, an earlier one.
+      const std::string from = random() % 4 > 0 ? images.back() : images[random() % images.size()];
+      add("Conv2d", conv, {from});
+      add("BatchNorm2d", {}, {images.back()});
+      const std::string branch = images.back();
+      std::vector<std::string> all = {branch, from};
+      if (random() % 3 == 0) {
+        add("Conv2d", conv, {from});
+        add("BatchNorm2d", {}, {images.back()});
+        all[1] = images.back();
+      }
+      if (random() % 4 == 0) all.push_back(images[random() % images.size()]);
+      if (random() % 3 == 0) std::swap(all[0], all[1]);
+      add("Add", {}, all);
+      maybe_relu();
+    }
+    if (unread.size() > 1) add("Add", {}, std::vector<std::string>(unread));
+    model.add("Flatten").linear("last", 3);
+    const TrainSpec& spec = model.spec();
+    for (const Plan& plan : {make_plan(spec), unfused_plan(spec)}) {
+      for (const Keep keep : {Keep::activations, Keep::saved}) {
+        ReferenceBackend backend(keep);
+        check_net(backend, plan, TestBatch(plan, 3), 1e-5);
+      }
+      for (const auto& backend : backends) check_net(*backend, plan, TestBatch(plan, 3), 1e-4);
+    }
+  }
+}
+
 TEST_CASE("losses and gradients on every backend, fused and unfused") {
   for (const std::string& name : backend_names()) {
     const std::unique_ptr<Backend> backend = make_backend(parse_device(name));

@@ -118,6 +118,82 @@ TEST_CASE("an Add gives its gradient to all inputs; a value of two readers gets 
   CHECK(copied.nodes[1].sums[0].to == copied.nodes[3].dx[0]);
 }
 
+TEST_CASE("batch norm completes its gradient in place of a sum of two and of a ReLU") {
+  const Options same = {
+      {"out_channels", integer(2)}, {"kernel_size", square(3)}, {"padding", square(1)}};
+  const Plan plan = make_plan(ModelSpecBuilder({2, 4, 4})
+                                  .add("Conv2d", same, "conv1")
+                                  .add("BatchNorm2d", {}, "bn1")
+                                  .add("ReLU", {}, "relu1")
+                                  .add("Conv2d", same, "conv2")
+                                  .add("BatchNorm2d", {}, "bn2")
+                                  .add("Add", {}, "block1", {"bn2", "relu1"})
+                                  .add("ReLU", {}, "relu2")
+                                  .add("Conv2d", same, "conv3")
+                                  .add("BatchNorm2d", {}, "bn3")
+                                  .add("Add", {}, "block2", {"bn3", "relu2"})
+                                  .add("ReLU", {}, "relu3")
+                                  .add("Flatten")
+                                  .linear("fc", 3)
+                                  .spec());
+  REQUIRE(plan.nodes.size() == 10);
+  const int conv2 = 2, bn1 = 1, bn2 = 3, block1 = 4, conv3 = 5, bn3 = 6, block2 = 7;
+  std::vector<NodeNeeds> needs = needs_of(plan, {false, true, false, 0, 0, true});
+  for (const int block : {block1, block2}) {
+    needs[block] = {true, false, true, 0, 0, true};
+    needs[block].gates_dy = true;
+  }
+  for (const int norm : {bn1, bn2, bn3}) {
+    needs[norm] = {true, true, false, 16, 32, true};
+    needs[norm].couples = true;
+  }
+  const MemorySchedule apart = make_memory_schedule(plan, 2, true, needs);
+  for (const NodePlaces& node : apart.nodes) CHECK(node.dy_parts.empty());
+  for (const int norm : {bn1, bn2, bn3}) needs[norm].completes_dy = true;
+  const MemorySchedule s = make_memory_schedule(plan, 2, true, needs);
+
+  // The last block: only the ReLU, whose gradient has one reader.
+  CHECK(apart.nodes[block2].dy != kNowhere);
+  CHECK(s.nodes[block2].dy == kNowhere);
+  CHECK(s.nodes[bn3].dy_parts == std::vector<int>{apart.nodes[block2].dy});
+  CHECK(s.nodes[bn3].dy_gate == s.nodes[block2].y);
+  CHECK(s.nodes[bn3].dy == apart.nodes[bn3].dy);
+  // The first block: the sum of the gradients of its two readers, and its ReLU.
+  REQUIRE(apart.nodes[conv3].sums.size() == 1);
+  CHECK(s.nodes[conv3].sums.empty());
+  CHECK(s.nodes[block1].dy == kNowhere);
+  CHECK(s.nodes[bn2].dy_parts == apart.nodes[conv3].sums[0].parts);
+  CHECK(s.nodes[bn2].dy_gate == s.nodes[block1].y);
+  // The stem: only the sum.
+  REQUIRE(apart.nodes[conv2].sums.size() == 1);
+  CHECK(s.nodes[conv2].sums.empty());
+  CHECK(s.nodes[bn1].dy_parts == apart.nodes[conv2].sums[0].parts);
+  CHECK(s.nodes[bn1].dy_gate == kNowhere);
+  for (const int norm : {bn1, bn2, bn3}) {
+    const NodePlaces& places = s.nodes[norm];
+    std::vector<int> read = places.dy_parts;
+    if (places.dy_gate != kNowhere) read.push_back(places.dy_gate);
+    for (const int block : read) CHECK(s.lifetimes[block].last >= backward_step(10, norm));
+  }
+
+  // An evaluation has no gradients. A node that gives several gradients at once adds them itself.
+  for (const NodePlaces& node : make_memory_schedule(plan, 2, false, needs).nodes) {
+    CHECK(node.dy_parts.empty());
+  }
+  const Plan both = make_plan(ModelSpecBuilder({2, 4, 4})
+                                  .add("Conv2d", same, "conv1")
+                                  .add("BatchNorm2d", {}, "bn1")
+                                  .add("Multiply", {}, "square", {"bn1", "bn1"})
+                                  .add("Flatten")
+                                  .linear("fc", 3)
+                                  .spec());
+  std::vector<NodeNeeds> some = needs_of(both, {false, true, false, 0, 0, true});
+  some[bn1].couples = some[bn1].completes_dy = some[2].separate_gradients = true;
+  const MemorySchedule own = make_memory_schedule(both, 2, true, some);
+  CHECK(own.nodes[2].sums.size() == 1);
+  CHECK(own.nodes[bn1].dy_parts.empty());
+}
+
 TEST_CASE("separate gradients: a place for each input that asks for one, none of them dy's") {
   const Options same = {
       {"out_channels", integer(2)}, {"kernel_size", square(3)}, {"padding", square(1)}};

@@ -168,7 +168,7 @@ train: {epochs: 1}
         };
         for (int i = 0; i < 3; ++i) work_of_step();
         CHECK(replica.launches() == "graph");
-        CHECK(work_of_step() <= 189);  // the launch of the graph and the copies around it included
+        CHECK(work_of_step() <= 171);  // the launch of the graph and the copies around it included
       });
 }
 #endif
