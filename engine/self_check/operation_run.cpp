@@ -111,7 +111,8 @@ void OperationRun::set(const Values& x, const Params& params) {
   }
 }
 
-std::vector<NamedResult> OperationRun::run(const Values& dy, GradWrite write, bool has_backward) {
+std::vector<NamedResult> OperationRun::run(const Values& dy, GradWrite write, bool has_backward,
+                                           bool in_parts) {
   std::vector<NamedResult> results;
   OpArgs args = arguments();
   forget_samples(y_);
@@ -122,6 +123,7 @@ std::vector<NamedResult> OperationRun::run(const Values& dy, GradWrite write, bo
   results.push_back({"output", samples_of(y_, maths_.y)});
   if (!has_backward) return results;
   set_samples(dy_, dy);
+  if (in_parts) args.dy_parts = set_parts(dy);
   for (GuardedArray& each : dx_) forget_samples(each);
   for (GuardedArray& each : gradients_) {
     if (write == GradWrite::overwrite) forget(each.ptr(), each.bytes());
@@ -171,6 +173,9 @@ std::vector<Values> OperationRun::expected(const Values& y, const Values& dy, co
 std::string OperationRun::overrun_array() const {
   if (!y_.is_guarded()) return "output";
   if (!dy_.is_guarded()) return "gradient of the output";
+  for (const GuardedArray& each : dy_parts_) {
+    if (!each.is_guarded()) return "parts of the gradient of the output";
+  }
   if (!saved_.is_guarded()) return "memory for backward";
   if (!scratch_.is_guarded()) return "scratch memory";
   for (const GuardedArray& each : dx_) {
@@ -188,6 +193,21 @@ void OperationRun::set_samples(GuardedArray& array, std::span<const double> valu
   const std::size_t first = sample * (live_ - 1);
   if (first > 0) array.set(values.first(first));
   array.set(values.subspan(first), (batch_ - 1) * sample);
+}
+
+GradientParts OperationRun::set_parts(const Values& dy) {
+  Values first, second, gate;
+  for (const double each : dy) {
+    const bool passes = each != 0;
+    first.push_back(passes ? 2 * each : 1);
+    second.push_back(passes ? -each : 2);
+    gate.push_back(passes ? 0.5 : 0);
+  }
+  while (dy_parts_.size() < 2) dy_parts_.push_back(on_device(maths_.y));
+  set_samples(dy_, first);
+  set_samples(dy_parts_[0], second);
+  set_samples(dy_parts_[1], gate);
+  return {dy_.ptr(), dy_parts_[0].ptr(), dy_parts_[1].ptr()};
 }
 
 std::vector<float> OperationRun::samples_of(const GuardedArray& array, std::size_t count) const {

@@ -53,12 +53,14 @@ class OperationRun {
   /// run.
   OperationRun(Backend& backend, const OpDesc& desc, const reference::Maths& maths,
                std::int64_t live, std::int64_t batch);
-  std::string implementation() const { return op_->implementation(); }
+  const Op& op() const { return *op_; }
 
   void set(const reference::Values& x, const reference::Params& params);
   /// Runs both directions and returns the output and the gradients. With GradWrite::add, those of
-  /// the parameters are added to the results of the run before.
-  std::vector<NamedResult> run(const reference::Values& dy, GradWrite write, bool has_backward);
+  /// the parameters are added to the results of the run before. With `in_parts`, backward completes
+  /// dy from its parts (Op::completes_dy).
+  std::vector<NamedResult> run(const reference::Values& dy, GradWrite write, bool has_backward,
+                               bool in_parts = false);
   /// Returns the results that the reference expects, in the order of `run`. `parameters`: factor of
   /// the parameters' gradients.
   std::vector<reference::Values> expected(const reference::Values& y, const reference::Values& dy,
@@ -74,6 +76,9 @@ class OperationRun {
   bool has_gradient(std::size_t k) const { return k < 2 && maths_.params[k] > 0; }
   /// Writes the samples that have values to the first places of the batch; the last to its end.
   void set_samples(GuardedArray& array, std::span<const double> values);
+  /// Writes dy as the sum of two parts that a ReLU's backward gates, exactly in either type; the
+  /// first part is in the memory of dy.
+  GradientParts set_parts(const reference::Values& dy);
   std::vector<float> samples_of(const GuardedArray& array, std::size_t count) const;
   /// Fills memory with NaN: an element that is never written, or read too early, is then noticed.
   void forget(DevPtr at, std::size_t bytes);
@@ -90,6 +95,7 @@ class OperationRun {
   std::span<const std::string_view> names_;
   std::unique_ptr<Op> op_;
   std::vector<GuardedArray> x_, dx_;
+  std::vector<GuardedArray> dy_parts_;  ///< the second part of dy and the gate, if needed
   GuardedArray y_, dy_, saved_, scratch_, ids_, step_;
   std::vector<GuardedArray> weights_, halves_, gradients_;
 };

@@ -29,8 +29,8 @@ TEST_CASE("a damaged cache counts as empty and is replaced") {
   const std::string path = folder.path() + "/file.json";
   const CheckCache cache(path);
   for (const char* text :
-       {"", "{", "[]", "{\"format\": 1}", "{\"format\": 7, \"machines\": {}}",
-        "{\"format\": 1, \"machines\": []}", "{\"format\": 1, \"machines\": {\"a\": 3}}"}) {
+       {"", "{", "[]", "{\"format\": 2}", "{\"format\": 7, \"machines\": {}}",
+        "{\"format\": 2, \"machines\": []}", "{\"format\": 2, \"machines\": {\"a\": 3}}"}) {
     INFO(text);
     write_all_text(path, text);
     CHECK(cache.checked("a").empty());

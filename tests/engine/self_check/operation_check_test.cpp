@@ -197,6 +197,8 @@ class BrokenOp final : public Op {
   std::size_t saved_bytes() const override { return op_->saved_bytes(); }
   bool backward_needs_x() const override { return op_->backward_needs_x(); }
   bool backward_needs_y() const override { return op_->backward_needs_y(); }
+  bool backward_keeps_dy() const override { return op_->backward_keeps_dy(); }
+  bool completes_dy() const override { return op_->completes_dy(); }
   std::int64_t coupled_channels() const override { return op_->coupled_channels(); }
   void forward_statistics(const OpArgs& args) override { op_->forward_statistics(args); }
   void backward_statistics(const OpArgs& args) override { op_->backward_statistics(args); }
@@ -304,6 +306,23 @@ TEST_CASE("faults of whole rows, signs, writes and repetitions are found") {
     INFO(fault.name);
     CHECK(!found(d, fault).empty());
   }
+}
+
+TEST_CASE("faults of a gradient that backward completes are found") {
+  const Fault none{"none", true, [](const OpArgs&) {}};
+  CHECK(found(batch_norm(), none).empty());
+  const Fault ungated{"no gate", true, [](const OpArgs& args) {
+                        if (args.dy_parts.gate) host(args.dy)[5] = 3;
+                      }};
+  CHECK(found(batch_norm(), ungated) ==
+        "when backward completes the gradient of the output: gradient of the output, which "
+        "backward must keep, element 5 of 1140: 3; expected 0, tolerance 9.9e-06");
+  const Fault dx{"dx", true, [](const OpArgs& args) {
+                   if (args.dy_parts.second) host(args.dx)[7] += 0.01F;
+                 }};
+  CHECK(found(batch_norm(), dx)
+            .find("when backward completes the gradient of the output: gradient "
+                  "of the input, element 7") == 0);
 }
 
 TEST_CASE("faults of sparse checks are found: wrong taps and channels of a large convolution") {
