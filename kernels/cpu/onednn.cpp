@@ -7,10 +7,12 @@
 #include <array>
 #include <cctype>
 #include <iterator>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "kernels/base/align.h"
+#include "kernels/base/divide.h"
 #include "kernels/base/error.h"
 #include "kernels/common/conv_padding.h"
 #include "kernels/cpu/check.h"
@@ -299,6 +301,13 @@ Primitive finish(const typename Operation::primitive_desc& desc, Pass pass, int 
   return Primitive(std::move(impl));
 }
 
+/// Returns true for linear layers whose weight gradient oneDNN's brgemm leaves partly unwritten
+/// (seen in 2.6.3, with AVX-512): it computes 64 outputs at a time, and of a remainder only the
+/// first 16 or fewer if the inputs are whole blocks of 16 and more than 6,144.
+bool is_wrong_in_brgemm(const LinearDesc& d) {
+  return d.in > 6144 && d.in % 16 == 0 && d.out > 64 && ceil_div(d.out, std::int64_t{16}) % 4 != 0;
+}
+
 memory::dims conv_weight_dims(const Conv2dDesc& d) {
   const std::int64_t g = d.groups;
   const std::int64_t out = d.conv_out.c, in = d.in.c;
@@ -396,8 +405,13 @@ Primitive make_linear(const LinearDesc& d, Pass pass, bool fuse_relu, int thread
       return finish<Backward>(desc, pass, threads, x, y, desc.weights_desc(), plain, nullptr);
     }
     using Backward = dnnl::inner_product_backward_weights;
-    const auto desc = d.bias ? make_desc<Backward>(attr, hint, x, any, bias, y)
-                             : make_desc<Backward>(attr, hint, x, any, y);
+    auto desc = d.bias ? make_desc<Backward>(attr, hint, x, any, bias, y)
+                       : make_desc<Backward>(attr, hint, x, any, y);
+    const auto is_brgemm = [&] {
+      return std::string_view(desc.impl_info_str()).starts_with("brgemm");
+    };
+    while (is_wrong_in_brgemm(d) && is_brgemm() && desc.next_impl()) {
+    }
     return finish<Backward>(desc, pass, threads, x, y, desc.diff_weights_desc(), plain,
                             d.bias ? &bias : nullptr);
   } catch (const dnnl::error& error) {
