@@ -148,23 +148,42 @@ std::string file_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
+/// Returns a sentence that names a good checkpoint next to a damaged one, or an empty text.
+std::string good_neighbour(const std::string& path) {
+  const std::string folder = folder_of(path);
+  const std::string good = newest_good_checkpoint(folder, [](const auto&) {});
+  if (!good.empty()) {
+    return fmt::format("the newest good checkpoint in its folder is {}", file_name(good));
+  }
+  const std::string best =
+      std::filesystem::path(folder + "/../best.safetensors").lexically_normal().string();
+  if (!defect_of(best).empty()) return {};
+  return fmt::format("there is no good checkpoint in its folder, but {} is good", best);
+}
+
+/// Opens a checkpoint. The error about a damaged header names a good checkpoint next to it.
+SafetensorsFile open_checkpoint(const HeldPath& place) {
+  try {
+    return SafetensorsFile::open(place);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::data) throw;
+    const std::string good = good_neighbour(place.text());
+    if (good.empty()) throw;
+    fail(ErrorKind::data, "{}; {}", error.what(), good);
+  }
+}
+
 void check_undamaged(const SafetensorsFile& file, Integrity integrity) {
   if (integrity == Integrity::good) return;
   // read_version throws a clearer error if the file is not dpt's, or is from a later version.
   const bool says_version = file.metadata().contains("dpt.version");
   if (integrity == Integrity::absent || says_version) read_version(file.path(), file.metadata());
-  const std::string folder = folder_of(file.path());
-  const std::string good = newest_good_checkpoint(folder, [](const auto&) {});
-  const std::string best =
-      std::filesystem::path(folder + "/../best.safetensors").lexically_normal().string();
-  const bool has_best = good.empty() && defect_of(best).empty();
-  fail(
-      ErrorKind::data, "{}: {}; {}", file.path(),
-      integrity == Integrity::mismatch ? "the file is damaged: its bytes do not match its checksum"
-                                       : "expected the checksum tensor 'dpt.integrity', found none",
-      !good.empty() ? fmt::format("the newest good checkpoint in its folder is {}", file_name(good))
-      : has_best    ? fmt::format("there is no good checkpoint in its folder, but {} is good", best)
-                    : "there is no good checkpoint in its folder");
+  const std::string good = good_neighbour(file.path());
+  fail(ErrorKind::data, "{}: {}; {}", file.path(),
+       integrity == Integrity::mismatch
+           ? "the file is damaged: its bytes do not match its checksum"
+           : "expected the checksum tensor 'dpt.integrity', found none",
+       good.empty() ? "there is no good checkpoint in its folder" : good);
 }
 
 }  // namespace
@@ -237,7 +256,7 @@ VerifiedCheckpoint::VerifiedCheckpoint(SafetensorsFile file, const Plan& plan)
 }
 
 VerifiedCheckpoint::VerifiedCheckpoint(const HeldPath& path, const Plan& plan)
-    : VerifiedCheckpoint(SafetensorsFile::open(path), plan) {
+    : VerifiedCheckpoint(open_checkpoint(path), plan) {
   // A changed bit must not be taken for a changed config.
   check_undamaged(file_, integrity_);
   read_header();
@@ -341,7 +360,7 @@ Checkpoint load_checkpoint(const HeldPath& path, const Plan& plan) {
 
 CheckpointHeader read_checkpoint_header(const HeldPath& place) {
   const std::string& path = place.text();
-  const SafetensorsFile file = SafetensorsFile::open(place);
+  const SafetensorsFile file = open_checkpoint(place);
   // A changed bit must not be taken for a changed config.
   check_undamaged(file, file.check_integrity());
   CheckpointHeader header = from_metadata(path, file.metadata());

@@ -14,12 +14,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Changes one byte in the middle of a file.
-void change_byte(const std::string& path) {
+/// Changes the byte at a place of a checkpoint; by default the last one, which is data.
+void change_byte(const std::string& path, std::size_t from_end = 1) {
   std::string bytes = read_file(path);
-  REQUIRE(bytes.size() > 100);
-  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  REQUIRE(bytes.size() > from_end);
+  char& byte = bytes[bytes.size() - from_end];
+  byte = static_cast<char>(byte ^ 1);
   write_file(path, bytes);
+}
+
+/// Changes the first brace of a checkpoint's header.
+void damage_header(const std::string& path) {
+  change_byte(path, read_file(path).size() - 8);
 }
 
 /// Returns the last line of a message that is indented by two spaces, without the indent.
@@ -104,6 +110,7 @@ TEST_CASE(
   w.train_well({});
   const std::int64_t step = state_of(w.best()).step;
   for (const std::int64_t each : {12, 24, 36}) change_byte(w.checkpoint(each));
+  damage_header(w.checkpoint(24));
   const auto before = contents(w.dir.file("r"));
   for (const char* resume : {"auto", "must"}) {
     const Finished bad = w.train({"train.epochs=4", "--resume", resume});
@@ -116,9 +123,11 @@ TEST_CASE(
     check_contains(command_in(bad.err), " train small.yaml --run-dir r train.epochs=3");
     check_contains(command_in(bad.err), " train.epochs=4 --resume r/best.safetensors");
   }
-  const Finished one = w.train({"--resume", "36"});
-  CHECK(one.exit_code == 3);
-  check_contains(one.err, "there is no good checkpoint in its folder, but r/best.safetensors is");
+  for (const char* damaged : {"36", "24"}) {
+    const Finished one = w.train({"--resume", damaged});
+    CHECK(one.exit_code == 3);
+    check_contains(one.err, "there is no good checkpoint in its folder, but r/best.safetensors is");
+  }
   auto after = contents(w.dir.file("r"));
   after["train.log"] = before.at("train.log");
   CHECK((after == before));
