@@ -10,6 +10,7 @@ namespace dpt {
 /// A GPU of this machine.
 struct CudaDeviceInfo {
   std::string name;                ///< "NVIDIA H200"
+  std::string uuid;                ///< the same in every process and container
   std::string compute_capability;  ///< "9.0"
   int multiprocessors = 0;
   std::uint64_t shared_bytes_per_block = 0;  ///< maximum that a kernel may request

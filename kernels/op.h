@@ -44,6 +44,10 @@ struct ParamArgs {
   DevPtr as(DType type) const { return type == DType::bf16 ? bf16 : f32; }
 };
 
+/// Parts of an operation that may have kernels of their own: the output, the gradients of the
+/// inputs, and those of the parameters.
+enum class Pass : std::uint8_t { forward, backward_data, backward_weights };
+
 /// First or later gradient of an accumulation: the first overwrites, later ones add. Statistics are
 /// always written with `overwrite`.
 enum class GradWrite : std::uint8_t { overwrite, add };
@@ -119,6 +123,9 @@ class Op {
   /// Names the implementation chosen, for logs, and for the test that no slow reference
   /// implementation is used.
   virtual std::string implementation() const = 0;
+  /// Returns the name of the kernel that computes a pass if others could replace it (see
+  /// OpFactory::avoid); else an empty text.
+  virtual std::string replaceable_kernel(Pass) const { return {}; }
 };
 
 }  // namespace dpt

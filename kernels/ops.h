@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <span>
+#include <string>
 #include <string_view>
 #include <variant>
 
@@ -54,6 +56,9 @@ class OpFactory {
  public:
   virtual ~OpFactory() = default;
   virtual std::unique_ptr<Op> make(const OpDesc& desc) = 0;
+  /// Lets `make` use the kernels with these names (Op::replaceable_kernel) only where no others can
+  /// run. Operations that exist already keep theirs.
+  virtual void avoid([[maybe_unused]] const std::set<std::string>& kernels) {}
   virtual std::unique_ptr<LossOp> make_loss(const LossOpDesc& desc) = 0;
   virtual std::unique_ptr<InputOp> make_input(const InputDesc& desc) = 0;
 };

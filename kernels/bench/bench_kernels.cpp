@@ -61,7 +61,7 @@ struct Layer {
   double mflop;  ///< millions of floating-point operations of one pass
   std::int64_t x, y, full_y, weights, outputs;
   std::unique_ptr<Op> op, no_dx;
-  std::function<onednn::Primitive(onednn::Pass)> library;
+  std::function<onednn::Primitive(Pass)> library;
   bool input_gradient;
 };
 
@@ -76,17 +76,16 @@ void bench(Layer& layer) {
   Buffer x(layer.x), y(layer.full_y), dy(layer.full_y), dx(layer.x), weight(layer.weights);
   Buffer bias(layer.outputs), dweight(layer.weights), dbias(layer.outputs);
   std::size_t bytes = 64;
-  for (const onednn::Pass pass :
-       {onednn::Pass::forward, onednn::Pass::backward_weights, onednn::Pass::backward_data}) {
+  for (const Pass pass : {Pass::forward, Pass::backward_weights, Pass::backward_data}) {
     bytes = std::max(bytes, layer.library(pass).scratch_bytes());
   }
   if (layer.op) bytes = std::max(bytes, layer.op->scratch_bytes());
   Buffer scratch(bytes / 4 + 1), saved(layer.op ? layer.op->saved_bytes() / 4 + 1 : 1);
-  const auto library = [&](onednn::Pass pass) {
+  const auto library = [&](Pass pass) {
     onednn::Primitive primitive = layer.library(pass);
-    const bool forward = pass == onednn::Pass::forward;
-    const bool data = pass == onednn::Pass::backward_data;
-    const bool weights = pass == onednn::Pass::backward_weights;
+    const bool forward = pass == Pass::forward;
+    const bool data = pass == Pass::backward_data;
+    const bool weights = pass == Pass::backward_weights;
     return min_us([&] {
       primitive.run({data ? dx.ptr() : x.ptr(), forward ? y.ptr() : dy.ptr(),
                      weights ? dweight.ptr() : weight.ptr(),
@@ -102,9 +101,9 @@ void bench(Layer& layer) {
   args.dx = dx.ptr();
   args.saved = saved.ptr();
   args.scratch = scratch.ptr();
-  const double forward = library(onednn::Pass::forward);
-  const double weights = library(onednn::Pass::backward_weights);
-  const double data = layer.input_gradient ? library(onednn::Pass::backward_data) : 0;
+  const double forward = library(Pass::forward);
+  const double weights = library(Pass::backward_weights);
+  const double data = layer.input_gradient ? library(Pass::backward_data) : 0;
   if (!layer.op) {
     print_row(layer.name, "forward", layer.mflop, 0, forward);
     print_row(layer.name, "backward", layer.mflop * 2, 0, weights + data);
@@ -158,7 +157,7 @@ void bench_conv(const ConvShape& s, std::int64_t batch) {
   layer.weights = s.channels * s.kernel * s.kernel * s.in.c;
   layer.outputs = s.channels;
   layer.input_gradient = d.input_gradient;
-  layer.library = [d](onednn::Pass pass) { return onednn::make_convolution(d, pass, true, 1); };
+  layer.library = [d](Pass pass) { return onednn::make_convolution(d, pass, true, 1); };
   layer.op = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::ours);
   d.input_gradient = false;
   layer.no_dx = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::ours);
@@ -179,7 +178,7 @@ void bench_linear(std::int64_t batch, std::int64_t in, std::int64_t out, bool re
   layer.weights = in * out;
   layer.outputs = out;
   layer.input_gradient = true;
-  layer.library = [d](onednn::Pass pass) { return onednn::make_linear(d, pass, d.relu, 1); };
+  layer.library = [d](Pass pass) { return onednn::make_linear(d, pass, d.relu, 1); };
   layer.op = make_direct_linear(d, CpuFeatures::detect());
   d.input_gradient = false;
   layer.no_dx = make_direct_linear(d, CpuFeatures::detect());

@@ -50,15 +50,15 @@ class CpuActivation final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_op(const ActivationDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const ActivationDesc& desc, const CpuTarget& target) {
   check_cpu_desc("activation", desc.type, desc.batch);
   return std::visit(
       [&](const auto& formula) -> std::unique_ptr<Op> {
         using Formula = std::decay_t<decltype(formula)>;
         if (desc.type == DType::bf16) {
-          return std::make_unique<CpuActivation<Bf16, Formula>>(desc, formula, threads);
+          return std::make_unique<CpuActivation<Bf16, Formula>>(desc, formula, target.threads);
         }
-        return std::make_unique<CpuActivation<float, Formula>>(desc, formula, threads);
+        return std::make_unique<CpuActivation<float, Formula>>(desc, formula, target.threads);
       },
       desc.formula);
 }

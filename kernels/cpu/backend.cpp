@@ -37,7 +37,7 @@ DevPtr device_pointer(const void* host_address) {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int threads) : threads_(threads) {
+  explicit CpuBackend(int threads) : target_{threads, CpuFeatures::detect()} {
     flush_denormals();
     if (threads > 1) {
       // OpenMP ends the process when it cannot start its team, so check first. oneDNN computes on
@@ -106,13 +106,20 @@ class CpuBackend final : public Backend {
   void replay(CapturedGraph&) override { assert(false && "the CPU records nothing"); }
 
   std::unique_ptr<Op> make(const OpDesc& desc) override {
-    return std::visit([&](const auto& each) { return make_cpu_op(each, threads_); }, desc);
+    return std::visit([&](const auto& each) { return make_cpu_op(each, target_); }, desc);
+  }
+  void avoid(const std::set<std::string>& kernels) override {
+    // The next candidates are those of a narrower instruction set, or oneDNN.
+    for (const std::string& name : kernels) {
+      if (name.ends_with(":avx512")) target_.features.avx512 = false;
+      if (name.ends_with(":avx2")) target_.features.avx2 = false;
+    }
   }
   std::unique_ptr<LossOp> make_loss(const LossOpDesc& desc) override {
     return std::visit([](const auto& each) { return make_cpu_loss_op(each); }, desc);
   }
   std::unique_ptr<InputOp> make_input(const InputDesc& desc) override {
-    return make_cpu_input(desc, threads_);
+    return make_cpu_input(desc, target_.threads);
   }
 
   void add(DevPtr to, DevPtr a, DevPtr b, std::int64_t count) override {
@@ -170,7 +177,7 @@ class CpuBackend final : public Backend {
          info_.name, what, mebibytes(bytes), mebibytes(free));
   }
 
-  int threads_;
+  CpuTarget target_;
   DeviceInfo info_;
   std::uint64_t marks_ = 0;
 };

@@ -45,10 +45,11 @@ struct Row4 {
   Row4 keep_positive(Row4 y) const { return {y.v <= 0.0F ? Float4{} : v}; }
 };
 
-const RowKernels& row_kernels_of_processor() {
-  static constexpr RowKernels kAny = row_kernels<Row4>("own");
-  const RowKernels* wide = kernel_tables(CpuFeatures::detect()).batch_norm;
-  return wide ? *wide : kAny;
+constexpr RowKernels kRowsAny = row_kernels<Row4>("own");
+
+const RowKernels& row_kernels_for(const CpuFeatures& features) {
+  const RowKernels* wide = kernel_tables(features).batch_norm;
+  return wide ? *wide : kRowsAny;
 }
 
 template <class T>
@@ -76,12 +77,12 @@ constexpr std::int64_t kChunkRows = 512;
 template <class T>
 class CpuBatchNorm final : public Op {
  public:
-  CpuBatchNorm(const BatchNormDesc& desc, int threads)
+  CpuBatchNorm(const BatchNormDesc& desc, const CpuTarget& target)
       : desc_(desc),
         rows_(desc.batch * desc.shape.h * desc.shape.w),
         chunks_(ceil_div(rows_, kChunkRows)),
-        threads_(threads),
-        kernels_(batch_norm::row_kernels_of_processor()),
+        threads_(target.threads),
+        kernels_(batch_norm::row_kernels_for(target.features)),
         functions_(batch_norm::functions_of<T>(kernels_)) {}
 
   bool in_place() const override { return true; }
@@ -173,6 +174,9 @@ class CpuBatchNorm final : public Op {
   }
 
   std::string implementation() const override { return kernels_.name; }
+  std::string replaceable_kernel(Pass) const override {
+    return &kernels_ == &batch_norm::kRowsAny ? "" : kernels_.name;
+  }
 
  private:
   std::int64_t channels() const { return desc_.shape.c; }
@@ -252,10 +256,10 @@ class CpuBatchNorm final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_op(const BatchNormDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const BatchNormDesc& desc, const CpuTarget& target) {
   check_cpu_desc("batch_norm", desc.type, desc.batch);
-  if (desc.type == DType::bf16) return std::make_unique<CpuBatchNorm<Bf16>>(desc, threads);
-  return std::make_unique<CpuBatchNorm<float>>(desc, threads);
+  if (desc.type == DType::bf16) return std::make_unique<CpuBatchNorm<Bf16>>(desc, target);
+  return std::make_unique<CpuBatchNorm<float>>(desc, target);
 }
 
 void cpu_merge_moments(std::span<const DevPtr> parts, std::span<const MomentMerge> merges,

@@ -79,10 +79,11 @@ class CpuChannelScale final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_op(const ChannelScaleDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const ChannelScaleDesc& desc, const CpuTarget& target) {
   check_cpu_desc("a scale of channels", desc.type, desc.batch);
-  if (desc.type == DType::bf16) return std::make_unique<CpuChannelScale<Bf16>>(desc, threads);
-  return std::make_unique<CpuChannelScale<float>>(desc, threads);
+  if (desc.type == DType::bf16)
+    return std::make_unique<CpuChannelScale<Bf16>>(desc, target.threads);
+  return std::make_unique<CpuChannelScale<float>>(desc, target.threads);
 }
 
 }  // namespace dpt

@@ -97,10 +97,10 @@ class CpuConcat final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_op(const ConcatDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const ConcatDesc& desc, const CpuTarget& target) {
   check_cpu_desc("concat", desc.type, desc.batch);
   assert(desc.in.size() >= 2 && desc.in.size() <= static_cast<std::size_t>(kMaxInputs));
-  return std::make_unique<CpuConcat>(desc, threads);
+  return std::make_unique<CpuConcat>(desc, target.threads);
 }
 
 }  // namespace dpt

@@ -18,15 +18,16 @@ namespace {
 /// z stays in `saved`, after ReLU.
 class CpuConv2d final : public Op {
  public:
-  CpuConv2d(const Conv2dDesc& desc, int threads)
+  CpuConv2d(const Conv2dDesc& desc, const CpuTarget& target)
       : d_(desc),
-        threads_(threads),
+        threads_(target.threads),
         relu_behind_pool_(desc.relu && desc.pool && desc.pool->kind == PoolKind::max),
         keep_z_(desc.training && desc.relu && desc.pool && !relu_behind_pool_),
-        passes_(desc, [&](onednn::Pass pass) {
-          return onednn::make_convolution(desc, pass, desc.relu && !relu_behind_pool_, threads);
+        passes_(desc, [&](Pass pass) {
+          return onednn::make_convolution(desc, pass, desc.relu && !relu_behind_pool_,
+                                          target.threads);
         }) {
-    if (desc.pool) pool_ = make_cpu_op(*desc.pool, threads);
+    if (desc.pool) pool_ = make_cpu_op(*desc.pool, target);
   }
 
   std::size_t scratch_bytes() const override {
@@ -104,14 +105,13 @@ class CpuConv2d final : public Op {
 
 /// Creates a direct kernel for the whole description if one applies, otherwise oneDNN's convolution
 /// followed by dpt's pooling.
-std::unique_ptr<Op> make_cpu_op(const Conv2dDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const Conv2dDesc& desc, const CpuTarget& target) {
   check_cpu_desc("a convolution", desc.type, desc.batch, desc.tf32);
-  if (threads == 1) {
-    const CpuFeatures features = CpuFeatures::detect();
-    if (auto direct = make_direct_conv2d(desc, features)) return direct;
-    if (auto winograd = make_winograd_conv2d(desc, features)) return winograd;
+  if (target.threads == 1) {
+    if (auto direct = make_direct_conv2d(desc, target.features)) return direct;
+    if (auto winograd = make_winograd_conv2d(desc, target.features)) return winograd;
   }
-  return std::make_unique<CpuConv2d>(desc, threads);
+  return std::make_unique<CpuConv2d>(desc, target);
 }
 
 }  // namespace dpt

@@ -14,8 +14,6 @@
 namespace dpt {
 namespace {
 
-using onednn::Pass;
-
 template <class T>
 class CpuConvTranspose2d final : public Op {
  public:
@@ -84,10 +82,11 @@ class CpuConvTranspose2d final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_op(const ConvTranspose2dDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const ConvTranspose2dDesc& desc, const CpuTarget& target) {
   check_cpu_desc("a transposed convolution", desc.type, desc.batch, desc.tf32);
-  if (desc.type == DType::bf16) return std::make_unique<CpuConvTranspose2d<Bf16>>(desc, threads);
-  return std::make_unique<CpuConvTranspose2d<float>>(desc, threads);
+  if (desc.type == DType::bf16)
+    return std::make_unique<CpuConvTranspose2d<Bf16>>(desc, target.threads);
+  return std::make_unique<CpuConvTranspose2d<float>>(desc, target.threads);
 }
 
 }  // namespace dpt

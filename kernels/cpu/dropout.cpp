@@ -97,7 +97,7 @@ class CpuDropout final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_op(const DropoutDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const DropoutDesc& desc, const CpuTarget& target) {
   check_cpu_desc("dropout", desc.type, desc.batch);
   if (!(desc.p >= 0 && desc.p < 1) || desc.shape.elements() >= dropout::kMaxUnits) {
     fail(ErrorKind::device,
@@ -105,8 +105,8 @@ std::unique_ptr<Op> make_cpu_op(const DropoutDesc& desc, int threads) {
          "sample, found {} and {}",
          dropout::kMaxUnits, desc.p, desc.shape.elements());
   }
-  if (desc.type == DType::bf16) return std::make_unique<CpuDropout<Bf16>>(desc, threads);
-  return std::make_unique<CpuDropout<float>>(desc, threads);
+  if (desc.type == DType::bf16) return std::make_unique<CpuDropout<Bf16>>(desc, target.threads);
+  return std::make_unique<CpuDropout<float>>(desc, target.threads);
 }
 
 }  // namespace dpt

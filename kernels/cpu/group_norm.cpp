@@ -304,11 +304,11 @@ class CpuGroupNorm final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_op(const GroupNormDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const GroupNormDesc& desc, const CpuTarget& target) {
   check_cpu_desc("group normalisation", desc.type, desc.batch);
   assert(desc.groups >= 1 && desc.shape.c % desc.groups == 0);
-  if (desc.type == DType::bf16) return std::make_unique<CpuGroupNorm<Bf16>>(desc, threads);
-  return std::make_unique<CpuGroupNorm<float>>(desc, threads);
+  if (desc.type == DType::bf16) return std::make_unique<CpuGroupNorm<Bf16>>(desc, target.threads);
+  return std::make_unique<CpuGroupNorm<float>>(desc, target.threads);
 }
 
 }  // namespace dpt

@@ -11,7 +11,7 @@ namespace {
 class CpuLinear final : public Op {
  public:
   CpuLinear(const LinearDesc& desc, int threads)
-      : d_(desc), threads_(threads), passes_(desc, [&](onednn::Pass pass) {
+      : d_(desc), threads_(threads), passes_(desc, [&](Pass pass) {
           return onednn::make_linear(desc, pass, desc.relu, threads);
         }) {}
 
@@ -47,12 +47,12 @@ class CpuLinear final : public Op {
 }  // namespace
 
 /// Creates a direct kernel if one applies, otherwise oneDNN's.
-std::unique_ptr<Op> make_cpu_op(const LinearDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const LinearDesc& desc, const CpuTarget& target) {
   check_cpu_desc("a linear layer", desc.type, desc.batch, desc.tf32);
-  if (threads == 1) {
-    if (auto direct = make_direct_linear(desc, CpuFeatures::detect())) return direct;
+  if (target.threads == 1) {
+    if (auto direct = make_direct_linear(desc, target.features)) return direct;
   }
-  return std::make_unique<CpuLinear>(desc, threads);
+  return std::make_unique<CpuLinear>(desc, target.threads);
 }
 
 }  // namespace dpt

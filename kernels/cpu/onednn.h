@@ -16,9 +16,6 @@
 
 namespace dpt::onednn {
 
-/// Pass that a primitive computes.
-enum class Pass : std::uint8_t { forward, backward_data, backward_weights };
-
 /// Addresses of one run, named as in the forward pass. In backward_data, `x` is the gradient that
 /// is written and `y` the gradient that is read. In backward_weights, `weights` and `bias` are the
 /// gradients. Unused addresses stay null.

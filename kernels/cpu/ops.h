@@ -4,11 +4,19 @@
 
 #include <memory>
 
+#include "kernels/base/cpu_features.h"
 #include "kernels/ops.h"
 
 namespace dpt {
 
-#define DPT_DECLARE(Desc) std::unique_ptr<Op> make_cpu_op(const Desc& desc, int threads);
+/// Processor for which operations are made.
+struct CpuTarget {
+  int threads = 1;       ///< threads of the replica's team
+  CpuFeatures features;  ///< instructions that kernels may use
+};
+
+#define DPT_DECLARE(Desc) \
+  std::unique_ptr<Op> make_cpu_op(const Desc& desc, const CpuTarget& target);
 DPT_OPS(DPT_DECLARE)
 #undef DPT_DECLARE
 

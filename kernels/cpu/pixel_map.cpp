@@ -114,10 +114,10 @@ class CpuPixelMap final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_op(const PixelMapDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const PixelMapDesc& desc, const CpuTarget& target) {
   check_cpu_desc("a map of pixels", desc.type, desc.batch);
-  if (desc.type == DType::bf16) return std::make_unique<CpuPixelMap<Bf16>>(desc, threads);
-  return std::make_unique<CpuPixelMap<float>>(desc, threads);
+  if (desc.type == DType::bf16) return std::make_unique<CpuPixelMap<Bf16>>(desc, target.threads);
+  return std::make_unique<CpuPixelMap<float>>(desc, target.threads);
 }
 
 }  // namespace dpt

@@ -359,13 +359,14 @@ std::unique_ptr<Op> make(const Pool2dDesc& desc, int threads) {
 
 /// Creates the pooling, which runs as plain loops over NHWC. Max pooling saves the position of the
 /// largest element of each window in `saved`.
-std::unique_ptr<Op> make_cpu_op(const Pool2dDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const Pool2dDesc& desc, const CpuTarget& target) {
   check_cpu_desc("pooling", desc.type, desc.batch);
   if (desc.kind == PoolKind::average && desc.dilation != Size2{1, 1}) {
     fail(ErrorKind::device, "cpu: average pooling does not support dilation, found ({}, {})",
          desc.dilation.h, desc.dilation.w);
   }
-  return desc.type == DType::bf16 ? make<Bf16>(desc, threads) : make<float>(desc, threads);
+  return desc.type == DType::bf16 ? make<Bf16>(desc, target.threads)
+                                  : make<float>(desc, target.threads);
 }
 
 }  // namespace dpt

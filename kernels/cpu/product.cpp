@@ -94,11 +94,11 @@ class CpuProduct final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_op(const ProductDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const ProductDesc& desc, const CpuTarget& target) {
   check_cpu_desc("a product", desc.type, desc.batch);
   assert(desc.in[0] == desc.out || desc.in[1] == desc.out);
-  if (desc.type == DType::bf16) return std::make_unique<CpuProduct<Bf16>>(desc, threads);
-  return std::make_unique<CpuProduct<float>>(desc, threads);
+  if (desc.type == DType::bf16) return std::make_unique<CpuProduct<Bf16>>(desc, target.threads);
+  return std::make_unique<CpuProduct<float>>(desc, target.threads);
 }
 
 }  // namespace dpt

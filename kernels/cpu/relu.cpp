@@ -79,9 +79,9 @@ void relu_backward(DType type, DevPtr dx, DevPtr dy, DevPtr y, std::int64_t coun
   }
 }
 
-std::unique_ptr<Op> make_cpu_op(const ReluDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const ReluDesc& desc, const CpuTarget& target) {
   check_cpu_desc("relu", desc.type, desc.batch);
-  return std::make_unique<CpuRelu>(desc, threads);
+  return std::make_unique<CpuRelu>(desc, target.threads);
 }
 
 }  // namespace dpt

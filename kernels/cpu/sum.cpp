@@ -91,10 +91,10 @@ class CpuSum final : public Op {
 
 }  // namespace
 
-std::unique_ptr<Op> make_cpu_op(const SumDesc& desc, int threads) {
+std::unique_ptr<Op> make_cpu_op(const SumDesc& desc, const CpuTarget& target) {
   check_cpu_desc("sum", desc.type, desc.batch);
   assert(desc.inputs >= 2 && desc.inputs <= kMaxInputs);
-  return std::make_unique<CpuSum>(desc, threads);
+  return std::make_unique<CpuSum>(desc, target.threads);
 }
 
 }  // namespace dpt

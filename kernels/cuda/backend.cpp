@@ -31,6 +31,14 @@ std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
+std::string uuid_of(const cudaDeviceProp& gpu) {
+  std::string text;
+  for (const char byte : gpu.uuid.bytes) {
+    text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  return text;
+}
+
 /// Returns why dpt cannot use the GPU; empty if the build has code for it.
 std::string why_unusable(const cudaDeviceProp& gpu) {
   if (gpu.major >= kOldestMajor) return {};
@@ -89,6 +97,7 @@ class CudaBackend final : public Backend {
     cudaDeviceProp properties = {};
     cuda_check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
     context_.gpu = properties.name;
+    context_.uuid = uuid_of(properties);
     memory_bytes_ = properties.totalGlobalMem;
     context_.multiprocessors = properties.multiProcessorCount;
     context_.compute_major = properties.major;
@@ -302,6 +311,9 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Op> make(const OpDesc& desc) override {
     return std::visit([&](const auto& each) { return make_cuda_op(context_, each); }, desc);
   }
+  void avoid(const std::set<std::string>& kernels) override {
+    context_.avoided.merge(std::set(kernels));
+  }
   std::unique_ptr<LossOp> make_loss(const LossOpDesc& desc) override {
     return std::visit([&](const auto& each) { return make_cuda_loss_op(context_, each); }, desc);
   }
@@ -400,6 +412,7 @@ bool describe(int index, int count, CudaDeviceInfo& gpu) {
   cudaDeviceProp properties = {};
   if (cudaGetDeviceProperties(&properties, index) != cudaSuccess) return false;
   gpu.name = properties.name;
+  gpu.uuid = uuid_of(properties);
   gpu.compute_capability = fmt::format("{}.{}", properties.major, properties.minor);
   gpu.multiprocessors = properties.multiProcessorCount;
   gpu.shared_bytes_per_block = properties.sharedMemPerBlockOptin;

@@ -20,14 +20,14 @@ constexpr std::size_t kGpuAlignment = 256;
 struct Passes {
   Passes(const CudaContext& context, const Conv2dDesc& desc, const std::optional<ConvPool>& pool)
       : type(desc.type) {
-    const auto plan = [&](ConvPass pass) {
+    const auto plan = [&](Pass pass) {
       ConvProblem problem = conv_problem(desc, pass);
       problem.pool = pool;
       return choose_conv_plan(context, problem);
     };
-    forward = plan(ConvPass::forward);
-    if (desc.training) weights = plan(ConvPass::backward_weights);
-    if (desc.training && desc.input_gradient) data = plan(ConvPass::backward_data);
+    forward = plan(Pass::forward);
+    if (desc.training) weights = plan(Pass::backward_weights);
+    if (desc.training && desc.input_gradient) data = plan(Pass::backward_data);
   }
 
   /// Computes y from args.x.
@@ -62,6 +62,12 @@ struct Passes {
     data->run(conv);
   }
 
+  std::string kernel(Pass pass) const {
+    const auto& plan = pass == Pass::forward         ? forward
+                       : pass == Pass::backward_data ? data
+                                                     : weights;
+    return plan ? plan->name() : std::string();
+  }
   std::string names() const {
     std::string text = "forward " + forward->described();
     if (weights) text += ", weights " + weights->described();
@@ -146,6 +152,7 @@ class CudaConv2d final : public Op {
   std::string implementation() const override {
     return passes_.names() + (pool_ ? ", pool " + pool_->implementation() : "");
   }
+  std::string replaceable_kernel(Pass pass) const override { return passes_.kernel(pass); }
 
  private:
   bool sums_bias() const { return d_.bias && passes_.weights && !passes_.weights->gives_dbias(); }
@@ -185,6 +192,7 @@ class PooledConv2d final : public Op {
     passes_.run_data(args, args.dy, args.saved);
   }
   std::string implementation() const override { return passes_.names() + ", with pool"; }
+  std::string replaceable_kernel(Pass pass) const override { return passes_.kernel(pass); }
 
  private:
   Passes passes_;
@@ -193,10 +201,12 @@ class PooledConv2d final : public Op {
 
 /// Returns true if dpt's kernels can fuse the pooling and no other implementation is better.
 bool pools_inside(const CudaContext& context, const Conv2dDesc& desc) {
-  ConvProblem problem = conv_problem(desc, ConvPass::forward);
+  ConvProblem problem = conv_problem(desc, Pass::forward);
   problem.pool = pool_inside(desc);
+  if (!problem.pool || !own_convolution_is_better(problem)) return false;
   // All passes have the same tensors, so either all plans can be created or none.
-  return problem.pool && own_convolution_is_better(problem) && make_implicit_gemm(context, problem);
+  const std::unique_ptr<ConvPlan> plan = make_implicit_gemm(context, problem);
+  return plan && !context.avoided.contains(plan->name());
 }
 
 }  // namespace

@@ -33,10 +33,10 @@ template <class T>
 class CudaConvTranspose2d final : public Op {
  public:
   CudaConvTranspose2d(const CudaContext& context, const ConvTranspose2dDesc& desc)
-      : context_(context), d_(desc), y_(plan(ConvPass::backward_data)) {
+      : context_(context), d_(desc), y_(plan(Pass::backward_data)) {
     if (!desc.training) return;
-    dweight_ = plan(ConvPass::backward_weights);
-    if (desc.input_gradient) dx_ = plan(ConvPass::forward);
+    dweight_ = plan(Pass::backward_weights);
+    if (desc.input_gradient) dx_ = plan(Pass::forward);
   }
 
   std::size_t scratch_bytes() const override {
@@ -82,9 +82,13 @@ class CudaConvTranspose2d final : public Op {
     if (dx_) text += ", data " + dx_->described();
     return text;
   }
+  std::string replaceable_kernel(Pass pass) const override {
+    const auto& plan = pass == Pass::forward ? y_ : pass == Pass::backward_data ? dx_ : dweight_;
+    return plan ? plan->name() : std::string();
+  }
 
  private:
-  std::unique_ptr<ConvPlan> plan(ConvPass pass) const {
+  std::unique_ptr<ConvPlan> plan(Pass pass) const {
     return choose_conv_plan(context_, conv_problem(transposed_convolution(d_), pass));
   }
   std::int64_t rows() const { return d_.batch * d_.out.h * d_.out.w; }

@@ -94,6 +94,7 @@ class Matmul {
   /// Returns the name of the algorithm, the same in every process, with a remark on its timing if
   /// any.
   std::string name() const { return algorithm_name_ + uncaptured_; }
+  const std::string& algorithm_name() const { return algorithm_name_; }
 
  private:
   using Context = std::remove_pointer_t<cublasLtHandle_t>;
@@ -137,8 +138,14 @@ class Matmul {
   void choose(const Product& p) {
     const BackendOptions& options = context_.options;
     const bool timed = !options.exact && !options.plan_cache.empty();
-    std::vector<Algorithm> algorithms = find_algorithms(p, timed ? kMaxTimed : 1);
-    if (algorithms.size() > 1) {
+    const std::set<std::string>& avoided = context_.avoided;
+    std::vector<Algorithm> algorithms =
+        find_algorithms(p, timed || !avoided.empty() ? kMaxTimed : 1);
+    const auto is_avoided = [&](const Algorithm& each) { return avoided.contains(each.name); };
+    if (!std::all_of(algorithms.begin(), algorithms.end(), is_avoided)) {
+      std::erase_if(algorithms, is_avoided);
+    }
+    if (timed && algorithms.size() > 1) {
       const auto with_name = [&](const std::string& name) {
         return std::find_if(algorithms.begin(), algorithms.end(),
                             [&](const Algorithm& each) { return each.name == name; });
@@ -324,6 +331,12 @@ class CudaLinear final : public Op {
     if (backward_data_) text += ", data " + backward_data_->name();
     if (!apart_why_.empty()) text += fmt::format(" (another failed: {})", apart_why_);
     return text;
+  }
+  std::string replaceable_kernel(Pass pass) const override {
+    const auto& product = pass == Pass::forward         ? forward_
+                          : pass == Pass::backward_data ? backward_data_
+                                                        : backward_weights_;
+    return product ? product->algorithm_name() : std::string();
   }
 
  private:

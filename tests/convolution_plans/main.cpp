@@ -46,15 +46,15 @@ struct Precision {
 constexpr Precision kPrecisions[] = {
     {"fp32", DType::f32, false}, {"tf32", DType::f32, true}, {"bf16", DType::bf16, false}};
 
-struct Pass {
+struct PassCase {
   const char* name;
-  ConvPass pass;
+  Pass pass;
   bool bias_and_relu;
 };
-constexpr Pass kPasses[] = {{"forward", ConvPass::forward, false},
-                            {"bias+ReLU", ConvPass::forward, true},
-                            {"data", ConvPass::backward_data, false},
-                            {"weights", ConvPass::backward_weights, false}};
+constexpr PassCase kPasses[] = {{"forward", Pass::forward, false},
+                                {"bias+ReLU", Pass::forward, true},
+                                {"data", Pass::backward_data, false},
+                                {"weights", Pass::backward_weights, false}};
 
 /// A convolution of one sample, and the networks that contain it.
 struct Convolution {
@@ -74,7 +74,7 @@ std::vector<Convolution> convolutions() {
       const auto* desc = std::get_if<Conv2dDesc>(&op);
       if (!desc) continue;
       const auto [place, is_new] =
-          places.emplace(conv_problem(*desc, ConvPass::backward_data).key(), found.size());
+          places.emplace(conv_problem(*desc, Pass::backward_data).key(), found.size());
       if (is_new) found.push_back({*desc, {}});
       Convolution& convolution = found[place->second];
       convolution.desc.input_gradient |= desc->input_gradient;
@@ -168,8 +168,8 @@ void run(const Options& options) {
           desc.batch = batch;
           desc.type = precision.type;
           desc.tf32 = precision.tf32;
-          for (const Pass& pass : kPasses) {
-            if (pass.pass == ConvPass::backward_data && !desc.input_gradient) continue;
+          for (const PassCase& pass : kPasses) {
+            if (pass.pass == Pass::backward_data && !desc.input_gradient) continue;
             ConvProblem problem = conv_problem(desc, pass.pass);
             problem.bias = problem.relu = pass.bias_and_relu;
             Json line = answer(gpu, description, problem, options.workspace_bytes);

@@ -167,15 +167,15 @@ class EmulatedPlan final : public ConvPlan {
     const auto* bias = static_cast<const T*>(
         problem_.type == DType::bf16 ? args.bias16 : static_cast<const void*>(args.bias));
     switch (problem_.pass) {
-      case ConvPass::forward:
+      case Pass::forward:
         launch(conv_forward<Factor, T>, samples, 1, 0, context_.stream, problem_,
                static_cast<const Factor*>(args.x), weight, bias, static_cast<T*>(args.y));
         break;
-      case ConvPass::backward_data:
+      case Pass::backward_data:
         launch(conv_backward_data<Factor, T>, samples, 1, 0, context_.stream, problem_,
                static_cast<T*>(args.x), weight, static_cast<const Factor*>(args.y));
         break;
-      case ConvPass::backward_weights:
+      case Pass::backward_weights:
         launch(conv_backward_weights<Factor>,
                static_cast<unsigned>(problem_.kernel.h * problem_.kernel.w), 1, 0, context_.stream,
                problem_, static_cast<const Factor*>(args.x), static_cast<const Factor*>(args.y),

@@ -21,6 +21,7 @@ class DirectLinear final : public Op {
   void forward(const OpArgs& args) override { kernels_.forward(linear_, unpack(args)); }
   void backward(const OpArgs& args) override { kernels_.backward(linear_, unpack(args)); }
   std::string implementation() const override { return kernels_.name; }
+  std::string replaceable_kernel(Pass) const override { return kernels_.name; }
 
  private:
   static LinearArgs unpack(const OpArgs& a) {

@@ -43,6 +43,7 @@ class OwnConv2d final : public Op {
   void forward(const OpArgs& args) override { kernels_.forward(conv_, unpack(args)); }
   void backward(const OpArgs& args) override { kernels_.backward(conv_, unpack(args)); }
   std::string implementation() const override { return kernels_.name; }
+  std::string replaceable_kernel(Pass) const override { return kernels_.name; }
 
  private:
   direct::ConvCall unpack(const OpArgs& a) const {

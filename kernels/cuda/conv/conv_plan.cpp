@@ -16,13 +16,13 @@
 namespace dpt {
 namespace {
 
-const char* pass_name(ConvPass pass) {
+const char* pass_name(Pass pass) {
   switch (pass) {
-    case ConvPass::forward:
+    case Pass::forward:
       return "forward";
-    case ConvPass::backward_data:
+    case Pass::backward_data:
       return "data";
-    case ConvPass::backward_weights:
+    case Pass::backward_weights:
       return "weights";
   }
   return "?";
@@ -85,7 +85,7 @@ class Bench {
  private:
   void run(ConvPlan& plan) {
     plan.run(args_);
-    if (p_.pass != ConvPass::backward_weights || !p_.bias || plan.gives_dbias()) return;
+    if (p_.pass != Pass::backward_weights || !p_.bias || plan.gives_dbias()) return;
     column_sums(context_, address(args_.y), p_.type, rows(), p_.out.c, address(args_.dbias),
                 GradWrite::overwrite, address(sums_scratch_));
   }
@@ -108,6 +108,7 @@ class Candidates {
       : context_(context), problem_(problem), own_(make_own_plans(context, problem)) {}
 
   bool has(const std::string& name) {
+    if (context_.avoided.contains(name)) return false;
     if (named(own_, name)) return true;
     if (!cudnn_can()) return false;
     try {
@@ -126,10 +127,14 @@ class Candidates {
 
   /// Chooses by the fixed rule.
   std::string by_rule() {
-    if (!own_.empty() && (own_convolution_is_better(problem_) || cudnn().empty())) {
-      return own_.front()->name();
+    const bool own_is_better = own_convolution_is_better(problem_);
+    for (const bool even_avoided : {false, true}) {
+      if (own_is_better) {
+        if (const ConvPlan* plan = first(own_, even_avoided)) return plan->name();
+      }
+      if (const ConvPlan* plan = first(cudnn(), even_avoided)) return plan->name();
+      if (const ConvPlan* plan = first(own_, even_avoided)) return plan->name();
     }
-    if (!cudnn().empty()) return cudnn().front()->name();
     fail(ErrorKind::device,
          "{}: neither dpt's own kernels nor cuDNN can run the convolution {}{}{}", context_.name,
          problem_.key(), failure_.empty() ? "" : ": ", failure_);
@@ -139,8 +144,11 @@ class Candidates {
   /// failed or memory was insufficient.
   std::string fastest() {
     std::vector<ConvPlan*> plans;
-    for (auto& plan : own_) plans.push_back(plan.get());
-    for (auto& plan : cudnn()) plans.push_back(plan.get());
+    for (Plans* all : {&own_, &cudnn()}) {
+      for (auto& plan : *all) {
+        if (!context_.avoided.contains(plan->name())) plans.push_back(plan.get());
+      }
+    }
     if (plans.empty() || !failure_.empty()) return {};
     if (plans.size() == 1) return plans[0]->name();
     std::vector<float> times;
@@ -173,6 +181,13 @@ class Candidates {
   }
 
   using Plans = std::vector<std::unique_ptr<ConvPlan>>;
+  /// Returns the first plan, among those that are not avoided unless `even_avoided`; or null.
+  const ConvPlan* first(const Plans& plans, bool even_avoided) const {
+    for (const auto& plan : plans) {
+      if (even_avoided || !context_.avoided.contains(plan->name())) return plan.get();
+    }
+    return nullptr;
+  }
   static std::unique_ptr<ConvPlan>* named(Plans& plans, const std::string& name) {
     for (auto& plan : plans) {
       if (plan->name() == name) return &plan;
@@ -207,7 +222,7 @@ std::string ConvPlan::described() const {
   return remark_.empty() ? name() : fmt::format("{} ({})", name(), remark_);
 }
 
-ConvProblem conv_problem(const Conv2dDesc& d, ConvPass pass) {
+ConvProblem conv_problem(const Conv2dDesc& d, Pass pass) {
   ConvProblem problem;
   problem.pass = pass;
   problem.batch = d.batch;
@@ -220,8 +235,8 @@ ConvProblem conv_problem(const Conv2dDesc& d, ConvPass pass) {
   problem.groups = d.groups;
   problem.type = d.type;
   problem.tf32 = d.type == DType::f32 && d.tf32;
-  problem.bias = d.bias && pass != ConvPass::backward_data;
-  problem.relu = d.relu && pass == ConvPass::forward;
+  problem.bias = d.bias && pass != Pass::backward_data;
+  problem.relu = d.relu && pass == Pass::forward;
   return problem;
 }
 

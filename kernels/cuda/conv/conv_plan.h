@@ -14,8 +14,6 @@
 
 namespace dpt {
 
-enum class ConvPass : std::uint8_t { forward, backward_data, backward_weights };
-
 /// Pooling over windows of 2x2 with stride 2, without padding or overhang, fused into the
 /// convolution, so that the convolution's output is never in memory. `y` of ConvArgs is then the
 /// pooled output. A last odd row or column, which is in no window, is not computed.
@@ -32,7 +30,7 @@ struct ConvProblem {
   SampleShape in, out;
   Size2 kernel, stride, padding, dilation;
   std::int64_t groups = 1;
-  ConvPass pass = ConvPass::forward;
+  Pass pass = Pass::forward;
   DType type = DType::f32;
   bool tf32 = false;                ///< fp32 factors may be rounded to tf32
   bool bias = false, relu = false;  ///< forward: y = pool(relu(conv + bias))
@@ -45,7 +43,7 @@ struct ConvProblem {
 };
 
 /// Returns one pass of a described convolution, without its pooling.
-ConvProblem conv_problem(const Conv2dDesc& desc, ConvPass pass);
+ConvProblem conv_problem(const Conv2dDesc& desc, Pass pass);
 
 /// Addresses of one run. forward: y from x, weight, bias. backward_data: x from y, weight (x and y
 /// hold gradients). backward_weights: dweight from x and y (y holds the gradient).

@@ -86,7 +86,7 @@ class CudnnDevice {
 
 /// Returns true if the graph has a bias, which may be all zeros.
 inline bool has_bias(const ConvProblem& problem) {
-  return problem.pass == ConvPass::forward && (problem.bias || problem.relu);
+  return problem.pass == Pass::forward && (problem.bias || problem.relu);
 }
 inline bool zero_bias(const ConvProblem& problem) {
   return has_bias(problem) && !problem.bias;
@@ -97,13 +97,13 @@ class CudnnConvGraph {
  public:
   CudnnConvGraph(const CudnnDevice& gpu, const ConvProblem& problem) : p_(problem) {
     switch (p_.pass) {
-      case ConvPass::forward:
+      case Pass::forward:
         forward();
         break;
-      case ConvPass::backward_data:
+      case Pass::backward_data:
         backward_data();
         break;
-      case ConvPass::backward_weights:
+      case Pass::backward_weights:
         backward_weights();
         break;
     }

@@ -36,7 +36,7 @@ std::int64_t weight_count(const ConvProblem& problem) {
 /// differ from those that overwrite.)
 std::size_t bytes_apart(const ConvProblem& problem) {
   std::int64_t count = 0;
-  if (problem.pass == ConvPass::backward_weights) count = weight_count(problem);
+  if (problem.pass == Pass::backward_weights) count = weight_count(problem);
   if (zero_bias(problem)) count = problem.out.c;
   return align_up<std::size_t>(static_cast<std::size_t>(count) * size_of(problem.type), 256);
 }
@@ -86,7 +86,7 @@ class CudnnPlan final : public ConvPlan {
     const bool bf16 = p_.type == DType::bf16;
     const DevPtr apart = address(context.workspace) + *plan_room(context.workspace_bytes, p_);
     const bool gradient_apart =
-        p_.pass == ConvPass::backward_weights && (bf16 || args.write == GradWrite::add);
+        p_.pass == Pass::backward_weights && (bf16 || args.write == GradWrite::add);
     const DevPtr bias = bf16 ? address(args.bias16) : address(args.bias);
     const DevPtr gradient = address(args.dweight);
     if (zero_bias(p_)) {
@@ -115,7 +115,7 @@ class CudnnPlan final : public ConvPlan {
   void bind(const Addresses& addresses) {
     if (pack_ && addresses == bound_) return;
     constexpr std::array<std::int64_t, 5> kIds = {kX, kY, kWeight, kBias, kGradient};
-    const bool gradient = p_.pass == ConvPass::backward_weights;
+    const bool gradient = p_.pass == Pass::backward_weights;
     const std::array<bool, 5> used = {true, true, !gradient, has_bias(p_), gradient};
     std::vector<std::int64_t> ids;
     std::vector<void*> pointers;

@@ -173,10 +173,10 @@ __device__ inline void store_weights(const ConvGemm& g, const BlockPart& part, i
 }
 
 /// Layout and size of the shared memory of a block.
-template <class Math, GemmTile kTile, ConvPass kPass>
+template <class Math, GemmTile kTile, Pass kPass>
 struct Shared {
-  static constexpr bool kWeights = kPass == ConvPass::backward_weights;
-  static constexpr bool kPanelA = !kWeights, kPanelB = kPass == ConvPass::forward;
+  static constexpr bool kWeights = kPass == Pass::backward_weights;
+  static constexpr bool kPanelA = !kWeights, kPanelB = kPass == Pass::forward;
   static constexpr int kRows = gemm_tile_rows(kTile), kColumns = gemm_tile_columns(kTile);
   static constexpr int kStep = kGemmWords * 4 / static_cast<int>(sizeof(typename Math::Element));
   static constexpr int kWordsA = tile_words(kPanelA, kRows),
@@ -189,7 +189,7 @@ struct Shared {
 
 /// Computes the product. Grid for forward and backward data: (tiles of pixels, tiles of columns,
 /// groups * phases); for backward weights: (tiles of columns, tiles of rows, groups * splits).
-template <class Math, GemmTile kTile, ConvPass kPass, bool kPool>
+template <class Math, GemmTile kTile, Pass kPass, bool kPool>
 __global__ void __launch_bounds__(kGemmThreads, 3) conv_gemm(const ConvGemm g) {
   constexpr Pooled kPooled = kWhatIsPooled<kPass, kPool>;
   using Element = typename Math::Element;
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kGemmThreads, 3) conv_gemm(const ConvGemm g) {
   const int thread = static_cast<int>(threadIdx.x), z = static_cast<int>(blockIdx.z);
   const int first_row = static_cast<int>(kWeights ? blockIdx.y : blockIdx.x) * kRows;
   const int first_column = static_cast<int>(kWeights ? blockIdx.x : blockIdx.y) * kColumns;
-  const int phases = kPass == ConvPass::backward_data ? g.h.stride * g.w.stride : 1;
+  const int phases = kPass == Pass::backward_data ? g.h.stride * g.w.stride : 1;
   const int phase = z % phases, split = kWeights ? z % g.splits : 0;
   const BlockPart part = {axis_phase<kPass>(g.h, phase / g.w.stride),
                           axis_phase<kPass>(g.w, phase % g.w.stride),
@@ -300,7 +300,7 @@ __global__ void __launch_bounds__(kGemmThreads, 3) conv_gemm(const ConvGemm g) {
   }
 }
 
-template <class Math, GemmTile kTile, ConvPass kPass>
+template <class Math, GemmTile kTile, Pass kPass>
 void launch_tile(bool pooled, dim3 grid, cudaStream_t stream, const ConvGemm& gemm) {
   launch(pooled ? conv_gemm<Math, kTile, kPass, true> : conv_gemm<Math, kTile, kPass, false>, grid,
          kGemmThreads, Shared<Math, kTile, kPass>::kBytes, stream, gemm);
@@ -311,15 +311,15 @@ void launch_gemm(GemmKind kind, dim3 grid, cudaStream_t stream, const ConvGemm& 
   const auto run = [&](auto tile_launch) { tile_launch(kind.pooled, grid, stream, gemm); };
   const bool square = kind.tile == GemmTile::square;
   switch (kind.pass) {
-    case ConvPass::forward:
-      return square ? run(launch_tile<Math, GemmTile::square, ConvPass::forward>)
-                    : run(launch_tile<Math, GemmTile::wide, ConvPass::forward>);
-    case ConvPass::backward_data:
-      return square ? run(launch_tile<Math, GemmTile::square, ConvPass::backward_data>)
-                    : run(launch_tile<Math, GemmTile::wide, ConvPass::backward_data>);
-    case ConvPass::backward_weights:
-      return square ? run(launch_tile<Math, GemmTile::square, ConvPass::backward_weights>)
-                    : run(launch_tile<Math, GemmTile::small, ConvPass::backward_weights>);
+    case Pass::forward:
+      return square ? run(launch_tile<Math, GemmTile::square, Pass::forward>)
+                    : run(launch_tile<Math, GemmTile::wide, Pass::forward>);
+    case Pass::backward_data:
+      return square ? run(launch_tile<Math, GemmTile::square, Pass::backward_data>)
+                    : run(launch_tile<Math, GemmTile::wide, Pass::backward_data>);
+    case Pass::backward_weights:
+      return square ? run(launch_tile<Math, GemmTile::square, Pass::backward_weights>)
+                    : run(launch_tile<Math, GemmTile::small, Pass::backward_weights>);
   }
 }
 

@@ -43,9 +43,9 @@ struct AxisPhase {
   int first_tap, step;          ///< tap of slot 0; distance of gathered positions between slots
 };
 
-template <ConvPass kPass>
+template <Pass kPass>
 __device__ inline AxisPhase axis_phase(const GemmAxis& axis, int phase) {
-  if constexpr (kPass != ConvPass::backward_data) {
+  if constexpr (kPass != Pass::backward_data) {
     return {axis.stride, -axis.padding, 1, 0, 0, axis.dilation};
   }
   // dx at h has terms of dy at (h + padding - tap * dilation) / stride, where that is an integer.
@@ -78,10 +78,10 @@ enum class Pooled : std::uint8_t {
   pixels,    ///< the tensor with the pixels is pooled (forward, backward weights)
   gathered,  ///< the gathered tensor is pooled (backward data)
 };
-template <ConvPass kPass, bool kPooled>
-inline constexpr Pooled kWhatIsPooled = !kPooled                           ? Pooled::no
-                                        : kPass == ConvPass::backward_data ? Pooled::gathered
-                                                                           : Pooled::pixels;
+template <Pass kPass, bool kPooled>
+inline constexpr Pooled kWhatIsPooled = !kPooled                       ? Pooled::no
+                                        : kPass == Pass::backward_data ? Pooled::gathered
+                                                                       : Pooled::pixels;
 /// Returns the corner of the window in which a pixel is. The pixels of a window are consecutive.
 __device__ inline int window_corner(int pixel) {
   return pixel & 3;

@@ -14,7 +14,7 @@ constexpr int kWarps = kImageThreads / 32;
 
 /// Returns true if pixels of a bf16 tensor do not fill whole words; each number then gets a word.
 bool has_odd_channels(const ConvProblem& p) {
-  return p.type == DType::bf16 && (p.pass == ConvPass::forward ? p.in.c : p.out.c) % 2 != 0;
+  return p.type == DType::bf16 && (p.pass == Pass::forward ? p.in.c : p.out.c) % 2 != 0;
 }
 
 ImageKernel kernel_of(const ConvProblem& p) {
@@ -26,7 +26,7 @@ ImageKernel kernel_of(const ConvProblem& p) {
 
 ImageShape shape_of(const ConvProblem& p) {
   const auto number = [](std::int64_t value) { return static_cast<int>(value); };
-  const bool forward = p.pass == ConvPass::forward;
+  const bool forward = p.pass == Pass::forward;
   const SampleShape &source = forward ? p.in : p.out, &result = forward ? p.out : p.in;
   const int elements = p.type == DType::bf16 && !has_odd_channels(p) ? 2 : 1;
   ImageShape s;
@@ -79,7 +79,7 @@ class ImageConv final : public ConvPlan {
  public:
   ImageConv(const CudaContext& context, const ConvProblem& problem, const ImageShape& shape)
       : context_(context), problem_(problem), shape_(shape), kernel_(kernel_of(problem)) {
-    const bool forward = problem.pass == ConvPass::forward;
+    const bool forward = problem.pass == Pass::forward;
     gemm_.columns = static_cast<int>(forward ? problem.out.c : problem.in.c);
     gemm_.relu = forward && problem.relu;
     gemm_.pairs = gemm_.columns % 2 == 0;
@@ -99,7 +99,7 @@ class ImageConv final : public ConvPlan {
   }
 
   void run(const ConvArgs& args) override {
-    const bool forward = problem_.pass == ConvPass::forward;
+    const bool forward = problem_.pass == Pass::forward;
     ConvGemm gemm = gemm_;
     gemm.gathered = forward ? args.x : args.y;
     gemm.out = forward ? args.y : args.x;
@@ -131,7 +131,7 @@ std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const Conv
   const ConvProblem& p = problem;
   const Size2 one{1, 1};
   const bool tensor_cores = p.type == DType::bf16 || p.tf32;
-  const bool forward = p.pass != ConvPass::backward_data;
+  const bool forward = p.pass != Pass::backward_data;
   const SampleShape& source = forward ? p.in : p.out;
   const std::int64_t border_h = forward ? p.padding.h : p.kernel.h - 1 - p.padding.h;
   const std::int64_t border_w = forward ? p.padding.w : p.kernel.w - 1 - p.padding.w;
@@ -147,7 +147,7 @@ std::unique_ptr<ConvPlan> make_image_conv(const CudaContext& context, const Conv
       p.batch * std::max(p.in.elements(), p.out.elements()) > kMaxAll - kMax) {
     return nullptr;
   }
-  if (p.pass == ConvPass::backward_weights) return make_image_weights(context, p);
+  if (p.pass == Pass::backward_weights) return make_image_weights(context, p);
   const ImageShape shape = shape_of(p);
   if (shape.source_pixels * shape.pixel_words > kImageCarried * kImageThreads ||
       shape.shared_bytes() > context.shared_bytes_per_block) {

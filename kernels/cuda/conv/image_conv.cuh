@@ -33,12 +33,12 @@ __device__ inline int thread_index() {
 
 /// Loads the weights in the layout of tensor cores: for every step of k and every column tile, two
 /// words per lane. Words after a run or a pixel's channels, and columns after the last, are zero.
-template <class Math, ConvPass kPass>
+template <class Math, Pass kPass>
 __device__ inline void load_weights(const ConvGemm& g, const ImageShape& s,
                                     std::uint32_t* weights) {
   using Element = typename Math::Element;
   constexpr int kElements = kPerWord<Math>;
-  constexpr bool kForward = kPass == ConvPass::forward;
+  constexpr bool kForward = kPass == Pass::forward;
   const auto* from = static_cast<const Element*>(g.matrix);
   const int channels = s.pixel_words * kElements, window = s.taps_h * s.taps_w;
   // A thread always handles the same word of each tile of 64.
@@ -213,7 +213,7 @@ __device__ inline OutPixel out_pixel(const ImageShape& s, int row) {
 }
 
 /// Computes the convolution. Grid: any number of blocks, which take every gridDim.x-th image.
-template <class Math, ConvPass kPass, bool kPool>
+template <class Math, Pass kPass, bool kPool>
 __global__ void __launch_bounds__(kImageThreads, 1)
     image_conv(const ConvGemm g, const ImageShape s) {
   constexpr Pooled kPooled = kWhatIsPooled<kPass, kPool>;
@@ -273,13 +273,12 @@ __global__ void __launch_bounds__(kImageThreads, 1)
 
 /// Kernels of one arithmetic, for image_conv_{tf32,bf16,bf16_odd}.cu.
 template <class Math>
-ImageKernel image_kernel(ConvPass pass, bool pooled) {
-  if (pass == ConvPass::forward) {
-    return pooled ? image_conv<Math, ConvPass::forward, true>
-                  : image_conv<Math, ConvPass::forward, false>;
+ImageKernel image_kernel(Pass pass, bool pooled) {
+  if (pass == Pass::forward) {
+    return pooled ? image_conv<Math, Pass::forward, true> : image_conv<Math, Pass::forward, false>;
   }
-  return pooled ? image_conv<Math, ConvPass::backward_data, true>
-                : image_conv<Math, ConvPass::backward_data, false>;
+  return pooled ? image_conv<Math, Pass::backward_data, true>
+                : image_conv<Math, Pass::backward_data, false>;
 }
 
 }  // namespace dpt::gemm

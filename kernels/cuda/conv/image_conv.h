@@ -61,9 +61,9 @@ struct ImageShape {
 /// kImageThreads, which take every gridDim.x-th image. bf16_odd is for bf16 pixels that do not fill
 /// whole words: each number gets a separate word, as tf32, which holds it exactly.
 using ImageKernel = void (*)(const ConvGemm, const ImageShape);
-ImageKernel image_kernel_tf32(ConvPass pass, bool pooled);
-ImageKernel image_kernel_bf16(ConvPass pass, bool pooled);
-ImageKernel image_kernel_bf16_odd(ConvPass pass, bool pooled);
+ImageKernel image_kernel_tf32(Pass pass, bool pooled);
+ImageKernel image_kernel_bf16(Pass pass, bool pooled);
+ImageKernel image_kernel_bf16_odd(Pass pass, bool pooled);
 
 /// Creates the plan of backward weights for a problem that make_image_conv has checked; null if the
 /// problem is too large.

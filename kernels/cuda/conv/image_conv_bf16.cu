@@ -4,7 +4,7 @@
 
 namespace dpt {
 
-ImageKernel image_kernel_bf16(ConvPass pass, bool pooled) {
+ImageKernel image_kernel_bf16(Pass pass, bool pooled) {
   return gemm::image_kernel<gemm::Bf16Math>(pass, pooled);
 }
 

@@ -4,7 +4,7 @@
 
 namespace dpt {
 
-ImageKernel image_kernel_bf16_odd(ConvPass pass, bool pooled) {
+ImageKernel image_kernel_bf16_odd(Pass pass, bool pooled) {
   return gemm::image_kernel<gemm::Bf16AsTf32Math>(pass, pooled);
 }
 

@@ -4,7 +4,7 @@
 
 namespace dpt {
 
-ImageKernel image_kernel_tf32(ConvPass pass, bool pooled) {
+ImageKernel image_kernel_tf32(Pass pass, bool pooled) {
   return gemm::image_kernel<gemm::Tf32Math>(pass, pooled);
 }
 

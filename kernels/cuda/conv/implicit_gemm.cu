@@ -27,7 +27,7 @@ GemmAxis axis_of(const ConvProblem& p, std::int64_t Size2::*of, std::int64_t Sam
   axis.taps = axis.tap_slots = number(p.kernel.*of);
   axis.gathered = number(p.in.*size);
   axis.pixels = number(p.out.*size);
-  if (p.pass == ConvPass::backward_data) {
+  if (p.pass == Pass::backward_data) {
     std::swap(axis.gathered, axis.pixels);
     axis.tap_step = axis.stride / std::gcd(axis.stride, axis.dilation);
     axis.tap_slots = number(ceil_div(axis.taps, axis.tap_step));
@@ -40,8 +40,8 @@ class ImplicitGemm final : public ConvPlan {
  public:
   ImplicitGemm(const CudaContext& context, const ConvProblem& problem)
       : context_(context), problem_(problem) {
-    const bool data = problem.pass == ConvPass::backward_data;
-    const bool weights = problem.pass == ConvPass::backward_weights;
+    const bool data = problem.pass == Pass::backward_data;
+    const bool weights = problem.pass == Pass::backward_weights;
     const std::int64_t group_in = problem.in.c / problem.groups;
     const std::int64_t group_out = problem.out.c / problem.groups;
     const std::int64_t gathered_group = data ? group_out : group_in;
@@ -76,15 +76,15 @@ class ImplicitGemm final : public ConvPlan {
     gemm_.taps = static_cast<int>(gathered_group * gemm_.h.tap_slots * gemm_.w.tap_slots);
     gemm_.ones = weights && problem.bias;
     gemm_.columns = weights ? gemm_.taps + (gemm_.ones ? 1 : 0) : gemm_.pixel_group;
-    gemm_.relu = problem.relu && problem.pass == ConvPass::forward;
+    gemm_.relu = problem.relu && problem.pass == Pass::forward;
     gemm_.pairs = pixel_group % 2 == 0;
 
     // A vector stays within the channels of one tap, so it is entirely inside the image or outside.
     const int widest = 16 / static_cast<int>(size_of(problem.type));
     const int major = std::min(widest, 4);
     gemm_.gathered_vector = vector_of(gathered_group, weights ? major : widest);
-    gemm_.matrix_vector = problem.pass == ConvPass::forward ? vector_of(gemm_.taps, widest)
-                                                            : vector_of(pixel_group, major);
+    gemm_.matrix_vector = problem.pass == Pass::forward ? vector_of(gemm_.taps, widest)
+                                                        : vector_of(pixel_group, major);
     if (weights) {
       cut_weights();
     } else {
@@ -100,18 +100,18 @@ class ImplicitGemm final : public ConvPlan {
     ConvGemm gemm = gemm_;
     gemm.pool.open = args.open;
     switch (problem_.pass) {
-      case ConvPass::forward:
+      case Pass::forward:
         gemm.gathered = args.x;
         gemm.matrix = args.weight;
         gemm.out = args.y;
         gemm.bias = problem_.bias ? args.bias : nullptr;
         break;
-      case ConvPass::backward_data:
+      case Pass::backward_data:
         gemm.gathered = args.y;
         gemm.matrix = args.weight;
         gemm.out = args.x;
         break;
-      case ConvPass::backward_weights:
+      case Pass::backward_weights:
         gemm.gathered = args.x;
         gemm.matrix = args.y;
         gemm.out = gemm.splits > 1 ? context_.workspace : args.dweight;

@@ -92,7 +92,7 @@ constexpr int gemm_tile_columns(GemmTile tile) {
 /// Kind of a product, which selects the kernel. `wide` and `square` tiles exist for forward and
 /// backward data, `small` and `square` for backward weights.
 struct GemmKind {
-  ConvPass pass = ConvPass::forward;
+  Pass pass = Pass::forward;
   GemmTile tile = GemmTile::square;
   bool pooled = false;
 };

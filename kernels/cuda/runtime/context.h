@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <set>
 #include <string>
 
 #include "kernels/backend.h"
@@ -23,7 +24,9 @@ struct CudaContext {
   std::size_t shared_bytes_per_block = 0;  ///< maximum dynamic shared memory that can be allowed
   std::string name;                        ///< "cuda:0"
   std::string gpu;                         ///< "NVIDIA H200"
+  std::string uuid;                        ///< CudaDeviceInfo::uuid
   BackendOptions options;
+  std::set<std::string> avoided;  ///< OpFactory::avoid
   // Memory shared by all kernels that run on the stream, one after another, and never resized: the
   // workspace of cuBLASLt and cuDNN, and partial sums of reductions.
   void* workspace = nullptr;

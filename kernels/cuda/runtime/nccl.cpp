@@ -269,16 +269,12 @@ std::string machine_id() {
 }
 
 PeerReadiness::Gpu gpu_of(const CudaContext& context) {
-  cudaDeviceProp properties;
-  cuda_check(cudaGetDeviceProperties(&properties, context.device), "cudaGetDeviceProperties");
   std::array<char, 32> bus = {};
   cuda_check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), context.device),
              "cudaDeviceGetPCIBusId");
   PeerReadiness::Gpu gpu;
   gpu.name = context.name;
-  for (const char byte : properties.uuid.bytes) {
-    gpu.uuid += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  }
+  gpu.uuid = context.uuid;
   gpu.place = fmt::format("{} {}", machine_id(), bus.data());
   return gpu;
 }

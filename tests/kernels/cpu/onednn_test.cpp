@@ -3,12 +3,16 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/common/bf16.h"
+#include "kernels/devices.h"
 #include "tests/kernels/cases.h"
+#include "tests/support/op_runner.h"
 
 namespace dpt::testing {
 namespace {
-
-using onednn::Pass;
 
 constexpr Pass kPasses[] = {Pass::forward, Pass::backward_data, Pass::backward_weights};
 
@@ -63,6 +67,37 @@ TEST_CASE("oneDNN runs no linear layer by a reference implementation") {
              ": ", p.implementation());
         CHECK(!p.is_reference());
       }
+    }
+  }
+}
+
+TEST_CASE("the gradient of a large linear layer is written completely") {
+  const std::unique_ptr<Backend> backend = make_cpu_backend(2);
+  const std::int64_t shapes[][2] = {{6160, 80}, {6272, 100}, {8192, 65}, {8192, 144}, {6144, 80}};
+  for (const auto& shape : shapes) {
+    for (const DType type : {DType::f32, DType::bf16}) {
+      if (type == DType::bf16 && !cpu_info().bf16) continue;
+      LinearDesc d;
+      d.batch = 3;
+      d.in = shape[0];
+      d.out = shape[1];
+      d.type = type;
+      const auto outputs = static_cast<std::size_t>(d.out);
+      const auto weights = static_cast<std::size_t>(d.in) * outputs;
+      const std::size_t count = static_cast<std::size_t>(d.batch * (d.in + d.out));
+      onednn::Primitive p = onednn::make_linear(d, Pass::backward_weights, false, 2);
+      INFO("linear ", d.in, " -> ", d.out, ", ", name_of(type), ": ", p.implementation());
+      CHECK(!p.is_reference());
+      // All x and dy are 1, so every gradient is the batch.
+      const OnDevice<float> ones(*backend, std::vector<float>(count, 1.0F));
+      const OnDevice<Bf16> halves(*backend, std::vector<Bf16>(count, to_bf16(1.0F)));
+      const OnDevice<float> dweight(*backend, std::vector<float>(weights, NAN)),
+          dbias(*backend, std::vector<float>(outputs, NAN)),
+          scratch(*backend, std::vector<float>(p.scratch_bytes() / sizeof(float) + 1));
+      const DevPtr x = type == DType::bf16 ? halves.ptr() : ones.ptr();
+      p.run({x, x, dweight.ptr(), dbias.ptr(), scratch.ptr()});
+      const std::vector<float> got = dweight.get();
+      CHECK(std::count(got.begin(), got.end(), 3.0F) == static_cast<std::ptrdiff_t>(weights));
     }
   }
 }

@@ -20,7 +20,7 @@ namespace {
 enum class Arithmetic : std::uint8_t { f32, tf32, bf16 };
 constexpr Arithmetic kEvery[] = {Arithmetic::f32, Arithmetic::tf32, Arithmetic::bf16};
 
-ConvProblem problem_of(Conv2dDesc d, ConvPass pass, Arithmetic arithmetic) {
+ConvProblem problem_of(Conv2dDesc d, Pass pass, Arithmetic arithmetic) {
   d.type = arithmetic == Arithmetic::bf16 ? DType::bf16 : DType::f32;
   d.tf32 = arithmetic == Arithmetic::tf32;
   return conv_problem(d, pass);
@@ -69,7 +69,7 @@ struct Arrays {
     args.bias = bias_on.get();
     plan.run(args);
     std::vector<float> result;
-    for (const T value : (p.pass == ConvPass::forward ? y_on : x_on).values()) {
+    for (const T value : (p.pass == Pass::forward ? y_on : x_on).values()) {
       result.push_back(to_float(value));
     }
     return result;
@@ -147,11 +147,11 @@ struct Numbers {
 
 void check_case(const GPU& gpu, const Conv2dDesc& d, Arithmetic arithmetic) {
   const Numbers n(d, arithmetic);
-  ConvProblem p = problem_of(d, ConvPass::forward, arithmetic);
+  ConvProblem p = problem_of(d, Pass::forward, arithmetic);
   INFO(p.key());
   check_close("y", run(gpu, p, n.x, nan(n.y.size()), n.weight, n.bias), n.y,
               activation_tolerance(arithmetic));
-  p = problem_of(d, ConvPass::backward_data, arithmetic);
+  p = problem_of(d, Pass::backward_data, arithmetic);
   check_close("dx", run(gpu, p, nan(n.x.size()), n.dy, n.weight, {0}), n.gradients.x,
               activation_tolerance(arithmetic));
   // Small images have separate kernels.
@@ -159,12 +159,12 @@ void check_case(const GPU& gpu, const Conv2dDesc& d, Arithmetic arithmetic) {
     check_close("dx", run(gpu, p, nan(n.x.size()), n.dy, n.weight, {0}, make_image_conv),
                 n.gradients.x, activation_tolerance(arithmetic));
   }
-  p = problem_of(d, ConvPass::forward, arithmetic);
+  p = problem_of(d, Pass::forward, arithmetic);
   if (make_image_conv(gpu.context(), p)) {
     check_close("y", run(gpu, p, n.x, nan(n.y.size()), n.weight, n.bias, make_image_conv), n.y,
                 activation_tolerance(arithmetic));
   }
-  p = problem_of(d, ConvPass::backward_weights, arithmetic);
+  p = problem_of(d, Pass::backward_weights, arithmetic);
   const auto weights = p.type == DType::bf16 ? run_weights<Bf16> : run_weights<float>;
   for (const MakePlan make : {make_implicit_gemm, make_image_conv}) {
     if (!make(gpu.context(), p)) continue;
@@ -211,9 +211,9 @@ TEST_CASE("own convolutions give the same bits in whatever order blocks and thre
                               conv_case(2, {9, 9, 16}, 8, {3, 3}, {2, 2}, {1, 1})}) {
     for (const Arithmetic arithmetic : kEvery) {
       const Numbers n(d, arithmetic);
-      const ConvProblem forward = problem_of(d, ConvPass::forward, arithmetic);
-      const ConvProblem data = problem_of(d, ConvPass::backward_data, arithmetic);
-      const ConvProblem weights = problem_of(d, ConvPass::backward_weights, arithmetic);
+      const ConvProblem forward = problem_of(d, Pass::forward, arithmetic);
+      const ConvProblem data = problem_of(d, Pass::backward_data, arithmetic);
+      const ConvProblem weights = problem_of(d, Pass::backward_weights, arithmetic);
       INFO(forward.key());
       std::vector<float> y, dx;
       WeightGradients gradients;
@@ -246,7 +246,7 @@ struct PooledResult {
 template <class T>
 PooledResult run_pooled(const GPU& gpu, const Conv2dDesc& d, Arithmetic arithmetic,
                         const Numbers& n, MakePlan make) {
-  const auto plan = [&](ConvPass pass) {
+  const auto plan = [&](Pass pass) {
     ConvProblem p = problem_of(d, pass, arithmetic);
     p.pool = pool_inside(d);
     REQUIRE(p.pool);
@@ -268,11 +268,11 @@ PooledResult run_pooled(const GPU& gpu, const Conv2dDesc& d, Arithmetic arithmet
   args.dbias = dbias.get();
   args.x = x.get();
   args.y = y.get();
-  plan(ConvPass::forward)->run(args);
+  plan(Pass::forward)->run(args);
   args.y = dy.get();
-  plan(ConvPass::backward_weights)->run(args);
+  plan(Pass::backward_weights)->run(args);
   args.x = dx.get();
-  plan(ConvPass::backward_data)->run(args);
+  plan(Pass::backward_data)->run(args);
   return {floats(y.values()), floats(dx.values()), dweight.values(), dbias.values()};
 }
 
@@ -307,7 +307,7 @@ TEST_CASE("pooling inside a convolution agrees with the reference in every arith
           d.relu = relu;
           if (kind == PoolKind::average && !relu) d.pool->divisor_override = 3;
           const Numbers n(d, arithmetic);
-          INFO(text(d), " ", problem_of(d, ConvPass::forward, arithmetic).key());
+          INFO(text(d), " ", problem_of(d, Pass::forward, arithmetic).key());
           // The factor 1/3 is rounded to the type of the gradients.
           const double scaled = d.pool->divisor_override == 0    ? 0
                                 : arithmetic == Arithmetic::bf16 ? 0x1p-8
@@ -386,24 +386,25 @@ TEST_CASE("small images have kernels of their own, where the GPU has the shared 
   const Conv2dDesc second = conv_case(2, {13, 13, 20}, 50, {5, 5});
   // bf16 pixels that do not fill whole words are processed as tf32.
   const Conv2dDesc odd = conv_case(2, {9, 11, 3}, 5, {3, 2});
-  for (const ConvProblem& p : {problem_of(first, ConvPass::forward, Arithmetic::tf32),
-                               problem_of(first, ConvPass::forward, Arithmetic::bf16),
-                               problem_of(odd, ConvPass::forward, Arithmetic::bf16),
-                               problem_of(odd, ConvPass::backward_data, Arithmetic::bf16),
-                               problem_of(second, ConvPass::forward, Arithmetic::tf32),
-                               problem_of(second, ConvPass::forward, Arithmetic::bf16),
-                               problem_of(second, ConvPass::backward_data, Arithmetic::tf32),
-                               problem_of(second, ConvPass::backward_data, Arithmetic::bf16),
-                               problem_of(second, ConvPass::backward_weights, Arithmetic::tf32),
-                               problem_of(second, ConvPass::backward_weights, Arithmetic::bf16)}) {
+  for (const ConvProblem& p : {problem_of(first, Pass::forward, Arithmetic::tf32),
+                               problem_of(first, Pass::forward, Arithmetic::bf16),
+                               problem_of(odd, Pass::forward, Arithmetic::bf16),
+                               problem_of(odd, Pass::backward_data, Arithmetic::bf16),
+                               problem_of(second, Pass::forward, Arithmetic::tf32),
+                               problem_of(second, Pass::forward, Arithmetic::bf16),
+                               problem_of(second, Pass::backward_data, Arithmetic::tf32),
+                               problem_of(second, Pass::backward_data, Arithmetic::bf16),
+                               problem_of(second, Pass::backward_weights, Arithmetic::tf32),
+                               problem_of(second, Pass::backward_weights, Arithmetic::bf16)}) {
     INFO(p.key());
     CHECK(make_image_conv(gpu.context(), p));
     CHECK(!make_image_conv(small, p));
   }
-  CHECK(make_image_conv(gpu.context(), problem_of(first, ConvPass::forward, Arithmetic::bf16))
-            ->name() == "image:bf16-as-tf32");
-  for (const ConvProblem& p : {problem_of(second, ConvPass::forward, Arithmetic::f32),
-                               problem_of(first, ConvPass::backward_data, Arithmetic::tf32)}) {
+  CHECK(
+      make_image_conv(gpu.context(), problem_of(first, Pass::forward, Arithmetic::bf16))->name() ==
+      "image:bf16-as-tf32");
+  for (const ConvProblem& p : {problem_of(second, Pass::forward, Arithmetic::f32),
+                               problem_of(first, Pass::backward_data, Arithmetic::tf32)}) {
     INFO(p.key());
     CHECK(!make_image_conv(gpu.context(), p));
   }
@@ -415,7 +416,7 @@ TEST_CASE(
   const GPU gpu;
   const Conv2dDesc large = conv_case(2, {13, 13, 20}, 50, {5, 5});
   const Numbers n(large, Arithmetic::tf32);
-  for (const ConvPass pass : {ConvPass::forward, ConvPass::backward_weights}) {
+  for (const Pass pass : {Pass::forward, Pass::backward_weights}) {
     const ConvProblem p = problem_of(large, pass, Arithmetic::tf32);
     const MakePlan make = [](const CudaContext& context, const ConvProblem& problem) {
       auto plan = make_image_conv(context, problem);
@@ -423,7 +424,7 @@ TEST_CASE(
       REQUIRE(make_image_conv(context, problem_of(small, problem.pass, Arithmetic::tf32)));
       return plan;
     };
-    if (pass == ConvPass::forward) {
+    if (pass == Pass::forward) {
       check_close("y", run(gpu, p, n.x, nan(n.y.size()), n.weight, n.bias, make), n.y,
                   tolerance(Arithmetic::tf32));
     } else {
@@ -463,7 +464,7 @@ TEST_CASE("a NaN or an infinity goes through a convolution where it belongs") {
     for (float& w : n.weight) w = 1;
     n.x[4] = std::numeric_limits<float>::quiet_NaN();
     n.x[8] = std::numeric_limits<float>::infinity();
-    const ConvProblem p = problem_of(d, ConvPass::forward, arithmetic);
+    const ConvProblem p = problem_of(d, Pass::forward, arithmetic);
     for (const MakePlan make : {make_implicit_gemm, preferred}) {
       const auto y = run(gpu, p, n.x, nan(n.y.size()), n.weight, n.bias, make);
       CHECK(std::isfinite(y[0]));
@@ -477,8 +478,7 @@ TEST_CASE("a NaN or an infinity goes through a convolution where it belongs") {
 TEST_CASE("tensors too large for 32-bit indices are refused") {
   if (!have_gpu()) return;
   const GPU gpu;
-  for (const ConvPass pass :
-       {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights}) {
+  for (const Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_weights}) {
     Conv2dDesc d = conv_case(1, {1 << 15, 1 << 15, 1}, 1, {1, 1});
     CHECK(make_implicit_gemm(gpu.context(), problem_of(d, pass, Arithmetic::f32)));
     d.batch = 2;

@@ -33,7 +33,7 @@ struct Told {
 };
 
 /// Returns a problem that the fixed rule assigns to cuDNN, small enough to be timed here.
-ConvProblem grouped(ConvPass pass) {
+ConvProblem grouped(Pass pass) {
   ConvProblem p;
   p.pass = pass;
   p.batch = 2;
@@ -62,8 +62,7 @@ TEST_CASE("without cuDNN our own kernels are taken, say why, and nothing is kept
   options.plan_cache = dir.file("plans.json");
   for (const bool timed : {true, false}) {
     const GPU gpu(timed ? options : BackendOptions());
-    for (const ConvPass pass :
-         {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights}) {
+    for (const Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_weights}) {
       CAPTURE(timed);
       CAPTURE(static_cast<int>(pass));
       const ConvProblem p = grouped(pass);
@@ -81,7 +80,7 @@ TEST_CASE("without cuDNN our own kernels are taken, say why, and nothing is kept
   }
   // Once cuDNN works again, the candidates are timed.
   const std::string name =
-      choose_conv_plan(GPU(options).context(), grouped(ConvPass::forward))->described();
+      choose_conv_plan(GPU(options).context(), grouped(Pass::forward))->described();
   CHECK(!contains(name, "told"));
   CHECK(kept(options.plan_cache) == 1);
 }
@@ -90,7 +89,7 @@ TEST_CASE("a kept choice that cuDNN no longer offers is not a failure") {
   const TempDir dir;
   BackendOptions options;
   options.plan_cache = dir.file("plans.json");
-  const ConvProblem p = grouped(ConvPass::forward);
+  const ConvProblem p = grouped(Pass::forward);
   choose_conv_plan(GPU(options).context(), p);
   std::ifstream in(options.plan_cache);
   auto all = nlohmann::json::parse(in);
@@ -112,7 +111,7 @@ TEST_CASE("a plan that fails when it is first run is not a candidate") {
   options.plan_cache = dir.file("plans.json");
   const Told told(Cudnn::fails_to_run);
   const GPU gpu(options);
-  const std::string name = choose_conv_plan(gpu.context(), grouped(ConvPass::forward))->described();
+  const std::string name = choose_conv_plan(gpu.context(), grouped(Pass::forward))->described();
   INFO(name);
   CHECK(name.find("own:") == 0);
   CHECK(contains(name, "emulated:direct failed: told to"));
@@ -126,7 +125,7 @@ TEST_CASE("a GPU that is lost while candidates are timed ends the choice") {
   {
     const GPU gpu(options);
     emulation::fail("kernel:3:cudaErrorIllegalAddress");
-    CHECK_THROWS_AS(choose_conv_plan(gpu.context(), grouped(ConvPass::forward)), Error);
+    CHECK_THROWS_AS(choose_conv_plan(gpu.context(), grouped(Pass::forward)), Error);
     emulation::clear_failures();
   }
   emulation::set_devices(2);

@@ -46,18 +46,18 @@ std::vector<float> run(const GPU& gpu, const ConvProblem& p, ConvPlan& plan,
   args.dweight = dweight.get();
   args.write = write;
   plan.run(args);
-  if (p.pass == ConvPass::forward) return floats(ys.values());
-  if (p.pass == ConvPass::backward_data) return floats(xs.values());
+  if (p.pass == Pass::forward) return floats(ys.values());
+  if (p.pass == Pass::backward_data) return floats(xs.values());
   return dweight.values();
 }
 
 template <class T>
-void check_plans(const GPU& gpu, const Conv2dDesc& d, const Kind& kind, ConvPass pass) {
+void check_plans(const GPU& gpu, const Conv2dDesc& d, const Kind& kind, Pass pass) {
   Conv2dDesc typed = d;
   typed.type = kind.type;
   typed.tf32 = kind.tf32;
   ConvProblem p = conv_problem(typed, pass);
-  p.bias = p.bias && pass == ConvPass::forward;
+  p.bias = p.bias && pass == Pass::forward;
   const auto values = [](std::int64_t count, std::uint64_t seed) {
     return floats(as<T>(random_values(count, seed)));
   };
@@ -80,10 +80,10 @@ void check_plans(const GPU& gpu, const Conv2dDesc& d, const Kind& kind, ConvPass
     const std::vector<float> got = run<T>(gpu, p, *plan, x, dy, weight, bias);
     CHECK(run<T>(gpu, p, *plan, x, dy, weight, bias) == got);
     CHECK(run<T>(gpu, p, *named, x, dy, weight, bias) == got);
-    if (pass == ConvPass::forward) {
+    if (pass == Pass::forward) {
       const auto y = reference::conv2d(d, to_double(x), to_double(weight), to_double(bias));
       check_close("y", got, y, kind.factors + kind.stored);
-    } else if (pass == ConvPass::backward_data) {
+    } else if (pass == Pass::backward_data) {
       check_close("dx", got, gradients.x, kind.factors + kind.stored);
     } else {
       check_close("dweight", got, gradients.weight, kind.factors);
@@ -101,9 +101,8 @@ TEST_CASE("cuDNN's plans agree with the reference, alone and by name, with the s
   const GPU gpu;
   for (Conv2dDesc d : conv_cases()) {
     for (const Kind& kind : kKinds) {
-      for (const ConvPass pass :
-           {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights}) {
-        for (int fusion = 0; fusion < (pass == ConvPass::forward ? 4 : 1); ++fusion) {
+      for (const Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_weights}) {
+        for (int fusion = 0; fusion < (pass == Pass::forward ? 4 : 1); ++fusion) {
           d.bias = (fusion & 1) != 0;
           d.relu = (fusion & 2) != 0;
           if (kind.type == DType::bf16) {

@@ -143,9 +143,9 @@ TEST_CASE("keys tell problems apart") {
   a.bias = true;
   CHECK(a.key() == key + ":bias");
   a.bias = false;
-  a.pass = ConvPass::backward_weights;
+  a.pass = Pass::backward_weights;
   CHECK(a.key() != key);
-  a.pass = ConvPass::forward;
+  a.pass = Pass::forward;
   a.type = DType::bf16;
   CHECK(a.key() != key);
   a.type = DType::f32;
@@ -201,8 +201,7 @@ TEST_CASE("with pooling inside only our own kernels are timed") {
   const GPU gpu(options);
   ConvProblem lenet = problem(2, {13, 13, 20}, 50, {5, 5});
   lenet.pool = ConvPool{PoolKind::average, {4, 4, 50}, 0.25F};
-  for (const ConvPass pass :
-       {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights}) {
+  for (const Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_weights}) {
     lenet.pass = pass;
     const std::string name = choose_conv_plan(gpu.context(), lenet)->name();
     CHECK((name == "own:tf32" || name == "image:tf32"));

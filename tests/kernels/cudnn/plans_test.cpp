@@ -29,7 +29,7 @@ std::vector<std::string> plan_names(const std::string& gpu, const ConvProblem& p
   return names;
 }
 
-ConvProblem problem_of(Conv2dDesc d, ConvPass pass, DType type, bool tf32) {
+ConvProblem problem_of(Conv2dDesc d, Pass pass, DType type, bool tf32) {
   d.type = type;
   d.tf32 = tf32;
   ConvProblem p = conv_problem(d, pass);
@@ -62,14 +62,13 @@ constexpr Kind kKinds[] = {
 /// Returns problems for every pass and every fusion.
 std::vector<ConvProblem> problems(const Conv2dDesc& d, const Kind& kind) {
   std::vector<ConvProblem> result;
-  for (const ConvPass pass :
-       {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights}) {
+  for (const Pass pass : {Pass::forward, Pass::backward_data, Pass::backward_weights}) {
     ConvProblem p = problem_of(d, pass, kind.type, kind.tf32);
     for (const bool bias : {false, true}) {
       for (const bool relu : {false, true}) {
         p.bias = bias;
         p.relu = relu;
-        if (pass == ConvPass::forward || (!bias && !relu)) result.push_back(p);
+        if (pass == Pass::forward || (!bias && !relu)) result.push_back(p);
       }
     }
   }
@@ -108,8 +107,8 @@ TEST_CASE("a plan that the problem does not admit is not found, whatever a cache
     return;
   }
   const Conv2dDesc d = conv_case(64, {56, 56, 64}, 64, {3, 3}, {1, 1}, {1, 1});
-  const ConvProblem strict = problem_of(d, ConvPass::forward, DType::f32, false);
-  const ConvProblem tf32 = problem_of(d, ConvPass::forward, DType::f32, true);
+  const ConvProblem strict = problem_of(d, Pass::forward, DType::f32, false);
+  const ConvProblem tf32 = problem_of(d, Pass::forward, DType::f32, true);
   const auto strict_names = plan_names(kH200.text(), strict, kWorkspace, 100);
   const auto tf32_names = plan_names(kH200.text(), tf32, kWorkspace, 100);
   // The first plan for tf32 runs on tensor cores.
@@ -131,7 +130,7 @@ TEST_CASE("plans keep to the workspace that is left") {
     return;
   }
   const Conv2dDesc d = conv_case(64, {28, 28, 64}, 64, {3, 3}, {1, 1}, {1, 1});
-  const ConvProblem p = problem_of(d, ConvPass::backward_weights, DType::f32, true);
+  const ConvProblem p = problem_of(d, Pass::backward_weights, DType::f32, true);
   const std::size_t gradient = 64 * 9 * 64 * sizeof(float);
   const auto all = plan_names(kH200.text(), p, kWorkspace, 100);
   const auto some = plan_names(kH200.text(), p, gradient, 100);
@@ -148,7 +147,7 @@ TEST_CASE("an invalid description of a GPU is an error in cuDNN's words") {
     return;
   }
   const ConvProblem p =
-      problem_of(conv_case(1, {8, 8, 8}, 8, {3, 3}), ConvPass::forward, DType::f32, false);
+      problem_of(conv_case(1, {8, 8, 8}, 8, {3, 3}), Pass::forward, DType::f32, false);
   std::string words;
   try {
     plan_names("{}", p, kWorkspace, 1);
