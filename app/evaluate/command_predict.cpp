@@ -24,6 +24,7 @@
 #include "app/evaluate/predictions.h"
 #include "datasets/dataset.h"
 #include "engine/checkpoints/checkpoint.h"
+#include "engine/collectives/gather_texts.h"
 #include "engine/config/read_spec.h"
 #include "engine/data/data_sets.h"
 #include "engine/data/split.h"
@@ -107,20 +108,11 @@ std::map<std::int64_t, std::string> gather_problems(Communicator& communicator, 
   if (communicator.rank() == job.placement.first_rank()) {
     for (const auto& [index, problem] : unreadable.take_below(end)) own.push_back({index, problem});
   }
-  std::string text = own.empty() ? std::string() : json_text(own);
-  const auto bytes = static_cast<std::int64_t>(text.size());
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(communicator.size()));
-  communicator.all_gather(std::as_bytes(std::span(&bytes, 1)),
-                          std::as_writable_bytes(std::span(sizes)));
-  const auto most = static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end()));
   std::map<std::int64_t, std::string> problems;
-  if (most == 0) return problems;
-  text.resize(most, ' ');
-  std::string all(most * sizes.size(), ' ');
-  communicator.all_gather(std::as_bytes(std::span(text)), std::as_writable_bytes(std::span(all)));
-  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
-    if (sizes[rank] == 0) continue;
-    for (const Json& each : Json::parse(all.substr(rank * most, most))) {
+  for (const std::string& text :
+       gather_texts(communicator, own.empty() ? std::string() : json_text(own))) {
+    if (text.empty()) continue;
+    for (const Json& each : Json::parse(text)) {
       problems.emplace(each[0].get<std::int64_t>(), each[1].get<std::string>());
     }
   }

@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "app/base/zoo_plan.h"
+#include "engine/self_check/operation_check.h"
 #include "engine/self_check/self_check.h"
 #include "kernels/base/json_text.h"
 #include "kernels/base/start_thread.h"

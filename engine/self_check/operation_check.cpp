@@ -156,38 +156,45 @@ std::uint64_t hash_of(const std::vector<NamedResult>& results) {
   return hash;
 }
 
-/// Compares the results of several runs; returns the first problem, or an empty text. Sets `bits`
-/// to the hash of the first.
-std::string problem_of(OperationRun& run, const Values& dy, const CheckOptions& options,
-                       const Expected& want, const Bound& bound, std::uint64_t& bits) {
-  const std::vector<NamedResult> first = run.run(dy, GradWrite::overwrite, options.backward);
-  bits = hash_of(first);
-  const std::vector<NamedResult> second = run.run(dy, GradWrite::overwrite, options.backward);
+/// Compares the results of several runs, and sets the first problem in `check`.
+void compare(OperationRun& run, const Values& dy, const CheckOptions& options, const Expected& want,
+             const Bound& bound, OperationCheck& check) {
+  const auto results = [&](RunVariant variant) { return run.run(dy, variant, options.backward); };
+  const std::vector<NamedResult> first = results(RunVariant::plain);
+  check.bits = hash_of(first);
+  const std::vector<NamedResult> second = results(RunVariant::plain);
+  // Variants that give the same results in another way.
+  std::vector<std::pair<const char*, std::vector<NamedResult>>> others;
   std::vector<NamedResult> added;
-  if (options.adds) added = run.run(dy, GradWrite::add, options.backward);
-  std::vector<NamedResult> completed;
+  if (options.adds) added = results(RunVariant::adds);
   if (options.backward && run.op().completes_dy()) {
-    completed = run.run(dy, GradWrite::overwrite, true, true);
+    others.emplace_back("when backward completes the gradient of the output: ",
+                        results(RunVariant::in_parts));
+  }
+  if (run.op().in_place()) {
+    others.emplace_back("in place of the input: ", results(RunVariant::in_place));
   }
   for (std::size_t k = 0; k < want.first.size(); ++k) {
-    if (std::string text = disagreement(first[k], want.first[k], bound); !text.empty()) return text;
-    if (std::string text = options.same_bits ? difference(first[k], second[k])
-                                             : disagreement(second[k], want.first[k], bound);
-        !text.empty()) {
-      return text;
+    std::string problem = disagreement(first[k], want.first[k], bound);
+    if (problem.empty()) {
+      problem = options.same_bits ? difference(first[k], second[k])
+                                  : disagreement(second[k], want.first[k], bound);
     }
-    if (options.adds) {
-      if (std::string text = disagreement(added[k], want.added[k], bound); !text.empty()) {
-        return "when gradients are added: " + text;
-      }
-    }
-    if (completed.empty()) continue;
-    if (std::string text = disagreement(completed[k], want.first[k], bound); !text.empty()) {
-      return "when backward completes the gradient of the output: " + text;
-    }
+    const auto compare_other = [&](const char* how, const std::vector<NamedResult>& got,
+                                   const std::vector<Values>& wanted) {
+      if (!problem.empty() || k >= got.size()) return;
+      problem = disagreement(got[k], wanted[k], bound);
+      if (!problem.empty()) problem = how + problem;
+    };
+    compare_other("when gradients are added: ", added, want.added);
+    for (const auto& [how, got] : others) compare_other(how, got, want.first);
+    if (problem.empty()) continue;
+    check.problem = std::move(problem);
+    check.replaceable_kernel = run.op().replaceable_kernel(first[k].pass);
+    return;
   }
   const std::string past = run.overrun_array();
-  return past.empty() ? past : "a kernel writes past the end of the " + past;
+  if (!past.empty()) check.problem = "a kernel writes past the end of the " + past;
 }
 
 /// Returns a linear layer with fewer outputs if it has too many weights; else the operation itself.
@@ -343,8 +350,8 @@ OperationCheck check_operation(Backend& backend, const OpDesc& desc, bool exact)
   run.set(x, params);
   const Derivatives* g = gradients ? &*gradients : nullptr;
   const Expected want = {run.expected(y, dy, g, 1), run.expected(y, dy, g, 2)};
-  OperationCheck result{operation_text(checked), run.op().implementation(), {}, 0};
-  result.problem = problem_of(run, dy, {backward, exact, !saves_time}, want, bound, result.bits);
+  OperationCheck result{operation_text(checked), run.op().implementation(), {}, {}, 0};
+  compare(run, dy, {backward, exact, !saves_time}, want, bound, result);
   return result;
 }
 

@@ -14,13 +14,16 @@ struct OperationCheck {
   std::string implementation;  ///< Op::implementation
   /// Disagreement, with both values and the bound; empty if there is none.
   std::string problem;
+  /// Kernel that computed the wrong result, if others could replace it (OpFactory::avoid); else
+  /// empty.
+  std::string replaceable_kernel;
   std::uint64_t bits = 0;  ///< hash of the results
 };
 
 /// Runs an operation forward and backward on random inputs and compares the output and all
 /// gradients with those of kernels/reference. Then runs it again: the results must have the same
 /// bits if `exact`, and otherwise agree with the reference, too. Then adds the gradients of the
-/// parameters to themselves.
+/// parameters to themselves, and runs the variants that the operation has (RunVariant).
 ///
 /// Two samples of the batch have values, its first and its last; batch norm has at least 16 values
 /// for each statistic. To save a CPU's time, large operations have one sample, and add no

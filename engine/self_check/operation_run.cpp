@@ -111,43 +111,51 @@ void OperationRun::set(const Values& x, const Params& params) {
   }
 }
 
-std::vector<NamedResult> OperationRun::run(const Values& dy, GradWrite write, bool has_backward,
-                                           bool in_parts) {
+std::vector<NamedResult> OperationRun::run(const Values& dy, RunVariant variant,
+                                           bool has_backward) {
   std::vector<NamedResult> results;
   OpArgs args = arguments();
-  forget_samples(y_);
+  const bool in_place = variant == RunVariant::in_place;
+  const bool over_x = in_place && !(has_backward && op_->backward_needs_x());
+  GuardedArray& y = over_x ? x_[0] : y_;
+  args.y = y.ptr();
+  if (!over_x) forget_samples(y_);
   forget_start(saved_);
   forget_start(scratch_);
   if (op_->coupled_channels() > 0) op_->forward_statistics(args);
   op_->forward(args);
-  results.push_back({"output", samples_of(y_, maths_.y)});
+  results.push_back({"output", samples_of(y, maths_.y), Pass::forward});
   if (!has_backward) return results;
   set_samples(dy_, dy);
-  if (in_parts) args.dy_parts = set_parts(dy);
+  if (variant == RunVariant::in_parts) args.dy_parts = set_parts(dy);
+  if (in_place) args.dx = dy_.ptr();
   for (GuardedArray& each : dx_) forget_samples(each);
-  for (GuardedArray& each : gradients_) {
-    if (write == GradWrite::overwrite) forget(each.ptr(), each.bytes());
+  if (variant == RunVariant::adds) {
+    args.write = GradWrite::add;
+  } else {
+    for (GuardedArray& each : gradients_) forget(each.ptr(), each.bytes());
   }
   forget_start(scratch_);
-  args.write = write;
   if (!op_->backward_needs_x()) args.x = {};
   if (!op_->backward_needs_y()) args.y = {};
   if (op_->coupled_channels() > 0) op_->backward_statistics(args);
   op_->backward(args);
   std::vector<float> dx;
   for (std::size_t k = 0; k < dx_.size() && maths_.input_gradient; ++k) {
-    const std::vector<float> part = samples_of(dx_[k], maths_.input(k));
+    const std::vector<float> part = samples_of(in_place ? dy_ : dx_[k], maths_.input(k));
     dx.insert(dx.end(), part.begin(), part.end());
   }
-  if (maths_.input_gradient) results.push_back({"gradient of the input", std::move(dx)});
+  if (maths_.input_gradient) {
+    results.push_back({"gradient of the input", std::move(dx), Pass::backward_data});
+  }
   for (std::size_t k = 0; k < gradients_.size(); ++k) {
     if (!has_gradient(k)) continue;
-    results.push_back(
-        {"gradient of " + std::string(names_[k]), gradients_[k].get(0, maths_.params[k])});
+    results.push_back({"gradient of " + std::string(names_[k]),
+                       gradients_[k].get(0, maths_.params[k]), Pass::backward_weights});
   }
-  if (op_->backward_keeps_dy()) {
-    results.push_back(
-        {"gradient of the output, which backward must keep", samples_of(dy_, maths_.y)});
+  if (op_->backward_keeps_dy() && !in_place) {
+    results.push_back({"gradient of the output, which backward must keep",
+                       samples_of(dy_, maths_.y), Pass::backward_data});
   }
   return results;
 }

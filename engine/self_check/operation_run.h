@@ -40,10 +40,19 @@ class GuardedArray {
   DeviceMemory memory_;
 };
 
-/// A named array of results, on the host.
+/// A named array of results, on the host, and the pass that computes it.
 struct NamedResult {
   std::string name;
   std::vector<float> values;
+  Pass pass;
+};
+
+/// Variant of a run.
+enum class RunVariant : std::uint8_t {
+  plain,
+  adds,      ///< the gradients of the parameters are added to the results of the run before
+  in_parts,  ///< backward completes dy from its parts (Op::completes_dy)
+  in_place   ///< the output and dx overwrite x and dy (Op::in_place); later runs lack x
 };
 
 /// One operation on the device, with its memory.
@@ -56,11 +65,8 @@ class OperationRun {
   const Op& op() const { return *op_; }
 
   void set(const reference::Values& x, const reference::Params& params);
-  /// Runs both directions and returns the output and the gradients. With GradWrite::add, those of
-  /// the parameters are added to the results of the run before. With `in_parts`, backward completes
-  /// dy from its parts (Op::completes_dy).
-  std::vector<NamedResult> run(const reference::Values& dy, GradWrite write, bool has_backward,
-                               bool in_parts = false);
+  /// Runs both directions and returns the output and the gradients.
+  std::vector<NamedResult> run(const reference::Values& dy, RunVariant variant, bool has_backward);
   /// Returns the results that the reference expects, in the order of `run`. `parameters`: factor of
   /// the parameters' gradients.
   std::vector<reference::Values> expected(const reference::Values& y, const reference::Values& dy,

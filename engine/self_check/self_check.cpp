@@ -4,16 +4,22 @@
 
 #include <algorithm>
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include <fmt/format.h>
 
+#include "engine/collectives/gather_texts.h"
 #include "engine/graph/operations.h"
 #include "engine/job/job.h"
 #include "engine/replica/work_partition.h"
+#include "engine/self_check/check_cache.h"
+#include "engine/self_check/operation_check.h"
 #include "engine/self_check/operation_text.h"
+#include "engine/self_check/step_check.h"
 #include "kernels/base/error.h"
 #include "kernels/base/heartbeat.h"
+#include "kernels/base/json_text.h"
 #include "kernels/base/stop_request.h"
 #include "kernels/base/user_cache.h"
 #include "kernels/devices.h"
@@ -34,7 +40,11 @@ std::string machine_of(const DeviceName& device, const BackendOptions& options) 
                                  : options.plan_cache.empty() ? "fast"
                                                               : "fast, timed");
   if (device.kind == DeviceName::Kind::cuda) {
-    return text + fmt::format(", driver {}, {}", cuda_info().driver, cuda_arithmetic());
+    // A GPU may be defective though others of its kind are not.
+    const CudaInfo& cuda = cuda_info();
+    return text + fmt::format(", GPU {}, driver {}, {}",
+                              cuda.devices.at(static_cast<std::size_t>(device.index)).uuid,
+                              cuda.driver, cuda_arithmetic());
   }
   const CpuInfo cpu = cpu_info();
   return text + fmt::format(", {}, {}", cpu.model, cpu.instruction_set);
@@ -73,6 +83,91 @@ std::string wrong_kernels_text(const std::vector<OperationCheck>& wrong) {
          "trains anyway";
 }
 
+/// Check of the operations of a job on the device of a rank.
+class RankCheck {
+ public:
+  RankCheck(const Job& job, Backend& backend, int rank)
+      : job_(job),
+        backend_(backend),
+        device_(job.placement.devices[static_cast<std::size_t>(rank)]),
+        options_(job.placement.backend_options),
+        when_(job.spec.train.self_check),
+        cache_(user_cache_path("checked-kernels.json")) {
+    if (is_repeated(job.placement, rank)) return;
+    add_operations(job.model.plan, usual_batch(job, rank), job.data.train_input.seed, operations_);
+  }
+
+  const DeviceName& device() const { return device_; }
+
+  /// Checks the operations, and returns those with a problem. Only the kernels that the backend
+  /// prefers, as it does for `uses_cache`, have results in the cache. A stop request or a failure
+  /// of the device throws.
+  std::vector<OperationCheck> run(SelfCheckResult& result, bool uses_cache) {
+    const std::string machine = machine_of(device_, options_);
+    std::set<std::string> known, passed;
+    if (uses_cache && when_ == SelfCheck::automatic) known = cache_.checked(machine);
+    std::vector<OperationCheck> wrong;
+    const auto keep = [&] { return passed.empty() ? "" : cache_.add(machine, passed); };
+    result.operations = static_cast<std::int64_t>(operations_.size());
+    result.checked = 0;
+    try {
+      for (const auto& [text, desc] : operations_) {
+        if (known.contains(text)) continue;
+        check_stop();
+        beat("checking kernels");
+        OperationCheck check = check_operation(backend_, desc, options_.exact);
+        ++result.checked;
+        if (check.problem.empty()) {
+          passed.insert(text);
+          continue;
+        }
+        const bool same = check_operation(backend_, desc, options_.exact).bits == check.bits;
+        check.problem += same ? " (the same in a second check)" : " (not in a second check)";
+        // A device that is unstable would be so with other kernels, too.
+        if (!same) check.replaceable_kernel.clear();
+        wrong.push_back(std::move(check));
+      }
+      if (uses_cache && backend_.info().queues) {
+        for (OperationCheck& each : check_step_kernels(job_, backend_)) {
+          wrong.push_back(std::move(each));
+        }
+      }
+    } catch (...) {
+      if (uses_cache) keep();
+      throw;
+    }
+    if (uses_cache) result.cache_problem = keep();
+    return wrong;
+  }
+
+ private:
+  const Job& job_;
+  Backend& backend_;
+  DeviceName device_;
+  const BackendOptions& options_;
+  SelfCheck when_;
+  CheckCache cache_;
+  std::vector<NamedOperation> operations_;
+};
+
+/// Returns the wrong kernels of all ranks. Collective.
+std::vector<ReplacedKernel> gather_wrong(Communicator& communicator, const std::string& device,
+                                         const std::vector<OperationCheck>& wrong) {
+  nlohmann::json mine = nlohmann::json::array();
+  for (const OperationCheck& each : wrong) {
+    mine.push_back({each.replaceable_kernel, device, each.operation, each.problem});
+  }
+  std::vector<ReplacedKernel> all;
+  for (const std::string& text :
+       gather_texts(communicator, mine.empty() ? std::string() : json_text(mine))) {
+    if (text.empty()) continue;
+    for (const nlohmann::json& each : nlohmann::json::parse(text)) {
+      all.push_back({each.at(0), each.at(1), each.at(2), each.at(3)});
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 void add_operations(const Plan& plan, std::int64_t batch, std::uint64_t seed,
@@ -87,54 +182,31 @@ void add_operations(const Plan& plan, std::int64_t batch, std::uint64_t seed,
   }
 }
 
-SelfCheckResult check_operations(Backend& backend, const DeviceName& device,
-                                 std::span<const NamedOperation> operations,
-                                 const BackendOptions& options, SelfCheck when,
-                                 const CheckCache& cache,
-                                 const std::function<void()>& before_each) {
+SelfCheckResult check_kernels(const Job& job, Backend& backend, Communicator& communicator) {
   SelfCheckResult result;
-  if (when == SelfCheck::never) return result;
+  if (job.spec.train.self_check == SelfCheck::never) return result;
   const auto begun = std::chrono::steady_clock::now();
-  const std::string machine = machine_of(device, options);
-  std::set<std::string> known, checked;
-  if (when == SelfCheck::automatic) known = cache.checked(machine);
-  try {
-    for (const auto& [text, desc] : operations) {
-      ++result.operations;
-      if (known.contains(text)) continue;
-      if (before_each) before_each();
-      OperationCheck check = check_operation(backend, desc, options.exact);
-      ++result.checked;
-      if (check.problem.empty()) {
-        checked.insert(text);
-        continue;
-      }
-      const bool same = check_operation(backend, desc, options.exact).bits == check.bits;
-      check.problem += same ? " (the same in a second check)" : " (not in a second check)";
-      result.wrong.push_back(std::move(check));
+  RankCheck check(job, backend, communicator.rank());
+  std::set<std::string> avoided;
+  for (;;) {
+    const std::vector<OperationCheck> wrong = check.run(result, avoided.empty());
+    const bool can_replace =
+        !job.placement.backend_options.exact &&
+        std::all_of(wrong.begin(), wrong.end(), [&](const auto& each) {
+          return !each.replaceable_kernel.empty() && !avoided.contains(each.replaceable_kernel);
+        });
+    if (!wrong.empty() && !can_replace) {
+      throw Error(ErrorKind::device, wrong_kernels_text(wrong));
     }
-  } catch (...) {
-    // A stop, or a failure of the device: keep what is known.
-    if (!checked.empty()) cache.add(machine, checked);
-    throw;
+    if (job.placement.backend_options.exact) break;
+    const std::vector<ReplacedKernel> found =
+        gather_wrong(communicator, check.device().text(), wrong);
+    if (found.empty()) break;
+    for (const ReplacedKernel& each : found) avoided.insert(each.kernel);
+    result.replaced.insert(result.replaced.end(), found.begin(), found.end());
+    backend.avoid(avoided);
   }
-  if (!checked.empty()) result.cache_problem = cache.add(machine, checked);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-  return result;
-}
-
-SelfCheckResult check_kernels(const Job& job, Backend& backend, int rank) {
-  if (job.spec.train.self_check == SelfCheck::never || is_repeated(job.placement, rank)) return {};
-  std::vector<NamedOperation> operations;
-  add_operations(job.model.plan, usual_batch(job, rank), job.data.train_input.seed, operations);
-  SelfCheckResult result =
-      check_operations(backend, job.placement.devices[static_cast<std::size_t>(rank)], operations,
-                       job.placement.backend_options, job.spec.train.self_check,
-                       CheckCache(user_cache_path("checked-kernels.json")), [] {
-                         check_stop();
-                         beat("checking kernels");
-                       });
-  if (!result.wrong.empty()) throw Error(ErrorKind::device, wrong_kernels_text(result.wrong));
   return result;
 }
 

@@ -554,9 +554,20 @@ class RankTrainer {
 /// Logs a self check, on the rank that writes.
 void report_check(const SelfCheckResult& check, int rank, RunLog& log, Progress& progress) {
   if (rank != 0 || check.checked == 0) return;
-  log.event(
-      "self_check",
-      {{"operations", check.operations}, {"checked", check.checked}, {"seconds", check.seconds}});
+  nlohmann::ordered_json fields = {
+      {"operations", check.operations}, {"checked", check.checked}, {"seconds", check.seconds}};
+  for (const ReplacedKernel& each : check.replaced) {
+    fields["replaced"].push_back({{"kernel", each.kernel},
+                                  {"device", each.device},
+                                  {"operation", each.operation},
+                                  {"problem", each.problem}});
+    progress.warn(fmt::format(
+        "the self check found that the kernel {} computes wrong values on {}: {}: {}. This run "
+        "uses other kernels in its place, on all devices; they passed the check. Please report "
+        "these lines, and test the device with `dpt devices --check`",
+        each.kernel, each.device, each.operation, each.problem));
+  }
+  log.event("self_check", fields);
   if (check.cache_problem.empty()) return;
   progress.info(fmt::format(
       "the self check passed, but each run repeats it, because its result cannot be saved: {}",
@@ -583,8 +594,7 @@ TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits
   try {
     run_ranks(job, [&](Backend& backend, Communicator& communicator) {
       check_stop();
-      report_check(check_kernels(job, backend, communicator.rank()), communicator.rank(), log,
-                   progress);
+      report_check(check_kernels(job, backend, communicator), communicator.rank(), log, progress);
       communicator.barrier();  // on one GPU, a replica is not to measure memory that a check uses
       RankTrainer trainer(job, start, last_good, limits, backend, communicator, folder, saver, log,
                           progress);

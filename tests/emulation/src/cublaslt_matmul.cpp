@@ -90,7 +90,7 @@ void set_aux_bit(const MatmulDesc& desc, std::uint64_t row, std::uint64_t col, b
   byte = static_cast<std::uint8_t>(value ? byte | mask : byte & ~mask);
 }
 
-void compute(const MatmulCall& call) {
+void compute(const MatmulCall& call, int device) {
   const Matmul& matmul = call.matmul;
   const MatmulDesc& desc = matmul.desc;
   const std::uint64_t m = matmul.d.rows, n = matmul.d.cols, k = matmul.inner();
@@ -100,6 +100,9 @@ void compute(const MatmulCall& call) {
     // Overwrites the workspace, so that other work that shares it is caught.
     std::fill_n(static_cast<unsigned char*>(call.workspace), call.algorithm.workspace, 0xff);
   }
+  const Settings& faults = settings();
+  const bool is_wrong = faults.wrong_matmul == static_cast<int>(call.algorithm.id) &&
+                        (faults.wrong_matmul_device < 0 || faults.wrong_matmul_device == device);
   std::vector<float> sums(m), part(m), bias_gradient(matmul.bias_length());
   for (std::uint64_t j = 0; j < n; ++j) {
     std::fill(sums.begin(), sums.end(), 0.0F);
@@ -112,6 +115,7 @@ void compute(const MatmulCall& call) {
     for (std::uint64_t i = 0; i < m; ++i) {
       const std::uint64_t at = matmul.d.at(i, j);
       float value = call.alpha * sums[i];
+      if (is_wrong && at == 0) value += 0.5F;
       // With beta = 0, the content of C must not matter, not even a NaN.
       if (call.beta != 0.0F) {
         value += call.beta * load(call.c, matmul.c.type, matmul.c.at(i, j));
@@ -242,7 +246,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                                        "that the device can use",
                                        operand));
       }
-      compute(call);
+      compute(call, device);
       return cudaSuccess;
     };
     return enqueue(*target, std::move(work));

@@ -87,6 +87,13 @@ Settings read_environment() {
   if (const auto value = text("DPT_EMULATED_ORDER"); !value.empty()) {
     result.order = parse_order(value);
   }
+  if (const auto value = text("DPT_EMULATED_WRONG_MATMUL"); !value.empty()) {
+    const std::size_t at = value.find('@');
+    result.wrong_matmul = number<int>(value.substr(0, at), "DPT_EMULATED_WRONG_MATMUL");
+    if (at != std::string::npos) {
+      result.wrong_matmul_device = number<int>(value.substr(at + 1), "DPT_EMULATED_WRONG_MATMUL");
+    }
+  }
   std::string failures = text("DPT_EMULATED_FAIL");
   while (!failures.empty()) {
     const std::size_t comma = failures.find(',');
@@ -165,6 +172,12 @@ void fail(const std::string& what) {
 void clear_failures() {
   const Lock lock(state().mutex);
   settings().failures.clear();
+}
+
+void set_wrong_matmul(int algorithm, int device) {
+  const Lock lock(state().mutex);
+  settings().wrong_matmul = algorithm;
+  settings().wrong_matmul_device = device;
 }
 
 void set_cudnn(Cudnn cudnn) {

@@ -38,6 +38,8 @@ struct Settings {
   std::uint64_t launches = 0;  ///< number so far; varies the random order
   std::vector<Failure> failures;
   Cudnn cudnn = Cudnn::works;
+  int wrong_matmul = 0;          ///< cuBLASLt algorithm that computes wrong values; 0: none
+  int wrong_matmul_device = -1;  ///< device on which it does; -1: all
 };
 
 /// Returns the settings, which the first call reads from the environment.
