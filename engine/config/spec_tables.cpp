@@ -557,8 +557,9 @@ SpecTables::SpecTables(const Catalog& catalog)
        field("self_check", &TrainSection::self_check,
              "Compare the kernels of each layer with a reference in double precision before the "
              "first step: auto (only kernels that this build of dpt has not yet checked on this "
-             "kind of device, with these libraries and this driver), always or never. A run whose "
-             "kernels are wrong ends with exit code 4 before it trains anything.")
+             "device, with these libraries and this driver), always or never. In fast mode, other "
+             "kernels replace a wrong one if there are any. Otherwise, the run ends with exit code "
+             "4 before it trains anything.")
            .changeable(),
        field(
            "stall_timeout", &TrainSection::stall_timeout,

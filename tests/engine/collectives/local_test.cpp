@@ -6,6 +6,7 @@
 #include <list>
 #include <random>
 
+#include "engine/collectives/gather_texts.h"
 #include "engine/collectives/local_group.h"
 #include "tests/engine/collectives/ranks.h"
 
@@ -154,6 +155,26 @@ TEST_CASE("all_gather keeps rank order") {
         if (all[i] != static_cast<std::byte>(i / 3 + 1)) throw std::runtime_error("wrong bytes");
       }
       comm.all_gather({}, {});
+    });
+    CHECK(first_failure(outcomes) == "");
+  }
+}
+
+TEST_CASE("texts of any length are gathered in rank order") {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    const auto outcomes = run_ranks(ranks, [&](Communicator& comm, QueuedBackend&) {
+      const auto text_of = [](int rank) {
+        return std::string(static_cast<std::size_t>(rank), 'x');
+      };
+      const std::vector<std::string> all = gather_texts(comm, text_of(comm.rank()));
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (all.at(static_cast<std::size_t>(rank)) != text_of(rank)) {
+          throw std::runtime_error("wrong text");
+        }
+      }
+      if (gather_texts(comm, "") != std::vector<std::string>(all.size())) {
+        throw std::runtime_error("a text where all are empty");
+      }
     });
     CHECK(first_failure(outcomes) == "");
   }

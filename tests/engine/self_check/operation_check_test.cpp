@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <map>
+#include <set>
 
 #include "engine/self_check/operation_check.h"
 #include "engine/self_check/operation_text.h"
@@ -180,6 +181,25 @@ TEST_CASE("a CPU runs the kernels that the whole batch has") {
   const OperationCheck check = check_operation(*backend, d, true);
   CHECK(check.problem == "");
   CHECK(check.implementation == backend->make(d)->implementation());
+}
+
+TEST_CASE("a CPU avoids kernels, down to those that nothing can replace") {
+  for (const OpDesc& desc :
+       std::vector<OpDesc>{large_convolution(), convolution(), linear(), batch_norm()}) {
+    const std::unique_ptr<Backend> backend = make_backend(parse_device("cpu"));
+    std::set<std::string> avoided;
+    for (;;) {
+      const std::unique_ptr<Op> op = backend->make(desc);
+      const OperationCheck check = check_operation(*backend, desc, true);
+      INFO(check.operation, " (", check.implementation, ")");
+      CHECK(check.problem == "");
+      const std::string kernel = op->replaceable_kernel(Pass::forward);
+      if (kernel.empty()) break;
+      CHECK(op->implementation().find(kernel) != std::string::npos);
+      REQUIRE(avoided.insert(kernel).second);
+      backend->avoid(avoided);
+    }
+  }
 }
 
 /// Changes the memory of an operation after one direction has run.
