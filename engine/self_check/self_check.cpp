@@ -59,12 +59,23 @@ std::int64_t usual_batch(const Job& job, int rank) {
   return sizes.empty() ? 1 : sizes.back();
 }
 
-/// Returns true if an earlier replica of this process has the same kernels.
-bool is_repeated(const Placement& placement, int rank) {
+/// Returns the operations that a rank checks. The replicas of this process on the CPU have the same
+/// kernels, so they share the work; a GPU checks all.
+std::vector<NamedOperation> share_of(std::vector<NamedOperation> operations,
+                                     const Placement& placement, int rank) {
   const DeviceName& device = placement.devices[static_cast<std::size_t>(rank)];
-  const auto first = placement.devices.begin() + placement.own_ranks.begin;
-  const auto own = placement.devices.begin() + rank;
-  return device.kind == DeviceName::Kind::cpu && std::find(first, own, device) != own;
+  if (device.kind != DeviceName::Kind::cpu) return operations;
+  std::size_t replicas = 0, own = 0;
+  for (auto each = placement.own_ranks.begin; each < placement.own_ranks.end; ++each) {
+    if (!(placement.devices[static_cast<std::size_t>(each)] == device)) continue;
+    if (each < rank) ++own;
+    ++replicas;
+  }
+  std::vector<NamedOperation> share;
+  for (std::size_t k = own; k < operations.size(); k += replicas) {
+    share.push_back(std::move(operations[k]));
+  }
+  return share;
 }
 
 /// Returns the text of the error about wrong kernels.
@@ -93,8 +104,10 @@ class RankCheck {
         options_(job.placement.backend_options),
         when_(job.spec.train.self_check),
         cache_(user_cache_path("checked-kernels.json")) {
-    if (is_repeated(job.placement, rank)) return;
-    add_operations(job.model.plan, usual_batch(job, rank), job.data.train_input.seed, operations_);
+    std::vector<NamedOperation> all;
+    add_operations(job.model.plan, usual_batch(job, rank), job.data.train_input.seed, all);
+    count_ = static_cast<std::int64_t>(all.size());
+    operations_ = share_of(std::move(all), job.placement, rank);
   }
 
   const DeviceName& device() const { return device_; }
@@ -108,7 +121,7 @@ class RankCheck {
     if (uses_cache && when_ == SelfCheck::automatic) known = cache_.checked(machine);
     std::vector<OperationCheck> wrong;
     const auto keep = [&] { return passed.empty() ? "" : cache_.add(machine, passed); };
-    result.operations = static_cast<std::int64_t>(operations_.size());
+    result.operations = count_;
     result.checked = 0;
     try {
       for (const auto& [text, desc] : operations_) {
@@ -147,7 +160,8 @@ class RankCheck {
   const BackendOptions& options_;
   SelfCheck when_;
   CheckCache cache_;
-  std::vector<NamedOperation> operations_;
+  std::int64_t count_ = 0;                  ///< operations of the plan
+  std::vector<NamedOperation> operations_;  ///< those that this rank checks
 };
 
 /// Returns the wrong kernels of all ranks. Collective.

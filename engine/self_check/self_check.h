@@ -33,17 +33,17 @@ struct ReplacedKernel {
 /// Result of checking a rank's device.
 struct SelfCheckResult {
   std::int64_t operations = 0;  ///< distinct operations of the plan
-  std::int64_t checked = 0;     ///< checked now; the others were checked before
+  std::int64_t checked = 0;     ///< checked now by this rank
   double seconds = 0;
   std::string cache_problem;             ///< reason if the cache could not be written; else empty
   std::vector<ReplacedKernel> replaced;  ///< of all ranks
 };
 
-/// Checks the operations of a job on the rank's device, as `train.self_check` says. Replicas on the
-/// CPU have the same kernels, so only the first of each kind in this process checks them. In fast
-/// mode, the backends of all ranks avoid a kernel that is wrong on one of them, and what replaces
-/// it is checked, too. Throws ErrorKind::device, naming operation, implementation and values, if a
-/// kernel is wrong in exact mode, or cannot be replaced. Collective.
+/// Checks the operations of a job on the rank's device, as `train.self_check` says. The replicas of
+/// a process on the CPU share the work. In fast mode, the backends of all ranks avoid a kernel that
+/// is wrong on one of them, and what replaces it is checked, too. Throws ErrorKind::device, naming
+/// operation, implementation and values, if a kernel is wrong in exact mode, or cannot be replaced.
+/// Collective.
 SelfCheckResult check_kernels(const Job& job, Backend& backend, Communicator& communicator);
 
 }  // namespace dpt
