@@ -254,7 +254,7 @@ std::shared_ptr<const DataSource> open_csv_unlabelled(const Variant& variant, Da
                                           requirements, 0, hash.text());
 }
 
-/// Checks the fields that locate the labels. Returns the problem, or an empty text.
+/// Checks the fields that locate the labels. Returns the problem, or an empty string.
 std::string check_csv_labels(const CsvOptions& options) {
   if (!options.label.empty() || !options.targets.empty()) return {};
   return "expected label (the column of the classes) or targets (columns of numbers), found "
@@ -266,7 +266,7 @@ bool is_separator(const std::string& text) {
   return text.size() == 1 && text.find_first_of("\"\r\n") != 0 && text[0] > 0;
 }
 
-/// Checks label_separator. Returns the problem, or an empty text.
+/// Checks label_separator. Returns the problem, or an empty string.
 std::string problem_of_separator(const CsvOptions& options) {
   const std::string& separator = options.label_separator;
   if (separator.empty()) return {};
@@ -285,7 +285,7 @@ std::string problem_of_separator(const CsvOptions& options) {
   return {};
 }
 
-/// Checks the combination of fields. Returns the problem, or an empty text.
+/// Checks the combination of fields. Returns the problem, or an empty string.
 std::string check_csv(const CsvOptions& options) {
   if (!options.path.empty() && !options.features.empty()) {
     return "path and features: expected one of them, found both: samples are images or features";
@@ -380,13 +380,13 @@ DatasetKind csv_dataset() {
              "Names of the columns that hold the targets: numbers, one for each output of the "
              "model (see target)."),
        field("target", &CsvOptions::target,
-             "Kind of targets. labels: the class (see label). soft_labels: a probability of each "
-             "class, adding up to 1. multi_hot: a number from 0 to 1 for each output, which says "
+             "Kind of targets. labels: the class (see label). soft_labels: a probability for each "
+             "class; they add up to 1. multi_hot: a number from 0 to 1 for each output, which says "
              "whether it applies. values: a number for each output. auto: labels, or multi_hot "
              "with label_separator; not allowed with targets."),
        field("classes", &CsvOptions::classes,
-             "Names of the classes in their order, or of the outputs; by default those of the "
-             "training file, or of the columns."),
+             "Names of the classes, from class 0 on, or of the outputs. By default, the classes of "
+             "the training file, or the names of the columns in targets."),
        field("delimiter", &CsvOptions::delimiter, "Field separator: one character."),
        field("cache_mib", &CsvOptions::cache_mib,
              "Decoded images are kept in memory if the whole set fits in this many MiB.")

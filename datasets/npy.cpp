@@ -409,9 +409,9 @@ DatasetKind npy_dataset() {
        val_files_field(&NpyOptions::val, files_table()),
        test_files_field(&NpyOptions::test, files_table()),
        field("target", &NpyOptions::target,
-             "Kind of targets. labels: the number of the class. soft_labels: a probability of each "
-             "class, adding up to 1. multi_hot: a number from 0 to 1 for each output, which says "
-             "whether it applies. values: a number for each output. auto: labels if they are "
+             "Kind of targets. labels: the number of the class. soft_labels: a probability for "
+             "each class; they add up to 1. multi_hot: a number from 0 to 1 for each output, which "
+             "says whether it applies. values: a number for each output. auto: labels if they are "
              "integers (N,), values if they are floating-point numbers (N,) or (N, 1); for all "
              "other arrays, the kind must be given."),
        field("classes", &NpyOptions::classes,

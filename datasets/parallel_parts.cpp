@@ -42,7 +42,7 @@ void for_each_part(std::size_t count, const std::string& what,
       run_workers(static_cast<int>(threads), what, work, {});
       is_done = true;
     } catch (const Error& refused) {
-      // If the system starts no more threads, run the remaining parts on this one.
+      // If the system cannot start the threads, run the remaining parts on this one.
       if (refused.kind() != ErrorKind::device) throw;
     }
   }

@@ -25,7 +25,7 @@ void check_label(std::int64_t label, std::size_t classes, const std::string& whe
 void check_root(const std::string& dataset, const std::string& root, const std::string& expected,
                 const std::string& fetch);
 
-/// Returns " (`scripts/fetch-data NAME` fetches them)", or an empty text for an empty name.
+/// Returns " (`scripts/fetch-data NAME` fetches them)", or an empty string for an empty name.
 std::string fetch_hint(const std::string& fetch);
 
 /// Returns "0", "1", ... for data whose classes have no names.

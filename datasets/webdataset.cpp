@@ -434,7 +434,7 @@ DatasetKind webdataset_dataset() {
            "Kind of labels. name: the name of the class. number: the number of the class, from 0. "
            "auto: numbers if the first label of the training samples is a number, else names."),
        field("classes", &WebDatasetOptions::classes,
-             "Names of the classes in their order; by default numbers or, where labels are names, "
+             "Names of the classes, from class 0 on. By default, numbers or, if labels are names, "
              "those of the training samples, sorted (numbers by value)."),
        field("cache_mib", &WebDatasetOptions::cache_mib,
              "Decoded images are kept in memory if the whole set fits in this many MiB.")

@@ -124,7 +124,7 @@ class Op {
   /// implementation is used.
   virtual std::string implementation() const = 0;
   /// Returns the name of the kernel that computes a pass if others could replace it (see
-  /// OpFactory::avoid); else an empty text.
+  /// OpFactory::avoid); else an empty string.
   virtual std::string replaceable_kernel(Pass) const { return {}; }
 };
 

@@ -38,12 +38,12 @@ std::vector<std::string> problems_of_samples(const DataSource* source);
 void try_samples(std::initializer_list<const DataSource*> sources, OnBadSample policy);
 
 /// Describes how the data differs from a run's, whose fingerprint is `expected` (empty if unknown).
-/// Returns an empty text if it does not differ. `name`: "training" or "test".
+/// Returns an empty string if it does not differ. `name`: "training" or "test".
 std::string difference_of_data(const char* name, const std::string& expected,
                                const DataSource& source);
 
 /// Describes how the validation samples differ from a run's, whose fingerprint is `expected` (empty
-/// if unknown). Returns an empty text if they do not differ.
+/// if unknown). Returns an empty string if they do not differ.
 std::string difference_of_validation(const std::string& expected, const Splits& splits);
 
 /// Throws ErrorKind::usage for a model with one output if the kind of data set has class labels
@@ -81,8 +81,8 @@ void say_notes(const DataSets& sets);
 void check_replaceable(const std::string& option, const std::string& path, const char* what,
                        std::initializer_list<std::string_view> beginnings);
 
-/// Writes results to `path`: into a device or pipe, or as an atomic replacement of a file or of the
-/// target of a link.
+/// Writes results to `path`. Writes directly into a device or pipe. Replaces a file, or the target
+/// of a link, atomically.
 void write_results(const std::string& path, std::span<const std::byte> bytes);
 
 /// Converts "3h50m", "90s" or "2d" to seconds. Throws ErrorKind::usage with the expected form.

@@ -258,7 +258,7 @@ class Launcher {
     if (!ended_rank_ && (is_failure(status) || (rank == 0 && code != 0))) ended_rank_ = rank;
   }
 
-  /// Returns the event after which the running ranks should end by themselves, or an empty text.
+  /// Returns the event after which the running ranks should end by themselves, or an empty string.
   std::string call_to_end() const {
     if (ended_rank_) return fmt::format("the end of rank {}", *ended_rank_);
     // Do not wait forever for suspended ranks.

@@ -39,7 +39,7 @@ std::string digest(const std::string& text) {
   return hexadecimal(hmac_sha256("", text)).substr(0, kDigits);
 }
 
-/// Returns the digest of a small regular file. Returns an empty text for anything else, because a
+/// Returns the digest of a small regular file. Returns an empty string for anything else, because a
 /// pipe can be read only once.
 std::string digest_of_file(const std::string& path) {
   constexpr std::uintmax_t kMaxConfig = 16 << 20;

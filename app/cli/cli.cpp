@@ -115,7 +115,7 @@ std::string step_for_missing(const std::string& argument, const std::string& cal
 }
 
 /// Rewrites CLI11's message (`why`) about a missing argument, with the argument's name in help
-/// texts and advice. Returns an empty text for other messages.
+/// texts and advice. Returns an empty string for other messages.
 std::string problem_of_missing(const CLI::App& command, const std::string& called,
                                const std::string& why) {
   for (const CLI::Option* option : command.get_options()) {

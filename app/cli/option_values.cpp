@@ -41,7 +41,8 @@ bool takes_url(const CLI::App& app, const CLI::Option& option) {
          (app.get_name() == "inspect" && option.get_name() == "file");
 }
 
-/// Expands the tilde in `--run-dir=~/runs`, which shells do not expand.
+/// Expands a leading `~/` in place, because shells leave it in `--run-dir=~/runs`. Returns the
+/// problem of the path, or an empty string.
 std::string replace_home(std::string& path, bool takes_url) {
   ExpandedPath expanded = expand_home(path, takes_url);
   if (expanded.problem.empty()) path = std::move(expanded.path);

@@ -214,7 +214,7 @@ std::string model_line(const Network& net, const InputPlan& input, std::int64_t 
          (net.options.empty() ? "" : "  " + net.options.substr(2) + "\n");
 }
 
-/// Returns a suggestion to start from published weights, if the network has some for such input.
+/// Returns a suggestion to start from published weights, if they exist for the network and input.
 std::string weights_text(const Network& net, const InputPlan& input) {
   const PretrainedWeights* weights = pretrained_weights(net.zoo);
   if (!weights || !net.options.empty() || input.channels != 3) return {};

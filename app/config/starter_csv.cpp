@@ -21,7 +21,7 @@ namespace {
 
 /// Maximum number of lines to examine.
 constexpr std::int64_t kMaxLines = 20'000;
-/// Maximum number of distinct integers in a column of classes; a column with more has a quantity.
+/// Maximum number of distinct integers in a column of classes. Other integers are quantities.
 constexpr std::size_t kMaxIntegerClasses = 20;
 
 /// Statistics of a column whose fields are read as lists of labels with this separator.

@@ -48,8 +48,8 @@ EvalResult evaluate_with_progress(const Job& job, const Split& split, const std:
                                   const std::vector<float>& params);
 
 /// Describes how the job's data differs from the run's, as far as that affects the results on the
-/// job's split, and the consequence. Returns an empty text if there is no such difference. Results
-/// on different data are not comparable, and a different number of training samples gives a
+/// job's split, and the consequence. Returns an empty string if there is no such difference.
+/// Results on different data are not comparable, and a different number of training samples gives a
 /// different validation split, so that samples on which the weights were trained would count as
 /// unseen.
 std::string difference_from_run(const std::string& path, const CheckpointHeader& header,

@@ -110,8 +110,8 @@ ReportedRun read_run(const std::string& folder, const std::string& label,
 int run_report(const ReportOptions& options) {
   if (report_assets().charts.empty()) {
     fail(ErrorKind::usage,
-         "dpt report needs Chart.js, which this build of dpt leaves out: install libjs-chart.js "
-         "(Debian's name) and build again, with -DDPT_CHARTS=ON");
+         "dpt report needs Chart.js, but this dpt was built without it: install it (on Debian, "
+         "libjs-chart.js) and build dpt again with -DDPT_CHARTS=ON");
   }
   ReportedEvaluationOptions evaluation{options.mistakes, options.devices, {}};
   std::vector<std::string> folders;

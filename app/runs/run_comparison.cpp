@@ -49,8 +49,8 @@ RunConfig config_of_run(const std::string& folder) {
   RunConfig config;
   config.flat = flat_config(show_to_compare(catalog(), spec), file);
   config.by_path = {config.flat.values.begin(), config.flat.values.end()};
-  // Compare measured numbers of data.normalize like given ones, but keep the mode, by which
-  // repetitions are recognised.
+  // Compare the numbers of data.normalize, measured or given, but keep the mode: groups_of_runs
+  // ignores measured numbers.
   config.by_path["data.normalize.mode"] = name_of(spec.data.normalize.mode);
   for (const auto& [path, items] : config.flat.orders) {
     config.by_path[path] = fmt::format("{}", fmt::join(items, ", "));

@@ -158,10 +158,14 @@ class SmokeTest {
         std::memcmp(through.data(), resumed.data(), through.size() * sizeof(float)) == 0) {
       return;
     }
+    const std::string sizes =
+        through.size() == resumed.size()
+            ? std::string()
+            : fmt::format(" ({} values instead of {})", resumed.size(), through.size());
     fail(ErrorKind::unexpected,
          "expected the resumed run to end with the same bits as the run that was not stopped, "
-         "found different {} ({} and {} values)",
-         what, through.size(), resumed.size());
+         "found different {}{}",
+         what, sizes);
   }
 
   std::string evaluate() {

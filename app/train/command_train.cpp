@@ -112,7 +112,7 @@ void print_plan(const Job& job) {
 }
 
 /// Returns a warning if this process's replicas on the CPU need more memory than the machine has,
-/// else an empty text. Memory that other programs use counts as available, because it may be free
+/// else an empty string. Memory that other programs use counts as available, because it may be free
 /// when the run starts.
 std::string memory_misfit(const Job& job) {
   std::uint64_t replicas = 0;
@@ -182,7 +182,7 @@ Json results_of_complete(const Job& job, const RunFolder& folder, const TrainSta
 }
 
 /// Returns a message for a run that has trained more epochs than the config asks for, else an empty
-/// text.
+/// string.
 std::string fewer_epochs_text(const Job& job, const RunState& state) {
   if (state.epoch <= job.spec.train.epochs) return {};
   return fmt::format(
@@ -300,13 +300,13 @@ void tell_others(const Job& job, const std::string& decision, const std::string&
   }
 }
 
-/// Also writes the messages to `file`, unless it exists and is not a log of dpt.
+/// Also writes the messages to `file`, unless it exists and is not a dpt log.
 void write_rank_log(const std::string& file, Progress& progress) {
   std::error_code ignored;
   const bool has_text = std::filesystem::file_size(file, ignored) > 0 && !ignored;
   if (has_text && !is_message_log(file)) {
     progress.warn_always(
-        fmt::format("{}: expected a log of dpt, found a different file: it is kept, and this "
+        fmt::format("{}: expected a dpt log, found a different file: it is kept, and this "
                     "process writes no log. Move the file away, or leave out --rank-logs",
                     file));
     return;

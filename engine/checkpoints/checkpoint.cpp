@@ -148,7 +148,7 @@ std::string file_name(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-/// Returns a sentence that names a good checkpoint next to a damaged one, or an empty text.
+/// Returns a sentence that names a good checkpoint next to a damaged one, or an empty string.
 std::string good_neighbour(const std::string& path) {
   const std::string folder = folder_of(path);
   const std::string good = newest_good_checkpoint(folder, [](const auto&) {});

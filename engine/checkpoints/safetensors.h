@@ -65,7 +65,7 @@ enum class Checksum : std::uint8_t { append, none };
 /// Writes a file so that a crash leaves the old file or the new one: temporary file in the same
 /// folder, fsync, rename, fsync of the folder. Appends dpt.integrity (XXH3-128 of all bytes before
 /// it), and returns its value, like stored_checksum() of the new file; with Checksum::none, does
-/// neither and returns an empty text. Throws ErrorKind::data, naming the file and the system's
+/// neither and returns an empty string. Throws ErrorKind::data, naming the file and the system's
 /// reason, after removing the temporary file. If `values` is given, it is called for one tensor
 /// after the other, and TensorView::data is not used.
 std::string write_safetensors(const HeldPath& place, const Metadata& metadata,

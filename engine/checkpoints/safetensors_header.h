@@ -32,7 +32,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& path, std::string_
 std::string format_safetensors_header(const std::string& path, const Metadata& metadata,
                                       const std::vector<TensorView>& tensors);
 
-/// Returns the defect of a tensor's name, or an empty text.
+/// Returns the defect of a tensor's name, or an empty string.
 std::string name_defect(const std::string& name);
 
 /// Returns the number of bytes of one element, or 0 for an unknown dtype.

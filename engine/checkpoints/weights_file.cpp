@@ -80,7 +80,7 @@ std::string last_layer(const Plan& plan) {
 }
 
 /// Returns last_layer() if its parameters have a row for each class, which is true of a Linear or
-/// Conv2d with as many outputs as classes. Otherwise returns an empty text.
+/// Conv2d with as many outputs as classes. Otherwise returns an empty string.
 std::string head_of(const Plan& plan) {
   std::string head;
   for (const LayerRow& row : plan.rows) {

@@ -32,7 +32,7 @@ class AbortableBarrier {
   /// first rank in the whole world, for messages. REQUIRES: 1 <= size < 65536.
   AbortableBarrier(int size, std::chrono::milliseconds stall_timeout, bool spin, int first = 0);
 
-  /// Waits until all ranks have come and returns the number of the meeting (from 0). Throws
+  /// Waits until all ranks have arrived and returns the number of the meeting (from 0). Throws
   /// ErrorKind::peer with the first cause if the group was aborted, or if a missing rank has
   /// stalled (which aborts the group, naming that rank and its last activity). Everything that a
   /// rank wrote before is visible to all afterwards. Each rank calls it from one thread.
@@ -50,7 +50,7 @@ class AbortableBarrier {
   /// Aborts the group and wakes all ranks. The first cause wins. Callable from any thread, any
   /// number of times.
   void abort(int rank, const std::string& cause) noexcept;
-  /// Returns the first cause, or an empty text.
+  /// Returns the first cause, or an empty string.
   std::string abort_cause() const;
 
   void set_joined(int rank) { ranks_[rank].joined = true; }
@@ -60,25 +60,24 @@ class AbortableBarrier {
 
  private:
   // Parts of the atomic word: bit 63 is set by an abort, bits 16 to 62 count the completed
-  // meetings, and bits 0 to 15 count the ranks that have come to the next one.
+  // meetings, and bits 0 to 15 count the ranks that have reached the next one.
   static constexpr std::uint64_t kAborted = std::uint64_t{1} << 63;
   static constexpr std::uint64_t kOneMeeting = std::uint64_t{1} << 16;
   static constexpr std::uint64_t kArrivedMask = kOneMeeting - 1;
   static std::uint64_t meetings(std::uint64_t word) { return (word & ~kAborted) / kOneMeeting; }
 
   struct alignas(64) Rank {
-    std::atomic<std::uint64_t> arrivals{0};  ///< number of meetings to which it has come
+    std::atomic<std::uint64_t> arrivals{0};  ///< number of meetings that it has reached
     std::atomic<bool> joined{false};
     std::shared_ptr<Heartbeat> heartbeat = std::make_shared<Heartbeat>();
   };
   using Clock = std::chrono::steady_clock;
 
   [[noreturn]] void throw_aborted(int rank, const char* operation) const;
-  /// Waits until the condition holds or the time `until` has come. Returns true if the condition
-  /// holds.
+  /// Waits until the condition holds, but not beyond `until`. Returns true if the condition holds.
   template <class Condition>
   bool wait(Condition condition, Clock::time_point until);
-  /// Waits until all ranks have come to the meeting or the group was aborted. Throws if a rank has
+  /// Waits until all ranks have reached the meeting or the group was aborted. Throws if a rank has
   /// stalled.
   void wait_for_ranks(int rank, const char* operation, std::uint64_t meeting);
   void wake();

@@ -31,8 +31,7 @@ struct SumTerms {
   /// Shards of each rank; empty = one each. (Ranks of a single process ignore this.)
   std::span<const Range> shards_of_ranks;
   /// True if the additions may have any order, as long as it is fixed for a given layout of ranks
-  /// over processes. Any order moves fewer bytes if a process's shards are several nodes of the
-  /// tree.
+  /// over processes. This moves fewer bytes if the shards of a process form several tree nodes.
   bool any_order = false;
 };
 

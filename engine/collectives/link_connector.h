@@ -25,7 +25,7 @@ class LinkConnector {
   std::string invitation() const;
 
   /// Connects to all others, whose invitations are given by rank, and closes the port. Returns an
-  /// empty text, or the reason why not all are connected. Call it once.
+  /// empty string, or the reason why not all are connected. Call it once.
   std::string connect(const std::vector<std::string>& invitations);
 
   /// Returns the connections by rank, in non-blocking mode; the entry of this process is empty.

@@ -93,8 +93,7 @@ void OverlappedSums::abort(const std::string& cause) noexcept {
           Error(ErrorKind::peer, fmt::format("the sums over processes were stopped: {}", cause)));
     }
   } catch (const std::exception&) {
-    // If there is no memory for the text, the sums end nevertheless, because their links are
-    // broken.
+    // Even without memory for the message, the sums end, because their links were aborted.
   }
   done_.notify_all();
 }

@@ -1,4 +1,4 @@
-// key=value arguments: values of the command line put into the tree of a config.
+// key=value arguments of the command line, which replace values in the tree of a config.
 #pragma once
 
 #include <string>

@@ -43,7 +43,7 @@ constexpr const char* text_of(TargetKind kind) {
     case TargetKind::class_index:
       return "class labels";
     case TargetKind::soft_labels:
-      return "soft labels (a probability of each class)";
+      return "soft labels (a probability for each class)";
     case TargetKind::multi_hot:
       return "multi-hot targets (0 to 1 for each output)";
     case TargetKind::values:

@@ -24,7 +24,7 @@ std::string most_text(const Field& field, std::size_t count);
 enum class Author : std::uint8_t {
   user,
   dpt  ///< config stored by dpt: strings of earlier versions may contain `${`, and an unset
-       ///< variable in a path is no error until the path is opened
+       ///< variable in a path is not an error until the path is opened
 };
 
 /// Converts `node` to the value of a field of a simple type. Returns false, with issues, on

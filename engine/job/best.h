@@ -13,7 +13,7 @@ namespace dpt {
 /// Returns the monitor of keep_best with its direction, such as "val/accuracy max". RunState stores
 /// this text with the best value, so that only values of the same monitor are compared.
 std::string best_monitor_of(const TrainSpec& spec);
-/// Returns the monitor of early stopping with its direction, or an empty text without early
+/// Returns the monitor of early stopping with its direction, or an empty string without early
 /// stopping.
 std::string early_monitor_of(const TrainSpec& spec);
 
@@ -41,7 +41,7 @@ bool note_epoch(const TrainSpec& spec, RunState& state);
 bool has_stopped_early(const TrainSpec& spec, const RunState& state);
 
 /// Returns the reason why the file `path` is not the best checkpoint that `state` records, or an
-/// empty text if it is. Reading the file's header verifies the whole file.
+/// empty string if it is. Reading the file's header verifies the whole file.
 std::string why_not_best(const HeldPath& path, const RunState& state);
 
 /// Removes the record of the best result from `state`.

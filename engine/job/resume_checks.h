@@ -16,7 +16,7 @@ void check_fits(const std::string& path, const RunState& state, const Job& job);
 /// Sets the schedule of a resumed run whose train.epochs was raised, as train.on_more_epochs
 /// requests, continuing from `before` and the checkpoint's `state`. Throws ErrorKind::usage if
 /// nothing is requested and the learning rate would change. Returns a sentence about the effect of
-/// the request, or an empty text without one.
+/// the request, or an empty string without one.
 std::string continue_schedule(Job& job, const TrainSpec& before, const RunState& state);
 
 /// Returns a sentence with both learning rates if, after the checkpoint of `state`, the schedule

@@ -25,7 +25,7 @@ struct InitOptions {
   std::vector<ParamSpec> params(ParamSpec weight, std::int64_t outputs) const;
 };
 
-/// Returns a message if fields contradict each other, otherwise an empty text.
+/// Returns a message if fields contradict each other, otherwise an empty string.
 std::string check_init(const InitOptions& options);
 
 /// Returns `table` with the rows of InitOptions appended; S is the options struct of the table.

@@ -32,7 +32,7 @@ Step step_of_averages(const BetaOptions& options, bool decoupled, double decay,
   return step;
 }
 
-/// Returns a message if the betas are invalid, otherwise an empty text.
+/// Returns a message if the betas are invalid, otherwise an empty string.
 std::string check_betas(const std::vector<double>& betas);
 template <class S>
 std::string check_betas_of(const S& options) {

@@ -92,13 +92,13 @@ class ControlServer {
   /// Returns true if this run has neither a token nor a name. A process that does not fit may then
   /// belong to another run, and is refused without failing the world.
   bool is_nameless() const { return world_.token.empty() && world_.job.empty(); }
-  /// Returns the reason why the process belongs to another run, or an empty text. REQUIRES:
+  /// Returns the reason why the process belongs to another run, or an empty string. REQUIRES:
   /// is_nameless().
   std::string difference_of_runs(const nlohmann::json& hello) const;
   void refuse_other_run(Peer& peer, const std::string& its_name, const std::string& why);
   void on_present(std::uint64_t id);
   /// Returns the reason why the process, whose hello has a valid proof, does not fit into this
-  /// world, or an empty text.
+  /// world, or an empty string.
   std::string misfit(const Peer& peer, const nlohmann::json& hello) const;
   std::string duplicate_text(const Peer& peer) const;
   /// Refuses the process. `kind`: "usage" = it must give up; "stranger" = it may belong to another

@@ -13,7 +13,7 @@ int descriptors_to_join(int rank, int size);
 int descriptors_to_run(int rank, int size);
 
 /// Raises this process's soft limit if `more` descriptors need it and the hard limit allows it.
-/// Returns an empty text, or an error that begins with `who` and states the need and the limit.
+/// Returns an empty string, or an error that begins with `who` and states the need and the limit.
 std::string make_room_for_descriptors(int more, const std::string& who);
 
 }  // namespace dpt

@@ -78,7 +78,7 @@ std::string problem_of_gpus(const std::vector<ProcessGroup::Member>& members) {
   return {};
 }
 
-/// Returns an error if this process may not open `more` descriptors, otherwise an empty text.
+/// Returns an error if this process may not open `more` descriptors, otherwise an empty string.
 std::string problem_of_descriptors(const World& world, int more) {
   return make_room_for_descriptors(more, fmt::format("rank {} (host {}) of {} processes needs",
                                                      world.rank, world.host, world.size));

@@ -20,7 +20,7 @@ inline constexpr int kPortCount = 8;
 inline constexpr int kLastPort = 65535;
 
 bool is_set(const Environment& environment, const char* name);
-/// Returns the value, or an empty text if the variable is not set.
+/// Returns the value, or an empty string if the variable is not set.
 std::string env_text(const Environment& environment, const char* name);
 
 /// Returns `text` as a whole number if it consists of digits only, otherwise nothing.

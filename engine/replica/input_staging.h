@@ -27,7 +27,7 @@ struct StagedBatch {
   int buffer = 0;  ///< index of the sample buffer that holds the batch; 0 if the data is resident
 };
 
-/// Used by the thread of its backend.
+/// Used by the replica's thread only.
 class InputStaging {
  public:
   /// Maximum number of steps in flight; a slot may be staged again once its step has run.

@@ -12,7 +12,7 @@
 
 namespace dpt {
 
-/// Used by the thread of its backend.
+/// Used by the replica's thread only.
 class Measurements {
  public:
   /// `logs`: this replica's results are logged. Other replicas measure only parts of the batch.
@@ -23,7 +23,8 @@ class Measurements {
   /// Returns true if logged steps measure the whole batch.
   bool measures_batch() const { return batch_floats_.bytes() > 0; }
 
-  /// Returns the number of floats after the metrics of each gradient buffer.
+  /// Returns the number of floats that each gradient buffer has for measurements, after its
+  /// metrics.
   std::int64_t part_floats() const { return part_floats_; }
   /// Returns the floats of the last step that measured the whole batch.
   const DeviceMemory& batch_floats() const { return batch_floats_; }

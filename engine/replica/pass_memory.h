@@ -24,7 +24,7 @@ struct PassParams {
   DevPtr fp32, bf16;
 };
 
-/// Used by the thread of its backend.
+/// Used by the replica's thread only.
 class PassMemory {
  public:
   PassMemory(Backend& backend, const Job& job, const Measurements& measurements,

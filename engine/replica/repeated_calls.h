@@ -13,7 +13,7 @@
 
 namespace dpt {
 
-/// Used by the thread of its backend.
+/// Used by the replica's thread only.
 class RepeatedCalls {
  public:
   enum class Part : std::uint8_t { whole, gradients, update, evaluation };

@@ -29,16 +29,16 @@ class Replica {
  public:
   Replica(Backend& backend, Communicator& communicator, const Job& job);
 
-  /// Sets the parameters, in buffer layout (Plan::param_floats). Their average starts from these
-  /// values.
+  /// Sets the parameters, in buffer layout (Plan::param_floats). The average of the weights, if the
+  /// job keeps one, also starts from these values.
   void set_params(std::span<const float> params) { weights_.set_params(params); }
   /// Sets the optimizer's state: JobUpdate::states by name.
   void set_optimizer_state(const NamedBuffers& state) { weights_.set_optimizer_state(state); }
   std::vector<float> params() { return weights_.params(); }
   NamedBuffers optimizer_state() { return weights_.optimizer_state(); }
 
-  /// Returns this rank's samples of a batch, as positions in it; empty if the batch has fewer
-  /// samples than there are ranks.
+  /// Returns this rank's samples of a batch, as positions in it. May be empty, for example if the
+  /// batch has fewer samples than there are ranks.
   Range rank_samples(std::int64_t global_batch) {
     return gradients_.partition_for(global_batch).samples;
   }

@@ -21,7 +21,7 @@ inline DevPtr flat_base(const DeviceMemory& memory, std::int64_t begin) {
   return {memory.ptr().address - static_cast<std::uintptr_t>(begin) * sizeof(float)};
 }
 
-/// Used by the thread of its backend.
+/// Used by the replica's thread only.
 class ReplicaMemory {
  public:
   explicit ReplicaMemory(Backend& backend) : backend_(backend) {}

@@ -18,7 +18,7 @@ namespace dpt {
 /// Flat buffers by name.
 using NamedBuffers = std::vector<std::pair<std::string, std::vector<float>>>;
 
-/// Used by the thread of its backend.
+/// Used by the replica's thread only.
 class ReplicaWeights {
  public:
   ReplicaWeights(Backend& backend, const Job& job, ReplicaMemory& memory);

@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// Used by the thread of its backend.
+/// Used by the replica's thread only.
 class ResultsRing {
  public:
   /// `part_floats` and `batch_floats` are those of Measurements. `part_floats` is 0 on ranks whose

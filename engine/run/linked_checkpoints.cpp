@@ -86,7 +86,7 @@ bool has_copy(const HeldPath& run, const Owner& owner) {
          is_same_entry(owner.run + "/checkpoints", run / "checkpoints");
 }
 
-/// Returns a description of the other owner of the folder's checkpoints, or an empty text if they
+/// Returns a description of the other owner of the folder's checkpoints, or an empty string if they
 /// are this run's.
 std::string other_owner(const HeldPath& run) {
   const HeldPath checkpoints = run / "checkpoints";

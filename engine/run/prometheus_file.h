@@ -36,7 +36,7 @@ struct PrometheusState {
 /// Returns the state in Prometheus' text exposition format, version 0.0.4.
 std::string prometheus_text(const PrometheusState& state);
 
-/// Returns the reason why a run cannot write its file to `path`, or an empty text if it can.
+/// Returns the reason why a run cannot write its file to `path`, or an empty string if it can.
 std::string why_no_prometheus_file(const std::string& path);
 
 /// Locks the file for a run that is about to start, and creates it if it is missing. A lock ends

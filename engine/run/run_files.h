@@ -86,7 +86,7 @@ std::vector<std::string> entries_of_run(const HeldPath& folder);
 /// may replace: it begins like a verdict, a file for Prometheus or a report.
 bool is_output_of_dpt(const HeldPath& file);
 
-/// Returns true if a file begins like a log of dpt's messages, with a time and a level.
+/// Returns true if a file begins like a dpt log of messages, with a time and a level.
 bool is_message_log(const HeldPath& file);
 
 /// Marks by which a run recognises dpt's own files: the first characters of the files of --verdict,

@@ -20,7 +20,7 @@ namespace dpt {
 
 using Json = nlohmann::ordered_json;
 
-/// Returns the reason why nothing can be appended to `path`, or an empty text. A pipe is refused,
+/// Returns the reason why nothing can be appended to `path`, or an empty string. A pipe is refused,
 /// because it would block a run while nobody reads it.
 std::string why_no_log(const HeldPath& path);
 

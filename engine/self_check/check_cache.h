@@ -17,7 +17,7 @@ class CheckCache {
   /// Returns the operations checked on a machine. A file that is missing, unreadable or of another
   /// format has none.
   std::set<std::string> checked(const std::string& machine) const;
-  /// Adds operations. Returns the reason if the file cannot be written, otherwise an empty text.
+  /// Adds operations. Returns the reason if the file cannot be written, otherwise an empty string.
   std::string add(const std::string& machine, const std::set<std::string>& operations) const;
 
  private:

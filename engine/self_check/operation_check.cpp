@@ -107,7 +107,7 @@ struct Bound {
   }
 };
 
-/// Returns the first disagreement of a result, or an empty text.
+/// Returns the first disagreement of a result, or an empty string.
 std::string disagreement(const NamedResult& got, const Values& want, const Bound& allowed) {
   const double bound = allowed.of(want);
   for (std::size_t i = 0; i < want.size(); ++i) {
@@ -123,7 +123,7 @@ std::uint32_t bits_of(float value) {
   return __builtin_bit_cast(std::uint32_t, value);
 }
 
-/// Returns the first difference between two runs, or an empty text.
+/// Returns the first difference between two runs, or an empty string.
 std::string difference(const NamedResult& first, const NamedResult& second) {
   for (std::size_t i = 0; i < first.values.size(); ++i) {
     if (bits_of(first.values[i]) == bits_of(second.values[i])) continue;

@@ -71,7 +71,7 @@ class OperationRun {
   /// the parameters' gradients.
   std::vector<reference::Values> expected(const reference::Values& y, const reference::Values& dy,
                                           const reference::Derivatives* g, double parameters) const;
-  /// Returns the name of an array after whose end a kernel has written, or an empty text.
+  /// Returns the name of an array after whose end a kernel has written, or an empty string.
   std::string overrun_array() const;
 
  private:

@@ -96,7 +96,7 @@ std::vector<T> count_up(std::size_t count) {
 void run_input(const Job& job, Side& side) {
   InputDesc d = job.data.mixed_input();
   d.batch = kSamples;
-  // With a mix, each sample needs the one before it.
+  // If samples are mixed, each needs the one before it.
   const auto entries = static_cast<std::size_t>(kSamples + (d.mix ? 1 : 0));
   const std::size_t count = entries * static_cast<std::size_t>(d.raw.elements());
   InputArgs args;
@@ -262,7 +262,7 @@ void run_sums(const Job&, Side& side) {
   side.add("merged moments", left, 2 * kChannels);
 }
 
-/// Returns the first difference between two results, or an empty text.
+/// Returns the first difference between two results, or an empty string.
 std::string disagreement(const StepResult& got, const StepResult& want) {
   double largest = 0;
   for (const float each : want.values) largest = std::max(largest, std::abs(double{each}));

@@ -1,4 +1,4 @@
-// The part of the self check for the kernels of a step that are no operation of the network.
+// The part of the self check for the kernels of a step that are not operations of the network.
 #pragma once
 
 #include <vector>

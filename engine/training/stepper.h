@@ -26,7 +26,7 @@ class BadStep : public Error {
   const Range& batch() const { return batch_; }  ///< positions in the epoch's order
   double loss() const;                           ///< mean over the batch
   /// Returns true if none of its samples counts in the loss. Nothing can be learned from such a
-  /// step, and it is no divergence.
+  /// step, and it is not a divergence.
   bool is_weightless() const { return result_.metrics.is_weightless(); }
   /// Returns what is non-finite as a clause: "the loss is nan".
   std::string what_is_wrong() const;

@@ -28,7 +28,8 @@ std::string reason(int error) {
 }
 
 /// Calls fsync once. After a failure the kernel may have dropped the data and report success the
-/// next time, so it is not repeated, except after an interruption by a signal, which is no failure.
+/// next time, so it is not repeated, except after an interruption by a signal, which is not a
+/// failure.
 int sync_once(int fd) {
   const SystemCall call("syncing a file to disk");
   return uninterrupted([fd] { return ::fsync(fd); });

@@ -167,14 +167,14 @@ class CpuBackend final : public Backend {
     const std::uint64_t free = host_system::memory().free;
     if (bytes <= free) {
       fail(ErrorKind::device,
-           "{}: out of memory: {} needs {}, which the system refused although {} are free: raise "
-           "the limit of this process (ulimit -v), or use a smaller batch_size or fewer devices",
-           info_.name, what, mebibytes(bytes), mebibytes(free));
+           "{}: out of memory: the system refused {} for {}, although {} are free: raise the limit "
+           "of this process (ulimit -v), or use a smaller batch_size or fewer devices",
+           info_.name, mebibytes(bytes), what, mebibytes(free));
     }
     fail(ErrorKind::device,
-         "{}: out of memory: {} needs {}, but {} are free; use a smaller batch_size or fewer "
-         "devices",
-         info_.name, what, mebibytes(bytes), mebibytes(free));
+         "{}: out of memory: cannot allocate {} for {}: {} are free. Use a smaller batch_size or "
+         "fewer devices",
+         info_.name, mebibytes(bytes), what, mebibytes(free));
   }
 
   CpuTarget target_;

@@ -148,9 +148,9 @@ class CudaBackend final : public Backend {
     if (status == cudaErrorMemoryAllocation) {
       cudaGetLastError();
       fail(ErrorKind::device,
-           "{}: out of memory: {} needs {}, but {} are free; use a smaller batch_size or more "
-           "devices",
-           context_.name, what, mebibytes(bytes), mebibytes(free_bytes()));
+           "{}: out of memory: cannot allocate {} for {}: {} are free. Use a smaller batch_size or "
+           "more devices",
+           context_.name, mebibytes(bytes), what, mebibytes(free_bytes()));
     }
     cuda_check(status, "cudaMalloc");
     // cudaFree works from any thread and for any GPU, so the thread's device need not be set.

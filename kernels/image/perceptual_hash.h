@@ -1,7 +1,7 @@
 // Perceptual hash of an image: copies that were compressed again, scaled or made slightly brighter
 // have hashes that differ in few bits.
 //
-// The image's brightness is averaged over a grid of 16x16 cells and transformed by a discrete
+// The image's brightness is averaged in each cell of a 16x16 grid and transformed by a discrete
 // cosine transform. Each bit tells whether one of the 8x8 lowest frequencies, except the constant
 // one, is above their median ("pHash": Zauner, Implementation and Benchmarking of Perceptual Image
 // Hash Functions, 2010).

@@ -141,7 +141,7 @@ Image decode_png(std::span<const std::byte> file, const std::string& name, std::
   const std::size_t stride = png_get_rowbytes(decoder.png, decoder.info);
   if ((image.channels != 1 && image.channels != 3) ||
       stride != static_cast<std::size_t>(size.w * image.channels)) {
-    fail(ErrorKind::data, "{}: a PNG of {} channels; only grey and RGB are supported", name,
+    fail(ErrorKind::data, "{}: expected a grey or RGB PNG, found {} channels", name,
          image.channels);
   }
   image.pixels = read_png_rows(decoder, name, size.h);

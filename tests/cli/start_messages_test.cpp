@@ -132,7 +132,7 @@ TEST_CASE("--rank-logs leaves a foreign file alone") {
     }
     return ended[1].err;
   };
-  check_contains(train(), "r/logs/rank-1.log: expected a log of dpt, found a different file");
+  check_contains(train(), "r/logs/rank-1.log: expected a dpt log, found a different file");
   CHECK(read_file(w.dir.file("r/logs/rank-1.log")) == "mine\n");
   fs::remove(w.dir.file("r/logs/rank-1.log"));
   for (const int times : {1, 2}) {

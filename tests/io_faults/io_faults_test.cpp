@@ -118,7 +118,7 @@ bool old_run_is_there(const Scenario& scenario, const TempDir& place) {
                        scenario.old_tensors.end());
 }
 
-/// Runs with a fault, checks the result, and runs again. Returns an empty text if everything is
+/// Runs with a fault, checks the result, and runs again. Returns an empty string if everything is
 /// correct.
 std::string complaint_about(const Scenario& scenario, const IoFault& fault) {
   const TempDir place;

@@ -35,7 +35,8 @@ inline std::vector<std::unique_ptr<Backend>> backends() {
   return all;
 }
 
-/// Returns the message of the device error that `make` throws, or an empty text if it throws none.
+/// Returns the message of the device error that `make` throws, or an empty string if it throws
+/// none.
 template <class Make>
 std::string refused(const Make& make) {
   try {

@@ -115,7 +115,7 @@ inline TrainSpec lenet_spec() {
       .spec();
 }
 
-/// Returns the message of the Error that `call` throws, or an empty text if it throws none.
+/// Returns the message of the Error that `call` throws, or an empty string if it throws none.
 template <class Call>
 std::string error_text(const Call& call) {
   try {

@@ -451,7 +451,8 @@ void rgb_row(const std::uint8_t* y, const std::uint8_t* cb, const std::uint8_t* 
   const __m256i of_green =
       _mm256_set1_epi32(18734 << 16 | (-22554 & 0xffff));  // 2^16 - FIX(0.71414)
   const __m256i half = _mm256_set1_epi32(1 << 15);
-  // Positions of the sixteen values of a colour in the three output vectors.
+  // Shuffle masks that move the sixteen values of a colour to their bytes of the three output
+  // vectors. -1 writes 0.
   const __m128i red0 = _mm_setr_epi8(0, -1, -1, 1, -1, -1, 2, -1, -1, 3, -1, -1, 4, -1, -1, 5);
   const __m128i red1 = _mm_setr_epi8(-1, -1, 6, -1, -1, 7, -1, -1, 8, -1, -1, 9, -1, -1, 10, -1);
   const __m128i red2 =

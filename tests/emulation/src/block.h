@@ -14,8 +14,8 @@ struct GridLaunch {
   const detail::Kernel* kernel = nullptr;
 };
 
-/// Runs the whole grid. Returns an error message, or an empty text on success. Only one host thread
-/// may be in this function at a time.
+/// Runs the whole grid. Returns an error message, or an empty string on success. Only one host
+/// thread may be in this function at a time.
 std::string run_grid(const GridLaunch& launch);
 
 /// Stops the running thread of the kernel, which crashed, so that the race detector sees what the

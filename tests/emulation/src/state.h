@@ -185,7 +185,8 @@ const Allocation* find_memory(const void* pointer, std::uintptr_t* base = nullpt
 /// range.
 bool in_memory(const void* pointer, std::size_t bytes, int device);
 void forget_all_memory();
-/// Describes an allocation whose borders were overwritten. Returns an empty text if all are intact.
+/// Describes an allocation whose borders were overwritten. Returns an empty string if all are
+/// intact.
 std::string damaged_memory();
 
 cudaError_t error_by_name(const std::string& name);

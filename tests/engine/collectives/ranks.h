@@ -52,7 +52,7 @@ inline std::vector<Outcome> run_ranks(
   return run_ranks(group, size, body);
 }
 
-/// Returns the message of the first rank that failed, or an empty text.
+/// Returns the message of the first rank that failed, or an empty string.
 inline std::string first_failure(const std::vector<Outcome>& outcomes) {
   for (const Outcome& outcome : outcomes) {
     if (outcome.kind) return outcome.text;

@@ -56,7 +56,7 @@ DataSets open(const std::string& name, const Fields& fields, const DataRequireme
 std::pair<Bytes, std::int32_t> sample(const DataSource& source, std::int64_t index);
 
 /// Returns the folder of the real data (DPT_DATA, or ../shared/datasets next to the source). If
-/// `name` is missing, prints a message and returns an empty text.
+/// `name` is missing, prints a message and returns an empty string.
 std::string real_data(const std::string& name);
 
 }  // namespace dpt::data_test

@@ -133,7 +133,7 @@ TEST_CASE("metrics that do not fit the model or the loss") {
   CHECK(error_of({metric("top_k")}, kHot) ==
         "metrics: the data's targets are multi-hot targets (0 to 1 for each output): expected one "
         "of accuracy, mean_absolute_error, r2, f1, precision, recall, auroc, average_precision, "
-        "found top_k, which is for class labels or soft labels (a probability of each class)");
+        "found top_k, which is for class labels or soft labels (a probability for each class)");
   CHECK(error_of({metric("accuracy")}, kNumbers) ==
         "metrics: the data's targets are values (a number for each output): expected one of "
         "mean_absolute_error, r2, found accuracy, which is for class labels or soft labels (a "
