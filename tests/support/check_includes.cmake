@@ -51,8 +51,8 @@ set(allowed_engine/replica engine/collectives engine/data engine/graph engine/jo
 set(allowed_engine/run engine/checkpoints engine/config engine/data engine/job engine/processes
     kernels kernels/base)
 set(allowed_engine/schedules engine/config engine/metrics)
-set(allowed_engine/self_check engine/config engine/graph engine/job engine/replica kernels kernels/base
-    kernels/common kernels/reference)
+set(allowed_engine/self_check engine/collectives engine/config engine/graph engine/job engine/replica
+    kernels kernels/base kernels/common kernels/reference)
 set(allowed_engine/training engine/checkpoints engine/collectives engine/config engine/data
     engine/graph engine/job engine/optimizers engine/processes engine/replica engine/run
     engine/schedules engine/self_check kernels kernels/base kernels/common)
