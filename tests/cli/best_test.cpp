@@ -159,11 +159,12 @@ TEST_CASE("eval: a best of the newest checkpoint's own step is not one that came
   fs::copy_file(w.checkpoint(24), w.best());
   const Finished eval = w.run({"eval", "r"});
   CHECK(eval.exit_code == 3);
-  check_contains(eval.err,
-                 "expected the run's best checkpoint, of step 12 (according to "
-                 "r/checkpoints/step-00000024.safetensors), but r/best.safetensors: is a "
-                 "checkpoint of step 24. Resume the run to restore its best checkpoint, or name "
-                 "the file to evaluate: dpt eval r/best.safetensors\n");
+  check_contains(
+      eval.err,
+      "expected the run's best checkpoint, of step 12 (according to "
+      "r/checkpoints/step-00000024.safetensors), but r/best.safetensors is "
+      "another checkpoint (step 24). Resume the run to restore its best checkpoint, or name "
+      "the file to evaluate: dpt eval r/best.safetensors\n");
 }
 
 TEST_CASE("the best: a foreign file in its place is found, and the true one is put back") {

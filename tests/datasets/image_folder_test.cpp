@@ -216,8 +216,8 @@ TEST_CASE(
   CHECK(dir.read().test == nullptr);
   dir.write("valid/cat/1.png", grey_png(1));
   CHECK(dir.error() ==
-        "image_folder: $: expected one folder of validation samples, found val and valid: name it "
-        "with val: val");
+        "image_folder: $: expected one folder of validation samples, found val and valid: choose "
+        "one, e.g. with data.val=val");
 }
 
 TEST_CASE("image_folder: data.val and data.test name other folders, or none") {

@@ -253,7 +253,7 @@ class Track(unittest.TestCase):
         self.make_run(FIRST)
         lock = self.lock()
         self.addCleanup(lock.close)
-        self.assertIn("is running", self.track_well("wandb"))
+        self.assertIn("is still running", self.track_well("wandb"))
         self.assertEqual(self.calls("summary"), [])
         self.assertEqual(len(self.calls("log")), 4)
         self.append(json.dumps(STEP3) + "\n" + json.dumps(TEST)[:20])

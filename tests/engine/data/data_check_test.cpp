@@ -336,7 +336,7 @@ TEST_CASE("findings: classes that are rare, missing, not trained or not measured
         "class b: 3 training samples; on average, a class has 10.6\n");
   CHECK(said(FindingKind::class_not_trained) ==
         "class d: train has no samples of it, but the other splits have 2\n");
-  CHECK(said(FindingKind::class_missing) == "class e: has no samples\n");
+  CHECK(said(FindingKind::class_missing) == "class e: no split has samples of it\n");
   CHECK(said(FindingKind::class_not_measured) ==
         "class c: test has no samples of it, but train has 20\n");
   CHECK(report.class_counts[1] == std::vector<std::int64_t>{5, 5, 0, 2, 0});

@@ -274,7 +274,7 @@ TEST_CASE("targets that a loss is not of, or that do not fit the model") {
   CHECK(error_of({}, 4, {TargetKind::values, 4, false}) ==
         "loss: the data's targets are values (a number for each output): expected one of mse, l1, "
         "smooth_l1, found cross_entropy, which is for class labels or soft labels (a probability "
-        "of each class) (data.target says what the targets are)");
+        "for each class) (data.target says what the targets are)");
   check_contains(
       error_of({}, 4, {TargetKind::multi_hot, 4, false}),
       "loss: the data's targets are multi-hot targets (0 to 1 for each output): expected "

@@ -137,7 +137,7 @@ TEST_CASE("metrics that do not fit the model or the loss") {
   CHECK(error_of({metric("accuracy")}, kNumbers) ==
         "metrics: the data's targets are values (a number for each output): expected one of "
         "mean_absolute_error, r2, found accuracy, which is for class labels or soft labels (a "
-        "probability of each class) or multi-hot targets (0 to 1 for each output)");
+        "probability for each class) or multi-hot targets (0 to 1 for each output)");
   CHECK(error_of({metric("per_class_accuracy")}, kNumbers).find("found per_class_accuracy") !=
         std::string::npos);
   std::vector<Variant> many;

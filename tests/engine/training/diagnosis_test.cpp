@@ -243,7 +243,7 @@ TEST_CASE("each place has a name for the log and a sentence for people") {
   const std::string shown = ". Affected samples (2 of the batch's 3): " + list({3, 1});
   CHECK(told(Place::unknown) ==
         "batch sum: No sample has non-finite values on its own: they arise in the sum over the "
-        "batch, whose 3 samples are " +
+        "batch. The batch's 3 samples are " +
             all);
   CHECK(told(Place::not_found) ==
         "not found: The layer could not be found (no memory). The batch's 3 samples are " + all);

@@ -161,8 +161,8 @@ TEST_CASE("linear layers in tf32") {
 
 TEST_CASE("linear layers in bf16") {
   if (!have_gpu()) return;
-  // Factors are exact, sums are fp32, and activations have 8 significant bits: rounding them errs by
-  // up to half a unit in the last bit.
+  // Factors are exact, sums are fp32, and activations have 8 significant bits: rounding them errs
+  // by up to half a unit in the last bit.
   check_every_fusion<Bf16>(DType::bf16, false, 5e-6, 0x1p-8);
 }
 

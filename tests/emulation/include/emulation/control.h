@@ -38,8 +38,8 @@ void set_multiprocessors(int count);
 void fail(const std::string& what);
 void clear_failures();
 
-/// Lets cuBLASLt's algorithm `algorithm` compute wrong values on a device (-1: on all); 0 ends this.
-/// DPT_EMULATED_WRONG_MATMUL sets it at start.
+/// Lets cuBLASLt's algorithm `algorithm` compute wrong values on a device (-1: on all); 0 ends
+/// this. DPT_EMULATED_WRONG_MATMUL sets it at start.
 void set_wrong_matmul(int algorithm, int device = -1);
 
 /// Behaviour of the emulated cuDNN: it works (the initial state), is not installed, fails when it
