@@ -13,7 +13,7 @@ namespace dpt {
 namespace {
 
 /// Version of the file's format. Increment it when the check becomes stricter.
-constexpr int kFormat = 2;
+constexpr int kFormat = 3;
 
 /// Maximum number of machines in the file. The file is emptied beyond it: programs and drivers
 /// change, and their entries are never used again.

@@ -17,7 +17,7 @@ struct OperationCheck {
   /// Kernel that computed the wrong result, if others could replace it (OpFactory::avoid); else
   /// empty.
   std::string replaceable_kernel;
-  std::uint64_t bits = 0;  ///< hash of the results
+  std::uint64_t bits = 0;  ///< hash of the results of all variants
 };
 
 /// Runs an operation forward and backward on random inputs and compares the output and all

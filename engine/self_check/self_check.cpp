@@ -59,20 +59,26 @@ std::int64_t usual_batch(const Job& job, int rank) {
   return sizes.empty() ? 1 : sizes.back();
 }
 
-/// Returns the operations that a rank checks. The replicas of this process on the CPU have the same
-/// kernels, so they share the work; a GPU checks all.
-std::vector<NamedOperation> share_of(std::vector<NamedOperation> operations,
-                                     const Placement& placement, int rank) {
-  const DeviceName& device = placement.devices[static_cast<std::size_t>(rank)];
-  if (device.kind != DeviceName::Kind::cpu) return operations;
-  std::size_t replicas = 0, own = 0;
+/// Returns the ranks that share a rank's check: the replicas of this process on equal CPU devices,
+/// which have the same kernels, or a GPU's rank alone.
+std::vector<int> group_of(const Placement& placement, int rank) {
+  const auto device_of = [&](std::int64_t each) -> const DeviceName& {
+    return placement.devices[static_cast<std::size_t>(each)];
+  };
+  if (device_of(rank).kind != DeviceName::Kind::cpu) return {rank};
+  std::vector<int> group;
   for (auto each = placement.own_ranks.begin; each < placement.own_ranks.end; ++each) {
-    if (!(placement.devices[static_cast<std::size_t>(each)] == device)) continue;
-    if (each < rank) ++own;
-    ++replicas;
+    if (device_of(each) == device_of(rank)) group.push_back(static_cast<int>(each));
   }
+  return group;
+}
+
+/// Returns a rank's share of the operations that its group checks.
+std::vector<NamedOperation> share_of(std::vector<NamedOperation> operations,
+                                     const std::vector<int>& group, int rank) {
+  const auto own = std::find(group.begin(), group.end(), rank) - group.begin();
   std::vector<NamedOperation> share;
-  for (std::size_t k = own; k < operations.size(); k += replicas) {
+  for (auto k = static_cast<std::size_t>(own); k < operations.size(); k += group.size()) {
     share.push_back(std::move(operations[k]));
   }
   return share;
@@ -105,9 +111,12 @@ class RankCheck {
         when_(job.spec.train.self_check),
         cache_(user_cache_path("checked-kernels.json")) {
     std::vector<NamedOperation> all;
-    add_operations(job.model.plan, usual_batch(job, rank), job.data.train_input.seed, all);
+    const std::vector<int> group = group_of(job.placement, rank);
+    for (const int each : group) {
+      add_operations(job.model.plan, usual_batch(job, each), job.data.train_input.seed, all);
+    }
     count_ = static_cast<std::int64_t>(all.size());
-    operations_ = share_of(std::move(all), job.placement, rank);
+    operations_ = share_of(std::move(all), group, rank);
   }
 
   const DeviceName& device() const { return device_; }
@@ -125,19 +134,23 @@ class RankCheck {
     result.checked = 0;
     try {
       for (const auto& [text, desc] : operations_) {
-        if (known.contains(text)) continue;
+        const std::string key = key_of(text, desc);
+        if (known.contains(key)) continue;
         check_stop();
         beat("checking kernels");
         OperationCheck check = check_operation(backend_, desc, options_.exact);
         ++result.checked;
         if (check.problem.empty()) {
-          passed.insert(text);
+          passed.insert(key);
           continue;
         }
-        const bool same = check_operation(backend_, desc, options_.exact).bits == check.bits;
-        check.problem += same ? " (the same in a second check)" : " (not in a second check)";
-        // A device that is unstable would be so with other kernels, too.
-        if (!same) check.replaceable_kernel.clear();
+        const std::string again = check_operation(backend_, desc, options_.exact).problem;
+        check.problem += again.empty() ? " (not in a second check)"
+                         : again == check.problem
+                             ? " (the same in a second check)"
+                             : fmt::format(" (a second check finds: {})", again);
+        // A device that is wrong only now and then would be so with other kernels, too.
+        if (again.empty()) check.replaceable_kernel.clear();
         wrong.push_back(std::move(check));
       }
       if (uses_cache && backend_.info().queues) {
@@ -154,6 +167,13 @@ class RankCheck {
   }
 
  private:
+  /// Returns the name of an operation in the cache. On a GPU, timing, free memory and the cache of
+  /// plans may choose other kernels in another run.
+  std::string key_of(const std::string& text, const OpDesc& desc) const {
+    if (!backend_.info().queues) return text;
+    return fmt::format("{} ({})", text, backend_.make(desc)->implementation());
+  }
+
   const Job& job_;
   Backend& backend_;
   DeviceName device_;

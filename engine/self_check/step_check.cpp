@@ -108,12 +108,16 @@ void run_input(const Job& job, Side& side) {
   } else {
     args.raw = side.put(floats(1, count));
   }
-  args.slots = side.put(count_up<std::int32_t>(entries));
-  args.ids = side.put(count_up<std::int64_t>(entries));
+  // The entry before the first is that of the partner of the first sample.
+  const std::size_t first = d.mix ? 1 : 0;
+  args.slots = side.put(count_up<std::int32_t>(entries)) + first * sizeof(std::int32_t);
+  args.ids = side.put(count_up<std::int64_t>(entries)) + first * sizeof(std::int64_t);
   args.epoch = side.put_one(std::int64_t{1});
   const InputBox box{1, 2, static_cast<std::int32_t>(d.out.h / 2),
                      static_cast<std::int32_t>(d.out.w / 2)};
-  if (d.erase) args.boxes = side.put(std::vector<InputBox>(entries, box));
+  if (d.erase) {
+    args.boxes = side.put(std::vector<InputBox>(entries, box)) + first * sizeof(InputBox);
+  }
   if (d.mix) args.mix = side.put_one(InputMix{0.75F, 0.25F, box});
   const auto outputs = static_cast<std::size_t>(kSamples * d.out.elements());
   args.y = side.put(std::vector<float>(outputs));
@@ -268,7 +272,9 @@ std::string disagreement(const StepResult& got, const StepResult& want) {
   for (const float each : want.values) largest = std::max(largest, std::abs(double{each}));
   const double bound = got.relative * largest;
   for (std::size_t i = 0; i < want.values.size(); ++i) {
-    if (std::abs(double{got.values[i]} - double{want.values[i]}) <= bound) continue;
+    const float a = got.values[i], b = want.values[i];
+    const bool both_nan = std::isnan(a) && std::isnan(b);
+    if (a == b || both_nan || std::abs(double{a} - double{b}) <= bound) continue;
     return fmt::format("{}, element {} of {}: {:.9g}; expected {:.9g}, tolerance {:.2g}", got.name,
                        i, want.values.size(), got.values[i], want.values[i], bound);
   }

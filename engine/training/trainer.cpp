@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -556,16 +557,23 @@ void report_check(const SelfCheckResult& check, int rank, RunLog& log, Progress&
   if (rank != 0 || check.checked == 0) return;
   nlohmann::ordered_json fields = {
       {"operations", check.operations}, {"checked", check.checked}, {"seconds", check.seconds}};
+  // One warning for each kernel, with its first case and the number of cases.
+  std::map<std::string, std::pair<const ReplacedKernel*, int>> warnings;
   for (const ReplacedKernel& each : check.replaced) {
     fields["replaced"].push_back({{"kernel", each.kernel},
                                   {"device", each.device},
                                   {"operation", each.operation},
                                   {"problem", each.problem}});
+    ++warnings.try_emplace(each.kernel, &each, 0).first->second.second;
+  }
+  for (const auto& [kernel, first] : warnings) {
+    const auto& [example, count] = first;
     progress.warn(fmt::format(
-        "the self check found that the kernel {} computes wrong values on {}: {}: {}. This run "
+        "the self check found that the kernel {} computes wrong values on {}: {}: {}{}. This run "
         "uses other kernels in its place, on all devices; they passed the check. Please report "
         "these lines, and test the device with `dpt devices --check`",
-        each.kernel, each.device, each.operation, each.problem));
+        kernel, example->device, example->operation, example->problem,
+        count > 1 ? fmt::format(" (and {} more in the log)", count - 1) : ""));
   }
   log.event("self_check", fields);
   if (check.cache_problem.empty()) return;

@@ -7,7 +7,6 @@
 #include <array>
 #include <cctype>
 #include <iterator>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -405,13 +404,10 @@ Primitive make_linear(const LinearDesc& d, Pass pass, bool fuse_relu, int thread
       return finish<Backward>(desc, pass, threads, x, y, desc.weights_desc(), plain, nullptr);
     }
     using Backward = dnnl::inner_product_backward_weights;
-    auto desc = d.bias ? make_desc<Backward>(attr, hint, x, any, bias, y)
-                       : make_desc<Backward>(attr, hint, x, any, y);
-    const auto is_brgemm = [&] {
-      return std::string_view(desc.impl_info_str()).starts_with("brgemm");
-    };
-    while (is_wrong_in_brgemm(d) && is_brgemm() && desc.next_impl()) {
-    }
+    // brgemm needs a layout of its own.
+    const memory::desc& layout = is_wrong_in_brgemm(d) ? plain : any;
+    const auto desc = d.bias ? make_desc<Backward>(attr, hint, x, layout, bias, y)
+                             : make_desc<Backward>(attr, hint, x, layout, y);
     return finish<Backward>(desc, pass, threads, x, y, desc.diff_weights_desc(), plain,
                             d.bias ? &bias : nullptr);
   } catch (const dnnl::error& error) {

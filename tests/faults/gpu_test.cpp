@@ -203,3 +203,22 @@ TEST_CASE("in fast mode, all replicas avoid a kernel that is wrong on one GPU") 
                     doctest::Contains("the self check found kernels that compute wrong values"));
   emulation::set_wrong_matmul(0);
 }
+
+TEST_CASE("the check of a step's kernels passes for mixed, erased and weighted samples") {
+  emulation::set_devices(1);
+  const std::string config = small_config(kSgdWithoutDecay, 1);
+  for (const std::vector<std::string>& variant : std::vector<std::vector<std::string>>{
+           {"data.transforms.batch=[{type: MixUp}]"},
+           {"data.transforms.batch=[{type: CutMix}]", "train.precision=bf16"},
+           {"data.transforms.batch=[{type: MixUp}]",
+            "data.transforms.train=[{type: RandomErasing, p: 1}]"},
+           {"loss={type: cross_entropy, label_smoothing: 0.1, class_weights: [1, 2, 3, 4]}"},
+           {"optimizer={type: Adam, lr: 0.01, betas: [0, 0], eps: 0}"},
+           {"optimizer={type: LAMB, lr: 0.01}", "train.ema={decay: 0.9}"}}) {
+    CAPTURE(variant[0]);
+    std::vector<std::string> overrides = variant;
+    overrides.insert(overrides.end(), {"devices=[cuda:0]", "train.self_check=always"});
+    const TempDir folder;
+    CHECK_NOTHROW(train_small(small_job(config, overrides), folder.path()));
+  }
+}

@@ -120,6 +120,18 @@ std::vector<OpDesc> operations() {
   }
   all.emplace_back(ReluDesc{3, shape});
   all.emplace_back(ActivationDesc{activations::Gelu{}, 3, shape});
+  for (const SampleShape& large : {SampleShape{28, 28, 6}, SampleShape{1, 1, 64}}) {
+    all.emplace_back(ActivationDesc{activations::Tanh{}, 32, large});
+    all.emplace_back(ActivationDesc{activations::Sigmoid{}, 32, large});
+  }
+  for (const std::int64_t size : {3, 8}) {
+    ConvTranspose2dDesc decoder;
+    decoder.batch = 32;
+    decoder.in = {size, size, 64};
+    decoder.out = {2 * size, 2 * size, 32};
+    decoder.kernel = decoder.stride = {2, 2};
+    all.emplace_back(decoder);
+  }
   DropoutDesc dropout;
   dropout.batch = 3;
   dropout.shape = shape;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/common/bf16.h"
 #include "kernels/devices.h"
@@ -75,9 +76,11 @@ TEST_CASE("the gradient of a large linear layer is written completely") {
   const std::unique_ptr<Backend> backend = make_cpu_backend(2);
   const std::int64_t shapes[][2] = {{6160, 80}, {6272, 100}, {8192, 65}, {8192, 144}, {6144, 80}};
   for (const auto& shape : shapes) {
-    for (const DType type : {DType::f32, DType::bf16}) {
+    for (const auto& [type, bias] : {std::pair(DType::f32, true), std::pair(DType::f32, false),
+                                     std::pair(DType::bf16, true), std::pair(DType::bf16, false)}) {
       if (type == DType::bf16 && !cpu_info().bf16) continue;
       LinearDesc d;
+      d.bias = bias;
       d.batch = 3;
       d.in = shape[0];
       d.out = shape[1];
