@@ -517,12 +517,18 @@ __global__ void merge_moments_kernel(Merges merges, std::int64_t channels) {
   }
 }
 
+const float* sums_of(const RunningRange& range, const RunningArgs& args) {
+  return device<const float>(args.sums + static_cast<std::size_t>(range.begin) * sizeof(float));
+}
+
+// `sums` has the range's sums only: before them there may be no memory, because frozen parameters
+// have no gradient.
 __global__ void check_running_kernel(const float* params, const float* sums, StepMetrics* metrics,
                                      RunningRange range, std::int64_t first) {
   const float momentum = next_momentum(range, params);
   const auto samples = static_cast<float>(metrics->count.count());
   for (std::int64_t i = range.begin + global_thread(); i < range.end; i += grid_threads()) {
-    if (is_finite(running_update(params[i], sums[i], samples, momentum))) continue;
+    if (is_finite(running_update(params[i], sums[i - range.begin], samples, momentum))) continue;
     atomicMax(&metrics->bad_statistic,
               StepMetrics::kFirstStatistic - static_cast<std::uint32_t>(i - first));
     return;
@@ -535,7 +541,7 @@ __global__ void update_running_kernel(float* params, const float* sums, const St
   const float momentum = counted_momentum(range, params);
   const auto samples = static_cast<float>(metrics->count.count());
   for (std::int64_t i = range.begin + global_thread(); i < range.end; i += grid_threads()) {
-    params[i] = running_update(params[i], sums[i], samples, momentum);
+    params[i] = running_update(params[i], sums[i - range.begin], samples, momentum);
   }
 }
 
@@ -592,7 +598,7 @@ void cuda_check_running(const CudaContext& context, std::span<const RunningRange
                         const RunningArgs& args) {
   for (const RunningRange& range : ranges) {
     launch(check_running_kernel, blocks_for(range.end - range.begin, kThreads), kThreads, 0,
-           context.stream, device<const float>(args.params), device<const float>(args.sums),
+           context.stream, device<const float>(args.params), sums_of(range, args),
            device<StepMetrics>(args.metrics), range, ranges.front().begin);
   }
 }
@@ -607,7 +613,7 @@ void cuda_update_running(const CudaContext& context, std::span<const RunningRang
   }
   for (const RunningRange& range : ranges) {
     launch(update_running_kernel, blocks_for(range.end - range.begin, kThreads), kThreads, 0,
-           context.stream, params, device<const float>(args.sums), metrics, range);
+           context.stream, params, sums_of(range, args), metrics, range);
   }
 }
 

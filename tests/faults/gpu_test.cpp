@@ -222,3 +222,17 @@ TEST_CASE("the check of a step's kernels passes for mixed, erased and weighted s
     CHECK_NOTHROW(train_small(small_job(config, overrides), folder.path()));
   }
 }
+
+TEST_CASE("a frozen layer before a batch norm needs no gradient memory on a GPU") {
+  emulation::set_devices(1);
+  std::string config = small_config(kSgdWithoutDecay, 1);
+  const std::string relu = "- {type: ReLU}";
+  config.replace(config.find(relu), relu.size(), "- {type: BatchNorm2d}");
+  const TempDir on_gpu, on_cpu;
+  const auto loss_on = [&](const char* devices, const TempDir& folder) {
+    return train_small(small_job(config, {devices, "train.freeze=['conv1.*']"}), folder.path())
+        .test_loss;
+  };
+  CHECK(loss_on("devices=[cuda:0]", on_gpu) ==
+        doctest::Approx(loss_on("devices=[cpu]", on_cpu)).epsilon(1e-4));
+}
