@@ -19,7 +19,7 @@ void say(const std::string& text) noexcept;
 /// Flushes stdout. Throws ErrorKind::data if not everything could be written.
 void flush_results();
 
-/// Returns true if a write to stdout has failed so far.
+/// Returns true if any write to stdout has failed.
 bool results_are_lost();
 
 }  // namespace dpt

@@ -137,7 +137,7 @@ int run_bench_data(const BenchOptions& options) {
   double sum = 0;
   for (const double each : stages) sum += each;
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    fmt::print("  {:<17}{:8.1f} us an image, {:3.0f} %\n", kDataStageNames[i],
+    fmt::print("  {:<17}{:8.1f} us per image, {:3.0f} %\n", kDataStageNames[i],
                per_sample(stages[i]), sum > 0 ? 100 * stages[i] / sum : 0);
   }
   return 0;

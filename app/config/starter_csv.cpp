@@ -247,7 +247,7 @@ struct Choice {
 };
 
 /// For a table of images, returns all columns except images and counters if there are at least two
-/// and each has only 0 and 1, that is, states if a label applies. Otherwise returns none.
+/// and each has only 0 and 1, that is, states whether a label applies. Otherwise returns none.
 std::vector<std::string> hot_columns(const std::vector<Column>& columns) {
   std::vector<std::string> names;
   bool has_images = false;

@@ -59,7 +59,7 @@ Arrays arrays_next_to(const std::string& file) {
   return arrays;
 }
 
-/// Returns the position of `word` in a name, with no letter next to it.
+/// Returns the position of the first `word` in `name` that has no letter on either side.
 std::optional<std::size_t> find_word(const std::string& name, const std::string& word) {
   const auto is_letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0; };
   for (std::size_t at = name.find(word); at != std::string::npos; at = name.find(word, at + 1)) {

@@ -61,9 +61,10 @@ TrainSpec without_training(TrainSpec spec) {
   return spec;
 }
 
-/// Returns the shape of the targets to which the outputs belong. Checkpoints before 1.6 do not
-/// state it, and the data may be absent: if it may have targets other than class labels, an
-/// elementwise loss is assumed to have one target per output.
+/// Returns the shape of the targets on which the model was trained. Checkpoints of dpt before 1.6
+/// do not contain it, and the data may be absent. For these, assumes one target per output if the
+/// loss is elementwise and the kind of data set allows targets other than class labels; otherwise,
+/// assumes class labels.
 TargetShape targets_of(const TrainSpec& spec, std::optional<TargetKind> stored,
                        std::int64_t outputs) {
   if (stored == TargetKind::class_index) return {};

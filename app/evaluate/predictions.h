@@ -22,7 +22,7 @@ std::string name_of(const std::vector<std::string>& names, std::size_t index);
 struct LabelText {
   std::vector<std::string> names;
   std::vector<double> thresholds;  ///< see threshold_of: an output above its threshold is a label
-  char separator = 0;              ///< 0 if the data has no such field, so that none is written
+  char separator = 0;              ///< between the names; 0: no columns with labels are written
 
   explicit operator bool() const { return separator != 0; }
   /// Returns the names of the outputs above their thresholds.

@@ -23,8 +23,8 @@ class Canvas {
   void fill(std::int64_t x, std::int64_t y, std::int64_t width, std::int64_t height, Colour colour);
   /// Draws an image with 1 or 3 channels, each of its pixels as scale x scale pixels.
   void place(std::int64_t x, std::int64_t y, const Image& image, std::int64_t scale);
-  /// Writes printable ASCII, with '?' for any other byte. Letters are 5x7 pixels, 6 apart, each of
-  /// scale x scale pixels.
+  /// Writes printable ASCII, with '?' for any other byte. Letters have 5x7 dots and are 6 dots
+  /// apart; a dot has scale x scale pixels.
   void write(std::int64_t x, std::int64_t y, std::string_view text, std::int64_t scale = kScale);
 
   static std::int64_t width_of(std::string_view text) {

@@ -268,9 +268,10 @@ std::string ledger_section(const std::vector<ReportedRun>& runs) {
     bars += ledger_verdict(run, runs.size() == 1) + ledger_bar(run.history.ledger);
   }
   if (bars.empty()) {
-    return section("time", "Where the time went",
-                   "<p>The logs do not record it: dpt logs it from the end of the first epoch on, "
-                   "and older releases did not log it at all.</p>\n");
+    return section(
+        "time", "Where the time went",
+        "<p>The logs have no times by part: dpt logs them from the end of the first epoch on, "
+        "and older releases did not log them at all.</p>\n");
   }
   HtmlTable table{"Time by part", "time", run_headings(runs), {}};
   for (const std::string& part : parts_in(runs)) {

@@ -186,8 +186,8 @@ Json results_of_complete(const Job& job, const RunFolder& folder, const TrainSta
 std::string fewer_epochs_text(const Job& job, const RunState& state) {
   if (state.epoch <= job.spec.train.epochs) return {};
   return fmt::format(
-      "already trained {}, but the config asks for {}: nothing to train. To continue training, "
-      "raise train.epochs, or start a new run with --overwrite or --resume never",
+      "already trained {}, but the config asks for {}: nothing to train. Raise train.epochs to "
+      "continue training, or start a new run with --overwrite or --resume never",
       counted(state.epoch, "epoch"), job.spec.train.epochs);
 }
 
@@ -199,8 +199,8 @@ std::string complete_line(const Job& job, const RunFolder& folder, const RunStat
   return fmt::format(
       "{} is complete: {}{}. {}, or start a new run with --overwrite or --resume never",
       folder.path(), counted(state.epoch, "epoch"), early ? ", stopped early" : "",
-      early ? "To continue training, raise train.early_stopping.patience"
-            : "To continue training, raise train.epochs");
+      early ? "Raise train.early_stopping.patience to continue training"
+            : "Raise train.epochs to continue training");
 }
 
 /// Updates the run folder in the results and in summary.json if the run was moved.

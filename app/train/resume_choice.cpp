@@ -79,7 +79,7 @@ std::string steps_text(const std::string& folder) {
     text += fmt::format("; {} has {}", place, steps_text(place));
   }
   if (is_file(folder + "/best.safetensors")) {
-    text += fmt::format("; --resume {} takes {}/best.safetensors", kBest, folder);
+    text += fmt::format("; --resume {} uses {}/best.safetensors", kBest, folder);
   }
   throw Error(ErrorKind::usage, text);
 }

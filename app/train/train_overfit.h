@@ -1,4 +1,4 @@
-// dpt train --overfit N: tests if the model can memorise N batches.
+// dpt train --overfit N: tests whether the model can memorise N batches.
 #pragma once
 
 #include "app/train/start_phase.h"

@@ -57,7 +57,7 @@ struct Request {
       case Operation::broadcast:
         return fmt::format("broadcast of {} bytes from rank {}", count, root);
       case Operation::all_gather:
-        return fmt::format("all_gather of {} bytes a rank into {}", count, room);
+        return fmt::format("all_gather of {} bytes per rank into {}", count, room);
       case Operation::barrier:
         break;
     }

@@ -1,11 +1,11 @@
-// Ranks as threads of several processes: the threads of a process add up their parts in its memory,
-// and process links carry the sums between the processes.
+// Ranks as threads of several processes: the threads of a process add up their partial sums in its
+// memory, and process links carry the results between the processes.
 //
 // Each process owns a range of the elements. It gets the others' sums of these elements, adds them
 // in the order of the shard tree, and sends the result to all: two exchanges, with as many bytes as
-// a ring allreduce. A small number of elements is sent whole, in one exchange. Either way the links
-// only move bytes, and every process adds the same numbers in the same order, so the bits are those
-// of one process.
+// a ring allreduce. If there are few elements, each process sends all of them to every other, in
+// one exchange. Either way the links only move bytes, and every process adds the same numbers in
+// the same order, so the bits are those of one process.
 #pragma once
 
 #include <chrono>

@@ -59,7 +59,7 @@ class Namer {
   Namer(const std::map<std::string, Where>& origins, const ReportIssue& report)
       : origins_(origins), report_(report) {}
 
-  /// Names the items of a list, whose first item has `index`; returns the index after the last.
+  /// Names the items of a list, counting from `index`. Returns the index after that of the last.
   std::int64_t name(std::vector<LayerSpec>& list, const std::string& path, std::int64_t index = 0) {
     for (std::size_t i = 0; i < list.size(); ++i) {
       LayerSpec& item = list[i];

@@ -37,8 +37,8 @@ class Executor {
   /// Returns the size of the memory that only this pass may use from its first phase to its last.
   std::size_t kept_bytes() const { return kept_bytes_; }
 
-  /// Runs input kernel, forward, loss and backward. Overwrites or adds to gradients and metrics,
-  /// according to `write`. The gradients are those of the mean loss over the batch whose
+  /// Runs the input kernel, forward, loss and backward. Overwrites or adds to gradients and
+  /// metrics, according to `write`. The gradients are those of the mean loss over the batch whose
   /// inverse_count is in the scalars, or of the summed loss if it is weighted (Loss::is_weighted).
   /// Calls `after_node` after each node's backward is queued, with its index in Plan::nodes.
   void train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
@@ -59,7 +59,7 @@ class Executor {
                    GradWrite write, const Merged& merged,
                    const std::function<void(int node)>& after_node = {});
 
-  /// Runs input kernel, forward and loss. Writes predictions and losses per sample.
+  /// Runs the input kernel, forward and loss. Writes predictions and losses per sample.
   void evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 const EvalOutputs& outputs);
 
@@ -67,8 +67,8 @@ class Executor {
   /// run.
   std::vector<ExecutorCall> train_calls(const ExecutorBuffers& buffers, const DeviceBatch& batch);
 
-  /// Runs input kernel and forward. Calls `visit` with each output as soon as its computation is
-  /// queued (later kernels may reuse its memory): `node` is the index in Plan::nodes, -1 for the
+  /// Runs the input kernel and forward. Calls `visit` with each output as soon as its computation
+  /// is queued (later kernels may reuse its memory): `node` is the index in Plan::nodes, -1 for the
   /// input kernel, and `elements` the number of values of Plan::type.
   using OutputVisitor = std::function<void(int node, DevPtr y, std::int64_t elements)>;
   void visit_outputs(const ExecutorBuffers& buffers, const DeviceBatch& batch,
@@ -108,7 +108,8 @@ class Executor {
                           const DeviceBatch& batch);
   void forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                    const OutputVisitor& visit = {});
-  /// Runs backward of one node, then the gradient sums of which it has computed the last part.
+  /// Runs the backward pass of one node, then the gradient sums of which it has computed the last
+  /// part.
   void backward(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 GradWrite write, const MergedCount& merged);
   void backward_statistics(const Step& step, const ExecutorBuffers& buffers,

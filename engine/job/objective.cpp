@@ -20,7 +20,7 @@ void check_test_targets(const Splits& splits) {
   if (train == test) return;
   const auto text = [](const TargetShape& shape) {
     std::string line = text_of(shape.kind);
-    if (shape.values > 0) line += fmt::format(", {} a sample", shape.values);
+    if (shape.values > 0) line += fmt::format(", {} per sample", shape.values);
     return line + (shape.weighted ? ", and a weight" : "");
   };
   fail(ErrorKind::data, "{}: expected targets like those of the training samples ({}), found {}",

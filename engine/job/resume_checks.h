@@ -26,7 +26,7 @@ std::string continue_schedule(Job& job, const TrainSpec& before, const RunState&
 std::string learning_rate_change(const Job& job, const TrainSpec& before, const RunState& state);
 
 /// Throws ErrorKind::usage, in exact mode, if this process has GPUs of different kinds (kind_of).
-/// (Those of different processes are compared as facts: facts_of.)
+/// (compare_and_connect compares the GPUs of different processes.)
 void check_kinds_of_gpus(const Job& job);
 
 /// Returns a warning, in exact mode, if the devices cannot give equal bits: the replicas are of

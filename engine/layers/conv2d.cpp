@@ -193,7 +193,7 @@ LayerKind conv2d_layer() {
        field("stride", &O::stride, "Stride of the convolution.").range(1, 1024),
        field("padding", &O::padding,
              "Zero padding on each side of the image; same: the padding that keeps the image's "
-             "size, with stride 1.")
+             "size (only with stride 1).")
            .range(0, 1024)
            .or_word("same"),
        field("dilation", &O::dilation, "Spacing between the elements of the kernel.")

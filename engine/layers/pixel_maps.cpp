@@ -154,7 +154,7 @@ LayerKind upsample_layer() {
       {field("scale_factor", &O::scale_factor, "Number of repetitions along height and width.")
            .required()
            .range(1, 1024),
-       field("mode", &O::mode, "Method that computes an output pixel from the input.")});
+       field("mode", &O::mode, "Interpolation method.")});
   return layer_kind<Upsample>(table);
 }
 

@@ -59,8 +59,8 @@ Loss make_smooth_l1(const Variant& variant, const LossContext& context) {
   return loss;
 }
 
-/// Returns the minimum of bce_with_logits for one sample. It is reached at the sigmoid that fits
-/// each target best.
+/// Returns the minimum of bce_with_logits for one sample: the loss if the sigmoid of each output is
+/// for_one / both.
 double least_bce(std::span<const float> targets, const std::vector<float>& pos_weight) {
   double sum = 0;
   for (std::size_t c = 0; c < targets.size(); ++c) {

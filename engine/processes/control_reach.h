@@ -16,9 +16,9 @@
 
 namespace dpt::control {
 
-/// Makes `acceptor` listen on the first free port of world.ports: on the loopback if all processes
-/// are on one machine, otherwise on the address of world.coordinator. Throws ErrorKind::usage that
-/// lists the attempts.
+/// Makes `acceptor` listen on the first free port of world.ports: on the loopback address if all
+/// processes are on one machine, otherwise on the address of world.coordinator. Throws
+/// ErrorKind::usage that lists the attempts.
 tcp::endpoint listen(const World& world, tcp::acceptor& acceptor, const ControlOptions& options);
 
 struct Reached {

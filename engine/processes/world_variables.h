@@ -64,8 +64,8 @@ void read_coordinator(World& world, const char* option, const std::string& text)
 /// Returns the block of ports that every process of a job chooses. Two jobs get the same block or
 /// disjoint ones.
 std::vector<int> ports_of(const World& world);
-/// Sets the coordinator to the address in DPT_COORDINATOR, or to the loopback if all processes are
-/// on this machine. Returns false if neither applies.
+/// Sets the coordinator to the address in DPT_COORDINATOR, or to the loopback address if all
+/// processes are on this machine. Returns false if neither applies.
 bool set_coordinator(World& world, const Environment& environment);
 
 /// Returns true if the name or address is that of the loopback interface.

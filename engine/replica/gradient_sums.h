@@ -48,7 +48,7 @@ class GradientSums {
   std::size_t next_ = 0;                 ///< next bucket in the current step
   std::function<void(int)> after_node_;
   std::string description_ = "tree";
-  /// Parts of the current step; a member, so that a step allocates nothing.
+  /// Partial sums of the current step; a member, so that a step allocates nothing.
   std::vector<PartialSum> parts_;
 };
 

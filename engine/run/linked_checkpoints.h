@@ -1,6 +1,6 @@
-// The folder to which `checkpoints` of a run folder leads if it is a link, perhaps to another disk.
-// Two run folders may lead to the same one. A lock and the file .dpt-checkpoints in it make sure
-// that only one run saves, resumes and removes checkpoints there.
+// The folder that holds a run's checkpoints if `checkpoints` in the run folder is a link, perhaps
+// to another disk. Several run folders may link to the same folder. A lock and the file
+// .dpt-checkpoints in it make sure that only one run saves, resumes and removes checkpoints there.
 #pragma once
 
 #include <optional>

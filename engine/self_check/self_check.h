@@ -27,7 +27,7 @@ void add_operations(const Plan& plan, std::int64_t batch, std::uint64_t seed,
 /// A kernel that was wrong on a device, and that no replica uses any more.
 struct ReplacedKernel {
   std::string kernel, device;
-  std::string operation, problem;  ///< those of OperationCheck
+  std::string operation, problem;  ///< see OperationCheck
 };
 
 /// Result of checking a rank's device.
@@ -36,7 +36,7 @@ struct SelfCheckResult {
   std::int64_t checked = 0;     ///< checked now by this rank
   double seconds = 0;
   std::string cache_problem;             ///< reason if the cache could not be written; else empty
-  std::vector<ReplacedKernel> replaced;  ///< kernels of all ranks
+  std::vector<ReplacedKernel> replaced;  ///< kernels replaced on any rank
 };
 
 /// Checks the operations of a job on the rank's device, as `train.self_check` says. The replicas of

@@ -15,7 +15,7 @@ namespace dpt {
 namespace {
 
 /// A result of a kernel, and the allowed difference relative to its largest value.
-struct StepResult {
+struct KernelResult {
   std::string name;
   std::vector<float> values;
   double relative = 1e-5;
@@ -48,7 +48,7 @@ class Side {
   }
   /// Adds a result.
   void add(const std::string& name, DevPtr from, std::size_t count, DType type = DType::f32) {
-    StepResult result{name, {}};
+    KernelResult result{name, {}};
     if (type == DType::bf16) {
       for (const Bf16 each : get<Bf16>(from, count)) result.values.push_back(to_float(each));
       result.relative = 4e-3;
@@ -63,7 +63,7 @@ class Side {
   }
 
   Backend& backend;
-  std::vector<StepResult> results;
+  std::vector<KernelResult> results;
 
  private:
   std::vector<DeviceMemory> memory_;
@@ -156,9 +156,9 @@ void run_loss(const Job& job, Side& side) {
   side.add("loss of each sample", args.sample_loss, kSamples);
   side.add("predictions", args.prediction, kSamples, DType::i32);
   const StepMetrics metrics = side.get<StepMetrics>(args.metrics, 1)[0];
-  StepResult sums{"sums",
-                  {metrics.loss_sum, metrics.weight, static_cast<float>(metrics.count.value()),
-                   static_cast<float>(metrics.labelled.value())}};
+  KernelResult sums{"sums",
+                    {metrics.loss_sum, metrics.weight, static_cast<float>(metrics.count.value()),
+                     static_cast<float>(metrics.labelled.value())}};
   for (const SplitSum& each : metrics.sums) {
     sums.values.push_back(static_cast<float>(each.value()));
   }
@@ -267,7 +267,7 @@ void run_sums(const Job&, Side& side) {
 }
 
 /// Returns the first difference between two results, or an empty string.
-std::string disagreement(const StepResult& got, const StepResult& want) {
+std::string disagreement(const KernelResult& got, const KernelResult& want) {
   double largest = 0;
   for (const float each : want.values) largest = std::max(largest, std::abs(double{each}));
   const double bound = got.relative * largest;

@@ -12,8 +12,8 @@
 namespace dpt {
 namespace {
 
-/// Returns advice on how to continue. `lr_is_spent`: a rollback is refused because the learning
-/// rate would become zero.
+/// Returns advice on how to continue. `lr_is_spent` is true if a rollback was refused because the
+/// learning rate would become zero.
 std::string how_to_go_on(DivergencePolicy policy, bool lr_is_spent) {
   std::string text = "To get past it, ";
   if (policy == DivergencePolicy::skip) text += "raise train.on_divergence.max_skips, or ";

@@ -25,8 +25,7 @@ ObjectTable mobilenet_table(const char* name, const char* doc) {
            "width", &O::width,
            "Factor by which all widths are multiplied; the results are rounded to multiples of 8.")
            .range(0.1, 16),
-       field("dropout", &O::dropout, "Probability of the dropout layer.").range(0, 1),
-       zoo::sync_field<O>()});
+       field("dropout", &O::dropout, "Dropout probability.").range(0, 1), zoo::sync_field<O>()});
 }
 
 /// Returns the multiple of 8 closest to `channels` that is not below 9/10 of it.

@@ -17,8 +17,7 @@ const ObjectTable& squeezenet_table() {
   static const ObjectTable table = object_table<O>(
       "squeezenet1_1",
       "SqueezeNet 1.1, like torchvision's squeezenet1_1; for images of 17x17 or more.",
-      {zoo::classes_field<O>(),
-       field("dropout", &O::dropout, "Probability of the dropout layer.").range(0, 1)});
+      {zoo::classes_field<O>(), field("dropout", &O::dropout, "Dropout probability.").range(0, 1)});
   return table;
 }
 

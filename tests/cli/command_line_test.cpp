@@ -208,7 +208,7 @@ TEST_CASE("messages and files of a run") {
 
   const Finished complete = w.run_well({"train", "small.yaml", "train.epochs=2"});
   CHECK(complete.err ==
-        "runs/tiny is complete: 2 epochs. To continue training, raise train.epochs, or start a new "
+        "runs/tiny is complete: 2 epochs. Raise train.epochs to continue training, or start a new "
         "run with --overwrite or --resume never\n");
   const Finished more = w.run_well({"train", "small.yaml", "train.epochs=3", "--max-steps", "11"});
   check_contains(more.err,
@@ -223,8 +223,9 @@ TEST_CASE("a run that stopped early says what to change") {
       "train.early_stopping={monitor: val/accuracy, patience: 1}", "optimizer.lr=0"};
   w.run_well(command);
   CHECK(w.run_well(command).err ==
-        "runs/tiny is complete: 2 epochs, stopped early. To continue training, raise "
-        "train.early_stopping.patience, or start a new run with --overwrite or --resume never\n");
+        "runs/tiny is complete: 2 epochs, stopped early. Raise "
+        "train.early_stopping.patience to continue training, or start a new run with --overwrite "
+        "or --resume never\n");
 }
 
 TEST_CASE("a summary that does not match the end of the run is written again") {

@@ -107,7 +107,7 @@ TEST_CASE("a report is made of logs in any state") {
     const std::string begun = w.page({"runs/tiny"}, &messages);
     check_contains(messages, "the run folder has no good checkpoint");
     check_contains(section(begun, "curves"), "The logs have no numbers yet.");
-    check_contains(section(begun, "time"), "The logs do not record it");
+    check_contains(section(begun, "time"), "The logs have no times");
     fs::remove(log);
     check_contains(section(w.page({"runs/tiny"}), "runs"),
                    "the log does not contain the start of a run");
@@ -123,7 +123,7 @@ TEST_CASE("a report is made of logs in any state") {
     summary.erase("ledger");
     write_file(w.dir.file("runs/tiny/summary.json"), summary.dump());
     const std::string page = w.page({"runs/tiny"});
-    check_contains(section(page, "time"), "The logs do not record it");
+    check_contains(section(page, "time"), "The logs have no times");
     CHECK(points_of(page, "loss", 0, "train").size() == 3);
   }
   SUBCASE("lines are of wrong types") {

@@ -18,7 +18,7 @@ TEST_CASE("a run that has trained more epochs than the config asks for says so")
       "already trained 2 epochs, but the config asks for 1: nothing to train. ";
   w.run_well(train, {"train.epochs=2"});
   CHECK(w.run_well(train).err == "runs/tiny: " + text +
-                                     "To continue training, raise train.epochs, or start a new run "
+                                     "Raise train.epochs to continue training, or start a new run "
                                      "with --overwrite or --resume never\n");
   // If the results of a finished run are missing, they are measured again.
   fs::remove(w.dir.file("runs/tiny/summary.json"));

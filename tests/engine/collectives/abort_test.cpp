@@ -280,7 +280,7 @@ TEST_CASE("ranks that want different things are told what each wanted") {
                 "the ranks disagree: rank 0 called broadcast of 8 bytes from rank 0, rank 3 called "
                 "broadcast of 8 bytes from rank 1");
   check_refused(2, 1, calls().at("all_gather"), barrier,
-                "the ranks disagree: rank 0 called all_gather of 8 bytes a rank into 16, rank 1 "
+                "the ranks disagree: rank 0 called all_gather of 8 bytes per rank into 16, rank 1 "
                 "called barrier");
   check_refused(2, -1, broadcast(8, 5), barrier, "broadcast: expected a root from 0 to 1, found 5");
   check_refused(2, -1, broadcast(8, 2), barrier, "broadcast: expected a root from 0 to 1, found 2");

@@ -224,7 +224,7 @@ TEST_CASE("targets that the loss or a metric is not of, or the test samples do n
   CHECK(error_of(labels, {automatic, "loss={type: mse}", one}) ==
         labels.data.file("test_x.npy") +
             ", sample 0: expected targets like those of the training samples (values (a number for "
-            "each output), 1 a sample), found class labels");
+            "each output), 1 per sample), found class labels");
   write_bytes(labels.data.file("test_y.npy"), npy({23}, std::vector<float>(23, 0.5F)));
   CHECK(error_of(labels, {automatic, "loss={type: mse}", one}) == "no error");
   write_bytes(labels.data.file("train_y.npy"), npy({60}, std::vector<std::int32_t>(60, 0)));
