@@ -213,7 +213,6 @@ TEST_CASE("the check of a step's kernels passes for mixed, erased and weighted s
            {"data.transforms.batch=[{type: MixUp}]",
             "data.transforms.train=[{type: RandomErasing, p: 1}]"},
            {"loss={type: cross_entropy, label_smoothing: 0.1, class_weights: [1, 2, 3, 4]}"},
-           {"optimizer={type: Adam, lr: 0.01, betas: [0, 0], eps: 0}"},
            {"optimizer={type: LAMB, lr: 0.01}", "train.ema={decay: 0.9}"}}) {
     CAPTURE(variant[0]);
     std::vector<std::string> overrides = variant;
