@@ -113,8 +113,7 @@ std::string disagreement(const NamedResult& got, const Values& want, const Bound
   for (std::size_t i = 0; i < want.size(); ++i) {
     const auto value = static_cast<double>(got.values[i]);
     if (std::abs(value - want[i]) <= bound) continue;
-    return fmt::format("{}, element {} of {}: {:.9g}; expected {:.9g}, tolerance {:.2g}", got.name,
-                       i, want.size(), value, want[i] + 0.0, bound);
+    return wrong_value_text(got.name, i, want.size(), value, want[i], bound);
   }
   return {};
 }

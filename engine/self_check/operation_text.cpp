@@ -177,4 +177,11 @@ std::string operation_text(const OpDesc& desc) {
   return std::visit([](const auto& each) { return words(each); }, desc);
 }
 
+std::string wrong_value_text(const std::string& name, std::size_t at, std::size_t count, double got,
+                             double want, double tolerance) {
+  // Adding 0 turns -0 into 0.
+  return fmt::format("{}, element {} of {}: {:.9g}; expected {:.9g}, tolerance {:.2g}", name, at,
+                     count, got, want + 0.0, tolerance);
+}
+
 }  // namespace dpt

@@ -12,4 +12,8 @@ namespace dpt {
 /// x channels.
 std::string operation_text(const OpDesc& desc);
 
+/// Returns the text about a wrong value: element `at` of the `count` of the result `name`.
+std::string wrong_value_text(const std::string& name, std::size_t at, std::size_t count, double got,
+                             double want, double tolerance);
+
 }  // namespace dpt

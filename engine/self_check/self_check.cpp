@@ -112,8 +112,10 @@ class RankCheck {
         cache_(user_cache_path("checked-kernels.json")) {
     std::vector<NamedOperation> all;
     const std::vector<int> group = group_of(job.placement, rank);
-    for (const int each : group) {
-      add_operations(job.model.plan, usual_batch(job, each), job.data.train_input.seed, all);
+    std::set<std::int64_t> batches;
+    for (const int each : group) batches.insert(usual_batch(job, each));
+    for (const std::int64_t batch : batches) {
+      add_operations(job.model.plan, batch, job.data.train_input.seed, all);
     }
     count_ = static_cast<std::int64_t>(all.size());
     operations_ = share_of(std::move(all), group, rank);
@@ -125,7 +127,7 @@ class RankCheck {
   /// prefers, as it does for `uses_cache`, have results in the cache. A stop request or a failure
   /// of the device throws.
   std::vector<OperationCheck> run(SelfCheckResult& result, bool uses_cache) {
-    const std::string machine = machine_of(device_, options_);
+    const std::string machine = uses_cache ? machine_of(device_, options_) : std::string();
     std::set<std::string> known, passed;
     if (uses_cache && when_ == SelfCheck::automatic) known = cache_.checked(machine);
     std::vector<OperationCheck> wrong;
@@ -134,7 +136,7 @@ class RankCheck {
     result.checked = 0;
     try {
       for (const auto& [text, desc] : operations_) {
-        const std::string key = key_of(text, desc);
+        const std::string key = uses_cache ? key_of(text, desc) : text;
         if (known.contains(key)) continue;
         check_stop();
         beat("checking kernels");
@@ -220,19 +222,16 @@ SelfCheckResult check_kernels(const Job& job, Backend& backend, Communicator& co
   SelfCheckResult result;
   if (job.spec.train.self_check == SelfCheck::never) return result;
   const auto begun = std::chrono::steady_clock::now();
+  const bool exact = job.placement.backend_options.exact;
   RankCheck check(job, backend, communicator.rank());
   std::set<std::string> avoided;
   for (;;) {
     const std::vector<OperationCheck> wrong = check.run(result, avoided.empty());
-    const bool can_replace =
-        !job.placement.backend_options.exact &&
-        std::all_of(wrong.begin(), wrong.end(), [&](const auto& each) {
-          return !each.replaceable_kernel.empty() && !avoided.contains(each.replaceable_kernel);
-        });
-    if (!wrong.empty() && !can_replace) {
-      throw Error(ErrorKind::device, wrong_kernels_text(wrong));
-    }
-    if (job.placement.backend_options.exact) break;
+    const bool is_final = std::any_of(wrong.begin(), wrong.end(), [&](const auto& each) {
+      return exact || each.replaceable_kernel.empty() || avoided.contains(each.replaceable_kernel);
+    });
+    if (is_final) throw Error(ErrorKind::device, wrong_kernels_text(wrong));
+    if (exact) break;
     const std::vector<ReplacedKernel> found =
         gather_wrong(communicator, check.device().text(), wrong);
     if (found.empty()) break;

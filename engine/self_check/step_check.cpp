@@ -5,8 +5,7 @@
 #include <functional>
 #include <string>
 
-#include <fmt/format.h>
-
+#include "engine/self_check/operation_text.h"
 #include "engine/self_check/test_values.h"
 #include "kernels/base/align.h"
 #include "kernels/common/bf16.h"
@@ -272,11 +271,10 @@ std::string disagreement(const KernelResult& got, const KernelResult& want) {
   for (const float each : want.values) largest = std::max(largest, std::abs(double{each}));
   const double bound = got.relative * largest;
   for (std::size_t i = 0; i < want.values.size(); ++i) {
-    const float a = got.values[i], b = want.values[i];
+    const double a = double{got.values[i]}, b = double{want.values[i]};
     const bool both_nan = std::isnan(a) && std::isnan(b);
-    if (a == b || both_nan || std::abs(double{a} - double{b}) <= bound) continue;
-    return fmt::format("{}, element {} of {}: {:.9g}; expected {:.9g}, tolerance {:.2g}", got.name,
-                       i, want.values.size(), got.values[i], want.values[i], bound);
+    if (a == b || both_nan || std::abs(a - b) <= bound) continue;
+    return wrong_value_text(got.name, i, want.values.size(), a, b, bound);
   }
   return {};
 }
