@@ -131,36 +131,44 @@ TEST_CASE("the memory plan is right for random chains") {
   }
 }
 
+/// The images of a network of which all have one shape, so that any of them may be added.
+struct ImagesOfOneShape {
+  ModelSpecBuilder& model;
+  std::vector<std::string> images = {"input"};
+  std::vector<std::string> unread = {};  ///< those that no layer reads yet
+
+  /// Adds a layer, whose output becomes the last image.
+  void add(const std::string& type, const Options& options, const std::vector<std::string>& from) {
+    images.push_back("v" + std::to_string(images.size()));
+    model.add(type, options, images.back(), from);
+    for (const std::string& name : from) std::erase(unread, name);
+    unread.push_back(images.back());
+  }
+};
+
 TEST_CASE("the memory plan is right for random graphs") {
   std::mt19937 random(5);
   for (int round = 0; round < 80; ++round) {
     ModelSpecBuilder model({2, 4, 3});
-    // All images have the same shape, so that any of them may be added.
-    std::vector<std::string> images = {"input"}, unread;
+    ImagesOfOneShape drawn{model};
+    std::vector<std::string>&images = drawn.images, &unread = drawn.unread;
     const auto any_image = [&] { return images[random() % images.size()]; };
-    const auto add = [&](const std::string& type, const Options& options,
-                         const std::vector<std::string>& from) {
-      images.push_back("v" + std::to_string(images.size()));
-      model.add(type, options, images.back(), from);
-      for (const std::string& name : from) std::erase(unread, name);
-      unread.push_back(images.back());
-    };
     const Options conv = {
         {"out_channels", integer(2)}, {"kernel_size", square(3)}, {"padding", square(1)}};
     const int count = 2 + static_cast<int>(random() % 9);
     for (int i = 0; i < count; ++i) {
       switch (random() % 7) {
         case 0:
-          add("Conv2d", conv, {any_image()});
+          drawn.add("Conv2d", conv, {any_image()});
           break;
         case 1:
-          add("ReLU", {}, {any_image()});
+          drawn.add("ReLU", {}, {any_image()});
           break;
         case 2:
-          add("Add", {}, {any_image(), any_image()});
+          drawn.add("Add", {}, {any_image(), any_image()});
           break;
         case 3:
-          add("Identity", {}, {any_image()});
+          drawn.add("Identity", {}, {any_image()});
           break;
         case 4: {
           // Each input has a separate gradient, even if the same input occurs twice.
@@ -169,32 +177,32 @@ TEST_CASE("the memory plan is right for random graphs") {
           const std::string joined = "joined" + std::to_string(i);
           model.add("Concat", {}, joined, some);
           for (const std::string& name : some) std::erase(unread, name);
-          add("Conv2d", conv, {joined});
+          drawn.add("Conv2d", conv, {joined});
           break;
         }
         case 5: {
           const std::string source = any_image();
           if (random() % 2 == 0) {
-            add("Multiply", {}, {source, any_image()});
+            drawn.add("Multiply", {}, {source, any_image()});
             break;
           }
           const std::string gate = "gate" + std::to_string(i);
           model.add("AdaptiveAvgPool2d", {}, gate, {any_image()});
           const bool first = random() % 2 == 0;
-          add("Multiply", {}, {first ? gate : source, first ? source : gate});
+          drawn.add("Multiply", {}, {first ? gate : source, first ? source : gate});
           break;
         }
         default: {
           // Some images are read many times: in total more often than an operation has inputs.
           std::vector<std::string> some = {any_image(), any_image()};
           while (some.size() < kMaxInputs && random() % 4 != 0) some.push_back(some[random() % 2]);
-          add("Add", {}, some);
+          drawn.add("Add", {}, some);
         }
       }
     }
     while (unread.size() > 1) {
       const std::size_t some = std::min(unread.size(), std::size_t{kMaxInputs});
-      add("Add", {}, {unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(some)});
+      drawn.add("Add", {}, {unread.begin(), unread.begin() + static_cast<std::ptrdiff_t>(some)});
     }
     model.add("Flatten").linear("last", 3);
     const TrainSpec& spec = model.spec();
@@ -223,36 +231,30 @@ TEST_CASE("the memory plan is right for random residual networks") {
   }
   for (int round = 0; round < 30; ++round) {
     ModelSpecBuilder model({2, 4, 4});
-    std::vector<std::string> images = {"input"}, unread;
-    const auto add = [&](const std::string& type, const Options& options,
-                         const std::vector<std::string>& from) {
-      images.push_back("v" + std::to_string(images.size()));
-      model.add(type, options, images.back(), from);
-      for (const std::string& name : from) std::erase(unread, name);
-      unread.push_back(images.back());
-    };
+    ImagesOfOneShape drawn{model};
+    std::vector<std::string>&images = drawn.images, &unread = drawn.unread;
     const auto maybe_relu = [&] {
-      if (random() % 3 > 0) add("ReLU", {}, {images.back()});
+      if (random() % 3 > 0) drawn.add("ReLU", {}, {images.back()});
     };
     const int blocks = 1 + static_cast<int>(random() % 4);
     for (int i = 0; i < blocks; ++i) {
       // Blocks read the image before them or, rarely, an earlier one.
       const std::string from = random() % 4 > 0 ? images.back() : images[random() % images.size()];
-      add("Conv2d", conv, {from});
-      add("BatchNorm2d", {}, {images.back()});
+      drawn.add("Conv2d", conv, {from});
+      drawn.add("BatchNorm2d", {}, {images.back()});
       const std::string branch = images.back();
       std::vector<std::string> all = {branch, from};
       if (random() % 3 == 0) {
-        add("Conv2d", conv, {from});
-        add("BatchNorm2d", {}, {images.back()});
+        drawn.add("Conv2d", conv, {from});
+        drawn.add("BatchNorm2d", {}, {images.back()});
         all[1] = images.back();
       }
       if (random() % 4 == 0) all.push_back(images[random() % images.size()]);
       if (random() % 3 == 0) std::swap(all[0], all[1]);
-      add("Add", {}, all);
+      drawn.add("Add", {}, all);
       maybe_relu();
     }
-    if (unread.size() > 1) add("Add", {}, std::vector<std::string>(unread));
+    if (unread.size() > 1) drawn.add("Add", {}, std::vector<std::string>(unread));
     model.add("Flatten").linear("last", 3);
     const TrainSpec& spec = model.spec();
     for (const Plan& plan : {make_plan(spec), unfused_plan(spec)}) {
