@@ -13,6 +13,7 @@ CpuFeatures CpuFeatures::detect() {
                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   found.vnni =
       found.avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi");
+  found.avx512_bf16 = found.avx512 && __builtin_cpu_supports("avx512bf16");
   found.intel = __builtin_cpu_is("intel");
   found.amd = __builtin_cpu_is("amd");
 #endif

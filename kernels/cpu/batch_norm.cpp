@@ -47,8 +47,10 @@ struct Row4 {
 
 constexpr RowKernels kRowsAny = row_kernels<Row4>("own");
 
+template <class T>
 const RowKernels& row_kernels_for(const CpuFeatures& features) {
-  const RowKernels* wide = kernel_tables(features).batch_norm;
+  const KernelTables tables = kernel_tables(features);
+  const RowKernels* wide = std::is_same_v<T, float> ? tables.batch_norm : tables.batch_norm_bf16;
   return wide ? *wide : kRowsAny;
 }
 
@@ -82,7 +84,7 @@ class CpuBatchNorm final : public Op {
         rows_(desc.batch * desc.shape.h * desc.shape.w),
         chunks_(ceil_div(rows_, kChunkRows)),
         threads_(target.threads),
-        kernels_(batch_norm::row_kernels_for(target.features)),
+        kernels_(batch_norm::row_kernels_for<T>(target.features)),
         functions_(batch_norm::functions_of<T>(kernels_)) {}
 
   bool in_place() const override { return true; }

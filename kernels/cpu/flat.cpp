@@ -7,6 +7,7 @@
 
 #include "kernels/common/update_outcome.h"
 #include "kernels/cpu/check.h"
+#include "kernels/cpu/simd/bf16_loops.h"
 #include "kernels/cpu/simd/flat_loops.h"
 #include "kernels/cpu/simd/kernel_tables.h"
 
@@ -50,6 +51,7 @@ void cpu_tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additi
 }
 
 void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n) {
+  if (const Bf16Loops* wide = bf16_loops()) return wide->round(to, from, n);
   for (std::int64_t i = 0; i < n; ++i) to[i] = to_bf16(from[i]);
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/simd/bf16_loops.h"
 #include "kernels/cpu/vector.h"
 
 namespace dpt {
@@ -42,6 +43,7 @@ void forward(float* y, const float* x, std::int64_t count, int threads) {
 }
 void forward(Bf16* y, const Bf16* x, std::int64_t count, int threads) {
   for_blocks(threads, count, [=](std::int64_t first, std::int64_t end) {
+    if (const Bf16Loops* wide = bf16_loops()) return wide->relu(y + first, x + first, end - first);
     for (std::int64_t i = first; i < end; ++i) y[i] = to_float(x[i]) <= 0.0F ? Bf16{} : x[i];
   });
 }
@@ -57,6 +59,8 @@ void backward(float* dx, const float* dy, const float* y, std::int64_t count, in
 }
 void backward(Bf16* dx, const Bf16* dy, const Bf16* y, std::int64_t count, int threads) {
   for_blocks(threads, count, [=](std::int64_t first, std::int64_t end) {
+    if (const Bf16Loops* wide = bf16_loops())
+      return wide->mask(dx + first, dy + first, y + first, end - first);
     for (std::int64_t i = first; i < end; ++i) dx[i] = to_float(y[i]) <= 0.0F ? Bf16{} : dy[i];
   });
 }

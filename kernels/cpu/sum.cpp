@@ -10,6 +10,7 @@
 #include "kernels/cpu/check.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/relu.h"
+#include "kernels/cpu/simd/bf16_loops.h"
 #include "kernels/cpu/vector.h"
 
 namespace dpt {
@@ -33,7 +34,11 @@ void sum_singly(T* y, const Inputs<T>& x, int inputs, bool relu, std::int64_t i,
 
 void sum_block(Bf16* y, const Inputs<Bf16>& x, int inputs, bool relu, std::int64_t i,
                std::int64_t end) {
-  sum_singly(y, x, inputs, relu, i, end);
+  const Bf16Loops* wide = bf16_loops();
+  if (!wide) return sum_singly(y, x, inputs, relu, i, end);
+  Inputs<Bf16> from = x;
+  for (int k = 0; k < inputs; ++k) from[k] += i;
+  wide->sum(y + i, from.data(), inputs, relu, end - i);
 }
 void sum_block(float* y, const Inputs<float>& x, int inputs, bool relu, std::int64_t i,
                std::int64_t end) {

@@ -46,7 +46,7 @@ struct RowKernels {
   RowFunctions<float> f32;
   RowFunctions<Bf16> bf16;
 };
-extern const RowKernels kRowsAvx2, kRowsAvx512;
+extern const RowKernels kRowsAvx2, kRowsAvx512, kRowsAvx512Bf16;
 
 /// Calls block.run<vectors, rows at once>(first channel, lanes in use of each vector) for all
 /// channels, with enough independent sums to hide the latency of an addition.

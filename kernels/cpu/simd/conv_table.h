@@ -1,10 +1,12 @@
 // Parameters of a convolution for the direct_* and winograd_* kernels, computed once by
-// own_conv2d.cpp. x is (n, in_h, in_w, in_c), weights (out_c, kernel_h, kernel_w, in_c), all fp32;
-// the fused pooling is 2x2 with stride 2 and no padding.
+// own_conv2d.cpp. x is (n, in_h, in_w, in_c), weights (out_c, kernel_h, kernel_w, in_c); the fused
+// pooling is 2x2 with stride 2 and no padding.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+
+#include "kernels/common/bf16.h"
 
 namespace dpt::direct {
 
@@ -29,25 +31,32 @@ struct Conv {
   std::int64_t pixels() const { return conv_h * conv_w; }
 };
 
+/// Addresses of one call. Activations, their gradients and weights have the type Value; the
+/// gradients of the parameters are fp32.
+template <class Value>
 struct ConvCall {
-  const float *x, *weight, *bias;
-  float *y, *dy, *dx, *dweight, *dbias;
+  const Value *x, *weight;
+  const float* bias;
+  Value *y, *dy, *dx;
+  float *dweight, *dbias;
   std::uint8_t* saved;
   float* scratch;
   bool add;  ///< true: add to the parameter gradients; false: overwrite them
 };
 
 /// The kernels of one algorithm, compiled for one instruction set.
+template <class Value>
 struct ConvKernels {
   const char* name;
   std::size_t (*scratch_bytes)(const Conv& conv);
   std::size_t (*saved_bytes)(const Conv& conv);
-  void (*forward)(const Conv& conv, const ConvCall& args);
-  void (*backward)(const Conv& conv, const ConvCall& args);
+  void (*forward)(const Conv& conv, const ConvCall<Value>& args);
+  void (*backward)(const Conv& conv, const ConvCall<Value>& args);
 };
-extern const ConvKernels kConvAvx2, kConvAvx512;
+extern const ConvKernels<float> kConvAvx2, kConvAvx512;
+extern const ConvKernels<Bf16> kConvAvx512Bf16;
 /// Kernels for 3x3, stride 1, no pool, and channels in multiples of 8 (AVX2) or 16 (AVX-512); see
 /// winograd_kernels.h.
-extern const ConvKernels kWinogradAvx2, kWinogradAvx512;
+extern const ConvKernels<float> kWinogradAvx2, kWinogradAvx512;
 
 }  // namespace dpt::direct

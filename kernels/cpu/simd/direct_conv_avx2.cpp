@@ -4,8 +4,8 @@
 
 namespace dpt::direct {
 
-constexpr ConvKernels kConvAvx2{"direct:avx2", conv_scratch_bytes<avx2::Vec>,
-                                conv_saved_bytes<avx2::Vec>, conv_forward<avx2::Vec>,
-                                conv_backward<avx2::Vec>};
+constexpr ConvKernels<float> kConvAvx2{"direct:avx2", conv_scratch_bytes<avx2::Vec>,
+                                       conv_saved_bytes<avx2::Vec>, conv_forward<avx2::Vec>,
+                                       conv_backward<avx2::Vec>};
 
 }  // namespace dpt::direct

@@ -4,8 +4,8 @@
 
 namespace dpt::direct {
 
-constexpr ConvKernels kConvAvx512{"direct:avx512", conv_scratch_bytes<avx512::Vec>,
-                                  conv_saved_bytes<avx512::Vec>, conv_forward<avx512::Vec>,
-                                  conv_backward<avx512::Vec>};
+constexpr ConvKernels<float> kConvAvx512{"direct:avx512", conv_scratch_bytes<avx512::Vec>,
+                                         conv_saved_bytes<avx512::Vec>, conv_forward<avx512::Vec>,
+                                         conv_backward<avx512::Vec>};
 
 }  // namespace dpt::direct

@@ -1,6 +1,8 @@
 // Direct convolution, backward, one sample at a time so that x, dy and dx stay in the cache:
 //  1. the gradient of the convolution's output is computed from that of y (pooling, ReLU mask),
-//  2. weight gradient: tiles of dw summed over pixels, lanes over the run of (kw, ic) or over oc,
+//  2. weight gradient: tiles of dw summed over pixels, lanes over the run of (kw, ic) or over oc;
+//     if a unit has two terms, they belong to neighbouring pixels, and copies of x and dy pair
+//     them,
 //  3. data gradient: for each row of x, lanes over the run of (kw, ic), summed over kh and oc in
 //     registers; then each pixel of x collects its kw terms. No product is wasted.
 #pragma once
@@ -9,32 +11,48 @@
 
 namespace dpt::direct {
 
+/// Returns true if dy of the convolution is dy of the layer: nothing is fused, no lane is unused.
+template <class V>
+bool takes_dy(const Conv& c) {
+  return c.pool == FusedPool::none && !c.relu && c.out_c % V::kLanes == 0;
+}
+
+/// Computes the convolution's dy (pixels, channels) from dy after ReLU, unless it is the same; adds
+/// up dbias.
+template <class V>
+void unfold_unpooled(const Conv& c, const ConvLayout<V>& layout, const typename V::Value* dy,
+                     const typename V::Value* y, typename V::Value* to, float* dbias) {
+  const bool stores = !takes_dy<V>(c);
+  if (!stores && !c.bias) return;
+  for (std::int64_t j = 0; j < layout.vectors; ++j) {
+    const std::int64_t at = j * V::kLanes, left = c.out_c - at;
+    const auto mask = V::first(left < V::kLanes ? left : V::kLanes);
+    V sum = V::load(dbias + at);
+    for (std::int64_t i = 0; i < c.pixels(); ++i) {
+      V g = V::load(dy + i * c.out_c + at, mask);
+      if (c.relu) g = g.keep_positive(V::load(y + i * c.out_c + at, mask));
+      if (stores) g.store(to + i * layout.channels + at);
+      sum = sum + g;
+    }
+    sum.store(dbias + at);
+  }
+}
+
 /// Computes the convolution's dy (pixels, channels) from dy after pooling and ReLU; adds up dbias.
 template <class V>
-void unfold_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy, const float* y,
-                     const std::uint8_t* saved, float* to, float* dbias) {
+void unfold_pooled(const Conv& c, const ConvLayout<V>& layout, const typename V::Value* dy,
+                   const std::uint8_t* saved, typename V::Value* to, float* dbias) {
   constexpr std::int64_t kMaskBytes = V::kLanes / 8;
   const auto tail = V::first(c.out_c - (layout.vectors - 1) * V::kLanes);
   const std::int64_t windows = c.out_h * c.out_w;
   const std::int64_t row = c.conv_w * layout.channels;
   const bool average = c.pool == FusedPool::average;
   for (std::int64_t i = 0; i < windows; ++i, dy += c.out_c) {
-    float* pixel = to + (c.pool == FusedPool::none
-                             ? i * layout.channels
-                             : i / c.out_w * 2 * row + i % c.out_w * 2 * layout.channels);
+    auto* pixel = to + i / c.out_w * 2 * row + i % c.out_w * 2 * layout.channels;
     for (std::int64_t j = 0; j < layout.vectors; ++j, pixel += V::kLanes) {
       const std::int64_t at = j * V::kLanes;
-      const bool last = j + 1 == layout.vectors;
-      V g = last ? V::load(dy + at, tail) : V::load(dy + at);
+      V g = j + 1 == layout.vectors ? V::load(dy + at, tail) : V::load(dy + at);
       V sum = V::load(dbias + at);
-      if (c.pool == FusedPool::none) {
-        if (c.relu)
-          g = g.keep_positive(last ? V::load(y + i * c.out_c + at, tail)
-                                   : V::load(y + i * c.out_c + at));
-        g.store(pixel);
-        (sum + g).store(dbias + at);
-        continue;
-      }
       if (average) g = g * V::filled(0.25F);
 #pragma GCC unroll 8
       for (int r = 0; r < 4; ++r) {
@@ -50,32 +68,155 @@ void unfold_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy
   }
 }
 
-/// Size in floats of a strip of rows of the convolution's output, chosen so that these rows and the
-/// corresponding rows of x stay in the first-level cache.
-inline constexpr std::int64_t kStripFloats = 7168;
+/// Stores one vector of units: the values of `first` and, if a unit has two terms, of `second`,
+/// which is null for zeros.
+template <class V>
+[[gnu::always_inline]] inline void store_units(const typename V::Value* first,
+                                               const typename V::Value* second,
+                                               typename V::Mask mask, typename V::Value* to) {
+  if constexpr (V::kTerms == 1) {
+    V::load(first, mask).store(to);
+  } else if (second) {
+    V::paired(first, second, mask).store_operand(to);
+  } else {
+    V::paired(first, mask).store_operand(to);
+  }
+}
 
-/// Computes dw[o + r][kh][first + j-th vector] += sum over the strip's pixels of dy[o + r] x[...].
+/// Stores `count` units of two terms.
+template <class V>
+void pair_values(const typename V::Value* first, const typename V::Value* second,
+                 std::int64_t count, typename V::Value* to) {
+  for (std::int64_t i = 0; i < count; i += V::kLanes) {
+    const auto mask = V::first(count - i < V::kLanes ? count - i : V::kLanes);
+    if (second) {
+      V::paired(first + i, second + i, mask).store_operand(to + i * V::kTerms, mask);
+    } else {
+      V::paired(first + i, mask).store_operand(to + i * V::kTerms, mask);
+    }
+  }
+}
+
+/// Returns the bordered image `x` in units along the rows, made in `to`: unit i holds values i and
+/// i + (distance of neighbouring pixels of dy). If a unit has one term, returns `x`.
+template <class V>
+const typename V::Value* paired_image(const Conv& c, const typename V::Value* x,
+                                      typename V::Value* to) {
+  if constexpr (V::kTerms == 1) {
+    return x;
+  } else {
+    const std::int64_t step = c.stride_w * c.in_c, row = c.padded_row(), run = c.run();
+    const std::int64_t rows = (c.conv_h - 1) * c.stride_h + c.kernel_h;
+    for (std::int64_t h = 0; h < rows; ++h) {
+      const auto* from = x + h * row;
+      auto* at = to + h * row * V::kTerms;
+      if (run >= 2 * step) {
+        pair_values<V>(from, from + step, row - step, at);
+        pair_values<V>(from + row - step, nullptr, step, at + (row - step) * V::kTerms);
+        continue;
+      }
+      for (std::int64_t ow = 0; ow < c.conv_w; ow += 2) {
+        const auto* pixel = from + ow * step;
+        pair_values<V>(pixel, ow + 1 < c.conv_w ? pixel + step : nullptr, run,
+                       at + ow * step * V::kTerms);
+      }
+    }
+    return to;
+  }
+}
+
+/// Returns dy (pixels, channels) in units of neighbouring pixels of a row, made in `to`. If a unit
+/// has one term, returns `dy`.
+template <class V>
+const typename V::Value* paired_gradient(const Conv& c, std::int64_t channels,
+                                         const typename V::Value* dy, typename V::Value* to) {
+  if constexpr (V::kTerms == 1) {
+    return dy;
+  } else {
+    auto* at = to;
+    for (std::int64_t h = 0; h < c.conv_h; ++h, dy += c.conv_w * channels) {
+      for (std::int64_t ow = 0; ow < c.conv_w; ow += 2, at += channels * V::kTerms) {
+        const auto* pixel = dy + ow * channels;
+        pair_values<V>(pixel, ow + 1 < c.conv_w ? pixel + channels : nullptr, channels, at);
+      }
+    }
+    return to;
+  }
+}
+
+/// Part of x and dy over which a tile of weight gradients is summed in registers: some rows of one
+/// sample, or several whole samples. x and dy are in units (paired_image, paired_gradient).
+template <class V>
+struct Block {
+  const typename V::Value *x, *dy;
+  std::int64_t samples, rows;
+  std::int64_t x_sample, dy_sample;  ///< distances between samples
+
+  Block at(std::int64_t x_value, std::int64_t dy_value) const {
+    return {x + x_value, dy + dy_value, samples, rows, x_sample, dy_sample};
+  }
+};
+
+/// Maximum size in units of a block: with one term, the rows stay in the first-level cache. With
+/// two, sums over fewer units would be added to memory twice as often, so a block takes a part of
+/// the second-level cache.
+template <class V>
+inline constexpr std::int64_t kBlockUnits = V::kTerms == 1 ? 7168 : 32768;
+
+/// Computes acc[r][j] += sum over the block's pixels of a's value r and b's j-th vector, where one
+/// of a and b is x and the other is dy. Steps are distances between units of pixels, rows, samples.
 template <class V, int R, int N, bool kWhole>
-void weight_tile(const Conv& c, const float* x, const float* dy, std::int64_t channels,
-                 std::int64_t rows, float* dw, bool add, typename V::Mask mask) {
+[[gnu::always_inline]] inline void sum_over_block(V (&acc)[R][N], const typename V::Value* a,
+                                                  const std::int64_t (&a_steps)[3],
+                                                  const typename V::Value* b,
+                                                  const std::int64_t (&b_steps)[3],
+                                                  std::int64_t samples, std::int64_t rows,
+                                                  std::int64_t count, typename V::Mask mask) {
+  for (std::int64_t n = 0; n < samples; ++n) {
+    const typename V::Value* at[R];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) at[r] = a + n * a_steps[2] + r * V::kTerms;
+    const auto* right = b + n * b_steps[2];
+    for (std::int64_t h = 0; h < rows; ++h) {
+      if constexpr (kWhole) {
+        accumulate<V, R, N>(acc, at, a_steps[0], right, b_steps[0], count);
+      } else {
+        accumulate_masked<V, R, N>(acc, at, a_steps[0], right, b_steps[0], count, mask);
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) at[r] += a_steps[1];
+      right += b_steps[1];
+    }
+  }
+}
+
+/// Steps of x and dy for sum_over_block.
+template <class V>
+struct Steps {
+  std::int64_t count;  ///< number of units in a row of dy
+  std::int64_t x[3], dy[3];
+
+  Steps(const Conv& c, std::int64_t channels, const Block<V>& block)
+      : count(units<V>(c.conv_w)),
+        x{V::kTerms * c.stride_w * c.in_c * V::kTerms, c.stride_h * c.padded_row() * V::kTerms,
+          block.x_sample},
+        dy{channels * V::kTerms, count * channels * V::kTerms, block.dy_sample} {}
+};
+
+/// Computes dw[o + r][kh][first + j-th vector] = or += sum over the block's pixels of dy[o + r]
+/// x[...].
+template <class V, int R, int N, bool kWhole>
+void weight_tile(const Conv& c, const Block<V>& block, std::int64_t channels, float* dw, bool add,
+                 typename V::Mask mask) {
+  const Steps<V> steps(c, channels, block);
   V acc[R][N];
-  const float* a[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    a[r] = dy + r;
 #pragma GCC unroll 8
     for (int j = 0; j < N; ++j) acc[r][j] = V::zero();
   }
-  for (std::int64_t h = 0; h < rows; ++h) {
-    if constexpr (kWhole) {
-      accumulate<V, R, N>(acc, a, channels, x, c.stride_w * c.in_c, c.conv_w);
-    } else {
-      accumulate_masked<V, R, N>(acc, a, channels, x, c.stride_w * c.in_c, c.conv_w, mask);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) a[r] += c.conv_w * channels;
-    x += c.stride_h * c.padded_row();
-  }
+  sum_over_block<V, R, N, kWhole>(acc, block.dy, steps.dy, block.x, steps.x, block.samples,
+                                  block.rows, steps.count, mask);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     float* to = dw + r * c.depth();
@@ -93,8 +234,8 @@ void weight_tile(const Conv& c, const float* x, const float* dy, std::int64_t ch
 
 /// Computes the weight gradient with lanes over (kw, ic), and writes dw directly.
 template <class V>
-void weight_gradient(const Conv& c, const ConvLayout<V>& layout, const float* x, const float* dy,
-                     std::int64_t rows, float* dw, bool add) {
+void weight_gradient(const Conv& c, const ConvLayout<V>& layout, const Block<V>& block, float* dw,
+                     bool add) {
   const Split tiles(layout.run_vectors, kMaxVectors);
   for (std::int64_t kh = 0; kh < c.kernel_h; ++kh) {
     for (std::int64_t t = 0; t < tiles.parts; ++t) {
@@ -102,15 +243,15 @@ void weight_gradient(const Conv& c, const ConvLayout<V>& layout, const float* x,
       const std::int64_t left = c.run() - column - (wide - 1) * V::kLanes;
       const auto mask = V::first(left < V::kLanes ? left : V::kLanes);
       const Split outputs(c.out_c, most_rows<V>(wide));
-      const float* from = x + kh * c.padded_row() + column;
       for (std::int64_t p = 0; p < outputs.parts; ++p) {
         const std::int64_t o = outputs.begin(p);
         float* to = dw + o * c.depth() + kh * c.run() + column;
+        const Block<V> part = block.at((kh * c.padded_row() + column) * V::kTerms, o * V::kTerms);
         with_tile<V>(outputs.size(p), wide, [&]<int R, int N>() {
           if (left >= V::kLanes) {
-            weight_tile<V, R, N, true>(c, from, dy + o, layout.channels, rows, to, add, mask);
+            weight_tile<V, R, N, true>(c, part, layout.channels, to, add, mask);
           } else {
-            weight_tile<V, R, N, false>(c, from, dy + o, layout.channels, rows, to, add, mask);
+            weight_tile<V, R, N, false>(c, part, layout.channels, to, add, mask);
           }
         });
       }
@@ -118,25 +259,20 @@ void weight_gradient(const Conv& c, const ConvLayout<V>& layout, const float* x,
   }
 }
 
-/// Computes gradient[k + r][j-th vector of oc] += sum over the strip's pixels of x[... + r]
+/// Computes gradient[k + r][j-th vector of oc] += sum over the block's pixels of x[... + r]
 /// dy[...].
 template <class V, int R, int N>
-void transposed_weight_tile(const Conv& c, const float* x, const float* dy, std::int64_t channels,
-                            std::int64_t rows, float* gradient) {
+void transposed_weight_tile(const Conv& c, const Block<V>& block, std::int64_t channels,
+                            float* gradient) {
+  const Steps<V> steps(c, channels, block);
   V acc[R][N];
-  const float* a[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    a[r] = x + r;
 #pragma GCC unroll 8
     for (int j = 0; j < N; ++j) acc[r][j] = V::load(gradient + r * channels + j * V::kLanes);
   }
-  for (std::int64_t h = 0; h < rows; ++h) {
-    accumulate<V, R, N>(acc, a, c.stride_w * c.in_c, dy, channels, c.conv_w);
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) a[r] += c.stride_h * c.padded_row();
-    dy += c.conv_w * channels;
-  }
+  sum_over_block<V, R, N, true>(acc, block.x, steps.x, block.dy, steps.dy, block.samples,
+                                block.rows, steps.count, V::first(V::kLanes));
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
@@ -147,8 +283,8 @@ void transposed_weight_tile(const Conv& c, const float* x, const float* dy, std:
 /// Computes the weight gradient with lanes over oc, for short runs (few input channels). The sums
 /// stay in scratch as (depth, channels).
 template <class V>
-void transposed_weight_gradient(const Conv& c, const ConvLayout<V>& layout, const float* x,
-                                const float* dy, std::int64_t rows, float* gradient) {
+void transposed_weight_gradient(const Conv& c, const ConvLayout<V>& layout, const Block<V>& block,
+                                float* gradient) {
   const Split tiles(layout.vectors, kMaxVectors);
   for (std::int64_t t = 0; t < tiles.parts; ++t) {
     const std::int64_t channel = tiles.begin(t) * V::kLanes, wide = tiles.size(t);
@@ -156,33 +292,35 @@ void transposed_weight_gradient(const Conv& c, const ConvLayout<V>& layout, cons
     for (std::int64_t kh = 0; kh < c.kernel_h; ++kh) {
       for (std::int64_t p = 0; p < taps.parts; ++p) {
         const std::int64_t k = taps.begin(p);
+        const Block<V> part = block.at((kh * c.padded_row() + k) * V::kTerms, channel * V::kTerms);
         with_tile<V>(taps.size(p), wide, [&]<int R, int N>() {
           transposed_weight_tile<V, R, N>(
-              c, x + kh * c.padded_row() + k, dy + channel, layout.channels, rows,
-              gradient + (kh * c.run() + k) * layout.channels + channel);
+              c, part, layout.channels, gradient + (kh * c.run() + k) * layout.channels + channel);
         });
       }
     }
   }
 }
 
-/// Packs weights (oc, kh, run) into a panel [kh][oc][lanes] for each tile of the run; unused lanes
-/// are zero.
+/// Packs weights (oc, kh, run) into a panel [kh][unit of oc][lanes][terms] for each tile of the
+/// run; unused lanes and terms are zero.
 template <class V>
-void pack_backward(const Conv& c, const ConvLayout<V>& layout, const float* weight, float* to) {
+void pack_backward(const Conv& c, const ConvLayout<V>& layout, const typename V::Value* weight,
+                   typename V::Value* to) {
   const Split tiles(layout.run_vectors, kMaxVectors);
   for (std::int64_t t = 0; t < tiles.parts; ++t) {
     const std::int64_t column = tiles.begin(t) * V::kLanes, wide = tiles.size(t);
     const std::int64_t left = c.run() - column - (wide - 1) * V::kLanes;
     const auto mask = V::first(left < V::kLanes ? left : V::kLanes);
     for (std::int64_t kh = 0; kh < c.kernel_h; ++kh) {
-      for (std::int64_t o = 0; o < c.out_c; ++o) {
-        const float* from = weight + o * c.depth() + kh * c.run() + column;
-        for (std::int64_t j = 0; j + 1 < wide; ++j, to += V::kLanes) {
-          V::load(from + j * V::kLanes).store(to);
+      for (std::int64_t o = 0; o < c.out_c; o += V::kTerms) {
+        const auto* from = weight + o * c.depth() + kh * c.run() + column;
+        const auto* next = o + 1 < c.out_c ? from + c.depth() : nullptr;
+        for (std::int64_t j = 0; j < wide; ++j, to += V::kLanes * V::kTerms) {
+          const std::int64_t at = j * V::kLanes;
+          store_units<V>(from + at, next ? next + at : nullptr,
+                         j + 1 < wide ? V::first(V::kLanes) : mask, to);
         }
-        V::load(from + (wide - 1) * V::kLanes, mask).store(to);
-        to += V::kLanes;
       }
     }
   }
@@ -191,11 +329,11 @@ void pack_backward(const Conv& c, const ConvLayout<V>& layout, const float* weig
 /// Computes columns[r][j-th vector], the contribution of R neighbouring pixels of dy to one row of
 /// dx, summed over `count` corresponding rows of dy and of the kernel.
 template <class V, int R, int N>
-void column_tile(const Conv& c, const float* dy, std::int64_t channels, std::int64_t dy_step,
-                 const float* panel, std::int64_t panel_step, std::int64_t count, float* columns,
-                 std::int64_t columns_step) {
+void column_tile(const Conv& c, const typename V::Value* dy, std::int64_t channels,
+                 std::int64_t dy_step, const typename V::Value* panel, std::int64_t panel_step,
+                 std::int64_t count, float* columns, std::int64_t columns_step) {
   V acc[R][N];
-  const float* a[R];
+  const typename V::Value* a[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     a[r] = dy + r * channels;
@@ -203,7 +341,7 @@ void column_tile(const Conv& c, const float* dy, std::int64_t channels, std::int
     for (int j = 0; j < N; ++j) acc[r][j] = V::zero();
   }
   for (std::int64_t i = 0; i < count; ++i) {
-    accumulate<V, R, N>(acc, a, 1, panel, N * V::kLanes, c.out_c);
+    accumulate<V, R, N>(acc, a, V::kTerms, panel, N * V::kLanes * V::kTerms, units<V>(c.out_c));
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) a[r] += dy_step;
     panel += panel_step;
@@ -218,7 +356,8 @@ void column_tile(const Conv& c, const float* dy, std::int64_t channels, std::int
 /// Computes one row of dx from its columns: pixel iw collects kw from the dy pixel (iw + pad - kw)
 /// / stride.
 template <class V>
-void collect_row(const Conv& c, const ConvLayout<V>& layout, const float* columns, float* dx) {
+void collect_row(const Conv& c, const ConvLayout<V>& layout, const float* columns,
+                 typename V::Value* dx) {
   const auto tail = V::first(c.in_c % V::kLanes);
   for (std::int64_t iw = 0; iw < c.in_w; ++iw, dx += c.in_c) {
     const std::int64_t at = iw + c.pad_w;
@@ -248,8 +387,8 @@ void collect_row(const Conv& c, const ConvLayout<V>& layout, const float* column
 }
 
 template <class V>
-void data_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy,
-                   const float* weights, float* columns, float* dx) {
+void data_gradient(const Conv& c, const ConvLayout<V>& layout, const typename V::Value* dy,
+                   const typename V::Value* weights, float* columns, typename V::Value* dx) {
   const Split tiles(layout.run_vectors, kMaxVectors);
   const std::int64_t dy_row = c.conv_w * layout.channels;
   const std::int64_t columns_row = c.conv_w * layout.run_columns;
@@ -258,8 +397,9 @@ void data_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy,
         first + layout.column_rows < c.in_h ? first + layout.column_rows : c.in_h;
     for (std::int64_t t = 0; t < tiles.parts; ++t) {
       const std::int64_t column = tiles.begin(t) * V::kLanes, wide = tiles.size(t);
-      const std::int64_t panel_kh = c.out_c * wide * V::kLanes;
-      const float* panel = weights + c.kernel_h * c.out_c * column;
+      const std::int64_t depth = units<V>(c.out_c) * V::kTerms;
+      const std::int64_t panel_kh = depth * wide * V::kLanes;
+      const auto* panel = weights + c.kernel_h * depth * column;
       const Split pixels(c.conv_w, most_rows<V>(wide));
       for (std::int64_t ih = first; ih < end; ++ih) {
         // kh increases in steps of the stride while the row of dy decreases by one.
@@ -290,44 +430,69 @@ void data_gradient(const Conv& c, const ConvLayout<V>& layout, const float* dy,
 }
 
 template <class V>
-void conv_backward(const Conv& c, const ConvCall& args) {
+void conv_backward(const Conv& c, const ConvCall<typename V::Value>& args) {
+  using Value = typename V::Value;
   const ConvLayout<V> layout(c);
+  const auto values = [&](std::int64_t at) { return reinterpret_cast<Value*>(args.scratch + at); };
   // Sum dbias over each sample before adding it to the total, to reduce the rounding of large sums.
   float* dbias = args.scratch + layout.bias;
   float* sample_dbias = args.scratch + layout.partial;
-  float* dy = args.scratch + layout.dy;
+  Value* unfolded = values(layout.dy);
   float* gradient = args.scratch + layout.gradient;
   for (std::int64_t i = 0; i < layout.channels; ++i) dbias[i] = 0;
   if (layout.lanes_are_outputs) {
     for (std::int64_t i = 0; i < c.depth() * layout.channels; ++i) gradient[i] = 0;
   }
-  if (c.input_gradient) pack_backward<V>(c, layout, args.weight, args.scratch + layout.weights);
-  const std::int64_t row_floats = c.stride_h * c.padded_row() + c.conv_w * layout.channels;
-  const std::int64_t fit = (kStripFloats - c.kernel_h * c.padded_row()) / row_floats;
+  if (c.input_gradient) pack_backward<V>(c, layout, args.weight, values(layout.weights));
+  const std::int64_t row_units = c.stride_h * c.padded_row() + units<V>(c.conv_w) * layout.channels;
+  const std::int64_t fit = (kBlockUnits<V> - c.kernel_h * c.padded_row()) / row_units;
   const Split strips(c.conv_h, fit > 1 ? fit : 1);
-  const std::int64_t in_floats = c.in_h * c.in_w * c.in_c;
-  const std::int64_t out_floats = c.out_h * c.out_w * c.out_c;
+  const std::int64_t in_values = c.in_h * c.in_w * c.in_c;
+  const std::int64_t out_values = c.out_h * c.out_w * c.out_c;
   for (std::int64_t n = 0; n < c.batch; ++n) {
-    const float* x = bordered_image<V>(c, args.x + n * in_floats, args.scratch + layout.image);
+    // Samples of a group have places of their own in the paired copies.
+    const std::int64_t place = n % layout.group;
+    const Value* bordered =
+        bordered_image<V>(c, layout, args.x + n * in_values, values(layout.image));
+    const Value* x = paired_image<V>(
+        c, bordered, values(layout.paired_image) + place * layout.image_units * V::kTerms);
     for (std::int64_t i = 0; i < layout.channels; ++i) sample_dbias[i] = 0;
-    unfold_gradient<V>(c, layout, args.dy + n * out_floats,
-                       args.y ? args.y + n * out_floats : nullptr,
-                       args.saved ? args.saved + n * layout.mask_bytes : nullptr, dy, sample_dbias);
+    const Value* dy_of_y = args.dy + n * out_values;
+    if (c.pool == FusedPool::none) {
+      unfold_unpooled<V>(c, layout, dy_of_y, args.y ? args.y + n * out_values : nullptr, unfolded,
+                         sample_dbias);
+    } else {
+      unfold_pooled<V>(c, layout, dy_of_y,
+                       args.saved ? args.saved + n * layout.mask_bytes : nullptr, unfolded,
+                       sample_dbias);
+    }
+    const Value* dy = takes_dy<V>(c) ? dy_of_y : unfolded;
     for (std::int64_t i = 0; i < layout.channels; ++i) dbias[i] += sample_dbias[i];
-    for (std::int64_t s = 0; s < strips.parts; ++s) {
-      const std::int64_t oh = strips.begin(s), rows = strips.size(s);
-      const float* from = x + oh * c.stride_h * c.padded_row();
-      const float* strip = dy + oh * c.conv_w * layout.channels;
-      if (layout.lanes_are_outputs) {
-        transposed_weight_gradient<V>(c, layout, from, strip, rows, gradient);
-      } else {
-        const bool add = args.add || n > 0 || s > 0;
-        weight_gradient<V>(c, layout, from, strip, rows, args.dweight, add);
+    const Value* paired_dy = paired_gradient<V>(
+        c, layout.channels, dy, values(layout.paired_dy) + place * layout.dy_units * V::kTerms);
+    if (place + 1 == layout.group || n + 1 == c.batch) {
+      const std::int64_t x_sample = layout.image_units * V::kTerms,
+                         dy_sample = layout.dy_units * V::kTerms;
+      for (std::int64_t s = 0; s < strips.parts; ++s) {
+        const std::int64_t oh = strips.begin(s);
+        const Block<V> block{
+            x - place * x_sample + oh * c.stride_h * c.padded_row() * V::kTerms,
+            paired_dy - place * dy_sample + oh * units<V>(c.conv_w) * layout.channels * V::kTerms,
+            place + 1,
+            strips.size(s),
+            x_sample,
+            dy_sample};
+        if (layout.lanes_are_outputs) {
+          transposed_weight_gradient<V>(c, layout, block, gradient);
+        } else {
+          const bool add = args.add || n > place || s > 0;
+          weight_gradient<V>(c, layout, block, args.dweight, add);
+        }
       }
     }
     if (c.input_gradient) {
-      data_gradient<V>(c, layout, dy, args.scratch + layout.weights, args.scratch + layout.columns,
-                       args.dx + n * in_floats);
+      data_gradient<V>(c, layout, dy, values(layout.weights), args.scratch + layout.columns,
+                       args.dx + n * in_values);
     }
   }
   if (layout.lanes_are_outputs) {

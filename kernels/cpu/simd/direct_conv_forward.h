@@ -1,16 +1,19 @@
 // Direct convolution, forward: rows of a tile are output pixels, lanes are output channels. Every
-// call packs the weights into panels [depth][channels of the tile]; x is read in place.
+// call packs the weights into panels [kernel row][unit of the run][channels of the tile][terms]; x
+// is read in place.
 #pragma once
+
+#include <cstring>
 
 #include "kernels/cpu/simd/conv_table.h"
 #include "kernels/cpu/simd/direct_tile.h"
 
 namespace dpt::direct {
 
-/// Maximum size in floats of a panel of weights, which stays in the first-level cache while a strip
+/// Maximum size in units of a panel of weights, which stays in the first-level cache while a strip
 /// of pixels passes over it. If the whole panel is larger, a few rows of the kernel are taken at a
 /// time, and the strip's sums are kept in scratch.
-inline constexpr std::int64_t kPanelFloats = 4096;
+inline constexpr std::int64_t kPanelUnits = 4096;
 inline constexpr std::int64_t kPartialFloats = 2048;
 
 inline constexpr int kMaxOddChannels = 2;
@@ -24,7 +27,11 @@ struct ConvLayout {
   std::int64_t odd;                       ///< remaining channels, computed as dot products
   std::int64_t run_vectors, run_columns;  ///< like `vectors` and `channels`, for the run (kw, ic)
   bool lanes_are_outputs;                 ///< weight gradient: lanes over oc, not over (kw, ic)
+  bool copies_image;  ///< x is copied, because of its border or to fill the last unit
   std::int64_t image, weights, bias, partial, dy, columns, gradient, total;
+  /// Copies of x and dy for the weight gradient, if a unit has two terms: sizes per sample, number
+  /// of samples that are summed in registers, and places.
+  std::int64_t image_units = 0, dy_units = 0, group = 1, paired_image, paired_dy;
   std::int64_t column_rows;  ///< rows of dx whose columns are computed at a time
   std::int64_t mask_bytes;   ///< bytes of saved, per sample
 
@@ -52,13 +59,27 @@ struct ConvLayout {
       at += (floats + 15) / 16 * 16;
       return begin;
     };
-    image = take(c.padded() ? c.padded_h() * c.padded_row() : 0);
-    const std::int64_t forward_weights = c.depth() * channels;
-    const std::int64_t backward_weights = c.input_gradient ? c.kernel_h * c.out_c * run_columns : 0;
+    // Sizes of arrays of values are in whole units, and a unit is as large as a float.
+    copies_image = c.padded() || c.run() % V::kTerms != 0;
+    const std::int64_t pixels_of_x = c.padded_h() * c.padded_row();
+    image = take(copies_image ? units<V>(pixels_of_x + V::kTerms - 1) : 0);
+    const std::int64_t forward_weights = c.kernel_h * units<V>(c.run()) * channels;
+    const std::int64_t backward_weights =
+        c.input_gradient ? c.kernel_h * units<V>(c.out_c) * run_columns : 0;
     weights = take(forward_weights > backward_weights ? forward_weights : backward_weights);
     bias = take(channels);
     partial = take(kPartialFloats > channels ? kPartialFloats : channels);
-    dy = take(c.pixels() * channels);
+    dy = take(units<V>(c.pixels() * channels));
+    if (V::kTerms > 1) {
+      constexpr std::int64_t kGroupUnits = 65536;
+      image_units = pixels_of_x;
+      dy_units = c.conv_h * units<V>(c.conv_w) * channels;
+      group = kGroupUnits / (image_units + dy_units);
+      if (group > c.batch) group = c.batch;
+      if (group < 1) group = 1;
+    }
+    paired_image = take(group * image_units);
+    paired_dy = take(group * dy_units);
     columns = take(c.input_gradient ? column_rows * c.conv_w * run_columns : 0);
     gradient = take(lanes_are_outputs ? c.depth() * channels : 0);
     total = at;
@@ -80,46 +101,54 @@ template <class V>
   }
 }
 
-/// Returns the image `x` with its zero border, copied to `to`, or `x` itself if there is no
-/// padding.
+/// Returns the image `x` with its zero border, copied to `to`, or `x` itself if no copy is needed.
 template <class V>
-const float* bordered_image(const Conv& c, const float* x, float* to) {
-  if (!c.padded()) return x;
+const typename V::Value* bordered_image(const Conv& c, const ConvLayout<V>& layout,
+                                        const typename V::Value* x, typename V::Value* to) {
+  using Value = typename V::Value;
+  if (!layout.copies_image) return x;
   const std::int64_t row = c.padded_row(), inner = c.in_w * c.in_c, side = c.pad_w * c.in_c;
-  for (std::int64_t i = 0; i < c.pad_h * row; ++i) to[i] = 0;
-  float* at = to + c.pad_h * row;
+  const auto clear = [](Value* at, std::int64_t count) {
+    std::memset(static_cast<void*>(at), 0, static_cast<std::size_t>(count) * sizeof(Value));
+  };
+  clear(to, c.pad_h * row);
+  Value* at = to + c.pad_h * row;
   for (std::int64_t h = 0; h < c.in_h; ++h, at += row, x += inner) {
-    for (std::int64_t i = 0; i < side; ++i) at[i] = at[side + inner + i] = 0;
-    std::int64_t i = 0;
-    for (; i + V::kLanes <= inner; i += V::kLanes) V::load(x + i).store(at + side + i);
-    for (; i < inner; ++i) at[side + i] = x[i];
+    clear(at, side);
+    std::memcpy(at + side, x, static_cast<std::size_t>(inner) * sizeof(Value));
+    clear(at + side + inner, side);
   }
-  for (std::int64_t i = 0; i < c.pad_h * row; ++i) at[i] = 0;
+  clear(at, c.pad_h * row + V::kTerms - 1);
   return to;
 }
 
-/// Packs weights (oc, depth) into a panel [depth][lanes] for each tile of vectors; unused lanes are
+/// Packs weights (oc, depth) into a panel for each tile of vectors; unused lanes and terms are
 /// zero.
 template <class V>
-void pack_forward(const Conv& c, const ConvLayout<V>& layout, const float* weight, float* to) {
-  const std::int64_t depth = c.depth();
+void pack_forward(const Conv& c, const ConvLayout<V>& layout, const typename V::Value* weight,
+                  typename V::Value* to) {
+  constexpr std::int64_t kTerms = V::kTerms;
+  const std::int64_t depth = c.depth(), run = c.run(), count = units<V>(run);
   const Split tiles(layout.packed, kMaxVectors);
   for (std::int64_t t = 0; t < tiles.parts; ++t) {
     const std::int64_t first = tiles.begin(t) * V::kLanes, width = tiles.size(t) * V::kLanes;
-    for (std::int64_t lane = 0; lane < width; lane += 8) {
-      const float* from = weight + (first + lane) * depth;
-      const std::int64_t left = c.out_c - first - lane;
-      std::int64_t k = 0;
-      for (; k + 8 <= depth; k += 8) {
-        V::transpose8(from + k, depth, left, to + k * width + lane, width);
-      }
-      for (; k < depth; ++k) {
-        for (std::int64_t o = 0; o < 8; ++o) {
-          to[k * width + lane + o] = o < left ? from[o * depth + k] : 0.0F;
+    for (std::int64_t kh = 0; kh < c.kernel_h; ++kh, to += count * width * kTerms) {
+      for (std::int64_t lane = 0; lane < width; lane += 8) {
+        const auto* from = weight + (first + lane) * depth + kh * run;
+        const std::int64_t left = c.out_c - first - lane;
+        std::int64_t k = 0;
+        for (; (k + 8) * kTerms <= run; k += 8) {
+          V::transpose8(from + k * kTerms, depth, left, to + (k * width + lane) * kTerms, width);
+        }
+        for (; k < count; ++k) {
+          for (std::int64_t i = 0; i < 8 * kTerms; ++i) {
+            const std::int64_t o = i / kTerms, at = k * kTerms + i % kTerms;
+            to[(k * width + lane) * kTerms + i] =
+                o < left && at < run ? from[o * depth + at] : typename V::Value{};
+          }
         }
       }
     }
-    to += depth * width;
   }
 }
 
@@ -133,8 +162,9 @@ struct Visit {
 /// Stores the sums in `partial` unless this visit is the last.
 template <class V, int R, int N>
 [[gnu::always_inline]] inline void convolve(const Conv& c, const Visit& visit, V (&acc)[R][N],
-                                            const float* (&a)[R], const float* panel,
-                                            const float* bias, float* partial) {
+                                            const typename V::Value* (&a)[R],
+                                            const typename V::Value* panel, const float* bias,
+                                            float* partial) {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
@@ -142,15 +172,16 @@ template <class V, int R, int N>
       acc[r][j] = V::load(visit.first ? bias + j * V::kLanes : partial + (r * N + j) * V::kLanes);
     }
   }
-  const std::int64_t run = c.run(), row = c.padded_row();
+  constexpr std::int64_t kStep = N * V::kLanes * V::kTerms;
+  const std::int64_t count = units<V>(c.run()), row = c.padded_row();
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) a[r] += visit.kernel_row * row;
-  panel += visit.kernel_row * run * N * V::kLanes;
+  panel += visit.kernel_row * count * kStep;
   for (std::int64_t kh = 0; kh < visit.rows; ++kh) {
-    accumulate<V, R, N>(acc, a, 1, panel, N * V::kLanes, run);
+    accumulate<V, R, N>(acc, a, V::kTerms, panel, kStep, count);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) a[r] += row;
-    panel += run * N * V::kLanes;
+    panel += count * kStep;
   }
   if (visit.last) return;
 #pragma GCC unroll 8
@@ -163,11 +194,11 @@ template <class V, int R, int N>
 /// Stores y of R neighbouring pixels without pooling; `mask` selects the channels of the last
 /// vector.
 template <class V, int R, int N>
-[[gnu::always_inline]] inline void finish_pixels(const Conv& c, V (&acc)[R][N], float* y,
-                                                 typename V::Mask mask) {
+[[gnu::always_inline]] inline void finish_pixels(const Conv& c, V (&acc)[R][N],
+                                                 typename V::Value* y, typename V::Mask mask) {
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    float* to = y + r * c.out_c;
+    auto* to = y + r * c.out_c;
 #pragma GCC unroll 8
     for (int j = 0; j < N; ++j) {
       const V value = c.relu ? acc[r][j].relu() : acc[r][j];
@@ -183,9 +214,9 @@ template <class V, int R, int N>
 /// Computes y of one pooling window, whose 2x2 pixels are in registers: the convolution's output is
 /// never stored. `bits` records the pixels that pass a gradient: [pixel][vector of the layer].
 template <class V, int N>
-[[gnu::always_inline]] inline void finish_window(const Conv& c, V (&acc)[4][N], float* y,
-                                                 std::uint8_t* bits, std::int64_t bits_step,
-                                                 typename V::Mask mask) {
+[[gnu::always_inline]] inline void finish_window(const Conv& c, V (&acc)[4][N],
+                                                 typename V::Value* y, std::uint8_t* bits,
+                                                 std::int64_t bits_step, typename V::Mask mask) {
 #pragma GCC unroll 4
   for (int j = 0; j < N; ++j) {
     const std::int64_t at = j * (V::kLanes / 8);
@@ -229,10 +260,11 @@ template <class V, int N>
 }
 
 template <class V, int R, int N>
-void forward_tile(const Conv& c, const Visit& visit, const float* x, const float* panel,
-                  const float* bias, float* partial, float* y, typename V::Mask mask) {
+void forward_tile(const Conv& c, const Visit& visit, const typename V::Value* x,
+                  const typename V::Value* panel, const float* bias, float* partial,
+                  typename V::Value* y, typename V::Mask mask) {
   V acc[R][N];
-  const float* pixels[R];
+  const typename V::Value* pixels[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) pixels[r] = x + r * c.stride_w * c.in_c;
   convolve<V, R, N>(c, visit, acc, pixels, panel, bias, partial);
@@ -240,11 +272,12 @@ void forward_tile(const Conv& c, const Visit& visit, const float* x, const float
 }
 
 template <class V, int N>
-void forward_window(const Conv& c, const Visit& visit, const float* x, const float* panel,
-                    const float* bias, float* partial, float* y, std::uint8_t* bits,
-                    std::int64_t bits_step, typename V::Mask mask) {
+void forward_window(const Conv& c, const Visit& visit, const typename V::Value* x,
+                    const typename V::Value* panel, const float* bias, float* partial,
+                    typename V::Value* y, std::uint8_t* bits, std::int64_t bits_step,
+                    typename V::Mask mask) {
   V acc[4][N];
-  const float* pixels[4];
+  const typename V::Value* pixels[4];
 #pragma GCC unroll 4
   for (int r = 0; r < 4; ++r) {
     pixels[r] = x + (r / 2) * c.stride_h * c.padded_row() + (r % 2) * c.stride_w * c.in_c;
@@ -256,11 +289,11 @@ void forward_window(const Conv& c, const Visit& visit, const float* x, const flo
 /// Computes four pixels of Q remaining channels as dot products with the unpacked weights. Lanes 0
 /// to Q - 1 of acc are the channels; the others are zero.
 template <class V, int Q>
-[[gnu::always_inline]] inline void odd_channels(const Conv& c, const float* (&a)[4],
-                                                const float* weight, const float* bias,
+[[gnu::always_inline]] inline void odd_channels(const Conv& c, const typename V::Value* (&a)[4],
+                                                const typename V::Value* weight, const float* bias,
                                                 V (&acc)[4][1]) {
   V dots[4][Q];
-  const float* b[Q];
+  const typename V::Value* b[Q];
 #pragma GCC unroll 8
   for (int q = 0; q < Q; ++q) b[q] = weight + q * c.depth();
 #pragma GCC unroll 8
@@ -268,9 +301,8 @@ template <class V, int Q>
 #pragma GCC unroll 8
     for (int q = 0; q < Q; ++q) dots[r][q] = V::zero();
   }
-  const auto tail = V::first(c.run() % V::kLanes);
   for (std::int64_t kh = 0; kh < c.kernel_h; ++kh) {
-    accumulate_dots<V, 4, Q>(dots, a, b, c.run(), tail);
+    accumulate_dots<V, 4, Q>(dots, a, b, c.run());
 #pragma GCC unroll 8
     for (int r = 0; r < 4; ++r) a[r] += c.padded_row();
 #pragma GCC unroll 8
@@ -287,17 +319,18 @@ template <class V, int Q>
 
 /// Computes the Q remaining channels of one sample. `y` and `bits` point to the first of them.
 template <class V, int Q>
-void forward_odd(const Conv& c, const float* x, const float* weight, const float* bias, float* y,
-                 std::uint8_t* bits, std::int64_t bits_step) {
+void forward_odd(const Conv& c, const typename V::Value* x, const typename V::Value* weight,
+                 const float* bias, typename V::Value* y, std::uint8_t* bits,
+                 std::int64_t bits_step) {
   const auto mask = V::first(Q);
   const std::int64_t step_h = c.stride_h * c.padded_row(), step_w = c.stride_w * c.in_c;
   V acc[4][1];
-  const float* a[4];
+  const typename V::Value* a[4];
   for (std::int64_t oh = 0; oh < c.out_h; ++oh) {
     if (c.pool != FusedPool::none) {
       for (std::int64_t ow = 0; ow < c.out_w; ++ow) {
         const std::int64_t window = oh * c.out_w + ow;
-        const float* from = x + 2 * oh * step_h + 2 * ow * step_w;
+        const auto* from = x + 2 * oh * step_h + 2 * ow * step_w;
 #pragma GCC unroll 4
         for (int r = 0; r < 4; ++r) a[r] = from + (r / 2) * step_h + (r % 2) * step_w;
         odd_channels<V, Q>(c, a, weight, bias, acc);
@@ -314,9 +347,10 @@ void forward_odd(const Conv& c, const float* x, const float* weight, const float
         a[r] = x + oh * step_h + (ow + (r < here ? r : here - 1)) * step_w;
       }
       odd_channels<V, Q>(c, a, weight, bias, acc);
-      float* to = y + (oh * c.out_w + ow) * c.out_c;
+      auto* to = y + (oh * c.out_w + ow) * c.out_c;
       for (std::int64_t r = 0; r < here; ++r) {
-        (c.relu ? acc[r][0].relu() : acc[r][0]).store(to + r * c.out_c, mask);
+        const V value = c.relu ? acc[r][0].relu() : acc[r][0];
+        value.store(to + r * c.out_c, mask);
       }
     }
   }
@@ -325,10 +359,13 @@ void forward_odd(const Conv& c, const float* x, const float* weight, const float
 /// Forward pass of one sample for one tile of output channels, in strips of output rows.
 template <class V>
 struct ForwardStrip {
+  using Value = typename V::Value;
   const Conv& c;
   std::int64_t wide;  ///< vectors of the tile
-  const float *x, *panel, *bias;
-  float *y, *partial;
+  const Value *x, *panel;
+  const float* bias;
+  Value* y;
+  float* partial;
   std::uint8_t* bits;
   std::int64_t bits_step;  ///< distance between the masks of neighbouring pixels; 0 = no masks
   typename V::Mask mask;
@@ -339,8 +376,8 @@ struct ForwardStrip {
     for (std::int64_t oh = begin; oh < end; ++oh) {
       for (std::int64_t p = 0; p < pixels.parts; ++p) {
         const std::int64_t ow = pixels.begin(p), rows = pixels.size(p);
-        const float* from = x + oh * c.stride_h * c.padded_row() + ow * c.stride_w * c.in_c;
-        float* to = y + (oh * c.out_w + ow) * c.out_c;
+        const Value* from = x + oh * c.stride_h * c.padded_row() + ow * c.stride_w * c.in_c;
+        Value* to = y + (oh * c.out_w + ow) * c.out_c;
         with_tile<V>(rows, wide, [&]<int R, int N>() {
           forward_tile<V, R, N>(c, visit, from, panel, bias, sums, to, mask);
         });
@@ -355,7 +392,7 @@ struct ForwardStrip {
     for (std::int64_t oh = begin; oh < end; ++oh) {
       for (std::int64_t ow = 0; ow < c.out_w; ++ow, sums += 4 * N * V::kLanes) {
         const std::int64_t window = oh * c.out_w + ow;
-        const float* from = x + 2 * oh * c.stride_h * c.padded_row() + 2 * ow * c.stride_w * c.in_c;
+        const Value* from = x + 2 * oh * c.stride_h * c.padded_row() + 2 * ow * c.stride_w * c.in_c;
         forward_window<V, N>(c, visit, from, panel, bias, sums, y + window * c.out_c,
                              bits ? bits + window * 4 * bits_step : nullptr, bits_step, mask);
       }
@@ -370,7 +407,7 @@ struct ForwardStrip {
   }
 
   void run() const {
-    const std::int64_t kernel_rows = kPanelFloats / (c.run() * wide * V::kLanes);
+    const std::int64_t kernel_rows = kPanelUnits / (units<V>(c.run()) * wide * V::kLanes);
     const Split visits(c.kernel_h, kernel_rows > 1 ? kernel_rows : 1);
     const std::int64_t row_floats =
         c.out_w * (c.pool == FusedPool::none ? 1 : 4) * wide * V::kLanes;
@@ -391,20 +428,22 @@ struct ForwardStrip {
 };
 
 template <class V>
-void conv_forward(const Conv& c, const ConvCall& args) {
+void conv_forward(const Conv& c, const ConvCall<typename V::Value>& args) {
+  using Value = typename V::Value;
   const ConvLayout<V> layout(c);
-  float* weights = args.scratch + layout.weights;
+  auto* weights = reinterpret_cast<Value*>(args.scratch + layout.weights);
+  auto* image = reinterpret_cast<Value*>(args.scratch + layout.image);
   float* bias = args.scratch + layout.bias;
   pack_forward<V>(c, layout, args.weight, weights);
   for (std::int64_t i = 0; i < layout.channels; ++i) {
     bias[i] = c.bias && i < c.out_c ? args.bias[i] : 0.0F;
   }
   constexpr std::int64_t kMaskBytes = V::kLanes / 8;
+  const std::int64_t panel_depth = c.kernel_h * units<V>(c.run()) * V::kTerms;
   const bool masks = layout.mask_bytes != 0 && args.saved;
   const Split tiles(layout.packed, kMaxVectors);
   for (std::int64_t n = 0; n < c.batch; ++n) {
-    const float* x =
-        bordered_image<V>(c, args.x + n * c.in_h * c.in_w * c.in_c, args.scratch + layout.image);
+    const Value* x = bordered_image<V>(c, layout, args.x + n * c.in_h * c.in_w * c.in_c, image);
     for (std::int64_t t = 0; t < tiles.parts; ++t) {
       const std::int64_t channel = tiles.begin(t) * V::kLanes, wide = tiles.size(t);
       const std::int64_t left = c.out_c - channel - (wide - 1) * V::kLanes;
@@ -412,7 +451,7 @@ void conv_forward(const Conv& c, const ConvCall& args) {
           c,
           wide,
           x,
-          weights + c.depth() * channel,
+          weights + panel_depth * channel,
           bias + channel,
           args.y + n * c.out_h * c.out_w * c.out_c + channel,
           args.scratch + layout.partial,

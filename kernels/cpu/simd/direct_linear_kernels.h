@@ -29,7 +29,7 @@ void linear_forward_tile(const Linear& l, const float* x, const float* weight, c
   }
 #pragma GCC unroll 8
   for (int j = 0; j < N; ++j) b[j] = weight + j * l.in;
-  accumulate_dots<V, R, N>(acc, a, b, l.in, V::first(l.in % V::kLanes));
+  accumulate_dots<V, R, N>(acc, a, b, l.in);
 #pragma GCC unroll 8
   for (int j = 0; j < N; ++j) {
     const float shift = l.bias ? bias[j] : 0.0F;

@@ -2,6 +2,10 @@
 // rows x N vectors of accumulators that stay in registers. These headers are compiled once per
 // instruction set. Functions that are not templates over V are always inlined, so that the linker
 // cannot use a wide copy in a program that runs on an older processor.
+//
+// A lane of an operand holds V::kTerms values of type V::Value: one float, or a pair of bf16
+// numbers. V::fma adds the products of all terms to the lane's fp32 sum, so the kernels count their
+// sums in units of kTerms values.
 #pragma once
 
 #include <cstdint>
@@ -37,16 +41,23 @@ struct Split {
   }
 };
 
-/// Computes acc[r][j] += sum over i < k of a[r][i * a_step] * b[i * b_step + j-th vector].
+/// Returns the number of units that hold `values` values.
+template <class V>
+[[gnu::always_inline]] inline std::int64_t units(std::int64_t values) {
+  return (values + V::kTerms - 1) / V::kTerms;
+}
+
+/// Computes acc[r][j] += sum over units i < k of a[r][i * a_step] * b[i * b_step + j-th vector].
 template <class V, int R, int N>
-[[gnu::always_inline]] inline void accumulate(V (&acc)[R][N], const float* const (&a)[R],
-                                              std::int64_t a_step, const float* b,
+[[gnu::always_inline]] inline void accumulate(V (&acc)[R][N],
+                                              const typename V::Value* const (&a)[R],
+                                              std::int64_t a_step, const typename V::Value* b,
                                               std::int64_t b_step, std::int64_t k) {
   std::int64_t at = 0;
   for (std::int64_t i = 0; i < k; ++i) {
     V right[N];
 #pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) right[j] = V::load(b + j * V::kLanes);
+    for (int j = 0; j < N; ++j) right[j] = V::operand(b + j * V::kLanes * V::kTerms);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const V left = V::broadcast(a[r] + at);
@@ -60,16 +71,15 @@ template <class V, int R, int N>
 
 /// Does the same as `accumulate`, but the last vector of b has only the lanes of `mask`.
 template <class V, int R, int N>
-[[gnu::always_inline]] inline void accumulate_masked(V (&acc)[R][N], const float* const (&a)[R],
-                                                     std::int64_t a_step, const float* b,
-                                                     std::int64_t b_step, std::int64_t k,
-                                                     typename V::Mask mask) {
+[[gnu::always_inline]] inline void accumulate_masked(
+    V (&acc)[R][N], const typename V::Value* const (&a)[R], std::int64_t a_step,
+    const typename V::Value* b, std::int64_t b_step, std::int64_t k, typename V::Mask mask) {
   std::int64_t at = 0;
   for (std::int64_t i = 0; i < k; ++i) {
     V right[N];
 #pragma GCC unroll 8
-    for (int j = 0; j < N - 1; ++j) right[j] = V::load(b + j * V::kLanes);
-    right[N - 1] = V::load(b + (N - 1) * V::kLanes, mask);
+    for (int j = 0; j < N - 1; ++j) right[j] = V::operand(b + j * V::kLanes * V::kTerms);
+    right[N - 1] = V::operand(b + (N - 1) * V::kLanes * V::kTerms, mask);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const V left = V::broadcast(a[r] + at);
@@ -81,31 +91,33 @@ template <class V, int R, int N>
   }
 }
 
-/// Adds to acc[r][j] the lane-wise products of row r of a and row j of b over k elements. `tail`
-/// selects the lanes of the last k % lanes elements.
+/// Adds to acc[r][j] the lane-wise products of row r of a and row j of b over k values.
 template <class V, int R, int N>
-[[gnu::always_inline]] inline void accumulate_dots(V (&acc)[R][N], const float* const (&a)[R],
-                                                   const float* const (&b)[N], std::int64_t k,
-                                                   typename V::Mask tail) {
+[[gnu::always_inline]] inline void accumulate_dots(V (&acc)[R][N],
+                                                   const typename V::Value* const (&a)[R],
+                                                   const typename V::Value* const (&b)[N],
+                                                   std::int64_t k) {
+  constexpr std::int64_t kValues = V::kLanes * V::kTerms;
   std::int64_t i = 0;
-  for (; i + V::kLanes <= k; i += V::kLanes) {
+  for (; i + kValues <= k; i += kValues) {
     V right[N];
 #pragma GCC unroll 8
-    for (int j = 0; j < N; ++j) right[j] = V::load(b[j] + i);
+    for (int j = 0; j < N; ++j) right[j] = V::operand(b[j] + i);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const V left = V::load(a[r] + i);
+      const V left = V::operand(a[r] + i);
 #pragma GCC unroll 8
       for (int j = 0; j < N; ++j) acc[r][j] = V::fma(left, right[j], acc[r][j]);
     }
   }
   if (i < k) {
+    const auto tail = V::first_values(k - i);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      const V left = V::load(a[r] + i, tail);
+      const V left = V::values(a[r] + i, tail);
 #pragma GCC unroll 8
       for (int j = 0; j < N; ++j) {
-        acc[r][j] = V::fma(left, V::load(b[j] + i, tail), acc[r][j]);
+        acc[r][j] = V::fma(left, V::values(b[j] + i, tail), acc[r][j]);
       }
     }
   }

@@ -1,6 +1,7 @@
 #include "kernels/cpu/simd/kernel_tables.h"
 
 #include "kernels/cpu/simd/batch_norm_rows.h"
+#include "kernels/cpu/simd/bf16_loops.h"
 #include "kernels/cpu/simd/conv_table.h"
 #include "kernels/cpu/simd/flat_loops.h"
 #include "kernels/cpu/simd/linear_table.h"
@@ -15,11 +16,17 @@ KernelTables kernel_tables([[maybe_unused]] const CpuFeatures& features) {
   if (!features.avx2) return tables;
   tables = {&direct::kConvAvx2,     &direct::kWinogradAvx2, &direct::kLinearAvx2,
             &batch_norm::kRowsAvx2, &kFlatLoopsAvx2,        kOptimizerLoopsAvx2};
+  tables.batch_norm_bf16 = tables.batch_norm;
   if (!features.avx512) return tables;
   tables.direct_conv = &direct::kConvAvx512;
   tables.winograd = &direct::kWinogradAvx512;
   tables.direct_linear = &direct::kLinearAvx512;
   tables.batch_norm = &batch_norm::kRowsAvx512;
+  tables.batch_norm_bf16 = &batch_norm::kRowsAvx512;
+  tables.bf16 = &kBf16LoopsAvx512;
+  if (!features.avx512_bf16) return tables;
+  tables.direct_conv_bf16 = &direct::kConvAvx512Bf16;
+  tables.batch_norm_bf16 = &batch_norm::kRowsAvx512Bf16;
 #endif
   return tables;
 }

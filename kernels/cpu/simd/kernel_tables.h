@@ -9,21 +9,27 @@ namespace dpt {
 namespace batch_norm {
 struct RowKernels;
 }
+struct Bf16;
 namespace direct {
+template <class Value>
 struct ConvKernels;
 struct LinearKernels;
 }  // namespace direct
+struct Bf16Loops;
 struct FlatLoops;
 struct FormulaLoops;
 
 /// Tables of kernels. A table is null if no kernel of its kind is built for the processor.
 struct KernelTables {
-  const direct::ConvKernels* direct_conv = nullptr;
-  const direct::ConvKernels* winograd = nullptr;
+  const direct::ConvKernels<float>* direct_conv = nullptr;
+  const direct::ConvKernels<float>* winograd = nullptr;
   const direct::LinearKernels* direct_linear = nullptr;
   const batch_norm::RowKernels* batch_norm = nullptr;
   const FlatLoops* flat = nullptr;
   const FormulaLoops* optimizers = nullptr;  ///< one per formula of OptimizerFormulas
+  const direct::ConvKernels<Bf16>* direct_conv_bf16 = nullptr;
+  const batch_norm::RowKernels* batch_norm_bf16 = nullptr;
+  const Bf16Loops* bf16 = nullptr;
 };
 
 /// Returns the tables for a processor with `features`. Only this function knows which are built.

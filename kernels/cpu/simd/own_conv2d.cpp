@@ -31,10 +31,11 @@ Conv numbers(const Conv2dDesc& d) {
   return c;
 }
 
+template <class Value>
 class OwnConv2d final : public Op {
  public:
-  OwnConv2d(const Conv2dDesc& desc, const ConvKernels& kernels)
-      : conv_(numbers(desc)), kernels_(kernels), training_(desc.training) {}
+  OwnConv2d(const Conv2dDesc& desc, const ConvKernels<Value>& kernels)
+      : conv_(numbers(desc)), kernels_(kernels), type_(desc.type), training_(desc.training) {}
 
   std::size_t scratch_bytes() const override { return kernels_.scratch_bytes(conv_); }
   std::size_t saved_bytes() const override { return training_ ? kernels_.saved_bytes(conv_) : 0; }
@@ -46,14 +47,14 @@ class OwnConv2d final : public Op {
   std::string replaceable_kernel(Pass) const override { return kernels_.name; }
 
  private:
-  direct::ConvCall unpack(const OpArgs& a) const {
+  direct::ConvCall<Value> unpack(const OpArgs& a) const {
     const ParamArgs &weight = a.params[Conv2dDesc::kWeight], &bias = a.params[Conv2dDesc::kBias];
-    return {host(a.x),
-            host(weight.f32),
+    return {host<Value>(a.x),
+            host<Value>(weight.as(type_)),
             host(bias.f32),
-            host(a.y),
-            host(a.dy),
-            host(a.dx),
+            host<Value>(a.y),
+            host<Value>(a.dy),
+            host<Value>(a.dx),
             host(weight.gradient),
             host(bias.gradient),
             training_ ? host<std::uint8_t>(a.saved) : nullptr,
@@ -62,14 +63,18 @@ class OwnConv2d final : public Op {
   }
 
   Conv conv_;
-  const ConvKernels& kernels_;
+  const ConvKernels<Value>& kernels_;
+  DType type_;
   bool training_;
 };
 
 }  // namespace
 
-std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc, const ConvKernels& kernels) {
-  return std::make_unique<OwnConv2d>(desc, kernels);
+std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc, const ConvKernels<float>& kernels) {
+  return std::make_unique<OwnConv2d<float>>(desc, kernels);
+}
+std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc, const ConvKernels<Bf16>& kernels) {
+  return std::make_unique<OwnConv2d<Bf16>>(desc, kernels);
 }
 
 }  // namespace dpt

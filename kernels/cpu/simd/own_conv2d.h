@@ -15,6 +15,9 @@ namespace dpt {
 enum class Prefer : std::uint8_t { fastest, ours };
 
 /// Creates the convolution `desc` from kernels that can compute it, for one thread.
-std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc, const direct::ConvKernels& kernels);
+std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc,
+                                    const direct::ConvKernels<float>& kernels);
+std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc,
+                                    const direct::ConvKernels<Bf16>& kernels);
 
 }  // namespace dpt

@@ -1,5 +1,5 @@
-// Transposes 8 x 8 floats in 256-bit registers. A template over the caller's vector type, so that
-// each instruction set has a separate copy.
+// Transposes 8 x 8 units (direct_tile.h) in 256-bit registers. A template over the caller's vector
+// type, so that each instruction set has a separate copy.
 #pragma once
 
 #include <immintrin.h>
@@ -8,15 +8,19 @@
 
 namespace dpt::direct {
 
-/// Sets to[i * to_step + r] = from[r * from_step + i] for an 8 x 8 block. Rows from `rows` on are
-/// not read and count as zero.
+/// Sets unit i * to_step + r of `to` to unit i of row r for an 8 x 8 block; rows are from_step
+/// values apart. Rows from `rows` on are not read and count as zero.
 template <class V>
-void transpose8(const float* from, std::int64_t from_step, std::int64_t rows, float* to,
-                std::int64_t to_step) {
+void transpose8(const typename V::Value* from, std::int64_t from_step, std::int64_t rows,
+                typename V::Value* to, std::int64_t to_step) {
+  const auto put = [&](std::int64_t unit, __m256 eight) {
+    _mm256_storeu_ps(reinterpret_cast<float*>(to + unit * to_step * V::kTerms), eight);
+  };
   __m256 a[8], b[8];
 #pragma GCC unroll 8
   for (int r = 0; r < 8; ++r) {
-    a[r] = r < rows ? _mm256_loadu_ps(from + r * from_step) : _mm256_setzero_ps();
+    a[r] = r < rows ? _mm256_loadu_ps(reinterpret_cast<const float*>(from + r * from_step))
+                    : _mm256_setzero_ps();
   }
 #pragma GCC unroll 4
   for (int r = 0; r < 8; r += 2) {
@@ -32,8 +36,8 @@ void transpose8(const float* from, std::int64_t from_step, std::int64_t rows, fl
   }
 #pragma GCC unroll 4
   for (int r = 0; r < 4; ++r) {
-    _mm256_storeu_ps(to + r * to_step, _mm256_permute2f128_ps(a[r], a[r + 4], 0x20));
-    _mm256_storeu_ps(to + (r + 4) * to_step, _mm256_permute2f128_ps(a[r], a[r + 4], 0x31));
+    put(r, _mm256_permute2f128_ps(a[r], a[r + 4], 0x20));
+    put(r + 4, _mm256_permute2f128_ps(a[r], a[r + 4], 0x31));
   }
 }
 

@@ -16,6 +16,8 @@ struct Vec {
   /// Number of accumulators that a register tile may hold: 16 registers minus three operands and a
   /// broadcast.
   static constexpr int kAccumulators = 12;
+  using Value = float;
+  static constexpr int kTerms = 1;
   using Mask = __m256i;
 
   __m256 v;
@@ -30,6 +32,12 @@ struct Vec {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lane);
   }
   static Vec load(const float* from, Mask mask) { return {_mm256_maskload_ps(from, mask)}; }
+  /// Loads an operand of `fma`: a lane's terms are adjacent in memory.
+  static Vec operand(const float* from) { return load(from); }
+  static Vec operand(const float* from, Mask mask) { return load(from, mask); }
+  /// Returns a mask of the first `count` values of an operand, and the operand with only these.
+  static Mask first_values(std::int64_t count) { return first(count); }
+  static Vec values(const float* from, Mask mask) { return load(from, mask); }
   void store(float* to) const { _mm256_storeu_ps(to, v); }
   void store(float* to, Mask mask) const { _mm256_maskstore_ps(to, mask, v); }
 

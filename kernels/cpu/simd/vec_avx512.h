@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/common/bf16.h"
 #include "kernels/cpu/simd/transpose8.h"
 
 namespace dpt::avx512 {
@@ -15,6 +16,8 @@ struct Vec {
   static constexpr int kLanes = 16;
   /// Number of accumulators: 32 registers hold 24 of them, three operands and a broadcast.
   static constexpr int kAccumulators = 24;
+  using Value = float;
+  static constexpr int kTerms = 1;
   using Mask = __mmask16;
 
   __m512 v;
@@ -25,6 +28,28 @@ struct Vec {
   static Vec filled(float x) { return {_mm512_set1_ps(x)}; }
   static Mask first(std::int64_t count) { return static_cast<Mask>((1U << count) - 1); }
   static Vec load(const float* from, Mask mask) { return {_mm512_maskz_loadu_ps(mask, from)}; }
+  /// Loads bf16 numbers and widens them.
+  static Vec load(const Bf16* from, Mask mask) {
+    const __m256i bits = _mm256_maskz_loadu_epi16(mask, from);
+    const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xFFFF, bits);
+    return {_mm512_castsi512_ps(_mm512_maskz_slli_epi32(0xFFFF, wide, 16))};
+  }
+  /// Stores the values, rounded like to_bf16.
+  void store(Bf16* to, Mask mask) const {
+    const __m512i bits = _mm512_castps_si512(v);
+    const __m512i high = _mm512_maskz_srli_epi32(0xFFFF, bits, 16);
+    const __m512i odd = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    const __m512i up = _mm512_add_epi32(_mm512_add_epi32(bits, odd), _mm512_set1_epi32(0x7FFF));
+    const __m512i nan = _mm512_or_si512(high, _mm512_set1_epi32(0x40));
+    const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    const __m512i result =
+        _mm512_mask_mov_epi32(_mm512_maskz_srli_epi32(0xFFFF, up, 16), is_nan, nan);
+    _mm512_mask_cvtepi32_storeu_epi16(to, mask, result);
+  }
+  static Vec operand(const float* from) { return load(from); }
+  static Vec operand(const float* from, Mask mask) { return load(from, mask); }
+  static Mask first_values(std::int64_t count) { return first(count); }
+  static Vec values(const float* from, Mask mask) { return load(from, mask); }
   void store(float* to) const { _mm512_storeu_ps(to, v); }
   void store(float* to, Mask mask) const { _mm512_mask_storeu_ps(to, mask, v); }
 

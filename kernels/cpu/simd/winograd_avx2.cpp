@@ -4,8 +4,8 @@
 
 namespace dpt::direct {
 
-constexpr ConvKernels kWinogradAvx2{"winograd:avx2", winograd::scratch_bytes<avx2::Vec>,
-                                    winograd::saved_bytes<avx2::Vec>, winograd::forward<avx2::Vec>,
-                                    winograd::backward<avx2::Vec>};
+constexpr ConvKernels<float> kWinogradAvx2{
+    "winograd:avx2", winograd::scratch_bytes<avx2::Vec>, winograd::saved_bytes<avx2::Vec>,
+    winograd::forward<avx2::Vec>, winograd::backward<avx2::Vec>};
 
 }  // namespace dpt::direct

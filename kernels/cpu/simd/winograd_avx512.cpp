@@ -4,7 +4,7 @@
 
 namespace dpt::direct {
 
-constexpr ConvKernels kWinogradAvx512{
+constexpr ConvKernels<float> kWinogradAvx512{
     "winograd:avx512", winograd::scratch_bytes<avx512::Vec>, winograd::saved_bytes<avx512::Vec>,
     winograd::forward<avx512::Vec>, winograd::backward<avx512::Vec>};
 

@@ -26,7 +26,7 @@ bool pays(const Conv2dDesc& d, const CpuFeatures& features) {
 
 std::unique_ptr<Op> make_winograd_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
                                          Prefer prefer) {
-  const direct::ConvKernels* kernels = kernel_tables(features).winograd;
+  const direct::ConvKernels<float>* kernels = kernel_tables(features).winograd;
   if (!kernels || !applies(desc, features)) return nullptr;
   if (prefer == Prefer::fastest && !pays(desc, features)) return nullptr;
   return make_own_conv2d(desc, *kernels);

@@ -386,7 +386,7 @@ std::size_t saved_bytes(const Conv&) {
 }
 
 template <class V>
-void forward(const Conv& c, const ConvCall& args) {
+void forward(const Conv& c, const ConvCall<float>& args) {
   const Layout at(c);
   float* weights = args.scratch;
   float* inputs = args.scratch + at.inputs;
@@ -405,7 +405,7 @@ void forward(const Conv& c, const ConvCall& args) {
 
 /// Sets dy to zero where y did not pass ReLU, and sums dy for the gradient of the bias.
 template <class V>
-void mask_gradient(const Conv& c, const ConvCall& args) {
+void mask_gradient(const Conv& c, const ConvCall<float>& args) {
   if (!c.relu && !c.bias) return;
   const std::int64_t pixels = c.batch * c.out_h * c.out_w;
   for (std::int64_t k = 0; k < c.out_c; k += V::kLanes) {
@@ -424,7 +424,7 @@ void mask_gradient(const Conv& c, const ConvCall& args) {
 }
 
 template <class V>
-void backward(const Conv& c, const ConvCall& args) {
+void backward(const Conv& c, const ConvCall<float>& args) {
   const Layout at(c);
   float* weights = args.scratch;
   float* inputs = args.scratch + at.inputs;

@@ -1,13 +1,17 @@
 // The direct kernels are templates over a vector type. Here they run with sixteen plain floats
-// instead of a wide register. This tests the algorithm of the widest instruction set on every
-// processor: its tails, masks and tile sizes.
+// instead of a wide register, and with sixteen pairs of bf16 numbers. This tests the algorithms of
+// the widest instruction sets on every processor: their tails, masks and tile sizes.
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <limits>
 
 #include "kernels/cpu/simd/direct_conv_backward.h"
 #include "kernels/cpu/simd/direct_linear_kernels.h"
 #include "kernels/reference/reference.h"
+#include "tests/kernels/bf16_values.h"
 #include "tests/kernels/cases.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"
@@ -20,6 +24,8 @@ namespace {
 struct Lanes {
   static constexpr int kLanes = 16;
   static constexpr int kAccumulators = 24;
+  using Value = float;
+  static constexpr int kTerms = 1;
   using Mask = std::uint32_t;
 
   float v[kLanes];
@@ -48,6 +54,10 @@ struct Lanes {
   [[gnu::noinline]] static Lanes load(const float* from, Mask mask) {
     return each([&](int i) { return (mask >> i & 1) != 0 ? from[i] : 0.0F; });
   }
+  static Lanes operand(const float* from) { return load(from); }
+  static Lanes operand(const float* from, Mask mask) { return load(from, mask); }
+  static Mask first_values(std::int64_t count) { return first(count); }
+  static Lanes values(const float* from, Mask mask) { return load(from, mask); }
   void store(float* to) const { store(to, 0xFFFF); }
   [[gnu::noinline]] void store(float* to, Mask mask) const {
     for (int i = 0; i < kLanes; ++i) {
@@ -94,6 +104,74 @@ struct Lanes {
   }
 };
 
+/// The interface of vec_avx512bf16.h in plain C++. As an operand, lane i holds the bits of pair i.
+struct PairLanes : Lanes {
+  using Value = Bf16;
+  static constexpr int kTerms = 2;
+
+  PairLanes() = default;
+  PairLanes(const Lanes& lanes) : Lanes(lanes) {}
+
+  using Lanes::load;
+  using Lanes::store;
+  static Lanes load(const Bf16* from) { return load(from, 0xFFFF); }
+  [[gnu::noinline]] static Lanes load(const Bf16* from, Mask mask) {
+    return each([&](int i) { return (mask >> i & 1) != 0 ? to_float(from[i]) : 0.0F; });
+  }
+  void store(Bf16* to) const { store(to, 0xFFFF); }
+  [[gnu::noinline]] void store(Bf16* to, Mask mask) const {
+    for (int i = 0; i < kLanes; ++i) {
+      if ((mask >> i & 1) != 0) to[i] = to_bf16(v[i]);
+    }
+  }
+  static float pair(Bf16 low, Bf16 high) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(high.bits) << 16 | low.bits);
+  }
+  static PairLanes operand(const Bf16* from) { return operand(from, 0xFFFF); }
+  [[gnu::noinline]] static PairLanes operand(const Bf16* from, Mask mask) {
+    return each(
+        [&](int i) { return (mask >> i & 1) != 0 ? pair(from[2 * i], from[2 * i + 1]) : 0.0F; });
+  }
+  void store_operand(Bf16* to) const { store_operand(to, 0xFFFF); }
+  [[gnu::noinline]] void store_operand(Bf16* to, Mask mask) const {
+    for (int i = 0; i < kLanes; ++i) {
+      if ((mask >> i & 1) != 0) std::memcpy(static_cast<void*>(to + 2 * i), &v[i], sizeof v[i]);
+    }
+  }
+  static std::uint32_t first_values(std::int64_t count) {
+    return static_cast<std::uint32_t>((std::uint64_t{1} << count) - 1);
+  }
+  [[gnu::noinline]] static PairLanes values(const Bf16* from, std::uint32_t mask) {
+    const auto value = [&](int i) { return (mask >> i & 1) != 0 ? from[i] : Bf16{}; };
+    return each([&](int i) { return pair(value(2 * i), value(2 * i + 1)); });
+  }
+  [[gnu::noinline]] static PairLanes broadcast(const Bf16* from) {
+    return each([&](int) { return pair(from[0], from[1]); });
+  }
+  [[gnu::noinline]] static PairLanes paired(const Bf16* first, const Bf16* second, Mask mask) {
+    return each([&](int i) { return (mask >> i & 1) != 0 ? pair(first[i], second[i]) : 0.0F; });
+  }
+  [[gnu::noinline]] static PairLanes paired(const Bf16* first, Mask mask) {
+    return each([&](int i) { return (mask >> i & 1) != 0 ? pair(first[i], {}) : 0.0F; });
+  }
+  [[gnu::noinline]] static Lanes fma(const PairLanes& a, const PairLanes& b, const Lanes& c) {
+    return each([&](int i) {
+      const auto x = std::bit_cast<std::uint32_t>(a.v[i]), y = std::bit_cast<std::uint32_t>(b.v[i]);
+      const auto low = [](std::uint32_t bits) { return std::bit_cast<float>(bits << 16); };
+      const auto high = [](std::uint32_t bits) { return std::bit_cast<float>(bits & 0xFFFF0000U); };
+      return c.v[i] + high(x) * high(y) + low(x) * low(y);
+    });
+  }
+  static void transpose8(const Bf16* from, std::int64_t from_step, std::int64_t rows, Bf16* to,
+                         std::int64_t to_step) {
+    for (std::int64_t r = 0; r < 8; ++r) {
+      for (std::int64_t i = 0; i < 16; ++i) {
+        to[(i / 2 * to_step + r) * 2 + i % 2] = r < rows ? from[r * from_step + i] : Bf16{};
+      }
+    }
+  }
+};
+
 direct::Conv numbers(const Conv2dDesc& d) {
   direct::Conv c;
   c.batch = d.batch;
@@ -112,26 +190,52 @@ direct::Conv numbers(const Conv2dDesc& d) {
   return c;
 }
 
-void check_lanes(const Conv2dDesc& d) {
+std::vector<float> values_of(const std::vector<float>& values, float) {
+  return values;
+}
+std::vector<Bf16> values_of(const std::vector<float>& values, Bf16) {
+  return rounded(values);
+}
+std::vector<float> floats(const std::vector<float>& values) {
+  return values;
+}
+std::vector<float> floats(const std::vector<Bf16>& values) {
+  return widened(values);
+}
+
+/// Compares the kernels over V with the reference. `rounding` is the allowed relative error of an
+/// activation.
+template <class V>
+void check_lanes(const Conv2dDesc& d, double rounding) {
+  using Value = typename V::Value;
   INFO(text(d));
   const direct::Conv c = numbers(d);
-  const auto x = random_values(d.batch * d.in.elements(), 1);
-  const auto weight = random_values(weight_count(d), 2), bias = random_values(d.out.c, 3);
-  auto dy = random_values(d.batch * d.out.elements(), 4);
-  std::vector<float> y(dy.size()), dx(x.size()), dweight(weight.size()), dbias(bias.size());
-  std::vector<float> scratch(direct::conv_scratch_bytes<Lanes>(c) / sizeof(float));
-  std::vector<std::uint8_t> saved(direct::conv_saved_bytes<Lanes>(c) + 1);
-  const direct::ConvArgs args{x.data(),     weight.data(),  bias.data(),    y.data(),
-                              dy.data(),    dx.data(),      dweight.data(), dbias.data(),
-                              saved.data(), scratch.data(), false};
-  direct::conv_forward<Lanes>(c, args);
-  direct::conv_backward<Lanes>(c, args);
-  const auto xd = to_double(x), wd = to_double(weight), bd = to_double(bias);
-  check_close("y", y, reference::conv2d(d, xd, wd, bd), 1e-5);
-  const auto want = reference::conv2d_backward(d, xd, wd, bd, to_double(dy));
-  check_close("dx", dx, want.x, 1e-5);
+  const auto values = [](std::int64_t count, std::uint64_t seed) {
+    return values_of(random_values(count, seed), Value{});
+  };
+  const auto x = values(d.batch * d.in.elements(), 1), weight = values(weight_count(d), 2);
+  const auto bias = random_values(d.out.c, 3);
+  auto dy = values(d.batch * d.out.elements(), 4);
+  std::vector<Value> y(dy.size()), dx(x.size());
+  std::vector<float> dweight(weight.size()), dbias(bias.size());
+  std::vector<float> scratch(direct::conv_scratch_bytes<V>(c) / sizeof(float),
+                             std::numeric_limits<float>::quiet_NaN());
+  std::vector<std::uint8_t> saved(direct::conv_saved_bytes<V>(c) + 1);
+  const direct::ConvCall<Value> args{x.data(),     weight.data(),  bias.data(),    y.data(),
+                                     dy.data(),    dx.data(),      dweight.data(), dbias.data(),
+                                     saved.data(), scratch.data(), false};
+  direct::conv_forward<V>(c, args);
+  direct::conv_backward<V>(c, args);
+  const auto xd = to_double(floats(x)), wd = to_double(floats(weight)), bd = to_double(bias);
+  check_close("y", floats(y), reference::conv2d(d, xd, wd, bd), rounding);
+  const auto want = reference::conv2d_backward(d, xd, wd, bd, to_double(floats(dy)));
+  check_close("dx", floats(dx), want.x, rounding);
   check_close("dweight", dweight, want.weight, 1e-5);
   check_close("dbias", dbias, want.bias, 1e-5);
+}
+void check_lanes(const Conv2dDesc& d) {
+  check_lanes<Lanes>(d, 1e-5);
+  check_lanes<PairLanes>(d, 0x1p-8 + 1e-5);
 }
 
 }  // namespace
@@ -141,7 +245,8 @@ TEST_CASE("Direct convolutions with sixteen lanes equal the reference") {
        {conv_case(2, {13, 13, 20}, 50, {5, 5}), conv_case(2, {12, 11, 1}, 20, {3, 3}),
         conv_case(1, {9, 20, 3}, 33, {3, 3}, {1, 1}, {1, 1}),
         conv_case(1, {9, 9, 40}, 64, {3, 3}, {2, 2}, {1, 1}),
-        conv_case(3, {5, 6, 17}, 16, {2, 4}, {1, 2})}) {
+        conv_case(3, {5, 6, 17}, 16, {2, 4}, {1, 2}),
+        conv_case(2, {7, 7, 40}, 19, {1, 1}, {2, 2})}) {
     d.relu = true;
     check_lanes(d);
     check_lanes(with_pool(d, PoolKind::max, {2, 2}, {2, 2}));

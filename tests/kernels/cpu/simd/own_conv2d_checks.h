@@ -28,6 +28,34 @@ inline ConvData random_conv_data(const Conv2dDesc& d, std::uint64_t seed) {
           random_values(d.batch * d.out.elements(), seed + 3)};
 }
 
+/// Returns a random description that the direct kernels accept: odd sizes, tails, strides, borders.
+inline Conv2dDesc random_direct_conv(std::uint64_t seed) {
+  std::uint64_t draw = 0;
+  const auto pick = [&](std::int64_t from, std::int64_t to) {
+    const auto bits = philox::block(seed, philox::Use::split, draw++, 0).v[0];
+    return from + philox::below(bits, static_cast<std::uint32_t>(to - from + 1));
+  };
+  const Size2 kernel{pick(1, 5), pick(1, 5)};
+  const Size2 padding{pick(0, kernel.h - 1), pick(0, kernel.w - 1)};
+  const Size2 stride{pick(1, 3), pick(1, 3)};
+  const SampleShape in{pick(kernel.h + 1, 14), pick(kernel.w + 1, 20), pick(1, 27)};
+  Conv2dDesc d = conv_case(pick(1, 4), in, pick(1, 60), kernel, stride, padding);
+  d.bias = pick(0, 3) > 0;
+  d.relu = pick(0, 1) > 0;
+  if (d.conv_out.h >= 2 && d.conv_out.w >= 2 && pick(0, 1) > 0) {
+    d = with_pool(d, pick(0, 1) > 0 ? PoolKind::max : PoolKind::average, {2, 2}, {2, 2});
+  }
+  return d;
+}
+
+/// Returns convolutions whose weights exceed the first-level cache, so that a few kernel rows are
+/// applied at a time, and one that is too wide for its partial sums.
+inline std::vector<Conv2dDesc> long_direct_convs() {
+  return {conv_case(1, {8, 8, 64}, 40, {3, 3}, {1, 1}, {1, 1}),
+          conv_case(1, {6, 100, 64}, 24, {3, 3}, {1, 1}, {1, 1}),
+          conv_case(2, {13, 13, 20}, 50, {5, 5})};
+}
+
 using ConvMaker = std::unique_ptr<Op> (*)(const Conv2dDesc&, const CpuFeatures&, Prefer);
 
 inline void check_against_reference(Backend& backend, const Conv2dDesc& d, const ConvData& data,
