@@ -14,6 +14,7 @@ CpuFeatures CpuFeatures::detect() {
   found.vnni =
       found.avx512 && __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi");
   found.avx512_bf16 = found.avx512 && __builtin_cpu_supports("avx512bf16");
+  found.amx = __builtin_cpu_supports("amx-bf16");
   found.intel = __builtin_cpu_is("intel");
   found.amd = __builtin_cpu_is("amd");
 #endif

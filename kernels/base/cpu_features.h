@@ -11,6 +11,7 @@ struct CpuFeatures {
   bool avx512 = false;  ///< AVX-512 F, BW, DQ and VL, with the registers saved by the system
   bool vnni = false;    ///< `avx512`, VNNI (products of bytes) and VBMI (permutations of bytes)
   bool avx512_bf16 = false;  ///< `avx512` and AVX512-BF16 (products of pairs of bf16 numbers)
+  bool amx = false;          ///< AMX with products of bf16 numbers
   bool intel = false;
   bool amd = false;  ///< made by AMD: the same instructions may differ in speed
 

@@ -158,9 +158,9 @@ void bench_conv(const ConvShape& s, std::int64_t batch) {
   layer.outputs = s.channels;
   layer.input_gradient = d.input_gradient;
   layer.library = [d](Pass pass) { return onednn::make_convolution(d, pass, true, 1); };
-  layer.op = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::ours);
+  layer.op = make_direct_conv2d(d, CpuTarget{1, CpuFeatures::detect()}, Prefer::ours);
   d.input_gradient = false;
-  layer.no_dx = make_direct_conv2d(d, CpuFeatures::detect(), Prefer::ours);
+  layer.no_dx = make_direct_conv2d(d, CpuTarget{1, CpuFeatures::detect()}, Prefer::ours);
   bench(layer);
 }
 

@@ -107,10 +107,8 @@ class CpuConv2d final : public Op {
 /// followed by dpt's pooling.
 std::unique_ptr<Op> make_cpu_op(const Conv2dDesc& desc, const CpuTarget& target) {
   check_cpu_desc("a convolution", desc.type, desc.batch, desc.tf32);
-  if (target.threads == 1) {
-    if (auto direct = make_direct_conv2d(desc, target.features)) return direct;
-    if (auto winograd = make_winograd_conv2d(desc, target.features)) return winograd;
-  }
+  if (auto direct = make_direct_conv2d(desc, target)) return direct;
+  if (auto winograd = make_winograd_conv2d(desc, target)) return winograd;
   return std::make_unique<CpuConv2d>(desc, target);
 }
 

@@ -13,8 +13,10 @@
 #include "kernels/base/align.h"
 #include "kernels/base/divide.h"
 #include "kernels/base/error.h"
+#include "kernels/common/bf16.h"
 #include "kernels/common/conv_padding.h"
 #include "kernels/cpu/check.h"
+#include "kernels/cpu/flat.h"
 
 namespace dpt::onednn {
 namespace {
@@ -145,8 +147,10 @@ struct Primitive::Impl {
   Call reorder;
   memory plain, reorder_scratchpad;
   std::size_t weight_count = 0, bias_count = 0;  ///< weight_count: used in backward_weights only
+  bool widens = false;  ///< x and y are in bf16, and the primitive takes copies in fp32
   /// Byte offsets in scratch.
-  std::size_t own_weights_at = 0, plain_at = 0, bias_at = 0, scratchpad_at = 0, bytes = 0;
+  std::size_t own_weights_at = 0, plain_at = 0, bias_at = 0, scratchpad_at = 0, wide_x_at = 0,
+              wide_y_at = 0, bytes = 0;
 
   void set_weights(const memory::desc& own, const memory::desc& plain_desc) {
     weights = unbound(own);
@@ -183,14 +187,18 @@ struct Primitive::Impl {
     std::size_t pad = scratchpad.get_desc().get_size();
     if (reorders) pad = std::max(pad, reorder_scratchpad.get_desc().get_size());
     bytes = at + aligned(pad);
+    if (!widens) return;
+    wide_x_at = bytes;
+    wide_y_at = wide_x_at + aligned(x.get_desc().get_size());
+    bytes = wide_y_at + aligned(y.get_desc().get_size());
   }
 
   void run(const Tensors& t) {
     // The OpenMP team size belongs to the calling thread, and another Backend may have changed it.
     use_team(threads);
     auto* scratch = host<std::byte>(t.scratch);
-    point_at(x, host<void>(t.x));
-    point_at(y, host<void>(t.y));
+    point_at(x, widens ? widened(x, t.x, scratch + wide_x_at) : host<void>(t.x));
+    point_at(y, widens ? widened(y, t.y, scratch + wide_y_at) : host<void>(t.y));
     point_at(scratchpad, scratch + scratchpad_at);
     if (reorders) point_at(reorder_scratchpad, scratch + scratchpad_at);
     if (pass == Pass::backward_weights) {
@@ -206,6 +214,15 @@ struct Primitive::Impl {
       point_at(weights, host<void>(t.weights));
     }
     main.run(stream);
+  }
+
+  /// Copies the bf16 values of a tensor to `to`, in fp32; returns `to`.
+  static void* widened(const memory& object, DevPtr values, std::byte* to) {
+    const auto* from = host<const Bf16>(values);
+    auto* wide = reinterpret_cast<float*>(to);
+    const std::size_t count = object.get_desc().get_size() / sizeof(float);
+    for (std::size_t i = 0; i < count; ++i) wide[i] = to_float(from[i]);
+    return wide;
   }
 
   void run_backward_weights(const Tensors& t) {
@@ -272,12 +289,13 @@ constexpr ArgNames arg_names(Pass pass) {
 }
 
 /// Creates the Primitive of an implementation that oneDNN has chosen. `x` and `y` are the plain
-/// activations, which oneDNN takes unchanged.
+/// activations, which oneDNN takes unchanged, or in fp32 if `widens`.
 template <class Operation>
 Primitive finish(const typename Operation::primitive_desc& desc, Pass pass, int threads,
                  const memory::desc& x, const memory::desc& y, const memory::desc& weights,
-                 const memory::desc& plain_weights, const memory::desc* bias) {
+                 const memory::desc& plain_weights, const memory::desc* bias, bool widens = false) {
   auto impl = std::make_unique<Primitive::Impl>();
+  impl->widens = widens;
   impl->pass = pass;
   impl->threads = threads;
   impl->implementation = desc.impl_info_str();
@@ -307,6 +325,12 @@ bool is_wrong_in_brgemm(const LinearDesc& d) {
   return d.in > 6144 && d.in % 16 == 0 && d.out > 64 && ceil_div(d.out, std::int64_t{16}) % 4 != 0;
 }
 
+/// Returns true for oneDNN's kernels of the weight gradient in bf16 that read or write the wrong
+/// memory (seen in 2.6.3) where a tap of the kernel sees only padding, and in some dilated shapes.
+bool is_wrong_in_bf16(const std::string& implementation) {
+  return implementation.starts_with("jit_bf16");
+}
+
 memory::dims conv_weight_dims(const Conv2dDesc& d) {
   const std::int64_t g = d.groups;
   const std::int64_t out = d.conv_out.c, in = d.in.c;
@@ -314,11 +338,9 @@ memory::dims conv_weight_dims(const Conv2dDesc& d) {
   return {g, out / g, in / g, d.kernel.h, d.kernel.w};
 }
 
-}  // namespace
-
-Primitive make_convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int threads) {
-  require_bf16("a convolution", d.type);
-  use_team(threads);
+/// Creates the primitive of make_convolution, or, if `widens`, a weight gradient in fp32 whose
+/// activations are in bf16.
+Primitive convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int threads, bool widens) {
   const memory::desc x = describe({d.batch, d.in.c, d.in.h, d.in.w}, Tag::nhwc, d.type);
   const memory::desc y =
       describe({d.batch, d.conv_out.c, d.conv_out.h, d.conv_out.w}, Tag::nhwc, d.type);
@@ -363,13 +385,26 @@ Primitive make_convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int t
         d.bias ? make_desc<Backward>(attr, hint, kDirect, x, any, bias, y, strides, dilates, begin,
                                      end)
                : make_desc<Backward>(attr, hint, kDirect, x, any, y, strides, dilates, begin, end);
+    if (d.type == DType::bf16 && is_wrong_in_bf16(desc.impl_info_str())) {
+      Conv2dDesc wide = d;
+      wide.type = DType::f32;
+      return convolution(wide, pass, fuse_relu, threads, true);
+    }
     return finish<Backward>(desc, pass, threads, x, y, desc.diff_weights_desc(), plain,
-                            d.bias ? &bias : nullptr);
+                            d.bias ? &bias : nullptr, widens);
   } catch (const dnnl::error& error) {
     fail(ErrorKind::device,
          "cpu: oneDNN cannot create a convolution {}x{}x{} -> {}x{}x{} ({}x{}): {}", d.in.c, d.in.h,
          d.in.w, d.conv_out.c, d.conv_out.h, d.conv_out.w, d.kernel.h, d.kernel.w, error.what());
   }
+}
+
+}  // namespace
+
+Primitive make_convolution(const Conv2dDesc& d, Pass pass, bool fuse_relu, int threads) {
+  require_bf16("a convolution", d.type);
+  use_team(threads);
+  return convolution(d, pass, fuse_relu, threads, false);
 }
 
 Primitive make_linear(const LinearDesc& d, Pass pass, bool fuse_relu, int threads) {

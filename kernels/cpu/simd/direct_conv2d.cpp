@@ -21,25 +21,32 @@ bool applies(const Conv2dDesc& d) {
          d.padding.w < d.kernel.w && pads_evenly(d, d.conv_out) && (!d.pool || applies(*d.pool));
 }
 
-/// Returns true if the direct kernels are faster than oneDNN: with a fused pool, or with a number
-/// of channels that does not fill whole vectors. For 3x3 kernels over whole vectors of channels,
-/// oneDNN is as fast or a few percent faster. In bf16, they are always faster.
-bool pays(const Conv2dDesc& d) {
-  return d.type == DType::bf16 || d.pool || d.in.c % 8 != 0 || d.conv_out.c % 8 != 0;
+/// Returns true if the direct kernels are faster than oneDNN. In fp32: with a fused pool, or with
+/// a number of channels that does not fill whole vectors; for 3x3 kernels over whole vectors of
+/// channels, oneDNN is as fast or a few percent faster. In bf16: always, unless the processor has
+/// AMX, which only oneDNN uses. The samples are divided among the threads, so there must be enough.
+bool pays(const Conv2dDesc& d, const CpuTarget& target) {
+  const bool is_odd = d.in.c % 8 != 0 || d.conv_out.c % 8 != 0;
+  if (d.type == DType::bf16) {
+    // oneDNN 2.6.3 has a wrong gradient of the input here.
+    const bool is_wrong_in_library = d.kernel == Size2{1, 1} && d.conv_out.c % 2 != 0;
+    return !target.features.amx || is_wrong_in_library;
+  }
+  return (d.pool || is_odd) && (target.threads == 1 || d.batch >= 2 * target.threads);
 }
 
 }  // namespace
 
-std::unique_ptr<Op> make_direct_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
+std::unique_ptr<Op> make_direct_conv2d(const Conv2dDesc& desc, const CpuTarget& target,
                                        Prefer prefer) {
-  if (!applies(desc) || (prefer == Prefer::fastest && !pays(desc))) return nullptr;
-  const KernelTables tables = kernel_tables(features);
+  if (!applies(desc) || (prefer == Prefer::fastest && !pays(desc, target))) return nullptr;
+  const KernelTables tables = kernel_tables(target.features);
   if (desc.type == DType::bf16) {
     const auto* kernels = tables.direct_conv_bf16;
-    return kernels ? make_own_conv2d(desc, *kernels) : nullptr;
+    return kernels ? make_own_conv2d(desc, *kernels, target.threads) : nullptr;
   }
   const auto* kernels = tables.direct_conv;
-  return kernels ? make_own_conv2d(desc, *kernels) : nullptr;
+  return kernels ? make_own_conv2d(desc, *kernels, target.threads) : nullptr;
 }
 
 }  // namespace dpt

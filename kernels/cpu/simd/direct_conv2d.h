@@ -1,18 +1,18 @@
-// Direct convolutions for the shapes for which they are faster than oneDNN: one thread, fp32,
+// Direct convolutions in fp32, for the shapes for which they are faster than oneDNN, and in bf16;
 // optionally with fused 2x2 pooling.
 #pragma once
 
 #include <memory>
 
 #include "kernels/backend.h"
-#include "kernels/base/cpu_features.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/cpu/simd/own_conv2d.h"
 
 namespace dpt {
 
 /// Creates the convolution, or returns null if the kernels do not apply; the caller then uses
 /// oneDNN.
-std::unique_ptr<Op> make_direct_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
+std::unique_ptr<Op> make_direct_conv2d(const Conv2dDesc& desc, const CpuTarget& target,
                                        Prefer prefer = Prefer::fastest);
 
 }  // namespace dpt

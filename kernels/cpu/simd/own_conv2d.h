@@ -14,10 +14,11 @@ namespace dpt {
 /// oneDNN, or always.
 enum class Prefer : std::uint8_t { fastest, ours };
 
-/// Creates the convolution `desc` from kernels that can compute it, for one thread.
+/// Creates the convolution `desc` from kernels that can compute it. Each of the threads computes
+/// some of the samples.
 std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc,
-                                    const direct::ConvKernels<float>& kernels);
+                                    const direct::ConvKernels<float>& kernels, int threads);
 std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc,
-                                    const direct::ConvKernels<Bf16>& kernels);
+                                    const direct::ConvKernels<Bf16>& kernels, int threads);
 
 }  // namespace dpt

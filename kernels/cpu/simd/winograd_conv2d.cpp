@@ -15,21 +15,23 @@ bool applies(const Conv2dDesc& d, const CpuFeatures& features) {
 /// Returns true if Winograd's kernels are faster than oneDNN (docs/internals/performance.md): with
 /// at least 32 channels (16 on AMD's AVX-512), because with fewer the transforms take the time that
 /// they save, and with enough tiles to justify the transform of the weights.
-bool pays(const Conv2dDesc& d, const CpuFeatures& features) {
+bool winograd_pays(const Conv2dDesc& d, const CpuTarget& target) {
+  const CpuFeatures& features = target.features;
+  if (target.threads > 1 && d.batch < 2 * target.threads) return false;
   const std::int64_t min_channels = features.avx512 && features.amd ? 16 : 32;
-  const std::int64_t tiles = d.batch * ((d.out.h + 1) / 2) * ((d.out.w + 1) / 2);
+  const std::int64_t tiles = d.batch / target.threads * ((d.out.h + 1) / 2) * ((d.out.w + 1) / 2);
   return d.in.c >= min_channels && d.out.c >= min_channels && tiles >= 32 &&
          tiles >= d.in.c * d.out.c / 2048;
 }
 
 }  // namespace
 
-std::unique_ptr<Op> make_winograd_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
+std::unique_ptr<Op> make_winograd_conv2d(const Conv2dDesc& desc, const CpuTarget& target,
                                          Prefer prefer) {
-  const direct::ConvKernels<float>* kernels = kernel_tables(features).winograd;
-  if (!kernels || !applies(desc, features)) return nullptr;
-  if (prefer == Prefer::fastest && !pays(desc, features)) return nullptr;
-  return make_own_conv2d(desc, *kernels);
+  const direct::ConvKernels<float>* kernels = kernel_tables(target.features).winograd;
+  if (!kernels || !applies(desc, target.features)) return nullptr;
+  if (prefer == Prefer::fastest && !winograd_pays(desc, target)) return nullptr;
+  return make_own_conv2d(desc, *kernels, target.threads);
 }
 
 }  // namespace dpt

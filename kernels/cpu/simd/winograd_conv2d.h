@@ -12,7 +12,7 @@ namespace dpt {
 
 /// Creates the convolution, or returns null if the kernels do not apply; the caller then uses
 /// oneDNN.
-std::unique_ptr<Op> make_winograd_conv2d(const Conv2dDesc& desc, const CpuFeatures& features,
+std::unique_ptr<Op> make_winograd_conv2d(const Conv2dDesc& desc, const CpuTarget& target,
                                          Prefer prefer = Prefer::fastest);
 
 }  // namespace dpt

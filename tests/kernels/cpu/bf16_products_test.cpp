@@ -6,10 +6,12 @@
 #include <cctype>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 
 #include "kernels/base/error.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/devices.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/bf16_values.h"
@@ -168,6 +170,51 @@ TEST_CASE("convolutions in bf16 of random shapes, to the bit") {
   if (!have_bf16()) return;
   for (std::uint64_t seed = 0; seed < 120; ++seed) check_bf16_conv(random_direct_conv(seed));
   for (const Conv2dDesc& d : long_direct_convs()) check_bf16_conv(d);
+}
+
+/// Returns a random description with groups and dilation, on images so small that some taps of the
+/// kernel may see only padding.
+Conv2dDesc random_library_conv(std::uint64_t seed) {
+  std::uint64_t draw = 0;
+  const auto pick = [&](std::int64_t from, std::int64_t to) {
+    const auto bits = philox::block(seed, philox::Use::split, draw++, 1).v[0];
+    return from + philox::below(bits, static_cast<std::uint32_t>(to - from + 1));
+  };
+  const Size2 kernel{pick(1, 5), pick(1, 5)}, stride{pick(1, 4), pick(1, 4)};
+  const Size2 dilation{pick(0, 2) > 0 ? 1 : pick(2, 4), pick(0, 2) > 0 ? 1 : pick(2, 4)};
+  const Size2 padding{pick(0, 3), pick(0, 3)};
+  const auto side = [&](std::int64_t k, std::int64_t dilate, std::int64_t pad) {
+    const std::int64_t least = (k - 1) * dilate + 1 - 2 * pad;
+    return std::max<std::int64_t>(least, 1) + (pick(0, 1) > 0 ? pick(0, 4) : pick(0, 40));
+  };
+  const std::int64_t kind = pick(0, 3), groups = kind == 0 ? 1 : pick(1, 24);
+  const std::int64_t in = kind == 1 ? groups : groups * pick(1, groups == 1 ? 40 : 6);
+  const std::int64_t out = kind == 1 ? groups : groups * pick(1, groups == 1 ? 40 : 6);
+  const std::int64_t height = side(kernel.h, dilation.h, padding.h);
+  Conv2dDesc d = conv_case(pick(1, 3), {height, side(kernel.w, dilation.w, padding.w), in}, out,
+                           kernel, stride, padding, dilation, groups);
+  d.bias = pick(0, 1) > 0;
+  return d;
+}
+
+TEST_CASE("convolutions in bf16 that the library computes, to the bit") {
+  if (!have_bf16()) return;
+  const char* many = std::getenv("MANY");
+  const std::uint64_t end = many ? std::strtoull(many, nullptr, 10) : 200;
+  for (std::uint64_t seed = 0; seed < end; ++seed) {
+    Conv2dDesc d = random_library_conv(seed);
+    const Input in = {whole_values(d.batch * d.in.elements(), 1), whole_values(weight_count(d), 2),
+                      whole_values(d.bias ? d.conv_out.c : 0, 3),
+                      whole_values(d.batch * d.out.elements(), 4)};
+    const Expected want = expect(d, in);
+    d.type = DType::bf16;
+    for (const int threads : {1, 2}) {
+      const auto backend = make_cpu_backend(threads);
+      const auto op = make_cpu_op(d, CpuTarget{threads, {}});
+      INFO("seed ", seed, ", ", backend->info().name, ": ", text(d), " by ", op->implementation());
+      check_exact(run(*backend, *op, in), want);
+    }
+  }
 }
 
 TEST_CASE("linear layers in bf16 with every fusion, to the bit") {

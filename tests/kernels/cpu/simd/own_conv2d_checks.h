@@ -56,12 +56,13 @@ inline std::vector<Conv2dDesc> long_direct_convs() {
           conv_case(2, {13, 13, 20}, 50, {5, 5})};
 }
 
-using ConvMaker = std::unique_ptr<Op> (*)(const Conv2dDesc&, const CpuFeatures&, Prefer);
+using ConvMaker = std::unique_ptr<Op> (*)(const Conv2dDesc&, const CpuTarget&, Prefer);
 
 inline void check_against_reference(Backend& backend, const Conv2dDesc& d, const ConvData& data,
                                     ConvMaker make,
-                                    const CpuFeatures& features = CpuFeatures::detect()) {
-  const auto op = make(d, features, Prefer::ours);
+                                    const CpuFeatures& features = CpuFeatures::detect(),
+                                    int threads = 1) {
+  const auto op = make(d, CpuTarget{threads, features}, Prefer::ours);
   REQUIRE(op);
   INFO(text(d), " by ", op->implementation());
   OpRunner runner(backend, *op, data.x, data.weight, data.bias, d.batch * d.out.elements());
@@ -89,13 +90,13 @@ inline void check_against_reference(Backend& backend, const Conv2dDesc& d, const
 inline void check_bits_in_any_batch(Conv2dDesc d, ConvMaker make) {
   const auto backend = make_cpu_backend(1);
   const ConvData data = random_conv_data(d, 1);
-  const auto three = make(d, CpuFeatures::detect(), Prefer::ours);
+  const auto three = make(d, CpuTarget{1, CpuFeatures::detect()}, Prefer::ours);
   OpRunner all(*backend, *three, data.x, data.weight, data.bias, d.batch * d.out.elements());
   all.forward();
   const OpResult want = all.backward(data.dy);
   d.batch = 1;
   if (d.pool) d.pool->batch = 1;
-  const auto single = make(d, CpuFeatures::detect(), Prefer::ours);
+  const auto single = make(d, CpuTarget{1, CpuFeatures::detect()}, Prefer::ours);
   const std::int64_t in = d.in.elements(), out = d.out.elements();
   for (std::int64_t n = 0; n < 3; ++n) {
     OpRunner one(*backend, *single, {data.x.begin() + n * in, data.x.begin() + (n + 1) * in},

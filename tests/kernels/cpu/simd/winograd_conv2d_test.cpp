@@ -28,8 +28,10 @@ TEST_CASE("Winograd's convolutions of random shapes equal the reference") {
       Conv2dDesc d = conv_case(pick(1, 9), in, 16 * pick(1, 5), {3, 3}, {1, 1}, padding);
       d.bias = pick(0, 1) > 0;
       d.relu = pick(0, 1) > 0;
-      check_against_reference(*backend, d, random_conv_data(d, 300 + seed), make_winograd_conv2d,
-                              features);
+      for (const int threads : {1, 3}) {
+        check_against_reference(*backend, d, random_conv_data(d, 300 + seed), make_winograd_conv2d,
+                                features, threads);
+      }
     }
   }
 }
@@ -46,11 +48,11 @@ TEST_CASE("Descriptions that Winograd's convolution takes") {
   if (!features.avx2) return;
   features.amd = false;
   const auto takes = [&](const Conv2dDesc& d) {
-    return make_winograd_conv2d(d, features) != nullptr;
+    return make_winograd_conv2d(d, CpuTarget{1, features}) != nullptr;
   };
   const Conv2dDesc fine = conv_case(8, {8, 8, 64}, 64, {3, 3}, {1, 1}, {1, 1});
   CHECK(takes(fine));
-  CHECK(!make_winograd_conv2d(fine, CpuFeatures{}));
+  CHECK(!make_winograd_conv2d(fine, CpuTarget{}));
   // Too few channels or tiles.
   CHECK(!takes(conv_case(8, {8, 8, 16}, 64, {3, 3}, {1, 1}, {1, 1})));
   CHECK(!takes(conv_case(8, {8, 8, 64}, 16, {3, 3}, {1, 1}, {1, 1})));
@@ -59,12 +61,15 @@ TEST_CASE("Descriptions that Winograd's convolution takes") {
   CHECK(takes(conv_case(32, {2, 2, 64}, 64, {3, 3}, {1, 1}, {1, 1})));
   CHECK(!takes(conv_case(31, {4, 4, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
   CHECK(takes(conv_case(32, {4, 4, 512}, 512, {3, 3}, {1, 1}, {1, 1})));
+  // Each thread needs samples of its own.
+  CHECK(make_winograd_conv2d(fine, CpuTarget{4, features}));
+  CHECK(!make_winograd_conv2d(fine, CpuTarget{5, features}));
   // Sixteen channels are worthwhile only on AMD processors with AVX-512.
   const Conv2dDesc narrow = conv_case(8, {32, 32, 16}, 16, {3, 3}, {1, 1}, {1, 1});
   CHECK(!takes(narrow));
   CpuFeatures amd = features;
   amd.amd = true;
-  CHECK((make_winograd_conv2d(narrow, amd) != nullptr) == amd.avx512);
+  CHECK((make_winograd_conv2d(narrow, CpuTarget{1, amd}) != nullptr) == amd.avx512);
   // Other kinds of convolutions.
   CHECK(!takes(conv_case(8, {8, 8, 40}, 64, {3, 3}, {1, 1}, {1, 1})) == features.avx512);
   CHECK(!takes(conv_case(8, {8, 8, 64}, 64, {3, 3}, {2, 2}, {1, 1})));
