@@ -82,6 +82,8 @@ CpuInfo cpu_info() {
   if (features.intel) info.maker = "Intel";
   info.instruction_set = onednn::instruction_set();
   info.bf16 = onednn::has_bf16();
+  // AMD's processors multiply pairs of bf16 numbers at twice the rate of fp32; Intel's do not.
+  info.bf16_is_faster = info.bf16 && features.avx512_bf16 && features.amd;
   info.logical_allowed = limited(std::max<int>(1, static_cast<int>(cpus.size())));
   info.physical_allowed = limited(host_system::physical_cores(cpus));
   info.memory_bytes = host_system::memory().total;

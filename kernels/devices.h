@@ -21,6 +21,7 @@ struct CpuInfo {
   std::string maker;  ///< "AMD" or "Intel", because their kernels may differ; otherwise empty
   std::string instruction_set;     ///< widest one that oneDNN uses on this CPU
   bool bf16 = false;               ///< true if it has bf16 instructions
+  bool bf16_is_faster = false;     ///< true if dpt trains faster in bf16 than in fp32
   int logical_allowed = 1;         ///< logical processors allowed by affinity and cgroup quota
   int physical_allowed = 1;        ///< physical cores among them, within the quota; at least 1
   std::uint64_t memory_bytes = 0;  ///< usable memory, within the cgroup limit

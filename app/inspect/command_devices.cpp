@@ -67,7 +67,7 @@ int run_devices(const DevicesOptions& options) {
     out["cpu"] = {{"model", cpu.model},
                   {"instruction_set", cpu.instruction_set},
                   {"bf16", cpu.bf16},
-                  {"bf16_is_slower_than_fp32", cpu.bf16},
+                  {"bf16_is_slower_than_fp32", cpu.bf16 && !cpu.bf16_is_faster},
                   {"logical_cores_allowed", cpu.logical_allowed},
                   {"physical_cores_allowed", cpu.physical_allowed},
                   {"memory_bytes", cpu.memory_bytes}};
@@ -99,7 +99,11 @@ int run_devices(const DevicesOptions& options) {
   fmt::print("cpu     {}, {} ({} physical), {}, bf16: {}, {:.1f} GiB\n", cpu.model,
              counted(cpu.logical_allowed, "usable core"), cpu.physical_allowed, cpu.instruction_set,
              cpu.bf16 ? "yes" : "no", static_cast<double>(cpu.memory_bytes) / (1 << 30));
-  if (cpu.bf16) fmt::print("        {}\n", kBf16OnCpu);
+  if (cpu.bf16_is_faster) {
+    fmt::print("        train.precision=bf16 is faster than fp32 on this CPU\n");
+  } else if (cpu.bf16) {
+    fmt::print("        {}\n", kSlowBf16);
+  }
   for (std::size_t i = 0; i < cuda.devices.size(); ++i) {
     const CudaDeviceInfo& gpu = cuda.devices[i];
     fmt::print(

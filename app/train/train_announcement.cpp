@@ -77,10 +77,10 @@ void warn_at_start(const Job& job, const TrainStart& start,
   if (const std::string small = small_shards(job); !small.empty()) progress.warn(small);
   if (const std::string cores = why_cores_are_short(job); !cores.empty()) progress.warn(cores);
   for (const std::string& text : misfits_of(job, start)) progress.warn(text);
-  if (job.model.plan.type == DType::bf16 &&
-      std::any_of(job.placement.devices.begin(), job.placement.devices.end(),
-                  [](const DeviceName& device) { return device.traits().bf16_is_slow; })) {
-    progress.warn(kBf16OnCpu);
+  const auto is_cpu = [](const DeviceName& device) { return device.kind == DeviceName::Kind::cpu; };
+  if (job.model.plan.type == DType::bf16 && !cpu_info().bf16_is_faster &&
+      std::any_of(job.placement.devices.begin(), job.placement.devices.end(), is_cpu)) {
+    progress.warn(kSlowBf16);
   }
 }
 

@@ -63,23 +63,31 @@ void for_channels(std::int64_t channels, const Block& block) {
 /// Computes two sums for each vector over all rows: term(row, vector, first, second) adds to them,
 /// finish(vector, first, second) receives them. In whole groups of kRows, row r goes to accumulator
 /// r mod kRows; the remaining rows go to accumulator 0. The accumulators are added in order at the
-/// end.
+/// end. Loops over accumulators are unrolled, so that these stay in registers.
 template <class V, int kVectors, int kRows, class Term, class Finish>
-void sum_rows(std::int64_t rows, const Term& term, const Finish& finish) {
+[[gnu::always_inline]] inline void sum_rows(std::int64_t rows, const Term& term,
+                                            const Finish& finish) {
   V first[kRows][kVectors], second[kRows][kVectors];
+#pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) first[r][v] = second[r][v] = V::zero();
   }
   std::int64_t row = 0;
   for (; row + kRows <= rows; row += kRows) {
+#pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) term(row + r, v, first[r][v], second[r][v]);
     }
   }
   for (; row < rows; ++row) {
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) term(row, v, first[0][v], second[0][v]);
   }
+#pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 4
     for (int r = 1; r < kRows; ++r) {
       first[0][v] = first[0][v] + first[r][v];
       second[0][v] = second[0][v] + second[r][v];
@@ -99,6 +107,7 @@ struct Moments {
     const T* from = x + c;
     // Use deviations from the first row, which avoids differences of large numbers.
     V pivot[kVectors];
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) pivot[v] = V::load(from + v * V::kLanes, lanes);
     const auto term = [&](std::int64_t row, int v, V& sum, V& square) {
       const V deviation = V::load(from + row * channels + v * V::kLanes, lanes) - pivot[v];
@@ -124,12 +133,14 @@ struct Apply {
   template <int kVectors, int kRows>
   void run(std::int64_t c, std::int64_t lanes) const {
     V scale[kVectors], shift[kVectors];
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       scale[v] = V::load(affine.scale + c + v * V::kLanes, lanes);
       shift[v] = V::load(affine.shift + c + v * V::kLanes, lanes);
     }
     const auto map = [&](const auto& finish) {
       for (std::int64_t row = 0; row < rows; ++row) {
+#pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) {
           const std::int64_t at = row * channels + c + v * V::kLanes;
           finish(V::fma(V::load(x + at, lanes), scale[v], shift[v])).store(y + at, lanes);
@@ -155,6 +166,7 @@ struct Sums {
   template <int kVectors, int kRows>
   void run(std::int64_t c, std::int64_t lanes) const {
     V scale[kVectors], shift[kVectors], middle[kVectors];
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       scale[v] = V::load(forward.scale + c + v * V::kLanes, lanes);
       shift[v] = V::load(forward.shift + c + v * V::kLanes, lanes);
@@ -192,6 +204,7 @@ struct Gradient {
   void run(std::int64_t c, std::int64_t lanes) const {
     const Affine& forward = gradient.forward;
     V scale[kVectors], shift[kVectors], of_x[kVectors], constant[kVectors];
+#pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t at = c + v * V::kLanes;
       scale[v] = V::load(forward.scale + at, lanes);
@@ -201,6 +214,7 @@ struct Gradient {
     }
     const auto map = [&](const auto& masked) {
       for (std::int64_t row = 0; row < rows; ++row) {
+#pragma GCC unroll 4
         for (int v = 0; v < kVectors; ++v) {
           const std::int64_t at = row * channels + c + v * V::kLanes;
           const V here = V::load(x + at, lanes);
