@@ -192,6 +192,25 @@ TEST_CASE("bf16: shared weights, equal bits on any replicas, and near those of f
   }
 }
 
+TEST_CASE("exact mode in bf16: batch normalisation, equal bits on any replicas of a CPU") {
+  if (!cpu_info().bf16) {
+    skip_test("this processor has neither AVX512-BF16 nor AMX");
+    return;
+  }
+  const std::string config = normalised_config("true", 1);
+  const auto train_in_bf16 = [&](int replicas) {
+    const TempDir folder;
+    return train_small(small_job(config, {replicas_on("cpu", replicas), "train.shards=8",
+                                          "train.precision=bf16"}),
+                       folder.path());
+  };
+  const FinalState one = train_in_bf16(1);
+  for (const int replicas : {2, 3, 4, 8}) {
+    CAPTURE(replicas);
+    CHECK((train_in_bf16(replicas) == one));
+  }
+}
+
 TEST_CASE("exact mode: batch normalisation, equal bits on any replicas and after stops") {
   for (const std::string& device : device_kinds()) {
     for (const std::string sync : {"false", "true"}) {
