@@ -31,7 +31,7 @@ struct Passes {
   }
 
   /// Computes y from args.x.
-  void run_forward(const OpArgs& args, DevPtr y, DevPtr open = {}) const {
+  void run_forward(const OpArgs& args, DevPtr y, DevPtr scratch, DevPtr open = {}) const {
     ConvArgs conv;
     conv.x = device<void>(args.x);
     conv.y = device<void>(y);
@@ -39,9 +39,10 @@ struct Passes {
     conv.bias = device<const float>(args.params[Conv2dDesc::kBias].f32);
     conv.bias16 = device<const void>(args.params[Conv2dDesc::kBias].bf16);
     conv.open = device<std::uint8_t>(open);
+    conv.scratch = device<void>(scratch);
     forward->run(conv);
   }
-  void run_weights(const OpArgs& args, DevPtr dy, DevPtr open = {}) const {
+  void run_weights(const OpArgs& args, DevPtr dy, DevPtr scratch, DevPtr open = {}) const {
     ConvArgs conv;
     conv.x = device<void>(args.x);
     conv.y = device<void>(dy);
@@ -49,17 +50,28 @@ struct Passes {
     conv.dweight = device<float>(args.params[Conv2dDesc::kWeight].gradient);
     conv.dbias = device<float>(args.params[Conv2dDesc::kBias].gradient);
     conv.write = args.write;
+    conv.scratch = device<void>(scratch);
     weights->run(conv);
   }
   /// Computes dx; does nothing if it is not needed.
-  void run_data(const OpArgs& args, DevPtr dy, DevPtr open = {}) const {
+  void run_data(const OpArgs& args, DevPtr dy, DevPtr scratch, DevPtr open = {}) const {
     if (!data) return;
     ConvArgs conv;
     conv.x = device<void>(args.dx);
     conv.y = device<void>(dy);
     conv.open = device<std::uint8_t>(open);
     conv.weight = device<const void>(args.params[Conv2dDesc::kWeight].as(type));
+    conv.scratch = device<void>(scratch);
     data->run(conv);
+  }
+
+  /// Returns the bytes of scratch memory that a run of any pass needs.
+  std::size_t scratch_bytes() const {
+    std::size_t bytes = 0;
+    for (const auto* plan : {&forward, &weights, &data}) {
+      if (*plan) bytes = std::max(bytes, (*plan)->scratch_bytes());
+    }
+    return bytes;
   }
 
   std::string kernel(Pass pass) const {
@@ -100,7 +112,7 @@ class CudaConv2d final : public Op {
   }
 
   std::size_t scratch_bytes() const override {
-    std::size_t bytes = pool_ ? pool_->scratch_bytes() : 0;
+    std::size_t bytes = std::max(passes_.scratch_bytes(), pool_ ? pool_->scratch_bytes() : 0);
     if (sums_bias()) bytes = std::max(bytes, column_sums_scratch(context_, rows(), d_.conv_out.c));
     // Scratch begins with z or its gradient.
     return bytes + (pool_ ? z_bytes() : 0);
@@ -113,11 +125,12 @@ class CudaConv2d final : public Op {
 
   void forward(const OpArgs& args) override {
     const DevPtr z = !pool_ ? args.y : keep_z_ ? kept_z(args) : args.scratch;
-    passes_.run_forward(args, z);
+    const DevPtr rest = pool_ ? args.scratch + z_bytes() : args.scratch;
+    passes_.run_forward(args, z, rest);
     if (!pool_) return;
     OpArgs pool = args;
     pool.x = z;
-    pool.scratch = args.scratch + z_bytes();
+    pool.scratch = rest;
     pool_->forward(pool);
   }
 
@@ -141,12 +154,12 @@ class CudaConv2d final : public Op {
       relu.dy = relu.dx = dz;
       relu_->backward(relu);
     }
-    passes_.run_weights(args, dz);
+    passes_.run_weights(args, dz, rest);
     if (sums_bias() && !relu_) {
       column_sums(context_, dz, d_.type, rows(), d_.conv_out.c, args.params[d_.kBias].gradient,
                   args.write, rest);
     }
-    passes_.run_data(args, dz);
+    passes_.run_data(args, dz, rest);
   }
 
   std::string implementation() const override {
@@ -181,15 +194,16 @@ class PooledConv2d final : public Op {
         saved_bytes_(desc.training ? static_cast<std::size_t>(desc.batch * desc.out.elements())
                                    : 0) {}
 
+  std::size_t scratch_bytes() const override { return passes_.scratch_bytes(); }
   std::size_t saved_bytes() const override { return saved_bytes_; }
   bool backward_needs_y() const override { return false; }
   bool backward_keeps_dy() const override { return true; }
   void forward(const OpArgs& args) override {
-    passes_.run_forward(args, args.y, saved_bytes_ > 0 ? args.saved : DevPtr());
+    passes_.run_forward(args, args.y, args.scratch, saved_bytes_ > 0 ? args.saved : DevPtr());
   }
   void backward(const OpArgs& args) override {
-    passes_.run_weights(args, args.dy, args.saved);
-    passes_.run_data(args, args.dy, args.saved);
+    passes_.run_weights(args, args.dy, args.scratch, args.saved);
+    passes_.run_data(args, args.dy, args.scratch, args.saved);
   }
   std::string implementation() const override { return passes_.names() + ", with pool"; }
   std::string replaceable_kernel(Pass pass) const override { return passes_.kernel(pass); }

@@ -11,9 +11,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -102,13 +104,22 @@ Json least_tensor_workspace(const std::string& gpu, const ConvProblem& problem) 
 
 /// Returns the answer to one problem: the number of plans, the first plan, the place (from 0) and
 /// the workspace of the first one that uses tensor cores, and whether the fixed rule prefers dpt's
-/// own kernels.
+/// own kernels. If only the padded problem has plans with tensor cores, these are the plans.
 Json answer(const testing::DescribedGpu& gpu, const std::string& description,
             const ConvProblem& problem, std::size_t workspace_bytes) {
-  const std::vector<CudnnPlanFacts> plans =
-      describe_cudnn_plans(description, problem, workspace_bytes, kMaxCudnnPlans);
-  const auto tensor = std::find_if(plans.begin(), plans.end(),
-                                   [](const CudnnPlanFacts& plan) { return plan.tensor_cores; });
+  const auto plans_for = [&](const ConvProblem& asked) {
+    return describe_cudnn_plans(description, asked, workspace_bytes, kMaxCudnnPlans);
+  };
+  const auto uses_tensor_cores = [](const CudnnPlanFacts& plan) { return plan.tensor_cores; };
+  std::vector<CudnnPlanFacts> plans = plans_for(problem);
+  const std::optional<ConvProblem> padded = padded_problem(problem);
+  if (padded && std::none_of(plans.begin(), plans.end(), uses_tensor_cores)) {
+    std::vector<CudnnPlanFacts> others = plans_for(*padded);
+    std::erase_if(others, std::not_fn(uses_tensor_cores));
+    for (CudnnPlanFacts& plan : others) plan.name = std::string(kPaddedPrefix) + plan.name;
+    if (!others.empty()) plans = std::move(others);
+  }
+  const auto tensor = std::find_if(plans.begin(), plans.end(), uses_tensor_cores);
   Json line = {{"gpu", fmt::format("sm_{}", gpu.compute_capability)},
                {"problem", problem.key()},
                {"own", own_convolution_is_better(problem)},

@@ -157,6 +157,13 @@ class EmulatedPlan final : public ConvPlan {
     }
   }
   std::string name() const override { return "emulated:direct"; }
+  /// Returns true if the pixels fill 16 bytes, or a copy of them that does fits into the workspace.
+  bool uses_tensor_cores() const override {
+    const auto pixels = static_cast<std::size_t>(problem_.batch * problem_.in.h * problem_.in.w);
+    const auto channels = static_cast<std::size_t>(problem_.in.c);
+    return (problem_.type == DType::bf16 || problem_.tf32) &&
+           (channels * size_of(problem_.type) % 16 == 0 || pixels * 16 <= context_.workspace_bytes);
+  }
 
  private:
   template <class Factor, class T>

@@ -26,6 +26,7 @@ WITHOUT_HEADER = {
     r"kernels/image/(bmp|gif|png|pnm|tiff|webp|jpeg/jpeg)\.cpp": "one source per format of kernels/image/decoders.h",
     r"kernels/cpu/backend\.cpp": "kernels/backend.h, on the CPU",
     r"kernels/cuda/conv/image_weights\.cu": "the backward pass of image_conv.h",
+    r"kernels/cuda/conv/padded_conv\.cu": "a kind of plan of conv_plan.h",
     r"kernels/cuda/runtime/nccl\.cpp": "kernels/peer_sums.h, with NCCL",
 }
 # What a source defines for a kinds.h, or for the ops.h of a backend.

@@ -47,8 +47,8 @@ class Bench {
   Bench(const CudaContext& context, const ConvProblem& problem)
       : context_(context), p_(problem), timing_(context) {}
 
-  /// Allocates the memory. Returns false if there is not enough.
-  bool prepare() {
+  /// Allocates the memory for these plans. Returns false if there is not enough.
+  bool prepare(const std::vector<ConvPlan*>& plans) {
     const std::int64_t weights = p_.out.c * p_.kernel.h * p_.kernel.w * (p_.in.c / p_.groups);
     const std::size_t sums_bytes = column_sums_scratch(context_, rows(), p_.out.c);
     args_.x = timing_.make(p_.batch * p_.in.elements(), p_.type);
@@ -60,6 +60,14 @@ class Bench {
     args_.dweight = static_cast<float*>(timing_.make(weights, DType::f32));
     args_.dbias = static_cast<float*>(timing_.make(p_.out.c, DType::f32));
     sums_scratch_ = timing_.make(static_cast<std::int64_t>(sums_bytes / 4) + 1, DType::f32);
+    std::size_t scratch_bytes = 0;
+    for (const ConvPlan* plan : plans) {
+      scratch_bytes = std::max(scratch_bytes, plan->scratch_bytes());
+    }
+    if (scratch_bytes > 0) {
+      args_.scratch = timing_.make(static_cast<std::int64_t>(scratch_bytes / 4), DType::f32);
+      if (!args_.scratch) return false;
+    }
     if (p_.pool) {
       args_.open = static_cast<std::uint8_t*>(
           timing_.make(p_.batch * p_.pool->out.elements() / 4 + 1, DType::f32));
@@ -112,7 +120,8 @@ class Candidates {
     if (named(own_, name)) return true;
     if (!cudnn_can()) return false;
     try {
-      named_ = make_cudnn_plan(context_, problem_, name);
+      named_ = name.starts_with(kPaddedPrefix) ? named_padded(name.substr(kPaddedPrefix.size()))
+                                               : make_cudnn_plan(context_, problem_, name);
     } catch (const Error&) {
       named_ = nullptr;  // The choice that follows will fail again and report it.
     }
@@ -129,6 +138,9 @@ class Candidates {
   std::string by_rule() {
     const bool own_is_better = own_convolution_is_better(problem_);
     for (const bool even_avoided : {false, true}) {
+      if (!is_small_convolution(problem_)) {
+        if (const ConvPlan* plan = first(padded(), even_avoided)) return plan->name();
+      }
       if (own_is_better) {
         if (const ConvPlan* plan = first(own_, even_avoided)) return plan->name();
       }
@@ -144,7 +156,7 @@ class Candidates {
   /// failed or memory was insufficient.
   std::string fastest() {
     std::vector<ConvPlan*> plans;
-    for (Plans* all : {&own_, &cudnn()}) {
+    for (Plans* all : {&own_, &cudnn(), &padded()}) {
       for (auto& plan : *all) {
         if (!context_.avoided.contains(plan->name())) plans.push_back(plan.get());
       }
@@ -154,7 +166,7 @@ class Candidates {
     std::vector<float> times;
     {
       Bench bench(context_, problem_);
-      if (!bench.prepare()) return {};
+      if (!bench.prepare(plans)) return {};
       times = bench.times(plans, failure_, uncaptured_);
     }
     const auto first = std::min_element(times.begin(), times.end());
@@ -169,6 +181,7 @@ class Candidates {
         std::count_if(times.begin(), times.end(), [](float time) { return !std::isinf(time); });
     std::erase_if(own_, failed);
     std::erase_if(cudnn_, failed);
+    std::erase_if(padded_, failed);
     return left > 1 ? name : std::string();
   }
 
@@ -176,8 +189,10 @@ class Candidates {
   std::unique_ptr<ConvPlan> find(const std::string& name) {
     if (auto* own = named(own_, name)) return std::move(*own);
     if (named_ && named_->name() == name) return std::move(named_);
-    auto* plan = named(cudnn(), name);
-    return plan ? std::move(*plan) : nullptr;
+    for (Plans* all : {&cudnn(), &padded()}) {
+      if (auto* plan = named(*all, name)) return std::move(*plan);
+    }
+    return nullptr;
   }
 
   using Plans = std::vector<std::unique_ptr<ConvPlan>>;
@@ -207,11 +222,36 @@ class Candidates {
     return cudnn_;
   }
 
+  /// Returns padded plans that use tensor cores, if cuDNN's plans for the problem itself do not.
+  Plans& padded() {
+    const std::optional<ConvProblem> problem = padded_problem(problem_);
+    if (!problem || std::exchange(asked_padded_, true)) return padded_;
+    for (const auto& plan : cudnn()) {
+      if (plan->uses_tensor_cores()) return padded_;
+    }
+    if (!failure_.empty()) return padded_;
+    try {
+      for (auto& plan : make_cudnn_plans(context_, *problem, kMaxCudnnPlans)) {
+        if (!plan->uses_tensor_cores()) continue;
+        padded_.push_back(make_padded_conv(context_, problem_, std::move(plan)));
+      }
+    } catch (const Error& error) {
+      if (own_.empty()) throw;
+      failure_ = error.what();
+    }
+    return padded_;
+  }
+  std::unique_ptr<ConvPlan> named_padded(const std::string& inner_name) const {
+    const std::optional<ConvProblem> problem = padded_problem(problem_);
+    auto inner = problem ? make_cudnn_plan(context_, *problem, inner_name) : nullptr;
+    return inner ? make_padded_conv(context_, problem_, std::move(inner)) : nullptr;
+  }
+
   const CudaContext& context_;
   const ConvProblem& problem_;
-  Plans own_, cudnn_;
+  Plans own_, cudnn_, padded_;
   std::unique_ptr<ConvPlan> named_;
-  bool asked_ = false;
+  bool asked_ = false, asked_padded_ = false;
   std::string failure_;     ///< error that excluded a candidate
   std::string uncaptured_;  ///< message about a candidate that was timed with host launches
 };
@@ -256,16 +296,20 @@ std::string ConvProblem::key() const {
 //  - Few or odd numbers of channels. cuDNN's tensor core kernels load 16 bytes of channels at a
 //    time; if the channels do not fill 16 bytes, cuDNN first copies the tensors into padded ones.
 //    Below 16 channels, half of the kernels' tiles is padding.
-//  - Small problems, which end before a helper kernel of cuDNN has started: dpt needs one kernel or
-//    two. 2 GFLOP take about 10 us on a large GPU.
+//  - Small problems.
 // cuDNN is better for all others, and for groups, which dpt treats as separate convolutions.
 bool own_convolution_is_better(const ConvProblem& p) {
   const std::int64_t pack = p.type == DType::bf16 ? 8 : 4;
-  const std::int64_t group_in = p.in.c / p.groups;
-  const double flops = 2.0 * static_cast<double>(p.batch * p.out.elements()) *
-                       static_cast<double>(p.kernel.h * p.kernel.w * group_in);
   if (p.groups > 1) return false;
-  return p.in.c < 16 || p.out.c < 16 || p.in.c % pack != 0 || p.out.c % pack != 0 || flops < 2e9;
+  return p.in.c < 16 || p.out.c < 16 || p.in.c % pack != 0 || p.out.c % pack != 0 ||
+         is_small_convolution(p);
+}
+
+// dpt needs one kernel or two. 2 GFLOP take about 10 us on a large GPU.
+bool is_small_convolution(const ConvProblem& p) {
+  const double flops = 2.0 * static_cast<double>(p.batch * p.out.elements()) *
+                       static_cast<double>(p.kernel.h * p.kernel.w * (p.in.c / p.groups));
+  return flops < 2e9;
 }
 
 std::vector<std::unique_ptr<ConvPlan>> make_own_plans(const CudaContext& context,

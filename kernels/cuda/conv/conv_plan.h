@@ -1,11 +1,12 @@
 // One pass of a convolution on a GPU, and the plans that can run it. conv_plan.cpp chooses between
-// them; implicit_gemm.cu (dpt's kernels) and cudnn_conv.cpp implement them.
+// them; implicit_gemm.cu (dpt's kernels), cudnn_conv.cpp and padded_conv.cu implement them.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -59,6 +60,7 @@ struct ConvArgs {
   float* dweight = nullptr;
   float* dbias = nullptr;                  ///< used only if the plan computes it
   GradWrite write = GradWrite::overwrite;  ///< mode of writing dweight and dbias
+  void* scratch = nullptr;                 ///< scratch_bytes() of the plan, 64-byte aligned
 };
 
 /// An implementation of one problem. All work is queued on the context's stream; running allocates
@@ -69,8 +71,12 @@ class ConvPlan {
   virtual void run(const ConvArgs& args) = 0;
   /// Returns true if run writes dbias.
   virtual bool gives_dbias() const { return false; }
+  /// Returns the bytes of memory in ConvArgs::scratch that run overwrites.
+  virtual std::size_t scratch_bytes() const { return 0; }
+  /// Returns true if the plan is cuDNN's and runs on tensor cores.
+  virtual bool uses_tensor_cores() const { return false; }
   /// Returns the plan's name for logs and the cache, the same in every process: "own:tf32",
-  /// "cudnn:eng38-k2=1".
+  /// "cudnn:eng38-k2=1", "padded:cudnn:eng38-k2=1".
   virtual std::string name() const = 0;
 
   /// Sets a remark on how the plan was chosen: which plan it replaces, and why. Empty for none.
@@ -109,8 +115,25 @@ std::vector<std::unique_ptr<ConvPlan>> make_cudnn_plans(const CudaContext& conte
 std::unique_ptr<ConvPlan> make_cudnn_plan(const CudaContext& context, const ConvProblem& problem,
                                           const std::string& name);
 
+/// Prefix of the names of padded plans; the name of the plan for the padded problem follows.
+inline constexpr std::string_view kPaddedPrefix = "padded:";
+
+/// Returns the problem whose input has channels of zeros after its own, so that a pixel fills 16
+/// bytes: 8 channels in bf16, 4 in tf32. Returns nothing if padding does not help (no tensor cores,
+/// enough channels, groups) or is not supported (a fused pool, the gradient of the data).
+std::optional<ConvProblem> padded_problem(const ConvProblem& problem);
+
+/// Creates a plan for `problem` that pads its tensors in scratch memory and runs `inner`, a plan
+/// for padded_problem(problem).
+std::unique_ptr<ConvPlan> make_padded_conv(const CudaContext& context, const ConvProblem& problem,
+                                           std::unique_ptr<ConvPlan> inner);
+
 /// Returns true if dpt's kernels rather than cuDNN's should run the problem, by a fixed rule.
 bool own_convolution_is_better(const ConvProblem& problem);
+
+/// Returns true if the problem is so small that it ends before a helper kernel of cuDNN has
+/// started.
+bool is_small_convolution(const ConvProblem& problem);
 
 /// Chooses a plan. With a plan cache file, takes the plan that the cache names; if it names none,
 /// times all candidates on scratch memory and caches the fastest. Without a file, or in exact mode,

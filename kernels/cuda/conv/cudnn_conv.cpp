@@ -104,6 +104,7 @@ class CudnnPlan final : public ConvPlan {
     }
   }
   std::string name() const override { return candidate_.name; }
+  bool uses_tensor_cores() const override { return cudnn_uses_tensor_cores(candidate_); }
 
  private:
   /// Addresses of x, y, weight, bias, gradient and workspace.

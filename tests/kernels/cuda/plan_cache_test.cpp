@@ -9,10 +9,15 @@
 #include <thread>
 
 #include "kernels/cuda/conv/conv_plan.h"
+#include "kernels/devices.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/cases.h"
 #include "tests/kernels/cuda/gpu.h"
 #include "tests/support/backends.h"
+#include "tests/support/close.h"
+#include "tests/support/op_runner.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/text.h"
 
 namespace dpt::testing {
 namespace {
@@ -190,6 +195,112 @@ TEST_CASE("plans are chosen by a rule, or timed where a cache is given, and neve
     options.exact = true;
     CHECK(choose_conv_plan(GPU(options).context(), lenet)->name() == "image:tf32");
     options.exact = false;
+  }
+}
+
+/// Returns the first convolution of a network for images of 224 x 224.
+ConvProblem stem(std::int64_t batch, Pass pass) {
+  ConvProblem p;
+  p.pass = pass;
+  p.type = DType::bf16;
+  p.batch = batch;
+  p.in = {224, 224, 3};
+  p.kernel = {7, 7};
+  p.stride = {2, 2};
+  p.padding = {3, 3};
+  p.dilation = {1, 1};
+  p.out = conv_shape(p.in, 64, p.kernel, p.stride, p.padding, p.dilation);
+  return p;
+}
+
+TEST_CASE("the channels of a network's images are padded if tensor cores then run the product") {
+  if (!have_gpu()) return;
+  const GPU gpu;
+  const auto chosen = [&](const ConvProblem& p) {
+    return choose_conv_plan(gpu.context(), p)->name();
+  };
+  for (const Pass pass : {Pass::forward, Pass::backward_weights}) {
+    const ConvProblem p = stem(256, pass);
+    const auto inner = make_cudnn_plans(gpu.context(), *padded_problem(p), 1);
+    if (inner.empty()) return;
+    CHECK(chosen(p) == "padded:" + inner.front()->name());
+    // x takes 16 bytes a pixel, a weight or its gradient 16 or 32.
+    const std::size_t taps = 64 * 7 * 7;
+    CHECK(choose_conv_plan(gpu.context(), p)->scratch_bytes() ==
+          256 * 224 * 224 * 16 + taps * 8 * (pass == Pass::forward ? 2 : 4));
+    // The copy that cuDNN makes for its tensor cores fits into the workspace.
+    CHECK(chosen(stem(32, pass)).starts_with("own:"));
+    // Small problems run in fewer kernels.
+    CHECK(chosen(stem(1, pass)).starts_with("own:"));
+  }
+}
+
+TEST_CASE("only few channels that are factors of tensor cores are padded") {
+  ConvProblem p = stem(256, Pass::forward);
+  CHECK(padded_problem(p)->in.c == 8);
+  CHECK(padded_problem(p)->key() ==
+        "forward:n256:224x224x8>112x112x64:k7x7:s2x2:p3x3:d1x1:g1:bf16");
+  const auto padded = [&](auto change) {
+    ConvProblem changed = p;
+    change(changed);
+    const auto result = padded_problem(changed);
+    return result ? result->in.c : 0;
+  };
+  CHECK(padded([](ConvProblem& c) { c.pass = Pass::backward_weights; }) == 8);
+  CHECK(padded([](ConvProblem& c) { c.in.c = 7; }) == 8);
+  CHECK(padded([](ConvProblem& c) { c.in.c = 8; }) == 0);
+  CHECK(padded([](ConvProblem& c) { c.pass = Pass::backward_data; }) == 0);
+  CHECK(padded([](ConvProblem& c) { c.groups = 3; }) == 0);
+  CHECK(padded([](ConvProblem& c) { c.pool = ConvPool{PoolKind::max, {56, 56, 64}, 1.0F}; }) == 0);
+  p.type = DType::f32;
+  CHECK(padded([](ConvProblem&) {}) == 0);
+  p.tf32 = true;
+  CHECK(padded([](ConvProblem&) {}) == 4);
+  CHECK(padded([](ConvProblem& c) { c.in.c = 4; }) == 0);
+}
+
+TEST_CASE("a convolution with kept padded plans agrees with the reference") {
+  if (!have_gpu()) return;
+  for (const bool pool : {false, true}) {
+    CAPTURE(pool);
+    const TempDir dir;
+    BackendOptions options;
+    options.plan_cache = dir.file("plans.json");
+    Conv2dDesc d = conv_case(3, {15, 14, 3}, 16, {7, 7}, {2, 2}, {3, 3});
+    if (pool) d = with_pool(d, PoolKind::max, {3, 3}, {2, 2});
+    d.tf32 = d.bias = d.relu = d.training = true;
+    d.input_gradient = false;
+    const auto first = make_backend(parse_device("cuda:0"), options)->make(d);
+    auto cache = nlohmann::json::parse(text_of(options.plan_cache));
+    for (const Pass pass : {Pass::forward, Pass::backward_weights}) {
+      const ConvProblem p = conv_problem(d, pass);
+      const auto inner = make_cudnn_plans(GPU().context(), *padded_problem(p), 1);
+      if (inner.empty()) return;
+      for (auto& machine : cache["machines"]) machine[p.key()] = "padded:" + inner.front()->name();
+    }
+    options.plan_cache = dir.file("padded.json");
+    write(options.plan_cache, cache.dump());
+    const auto backend = make_backend(parse_device("cuda:0"), options);
+    const auto op = backend->make(d);
+    INFO(op->implementation());
+    CHECK(contains(op->implementation(), "forward padded:"));
+    CHECK(contains(op->implementation(), "weights padded:"));
+    const auto values = [](std::int64_t count, std::uint64_t seed) {
+      return floats(as<Bf16>(random_values(count, seed)));  // exact in tf32
+    };
+    const std::vector<float> x = values(d.batch * d.in.elements(), 1),
+                             weight = values(weight_count(d), 2),
+                             bias = random_values(d.conv_out.c, 3),
+                             dy = values(d.batch * d.out.elements(), 4);
+    OpRunner runner(*backend, *op, x, weight, bias, d.batch * d.out.elements());
+    check_close("y", runner.forward(),
+                reference::conv2d(d, to_double(x), to_double(weight), to_double(bias)), 2e-5);
+    const auto expected = reference::conv2d_backward(d, to_double(x), to_double(weight),
+                                                     to_double(bias), to_double(dy));
+    const OpResult result = runner.backward(dy);
+    // tf32 rounds the gradient.
+    check_close("dweight", result.dweight, expected.weight, 0x1p-9);
+    check_close("dbias", result.dbias, expected.bias, 2e-5);
   }
 }
 

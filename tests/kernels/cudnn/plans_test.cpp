@@ -141,6 +141,27 @@ TEST_CASE("plans keep to the workspace that is left") {
   CHECK(plan_names(kH200.text(), p, gradient - 1, 100).empty());
 }
 
+TEST_CASE("padded channels give the first convolution of ResNet-50 tensor cores in bf16") {
+  if (no_cudnn()) {
+    testing::skip_test(no_cudnn());
+    return;
+  }
+  Conv2dDesc d = conv_case(256, {224, 224, 3}, 64, {7, 7}, {2, 2}, {3, 3});
+  for (const DescribedGpu& gpu : kDescribedGpus) {
+    CAPTURE(gpu.name);
+    for (const Pass pass : {Pass::forward, Pass::backward_weights}) {
+      const ConvProblem p = problem_of(d, pass, DType::bf16, false);
+      const auto with_tensor_cores = [&](const ConvProblem& problem) {
+        const auto plans = describe_cudnn_plans(gpu.text(), problem, kWorkspace, kMaxCudnnPlans);
+        return std::any_of(plans.begin(), plans.end(),
+                           [](const CudnnPlanFacts& plan) { return plan.tensor_cores; });
+      };
+      CHECK(!with_tensor_cores(p));
+      CHECK(with_tensor_cores(padded_problem(p).value()));
+    }
+  }
+}
+
 TEST_CASE("an invalid description of a GPU is an error in cuDNN's words") {
   if (no_cudnn()) {
     testing::skip_test(no_cudnn());
