@@ -120,6 +120,13 @@ class Op {
   virtual void backward_statistics(const OpArgs&) {}
   virtual void forward(const OpArgs& args) = 0;
   virtual void backward(const OpArgs& args) = 0;
+  /// Returns true if backward can also run in three parts: `begin_backward`, then
+  /// `backward_params`, which computes the gradients of the parameters, and `backward_data`, which
+  /// computes dx. The last two may overlap: backward_data writes dx only and reads no scratch.
+  virtual bool has_backward_parts() const { return false; }
+  virtual void begin_backward(const OpArgs&) {}
+  virtual void backward_params(const OpArgs&) {}
+  virtual void backward_data(const OpArgs&) {}
   /// Names the implementation chosen, for logs, and for the test that no slow reference
   /// implementation is used.
   virtual std::string implementation() const = 0;

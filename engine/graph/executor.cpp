@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "engine/graph/memory_schedule.h"
 #include "engine/graph/operations.h"
@@ -74,7 +75,8 @@ struct Executor::Step {
   bool adds_gradients = false;          // true if a later layer shares the parameters
   bool keeps_x = true, keeps_y = true;  // true if backward reads them
   bool runs_backward = false;
-  std::vector<Sum> sums;  // computed after backward
+  bool params_apart = false;  // true if a branch may compute the gradients of the parameters
+  std::vector<Sum> sums;      // computed after backward
 
   bool couples() const { return op && op->coupled_channels() > 0; }
 };
@@ -105,7 +107,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     needs[i] = {ops[i]->in_place(),    ops[i]->backward_needs_x(),   ops[i]->backward_needs_y(),
                 ops[i]->saved_bytes(), ops[i]->scratch_bytes(),      ops[i]->backward_keeps_dy(),
                 ops[i]->passes_dy(),   ops[i]->separate_gradients(), ops[i]->coupled_channels() > 0,
-                ops[i]->gates_dy(),    ops[i]->completes_dy()};
+                ops[i]->gates_dy(),    ops[i]->completes_dy(),       ops[i]->has_backward_parts()};
   }
 
   const MemorySchedule schedule = make_memory_schedule(plan, batch, training, needs);
@@ -126,6 +128,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     for (const int block : blocks) all.push_back(place(block));
     return all;
   };
+  bool needs_branch = false;
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const NodePlaces& places = schedule.nodes[i];
     if (!ops[i] && places.sums.empty()) continue;
@@ -145,6 +148,8 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     step.saved = place(places.saved);
     step.forward_scratch = place(places.forward_scratch);
     step.backward_scratch = place(places.backward_scratch);
+    step.params_apart = places.params_apart;
+    needs_branch |= places.params_apart;
     step.keeps_x = needs[i].backward_needs_x;
     step.keeps_y = needs[i].backward_needs_y;
     // An operation that only passes its gradient on has nothing to run if dx and dy are in the same
@@ -170,6 +175,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
     steps_.push_back(std::move(step));
   }
   assert(phases_ == static_cast<int>((training ? 2 : 1) * coupled_.size()) + 1);
+  if (needs_branch && backend.make_branches(2) > 1) main_reached_ = backend.make_event();
 }
 
 Executor::~Executor() = default;
@@ -313,14 +319,20 @@ void Executor::backward_statistics(const Step& step, const ExecutorBuffers& buff
 }
 
 void Executor::backward(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
-                        GradWrite write, const MergedCount& merged) {
+                        GradWrite write, const MergedCount& merged, const InBranch& in_branch) {
   for_layer(step.name, "backward", [&] {
     if (step.runs_backward) {
       const OpArgs args = backward_args(step, buffers, batch, write, merged);
       if (step.dy_from.given()) {
         backend_.copy(args.dy, step.dy_from.in(buffers), step.dy_bytes);
       }
-      step.op->backward(args);
+      if (in_branch) {
+        step.op->begin_backward(args);
+        in_branch([&] { step.op->backward_params(args); });
+        step.op->backward_data(args);
+      } else {
+        step.op->backward(args);
+      }
     }
     for (const Step::Sum& sum : step.sums) {
       OpArgs args;
@@ -362,12 +374,29 @@ void Executor::train_phase(int phase, const ExecutorBuffers& buffers, const Devi
   const std::size_t left = 2 * count - at;
   const std::size_t begin = left == count ? steps_.size() : coupled_[left] + 1;
   const std::size_t end = left == 0 ? 0 : coupled_[left - 1] + 1;
+  // The gradients of a node are complete when `after_node` is called, so there is no branch then.
+  const bool may_fork = main_reached_ && buffers.may_fork && !after_node;
+  bool forked = false;
+  const InBranch in_branch = [&](const std::function<void()>& work) {
+    if (std::exchange(forked, true)) {
+      backend_.record(*main_reached_);
+      backend_.select_branch(1);
+      backend_.wait_for(*main_reached_);
+    } else {
+      backend_.fork(2);
+      backend_.select_branch(1);
+    }
+    work();
+    backend_.select_branch(0);
+  };
   for (std::size_t i = begin; i-- > end;) {
     const Step& step = steps_[i];
     if (!step.runs_backward && step.sums.empty()) continue;
-    backward(step, buffers, batch, write, merged_for(step));
+    backward(step, buffers, batch, write, merged_for(step),
+             may_fork && step.params_apart ? in_branch : InBranch());
     if (after_node) after_node(step.node);
   }
+  if (forked) backend_.join();
   if (left > 0) {
     const Step& next = steps_[coupled_[left - 1]];
     backward_statistics(next, buffers, batch, write, merged_for(next));

@@ -109,9 +109,10 @@ class Executor {
   void forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                    const OutputVisitor& visit = {});
   /// Runs the backward pass of one node, then the gradient sums of which it has computed the last
-  /// part.
+  /// part. `in_branch`, if given, queues the work that computes the gradients of the parameters.
+  using InBranch = std::function<void(const std::function<void()>& work)>;
   void backward(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
-                GradWrite write, const MergedCount& merged);
+                GradWrite write, const MergedCount& merged, const InBranch& in_branch = {});
   void backward_statistics(const Step& step, const ExecutorBuffers& buffers,
                            const DeviceBatch& batch, GradWrite write, const MergedCount& merged);
 
@@ -123,6 +124,8 @@ class Executor {
   std::unique_ptr<InputOp> input_;
   std::unique_ptr<LossOp> train_loss_, eval_loss_;  ///< train_loss_ only for training
   bool is_weighted_ = false;                        ///< Loss::is_weighted
+  /// Event up to which a second branch waits; null if it is not needed, or if the device has none.
+  std::unique_ptr<Event> main_reached_;
   Place input_at_, logits_at_, dlogits_at_, metrics_at_;
   std::vector<Step> steps_;
   std::vector<std::size_t> coupled_;  ///< indices into steps_

@@ -16,6 +16,8 @@ struct ExecutorBuffers {
   DevPtr folded{}, folded16{};
   /// PhaseTimes, in which a training pass records the ends of forward and backward; may be null.
   DevPtr times{};
+  /// True if the pass may use branch 1 of the device's queue. REQUIRES: the queue is not forked.
+  bool may_fork = false;
 };
 
 /// A batch on the device, as raw samples (see InputArgs).

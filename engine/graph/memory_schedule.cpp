@@ -36,6 +36,7 @@ class ScheduleBuilder {
       for (int i = 0; i < node_count_; ++i) complete_gradient(i);
     }
     place_workspaces();
+    if (training_ && is_plain_chain()) keep_for_params();
     assign_places();
     return std::move(schedule_);
   }
@@ -267,6 +268,35 @@ class ScheduleBuilder {
       if (needs_[i].scratch_bytes > 0) {
         places.forward_scratch = block(needs_[i].scratch_bytes, front, front);
         if (later) places.backward_scratch = block(needs_[i].scratch_bytes, back, back);
+      }
+    }
+  }
+
+  /// Returns true if each node reads only the output of the one before it, and none has statistics.
+  /// No gradient then has two readers, which might overwrite it with a sum.
+  bool is_plain_chain() const {
+    int last = 0;
+    for (int i = 0; i < node_count_; ++i) {
+      const Node& node = plan_.nodes[i];
+      if (node.inputs != std::vector{last} || needs_[i].couples) return false;
+      last = node.output;
+    }
+    return true;
+  }
+
+  /// Keeps what the gradients of parameters are computed from until the end of the pass.
+  void keep_for_params() {
+    const int end = backward_step(node_count_, 0);
+    for (int i = 0; i < node_count_; ++i) {
+      NodePlaces& places = schedule_.nodes[i];
+      const std::vector<int>& params = plan_.nodes[i].params;
+      const bool is_shared = std::any_of(params.begin(), params.end(), [&](int index) {
+        return plan_.params[index].node != plan_.params[index].last_node;
+      });
+      if (!needs_[i].backward_parts || places.dy == kNowhere || is_shared) continue;
+      places.params_apart = true;
+      for (const int block : {places.x[0], places.dy, places.backward_scratch}) {
+        if (block != kNowhere) extend(block, end);
       }
     }
   }

@@ -32,6 +32,7 @@ struct NodeNeeds {
   bool couples = false;             ///< Op::coupled_channels() > 0
   bool gates_dy = false;            ///< Op::gates_dy
   bool completes_dy = false;        ///< Op::completes_dy
+  bool backward_parts = false;      ///< Op::has_backward_parts
 };
 
 inline constexpr int kNowhere = -1;
@@ -60,6 +61,9 @@ struct NodePlaces {
   std::vector<GradientSum> sums;  ///< to be computed after the node's backward, in this order
   int saved = kNowhere;
   int forward_scratch = kNowhere, backward_scratch = kNowhere;
+  /// True if the gradients of the parameters may be computed at any time until the pass ends: what
+  /// they read is kept until then.
+  bool params_apart = false;
 };
 
 struct MemorySchedule {

@@ -198,6 +198,7 @@ bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
       piece.buffers = {params.fp32, params.bf16, grads, memory_.arena(branch), {}};
       if (piece.executor->kept_bytes() > 0) piece.buffers.kept = memory_.kept(branch) + kept;
       if (branch == 0) piece.buffers.times = times;
+      piece.buffers.may_fork = partition.branches == 1;
       kept += aligned(piece.executor->kept_bytes());
       piece.write = action.write;
       piece.shard = action.shard;

@@ -311,16 +311,26 @@ class CudaLinear final : public Op {
   }
 
   void backward(const OpArgs& args) override {
-    const DevPtr dbias = args.params[d_.kBias].gradient;
-    if (d_.relu) {
-      relu_column_sums(context_, args.dy, args.y, d_.type, d_.batch, d_.out,
-                       d_.bias ? dbias : DevPtr{}, args.write, args.scratch);
-    } else if (d_.bias) {
-      column_sums(context_, args.dy, d_.type, d_.batch, d_.out, dbias, args.write, args.scratch);
+    begin_backward(args);
+    backward_params(args);
+    if (backward_data_) backward_data(args);
+  }
+  bool has_backward_parts() const override { return backward_data_.has_value(); }
+  /// Computes the gradient before the ReLU, and its sums in the same kernel.
+  void begin_backward(const OpArgs& args) override {
+    if (!d_.relu) return;
+    relu_column_sums(context_, args.dy, args.y, d_.type, d_.batch, d_.out,
+                     d_.bias ? args.params[d_.kBias].gradient : DevPtr{}, args.write, args.scratch);
+  }
+  void backward_params(const OpArgs& args) override {
+    if (d_.bias && !d_.relu) {
+      column_sums(context_, args.dy, d_.type, d_.batch, d_.out, args.params[d_.kBias].gradient,
+                  args.write, args.scratch);
     }
-    const ParamArgs& weight = args.params[d_.kWeight];
-    backward_weights_->run(args.dy, args.x, weight.gradient, args.write);
-    if (backward_data_) backward_data_->run(args.dy, weight.as(d_.type), args.dx);
+    backward_weights_->run(args.dy, args.x, args.params[d_.kWeight].gradient, args.write);
+  }
+  void backward_data(const OpArgs& args) override {
+    backward_data_->run(args.dy, args.params[d_.kWeight].as(d_.type), args.dx);
   }
 
   std::string implementation() const override {

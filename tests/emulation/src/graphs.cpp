@@ -58,6 +58,20 @@ void run_graph(Lock& lock, const std::vector<std::shared_ptr<Node>>& nodes) {
   }
 }
 
+/// A node comes after those that it depends on.
+GraphShape shape_of(const std::vector<std::shared_ptr<Node>>& nodes) {
+  GraphShape shape;
+  shape.nodes = nodes.size();
+  std::vector<std::size_t> path;
+  for (const std::shared_ptr<Node>& node : nodes) {
+    std::size_t longest = 0;
+    for (const std::size_t before : node->after) longest = std::max(longest, path.at(before));
+    path.push_back(longest + 1);
+    shape.longest_path = std::max(shape.longest_path, path.back());
+  }
+  return shape;
+}
+
 }  // namespace
 }  // namespace emulation
 
@@ -149,6 +163,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
     const auto stream = find_stream(handle);
     if (found == state().execs.end()) return cudaErrorInvalidValue;
     if (!stream) return cudaErrorInvalidResourceHandle;
+    state().last_graph = shape_of(found->second->nodes);
     Work work;
     work.type = cudaGraphNodeTypeGraph;
     work.run = [graph = found->second](Lock& lock) {

@@ -193,6 +193,10 @@ std::string last_fault() {
   const Lock lock(state().mutex);
   return state().last_fault;
 }
+GraphShape last_graph() {
+  const Lock lock(state().mutex);
+  return state().last_graph;
+}
 std::size_t work_done() {
   const Lock lock(state().mutex);
   return state().work_done;

@@ -20,6 +20,7 @@
 #include <thread>
 #include <vector>
 
+#include "emulation/control.h"
 #include "settings.h"
 
 struct CUstream_st {};
@@ -129,6 +130,7 @@ struct State {
   std::vector<std::shared_ptr<Capture>> captures;
   std::map<const void*, int> dynamic_shared;  ///< sizes that cudaFuncSetAttribute allowed
   std::size_t work_done = 0;
+  GraphShape last_graph;
   std::string last_fault;
 };
 State& state();

@@ -13,6 +13,10 @@
 #include "tests/support/backends.h"
 #include "tests/support/close.h"
 
+#if __has_include("emulation/control.h")
+#include "emulation/control.h"
+#endif
+
 namespace dpt::testing {
 namespace {
 
@@ -60,6 +64,74 @@ void check_net(Backend& backend, const Plan& plan, const TestBatch& batch, doubl
     CHECK(eval.metrics.count.value() == static_cast<double>(batch.size));
   }
 }
+
+#if __has_include("emulation/control.h")
+/// Returns a chain of linear layers, with and without ReLU, in which memory is used again.
+TrainSpec linear_chain() {
+  ModelSpecBuilder model({1, 4, 4});
+  model.add("Flatten");
+  for (int i = 0; i < 4; ++i) {
+    model.linear("a" + std::to_string(i), 12);
+    if (i % 2 == 0) model.add("ReLU");
+  }
+  return model.linear("again", 12).shares("a1").linear("last", 3).spec();
+}
+
+TEST_CASE("linear layers compute the gradients of parameters in a branch, with the same bits") {
+  if (!have_gpu()) return;
+  const auto backend = make_backend(parse_device("cuda:0"), {});
+  const emulation::Order before = emulation::order();
+  for (const TrainSpec& spec : {small_lenet(), linear_net(), linear_chain(), shared_net()}) {
+    const Plan plan = make_plan(spec);
+    const TestBatch batch(plan, 5);
+    const std::vector<float> params = start_params(plan);
+    NetRunner plain(*backend, plan, params, batch);
+    const std::vector<float> want = plain.train().grads;
+    NetRunner forked(*backend, plan, params, batch);
+    forked.allow_fork();
+    for (const emulation::Order order : {emulation::Order{emulation::OrderKind::forward, 0},
+                                         {emulation::OrderKind::reverse, 0},
+                                         {emulation::OrderKind::random, 1},
+                                         {emulation::OrderKind::random, 2}}) {
+      emulation::set_order(order);
+      forked.poison_arena();
+      CHECK(same_bits(forked.train().grads, want));
+      const auto work = [&] {
+        forked.executor().train(forked.buffers(), forked.batch(), GradWrite::overwrite);
+      };
+      forked.poison_arena();
+      const auto graph = backend->capture(work);
+      backend->replay(*graph);
+      CHECK(same_bits(forked.grads(), want));
+    }
+    emulation::set_order(before);
+  }
+}
+
+TEST_CASE("branches shorten the longest path of LeNet's pass") {
+  if (!have_gpu()) return;
+  const auto backend = make_backend(parse_device("cuda:0"), {});
+  const Plan plan = make_plan(small_lenet());
+  const TestBatch batch(plan, 5);
+  NetRunner runner(*backend, plan, start_params(plan), batch);
+  const auto shape = [&] {
+    const auto work = [&] {
+      runner.executor().train(runner.buffers(), runner.batch(), GradWrite::overwrite);
+    };
+    work();
+    const auto graph = backend->capture(work);
+    backend->replay(*graph);
+    backend->synchronize();
+    return emulation::last_graph();
+  };
+  const emulation::GraphShape plain = shape();
+  CHECK(plain.longest_path == plain.nodes);
+  runner.allow_fork();
+  const emulation::GraphShape forked = shape();
+  CHECK(forked.nodes == plain.nodes);
+  CHECK(forked.longest_path == plain.longest_path - 3);
+}
+#endif
 
 TEST_CASE("the mathematics' gradient is that of its loss") {
   for (const TrainSpec& spec : nets()) {

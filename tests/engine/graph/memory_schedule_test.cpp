@@ -70,6 +70,42 @@ TEST_CASE("views and in-place layers share memory, unless the old values are sti
   CHECK(inference.nodes[2].x[0] == inference.nodes[2].y);
 }
 
+TEST_CASE("what the gradients of parameters need is kept, in chains without shared weights") {
+  NodeNeeds parts;
+  parts.scratch_bytes = 64;
+  parts.backward_parts = true;
+  const auto schedule_of = [&](const TrainSpec& spec) {
+    const Plan plan = make_plan(spec);
+    return make_memory_schedule(plan, 2, true, needs_of(plan, parts));
+  };
+  const MemorySchedule chain = schedule_of(linear_net());
+  REQUIRE(chain.nodes.size() == 2);
+  const NodePlaces& last = chain.nodes[1];
+  CHECK(last.params_apart);
+  for (const int block : {last.x[0], last.dy, last.backward_scratch}) {
+    CHECK(chain.lifetimes[block].last == backward_step(2, 0));
+  }
+  for (const TrainSpec& spec : {branched_net(), normalised_net()}) {
+    for (const NodePlaces& places : schedule_of(spec).nodes) CHECK(!places.params_apart);
+  }
+  const MemorySchedule shared = schedule_of(ModelSpecBuilder({1, 2, 2})
+                                                .add("Flatten")
+                                                .linear("first", 4)
+                                                .linear("a", 4)
+                                                .linear("own", 4)
+                                                .linear("again", 4)
+                                                .shares("a")
+                                                .spec());
+  CHECK(!shared.nodes[2].params_apart);
+  CHECK(shared.nodes[3].params_apart);
+  CHECK(!shared.nodes[4].params_apart);
+  // With statistics, the pass has phases, and other memory may be used between them.
+  const Plan plan = make_plan(linear_net());
+  std::vector<NodeNeeds> needs = needs_of(plan, parts);
+  needs[0].couples = true;
+  CHECK(!make_memory_schedule(plan, 2, true, needs).nodes[1].params_apart);
+}
+
 /// Returns the plan of conv1 -> conv2 -> conv3, whose output is added to that of conv1.
 Plan residual_plan() {
   const Options same = {

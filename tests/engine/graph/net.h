@@ -126,7 +126,9 @@ class NetRunner {
 
   Executor& executor() { return executor_; }
   ExecutorBuffers buffers() const {
-    return {params_.ptr(), DevPtr{}, grads_.ptr(), arena_.ptr(), kept_.ptr()};
+    ExecutorBuffers all{params_.ptr(), DevPtr{}, grads_.ptr(), arena_.ptr(), kept_.ptr()};
+    all.may_fork = may_fork_;
+    return all;
   }
   DeviceBatch batch() const {
     return {raw_.ptr(), labels_.ptr(), slots_.ptr(), ids_.ptr(), scalars_.ptr()};
@@ -134,6 +136,7 @@ class NetRunner {
   EvalOutputs outputs() const {
     return {sample_loss_.ptr(), prediction_.ptr(), metrics_.ptr(), DevPtr{}};
   }
+  void allow_fork() { may_fork_ = true; }
   void poison_arena() {
     arena_.set(nan(executor_.arena_bytes() / sizeof(float)));
     kept_.set(nan(executor_.kept_bytes() / sizeof(float)));
@@ -190,6 +193,7 @@ class NetRunner {
     return std::vector<float>(count, std::numeric_limits<float>::quiet_NaN());
   }
 
+  bool may_fork_ = false;
   const Plan& plan_;
   Executor executor_;
   OnDevice<float> params_, grads_, arena_, kept_, raw_;

@@ -108,6 +108,23 @@ TEST_CASE("a step on a GPU is one graph; with several replicas, two") {
 }
 
 #if __has_include("emulation/control.h")
+TEST_CASE("a step of one replica computes gradients of linear layers in a branch of its graph") {
+  const Job job = small_job(small_config(kSgd, epochs_on("cuda:0")), {"devices=[cuda:0]"});
+  const StartingPoint start = fresh_start(job);
+  run_ranks(job.placement.devices, job.placement.backend_options,
+            [&](Backend& backend, Communicator& communicator) {
+              Replica replica(backend, communicator, job);
+              replica.set_params(start.params);
+              Stepper stepper(job, replica, communicator, start.state, [](const StepResult&) {});
+              for (int i = 0; i < 3; ++i) stepper.step(false, false);
+              stepper.drain();
+              REQUIRE(replica.launches() == "graph");
+            });
+  const emulation::GraphShape step = emulation::last_graph();
+  CHECK(step.nodes > 10);
+  CHECK(step.longest_path < step.nodes);
+}
+
 TEST_CASE("shards are worked on at the same time where there is memory, with the same bits") {
   const std::string config = small_config(kSgd, epochs_on("cuda:0"));
   const auto train = [&](int replicas, int least, int most) {

@@ -62,6 +62,13 @@ std::vector<std::string> take_races();
 std::size_t work_done();
 std::size_t work_waiting();
 
+/// Shape of a graph: its nodes, and those on its longest path.
+struct GraphShape {
+  std::size_t nodes = 0, longest_path = 0;
+};
+/// Returns the shape of the graph that was launched last.
+GraphShape last_graph();
+
 /// Returns the bytes of device memory in use.
 std::size_t memory_in_use(int device);
 
