@@ -9,7 +9,7 @@
 
 namespace dpt::avx512bf16 {
 
-/// As an accumulator, a Vec. As an operand, sixteen pairs of bf16 numbers.
+/// Sixteen fp32 sums, or, where it is an operand, sixteen pairs of bf16 numbers.
 struct PairVec : avx512::Vec {
   using Value = Bf16;
   static constexpr int kTerms = 2;
