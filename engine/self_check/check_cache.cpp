@@ -1,5 +1,6 @@
 #include "engine/self_check/check_cache.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -46,6 +47,28 @@ std::set<std::string> operations_in(const Json& machines, const std::string& mac
   return operations;
 }
 
+/// Adds operations to the file. Returns the reason if it cannot be written, otherwise an empty
+/// string.
+std::string try_add(const std::string& path, const std::string& machine,
+                    const std::set<std::string>& operations) {
+  Json machines = read(path);
+  std::set<std::string> all = operations_in(machines, machine);
+  all.insert(operations.begin(), operations.end());
+  if (machines.size() >= kMaxMachines && !machines.contains(machine)) machines = Json::object();
+  machines[machine] = all;
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  try {
+    AtomicFile file{HeldPath(path)};
+    const std::string text = json_text(Json{{"format", kFormat}, {"machines", machines}}, 1) + "\n";
+    file.write(std::as_bytes(std::span(text)));
+    file.commit_unsynced();
+  } catch (const Error& failure) {
+    return failure.what();
+  }
+  return {};
+}
+
 }  // namespace
 
 std::set<std::string> CheckCache::checked(const std::string& machine) const {
@@ -54,27 +77,20 @@ std::set<std::string> CheckCache::checked(const std::string& machine) const {
 
 std::string CheckCache::add(const std::string& machine,
                             const std::set<std::string>& operations) const {
-  // Threads of a process take turns; of two processes that write at once, one may fail, and the
-  // other has then written a good file.
-  static std::mutex mutex;
+  static std::mutex mutex;  // threads of a process take turns
   const std::lock_guard lock(mutex);
   if (path_.empty()) return "neither XDG_CACHE_HOME nor HOME is set";
-  Json machines = read(path_);
-  std::set<std::string> all = operations_in(machines, machine);
-  all.insert(operations.begin(), operations.end());
-  if (machines.size() >= kMaxMachines && !machines.contains(machine)) machines = Json::object();
-  machines[machine] = all;
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
-  try {
-    AtomicFile file{HeldPath(path_)};
-    const std::string text = json_text(Json{{"format", kFormat}, {"machines", machines}}, 1) + "\n";
-    file.write(std::as_bytes(std::span(text)));
-    file.commit_unsynced();
-  } catch (const Error& failure) {
-    return entry_type(path_) == EntryType::file ? "" : failure.what();
+  // Another process that writes at the same time may make a try fail.
+  constexpr int kTries = 3;
+  std::string problem;
+  for (int k = 0; k < kTries; ++k) {
+    problem = try_add(path_, machine, operations);
+    if (problem.empty()) return {};
   }
-  return {};
+  const std::set<std::string> saved = checked(machine);
+  const bool has_all =
+      std::includes(saved.begin(), saved.end(), operations.begin(), operations.end());
+  return has_all ? std::string() : problem;
 }
 
 }  // namespace dpt

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "kernels/base/file_io.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
@@ -48,6 +49,19 @@ TEST_CASE("a cache that cannot be written says why") {
   CHECK(CheckCache("").add("a", {"x"}) == "neither XDG_CACHE_HOME nor HOME is set");
   std::filesystem::create_directory(folder.path() + "/folder.json");
   CHECK(!CheckCache(folder.path() + "/folder.json").add("a", {"x"}).empty());
+}
+
+TEST_CASE("a cache that exists and cannot be written says why, unless nothing is lost") {
+  const TempDir folder;
+  const CheckCache cache(folder.path() + "/file.json");
+  REQUIRE(cache.add("a", {"x", "y"}).empty());
+  // A folder in the place of the temporary file makes every write fail, for root, too.
+  const std::string temporary = folder.path() + "/file.json" + kTemporarySuffix;
+  std::filesystem::create_directory(temporary);
+  CHECK(cache.add("a", {"x", "z"}).find("/file.json: cannot create a temporary file") !=
+        std::string::npos);
+  CHECK(cache.add("a", {"y"}).empty());
+  CHECK((cache.checked("a") == Names{"x", "y"}));
 }
 
 }  // namespace
