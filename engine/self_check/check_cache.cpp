@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include <fmt/format.h>
+
 #include "kernels/base/error.h"
 #include "kernels/base/file_io.h"
 #include "kernels/base/json_text.h"
@@ -56,8 +58,12 @@ std::string try_add(const std::string& path, const std::string& machine,
   all.insert(operations.begin(), operations.end());
   if (machines.size() >= kMaxMachines && !machines.contains(machine)) machines = Json::object();
   machines[machine] = all;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return fmt::format("{}: cannot create the folder: {}", folder.string(), error.message());
+  }
   try {
     AtomicFile file{HeldPath(path)};
     const std::string text = json_text(Json{{"format", kFormat}, {"machines", machines}}, 1) + "\n";
