@@ -179,17 +179,20 @@ class Converter {
     return keep(scalar, node, value);
   }
 
+  bool is_choice(const std::string& text) const {
+    return std::find(field_.choices.begin(), field_.choices.end(), text) != field_.choices.end();
+  }
+
   bool string(const YamlNode& node, PlainValue& value) {
     const Scalar<std::string> scalar = read_string(node);
-    if (scalar.value && !field_.choices.empty() &&
-        std::find(field_.choices.begin(), field_.choices.end(), *scalar.value) ==
-            field_.choices.end()) {
+    if (scalar.value && !field_.choices.empty() && !is_choice(*scalar.value)) {
       std::string near = other_value(*scalar.value, field_.choices);
       if (near.empty()) near = closest(*scalar.value, field_.choices);
       return refuse(node, near.empty() ? std::string{} : fmt::format("did you mean '{}'?", near));
     }
     if (!scalar.value) {
       const bool is_device = field_.name == "devices" && read_integer(node).value;
+      if (!field_.choices.empty() && !is_choice(node.text)) return refuse(node, {});
       return refuse(node, is_device ? hint_of_device(node.text) : scalar.hint);
     }
     if (author_ == Author::user && has_variable(*scalar.value)) {

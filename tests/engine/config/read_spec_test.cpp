@@ -123,6 +123,9 @@ TEST_CASE("values of every sort are read strictly") {
         "2:7: expected a string, found 2024; put it into quotes to make it a string");
   CHECK(issue("name: small", "name: true") ==
         "2:7: expected a string, found true; put it into quotes to make it a string");
+  // Quotes do not help if the text is not one of the allowed ones.
+  CHECK(issue("epochs: 10", "epochs: 10, self_check: true") ==
+        "22:33: expected one of auto, always, never, found true");
   CHECK(issue("mean: [0.5]", "mean: 0.5") ==
         "10:67: expected a list of numbers, found 0.5; write [0.5]");
   CHECK(issue("mean: [0.5]", "mean: [0.5, x]") == "10:73: expected a number, found 'x'");
