@@ -332,7 +332,8 @@ std::string weights_folder() {
   std::string folder = user_cache_path("weights");
   if (!folder.empty()) return folder;
   fail(ErrorKind::data,
-       "expected a folder for downloaded weights, found neither XDG_CACHE_HOME nor HOME: set one");
+       "there is no folder for downloaded weights: {}. Set one of them to an absolute path",
+       no_user_cache_text());
 }
 
 DownloadedFile download(const std::string& name, const DownloadOptions& options) {

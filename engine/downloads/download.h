@@ -30,7 +30,7 @@ struct DownloadedFile {
 };
 
 /// Returns $XDG_CACHE_HOME/dpt/weights, or ~/.cache/dpt/weights. Throws ErrorKind::data if neither
-/// XDG_CACHE_HOME nor HOME is set.
+/// XDG_CACHE_HOME nor HOME is an absolute path.
 std::string weights_folder();
 
 /// Returns the local copy of the file `name` (see remote_file_of); downloads it first if necessary.

@@ -11,6 +11,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/file_io.h"
 #include "kernels/base/json_text.h"
+#include "kernels/base/user_cache.h"
 
 namespace dpt {
 namespace {
@@ -85,7 +86,7 @@ std::string CheckCache::add(const std::string& machine,
                             const std::set<std::string>& operations) const {
   static std::mutex mutex;  // threads of a process take turns
   const std::lock_guard lock(mutex);
-  if (path_.empty()) return "neither XDG_CACHE_HOME nor HOME is set";
+  if (path_.empty()) return no_user_cache_text();
   // Another process that writes at the same time may make a try fail.
   constexpr int kTries = 3;
   std::string problem;

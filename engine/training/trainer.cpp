@@ -21,6 +21,7 @@
 #include "engine/training/run_report.h"
 #include "engine/training/stepper.h"
 #include "kernels/base/stop_request.h"
+#include "kernels/base/user_cache.h"
 
 namespace dpt {
 namespace {
@@ -576,6 +577,7 @@ void report_check(const SelfCheckResult& check, int rank, RunLog& log, Progress&
         count > 1 ? fmt::format(" (and {} more in the log)", count - 1) : ""));
   }
   log.event("self_check", fields);
+  if (const std::string note = ignored_cache_home_text(); !note.empty()) progress.info(note);
   if (check.cache_problem.empty()) return;
   progress.info(fmt::format(
       "the self check passed, but each run repeats it, because its result cannot be saved: {}",

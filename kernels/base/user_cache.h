@@ -5,8 +5,13 @@
 
 namespace dpt {
 
-/// Returns $XDG_CACHE_HOME/dpt/NAME, or ~/.cache/dpt/NAME; empty if neither XDG_CACHE_HOME nor HOME
-/// is set.
+/// Returns $XDG_CACHE_HOME/dpt/NAME, or ~/.cache/dpt/NAME. Ignores a variable that is not an
+/// absolute path, as the XDG specification demands. Empty if neither variable is one.
 std::string user_cache_path(const std::string& name);
+/// Returns why user_cache_path is empty: "XDG_CACHE_HOME is not set, and HOME is empty".
+std::string no_user_cache_text();
+/// Returns a note for the user if ~/.cache is used because XDG_CACHE_HOME is a relative path; else
+/// empty.
+std::string ignored_cache_home_text();
 
 }  // namespace dpt

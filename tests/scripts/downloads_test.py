@@ -165,7 +165,8 @@ class Downloads(HubCase):
         self.assertIn("2 loaded", self.check(**excluded))
         self.assertEqual(len(proxy.asked), asked)
         proxy.close()
-        text = self.check(code=3, https_proxy=f"http://user:pass@{proxy.address}", XDG_CACHE_HOME="other")
+        text = self.check(code=3, https_proxy=f"http://user:pass@{proxy.address}",
+                          XDG_CACHE_HOME=str(self.folder / "other"))  # fmt: skip
         self.assertIn("behind a proxy, the variable https_proxy", text)
         self.assertNotIn("pass@", text)
 

@@ -2,9 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "kernels/base/file_io.h"
+#include "kernels/base/user_cache.h"
 #include "tests/support/files.h"
 #include "tests/support/temp_dir.h"
 
@@ -47,7 +50,7 @@ TEST_CASE("a cache that cannot be written says why") {
   CHECK(below_a_file.checked("a").empty());
   CHECK(below_a_file.add("a", {"x"}) ==
         folder.path() + "/file: cannot create the folder: Not a directory");
-  CHECK(CheckCache("").add("a", {"x"}) == "neither XDG_CACHE_HOME nor HOME is set");
+  CHECK(CheckCache("").add("a", {"x"}) == no_user_cache_text());
   std::filesystem::create_directory(folder.path() + "/folder.json");
   CHECK(!CheckCache(folder.path() + "/folder.json").add("a", {"x"}).empty());
 }
@@ -63,6 +66,43 @@ TEST_CASE("a cache that exists and cannot be written says why, unless nothing is
         std::string::npos);
   CHECK(cache.add("a", {"y"}).empty());
   CHECK((cache.checked("a") == Names{"x", "y"}));
+}
+
+/// Sets a variable of the environment, or removes it if the value is null.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    value ? setenv(name, value, 1) : unsetenv(name);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+TEST_CASE("a variable that is not an absolute path is not the folder of caches") {
+  const Variable relative("XDG_CACHE_HOME", "there");
+  {
+    const Variable home("HOME", "/home/x");
+    CHECK(user_cache_path("f") == "/home/x/.cache/dpt/f");
+    CHECK(ignored_cache_home_text() ==
+          "XDG_CACHE_HOME is the relative path 'there' and ignored: set it to an absolute path. "
+          "~/.cache is used instead");
+    for (const char* usual : {"/c", ""}) {
+      const Variable cache("XDG_CACHE_HOME", usual);
+      CHECK(ignored_cache_home_text().empty());
+    }
+  }
+  const Variable home("HOME", "");
+  CHECK(user_cache_path("f").empty());
+  CHECK(ignored_cache_home_text().empty());
+  CHECK(no_user_cache_text() == "XDG_CACHE_HOME is the relative path 'there', and HOME is empty");
+  const Variable none("XDG_CACHE_HOME", nullptr);
+  CHECK(no_user_cache_text() == "XDG_CACHE_HOME is not set, and HOME is empty");
 }
 
 }  // namespace
