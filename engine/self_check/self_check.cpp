@@ -84,22 +84,6 @@ std::vector<NamedOperation> share_of(std::vector<NamedOperation> operations,
   return share;
 }
 
-/// Returns the text of the error about wrong kernels.
-std::string wrong_kernels_text(const std::vector<OperationCheck>& wrong) {
-  constexpr std::size_t kMaxLines = 8;
-  std::string text = "the self check found kernels that compute wrong values here:\n";
-  for (std::size_t i = 0; i < std::min(wrong.size(), kMaxLines); ++i) {
-    text += fmt::format("  {} ({}): {}\n", wrong[i].operation, wrong[i].implementation,
-                        wrong[i].problem);
-  }
-  if (wrong.size() > kMaxLines) text += fmt::format("  and {} more\n", wrong.size() - kMaxLines);
-  return text +
-         "nothing was trained. If a second check gives the same values, this is probably a bug in "
-         "dpt or in a library: please report these lines. If not, the device is probably defective "
-         "or unstable: test it with `dpt devices --check --seconds 600`. `train.self_check: never` "
-         "trains anyway";
-}
-
 /// Check of the operations of a job on the device of a rank.
 class RankCheck {
  public:
@@ -206,6 +190,28 @@ std::vector<ReplacedKernel> gather_wrong(Communicator& communicator, const std::
 
 }  // namespace
 
+std::string wrong_kernels_text(const std::vector<OperationCheck>& wrong, bool on_cpu) {
+  constexpr std::size_t kMaxLines = 8;
+  std::string text = "the self check found kernels that compute wrong values here:\n";
+  for (std::size_t i = 0; i < std::min(wrong.size(), kMaxLines); ++i) {
+    text += fmt::format("  {} ({}): {}\n", wrong[i].operation, wrong[i].implementation,
+                        wrong[i].problem);
+  }
+  if (wrong.size() > kMaxLines) text += fmt::format("  and {} more\n", wrong.size() - kMaxLines);
+  text += "nothing was trained. ";
+  const bool only_bf16 = std::all_of(wrong.begin(), wrong.end(), [](const OperationCheck& each) {
+    return each.operation.ends_with(std::string(", ") + name_of(DType::bf16));
+  });
+  if (on_cpu && only_bf16) {
+    text += "`train.precision=fp32` trains without these kernels, which compute in bf16. ";
+  }
+  return text +
+         "If a second check gives the same values, this is probably a bug in dpt or in a library: "
+         "please report these lines. If not, the device is probably defective or unstable: test it "
+         "with `dpt devices --check --seconds 600`. `train.self_check=never` trains with these "
+         "kernels, and so perhaps with wrong values";
+}
+
 void add_operations(const Plan& plan, std::int64_t batch, std::uint64_t seed,
                     std::vector<NamedOperation>& all) {
   for (const Node& node : plan.nodes) {
@@ -230,7 +236,10 @@ SelfCheckResult check_kernels(const Job& job, Backend& backend, Communicator& co
     const bool is_final = std::any_of(wrong.begin(), wrong.end(), [&](const auto& each) {
       return exact || each.replaceable_kernel.empty() || avoided.contains(each.replaceable_kernel);
     });
-    if (is_final) throw Error(ErrorKind::device, wrong_kernels_text(wrong));
+    if (is_final) {
+      const bool on_cpu = check.device().kind == DeviceName::Kind::cpu;
+      throw Error(ErrorKind::device, wrong_kernels_text(wrong, on_cpu));
+    }
     if (exact) break;
     const std::vector<ReplacedKernel> found =
         gather_wrong(communicator, check.device().text(), wrong);

@@ -9,6 +9,7 @@
 
 #include "engine/collectives/communicator.h"
 #include "engine/graph/plan.h"
+#include "engine/self_check/operation_check.h"
 #include "kernels/backend.h"
 
 namespace dpt {
@@ -23,6 +24,9 @@ struct NamedOperation {
 /// Adds those operations of a training pass that `all` lacks.
 void add_operations(const Plan& plan, std::int64_t batch, std::uint64_t seed,
                     std::vector<NamedOperation>& all);
+
+/// Returns the text of the error about wrong kernels of a device.
+std::string wrong_kernels_text(const std::vector<OperationCheck>& wrong, bool on_cpu);
 
 /// A kernel that was wrong on a device, and that no replica uses any more.
 struct ReplacedKernel {

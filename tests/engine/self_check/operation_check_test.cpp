@@ -6,6 +6,7 @@
 
 #include "engine/self_check/operation_check.h"
 #include "engine/self_check/operation_text.h"
+#include "engine/self_check/self_check.h"
 #include "kernels/devices.h"
 #include "tests/support/backends.h"
 #include "tests/support/reference_backend.h"
@@ -406,6 +407,27 @@ TEST_CASE("operations that a backend may compute by other kernels have other tex
   CHECK(operation_text(convolution_with_pool(PoolKind::max)) ==
         "Conv2d 3x3 of 5 x 9x7x6 to 4x3x10, padding 1x1, bias, ReLU, then MaxPool2d 2x2 of "
         "9x7x10, fp32");
+}
+
+TEST_CASE("the error about wrong kernels names the ways out") {
+  const OperationCheck fp32 = {operation_text(linear()), "dnnl", "output, element 3 of 84", {}, 0};
+  LinearDesc d = linear();
+  d.type = DType::bf16;
+  const OperationCheck bf16 = {operation_text(d), "direct", "output, element 5 of 84", {}, 0};
+  const std::string way_out =
+      "nothing was trained. `train.precision=fp32` trains without these kernels";
+  const auto offers = [&](const std::vector<OperationCheck>& wrong, bool on_cpu) {
+    const std::string text = wrong_kernels_text(wrong, on_cpu);
+    CHECK(
+        text.ends_with("`train.self_check=never` trains with these kernels, and so perhaps with "
+                       "wrong values"));
+    return text.find(way_out) != std::string::npos;
+  };
+  CHECK(offers({bf16}, true));
+  CHECK_FALSE(offers({bf16}, false));
+  CHECK_FALSE(offers({bf16, fp32}, true));
+  CHECK(wrong_kernels_text(std::vector<OperationCheck>(10, fp32), true)
+            .find("\n  and 2 more\nnothing was trained. If a second") != std::string::npos);
 }
 
 }  // namespace
