@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -21,6 +22,7 @@
 #include "kernels/base/heartbeat.h"
 #include "kernels/base/json_text.h"
 #include "kernels/base/stop_request.h"
+#include "kernels/base/text.h"
 #include "kernels/base/user_cache.h"
 #include "kernels/devices.h"
 
@@ -87,13 +89,16 @@ std::vector<NamedOperation> share_of(std::vector<NamedOperation> operations,
 /// Check of the operations of a job on the device of a rank.
 class RankCheck {
  public:
-  RankCheck(const Job& job, Backend& backend, int rank)
+  /// `note` receives a line for the user if the check takes long.
+  RankCheck(const Job& job, Backend& backend, int rank,
+            const std::function<void(const std::string&)>& note)
       : job_(job),
         backend_(backend),
         device_(job.placement.devices[static_cast<std::size_t>(rank)]),
         options_(job.placement.backend_options),
         when_(job.spec.train.self_check),
-        cache_(user_cache_path("checked-kernels.json")) {
+        cache_(user_cache_path("checked-kernels.json")),
+        note_(note) {
     std::vector<NamedOperation> all;
     const std::vector<int> group = group_of(job.placement, rank);
     std::set<std::int64_t> batches;
@@ -118,12 +123,19 @@ class RankCheck {
     const auto keep = [&] { return passed.empty() ? "" : cache_.add(machine, passed); };
     result.operations = count_;
     result.checked = 0;
+    std::vector<std::pair<std::string, const OpDesc*>> unknown;
+    for (const auto& [text, desc] : operations_) {
+      check_stop();
+      beat("checking kernels");
+      std::string key = uses_cache ? key_of(text, desc) : text;
+      if (!known.contains(key)) unknown.emplace_back(std::move(key), &desc);
+    }
     try {
-      for (const auto& [text, desc] : operations_) {
-        const std::string key = uses_cache ? key_of(text, desc) : text;
-        if (known.contains(key)) continue;
+      for (const auto& [key, desc_at] : unknown) {
+        const OpDesc& desc = *desc_at;
         check_stop();
         beat("checking kernels");
+        note_long_check(unknown.size());
         OperationCheck check = check_operation(backend_, desc, options_.exact);
         ++result.checked;
         if (check.problem.empty()) {
@@ -153,6 +165,15 @@ class RankCheck {
   }
 
  private:
+  /// Informs the user, once, if the check has taken more than a second.
+  void note_long_check(std::size_t count) {
+    if (has_noted_ || std::chrono::steady_clock::now() - begun_ < std::chrono::seconds(1)) return;
+    has_noted_ = true;
+    note_(fmt::format("checking the kernels of {} on {}: this takes some seconds{}",
+                      counted(count, "operation"), device_.text(),
+                      when_ == SelfCheck::automatic ? "; later runs skip those that pass" : ""));
+  }
+
   /// Returns the name of an operation in the cache. On a GPU, timing, free memory and the cache of
   /// plans may choose other kernels in another run.
   std::string key_of(const std::string& text, const OpDesc& desc) const {
@@ -166,6 +187,9 @@ class RankCheck {
   const BackendOptions& options_;
   SelfCheck when_;
   CheckCache cache_;
+  const std::function<void(const std::string&)>& note_;
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  bool has_noted_ = false;
   std::int64_t count_ = 0;                  ///< operations of the plan
   std::vector<NamedOperation> operations_;  ///< those that this rank checks
 };
@@ -224,12 +248,13 @@ void add_operations(const Plan& plan, std::int64_t batch, std::uint64_t seed,
   }
 }
 
-SelfCheckResult check_kernels(const Job& job, Backend& backend, Communicator& communicator) {
+SelfCheckResult check_kernels(const Job& job, Backend& backend, Communicator& communicator,
+                              const std::function<void(const std::string&)>& note) {
   SelfCheckResult result;
   if (job.spec.train.self_check == SelfCheck::never) return result;
   const auto begun = std::chrono::steady_clock::now();
   const bool exact = job.placement.backend_options.exact;
-  RankCheck check(job, backend, communicator.rank());
+  RankCheck check(job, backend, communicator.rank(), note);
   std::set<std::string> avoided;
   for (;;) {
     const std::vector<OperationCheck> wrong = check.run(result, avoided.empty());

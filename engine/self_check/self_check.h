@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,8 @@ struct SelfCheckResult {
 /// a process on the CPU share the work. In fast mode, the backends of all ranks avoid a kernel that
 /// is wrong on one of them, and what replaces it is checked, too. Throws ErrorKind::device, naming
 /// operation, implementation and values, if a kernel is wrong in exact mode, or cannot be replaced.
-/// Collective.
-SelfCheckResult check_kernels(const Job& job, Backend& backend, Communicator& communicator);
+/// `note` receives one line for the user if the check takes longer than a second. Collective.
+SelfCheckResult check_kernels(const Job& job, Backend& backend, Communicator& communicator,
+                              const std::function<void(const std::string&)>& note);
 
 }  // namespace dpt

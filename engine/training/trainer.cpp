@@ -604,7 +604,11 @@ TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits
   try {
     run_ranks(job, [&](Backend& backend, Communicator& communicator) {
       check_stop();
-      report_check(check_kernels(job, backend, communicator), communicator.rank(), log, progress);
+      const auto note = [&](const std::string& text) {
+        if (communicator.rank() == 0) progress.info(text);
+      };
+      report_check(check_kernels(job, backend, communicator, note), communicator.rank(), log,
+                   progress);
       communicator.barrier();  // on one GPU, a replica is not to measure memory that a check uses
       RankTrainer trainer(job, start, last_good, limits, backend, communicator, folder, saver, log,
                           progress);
