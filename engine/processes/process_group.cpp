@@ -168,9 +168,11 @@ std::string ProcessGroup::text_of(const WorldFailure& failure) const {
       heartbeats_.empty()
           ? std::string()
           : ". This process was " + control::place_text(heartbeats_.front()->text());
-  return fmt::format(
-      "{}{}. The same command, with any number of processes, continues from the newest checkpoint",
-      failure.text, here);
+  const char* remedy =
+      has_checkpoint_
+          ? "The same command, with any number of processes, continues from the newest checkpoint"
+          : "Run the same command again, with any number of processes";
+  return fmt::format("{}{}. {}", failure.text, here, remedy);
 }
 
 void ProcessGroup::on_failure(const WorldFailure& failure) {

@@ -106,6 +106,8 @@ class ProcessGroup {
    private:
     ProcessGroup& group_;
   };
+  /// Records that the run has a checkpoint, from which the same command continues. Thread-safe.
+  void set_has_checkpoint() { has_checkpoint_ = true; }
   /// Waits for all processes at the end of the run. Collective.
   void leave();
 
@@ -124,6 +126,7 @@ class ProcessGroup {
   std::unique_ptr<ProcessLinks> links_;
   std::unique_ptr<ProcessLinks> links_beside_;  ///< links for sums that overlap with computation
   std::atomic<int> saving_{0};
+  std::atomic<bool> has_checkpoint_{false};
   std::mutex mutex_;
   std::condition_variable ended_;
   std::weak_ptr<WorldGroup> group_;                     // guarded by mutex_

@@ -109,6 +109,7 @@ class RankTrainer {
     replica_.set_params(start.params);
     replica_.set_optimizer_state(start.optimizer);
     saved_ = start.is_saved ? step_and_epoch() : StepAndEpoch{-1, -1};
+    if (start.state.step > 0) note_checkpoint();
     outcome_.early_stopped = has_stopped_early(job_.spec, start.state);
   }
   /// Returns the ledger of the rank that writes; the others keep none.
@@ -411,13 +412,22 @@ class RankTrainer {
     // A rank whose device failed does not get here, and its contribution is missing on the others.
     // Save nothing before all ranks have completed their work.
     communicator_.barrier();
-    if (!writes_) return;
+    if (!writes_) {
+      if (keep) note_checkpoint();
+      return;
+    }
     collect_save(saver_.wait());
     if (best_failed_) best_before_.restore(stepper_.state());
     if (step_and_epoch() != saved_)
       saver_.start({snapshot(), keep, is_best, divergence_.best_steps()});
   }
   void save() { save(true, false); }
+
+  /// Records that the run has a checkpoint, for the error if a process is lost. Ranks that do not
+  /// write record it when they ask for the save.
+  void note_checkpoint() const {
+    if (job_.placement.processes) job_.placement.processes->set_has_checkpoint();
+  }
 
   /// Returns the state in host memory. Later steps may run while it is written.
   Checkpoint snapshot() {
@@ -449,7 +459,10 @@ class RankTrainer {
   void collect_save(const std::optional<SaveResult>& result, bool may_fail = true) {
     if (!result) return;
     const Ledger::Scope scope(ledger(), LedgerPart::saving);
-    if (!result->error && result->keep) saved_ = {result->step, result->epoch};
+    if (!result->error && result->keep) {
+      saved_ = {result->step, result->epoch};
+      note_checkpoint();
+    }
     RunState& state = stepper_.state();
     if (result->best_moved && state.best_step == result->step) {
       state.best_checksum = result->checksum;

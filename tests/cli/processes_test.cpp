@@ -151,6 +151,7 @@ TEST_CASE_FIXTURE(InWorld, "The survivors of a killed process name it, save, and
       CHECK(each.err.find("rank " + std::to_string(victim)) != std::string::npos);
       CHECK(each.err.find(pid) != std::string::npos);
       CHECK(each.err.find("This process was at step ") != std::string::npos);
+      CHECK(each.err.find(" continues from the newest checkpoint") != std::string::npos);
     }
     // The newest checkpoint is good, and the run continues from it, here without other processes.
     std::vector<std::string> resume = command;
@@ -182,6 +183,21 @@ TEST_CASE_FIXTURE(InWorld, "No step is lost with a process, and the bits stay th
   command[3] = dir.file("undisturbed");
   REQUIRE(run_dpt(command, dir.path()).exit_code == 0);
   CHECK((bits("lost") == bits("undisturbed")));
+}
+
+TEST_CASE_FIXTURE(InWorld, "A loss before the first checkpoint promises no checkpoint") {
+  std::vector<std::string> command = train("without");
+  command.insert(command.end(), {"train.epochs=4000", "checkpoint.every_steps=0",
+                                 "checkpoint.every=0", "log.every=1"});
+  Processes processes(on_devices(command, {"cpu", "cpu"}), dir.path());
+  REQUIRE(wait_for_log(dir.file("without"), "\"step\":20,"));
+  processes[0].send(SIGKILL);  // the process that would save
+  const auto finished = processes.wait();
+  CAPTURE(finished[1].err);
+  CHECK(finished[1].exit_code == 6);
+  CHECK(finished[1].err.find(". Run the same command again, with any number of processes\n") !=
+        std::string::npos);
+  CHECK(list_checkpoints(dir.file("without/checkpoints")).empty());
 }
 
 TEST_CASE_FIXTURE(InWorld, "Differences between processes are named before the first sum") {

@@ -17,6 +17,8 @@
 #include "engine/graph/make_plan.h"
 #include "engine/graph/memory_schedule.h"
 #include "engine/run/progress.h"
+#include "engine/self_check/self_check.h"
+#include "kernels/base/heartbeat.h"
 #include "kernels/base/user_cache.h"
 #include "kernels/devices.h"
 #include "tests/engine/training/run.h"
@@ -438,5 +440,18 @@ TEST_CASE("a train.log that cannot be written is reported once, and the messages
   check_contains(output, "; the run continues, but messages are missing there\r\n");
   for (const char* line : {"one\r\n", "two\r\n", "warning: three\r\n"}) {
     check_contains(output, line);
+  }
+}
+
+TEST_CASE("a replica that has checked its kernels counts as checking until all have") {
+  // The first check writes the cache, and the second one reads it.
+  for (int k = 0; k < 2; ++k) {
+    const Job job = small_job(small_config(kSgd), {cpus(1), "train.self_check=always"});
+    std::string text;
+    run_ranks(job, [&](Backend& backend, Communicator& communicator) {
+      check_kernels(job, backend, communicator, [](const std::string&) {});
+      text = heartbeat_of_thread()->text();
+    });
+    CHECK(text == "before its first step, checking kernels");
   }
 }
