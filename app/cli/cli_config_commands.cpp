@@ -201,10 +201,11 @@ void add_devices_command(CLI::App& app, CommandBody& body) {
       "Compare the kernels of each device with a reference, for the layers of seven networks, in "
       "every precision that the device supports. Exit code 4 if one is wrong");
   devices
-      ->add_option("--seconds", options->seconds,
-                   "Repeat the check for this many seconds, on all cores and GPUs at once, and "
-                   "compare the bits of each pass: a test under load")
-      ->check(CLI::Range(0.0, 1e7))
+      ->add_option(
+          "--seconds", options->seconds,
+          "Repeat the check for this many seconds, at least once, on all cores and GPUs at "
+          "once, and compare the bits of each pass: a test under load")
+      ->check(CLI::Range(0.001, 1e7))
       ->needs(check);
   devices
       ->add_option("--devices", options->devices,

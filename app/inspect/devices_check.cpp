@@ -77,9 +77,10 @@ struct DeviceCheck {
   bool has_passed() const { return wrong.empty() && failure.empty(); }
 };
 
-/// Checks all operations, again and again until `end`, at least once. Compares the bits of every
-/// pass with those of the first.
-void check_device(const DeviceName& device, Clock::time_point end, DeviceCheck& result) {
+/// Checks all operations, again and again until `end`, in at least `min_passes` passes. Compares
+/// the bits of every pass with those of the first.
+void check_device(const DeviceName& device, Clock::time_point end, std::int64_t min_passes,
+                  DeviceCheck& result) {
   const auto begun = Clock::now();
   try {
     BackendOptions options;
@@ -89,7 +90,7 @@ void check_device(const DeviceName& device, Clock::time_point end, DeviceCheck& 
     result.operations = static_cast<std::int64_t>(all.size());
     std::vector<std::uint64_t> first(all.size());
     std::set<std::size_t> reported;
-    const auto continues = [&] { return result.passes == 0 || Clock::now() < end; };
+    const auto continues = [&] { return result.passes < min_passes || Clock::now() < end; };
     do {
       for (std::size_t k = 0; k < all.size() && continues(); ++k) {
         OperationCheck check = check_operation(*backend, all[k].desc, true);
@@ -103,7 +104,7 @@ void check_device(const DeviceName& device, Clock::time_point end, DeviceCheck& 
         }
       }
       if (continues()) ++result.passes;
-    } while (Clock::now() < end);
+    } while (continues());
   } catch (const std::exception& error) {
     result.failure = error.what();
   }
@@ -128,10 +129,9 @@ void print_text(const DeviceCheck& check) {
   std::string verdict = "passed";
   if (!check.wrong.empty()) verdict = fmt::format("{} FAILED", check.wrong.size());
   if (!check.failure.empty()) verdict = "the device FAILED";
-  fmt::print("{:<7}  {}: {}{}: {}, {:.1f} s\n", check.device, check.kind,
-             counted(check.operations, "operation"),
-             check.passes > 1 ? fmt::format(", {} passes", check.passes) : "", verdict,
-             check.seconds);
+  fmt::print("{:<7}  {}: {}, {} {}: {}, {:.1f} s\n", check.device, check.kind,
+             counted(check.operations, "operation"), check.passes,
+             check.passes == 1 ? "pass" : "passes", verdict, check.seconds);
   for (const OperationCheck& each : check.wrong) {
     fmt::print("         {} ({}): {}\n", each.operation, each.implementation, each.problem);
   }
@@ -144,13 +144,15 @@ int check_devices(const DevicesOptions& options) {
   const std::vector<DeviceName> devices = devices_of(options);
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                       std::chrono::duration<double>(options.seconds));
+  const std::int64_t min_passes = options.seconds > 0 ? 2 : 1;  // a repeat, if it is asked for
   std::vector<DeviceCheck> checks(devices.size());
   std::vector<std::thread> threads;
   for (std::size_t k = 0; k < devices.size(); ++k) {
     checks[k].device = devices[k].text();
     checks[k].kind = kind_of(devices[k]);
-    threads.push_back(start_thread("check of " + devices[k].text(),
-                                   [&, k] { check_device(devices[k], end, checks[k]); }));
+    threads.push_back(start_thread("check of " + devices[k].text(), [&, k] {
+      check_device(devices[k], end, min_passes, checks[k]);
+    }));
   }
   for (std::thread& thread : threads) thread.join();
 

@@ -9,7 +9,7 @@ struct DevicesOptions {
   bool json = false;
   bool check = false;   ///< checks the devices instead of listing them
   std::string devices;  ///< those to check, separated by commas; empty: the CPU and every GPU
-  double seconds = 0;   ///< duration of the repeated check
+  double seconds = 0;   ///< duration of the repeated check; 0: one pass
 };
 
 }  // namespace dpt

@@ -63,19 +63,22 @@ TEST_CASE("a cache that cannot be written is noted, and the run trains") {
   }
 }
 
-TEST_CASE("dpt devices --check checks a device, in text and JSON") {
+TEST_CASE("dpt devices --check checks a device once, and with --seconds at least twice") {
   const Tiny w;
-  const json out =
-      json::parse(w.run_well({"devices", "--check", "--devices", "cpu", "--json"}).out);
+  const std::string text = w.run_well({"devices", "--check", "--devices", "cpu"}).out;
+  CHECK(text.find(" operations, 1 pass: passed, ") != std::string::npos);
+  const json out = json::parse(
+      w.run_well({"devices", "--check", "--devices", "cpu", "--seconds", "0.01", "--json"}).out);
   CHECK(out["passed"] == true);
   REQUIRE(out["devices"].size() == 1);
   const json& device = out["devices"][0];
   CHECK(device["device"] == "cpu");
   CHECK(device["operations"] > 200);
-  CHECK(device["passes"] == 1);
+  CHECK(device["passes"] == 2);
   CHECK(device["wrong"].empty());
   CHECK(!device.contains("failure"));
   CHECK(w.run({"devices", "--seconds", "3"}).exit_code == 2);
+  CHECK(w.run({"devices", "--check", "--seconds", "0"}).exit_code == 2);
   CHECK(w.run({"devices", "--check", "--devices", "cuda:99"}).exit_code == 4);
   CHECK(w.run({"devices", "--check", "--devices", "tpu"}).exit_code == 2);
 }
