@@ -10,8 +10,9 @@ const std::vector<ExitCode>& exit_codes() {
       {"3", "data or checkpoint",
        "data or checkpoint missing, corrupt or incompatible; results that cannot be written to "
        "standard output"},
-      {"4", "device or memory",
-       "device missing, out of memory, or too few open files allowed for the connections between "
+      {"4", "device, memory or wrong kernels",
+       "device missing, out of memory, kernels that compute wrong results on the device "
+       "(`train.self_check`), or too few open files allowed for the connections between "
        "processes"},
       {"5", "training diverged",
        "training diverged: the loss, the gradient or the weights are not finite "
