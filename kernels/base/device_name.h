@@ -9,10 +9,10 @@ namespace dpt {
 
 /// Properties of a kind of device, used to plan its work before one is opened.
 struct DeviceTraits {
-  const char* noun;        ///< for messages: "CPU", "GPU"
-  bool speed_is_threads;   ///< true if speed is proportional to the number of threads
-  bool arithmetic_varies;  ///< true if bf16 and tf32 support must be queried per device
-  bool overlaps_sums;  ///< true if sums over devices may run concurrently with backward
+  const char* noun;          ///< for messages: "CPU", "GPU"
+  bool speed_is_threads;     ///< true if speed is proportional to the number of threads
+  bool arithmetic_varies;    ///< true if bf16 and tf32 support must be queried per device
+  bool overlaps_sums;        ///< true if sums over devices may run concurrently with backward
   std::int64_t pass_bytes;   ///< bytes of activations of an efficient micro-batch
   std::int64_t max_samples;  ///< maximum number of samples of a micro-batch
   std::int64_t steps_ahead;  ///< number of steps to queue ahead

@@ -14,10 +14,10 @@
 
 #include "kernels/base/philox.h"
 #include "kernels/common/optimizers/formulas.h"
+#include "kernels/cpu/direct_conv2d.h"
+#include "kernels/cpu/direct_linear.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/optimizer.h"
-#include "kernels/cpu/simd/direct_conv2d.h"
-#include "kernels/cpu/simd/direct_linear.h"
 
 namespace dpt {
 namespace {

@@ -4,10 +4,10 @@
 
 #include "kernels/base/align.h"
 #include "kernels/cpu/check.h"
+#include "kernels/cpu/direct_conv2d.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/relu.h"
-#include "kernels/cpu/simd/direct_conv2d.h"
-#include "kernels/cpu/simd/winograd_conv2d.h"
+#include "kernels/cpu/winograd_conv2d.h"
 
 namespace dpt {
 namespace {

@@ -50,6 +50,11 @@ void cpu_tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additi
   }
 }
 
+const Bf16Loops* bf16_loops() {
+  static const Bf16Loops* const loops = kernel_tables(CpuFeatures::detect()).bf16;
+  return loops;
+}
+
 void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n) {
   if (const Bf16Loops* wide = bf16_loops()) return wide->round(to, from, n);
   for (std::int64_t i = 0; i < n; ++i) to[i] = to_bf16(from[i]);

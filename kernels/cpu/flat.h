@@ -9,6 +9,8 @@
 
 namespace dpt {
 
+struct Bf16Loops;
+
 /// Sets to[i] = a[i] + b[i] for i < n. The three may be the same memory.
 void cpu_add(float* to, const float* a, const float* b, std::int64_t n);
 
@@ -19,6 +21,8 @@ void cpu_tree_sum(std::span<const DevPtr> parts, std::span<const TreeAdd> additi
 
 /// Sets to[i] = from[i] rounded, for i < n.
 void cpu_to_bf16(Bf16* to, const float* from, std::int64_t n);
+/// Returns the loops over bf16 numbers for this machine, or null if it has none.
+const Bf16Loops* bf16_loops();
 
 /// Sets grad_norm, clip and finite of `s` from the n gradients (set_norm_and_clip). The sum is in
 /// double; element i goes to partial sum i % 16.

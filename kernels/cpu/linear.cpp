@@ -1,9 +1,9 @@
 #include "kernels/cpu/ops.h"
 
 #include "kernels/cpu/check.h"
+#include "kernels/cpu/direct_linear.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/relu.h"
-#include "kernels/cpu/simd/direct_linear.h"
 
 namespace dpt {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "kernels/common/bf16.h"
 #include "kernels/cpu/check.h"
+#include "kernels/cpu/flat.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/simd/bf16_loops.h"

@@ -8,6 +8,7 @@
 #include "kernels/base/divide.h"
 #include "kernels/common/bf16.h"
 #include "kernels/cpu/check.h"
+#include "kernels/cpu/flat.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/relu.h"
 #include "kernels/cpu/simd/bf16_loops.h"

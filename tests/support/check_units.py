@@ -21,7 +21,7 @@ WITHOUT_HEADER = {
     r"app/report/page_\w+\.cpp": "one source per part of app/report/page.h",
     r"(datasets|engine/\w+)/registry\.cpp": "the registry of its folder's kinds.h",
     r"engine/processes/control_server_peers\.cpp": "the part of ControlServer before the world is complete",
-    r"kernels/(\w+/)+\w+_(avx2|avx512|vnni|bf16|bf16_odd|f32|tf32)\.(cpp|cu)": "compiled for one instruction set or type",
+    r"kernels/(\w+/)+\w+_(avx2|avx512|avx512bf16|vnni|bf16|bf16_odd|f32|tf32)\.(cpp|cu)": "compiled for one instruction set or type",
     r"kernels/(\w+/)+without_\w+\.cpp": "takes the place of sources that a build lacks",
     r"kernels/image/(bmp|gif|png|pnm|tiff|webp|jpeg/jpeg)\.cpp": "one source per format of kernels/image/decoders.h",
     r"kernels/cpu/backend\.cpp": "kernels/backend.h, on the CPU",

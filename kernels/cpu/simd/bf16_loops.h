@@ -22,7 +22,4 @@ struct Bf16Loops {
 };
 extern const Bf16Loops kBf16LoopsAvx512;
 
-/// Returns the loops for this machine, or null if there are none.
-const Bf16Loops* bf16_loops();
-
 }  // namespace dpt

@@ -1,6 +1,6 @@
 // Parameters of a convolution for the direct_* and winograd_* kernels, computed once by
-// own_conv2d.cpp. x is (n, in_h, in_w, in_c), weights (out_c, kernel_h, kernel_w, in_c); the fused
-// pooling is 2x2 with stride 2 and no padding.
+// kernels/cpu/own_conv2d.cpp. x is (n, in_h, in_w, in_c), weights (out_c, kernel_h, kernel_w,
+// in_c); the fused pooling is 2x2 with stride 2 and no padding.
 #pragma once
 
 #include <cstddef>

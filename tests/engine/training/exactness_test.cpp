@@ -200,9 +200,9 @@ TEST_CASE("exact mode in bf16: batch normalisation, equal bits on any replicas o
   const std::string config = normalised_config("true", 1);
   const auto train_in_bf16 = [&](int replicas) {
     const TempDir folder;
-    return train_small(small_job(config, {replicas_on("cpu", replicas), "train.shards=8",
-                                          "train.precision=bf16"}),
-                       folder.path());
+    return train_small(
+        small_job(config, {replicas_on("cpu", replicas), "train.shards=8", "train.precision=bf16"}),
+        folder.path());
   };
   const FinalState one = train_in_bf16(1);
   for (const int replicas : {2, 3, 4, 8}) {

@@ -16,7 +16,7 @@
 #include "kernels/reference/reference.h"
 #include "tests/kernels/bf16_values.h"
 #include "tests/kernels/cases.h"
-#include "tests/kernels/cpu/simd/own_conv2d_checks.h"
+#include "tests/kernels/cpu/own_conv2d_checks.h"
 #include "tests/support/backends.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"

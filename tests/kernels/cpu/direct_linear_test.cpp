@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "kernels/cpu/simd/direct_linear.h"
+#include "kernels/cpu/direct_linear.h"
 #include "kernels/reference/reference.h"
 #include "tests/support/close.h"
 #include "tests/support/op_runner.h"

@@ -1,10 +1,10 @@
 // Direct convolutions on random descriptions, fused pooling, and the descriptions left to the
 // library.
-#include "kernels/cpu/simd/direct_conv2d.h"
+#include "kernels/cpu/direct_conv2d.h"
 
 #include <limits>
 
-#include "tests/kernels/cpu/simd/own_conv2d_checks.h"
+#include "tests/kernels/cpu/own_conv2d_checks.h"
 #include "tests/support/skip.h"
 
 namespace dpt::testing {

@@ -6,7 +6,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/simd/own_conv2d.h"
+#include "kernels/cpu/own_conv2d.h"
 
 namespace dpt {
 

@@ -1,7 +1,7 @@
 // Winograd convolutions on random descriptions, and the choice of descriptions that use them.
-#include "kernels/cpu/simd/winograd_conv2d.h"
+#include "kernels/cpu/winograd_conv2d.h"
 
-#include "tests/kernels/cpu/simd/own_conv2d_checks.h"
+#include "tests/kernels/cpu/own_conv2d_checks.h"
 #include "tests/support/skip.h"
 
 namespace dpt::testing {

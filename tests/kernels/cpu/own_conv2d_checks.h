@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/base/cpu_features.h"
-#include "kernels/cpu/simd/own_conv2d.h"
+#include "kernels/cpu/own_conv2d.h"
 #include "kernels/devices.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/cases.h"

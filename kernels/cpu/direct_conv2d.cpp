@@ -1,4 +1,4 @@
-#include "kernels/cpu/simd/direct_conv2d.h"
+#include "kernels/cpu/direct_conv2d.h"
 
 #include "kernels/common/conv_padding.h"
 #include "kernels/cpu/simd/kernel_tables.h"

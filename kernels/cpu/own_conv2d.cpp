@@ -1,4 +1,4 @@
-#include "kernels/cpu/simd/own_conv2d.h"
+#include "kernels/cpu/own_conv2d.h"
 
 #include <algorithm>
 

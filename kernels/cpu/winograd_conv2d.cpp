@@ -1,4 +1,4 @@
-#include "kernels/cpu/simd/winograd_conv2d.h"
+#include "kernels/cpu/winograd_conv2d.h"
 
 #include "kernels/cpu/simd/kernel_tables.h"
 

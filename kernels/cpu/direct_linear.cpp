@@ -1,4 +1,4 @@
-#include "kernels/cpu/simd/direct_linear.h"
+#include "kernels/cpu/direct_linear.h"
 
 #include "kernels/cpu/simd/kernel_tables.h"
 #include "kernels/cpu/simd/linear_table.h"
