@@ -6,7 +6,6 @@
 #include <cctype>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <limits>
 
 #include "kernels/base/error.h"
@@ -199,9 +198,7 @@ Conv2dDesc random_library_conv(std::uint64_t seed) {
 
 TEST_CASE("convolutions in bf16 that the library computes, to the bit") {
   if (!have_bf16()) return;
-  const char* many = std::getenv("MANY");
-  const std::uint64_t end = many ? std::strtoull(many, nullptr, 10) : 200;
-  for (std::uint64_t seed = 0; seed < end; ++seed) {
+  for (std::uint64_t seed = 0; seed < 240; ++seed) {
     Conv2dDesc d = random_library_conv(seed);
     const Input in = {whole_values(d.batch * d.in.elements(), 1), whole_values(weight_count(d), 2),
                       whole_values(d.bias ? d.conv_out.c : 0, 3),
