@@ -33,7 +33,8 @@ SUMMARY = "[doctest] test cases:   11 |   11 passed | 0 failed | 54 skipped\n"
 ONE_GPU = "skipped: NCCL needs two GPUs [in: gradients summed in buckets]\n"
 NO_GPU = "skipped: no CUDA device: no NVIDIA driver is installed [in: steps as graphs]\n"
 
-# A program that plays dpt and every peer; FAULTS names which one fails, and how.
+# A program that plays dpt and every peer; FAULTS names which one fails, and how. A number is added to
+# its losses in bf16.
 FAKE = """#!/usr/bin/env python3
 import json, os, sys, time
 words = sys.argv
@@ -44,13 +45,15 @@ name = "dpt"
 if "--variant" in words:
     name = ("torch-" if "torch" in words[1] else "jax-") + words[words.index("--variant") + 1]
 fault = json.loads(os.environ.get("FAULTS", "{}")).get(name)
+bf16 = "bf16" in words or "train.precision=bf16" in words
+off = fault if bf16 and isinstance(fault, float) else float(fault == "differs")
 runs = 0
 for line in sys.stdin:
     if line.strip() == "memory":
         print(0, flush=True)
         continue
     kind, count = line.split()
-    losses = [2.3 - 0.01 * i + (fault == "differs") for i in range(int(count))]
+    losses = [2.3 - 0.01 * i + off for i in range(int(count))]
     if kind == "losses":
         if fault == "hangs":
             time.sleep(100)
@@ -753,16 +756,123 @@ class Turns(unittest.TestCase):
         self.assertLess(time.monotonic() - begin, 50)
 
 
+    def test_long_steps_are_warmed_up_with_fewer(self):
+        # A step takes 20 ms, so the 6,000 steps of the warm-up would take two minutes.
+        answers = 'while read -r word count; do sleep $(awk "BEGIN {print $count / 50}"); '
+        answers += 'awk "BEGIN {print $count / 50}"; done'
+        failures = []
+        until = time.monotonic() + 6
+        programs = [Program(name, ["bash", "-c", answers], None, until=until + 5) for name in "ab"]
+        hangs = Program("hangs", ["sh", "-c", "exec sleep 100"], None, until=until + 5)
+        try:
+            good = survivors([hangs, *programs], Program.start, lambda *words: None)
+            good = take_turns(good, 2, 0.1, 2000, lambda program, _: failures.append(program.name), until=until)
+        finally:
+            stop(hangs, *programs)
+        self.assertEqual(failures, ["hangs"])
+        self.assertEqual([len(program.seconds_a_step) for program in good], [2, 2])
+        self.assertLess(time.monotonic(), until + 5)
+
+    def test_what_a_killed_program_started_ends_too(self):
+        program = Program("compiles", ["sh", "-c", "(sleep 100 & echo $!; wait) & wait"], None)
+        program.start()
+        child = pathlib.Path("/proc") / program.line().strip()
+        self.assertTrue(child.exists())
+        stop(program, patience=0.0)
+        gone = time.monotonic() + 10
+        while child.exists() and "Z" not in (child / "stat").read_text().split() and time.monotonic() < gone:
+            time.sleep(0.01)
+        self.assertLess(time.monotonic(), gone)
+
+
+def load_bench_peers():
+    """scripts/bench/peers as a module."""
+    script = str(ROOT / "scripts" / "bench" / "peers")
+    loader = importlib.machinery.SourceFileLoader("bench_peers", script)
+    bench_peers = types.ModuleType("bench_peers")
+    bench_peers.__file__ = script
+    loader.exec_module(bench_peers)
+    return bench_peers
+
+
+class Curves(unittest.TestCase):
+    def judge(self, number_type, offsets, torch_bf16, net="lenet"):
+        """Name -> whether it counts, with losses that are off from fp32 by offsets(step), and the problems."""
+        fp32 = [2.3 - 0.01 * i for i in range(50)]
+        curves = {name: [x + off(i) for i, x in enumerate(fp32)] for name, off in offsets.items()}
+        problems = []
+        torch_bf16 = curves["torch-eager"] if torch_bf16 else None
+        verdicts = load_bench_peers().judge(curves, number_type, net, fp32, torch_bf16, problems)
+        return {name: numbers for name, (numbers, _) in verdicts.items()}, problems
+
+    def test_bf16_is_compared_with_fp32_not_with_the_bf16_of_pytorch(self):
+        offsets = {
+            "dpt": lambda i: 0.001,  # Nearer to fp32 than PyTorch, so far from it.
+            "torch-eager": lambda i: -0.03,
+            "torch-compile": lambda i: -0.03,
+            "jax-jit": lambda i: 0.044 * (-1) ** i,
+            "jax-scan": lambda i: 0.046 * (-1) ** i,  # The mean is 0, but not its distance.
+        }
+        verdicts, problems = self.judge("bf16", offsets, True)
+        counts = {name: numbers["agrees"] for name, numbers in verdicts.items()}
+        expected = {name: name != "jax-scan" for name in offsets}
+        self.assertEqual(counts, expected)
+        self.assertEqual(problems, [])
+        self.assertAlmostEqual(verdicts["dpt"]["distance_to_fp32"], 0.001)
+        self.assertAlmostEqual(verdicts["dpt"]["distance_of_torch_bf16_to_fp32"], 0.03)
+        # The rule of fp32 calls dpt different. It remains for a PyTorch that fails.
+        verdicts, problems = self.judge("bf16", offsets, False)
+        self.assertFalse(verdicts["dpt"]["agrees"])
+        self.assertIn("compared with each other", problems[0])
+
+    def test_losses_that_are_not_finite_never_count(self):
+        offsets = {"dpt": lambda i: float("nan"), "torch-eager": lambda i: 0.01}
+        verdicts, _ = self.judge("bf16", offsets, True)
+        self.assertFalse(verdicts["dpt"]["agrees"])
+        offsets = {"dpt": lambda i: 0.001, "torch-eager": lambda i: float("nan")}
+        _, problems = self.judge("bf16", offsets, True)
+        self.assertEqual(len(problems), 1)
+
+    def test_fp32_and_tf32_agree_with_the_majority(self):
+        offsets = {"dpt": lambda i: 0.0, "torch-eager": lambda i: 5e-4, "torch-compile": lambda i: 5e-4}
+        for number_type, agrees in (("fp32", False), ("tf32", True)):
+            verdicts, _ = self.judge(number_type, offsets, True)
+            self.assertEqual(verdicts["dpt"]["agrees"], agrees)
+            self.assertIn("largest_difference_of_first_steps", verdicts["dpt"])
+        verdicts, _ = self.judge("fp32", offsets, True, net="resnet20")
+        self.assertTrue(verdicts["dpt"]["agrees"])
+
+    def test_one_that_compiles_too_long_is_left_out_and_leaves_time_for_the_others(self):
+        bench_peers = load_bench_peers()
+        losses = json.dumps([2.0] * 50)
+        answers = f"while read -r word count; do [ $word = losses ] && echo '{losses}' || echo 0.1; done"
+        begin = time.monotonic()
+        args = types.SimpleNamespace(until=begin + 18, rounds=1, seconds=0.01, patience=100)
+        programs = [
+            Program("torch-compile", ["sh", "-c", "exec sleep 100"], None, until=args.until),
+            Program("torch-eager", ["bash", "-c", answers], None, until=args.until),
+        ]
+        out = {"problems": []}
+        try:
+            good, curves = bench_peers.read_curves(programs, [], None, args, out)
+            self.assertEqual([program.name for program in good], ["torch-eager"])
+            self.assertEqual(good[0].run(10), 0.1)
+        finally:
+            stop(*programs)
+        self.assertEqual(list(curves), ["torch-eager"])
+        self.assertRegex(out["problems"][0], "torch-compile is left out: after . s it had not compiled")
+        self.assertLess(time.monotonic() - begin, 10)
+        # Large networks warm up for longer than the rounds are long.
+        args = types.SimpleNamespace(until=time.monotonic() + 900, rounds=9, seconds=2.0)
+        self.assertLess(bench_peers.until_curves(args) - time.monotonic(), 700)
+
+
 class Configs(unittest.TestCase):
     def test_every_network_is_a_good_config(self):
         dpt = os.environ.get("DPT")
         if not dpt:
             self.skipTest("DPT names no program (ctest sets it)")
-        script = str(ROOT / "scripts" / "bench" / "peers")
-        loader = importlib.machinery.SourceFileLoader("bench_peers", script)
-        bench_peers = types.ModuleType("bench_peers")
-        bench_peers.__file__ = script
-        loader.exec_module(bench_peers)
+        bench_peers = load_bench_peers()
         for net in bench_peers.MFLOP_PER_IMAGE:
             with tempfile.TemporaryDirectory() as folder, self.subTest(net=net):
                 (pathlib.Path(folder) / "patch.json").write_text("[]")
@@ -846,6 +956,34 @@ class Peers(unittest.TestCase):
         self.assertIn("dpt", out["programs"])
         self.assertTrue(runs.differs(out))
         self.assertIn("DIFFER", runs.bench_text("4096:bf16", out))
+
+    def test_in_bf16_the_distance_to_fp32_decides(self):
+        # PyTorch's programs agree with each other, and dpt is nearer to fp32 than they are.
+        faults = {name: 0.03 for name in ("torch-eager", "torch-compile", "torch-compile-autotune")}
+        faults |= {"dpt": 0.001, "jax-jit": -0.044, "jax-scan": -0.046}
+        numbers, done = self.bench_peers(faults, "--device", "cpu", "--config", "256:bf16")
+        out = numbers["256:bf16"]
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(out["programs"]), sorted(faults.keys() - {"jax-scan"}))
+        self.assertEqual(len(out["problems"]), 1)
+        self.assertIn("jax-scan: its losses differ (distance to fp32 4.60e-02 ", out["problems"][0])
+        self.assertAlmostEqual(out["curves"]["dpt"]["distance_to_fp32"], 0.001)
+        self.assertAlmostEqual(out["curves"]["dpt"]["distance_of_torch_bf16_to_fp32"], 0.03)
+        self.assertIn("distance to fp32 1.00e-03 (PyTorch's bf16: 3.00e-02, limit: 4.50e-02)", done.stdout)
+        # PyTorch eager gives the distances even if it does not compete.
+        options = ["--device", "cpu", "--config", "256:bf16", "--only", "dpt,jax-jit"]
+        numbers, done = self.bench_peers(faults, *options)
+        out = numbers["256:bf16"]
+        self.assertEqual(sorted(out["programs"]), ["dpt", "jax-jit"], done.stderr)
+        self.assertAlmostEqual(out["curves"]["jax-jit"]["distance_of_torch_bf16_to_fp32"], 0.03)
+
+    def test_a_type_that_the_device_lacks(self):
+        for config in ("256:tf32", "256", "0:fp32", "x:bf16"):
+            done = subprocess.run(
+                [ROOT / "scripts" / "bench" / "peers", "--config", config], capture_output=True, text=True
+            )
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"expected BATCH:TYPE with a TYPE of fp32, bf16 (--device cpu), found '{config}'", done.stderr)
 
     def test_out_of_time(self):
         numbers, _ = self.bench_peers({}, "--config", "4096:bf16", "--minutes", "0.3")

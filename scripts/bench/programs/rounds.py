@@ -1,7 +1,10 @@
 """Programs that take turns: each is a process that answers "run N" with the seconds of N steps."""
 
 import math
+import os
+import pathlib
 import queue
+import signal
 import statistics
 import subprocess
 import tempfile
@@ -11,6 +14,10 @@ import time
 
 class Failed(Exception):
     """A program ended, or did not answer in time; the text names it and gives its last output."""
+
+
+class Late(Failed):
+    """A program did not answer in time."""
 
 
 class Program:
@@ -66,7 +73,7 @@ class Program:
         try:
             line = self.lines.get(timeout=wait)
         except queue.Empty:
-            raise Failed(f"{self.name} did not answer in {wait:.0f} s") from None
+            raise Late(f"{self.name} did not answer in {wait:.0f} s") from None
         if not line:
             self.process.wait()
             raise Failed(f"{self.name} stopped:\n{self.last_words()}")
@@ -89,8 +96,35 @@ class Program:
         return statistics.median(self.seconds_a_step)
 
 
+def descendants(pid):
+    """Returns the ids of the processes that `pid` started, directly or through others."""
+    children = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = path.read_text().rpartition(")")[2].split()[1]
+        except OSError:
+            continue  # It has ended.
+        children.setdefault(int(parent), []).append(int(path.parent.name))
+    found = list(children.get(pid, []))
+    for each in found:  # The list grows meanwhile.
+        found += children.get(each, [])
+    return found
+
+
+def kill(process):
+    """Kills it and what it started: compilers that outlive it would slow the others down."""
+    started = descendants(process.pid)
+    process.kill()
+    process.wait()
+    for pid in started:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 def stop(*programs, patience=5.0):
-    """Ends them all: asked at the same time, and killed if they are there after `patience`."""
+    """Asks all to end, and kills those that still run after `patience` seconds, with what they started."""
     running = [program for program in programs if program.process is not None]
     for program in running:
         try:
@@ -102,8 +136,7 @@ def stop(*programs, patience=5.0):
         try:
             program.process.wait(timeout=max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
-            program.process.kill()
-            program.process.wait()
+            kill(program.process)
         program.log.close()
         program.process = None
 
@@ -122,18 +155,46 @@ def survivors(programs, action, on_failure):
     return good
 
 
+def warm_up(program, warm, seconds, unit, until):
+    """Has it train three times `warm` steps, or fewer if these would end after `until`. Returns the number of steps
+    that take about `seconds`. `warm` and the result are multiples of `unit`."""
+    if until == math.inf or warm <= unit:
+        for _ in range(3):
+            seconds_a_step = program.run(warm) / warm
+    else:
+        # The number doubles, for the first steps prepare something, and other programs may slow some down.
+        count, largest, left = unit, 0, 3 * warm
+        while left > 0:
+            took = program.run(count)
+            left -= count
+            if count >= largest:
+                largest, seconds_a_step = count, took / count
+            units_in_time = (until - time.monotonic()) / 3 / max(1e-9, took / count) / unit
+            if units_in_time < 1:
+                break
+            count = min(2 * count, left, unit * int(units_in_time))
+    program.steps_before = program.steps_done
+    return unit * max(1, round(seconds / seconds_a_step / unit))
+
+
 def take_turns(programs, rounds, seconds, warm, on_failure, unit=1, until=math.inf, on_round=None):
     """Warms the started programs up, then has them do `rounds` rounds of about `seconds` in turn,
     fewer if the next one would end after `until`. The steps of a round are a multiple of `unit`.
+    Warming up takes at most half of the time until then: programs with long steps do fewer.
     Calls `on_round(programs)` after each round; the result are the programs that lasted."""
     steps = {}
+    waiting = len(programs)
+    half = until if until == math.inf else (time.monotonic() + until) / 2
 
     def calibrate(program):
-        program.run(warm)
-        program.run(warm)
-        units = round(seconds / (program.run(warm) / warm) / unit)
-        steps[program.name] = unit * max(1, units)
-        program.steps_before = program.steps_done
+        nonlocal waiting
+        now, last = time.monotonic(), program.until
+        end = now + (half - now) / waiting
+        waiting -= 1
+        # One that answers no more must leave the others some time.
+        program.until = min(last, now + max(0.0, until - now) / 2)
+        steps[program.name] = warm_up(program, warm, seconds, unit, end)
+        program.until = last
 
     def one_round(program):
         count = steps[program.name]
