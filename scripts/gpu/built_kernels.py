@@ -1,11 +1,16 @@
-"""What scripts/gpu/kernel-resources and scripts/gpu/kernel-code have in common: the CUDA objects of a
-build, the names of kernels, and lists of exceptions."""
+"""Shared by scripts/gpu/kernel-resources, kernel-code and convolution-plans: the CUDA objects of a build, the
+machine code (SASS) of objects, the names of kernels, and lists of exceptions."""
 
 import json
+import os
 import pathlib
+import re
 import shlex
+import shutil
 import subprocess
 import sys
+
+INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]+)\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\S*)\s*(.*?)\s*;")
 
 
 def nvcc_entries(tool, build):
@@ -30,6 +35,49 @@ def object_of(tool, entry):
     if not path.exists():
         sys.exit(f"{tool}: {path} is missing: build first")
     return path
+
+
+def cuobjdump_for(tool):
+    """The path of cuobjdump."""
+    path = os.environ.get("CUOBJDUMP") or shutil.which("cuobjdump")
+    if not path:
+        sys.exit(f"{tool}: cuobjdump is missing: it is part of the CUDA toolkit; set CUOBJDUMP to it")
+    return path
+
+
+def kernels_of(cuobjdump, path):
+    """The kernels of an object or a cubin, as kernels_in returns them."""
+    run = subprocess.run([cuobjdump, "-sass", str(path)], text=True, capture_output=True)
+    if run.returncode != 0:
+        sys.exit(f"{cuobjdump} -sass {path} failed: {run.stderr.strip()}")
+    return list(kernels_in(run.stdout))
+
+
+def kernels_in(sass):
+    """(architecture, mangled name, [(address, operation, operands)]) of each kernel."""
+    architecture, name, code = "", None, []
+    for line in sass.splitlines():
+        if found := re.match(r"arch = (\S+)", line):
+            architecture = found[1]
+        if found := re.match(r"\s+Function : (\S+)", line):
+            if name:
+                yield kept, name, code
+            kept, name, code = architecture, found[1], []
+        if found := INSTRUCTION.match(line):
+            code.append((int(found[1], 16), found[2], found[3]))
+    if name:
+        yield kept, name, code
+
+
+def adds_floats_atomically(operation):
+    """True if the instruction adds floating-point numbers atomically. A TMA instruction that adds does not show
+    the type of the numbers, so it counts, too."""
+    kind = operation.split(".")[0]
+    if kind == "UTMAREDG":
+        return ".ADD" in operation
+    return kind in ("RED", "REDG", "ATOM", "ATOMG", "ATOMS", "UBLKRED") and bool(
+        re.search(r"\.B?F\d\d", operation)
+    )
 
 
 def readable(names):

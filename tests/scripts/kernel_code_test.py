@@ -15,6 +15,8 @@ kernel_code = importlib.util.module_from_spec(
 )
 LOADER.exec_module(kernel_code)
 
+from built_kernels import kernels_in  # noqa: E402
+
 
 def sass(*lines):
     """The listing of one kernel, an instruction each 0x10 bytes."""
@@ -26,7 +28,7 @@ def sass(*lines):
 
 
 def problems(*lines, name="kernel"):
-    [(architecture, mangled, code)] = kernel_code.kernels_in(sass(*lines))
+    [(architecture, mangled, code)] = kernels_in(sass(*lines))
     assert architecture == "sm_90" and mangled == "kernel" and len(code) == len(lines)
     return kernel_code.problems_of(name, code)
 
@@ -67,7 +69,7 @@ class Rules(unittest.TestCase):
         self.assertEqual(problems("FFMA R1, R2, R3, R4", name="gemm::conv_gemm<gemm::F32Math, (ConvPass)0>"), set())
 
     def test_widest_load(self):
-        [(_, _, code)] = kernel_code.kernels_in(
+        [(_, _, code)] = kernels_in(
             sass("LDG.E.U16 R1, [R2.64]", "LDG.E.128.CONSTANT R4, [R2.64]", "LDG.E R8, [R2.64]")
         )
         self.assertEqual(kernel_code.widest_load(code), 128)
@@ -75,7 +77,7 @@ class Rules(unittest.TestCase):
 
     def test_two_kernels_of_a_file(self):
         text = sass("EXIT") + sass("NOP", "EXIT")
-        self.assertEqual([len(code) for _, _, code in kernel_code.kernels_in(text)], [1, 2])
+        self.assertEqual([len(code) for _, _, code in kernels_in(text)], [1, 2])
 
 
 if __name__ == "__main__":
