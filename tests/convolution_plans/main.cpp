@@ -3,6 +3,12 @@
 // object per line: first {"cudnn", "workspace"}, then one per GPU and problem. Part I of N (from 0)
 // has every N-th convolution. Exit code 4 if there is no cuDNN.
 //
+// convolution_plans --compiled DIR [--part I/N]: writes the plans that cuDNN compiles at run time
+// into files in DIR, as cuDNN describes them in JSON, which includes their machine code. Prints one
+// JSON object per line: first {"cudnn", "gpus"}, then {"gpu", "problem", "engine", "file"} for each
+// plan. The problem of plans that are known to add with float atomics is "control". Needs
+// libcuda_stand_in on LD_LIBRARY_PATH.
+//
 // scripts/gpu/convolution-plans reads the output.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -11,7 +17,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -27,6 +36,7 @@
 #include "kernels/cuda/backend.h"
 #include "kernels/cuda/conv/cudnn_conv.h"
 #include "kernels/cuda/runtime/libraries.h"
+#include "tests/convolution_plans/compiled_plans.h"
 #include "tests/support/described_gpu.h"
 
 namespace {
@@ -39,6 +49,9 @@ constexpr ZooInput kNetworks[] = {
     {"resnet20", "[3, 32, 32]"}, {"resnet50", "[3, 224, 224]"}, {"mobilenet_v2", "[3, 224, 224]"},
 };
 constexpr std::int64_t kBatches[] = {1, 32, 256};
+// cuDNN takes up to two seconds to compile a plan, so --compiled has fewer problems.
+constexpr std::string_view kCompiledNetworks[] = {"resnet18", "resnet20"};
+constexpr std::int64_t kCompiledBatch = 32;
 
 struct Precision {
   const char* name;
@@ -138,6 +151,8 @@ Json answer(const testing::DescribedGpu& gpu, const std::string& description,
 struct Options {
   std::size_t workspace_bytes = kWorkspaceBytes;
   std::size_t part = 0, parts = 1;
+  std::filesystem::path
+      compiled;  ///< folder for plans that cuDNN compiles; empty without --compiled
 };
 
 Options options_of(int argc, char** argv) {
@@ -150,10 +165,92 @@ Options options_of(int argc, char** argv) {
         options.part < options.parts) {
       continue;
     }
-    fail(ErrorKind::usage,
-         "usage: convolution_plans [--workspace BYTES] [--part I/N], found '{} {}'", name, value);
+    if (name == "--compiled" && *value) {
+      options.compiled = value;
+      continue;
+    }
+    fail(
+        ErrorKind::usage,
+        "usage: convolution_plans [--workspace BYTES | --compiled DIR] [--part I/N], found '{} {}'",
+        name, value);
   }
   return options;
+}
+
+/// Calls f(problem, precision, pass) for each problem that a convolution of `batch` samples poses.
+template <class F>
+void for_each_problem(const Convolution& convolution, std::int64_t batch, const F& f) {
+  for (const Precision& precision : kPrecisions) {
+    Conv2dDesc desc = convolution.desc;
+    desc.batch = batch;
+    desc.type = precision.type;
+    desc.tf32 = precision.tf32;
+    for (const PassCase& pass : kPasses) {
+      if (pass.pass == Pass::backward_data && !desc.input_gradient) continue;
+      ConvProblem problem = conv_problem(desc, pass.pass);
+      problem.bias = problem.relu = pass.bias_and_relu;
+      f(problem, precision, pass);
+    }
+  }
+}
+
+void print_answers(const std::vector<Convolution>& convolutions, std::size_t workspace_bytes) {
+  fmt::print("{}\n", Json{{"cudnn", describe_cudnn()},
+                          {"workspace", workspace_bytes},
+                          {"convolutions", convolutions.size()}}
+                         .dump());
+  for (const testing::DescribedGpu& gpu : testing::kDescribedGpus) {
+    const std::string description = gpu.text();
+    for (const Convolution& convolution : convolutions) {
+      for (const std::int64_t batch : kBatches) {
+        for_each_problem(
+            convolution, batch,
+            [&](const ConvProblem& problem, const Precision& precision, const PassCase& pass) {
+              Json line = answer(gpu, description, problem, workspace_bytes);
+              line["precision"] = precision.name;
+              line["pass"] = pass.name;
+              line["networks"] = convolution.networks;
+              fmt::print("{}\n", line.dump());
+            });
+      }
+    }
+  }
+}
+
+/// Writes the plans that cuDNN compiles at run time into the folder of the options.
+void write_compiled(const std::vector<Convolution>& convolutions, const Options& options) {
+  Json facts = {{"cudnn", describe_cudnn()}, {"gpus", Json::array()}};
+  for (const testing::DescribedGpu& gpu : testing::kDescribedGpus) {
+    facts["gpus"].push_back(fmt::format("sm_{}", gpu.compute_capability));
+  }
+  fmt::print("{}\n", facts.dump());
+  std::size_t count = 0;
+  for (const testing::DescribedGpu& gpu : testing::kDescribedGpus) {
+    const std::string description = gpu.text();
+    const auto write = [&](const std::vector<testing::CompiledPlan>& plans,
+                           const std::string& problem) {
+      for (const testing::CompiledPlan& plan : plans) {
+        const std::string file = fmt::format("{}-{}.json", options.part, count++);
+        std::ofstream out(options.compiled / file);
+        out << plan.json;
+        if (!out.flush()) {
+          fail(ErrorKind::data, "{}: cannot write", (options.compiled / file).string());
+        }
+        fmt::print("{}\n", Json{{"gpu", fmt::format("sm_{}", gpu.compute_capability)},
+                                {"problem", problem},
+                                {"engine", plan.engine},
+                                {"file", file}}
+                               .dump());
+      }
+    };
+    if (options.part == 0) write(testing::compiled_plans_with_atomics(description), "control");
+    for (const Convolution& convolution : convolutions) {
+      for_each_problem(convolution, kCompiledBatch,
+                       [&](const ConvProblem& problem, const Precision&, const PassCase&) {
+                         write(testing::compiled_plans(description, problem), problem.key());
+                       });
+    }
+  }
 }
 
 void run(const Options& options) {
@@ -163,35 +260,20 @@ void run(const Options& options) {
   // Without a device, cuDNN opens and closes this library for every plan, which takes most of the
   // time unless it stays open.
   dlopen(fmt::format("libnvrtc.so.{}", CUDART_VERSION / 1000).c_str(), RTLD_NOW | RTLD_LOCAL);
+  std::vector<Convolution> all = convolutions();
+  if (!options.compiled.empty()) {
+    std::erase_if(all, [](const Convolution& convolution) {
+      const std::vector<std::string>& names = convolution.networks;
+      return std::find_first_of(names.begin(), names.end(), std::begin(kCompiledNetworks),
+                                std::end(kCompiledNetworks)) == names.end();
+    });
+  }
   std::vector<Convolution> mine;
-  const std::vector<Convolution> all = convolutions();
   for (std::size_t i = options.part; i < all.size(); i += options.parts) mine.push_back(all[i]);
-  fmt::print("{}\n", Json{{"cudnn", describe_cudnn()},
-                          {"workspace", options.workspace_bytes},
-                          {"convolutions", mine.size()}}
-                         .dump());
-  for (const testing::DescribedGpu& gpu : testing::kDescribedGpus) {
-    const std::string description = gpu.text();
-    for (const Convolution& convolution : mine) {
-      for (const std::int64_t batch : kBatches) {
-        for (const Precision& precision : kPrecisions) {
-          Conv2dDesc desc = convolution.desc;
-          desc.batch = batch;
-          desc.type = precision.type;
-          desc.tf32 = precision.tf32;
-          for (const PassCase& pass : kPasses) {
-            if (pass.pass == Pass::backward_data && !desc.input_gradient) continue;
-            ConvProblem problem = conv_problem(desc, pass.pass);
-            problem.bias = problem.relu = pass.bias_and_relu;
-            Json line = answer(gpu, description, problem, options.workspace_bytes);
-            line["precision"] = precision.name;
-            line["pass"] = pass.name;
-            line["networks"] = convolution.networks;
-            fmt::print("{}\n", line.dump());
-          }
-        }
-      }
-    }
+  if (options.compiled.empty()) {
+    print_answers(mine, options.workspace_bytes);
+  } else {
+    write_compiled(mine, options);
   }
 }
 

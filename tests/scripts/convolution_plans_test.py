@@ -1,6 +1,8 @@
 """Tests of scripts/gpu/convolution-plans on made-up answers of cuDNN: each rule finds what it is for, the list of
-exceptions excuses only what it names, and a line that excuses nothing fails."""
+exceptions excuses only what it names, and a line that excuses nothing fails. --compiled finds float atomics, and
+fails if it does not find those of the control."""
 
+import base64
 import contextlib
 import importlib.machinery
 import importlib.util
@@ -18,6 +20,8 @@ sys.dont_write_bytecode = True
 LOADER = importlib.machinery.SourceFileLoader("convolution_plans", str(SCRIPTS / "convolution-plans"))
 plans = importlib.util.module_from_spec(importlib.util.spec_from_loader("convolution_plans", LOADER))
 LOADER.exec_module(plans)
+
+import compiled_plans  # noqa: E402
 
 LIMIT = 64 << 20
 
@@ -166,6 +170,67 @@ class Script(unittest.TestCase):
         entries = plans.allowed_entries(plans.ALLOWED)
         self.assertTrue(entries)
         self.assertFalse([e for e in entries if e.rule == "plan"], "every problem has a plan")
+
+
+class Compiled(unittest.TestCase):
+    """--compiled, on made-up plans and machine code."""
+
+    ATOMIC = "REDG.E.ADD.F32.FTZ.RN.STRONG.GPU"
+
+    def check(self, *plans_made, gpus=("sm_80",)):
+        """The exit code and the text for plans (gpu, problem, engine, operations of its kernel)."""
+        lines, codes = [{"cudnn": "cuDNN 9.0.0", "gpus": gpus}], {}
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            for i, (gpu, problem, engine, operations) in enumerate(plans_made):
+                image = " ".join(operations).encode()
+                codes[image] = [("", "kernel", [(0, operation, "") for operation in operations])]
+                kernels = [{"kernelName": "kernel", "cubin": base64.b64encode(image).decode()}]
+                (folder / f"{i}.json").write_text(json.dumps({"engine": {"payload": {"kernels": kernels}}}))
+                lines.append({"gpu": gpu, "problem": problem, "engine": engine, "file": f"{i}.json"})
+            printed = io.StringIO()
+            with (
+                mock.patch.dict("os.environ", {"CUOBJDUMP": "cuobjdump"}),
+                mock.patch.object(compiled_plans, "kernels_of", lambda _, path: codes[path.read_bytes()]),
+                contextlib.redirect_stdout(printed),
+            ):
+                status = compiled_plans.check(["\n".join(map(json.dumps, lines))], folder)
+        return status, printed.getvalue()
+
+    def control(self, gpu="sm_80", operations=(ATOMIC,)):
+        return (gpu, "control", 3, operations)
+
+    def test_plans_without_float_atomics(self):
+        status, text = self.check(self.control(), ("sm_80", "forward", 71, ("FADD", "REDG.E.ADD.STRONG.GPU")))
+        self.assertEqual(status, 0)
+        self.assertIn("eng71   sm_80       1  none\n", text)
+        self.assertIn(f"eng3    sm_80       1  {self.ATOMIC} (1)  (control)", text)
+        self.assertIn("1 plans compiled at run time, and 1 of the control; 2 different images; 0 errors", text)
+
+    def test_float_atomics(self):
+        for atomic in (self.ATOMIC, "RED.E.ADD.F32.FTZ.RN", "ATOMG.E.ADD.F64.RN", "ATOM.E.ADD.BF16_V2.RN", "UTMAREDG.2D.ADD"):
+            status, text = self.check(self.control(), ("sm_80", "weights:n32", 19, ("FADD", atomic, atomic)))
+            self.assertEqual(status, 1, atomic)
+            self.assertIn(f"eng19  sm_80  kernel  {atomic} (2)  <- adds with float atomics, first in weights:n32", text)
+            self.assertNotIn("blind", text)
+
+    def test_a_blind_check(self):
+        tested = [("sm_80", "forward", 71, ("FADD",)), ("sm_90", "forward", 71, ("FADD",))]
+        for controls in ([self.control()], [self.control(), self.control("sm_90", ("FADD",))]):
+            status, text = self.check(*controls, *tested, gpus=("sm_80", "sm_90"))
+            self.assertEqual(status, 1)
+            self.assertIn("sm_90  <- the check is blind: it found no float atomics in the control", text)
+            self.assertNotIn("sm_80  <-", text)
+
+    def test_no_plans(self):
+        status, text = self.check(self.control())
+        self.assertEqual(status, 1)
+        self.assertIn("cuDNN compiled no plan: is libcuda_stand_in first on LD_LIBRARY_PATH", text)
+
+    def test_a_plan_without_code(self):
+        for payload in ({}, {"kernels": []}, {"kernels": [{"kernelName": "kernel"}]}):
+            with self.assertRaisesRegex(SystemExit, "eng71  sm_80: the plan has no"):
+                compiled_plans.images_of({"engine": {"payload": payload}}, "eng71  sm_80")
 
 
 if __name__ == "__main__":
