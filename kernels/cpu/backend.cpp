@@ -111,6 +111,7 @@ class CpuBackend final : public Backend {
   void avoid(const std::set<std::string>& kernels) override {
     // The next candidates are those of a narrower instruction set, or oneDNN.
     for (const std::string& name : kernels) {
+      if (name.ends_with(":avx512_bf16")) target_.features.avx512_bf16 = false;
       if (name.ends_with(":avx512")) target_.features.avx512 = false;
       if (name.ends_with(":avx2")) target_.features.avx2 = false;
     }

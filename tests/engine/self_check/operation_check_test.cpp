@@ -197,8 +197,16 @@ TEST_CASE("a CPU runs the kernels that the whole batch has") {
 }
 
 TEST_CASE("a CPU avoids kernels, down to those that nothing can replace") {
-  for (const OpDesc& desc :
-       std::vector<OpDesc>{large_convolution(), convolution(), linear(), batch_norm()}) {
+  std::vector<OpDesc> descs = {large_convolution(), convolution(), linear(), batch_norm()};
+  if (cpu_info().bf16) {
+    Conv2dDesc conv = convolution();
+    conv.type = DType::bf16;
+    if (conv.pool) conv.pool->type = DType::bf16;
+    BatchNormDesc norm = batch_norm();
+    norm.type = DType::bf16;
+    descs.insert(descs.end(), {conv, norm});
+  }
+  for (const OpDesc& desc : descs) {
     const std::unique_ptr<Backend> backend = make_backend(parse_device("cpu"));
     std::set<std::string> avoided;
     for (;;) {
