@@ -20,11 +20,10 @@ namespace dpt {
 /// Returns "dpt 0.1.0 (oneDNN 2.6.3, ...)".
 std::string version_text();
 
-/// Note in `dpt devices` and the log for processors on which bf16 does not pay.
+/// Note in `dpt devices` and the log for CPUs on which bf16 is slower than fp32.
 inline constexpr const char* kSlowBf16 =
     "train.precision: bf16 is slower than fp32 on this CPU: dpt's own bf16 kernels are fast only "
-    "on "
-    "AMD processors with AVX512-BF16, and oneDNN's are slower than dpt's fp32 kernels";
+    "on AMD processors with AVX512-BF16, and oneDNN's are slower than dpt's fp32 kernels";
 
 /// Appends an override with the value of `--devices`, unless that is empty.
 std::vector<std::string> with_devices(std::vector<std::string> overrides,

@@ -203,8 +203,8 @@ void add_devices_command(CLI::App& app, CommandBody& body) {
   devices
       ->add_option(
           "--seconds", options->seconds,
-          "Repeat the check for this many seconds, at least once, on all cores and GPUs at "
-          "once, and compare the bits of each pass: a test under load")
+          "Repeat the check for this many seconds, in at least two passes, on all cores and GPUs "
+          "at once, and compare the bits of each pass: a test under load")
       ->check(CLI::Range(0.001, 1e7))
       ->needs(check);
   devices

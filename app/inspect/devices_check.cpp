@@ -77,8 +77,8 @@ struct DeviceCheck {
   bool has_passed() const { return wrong.empty() && failure.empty(); }
 };
 
-/// Checks all operations, again and again until `end`, in at least `min_passes` passes. Compares
-/// the bits of every pass with those of the first.
+/// Checks all operations repeatedly until `end`, in at least `min_passes` passes. Compares the bits
+/// of every pass with those of the first.
 void check_device(const DeviceName& device, Clock::time_point end, std::int64_t min_passes,
                   DeviceCheck& result) {
   const auto begun = Clock::now();
@@ -144,7 +144,7 @@ int check_devices(const DevicesOptions& options) {
   const std::vector<DeviceName> devices = devices_of(options);
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                       std::chrono::duration<double>(options.seconds));
-  const std::int64_t min_passes = options.seconds > 0 ? 2 : 1;  // a repeat, if it is asked for
+  const std::int64_t min_passes = options.seconds > 0 ? 2 : 1;  // --seconds compares passes
   std::vector<DeviceCheck> checks(devices.size());
   std::vector<std::thread> threads;
   for (std::size_t k = 0; k < devices.size(); ++k) {

@@ -374,7 +374,7 @@ void Executor::train_phase(int phase, const ExecutorBuffers& buffers, const Devi
   const std::size_t left = 2 * count - at;
   const std::size_t begin = left == count ? steps_.size() : coupled_[left] + 1;
   const std::size_t end = left == 0 ? 0 : coupled_[left - 1] + 1;
-  // The gradients of a node are complete when `after_node` is called, so there is no branch then.
+  // `after_node` reads the complete gradients of a node, so if it is given, there is no branch.
   const bool may_fork = main_reached_ && buffers.may_fork && !after_node;
   bool forked = false;
   const InBranch in_branch = [&](const std::function<void()>& work) {

@@ -108,9 +108,10 @@ class Executor {
                           const DeviceBatch& batch);
   void forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                    const OutputVisitor& visit = {});
-  /// Runs the backward pass of one node, then the gradient sums of which it has computed the last
-  /// part. `in_branch`, if given, queues the work that computes the gradients of the parameters.
+  /// Function that queues the calls of `work` in a branch.
   using InBranch = std::function<void(const std::function<void()>& work)>;
+  /// Runs the backward pass of one node, then the gradient sums of which it has computed the last
+  /// part. `in_branch`, if given, runs the part that computes the gradients of the parameters.
   void backward(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 GradWrite write, const MergedCount& merged, const InBranch& in_branch = {});
   void backward_statistics(const Step& step, const ExecutorBuffers& buffers,
@@ -124,7 +125,7 @@ class Executor {
   std::unique_ptr<InputOp> input_;
   std::unique_ptr<LossOp> train_loss_, eval_loss_;  ///< train_loss_ only for training
   bool is_weighted_ = false;                        ///< Loss::is_weighted
-  /// Event up to which a second branch waits; null if it is not needed, or if the device has none.
+  /// Event for which branch 1 waits; null if no node uses the branch, or if the device has none.
   std::unique_ptr<Event> main_reached_;
   Place input_at_, logits_at_, dlogits_at_, metrics_at_;
   std::vector<Step> steps_;

@@ -273,7 +273,7 @@ class ScheduleBuilder {
   }
 
   /// Returns true if each node reads only the output of the one before it, and none has statistics.
-  /// No gradient then has two readers, which might overwrite it with a sum.
+  /// Then each gradient has a single reader, and no sum overwrites it.
   bool is_plain_chain() const {
     int last = 0;
     for (int i = 0; i < node_count_; ++i) {
@@ -284,7 +284,7 @@ class ScheduleBuilder {
     return true;
   }
 
-  /// Keeps what the gradients of parameters are computed from until the end of the pass.
+  /// Keeps the inputs of the parameters' gradients in memory until the end of the pass.
   void keep_for_params() {
     const int end = backward_step(node_count_, 0);
     for (int i = 0; i < node_count_; ++i) {

@@ -87,7 +87,7 @@ std::string CheckCache::add(const std::string& machine,
   static std::mutex mutex;  // threads of a process take turns
   const std::lock_guard lock(mutex);
   if (path_.empty()) return no_user_cache_text();
-  // Another process that writes at the same time may make a try fail.
+  // A try may fail because another process writes at the same time.
   constexpr int kTries = 3;
   std::string problem;
   for (int k = 0; k < kTries; ++k) {

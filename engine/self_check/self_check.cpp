@@ -122,7 +122,7 @@ class RankCheck {
     std::vector<OperationCheck> wrong;
     const auto keep = [&] {
       const std::string problem = passed.empty() ? "" : cache_.add(machine, passed);
-      beat("checking kernels");  // not reading the cache: other ranks may still check
+      beat("checking kernels");  // The cache set another text, but other ranks may still check.
       return problem;
     };
     result.operations = count_;

@@ -15,7 +15,7 @@ std::string folder_in(const char* variable) {
   return value && *value == '/' ? value : "";
 }
 
-/// Returns what a variable has instead of an absolute path.
+/// Returns a description of a variable that is not an absolute path: "empty".
 std::string state_of(const char* variable) {
   const char* value = std::getenv(variable);
   if (!value) return "not set";

@@ -6,7 +6,7 @@
 namespace dpt {
 
 /// Returns $XDG_CACHE_HOME/dpt/NAME, or ~/.cache/dpt/NAME. Ignores a variable that is not an
-/// absolute path, as the XDG specification demands. Empty if neither variable is one.
+/// absolute path, as the XDG specification requires. Returns an empty string if neither is one.
 std::string user_cache_path(const std::string& name);
 /// Returns why user_cache_path is empty: "XDG_CACHE_HOME is not set, and HOME is empty".
 std::string no_user_cache_text();

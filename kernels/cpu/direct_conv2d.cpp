@@ -24,7 +24,8 @@ bool applies(const Conv2dDesc& d) {
 /// Returns true if the direct kernels are faster than oneDNN. In fp32: with a fused pool, or with
 /// a number of channels that does not fill whole vectors; for 3x3 kernels over whole vectors of
 /// channels, oneDNN is as fast or a few percent faster. In bf16: always, unless the processor has
-/// AMX, which only oneDNN uses. The samples are divided among the threads, so there must be enough.
+/// AMX, which only oneDNN uses. The samples are divided among the threads; in fp32, each of several
+/// threads must get at least two.
 bool pays(const Conv2dDesc& d, const CpuTarget& target) {
   const bool is_odd = d.in.c % 8 != 0 || d.conv_out.c % 8 != 0;
   if (d.type == DType::bf16) {

@@ -50,8 +50,8 @@ class OwnConv2d final : public Op {
         parts_(std::min(conv_.batch, std::int64_t{threads})),
         part_scratch_(aligned(kernels.scratch_bytes(with_batch(ceil_div(conv_.batch, parts_))))) {}
 
-  /// Scratch holds the kernels' scratch of every part, and then the gradients of the parameters of
-  /// the parts but the first.
+  /// Returns the size of scratch, which holds the kernels' scratch of every part, then the
+  /// gradients of the parameters that all parts except the first compute.
   std::size_t scratch_bytes() const override {
     const auto parts = static_cast<std::size_t>(parts_);
     return parts * part_scratch_ + (training_ ? (parts - 1) * gradient_bytes() : 0);

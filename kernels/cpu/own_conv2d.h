@@ -14,8 +14,8 @@ namespace dpt {
 /// oneDNN, or always.
 enum class Prefer : std::uint8_t { fastest, ours };
 
-/// Creates the convolution `desc` from kernels that can compute it. Each of the threads computes
-/// some of the samples.
+/// Creates the convolution `desc` from kernels that can compute it. Its samples are divided
+/// among `threads` threads.
 std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc,
                                     const direct::ConvKernels<float>& kernels, int threads);
 std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc,

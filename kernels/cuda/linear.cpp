@@ -316,7 +316,7 @@ class CudaLinear final : public Op {
     if (backward_data_) backward_data(args);
   }
   bool has_backward_parts() const override { return backward_data_.has_value(); }
-  /// Computes the gradient before the ReLU, and its sums in the same kernel.
+  /// Computes the gradient of the ReLU's input and, in the same kernel, that of the bias.
   void begin_backward(const OpArgs& args) override {
     if (!d_.relu) return;
     relu_column_sums(context_, args.dy, args.y, d_.type, d_.batch, d_.out,

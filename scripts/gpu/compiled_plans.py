@@ -1,4 +1,4 @@
-"""The part --compiled of scripts/gpu/convolution-plans: checks the machine code of the kernels that cuDNN compiles at
+"""The option --compiled of scripts/gpu/convolution-plans: checks the machine code of the kernels that cuDNN compiles at
 run time."""
 
 import base64
@@ -47,8 +47,8 @@ def place_of(answer):
 
 
 def errors_of(gpus, answers, kernels):
-    """The errors of the check: float atomics in a plan, and GPUs for which the check is blind because it did not find
-    those of the control. `kernels` has the Kernels of each answer."""
+    """The errors of the check: float atomics in a plan, and GPUs for which the check is blind because it found
+    none in the control. `kernels` has the Kernels of each answer."""
     errors, seeing = {}, set()
     for answer, found in zip(answers, kernels):
         for kernel in found:
@@ -91,7 +91,7 @@ def check(outputs, folder):
     cuobjdump = cuobjdump_for(TOOL)
     lines = [[json.loads(line) for line in output.splitlines()] for output in outputs]
     facts, answers = lines[0][0], [answer for _, *rest in lines for answer in rest]
-    paths = {}  # of each image: many plans have the same kernels
+    paths = {}  # hash of an image -> its file: many plans have the same kernels
     images = []
     for answer in answers:
         plan = json.loads((folder / answer["file"]).read_text())

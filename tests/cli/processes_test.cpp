@@ -185,7 +185,8 @@ TEST_CASE_FIXTURE(InWorld, "No step is lost with a process, and the bits stay th
   CHECK((bits("lost") == bits("undisturbed")));
 }
 
-TEST_CASE_FIXTURE(InWorld, "A loss before the first checkpoint promises no checkpoint") {
+TEST_CASE_FIXTURE(InWorld,
+                  "The error promises no checkpoint if a process is lost before the first one") {
   std::vector<std::string> command = train("without");
   command.insert(command.end(), {"train.epochs=4000", "checkpoint.every_steps=0",
                                  "checkpoint.every=0", "log.every=1"});

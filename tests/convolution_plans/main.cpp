@@ -117,7 +117,7 @@ Json least_tensor_workspace(const std::string& gpu, const ConvProblem& problem) 
 
 /// Returns the answer to one problem: the number of plans, the first plan, the place (from 0) and
 /// the workspace of the first one that uses tensor cores, and whether the fixed rule prefers dpt's
-/// own kernels. If only the padded problem has plans with tensor cores, these are the plans.
+/// own kernels. If only the padded problem has plans with tensor cores, answers for these plans.
 Json answer(const testing::DescribedGpu& gpu, const std::string& description,
             const ConvProblem& problem, std::size_t workspace_bytes) {
   const auto plans_for = [&](const ConvProblem& asked) {

@@ -157,7 +157,8 @@ class EmulatedPlan final : public ConvPlan {
     }
   }
   std::string name() const override { return "emulated:direct"; }
-  /// Returns true if the pixels fill 16 bytes, or a copy of them that does fits into the workspace.
+  /// Returns true if pixels fill multiples of 16 bytes, or if a padded copy fits into the
+  /// workspace.
   bool uses_tensor_cores() const override {
     const auto pixels = static_cast<std::size_t>(problem_.batch * problem_.in.h * problem_.in.w);
     const auto channels = static_cast<std::size_t>(problem_.in.c);

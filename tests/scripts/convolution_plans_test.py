@@ -173,7 +173,7 @@ class Script(unittest.TestCase):
 
 
 class Compiled(unittest.TestCase):
-    """--compiled, on made-up plans and machine code."""
+    """--compiled, on synthetic plans and machine code."""
 
     ATOMIC = "REDG.E.ADD.F32.FTZ.RN.STRONG.GPU"
 

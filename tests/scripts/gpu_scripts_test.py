@@ -807,7 +807,7 @@ class Curves(unittest.TestCase):
 
     def test_bf16_is_compared_with_fp32_not_with_the_bf16_of_pytorch(self):
         offsets = {
-            "dpt": lambda i: 0.001,  # Nearer to fp32 than PyTorch, so far from it.
+            "dpt": lambda i: 0.001,  # Nearer to fp32 than PyTorch, so far from PyTorch.
             "torch-eager": lambda i: -0.03,
             "torch-compile": lambda i: -0.03,
             "jax-jit": lambda i: 0.044 * (-1) ** i,
@@ -842,7 +842,7 @@ class Curves(unittest.TestCase):
         verdicts, _ = self.judge("fp32", offsets, True, net="resnet20")
         self.assertTrue(verdicts["dpt"]["agrees"])
 
-    def test_one_that_compiles_too_long_is_left_out_and_leaves_time_for_the_others(self):
+    def test_a_program_that_takes_too_long_to_compile_leaves_time_for_the_others(self):
         bench_peers = load_bench_peers()
         losses = json.dumps([2.0] * 50)
         answers = f"while read -r word count; do [ $word = losses ] && echo '{losses}' || echo 0.1; done"

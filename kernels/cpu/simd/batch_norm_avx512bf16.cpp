@@ -1,4 +1,5 @@
-// Batch normalisation of rows, compiled for AVX512-BF16, which has an instruction to round.
+// Batch normalisation of rows, compiled for AVX512-BF16, which has an instruction that rounds to
+// bf16.
 #include "kernels/cpu/simd/batch_norm_row16.h"
 #include "kernels/cpu/simd/vec_avx512bf16.h"
 

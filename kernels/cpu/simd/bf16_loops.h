@@ -1,5 +1,5 @@
 // Vectorised loops over bf16 numbers. On processors without AVX-512, which do not train in bf16,
-// the callers have simple loops.
+// the callers use scalar loops.
 #pragma once
 
 #include <cstdint>

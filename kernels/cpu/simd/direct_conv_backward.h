@@ -1,8 +1,8 @@
 // Direct convolution, backward, one sample at a time so that x, dy and dx stay in the cache:
 //  1. the gradient of the convolution's output is computed from that of y (pooling, ReLU mask),
 //  2. weight gradient: tiles of dw summed over pixels, lanes over the run of (kw, ic) or over oc;
-//     if a unit has two terms, they belong to neighbouring pixels, and copies of x and dy pair
-//     them,
+//     if a unit (direct_tile.h) has two terms, they belong to neighbouring pixels, and copies of x
+//     and dy pair them,
 //  3. data gradient: for each row of x, lanes over the run of (kw, ic), summed over kh and oc in
 //     registers; then each pixel of x collects its kw terms. No product is wasted.
 #pragma once
@@ -83,7 +83,8 @@ template <class V>
   }
 }
 
-/// Stores `count` units of two terms.
+/// Stores `count` units of two terms: a value of `first` and one of `second`, or zero if `second`
+/// is null.
 template <class V>
 void pair_values(const typename V::Value* first, const typename V::Value* second,
                  std::int64_t count, typename V::Value* to) {
@@ -157,14 +158,15 @@ struct Block {
   }
 };
 
-/// Maximum size in units of a block: with one term, the rows stay in the first-level cache. With
-/// two, sums over fewer units would be added to memory twice as often, so a block takes a part of
-/// the second-level cache.
+/// Maximum size in units of a block. Units of one term stay in the first-level cache. With two
+/// terms, blocks are larger and stay in the second-level cache, so that their sums are added to
+/// memory less often.
 template <class V>
 inline constexpr std::int64_t kBlockUnits = V::kTerms == 1 ? 7168 : 32768;
 
-/// Computes acc[r][j] += sum over the block's pixels of a's value r and b's j-th vector, where one
-/// of a and b is x and the other is dy. Steps are distances between units of pixels, rows, samples.
+/// Computes acc[r][j] += sum over the block's pixels of a's unit r times b's j-th vector, where one
+/// of a and b is x and the other is dy. Steps are the distances, in values, from one unit of
+/// pixels, one row and one sample to the next.
 template <class V, int R, int N, bool kWhole>
 [[gnu::always_inline]] inline void sum_over_block(V (&acc)[R][N], const typename V::Value* a,
                                                   const std::int64_t (&a_steps)[3],

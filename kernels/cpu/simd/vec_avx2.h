@@ -35,8 +35,9 @@ struct Vec {
   /// Loads an operand of `fma`: a lane's terms are adjacent in memory.
   static Vec operand(const float* from) { return load(from); }
   static Vec operand(const float* from, Mask mask) { return load(from, mask); }
-  /// Returns a mask of the first `count` values of an operand, and the operand with only these.
+  /// Returns the mask of the first `count` values of an operand.
   static Mask first_values(std::int64_t count) { return first(count); }
+  /// Loads the values of an operand that `mask` selects; the others are zero.
   static Vec values(const float* from, Mask mask) { return load(from, mask); }
   void store(float* to) const { _mm256_storeu_ps(to, v); }
   void store(float* to, Mask mask) const { _mm256_maskstore_ps(to, mask, v); }

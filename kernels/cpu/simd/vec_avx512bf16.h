@@ -9,7 +9,7 @@
 
 namespace dpt::avx512bf16 {
 
-/// Sixteen fp32 sums, or, where it is an operand, sixteen pairs of bf16 numbers.
+/// Sixteen fp32 sums, or, as an operand of `fma`, sixteen pairs of bf16 numbers.
 struct PairVec : avx512::Vec {
   using Value = Bf16;
   static constexpr int kTerms = 2;
@@ -41,7 +41,7 @@ struct PairVec : avx512::Vec {
   static PairVec values(const Bf16* from, __mmask32 mask) {
     return as_vec(_mm512_maskz_loadu_epi16(mask, from));
   }
-  /// Returns the operand whose lanes hold the same pair.
+  /// Returns the operand whose lanes all hold the pair at `from`.
   static PairVec broadcast(const Bf16* from) {
     int pair;
     std::memcpy(&pair, from, sizeof pair);

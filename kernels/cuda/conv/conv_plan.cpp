@@ -296,7 +296,7 @@ std::string ConvProblem::key() const {
 //  - Few or odd numbers of channels. cuDNN's tensor core kernels load 16 bytes of channels at a
 //    time; if the channels do not fill 16 bytes, cuDNN first copies the tensors into padded ones.
 //    Below 16 channels, half of the kernels' tiles is padding.
-//  - Small problems.
+//  - Small problems, for which dpt needs only one kernel or two.
 // cuDNN is better for all others, and for groups, which dpt treats as separate convolutions.
 bool own_convolution_is_better(const ConvProblem& p) {
   const std::int64_t pack = p.type == DType::bf16 ? 8 : 4;
@@ -305,7 +305,7 @@ bool own_convolution_is_better(const ConvProblem& p) {
          is_small_convolution(p);
 }
 
-// dpt needs one kernel or two. 2 GFLOP take about 10 us on a large GPU.
+// 2 GFLOP take about 10 us on a large GPU.
 bool is_small_convolution(const ConvProblem& p) {
   const double flops = 2.0 * static_cast<double>(p.batch * p.out.elements()) *
                        static_cast<double>(p.kernel.h * p.kernel.w * (p.in.c / p.groups));

@@ -10,7 +10,7 @@
 namespace dpt {
 namespace {
 
-/// Bytes of a padded pixel: those that a thread of a tensor core kernel loads at once.
+/// Bytes of a padded pixel: as many as a thread of a tensor core kernel loads at once.
 constexpr std::size_t kPixelBytes = 16;
 template <class T>
 constexpr int kPadded = kPixelBytes / sizeof(T);  ///< channels of a padded pixel
@@ -94,7 +94,7 @@ class PaddedConv final : public ConvPlan {
   std::size_t x_bytes() const {
     return align_up(static_cast<std::size_t>(pixels_) * kPixelBytes, kAlignment);
   }
-  /// Eight blocks fill a multiprocessor of any architecture.
+  /// Returns the number of blocks, at most eight per multiprocessor, which fill any architecture.
   unsigned blocks(std::int64_t threads) const {
     return blocks_for(threads, kThreads, std::int64_t{8} * context_.multiprocessors);
   }

@@ -112,7 +112,7 @@ def descendants(pid):
 
 
 def kill(process):
-    """Kills it and what it started: compilers that outlive it would slow the others down."""
+    """Kills a process and what it started: compilers that outlive it would slow the other programs down."""
     started = descendants(process.pid)
     process.kill()
     process.wait()
@@ -156,13 +156,13 @@ def survivors(programs, action, on_failure):
 
 
 def warm_up(program, warm, seconds, unit, until):
-    """Has it train three times `warm` steps, or fewer if these would end after `until`. Returns the number of steps
-    that take about `seconds`. `warm` and the result are multiples of `unit`."""
+    """Has a program train three times `warm` steps, or fewer if these would end after `until`. Returns the number of
+    steps that take about `seconds`. `warm` and the result are multiples of `unit`."""
     if until == math.inf or warm <= unit:
         for _ in range(3):
             seconds_a_step = program.run(warm) / warm
     else:
-        # The number doubles, for the first steps prepare something, and other programs may slow some down.
+        # Double the number of steps: the first ones also prepare something, and other programs may slow some down.
         count, largest, left = unit, 0, 3 * warm
         while left > 0:
             took = program.run(count)
@@ -180,7 +180,7 @@ def warm_up(program, warm, seconds, unit, until):
 def take_turns(programs, rounds, seconds, warm, on_failure, unit=1, until=math.inf, on_round=None):
     """Warms the started programs up, then has them do `rounds` rounds of about `seconds` in turn,
     fewer if the next one would end after `until`. The steps of a round are a multiple of `unit`.
-    Warming up takes at most half of the time until then: programs with long steps do fewer.
+    Warming up takes at most half of the time until `until`: programs with long steps do fewer.
     Calls `on_round(programs)` after each round; the result are the programs that lasted."""
     steps = {}
     waiting = len(programs)
@@ -191,7 +191,7 @@ def take_turns(programs, rounds, seconds, warm, on_failure, unit=1, until=math.i
         now, last = time.monotonic(), program.until
         end = now + (half - now) / waiting
         waiting -= 1
-        # One that answers no more must leave the others some time.
+        # A program that hangs must leave the others some time.
         program.until = min(last, now + max(0.0, until - now) / 2)
         steps[program.name] = warm_up(program, warm, seconds, unit, end)
         program.until = last

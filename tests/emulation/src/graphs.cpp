@@ -58,7 +58,7 @@ void run_graph(Lock& lock, const std::vector<std::shared_ptr<Node>>& nodes) {
   }
 }
 
-/// A node comes after those that it depends on.
+/// Returns the shape of a graph. REQUIRES: each node comes after those that it depends on.
 GraphShape shape_of(const std::vector<std::shared_ptr<Node>>& nodes) {
   GraphShape shape;
   shape.nodes = nodes.size();

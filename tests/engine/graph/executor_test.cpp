@@ -66,7 +66,7 @@ void check_net(Backend& backend, const Plan& plan, const TestBatch& batch, doubl
 }
 
 #if __has_include("emulation/control.h")
-/// Returns a chain of linear layers, with and without ReLU, in which memory is used again.
+/// Returns a chain of linear layers, with and without ReLU, in which memory is reused.
 TrainSpec linear_chain() {
   ModelSpecBuilder model({1, 4, 4});
   model.add("Flatten");

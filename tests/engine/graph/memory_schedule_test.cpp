@@ -70,7 +70,7 @@ TEST_CASE("views and in-place layers share memory, unless the old values are sti
   CHECK(inference.nodes[2].x[0] == inference.nodes[2].y);
 }
 
-TEST_CASE("what the gradients of parameters need is kept, in chains without shared weights") {
+TEST_CASE("inputs of the gradients of parameters are kept, in chains without shared weights") {
   NodeNeeds parts;
   parts.scratch_bytes = 64;
   parts.backward_parts = true;

@@ -47,7 +47,7 @@ std::vector<float> run(const GPU& gpu, const ConvProblem& p, ConvPlan& plan,
   args.bias16 = p.bias && p.type == DType::bf16 ? biases16.get() : nullptr;
   args.dweight = dweight.get();
   args.write = write;
-  // NaN there shows whether a plan reads what it has not written.
+  // NaN in scratch reaches the results if a plan reads what it has not written.
   const GpuArray<float> scratch(gpu, std::vector<float>(plan.scratch_bytes() / sizeof(float) + 1,
                                                         std::numeric_limits<float>::quiet_NaN()));
   args.scratch = scratch.get();

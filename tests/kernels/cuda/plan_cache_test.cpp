@@ -235,7 +235,7 @@ TEST_CASE("the channels of a network's images are padded if tensor cores then ru
   }
 }
 
-TEST_CASE("only few channels that are factors of tensor cores are padded") {
+TEST_CASE("channels are padded only if they are few and tensor cores multiply them") {
   ConvProblem p = stem(256, Pass::forward);
   CHECK(padded_problem(p)->in.c == 8);
   CHECK(padded_problem(p)->key() ==
@@ -259,7 +259,7 @@ TEST_CASE("only few channels that are factors of tensor cores are padded") {
   CHECK(padded([](ConvProblem& c) { c.in.c = 4; }) == 0);
 }
 
-TEST_CASE("a convolution with kept padded plans agrees with the reference") {
+TEST_CASE("a convolution with cached padded plans agrees with the reference") {
   if (!have_gpu()) return;
   for (const bool pool : {false, true}) {
     CAPTURE(pool);

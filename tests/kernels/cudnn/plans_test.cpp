@@ -141,7 +141,7 @@ TEST_CASE("plans keep to the workspace that is left") {
   CHECK(plan_names(kH200.text(), p, gradient - 1, 100).empty());
 }
 
-TEST_CASE("padded channels give the first convolution of ResNet-50 tensor cores in bf16") {
+TEST_CASE("with padded channels, the first convolution of ResNet-50 uses tensor cores in bf16") {
   if (no_cudnn()) {
     testing::skip_test(no_cudnn());
     return;

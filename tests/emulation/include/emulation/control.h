@@ -62,7 +62,7 @@ std::vector<std::string> take_races();
 std::size_t work_done();
 std::size_t work_waiting();
 
-/// Shape of a graph: its nodes, and those on its longest path.
+/// Numbers of nodes: of a whole graph, and on its longest path.
 struct GraphShape {
   std::size_t nodes = 0, longest_path = 0;
 };
