@@ -27,12 +27,8 @@ bool applies(const Conv2dDesc& d) {
 /// AMX, which only oneDNN uses. The samples are divided among the threads; in fp32, each of several
 /// threads must get at least two.
 bool pays(const Conv2dDesc& d, const CpuTarget& target) {
+  if (d.type == DType::bf16) return !target.features.amx;
   const bool is_odd = d.in.c % 8 != 0 || d.conv_out.c % 8 != 0;
-  if (d.type == DType::bf16) {
-    // oneDNN 2.6.3 has a wrong gradient of the input here.
-    const bool is_wrong_in_library = d.kernel == Size2{1, 1} && d.conv_out.c % 2 != 0;
-    return !target.features.amx || is_wrong_in_library;
-  }
   return (d.pool || is_odd) && (target.threads == 1 || d.batch >= 2 * target.threads);
 }
 

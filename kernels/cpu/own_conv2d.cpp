@@ -33,6 +33,7 @@ Conv numbers(const Conv2dDesc& d) {
   c.conv_w = d.pool ? 2 * d.out.w : d.out.w;
   c.bias = d.bias;
   c.relu = d.relu;
+  c.training = d.training;
   c.input_gradient = d.training && d.input_gradient;
   if (d.pool) c.pool = d.pool->kind == PoolKind::max ? FusedPool::max : FusedPool::average;
   return c;

@@ -19,7 +19,7 @@ struct Conv {
   std::int64_t conv_h = 0, conv_w = 0;  ///< computed pixels: those that pooling reads
   std::int64_t out_h = 0, out_w = 0;    ///< size of y, after pooling
   std::int64_t out_c = 0;
-  bool bias = true, relu = false, input_gradient = true;
+  bool bias = true, relu = false, training = true, input_gradient = true;
   FusedPool pool = FusedPool::none;
 
   // A row of the kernel corresponds to one contiguous run of a row of x: (kw, ic) is one index.

@@ -69,8 +69,8 @@ struct ConvLayout {
     weights = take(forward_weights > backward_weights ? forward_weights : backward_weights);
     bias = take(channels);
     partial = take(kPartialFloats > channels ? kPartialFloats : channels);
-    dy = take(units<V>(c.pixels() * channels));
-    if (V::kTerms > 1) {
+    dy = take(c.training ? units<V>(c.pixels() * channels) : 0);
+    if (V::kTerms > 1 && c.training) {
       constexpr std::int64_t kGroupUnits = 65536;
       image_units = pixels_of_x;
       dy_units = c.conv_h * units<V>(c.conv_w) * channels;
@@ -81,7 +81,7 @@ struct ConvLayout {
     paired_image = take(group * image_units);
     paired_dy = take(group * dy_units);
     columns = take(c.input_gradient ? column_rows * c.conv_w * run_columns : 0);
-    gradient = take(lanes_are_outputs ? c.depth() * channels : 0);
+    gradient = take(c.training && lanes_are_outputs ? c.depth() * channels : 0);
     total = at;
   }
 };

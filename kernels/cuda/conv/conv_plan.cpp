@@ -307,9 +307,10 @@ bool own_convolution_is_better(const ConvProblem& p) {
 
 // 2 GFLOP take about 10 us on a large GPU.
 bool is_small_convolution(const ConvProblem& p) {
-  const double flops = 2.0 * static_cast<double>(p.batch * p.out.elements()) *
-                       static_cast<double>(p.kernel.h * p.kernel.w * (p.in.c / p.groups));
-  return flops < 2e9;
+  const std::int64_t terms = p.kernel.h * p.kernel.w * (p.in.c / p.groups);
+  const double products =
+      static_cast<double>(p.batch * p.out.elements()) * static_cast<double>(terms);
+  return products < 1e9;
 }
 
 std::vector<std::unique_ptr<ConvPlan>> make_own_plans(const CudaContext& context,

@@ -60,8 +60,9 @@ struct Output {
 /// Runs forward, backward, and a backward that adds. Memory that must not be needed starts as NaN.
 Output run(Backend& backend, Op& op, const Input& in) {
   const float not_a_number = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> nan(std::max(op.scratch_bytes(), op.saved_bytes()) / sizeof(float) + 1,
-                               not_a_number);
+  constexpr std::size_t kBehind = 16;
+  const std::vector<float> nan(
+      std::max(op.scratch_bytes(), op.saved_bytes()) / sizeof(float) + kBehind, not_a_number);
   const OnDevice<Bf16> x(backend, rounded(in.x)), weight(backend, rounded(in.weight));
   const OnDevice<Bf16> y(backend, std::vector<Bf16>(in.dy.size(), to_bf16(not_a_number)));
   const OnDevice<Bf16> dx(backend, std::vector<Bf16>(in.x.size(), to_bf16(not_a_number)));
@@ -89,6 +90,10 @@ Output run(Backend& backend, Op& op, const Input& in) {
   op.backward(args);
   out.dweight_twice = dweight.get();
   out.dbias_twice = dbias.get();
+  // The memory behind the requested scratch does not belong to the operation.
+  const std::vector<float> after = scratch.get();
+  const std::size_t end = op.scratch_bytes() / sizeof(float);
+  for (std::size_t i = end; i < end + kBehind; ++i) CHECK(std::isnan(after[i]));
   return out;
 }
 
@@ -179,7 +184,9 @@ Conv2dDesc random_library_conv(std::uint64_t seed) {
     const auto bits = philox::block(seed, philox::Use::split, draw++, 1).v[0];
     return from + philox::below(bits, static_cast<std::uint32_t>(to - from + 1));
   };
-  const Size2 kernel{pick(1, 5), pick(1, 5)}, stride{pick(1, 4), pick(1, 4)};
+  const bool is_point = pick(0, 3) == 0;
+  const Size2 kernel = is_point ? Size2{1, 1} : Size2{pick(1, 5), pick(1, 5)};
+  const Size2 stride{pick(1, 4), pick(1, 4)};
   const Size2 dilation{pick(0, 2) > 0 ? 1 : pick(2, 4), pick(0, 2) > 0 ? 1 : pick(2, 4)};
   const Size2 padding{pick(0, 3), pick(0, 3)};
   const auto side = [&](std::int64_t k, std::int64_t dilate, std::int64_t pad) {

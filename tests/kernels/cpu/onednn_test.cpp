@@ -8,8 +8,11 @@
 #include <utility>
 
 #include "kernels/common/bf16.h"
+#include "kernels/cpu/ops.h"
 #include "kernels/devices.h"
+#include "kernels/reference/reference.h"
 #include "tests/kernels/cases.h"
+#include "tests/support/close.h"
 #include "tests/support/op_runner.h"
 
 namespace dpt::testing {
@@ -68,6 +71,26 @@ TEST_CASE("oneDNN runs no linear layer by a reference implementation") {
              ": ", p.implementation());
         CHECK(!p.is_reference());
       }
+    }
+  }
+}
+
+TEST_CASE("strided 1x1 convolutions stay in their scratch memory") {
+  for (const int threads : {1, 2, 4}) {
+    const auto backend = make_cpu_backend(threads);
+    for (const std::int64_t channels : {8, 16, 24}) {
+      const Conv2dDesc d = conv_case(4, {56, 56, channels}, 8, {1, 1}, {2, 2});
+      const auto op = make_cpu_op(d, CpuTarget{threads, {}});
+      INFO(text(d), " by ", op->implementation(), " on ", threads, " threads");
+      const auto x = random_values(d.batch * d.in.elements(), 1);
+      const auto weight = random_values(weight_count(d), 2), bias = random_values(d.out.c, 3);
+      const auto dy = random_values(d.batch * d.out.elements(), 4);
+      OpRunner runner(*backend, *op, x, weight, bias, d.batch * d.out.elements());
+      runner.forward();
+      const OpResult got = runner.backward(dy);
+      const auto want = reference::conv2d_backward(d, to_double(x), to_double(weight),
+                                                   to_double(bias), to_double(dy));
+      check_close("dweight", got.dweight, want.weight, 1e-5);
     }
   }
 }
