@@ -39,6 +39,8 @@ class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(int threads) : target_{threads, CpuFeatures::detect()} {
     flush_denormals();
+    // If oneDNN is limited to older instructions (ONEDNN_MAX_CPU_ISA), dpt refuses bf16 as a whole.
+    target_.features.avx512_bf16 &= onednn::has_bf16();
     if (threads > 1) {
       // OpenMP ends the process when it cannot start its team, so check first. oneDNN computes on
       // the same team in its own parallel regions, so make the team flush denormals here.

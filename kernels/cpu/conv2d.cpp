@@ -107,11 +107,6 @@ class CpuConv2d final : public Op {
 /// followed by dpt's pooling.
 std::unique_ptr<Op> make_cpu_op(const Conv2dDesc& desc, const CpuTarget& target) {
   check_cpu_desc("a convolution", desc.type, desc.batch, desc.tf32);
-  // oneDNN may be limited to older instructions (ONEDNN_MAX_CPU_ISA); bf16 is then refused as a
-  // whole.
-  if (desc.type == DType::bf16 && !onednn::has_bf16()) {
-    return std::make_unique<CpuConv2d>(desc, target);
-  }
   if (auto direct = make_direct_conv2d(desc, target)) return direct;
   if (auto winograd = make_winograd_conv2d(desc, target)) return winograd;
   return std::make_unique<CpuConv2d>(desc, target);

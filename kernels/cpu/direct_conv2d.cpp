@@ -38,12 +38,10 @@ std::unique_ptr<Op> make_direct_conv2d(const Conv2dDesc& desc, const CpuTarget& 
                                        Prefer prefer) {
   if (!applies(desc) || (prefer == Prefer::fastest && !pays(desc, target))) return nullptr;
   const KernelTables tables = kernel_tables(target.features);
-  if (desc.type == DType::bf16) {
-    const auto* kernels = tables.direct_conv_bf16;
+  const auto make = [&](const auto* kernels) {
     return kernels ? make_own_conv2d(desc, *kernels, target.threads) : nullptr;
-  }
-  const auto* kernels = tables.direct_conv;
-  return kernels ? make_own_conv2d(desc, *kernels, target.threads) : nullptr;
+  };
+  return desc.type == DType::bf16 ? make(tables.direct_conv_bf16) : make(tables.direct_conv);
 }
 
 }  // namespace dpt

@@ -125,10 +125,6 @@ struct Call {
   }
 };
 
-void add_to(float* to, const float* from, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
-}
-
 bool starts_with_ref(const std::string& name) {
   return name.starts_with("ref") || name.starts_with("simple");
 }
@@ -237,8 +233,11 @@ struct Primitive::Impl {
       reorder.run(stream);
     }
     if (!add) return;
-    add_to(host(t.weights), to, weight_count);
-    add_to(host(t.bias), to_bias, bias_count);
+    const auto add_to = [](DevPtr sum, const float* part, std::size_t count) {
+      cpu_add(host(sum), host(sum), part, static_cast<std::int64_t>(count));
+    };
+    add_to(t.weights, to, weight_count);
+    add_to(t.bias, to_bias, bias_count);
   }
 };
 

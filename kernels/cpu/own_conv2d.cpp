@@ -8,14 +8,9 @@
 #include "kernels/cpu/parallel.h"
 
 namespace dpt {
-namespace {
 
-using direct::Conv;
-using direct::ConvKernels;
-using direct::FusedPool;
-
-Conv numbers(const Conv2dDesc& d) {
-  Conv c;
+direct::Conv conv_of(const Conv2dDesc& d) {
+  direct::Conv c;
   c.batch = d.batch;
   c.in_h = d.in.h;
   c.in_w = d.in.w;
@@ -35,19 +30,25 @@ Conv numbers(const Conv2dDesc& d) {
   c.relu = d.relu;
   c.training = d.training;
   c.input_gradient = d.training && d.input_gradient;
-  if (d.pool) c.pool = d.pool->kind == PoolKind::max ? FusedPool::max : FusedPool::average;
+  if (d.pool)
+    c.pool = d.pool->kind == PoolKind::max ? direct::FusedPool::max : direct::FusedPool::average;
   return c;
 }
+
+namespace {
+
+using direct::Conv;
+using direct::ConvKernels;
+using direct::FusedPool;
 
 /// A convolution whose batch is divided among the threads of the team.
 template <class Value>
 class OwnConv2d final : public Op {
  public:
   OwnConv2d(const Conv2dDesc& desc, const ConvKernels<Value>& kernels, int threads)
-      : conv_(numbers(desc)),
+      : conv_(conv_of(desc)),
         kernels_(kernels),
         type_(desc.type),
-        training_(desc.training),
         parts_(std::min(conv_.batch, std::int64_t{threads})),
         part_scratch_(aligned(kernels.scratch_bytes(with_batch(ceil_div(conv_.batch, parts_))))) {}
 
@@ -55,9 +56,11 @@ class OwnConv2d final : public Op {
   /// gradients of the parameters that all parts except the first compute.
   std::size_t scratch_bytes() const override {
     const auto parts = static_cast<std::size_t>(parts_);
-    return parts * part_scratch_ + (training_ ? (parts - 1) * gradient_bytes() : 0);
+    return parts * part_scratch_ + (conv_.training ? (parts - 1) * gradient_bytes() : 0);
   }
-  std::size_t saved_bytes() const override { return training_ ? kernels_.saved_bytes(conv_) : 0; }
+  std::size_t saved_bytes() const override {
+    return conv_.training ? kernels_.saved_bytes(conv_) : 0;
+  }
   bool backward_needs_y() const override { return conv_.relu && conv_.pool == FusedPool::none; }
   bool backward_keeps_dy() const override { return !conv_.relu; }
   void forward(const OpArgs& args) override {
@@ -114,7 +117,7 @@ class OwnConv2d final : public Op {
                                  nullptr,
                                  host(a.scratch + static_cast<std::size_t>(i) * part_scratch_),
                                  a.write == GradWrite::add};
-    if (training_)
+    if (conv_.training)
       call.saved = host<std::uint8_t>(a.saved + kernels_.saved_bytes(with_batch(first)));
     if (i > 0) {
       const DevPtr own = a.scratch + static_cast<std::size_t>(parts_) * part_scratch_ +
@@ -129,7 +132,6 @@ class OwnConv2d final : public Op {
   Conv conv_;
   const ConvKernels<Value>& kernels_;
   DType type_;
-  bool training_;
   std::int64_t parts_;  ///< number of threads that have samples
   std::size_t part_scratch_;
 };

@@ -14,6 +14,9 @@ namespace dpt {
 /// oneDNN, or always.
 enum class Prefer : std::uint8_t { fastest, ours };
 
+/// Returns the parameters of `desc` for the kernels. REQUIRES: a pool is 2x2 with stride 2.
+direct::Conv conv_of(const Conv2dDesc& desc);
+
 /// Creates the convolution `desc` from kernels that can compute it. Its samples are divided
 /// among `threads` threads.
 std::unique_ptr<Op> make_own_conv2d(const Conv2dDesc& desc,

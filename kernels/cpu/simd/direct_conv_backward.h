@@ -76,10 +76,8 @@ template <class V>
                                                typename V::Mask mask, typename V::Value* to) {
   if constexpr (V::kTerms == 1) {
     V::load(first, mask).store(to);
-  } else if (second) {
-    V::paired(first, second, mask).store_operand(to);
   } else {
-    V::paired(first, mask).store_operand(to);
+    V::paired(first, second, mask).store_operand(to);
   }
 }
 
@@ -90,11 +88,8 @@ void pair_values(const typename V::Value* first, const typename V::Value* second
                  std::int64_t count, typename V::Value* to) {
   for (std::int64_t i = 0; i < count; i += V::kLanes) {
     const auto mask = V::first(count - i < V::kLanes ? count - i : V::kLanes);
-    if (second) {
-      V::paired(first + i, second + i, mask).store_operand(to + i * V::kTerms, mask);
-    } else {
-      V::paired(first + i, mask).store_operand(to + i * V::kTerms, mask);
-    }
+    V::paired(first + i, second ? second + i : nullptr, mask)
+        .store_operand(to + i * V::kTerms, mask);
   }
 }
 

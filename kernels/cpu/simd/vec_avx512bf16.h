@@ -47,14 +47,12 @@ struct PairVec : avx512::Vec {
     std::memcpy(&pair, from, sizeof pair);
     return as_vec(_mm512_set1_epi32(pair));
   }
-  /// Returns the operand that pairs the numbers of `first` and `second`, or of `first` and zero.
+  /// Returns the operand that pairs the numbers of `first` and `second`; null stands for zeros.
   static PairVec paired(const Bf16* first, const Bf16* second, Mask mask) {
-    const __m512i high = _mm512_maskz_cvtepu16_epi32(0xFFFF, bits(second, mask));
     const __m512i low = _mm512_maskz_cvtepu16_epi32(0xFFFF, bits(first, mask));
+    if (!second) return as_vec(low);
+    const __m512i high = _mm512_maskz_cvtepu16_epi32(0xFFFF, bits(second, mask));
     return as_vec(_mm512_or_si512(low, _mm512_maskz_slli_epi32(0xFFFF, high, 16)));
-  }
-  static PairVec paired(const Bf16* first, Mask mask) {
-    return as_vec(_mm512_maskz_cvtepu16_epi32(0xFFFF, bits(first, mask)));
   }
 
   static Vec fma(PairVec a, PairVec b, Vec c) {

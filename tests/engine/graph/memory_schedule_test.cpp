@@ -99,7 +99,7 @@ TEST_CASE("inputs of the gradients of parameters are kept, in chains without sha
   CHECK(!shared.nodes[2].params_apart);
   CHECK(shared.nodes[3].params_apart);
   CHECK(!shared.nodes[4].params_apart);
-  // With statistics, the pass has phases, and other memory may be used between them.
+  // Statistics divide the pass into phases, and other memory may be used between them.
   const Plan plan = make_plan(linear_net());
   std::vector<NodeNeeds> needs = needs_of(plan, parts);
   needs[0].couples = true;

@@ -179,11 +179,7 @@ TEST_CASE("convolutions in bf16 of random shapes, to the bit") {
 /// Returns a random description with groups and dilation, on images so small that some taps of the
 /// kernel may see only padding.
 Conv2dDesc random_library_conv(std::uint64_t seed) {
-  std::uint64_t draw = 0;
-  const auto pick = [&](std::int64_t from, std::int64_t to) {
-    const auto bits = philox::block(seed, philox::Use::split, draw++, 1).v[0];
-    return from + philox::below(bits, static_cast<std::uint32_t>(to - from + 1));
-  };
+  Draws pick(seed, 1);
   const bool is_point = pick(0, 3) == 0;
   const Size2 kernel = is_point ? Size2{1, 1} : Size2{pick(1, 5), pick(1, 5)};
   const Size2 stride{pick(1, 4), pick(1, 4)};

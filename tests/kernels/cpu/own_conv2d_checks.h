@@ -28,13 +28,24 @@ inline ConvData random_conv_data(const Conv2dDesc& d, std::uint64_t seed) {
           random_values(d.batch * d.out.elements(), seed + 3)};
 }
 
+/// Draws random numbers of a test case. Another `stream` has other numbers.
+class Draws {
+ public:
+  Draws(std::uint64_t seed, std::uint64_t stream) : seed_(seed), stream_(stream) {}
+
+  /// Returns a number from `from` to `to`.
+  std::int64_t operator()(std::int64_t from, std::int64_t to) {
+    const auto bits = philox::block(seed_, philox::Use::split, draw_++, stream_).v[0];
+    return from + philox::below(bits, static_cast<std::uint32_t>(to - from + 1));
+  }
+
+ private:
+  std::uint64_t seed_, stream_, draw_ = 0;
+};
+
 /// Returns a random description that the direct kernels accept: odd sizes, tails, strides, borders.
 inline Conv2dDesc random_direct_conv(std::uint64_t seed) {
-  std::uint64_t draw = 0;
-  const auto pick = [&](std::int64_t from, std::int64_t to) {
-    const auto bits = philox::block(seed, philox::Use::split, draw++, 0).v[0];
-    return from + philox::below(bits, static_cast<std::uint32_t>(to - from + 1));
-  };
+  Draws pick(seed, 0);
   const Size2 kernel{pick(1, 5), pick(1, 5)};
   const Size2 padding{pick(0, kernel.h - 1), pick(0, kernel.w - 1)};
   const Size2 stride{pick(1, 3), pick(1, 3)};

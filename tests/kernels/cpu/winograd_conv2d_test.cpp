@@ -17,11 +17,7 @@ TEST_CASE("Winograd's convolutions of random shapes equal the reference") {
   avx2.avx2 = true;
   for (const CpuFeatures& features : {detected, avx2}) {
     for (std::uint64_t seed = 0; seed < 40; ++seed) {
-      std::uint64_t draw = 0;
-      const auto pick = [&](std::int64_t from, std::int64_t to) {
-        const auto bits = philox::block(seed, philox::Use::split, draw++, 1).v[0];
-        return from + philox::below(bits, static_cast<std::uint32_t>(to - from + 1));
-      };
+      Draws pick(seed, 1);
       const Size2 padding{pick(0, 2), pick(0, 2)};
       // Odd and even sizes, with blocks that end in the middle of an image.
       const SampleShape in{pick(3 - padding.h, 13), pick(3 - padding.w, 17), 16 * pick(1, 4)};

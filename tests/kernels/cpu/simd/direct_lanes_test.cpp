@@ -8,6 +8,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/cpu/own_conv2d.h"
 #include "kernels/cpu/simd/direct_conv_backward.h"
 #include "kernels/cpu/simd/direct_linear_kernels.h"
 #include "kernels/reference/reference.h"
@@ -149,10 +150,9 @@ struct PairLanes : Lanes {
     return each([&](int) { return pair(from[0], from[1]); });
   }
   [[gnu::noinline]] static PairLanes paired(const Bf16* first, const Bf16* second, Mask mask) {
-    return each([&](int i) { return (mask >> i & 1) != 0 ? pair(first[i], second[i]) : 0.0F; });
-  }
-  [[gnu::noinline]] static PairLanes paired(const Bf16* first, Mask mask) {
-    return each([&](int i) { return (mask >> i & 1) != 0 ? pair(first[i], {}) : 0.0F; });
+    return each([&](int i) {
+      return (mask >> i & 1) != 0 ? pair(first[i], second ? second[i] : Bf16{}) : 0.0F;
+    });
   }
   [[gnu::noinline]] static Lanes fma(const PairLanes& a, const PairLanes& b, const Lanes& c) {
     return each([&](int i) {
@@ -171,24 +171,6 @@ struct PairLanes : Lanes {
     }
   }
 };
-
-direct::Conv numbers(const Conv2dDesc& d) {
-  direct::Conv c;
-  c.batch = d.batch;
-  c.in_h = d.in.h, c.in_w = d.in.w, c.in_c = d.in.c;
-  c.kernel_h = d.kernel.h, c.kernel_w = d.kernel.w;
-  c.stride_h = d.stride.h, c.stride_w = d.stride.w;
-  c.pad_h = d.padding.h, c.pad_w = d.padding.w;
-  c.out_h = d.out.h, c.out_w = d.out.w, c.out_c = d.out.c;
-  c.conv_h = d.pool ? 2 * d.out.h : d.out.h;
-  c.conv_w = d.pool ? 2 * d.out.w : d.out.w;
-  c.bias = d.bias;
-  c.relu = d.relu;
-  if (d.pool) {
-    c.pool = d.pool->kind == PoolKind::max ? direct::FusedPool::max : direct::FusedPool::average;
-  }
-  return c;
-}
 
 std::vector<float> values_of(const std::vector<float>& values, float) {
   return values;
@@ -209,7 +191,7 @@ template <class V>
 void check_lanes(const Conv2dDesc& d, double rounding) {
   using Value = typename V::Value;
   INFO(text(d));
-  const direct::Conv c = numbers(d);
+  const direct::Conv c = conv_of(d);
   const auto values = [](std::int64_t count, std::uint64_t seed) {
     return values_of(random_values(count, seed), Value{});
   };
