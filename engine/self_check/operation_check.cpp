@@ -12,6 +12,7 @@
 #include "engine/self_check/operation_run.h"
 #include "engine/self_check/operation_text.h"
 #include "engine/self_check/test_values.h"
+#include "kernels/base/xxhash.h"
 #include "kernels/reference/maths.h"
 
 namespace dpt {
@@ -98,22 +99,28 @@ struct Bound {
   double relative = 0, least = 0.3;
   std::size_t terms = 1;  ///< values of the largest activation
 
-  /// Returns the difference allowed for a result. A sum of n random terms has errors of the order
-  /// of sqrt(n) even if it is 0.
-  double of(const Values& want) const {
-    const double sum = 0.1 * std::sqrt(static_cast<double>(terms) /
-                                       std::max(1.0, static_cast<double>(want.size())));
-    return relative * std::max({least, largest_of(want), sum});
+  /// Returns the difference allowed for a result of `count` values, the largest of which is
+  /// `largest`. A sum of n random terms has errors of the order of sqrt(n) even if it is 0.
+  double of(double largest, std::size_t count) const {
+    const double sum =
+        0.1 * std::sqrt(static_cast<double>(terms) / std::max(1.0, static_cast<double>(count)));
+    return relative * std::max({least, largest, sum});
   }
 };
 
+/// Expected values of a result: `values` times `scale`, up to a difference of `bound`.
+struct Wanted {
+  const Values& values;
+  double scale, bound;
+};
+
 /// Returns the first disagreement of a result, or an empty string.
-std::string disagreement(const NamedResult& got, const Values& want, const Bound& allowed) {
-  const double bound = allowed.of(want);
-  for (std::size_t i = 0; i < want.size(); ++i) {
+std::string disagreement(const NamedResult& got, const Wanted& want) {
+  for (std::size_t i = 0; i < want.values.size(); ++i) {
     const auto value = static_cast<double>(got.values[i]);
-    if (std::abs(value - want[i]) <= bound) continue;
-    return wrong_value_text(got.name, i, want.size(), value, want[i], bound);
+    const double wanted = want.scale * want.values[i];
+    if (std::abs(value - wanted) <= want.bound) continue;
+    return wrong_value_text(got.name, i, want.values.size(), value, wanted, want.bound);
   }
   return {};
 }
@@ -139,27 +146,17 @@ struct CheckOptions {
   bool adds = true;       ///< also adds gradients to others
 };
 
-/// Results that the reference expects from a run, and from a later one that adds its gradients.
-struct Expected {
-  std::vector<Values> first, added;
-};
-
-/// Start of a hash_of.
-constexpr std::uint64_t kHashStart = 0xCBF29CE484222325ULL;
-
-/// Returns the hash `hash` continued over the results: FNV-1a of their bits.
+/// Returns the hash `hash` continued over the bits of the results.
 std::uint64_t hash_of(const std::vector<NamedResult>& results, std::uint64_t hash) {
   for (const NamedResult& result : results) {
-    for (const float value : result.values) {
-      hash = (hash ^ bits_of(value)) * 0x100000001B3ULL;
-    }
+    hash = XXH3_64bits_withSeed(result.values.data(), result.values.size() * sizeof(float), hash);
   }
   return hash;
 }
 
 /// Compares the results of several runs, and sets the first problem in `check`.
-void compare(OperationRun& run, const Values& dy, const CheckOptions& options, const Expected& want,
-             const Bound& bound, OperationCheck& check) {
+void compare(OperationRun& run, const Values& dy, const CheckOptions& options,
+             const std::vector<Values>& want, const Bound& bound, OperationCheck& check) {
   const auto results = [&](RunVariant variant) { return run.run(dy, variant, options.backward); };
   const std::vector<NamedResult> first = results(RunVariant::plain);
   const std::vector<NamedResult> second = results(RunVariant::plain);
@@ -174,22 +171,28 @@ void compare(OperationRun& run, const Values& dy, const CheckOptions& options, c
   if (run.op().in_place()) {
     others.emplace_back("in place of the input: ", results(RunVariant::in_place));
   }
-  check.bits = hash_of(added, hash_of(first, kHashStart));
+  check.bits = hash_of(added, hash_of(first, 0));
   for (const auto& [how, got] : others) check.bits = hash_of(got, check.bits);
-  for (std::size_t k = 0; k < want.first.size(); ++k) {
-    std::string problem = disagreement(first[k], want.first[k], bound);
+  for (std::size_t k = 0; k < want.size(); ++k) {
+    const double largest = largest_of(want[k]);
+    // Added gradients of parameters are twice as large.
+    const auto wanted = [&](double scale) {
+      return Wanted{want[k], scale, bound.of(scale * largest, want[k].size())};
+    };
+    std::string problem = disagreement(first[k], wanted(1));
     if (problem.empty()) {
-      problem = options.same_bits ? difference(first[k], second[k])
-                                  : disagreement(second[k], want.first[k], bound);
+      problem =
+          options.same_bits ? difference(first[k], second[k]) : disagreement(second[k], wanted(1));
     }
     const auto compare_other = [&](const char* how, const std::vector<NamedResult>& got,
-                                   const std::vector<Values>& wanted) {
+                                   double scale) {
       if (!problem.empty() || k >= got.size()) return;
-      problem = disagreement(got[k], wanted[k], bound);
+      problem = disagreement(got[k], wanted(scale));
       if (!problem.empty()) problem = how + problem;
     };
-    compare_other("when gradients are added: ", added, want.added);
-    for (const auto& [how, got] : others) compare_other(how, got, want.first);
+    compare_other("when gradients are added: ", added,
+                  first[k].pass == Pass::backward_weights ? 2 : 1);
+    for (const auto& [how, got] : others) compare_other(how, got, 1);
     if (problem.empty()) continue;
     check.problem = std::move(problem);
     check.replaceable_kernel = run.op().replaceable_kernel(first[k].pass);
@@ -346,7 +349,7 @@ OperationCheck check_operation(Backend& backend, const OpDesc& desc, bool exact)
                        ? source.wide(maths.x)
                        : values_for(source, maths.x, costs.x_channels, costs.per_x);
   const Params params = params_for(source, maths);
-  const Values y = maths.forward(x, params);
+  Values y = maths.forward(x, params);
   const bool backward = has_backward(small, maths);
   std::optional<Derivatives> gradients;
   Values dy;
@@ -361,8 +364,7 @@ OperationCheck check_operation(Backend& backend, const OpDesc& desc, bool exact)
   }
   OperationRun run(backend, with_batch(checked, device_batch), maths, live, device_batch);
   run.set(x, params);
-  const Derivatives* g = gradients ? &*gradients : nullptr;
-  const Expected want = {run.expected(y, dy, g, 1), run.expected(y, dy, g, 2)};
+  const std::vector<Values> want = run.expected(std::move(y), dy, std::move(gradients));
   OperationCheck result{operation_text(checked), run.op().implementation(), {}, {}, 0};
   compare(run, dy, {backward, exact, !saves_time}, want, bound, result);
   return result;

@@ -42,23 +42,18 @@ void GuardedArray::set_as(std::span<const double> values, std::size_t at) {
   backend_->synchronize();
 }
 
-template <class T>
-std::vector<float> GuardedArray::get_as(std::size_t at, std::size_t count) const {
-  if (count == 0) return {};
-  std::vector<T> stored(count);
-  backend_->download(stored.data(), ptr() + at * sizeof(T), count * sizeof(T));
-  backend_->synchronize();
-  std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = to_float(stored[i]);
-  return values;
-}
-
 void GuardedArray::set(std::span<const double> values, std::size_t at) {
   type_ == DType::bf16 ? set_as<Bf16>(values, at) : set_as<float>(values, at);
 }
 
-std::vector<float> GuardedArray::get(std::size_t at, std::size_t count) const {
-  return type_ == DType::bf16 ? get_as<Bf16>(at, count) : get_as<float>(at, count);
+void GuardedArray::get(std::size_t at, std::span<float> values) const {
+  if (values.empty()) return;
+  const bool is_bf16 = type_ == DType::bf16;
+  std::vector<Bf16> stored(is_bf16 ? values.size() : 0);
+  void* host = is_bf16 ? static_cast<void*>(stored.data()) : values.data();
+  backend_->download(host, ptr() + at * size_of(type_), values.size() * size_of(type_));
+  backend_->synchronize();
+  for (std::size_t i = 0; i < stored.size(); ++i) values[i] = to_float(stored[i]);
 }
 
 bool GuardedArray::is_guarded() const {
@@ -140,18 +135,23 @@ std::vector<NamedResult> OperationRun::run(const Values& dy, RunVariant variant,
   if (!op_->backward_needs_y()) args.y = {};
   if (op_->coupled_channels() > 0) op_->backward_statistics(args);
   op_->backward(args);
-  std::vector<float> dx;
-  for (std::size_t k = 0; k < dx_.size() && maths_.input_gradient; ++k) {
-    const std::vector<float> part = samples_of(in_place ? dy_ : dx_[k], maths_.input(k));
-    dx.insert(dx.end(), part.begin(), part.end());
-  }
   if (maths_.input_gradient) {
+    std::size_t all = 0;
+    for (std::size_t k = 0; k < dx_.size(); ++k) all += maths_.input(k);
+    std::vector<float> dx(all);
+    std::span<float> rest(dx);
+    for (std::size_t k = 0; k < dx_.size(); ++k) {
+      get_samples(in_place ? dy_ : dx_[k], rest.first(maths_.input(k)));
+      rest = rest.subspan(maths_.input(k));
+    }
     results.push_back({"gradient of the input", std::move(dx), Pass::backward_data});
   }
   for (std::size_t k = 0; k < gradients_.size(); ++k) {
     if (!has_gradient(k)) continue;
-    results.push_back({"gradient of " + std::string(names_[k]),
-                       gradients_[k].get(0, maths_.params[k]), Pass::backward_weights});
+    std::vector<float> gradient(maths_.params[k]);
+    gradients_[k].get(0, gradient);
+    results.push_back(
+        {"gradient of " + std::string(names_[k]), std::move(gradient), Pass::backward_weights});
   }
   if (op_->backward_keeps_dy() && !in_place) {
     results.push_back({"gradient of the output, which backward must keep",
@@ -160,19 +160,18 @@ std::vector<NamedResult> OperationRun::run(const Values& dy, RunVariant variant,
   return results;
 }
 
-std::vector<Values> OperationRun::expected(const Values& y, const Values& dy, const Derivatives* g,
-                                           double parameters) const {
-  std::vector<Values> all{y};
+std::vector<Values> OperationRun::expected(Values y, const Values& dy,
+                                           std::optional<Derivatives> g) const {
+  std::vector<Values> all;
+  all.push_back(std::move(y));
   if (!g) return all;
   if (maths_.input_gradient) {
     // Without separate gradients, all inputs have the same gradient.
-    const std::size_t count = op_->separate_gradients() ? maths_.x : maths_.input(0);
-    all.emplace_back(g->x.begin(), g->x.begin() + static_cast<std::ptrdiff_t>(count));
+    if (!op_->separate_gradients()) g->x.resize(maths_.input(0));
+    all.push_back(std::move(g->x));
   }
   for (std::size_t k = 0; k < gradients_.size(); ++k) {
-    if (!has_gradient(k)) continue;
-    all.push_back(g->params[k]);
-    for (double& each : all.back()) each *= parameters;
+    if (has_gradient(k)) all.push_back(std::move(g->params[k]));
   }
   if (op_->backward_keeps_dy()) all.push_back(dy);
   return all;
@@ -218,12 +217,16 @@ GradientParts OperationRun::set_parts(const Values& dy) {
   return {dy_.ptr(), dy_parts_[0].ptr(), dy_parts_[1].ptr()};
 }
 
+void OperationRun::get_samples(const GuardedArray& array, std::span<float> values) const {
+  const std::size_t sample = values.size() / live_;
+  array.get(0, values.first(sample * (live_ - 1)));
+  array.get((batch_ - 1) * sample, values.last(sample));
+}
+
 std::vector<float> OperationRun::samples_of(const GuardedArray& array, std::size_t count) const {
-  const std::size_t sample = count / live_;
-  std::vector<float> all = array.get(0, sample * (live_ - 1));
-  const std::vector<float> last = array.get((batch_ - 1) * sample, sample);
-  all.insert(all.end(), last.begin(), last.end());
-  return all;
+  std::vector<float> values(count);
+  get_samples(array, values);
+  return values;
 }
 
 void OperationRun::forget(DevPtr at, std::size_t bytes) {

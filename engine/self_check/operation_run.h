@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,15 +25,14 @@ class GuardedArray {
   void zero() { backend_->zero(ptr(), bytes_); }
   /// Writes values from an element on.
   void set(std::span<const double> values, std::size_t at = 0);
-  std::vector<float> get(std::size_t at, std::size_t count) const;
+  /// Reads values from element `at` on.
+  void get(std::size_t at, std::span<float> values) const;
   /// Returns true if nothing was written after the array.
   bool is_guarded() const;
 
  private:
   template <class T>
   void set_as(std::span<const double> values, std::size_t at);
-  template <class T>
-  std::vector<float> get_as(std::size_t at, std::size_t count) const;
 
   Backend* backend_;
   DType type_;
@@ -67,10 +67,9 @@ class OperationRun {
   void set(const reference::Values& x, const reference::Params& params);
   /// Runs both directions and returns the output and the gradients.
   std::vector<NamedResult> run(const reference::Values& dy, RunVariant variant, bool has_backward);
-  /// Returns the results that the reference expects, in the order of `run`. `parameters`: factor of
-  /// the parameters' gradients.
-  std::vector<reference::Values> expected(const reference::Values& y, const reference::Values& dy,
-                                          const reference::Derivatives* g, double parameters) const;
+  /// Returns the results that the reference expects, in the order of `run`.
+  std::vector<reference::Values> expected(reference::Values y, const reference::Values& dy,
+                                          std::optional<reference::Derivatives> g) const;
   /// Returns the name of an array after whose end a kernel has written, or an empty string.
   std::string overrun_array() const;
 
@@ -85,6 +84,8 @@ class OperationRun {
   /// Writes dy as the sum of two parts that a ReLU's backward gates, exactly in either type; the
   /// first part is in the memory of dy.
   GradientParts set_parts(const reference::Values& dy);
+  /// Reads the samples that have values, from where set_samples writes them.
+  void get_samples(const GuardedArray& array, std::span<float> values) const;
   std::vector<float> samples_of(const GuardedArray& array, std::size_t count) const;
   /// Fills memory with NaN: an element that is never written, or read too early, is then noticed.
   void forget(DevPtr at, std::size_t bytes);

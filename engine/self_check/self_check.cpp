@@ -3,10 +3,17 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <exception>
 #include <functional>
+#include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
+#include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,6 +28,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/heartbeat.h"
 #include "kernels/base/json_text.h"
+#include "kernels/base/start_thread.h"
 #include "kernels/base/stop_request.h"
 #include "kernels/base/text.h"
 #include "kernels/base/user_cache.h"
@@ -86,6 +94,17 @@ std::vector<NamedOperation> share_of(std::vector<NamedOperation> operations,
   return share;
 }
 
+/// Returns the number of cores that may help a rank with its check: its share of those that no
+/// replica uses, up to a limit for the memory that the checks take. A GPU is not checked faster.
+std::size_t idle_cores(const Placement& placement, int rank) {
+  constexpr int kMost = 7;
+  if (placement.devices[static_cast<std::size_t>(rank)].kind != DeviceName::Kind::cpu) return 0;
+  int used = 0;
+  for (const DeviceName& each : placement.devices) used += std::max(1, each.threads);
+  const int idle = cpu_info().logical_allowed - used;
+  return static_cast<std::size_t>(std::clamp(idle / used, 0, kMost));
+}
+
 /// Check of the operations of a job on the device of a rank.
 class RankCheck {
  public:
@@ -108,6 +127,7 @@ class RankCheck {
     }
     count_ = static_cast<std::int64_t>(all.size());
     operations_ = share_of(std::move(all), group, rank);
+    helpers_ = idle_cores(job.placement, rank);
   }
 
   const DeviceName& device() const { return device_; }
@@ -126,34 +146,25 @@ class RankCheck {
       return problem;
     };
     result.operations = count_;
-    result.checked = 0;
-    std::vector<std::pair<std::string, const OpDesc*>> unknown;
+    std::vector<Unknown> unknown;
     for (const auto& [text, desc] : operations_) {
       check_stop();
       beat("checking kernels");
       std::string key = uses_cache ? key_of(text, desc) : text;
       if (!known.contains(key)) unknown.emplace_back(std::move(key), &desc);
     }
+    std::vector<std::optional<OperationCheck>> checks(unknown.size());
+    const auto keep_passed = [&] {
+      for (std::size_t k = 0; k < unknown.size(); ++k) {
+        if (checks[k] && checks[k]->problem.empty()) passed.insert(unknown[k].first);
+      }
+      return keep();
+    };
     try {
-      for (const auto& [key, desc_at] : unknown) {
-        const OpDesc& desc = *desc_at;
-        check_stop();
-        beat("checking kernels");
-        note_long_check(unknown.size());
-        OperationCheck check = check_operation(backend_, desc, options_.exact);
-        ++result.checked;
-        if (check.problem.empty()) {
-          passed.insert(key);
-          continue;
-        }
-        const std::string again = check_operation(backend_, desc, options_.exact).problem;
-        check.problem += again.empty() ? " (not in a second check)"
-                         : again == check.problem
-                             ? " (the same in a second check)"
-                             : fmt::format(" (a second check finds: {})", again);
-        // A device that is wrong only now and then would be so with other kernels, too.
-        if (again.empty()) check.replaceable_kernel.clear();
-        wrong.push_back(std::move(check));
+      check_all(unknown, checks);
+      for (std::size_t k = 0; k < unknown.size(); ++k) {
+        if (!checks[k]->problem.empty())
+          wrong.push_back(checked_again(*checks[k], *unknown[k].second));
       }
       if (uses_cache && backend_.info().queues) {
         for (OperationCheck& each : check_step_kernels(job_, backend_)) {
@@ -161,14 +172,79 @@ class RankCheck {
         }
       }
     } catch (...) {
-      if (uses_cache) keep();
+      if (uses_cache) keep_passed();
       throw;
     }
-    if (uses_cache) result.cache_problem = keep();
+    result.checked = static_cast<std::int64_t>(unknown.size());
+    if (uses_cache) result.cache_problem = keep_passed();
     return wrong;
   }
 
+  /// Lets all later checks use other kernels than these.
+  void avoid(const std::set<std::string>& kernels) {
+    backend_.avoid(kernels);
+    avoided_ = kernels;
+  }
+
  private:
+  /// Name in the cache and description of an operation.
+  using Unknown = std::pair<std::string, const OpDesc*>;
+
+  /// Checks the operations, on this thread and on one for each helper. If a check throws, the
+  /// others end, and the checks that are missing stay empty.
+  void check_all(const std::vector<Unknown>& operations,
+                 std::vector<std::optional<OperationCheck>>& checks) {
+    std::atomic<std::size_t> next{0};
+    std::mutex mutex;
+    std::exception_ptr failure;
+    const auto work = [&](Backend& backend) {
+      try {
+        for (std::size_t k = next++; k < operations.size(); k = next++) {
+          check_stop();
+          beat("checking kernels");
+          if (&backend == &backend_) note_long_check(operations.size());
+          checks[k] = check_operation(backend, *operations[k].second, options_.exact);
+        }
+      } catch (...) {
+        next = operations.size();
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+    };
+    const auto help = [&] {
+      std::unique_ptr<Backend> backend;
+      try {
+        backend = make_backend(device_, options_);
+      } catch (const Error&) {
+        return;  // Memory or threads are short. The other threads do the work.
+      }
+      backend->avoid(avoided_);
+      work(*backend);
+    };
+    std::vector<std::thread> threads;
+    try {
+      while (threads.size() < helpers_ && threads.size() + 1 < operations.size()) {
+        threads.push_back(start_thread("self check", help));
+      }
+    } catch (const Error&) {
+      // Threads are short: those that have started suffice.
+    }
+    work(backend_);
+    for (std::thread& each : threads) each.join();
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  /// Repeats a check that found a problem, and adds to the problem what the second check finds.
+  OperationCheck checked_again(OperationCheck check, const OpDesc& desc) {
+    const std::string again = check_operation(backend_, desc, options_.exact).problem;
+    check.problem += again.empty()            ? " (not in a second check)"
+                     : again == check.problem ? " (the same in a second check)"
+                                              : fmt::format(" (a second check finds: {})", again);
+    // A device that is wrong only now and then would be so with other kernels, too.
+    if (again.empty()) check.replaceable_kernel.clear();
+    return check;
+  }
+
   /// Informs the user, once, if the check has taken more than a second.
   void note_long_check(std::size_t count) {
     if (has_noted_ || std::chrono::steady_clock::now() - begun_ < std::chrono::seconds(1)) return;
@@ -187,6 +263,8 @@ class RankCheck {
 
   const Job& job_;
   Backend& backend_;
+  std::size_t helpers_;            ///< threads that help, each with a backend of its own
+  std::set<std::string> avoided_;  ///< kernels that the backends avoid
   DeviceName device_;
   const BackendOptions& options_;
   SelfCheck when_;
@@ -275,7 +353,7 @@ SelfCheckResult check_kernels(const Job& job, Backend& backend, Communicator& co
     if (found.empty()) break;
     for (const ReplacedKernel& each : found) avoided.insert(each.kernel);
     result.replaced.insert(result.replaced.end(), found.begin(), found.end());
-    backend.avoid(avoided);
+    check.avoid(avoided);
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   return result;
