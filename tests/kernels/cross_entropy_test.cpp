@@ -147,6 +147,13 @@ TEST_CASE("cross-entropy agrees with the reference") {
   }
 }
 
+TEST_CASE("cross-entropy of more rows than a kernel has blocks agrees with the reference") {
+  CrossEntropyDesc d;
+  d.batch = 513;
+  d.classes = 2049;  // enough for teams of several warps
+  check(d, random_values(d.batch * d.classes, 11), some_labels(d.batch, d.classes));
+}
+
 TEST_CASE("cross-entropy with class weights and an ignored label agrees with the reference") {
   for (const std::int64_t classes : {3, 10, 150, 2100}) {
     for (const float smoothing : {0.0F, 0.1F}) {
