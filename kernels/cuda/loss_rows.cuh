@@ -89,6 +89,8 @@ struct Team {
 
   __device__ static int lane() { return static_cast<int>(threadIdx.x % kThreads); }
 
+  /// Call it once for each row, before sum(): only the barriers of sum() keep the next row's call
+  /// from writing to `of_warps` while this one still reads it.
   __device__ static Largest largest(Largest mine) {
     for (int step = (kThreads < 32 ? kThreads : 32) / 2; step > 0; step /= 2) {
       const float value = __shfl_xor_sync(kFullMask, mine.value, step);
@@ -97,7 +99,6 @@ struct Team {
     }
     if constexpr (kWarps > 1) {
       __shared__ Largest of_warps[kWarps];
-      __syncthreads();
       if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = mine;
       __syncthreads();
       for (const Largest& other : of_warps) mine.join(other.value, other.index);
@@ -126,13 +127,10 @@ struct Team {
     return mine;
   }
 
-  /// Completes all reads and writes of the threads before any of them continues.
+  /// Completes the reads that precede a call of sum() in all threads before any of them continues.
   __device__ static void order() {
-    if constexpr (kWarps > 1) {
-      __syncthreads();
-    } else {
-      __syncwarp();
-    }
+    // Shuffles order no memory. The sum of several warps has barriers.
+    if constexpr (kWarps <= 1) __syncwarp();
   }
 };
 
@@ -208,7 +206,7 @@ __device__ inline void run_row(const Call<T>& call, const Rows& rows, std::int32
 }
 
 /// Adds the sums over the block's threads in a fixed order, valid in thread 0. Sums of weights are
-/// computed only if the loss has weights.
+/// computed only if the loss has weights. Between two calls, the block needs a barrier.
 template <int kBlock, class T>
 __device__ inline BlockSums block_sums(BlockSums mine, const Call<T>& call) {
   __shared__ BlockSums of_warps[kBlock / 32];
@@ -222,7 +220,6 @@ __device__ inline BlockSums block_sums(BlockSums mine, const Call<T>& call) {
     mine.weight += __shfl_down_sync(kFullMask, mine.weight, step);
     mine.labelled += __shfl_down_sync(kFullMask, mine.labelled, step);
   }
-  __syncthreads();
   if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = mine;
   __syncthreads();
   BlockSums total = {};
@@ -298,7 +295,8 @@ void launch_rows(const CudaContext& context, Call<T> call, Rows rows) {
 
 /// Loss operation that runs `Rows`, which is copied to the device with each call.
 /// `rows.run<Team>(row, largest, wants_errors)` returns a RowLoss, the same in all threads of a
-/// team, and writes the gradient times Row::scale.
+/// team, and writes the gradient times Row::scale. It calls Team::sum() at least once, reads logits
+/// of other threads only before that, and calls Team::order() before it writes the gradient.
 template <class T, class Rows>
 class CudaLoss final : public LossOp {
  public:
