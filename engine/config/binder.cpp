@@ -161,8 +161,8 @@ void Binder::read_fields(const std::vector<Field>& fields, void* target, const Y
   for (const Field& field : fields) {
     if (node.find(field.name)) continue;
     if (field.follow) field.set(target, field.follow(target));
-    // In a config that dpt stored before the field existed, the field has its default of that time;
-    // a section merged from the user's config gets the present default.
+    // A config that dpt stored before the field existed gets the default of that time. A section
+    // merged from the user's config gets the present default.
     if (field.stored_default && author_ == Author::dpt && node.where.file == file_) {
       field.set(target, *field.stored_default);
     }

@@ -111,8 +111,8 @@ class Namer {
 };
 
 /// Walks the tree twice: first to collect all names, then to create the layers. A name refers to
-/// the item with that name in the innermost enclosing block that has one. If that item comes later
-/// than the reference, it is an error, even if an outer block has an earlier one.
+/// the item with that name in the innermost enclosing block that has such an item. A reference to a
+/// later item is an error, even if an outer block has an earlier item with that name.
 class Expander {
  public:
   Expander(ModelSpec& model, const VariantTable& kinds, const std::map<std::string, Where>& origins,
@@ -148,8 +148,8 @@ class Expander {
     if (!is_dry_) report_(path, std::move(text));
   }
 
-  /// Returns "layer 'FULL': " for an item inside a block or for a copy, whose full name is not in
-  /// the config; otherwise empty.
+  /// Returns "layer 'FULL': " for an item inside a block and for a copy, because the config does
+  /// not contain their full names. Otherwise returns an empty string.
   static std::string who(const LayerSpec& item, const std::string& full) {
     const bool is_as_written =
         item.path.find(".layers.", sizeof("model.layers.") - 1) == std::string::npos &&
@@ -311,7 +311,7 @@ class Expander {
     return layer.where.line > 0 ? fmt::format(" in line {}", layer.where.line) : std::string{};
   }
 
-  /// Returns the input of a block: the layer that its `from` names, otherwise `in`.
+  /// Returns the input of a block: the layer named by its `from`, or `in` without one.
   int block_input(const LayerSpec& item, const Scopes& scopes, const std::string& full, int in) {
     if (item.from.empty() || is_dry_) return in;
     if (item.from.size() > 1) {
@@ -345,7 +345,7 @@ class Expander {
                                               item.op.type));
   }
 
-  /// Returns the full name of the layer whose weights an item uses; empty if it names none.
+  /// Returns the full name of the layer whose weights an item uses; empty if it uses its own.
   std::string owner_of_weights(const LayerSpec& item, const Scopes& scopes,
                                const std::string& full) {
     const Reference reference{item.share_weights, "share_weights", item.path + ".share_weights"};
@@ -413,8 +413,8 @@ class Expander {
     return nullptr;
   }
 
-  /// Describes an unknown name, and suggests the names visible to the reference: the children so
-  /// far of each enclosing block.
+  /// Describes an unknown name, and suggests the names visible to the reference: the earlier
+  /// children of each enclosing block.
   std::string unknown(const Reference& reference, const Scopes& scopes) {
     std::string text = fmt::format("expected the name of an earlier layer in '{}', found {}",
                                    reference.field, in_quotes(reference.name));
@@ -461,7 +461,7 @@ class Expander {
   bool is_dry_ = true;
   bool is_too_long_ = false;
   std::size_t emitted_ = 0;
-  int twins_ = 0;  ///< number of enclosing blocks whose name an earlier item has
+  int twins_ = 0;  ///< number of enclosing blocks that share their name with an earlier item
   std::map<std::string, Named> outputs_;     ///< by full name; items expanded so far
   std::map<std::string, Named> everything_;  ///< by full name; all items
   std::map<std::string, std::vector<std::string>>

@@ -1,7 +1,7 @@
 // Blocks: lists of layers under one name, written once and repeated. A config may nest them; they
 // are expanded into the flat list that the Plan reads, so only the reader deals with blocks.
 //
-// Names: the children of a block NAME are NAME.CHILD; a child without a name is called by its
+// Names: the children of a block NAME are called NAME.CHILD. The name of an unnamed child is its
 // index, as in nn.Sequential. A block with `repeat: N` stands for N copies in its list: NAME.0 to
 // NAME.N-1 if it has a name, otherwise copies with consecutive indices.
 #pragma once
@@ -32,12 +32,12 @@ struct ResidualBlock {
 
 inline constexpr std::size_t kMaxLayers = 10'000;  ///< per list, and in total after expansion
 
-/// Returns the table of a kind of block. `layer` is the table of the items of its lists; it must
-/// outlive the result.
+/// Returns the table of a kind of block. `layer`, the table of the items of its lists, must outlive
+/// the result.
 ObjectTable sequential_table(const ObjectTable& layer);
 ObjectTable residual_table(const ObjectTable& layer, const VariantTable& kinds);
 
-/// Names of the layers that a Residual adds to those of its lists.
+/// Names of the layers that a Residual adds to the layers of its lists.
 inline constexpr const char* kSumName = "add";
 inline constexpr const char* kActivationName = "activation";
 

@@ -1,4 +1,4 @@
-// Paths that `KEY=VALUE` on a command line can have, from the field tables.
+// Lists, from the field tables, the paths that `KEY=VALUE` on a command line can set.
 #include "engine/config/config_paths.h"
 
 #include <map>

@@ -13,7 +13,7 @@ struct ConfigPath {
   std::vector<std::string> words;  ///< the possible values that are words, such as "true"
 };
 /// Returns the paths of all kinds (such as those of every optimizer), sorted. Leaves out items of
-/// lists, such as layers, which have their own names.
+/// lists, such as layers, because each config names them differently.
 std::vector<ConfigPath> config_paths(const Catalog& catalog);
 
 }  // namespace dpt

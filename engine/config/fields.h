@@ -70,7 +70,7 @@ enum class FieldType : std::uint8_t {
   objects,   ///< a list of structs that share a table
   variant,   ///< Variant chosen by `type` from a VariantTable
   variants,  ///< std::vector<Variant>
-  patch      ///< no member: changes to another field, applied before it is read (patch.h)
+  patch      ///< no member: changes to another field, applied before that is read (patch.h)
 };
 
 /// A mapping from strings to strings, in the order in which it is written.
@@ -106,7 +106,7 @@ struct Field {
   std::string former_name;     ///< earlier name in configs; empty = never renamed
   /// Value in configs that dpt stored before the field existed; unset = the member's default.
   std::optional<PlainValue> stored_default;
-  std::string plain_key;  ///< object: the field that a plain value in place of the mapping sets
+  std::string plain_key;  ///< object: the field set by a plain value in place of the mapping
   std::string leader;     ///< the field that determines the default; empty = none
   std::function<PlainValue(const void*)> follow;  ///< computes the default; null = the initialiser
   const ObjectTable* object = nullptr;            ///< FieldType::object(s)
@@ -140,8 +140,8 @@ struct Field {
   /// Sets the field's name in older configs. A config that uses it gets an error with the new name;
   /// one stored in a checkpoint is read as if it had the new name.
   Field formerly(std::string name) &&;
-  /// Sets the value for stored configs that lack the field because they are older. For fields that
-  /// change results: a resumed run whose config does not set the field keeps the run's value.
+  /// Sets the value for stored configs that lack the field because they are older. Meant for fields
+  /// that change results: a resumed run whose config does not set the field keeps the run's value.
   Field stored_as(PlainValue value) &&;
   /// Sets the default to make(struct), which depends on the field `leader`.
   template <class S, class T>
@@ -157,7 +157,7 @@ struct Field {
   /// Allows a path to be the name of a file on a server (is_remote) or `word`, which stay
   /// unchanged.
   Field or_remote(std::string word) &&;
-  /// Allows `word` in place of a Size2, which sets it to {-1, -1}.
+  /// Allows `word` in place of a Size2; the word sets it to {-1, -1}.
   Field or_word(std::string word) &&;
 };
 
@@ -167,8 +167,8 @@ struct FlatChoice {
   const VariantTable* variants = nullptr;  ///< null = no such member
   std::function<Variant*(void*)> at;
   std::string default_type;  ///< kind if the tag is absent; empty = the tag is required
-  /// Field that the config sets if the tag is absent, and that the chosen kind creates otherwise;
-  /// empty = none.
+  /// Field that the config sets if the tag is absent; otherwise the chosen kind creates it. Empty =
+  /// none.
   std::string makes;
 };
 
@@ -180,8 +180,8 @@ struct ObjectTable {
   std::function<std::shared_ptr<void>()> make;  ///< a struct with its defaults
   /// Checks the fields together, after all of them were read. Returns the message, or empty.
   std::function<std::string(const void*)> check;
-  /// Checks the fields that only labels need, in the same way; runs before `check` if labels are
-  /// needed.
+  /// Checks, in the same way, the fields that only labels need. Runs before `check`, and only if
+  /// labels are needed.
   std::function<std::string(const void*)> check_labels;
   FlatChoice choice;
   bool is_activation = false;  ///< layer: elementwise, so a Residual may end with it
@@ -191,8 +191,8 @@ struct ObjectTable {
   std::function<void(void*, const Where&)> set_where;
 };
 
-/// The alternatives of a `{type: ...}` field; or, with another `tag`, of a mapping whose key of
-/// that name chooses the alternative (`data: {dataset: mnist, ...}`).
+/// The alternatives of a `{type: ...}` field. With a `tag` other than "type", the key of that name
+/// chooses the alternative (`data: {dataset: mnist, ...}`).
 struct VariantTable {
   std::string what;  ///< "layer", "optimizer": for messages
   std::string tag = "type";
@@ -241,7 +241,7 @@ inline ObjectTable block_table(ObjectTable table) {
   return table;
 }
 
-/// Returns the field that `Field::plain_key` names.
+/// Returns the field named by `Field::plain_key`.
 const Field& plain_field(const Field& object);
 
 }  // namespace dpt

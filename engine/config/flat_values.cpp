@@ -43,8 +43,8 @@ std::vector<std::string> keys_of_items(const YamlNode& list) {
   return keys;
 }
 
-/// Appends all values of a tree by dotted path, in order. Items of a list are identified by name if
-/// they have one, and a list of plain values is one value.
+/// Appends all values of a tree with their dotted paths, in order. An item of a list is identified
+/// by its name if it has one. A list of plain values is one value.
 void flatten(const YamlNode& node, const std::string& path, FlatConfig& out) {
   if (node.children.empty()) {
     out.values.emplace_back(path, flat_text(node, false));

@@ -10,10 +10,11 @@ namespace dpt {
 
 /// Resolved config (from show_spec) as a list of values.
 struct FlatConfig {
-  /// Values by their dotted paths, items of lists by name or index, in the order of the text.
+  /// Dotted paths and their values, in the order of the text. A path identifies items of lists by
+  /// name or index.
   std::vector<std::pair<std::string, std::string>> values;
-  /// Names of the items, in order, of each list with named items, by the path of the list. A
-  /// comparison of the values by path does not see this order.
+  /// Path of each list with named items -> the names in order. A comparison of the values by path
+  /// does not see this order.
   std::map<std::string, std::vector<std::string>> orders;
 };
 

@@ -21,7 +21,8 @@ std::vector<std::string> kinds_with(const VariantTable* kinds, const std::string
 /// Returns "lr: 0.05" for a child that results from `lr: 0,05` inside {...}; otherwise empty.
 std::string decimal_comma(const YamlNode& map, const YamlNode& child);
 
-/// Returns "0.1" for 0.1, 10% and 10 % in place of a count that may be a fraction; otherwise empty.
+/// Returns "0.1" if the node has 0.1, 10% or 10 % in place of a count that may also be given as a
+/// fraction; otherwise empty.
 std::string fraction_of(const Field& field, const YamlNode& node);
 
 /// Returns the places where the key is valid: "'data.batch_size'". Empty if there are none or too

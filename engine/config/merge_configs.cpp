@@ -29,8 +29,7 @@ void merge_child(YamlNode& base, YamlNode& over, const std::string& key, Merge m
   remove_child(over, key);
 }
 
-/// Merges models. If `over` names other layers, keeps only those parts of the base that do not
-/// concern its layers.
+/// Merges models. If `over` names other layers, drops the base's layers, zoo network and patches.
 void merge_models(YamlNode& base, YamlNode over, const SpecTables& tables) {
   const FlatChoice& zoo = tables.model.choice;
   if (base.is_map() && over.is_map()) {

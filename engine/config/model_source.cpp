@@ -23,8 +23,8 @@ void place(YamlNode& node, const Where& where) {
   for (YamlNode& child : node.children) place(child, where);
 }
 
-/// Returns the zoo network that the mapping chooses, with its options; without a type if the
-/// mapping is invalid, which the reader will report.
+/// Returns the zoo network that the mapping chooses, with its options. The result has no type if
+/// the mapping is invalid; the reader will report that.
 Variant zoo_of(const SpecTables& tables, const YamlNode& model) {
   ModelSpec scratch;
   std::vector<ConfigIssue> issues;
@@ -34,7 +34,8 @@ Variant zoo_of(const SpecTables& tables, const YamlNode& model) {
   return issues.empty() ? scratch.zoo : Variant{};
 }
 
-/// Returns the layers of a network, all with the position `where`, at which the config names it.
+/// Returns the layers of a network. All get the position `where`, at which the config names the
+/// network.
 YamlNode layers_of(const Catalog& catalog, const Variant& zoo, const Where& where) {
   std::vector<ConfigIssue> issues;
   YamlNode layers = parse_yaml(catalog.zoo_layers(zoo), "zoo", issues);
@@ -67,7 +68,8 @@ void add_value(YamlNode& model, const char* key, const std::string& value, const
 /// Arbitrary number of outputs for an invalid data section, which is reported elsewhere.
 constexpr std::int64_t kAnyOutputs = 2;
 
-/// Returns the data set of the data section; without a table if one of its own fields is invalid.
+/// Returns the data set of the data section. The result has no table if one of the data set's own
+/// fields is invalid.
 Variant dataset_of(const SpecTables& tables, const YamlNode& data) {
   DataSpec scratch;
   std::vector<ConfigIssue> issues;

@@ -1,4 +1,4 @@
-// Fields that the structs which decide by a monitored value share: keep_best, early_stopping,
+// Fields shared by the structs that decide by a monitored value: keep_best, early_stopping,
 // plateau.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace dpt {
 using BetterDirection = std::optional<Direction> (*)(const std::string& monitor);
 
 /// Checks that the mode is the better direction of the monitor; the other one would keep the worst
-/// value. Accepts an invalid name, for which another check has a better message.
+/// value. Accepts an invalid name, because another check reports it with a better message.
 inline std::string check_direction(BetterDirection better, const std::string& monitor,
                                    Direction mode) {
   const std::optional<Direction> right = better(monitor);

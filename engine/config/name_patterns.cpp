@@ -10,7 +10,7 @@
 namespace dpt {
 
 bool matches_pattern(const std::string& pattern, const std::string& name) {
-  // On a mismatch, let the last star match one character more.
+  // On a mismatch, let the last star match one more character.
   std::size_t p = 0, n = 0;
   std::size_t star = std::string::npos, taken = 0;
   while (n < name.size()) {

@@ -7,8 +7,8 @@
 
 namespace dpt {
 
-/// Sets the transforms to run (TransformsSpec::train and eval) from the written ones and
-/// data.normalize, once its numbers are known: a Normalize at the end, before a RandomErasing.
+/// Sets the transforms to run (TransformsSpec::train and eval) to the written ones. Once the
+/// numbers of data.normalize are known, adds a Normalize at the end, or before a RandomErasing.
 /// `transforms` is the catalog's table.
 void apply_normalization(const VariantTable& transforms, DataSpec& data);
 

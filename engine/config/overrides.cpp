@@ -144,8 +144,8 @@ class Override {
     return std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end();
   }
 
-  /// Returns the layer in a block whose full name is the longest prefix of the path from `at` on,
-  /// and moves `at` after it; null if there is none.
+  /// Returns the layer, inside a block, whose full name is the longest prefix of the path from `at`
+  /// on, and moves `at` past that name. Returns null if there is none.
   YamlNode* layer_by_full_name(YamlNode& layers, std::size_t& at) {
     for (std::size_t end = path_.rfind('.'); end != std::string::npos && end > at;
          end = path_.rfind('.', end - 1)) {

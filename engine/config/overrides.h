@@ -1,4 +1,4 @@
-// key=value arguments of the command line, which replace values in the tree of a config.
+// Command-line arguments `key=value`, which replace values in the tree of a config.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ namespace dpt {
 /// Where::column is the number of the argument, from 1.
 inline constexpr const char* kCommandLine = "command line";
 
-/// Returns true if the argument overrides an item of model.layers, a list that is complete only
-/// after the zoo and patches.
+/// Returns true if the argument overrides an item of model.layers. Such an argument must wait until
+/// the zoo and the patches have completed that list.
 bool is_for_layers(const std::string& override_text);
 
 /// Puts the n-th argument, `path=value`, into the tree.

@@ -39,7 +39,8 @@ std::size_t count_nodes(const YamlNode& node) {
   return count;
 }
 
-/// Returns the copies that a repeated block stands for; only the first reads what `from` names.
+/// Returns the copies that a repeated block stands for. Only the first copy keeps the block's
+/// `from`.
 std::vector<YamlNode> copies_of(YamlNode block, std::int64_t repeat) {
   remove_child(block, "repeat");
   remove_child(block, "name");
@@ -81,8 +82,8 @@ std::optional<LayerPlace> find_in_block(YamlNode& block, const std::string& name
   return std::nullopt;
 }
 
-/// Finds a layer in a list. `index` is the index of the first item of the list, and on return the
-/// index after its last.
+/// Finds a layer in a list. `index` is the index of the list's first item; on return, it is the
+/// index after that of the last.
 std::optional<LayerPlace> find_in(YamlNode& list, const std::string& name, std::int64_t& index) {
   for (std::size_t i = 0; i < list.children.size(); ++i) {
     YamlNode& item = list.children[i];

@@ -40,7 +40,8 @@ std::string normal_path(const std::string& path) {
   return normal;
 }
 
-/// Expansion of a text, in two copies that differ only in the values of secret variables.
+/// Expansion of a text in two versions: one has the values of secret variables, the other their
+/// names.
 class Expansion {
  public:
   explicit Expansion(std::string_view text) : text_(text) {}
@@ -53,8 +54,8 @@ class Expansion {
   }
 
  private:
-  /// Reads up to the '}' that ends the variable at `opened`, or to the end of the text if that is
-  /// npos. If not `is_used`, only checks the text. Returns false if there is a problem.
+  /// Reads up to the '}' that ends the variable at `opened`, or to the end of the text if `opened`
+  /// is npos. If not `is_used`, only checks the text. Returns false if there is a problem.
   bool read(int depth, bool is_used, std::size_t opened) {
     while (at_ < text_.size()) {
       const std::string_view rest = text_.substr(at_);
@@ -160,8 +161,8 @@ std::string home_of(std::string& path) {
   return {};
 }
 
-/// Returns the reason why a field that accepts files on servers rejects this URL; empty if it
-/// accepts it.
+/// Returns the reason why a field that accepts files on servers rejects this URL; empty if the
+/// field accepts it.
 std::string problem_of_url(const std::string& url) {
   const std::string scheme = url.substr(0, url.find("://"));
   if (!is_remote(url)) {

@@ -45,8 +45,8 @@ class Checker {
   }
 
  private:
-  /// Records whether the data set may have a validation set, and refuses settings that need one if
-  /// there is none.
+  /// Records whether the data set may have a validation set. If it has none, refuses settings that
+  /// need one.
   void check_validation() {
     DataSpec& data = spec_.data;
     std::optional<bool> declared = false;
@@ -78,8 +78,8 @@ class Checker {
     apply_normalization(catalog_.transforms, spec_.data);
   }
 
-  /// Checks that an explicitly chosen monitor is measured. Resolved configs have all fields, and
-  /// thus a monitor even for a run without validation.
+  /// Checks that an explicitly chosen monitor is measured. Skips resolved configs: they set every
+  /// field, and thus a monitor even for a run without validation.
   void check_keep_best() {
     if (spec_.data.may_validate() || !is_written("checkpoint.keep_best.monitor")) return;
     const bool is_resolved = is_written("checkpoint.keep_best.mode") &&

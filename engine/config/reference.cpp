@@ -114,7 +114,7 @@ class Page {
             field.plain_key.empty() ? "" : expected_text(plain_field(field)) + ", or a ",
             anchor(field.object->name));
       case FieldType::objects:
-        // `groups` already is a plural.
+        // `groups` is already a plural.
         return fmt::format("list of [{}{}](#{})", field.object->name,
                            field.object->name.ends_with('s') ? "" : "s",
                            anchor(field.object->name));

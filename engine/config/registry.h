@@ -1,9 +1,10 @@
 // A family of things that configs choose by name: layers, losses, metrics, optimizers, schedules,
 // data sets, transforms or networks.
 //
-// A kind is a struct whose `table` has the name and the options; its other members create it. Each
-// kind has a function NAME_FAMILY() in its own source file. The kinds.h of the family declares and
-// lists these functions, and its registry.cpp creates the Registry.
+// A kind is a struct. Its `table` has the kind's name and options; its other members create the
+// layer, the loss or the like. Each kind has a function NAME_FAMILY() in its own source file. The
+// kinds.h of the family declares and lists these functions, and its registry.cpp creates the
+// Registry.
 #pragma once
 
 #include <algorithm>

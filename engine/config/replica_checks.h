@@ -10,8 +10,8 @@
 
 namespace dpt {
 
-/// Returns the number of replicas that this many training samples can keep busy, the maximum for
-/// `auto`.
+/// Returns the number of replicas that `samples` training samples can keep busy. `auto` uses no
+/// more replicas than that.
 std::int64_t most_replicas(const TrainSpec& spec, std::int64_t samples);
 
 /// Returns the problem of train.shards for this many replicas; empty if there is none.

@@ -22,13 +22,13 @@ std::string lower_case(std::string text);
 /// Returns a number as people write it: 65536, 0.5.
 std::string number_text(double value);
 
-/// A value, or none: `hint` then says what to write instead (may be empty).
+/// A value, or a hint that says what to write instead. The hint may be empty.
 template <class T>
 struct Scalar {
   std::optional<T> value;
   std::string hint;
 };
-/// Reads a scalar strictly. Without a value, no issue is recorded: the caller reports it.
+/// Reads a scalar strictly. Records no issue if there is no value: the caller does.
 Scalar<bool> read_boolean(const YamlNode& node);
 Scalar<std::int64_t> read_integer(const YamlNode& node);
 Scalar<double> read_number(const YamlNode& node);

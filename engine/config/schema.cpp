@@ -143,7 +143,7 @@ class SchemaMaker {
     return schema;
   }
 
-  /// Returns the schema of a mapping of `fields`. An item of a list must have the required ones.
+  /// Returns the schema of a mapping of `fields`. An item of a list must have the required fields.
   Json mapping(const Fields& fields, const std::vector<void*>& owners, bool is_item) {
     Json schema = {{"type", "object"}};
     Json properties = Json::object();
@@ -216,8 +216,8 @@ class SchemaMaker {
     return {{"type", "array"}, {"items", {{"oneOf", kinds}}}};
   }
 
-  /// Returns the schema of an item of a list. It refers to a definition if the item chooses a kind,
-  /// because it is recursive: a block has such items too.
+  /// Returns the schema of an item of a list. If the item chooses a kind, the schema refers to a
+  /// definition, because it is recursive: a block has such items too.
   Json item(const ObjectTable& table, void* defaults) {
     return table.choice.variants
                ? item_kinds(*table.choice.variants, fields_of(table), defaults, table.name)
@@ -274,7 +274,7 @@ class SchemaMaker {
     return names;
   }
 
-  /// Returns a test of the tag, which may be missing unless `has_tag`.
+  /// Returns a test of the tag. Unless `has_tag`, the tag may be missing.
   static Json is_kind(const VariantTable& table, const ObjectTable& kind, bool has_tag) {
     Json test = {{"properties", {{table.tag, {{"const", kind.name}}}}}};
     if (!has_tag) test.update(has_key(table.tag));
@@ -321,7 +321,8 @@ class SchemaMaker {
 
   // Requirements on a config that extends no other:
 
-  /// Returns the keys that `fields` require, on all levels below too; empty if there are none.
+  /// Returns the keys that `fields` require, including those on all levels below; empty if there
+  /// are none.
   static Json requirements(const Fields& fields, bool is_zoo = false) {
     Json required = Json::array();
     Json below = Json::object();
@@ -378,7 +379,7 @@ class SchemaMaker {
 
   // Shared definitions:
 
-  /// Creates definitions of properties that several kinds have, such as `data.batch_size`.
+  /// Creates definitions of properties that several kinds share, such as `data.batch_size`.
   static void share_repeated(Json& schema) {
     constexpr std::size_t kMinSize = 60;  // shorter ones are no longer than a reference
     Json& defs = schema["$defs"];

@@ -15,8 +15,8 @@ namespace {
 constexpr std::array<std::string_view, 4> kSecretWords = {"token", "password", "secret", "key"};
 constexpr std::size_t kMinSecret = 4;
 /// Minimum length of a value that is hidden anywhere in a text. Shorter values are hidden only as a
-/// whole part of a path or after a '=': "train" may be the value of a secret variable and is a word
-/// in every log.
+/// whole part of a path or after a '=': "train" may be the value of a secret variable, but every
+/// log contains that word.
 constexpr std::size_t kMinAnywhere = 8;
 
 /// Remembered secrets. Nothing is removed, because a process reads its environment and arguments
@@ -54,12 +54,12 @@ std::optional<std::size_t> secret_in(const std::string& word) {
   return is_secret ? std::optional(equals + 1) : std::nullopt;
 }
 
-/// Returns true if the word is an option without a value, whose value is the next word.
+/// Returns true if the word is an option with a secret name whose value is the next word.
 bool is_open_option(const std::string& word) {
   return word.starts_with("--") && word.find('=') == std::string::npos && is_secret_name(word);
 }
 
-/// Calls `secret(word, begin)` for each word with a secret value, which begins at `begin`.
+/// Calls `secret(word, begin)` for each word with a secret value. The value begins at `begin`.
 template <class Words, class Secret>
 void visit_secrets(Words& words, Secret secret) {
   bool is_value = false;
@@ -120,7 +120,7 @@ std::string replace_all(std::string text, const std::string& value, const std::s
 }  // namespace
 
 bool is_secret_name(std::string_view name) {
-  if (name == "weights.key") return false;  // names a dictionary in a file
+  if (name == "weights.key") return false;  // the name of a dictionary in a file
   while (!name.empty()) {
     const std::size_t end = std::min(name.find_first_of("_-."), name.size());
     const std::string word = lower_case(std::string(name.substr(0, end)));

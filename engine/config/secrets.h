@@ -21,10 +21,10 @@ bool is_secret_name(std::string_view name);
 /// Returns true if the text has a URL with a user or password.
 bool has_url_login(std::string_view text);
 
-/// Returns the words of a command line with *** for the values of options and overrides with secret
-/// names (`--token x`, `--token=x`, `TOKEN=x`), and without what hide_secrets hides. In an override
-/// of the model or of weights.map, only the last part of the path counts as its name: the other
-/// parts are names that the user has given to layers and tensors.
+/// Returns the words of a command line, with *** for the values of options and overrides with
+/// secret names (`--token x`, `--token=x`, `TOKEN=x`). Also hides everything that hide_secrets
+/// hides. In an override of the model or of weights.map, only the last part of the path counts as
+/// its name: the other parts are names that the user has given to layers and tensors.
 std::vector<std::string> without_secrets(const std::vector<std::string>& words);
 
 /// Makes hide_secrets write `shown` for `value` from now on. Ignores values of fewer than 4 bytes,

@@ -197,7 +197,7 @@ class Writer {
     line(field.name + ": " + std::visit(ToYaml{field}, value), path);
   }
 
-  /// Returns true if all fields except the one that a plain value sets have their defaults.
+  /// Returns true if all fields have their defaults, apart from the one that a plain value sets.
   static bool is_plain(const Field& field, const void* object) {
     const std::shared_ptr<void> defaults = field.object->make();
     const std::vector<Field>& all = field.object->fields;

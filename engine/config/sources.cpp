@@ -124,8 +124,8 @@ std::string read_config_text(const std::string& file) {
   }
   std::ifstream in(file, std::ios::binary);
   if (!in) fail(ErrorKind::usage, "cannot read the config {}: {}", file, std::strerror(errno));
-  // Read one byte past the limit, which shows that the file is too long, even for an endless
-  // device.
+  // Read up to one byte past the limit. That byte shows that the file is too long, even if the file
+  // is an endless device.
   std::string text(kMaxConfigBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad()) fail(ErrorKind::usage, "cannot read the config {}: {}", file, std::strerror(errno));
@@ -150,7 +150,7 @@ YamlNode load_tree(const SpecTables& tables, const Catalog& catalog, const std::
   if (tree.kind == YamlNode::Kind::broken) return tree;
   if (stored) rename_former_keys(tables.root, tree);
   std::vector<LayerOverride> for_layers;
-  // Sets the path of all issues from `first` on that have none.
+  // Sets the path of all issues, from `first` on, that have no path yet.
   const auto name_field = [&](std::size_t first, const std::string& path) {
     for (std::size_t i = first; i < issues.size(); ++i) {
       if (issues[i].path.empty()) issues[i].path = path;

@@ -20,7 +20,7 @@ YamlNode load_tree(const SpecTables& tables, const Catalog& catalog, const std::
                    const std::string& file, const std::vector<std::string>& overrides, bool stored,
                    std::vector<std::string>& files, std::vector<ConfigIssue>& issues);
 
-/// Loads the tree of a config of which only the data section is needed: leaves the model unchanged.
+/// Loads the tree of a config when only its data section is needed. Leaves the model unchanged.
 YamlNode load_data_tree(const SpecTables& tables, const std::string& text, const std::string& file,
                         const std::vector<std::string>& overrides, std::vector<std::string>& files,
                         std::vector<ConfigIssue>& issues);

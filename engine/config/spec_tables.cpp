@@ -45,7 +45,7 @@ FlatChoice flat_choice(Variant S::*member, const VariantTable& variants,
   return choice;
 }
 
-/// Returns `table`, of a struct with `monitor` and `mode`, with a check that the two fit together.
+/// Returns `table` with a check that the `monitor` and the `mode` of its struct fit together.
 template <class S>
 ObjectTable with_direction_checked(ObjectTable table, BetterDirection better) {
   table.check = [better](const void* object) {

@@ -11,8 +11,8 @@
 namespace dpt {
 namespace {
 
-/// Appends the paths of the wanted fields. Skips the fields below a wanted one, which its path
-/// covers.
+/// Appends the paths of the wanted fields. Skips the fields below a wanted one, because its path
+/// covers them.
 void collect_paths(const std::vector<Field>& fields, bool (*is_wanted)(const Field&),
                    const std::string& prefix, std::vector<std::string>& paths) {
   const auto collect_kinds = [&](const VariantTable& kinds, const std::string& path) {

@@ -48,10 +48,10 @@ std::string closest(const std::string& word, std::span<const std::string> candid
   for (const std::string& candidate : candidates) {
     const std::string other = folded(candidate);
     std::size_t d = distance(key, other);
-    // "kernel" for kernel_size, "out" for out_channels.
+    // Suggest kernel_size for "kernel", and out_channels for "out".
     const bool is_prefix = key.size() >= 3 && (other.starts_with(key) || key.starts_with(other));
     if (is_prefix && other.size() >= 3) d = std::min<std::size_t>(d, 1);
-    // "accuracy" for val/accuracy.
+    // Suggest val/accuracy for "accuracy".
     if (key.size() >= 4 && other.ends_with(key)) d = std::min<std::size_t>(d, 1);
     if (d < best_distance || (d == best_distance && best.empty())) {
       best = candidate;

@@ -34,7 +34,7 @@ constexpr auto enum_names(Precision) {
       {{Precision::fp32, "fp32"}, {Precision::tf32, "tf32"}, {Precision::bf16, "bf16"}});
 }
 
-/// Conditions for checking kernels before the first step; automatic: those not checked before.
+/// Choice of the kernels to check before the first step; automatic: those not checked before.
 enum class SelfCheck : std::uint8_t { automatic, always, never };
 constexpr auto enum_names(SelfCheck) {
   return std::to_array<EnumName<SelfCheck>>(
@@ -48,7 +48,7 @@ constexpr auto enum_names(OnFailure) {
       {{OnFailure::stop, "stop"}, {OnFailure::continue_run, "continue"}});
 }
 
-/// Effect of more epochs in a resumed run on its learning-rate schedule.
+/// Effect of a resumed run's additional epochs on its learning-rate schedule.
 enum class MoreEpochs : std::uint8_t { stretch, hold, restart };
 constexpr auto enum_names(MoreEpochs) {
   return std::to_array<EnumName<MoreEpochs>>({{MoreEpochs::stretch, "stretch"},
@@ -204,7 +204,7 @@ struct SwaSpec {
 
 /// Patterns for the names of parameters that are not trained.
 struct FreezeSpec {
-  std::vector<std::string> params;  ///< empty with `except` = all
+  std::vector<std::string> params;  ///< empty although `except` is set = all
   std::vector<std::string> except;  ///< patterns of parameters that are trained nevertheless
 };
 
@@ -272,8 +272,8 @@ struct WeightsSpec {
   std::vector<std::string> expect_missing, expect_left_over;  ///< patterns
   std::optional<HeadRows> head;   ///< unset = the last layer is loaded like any other
   std::optional<WeightsUse> use;  ///< unset = the average, if the file has one
-  /// True if tensors may have other shapes with the same values in the same order, such as [C] for
-  /// [C, 1, 1]. Not a config field, but set for known files.
+  /// True if a tensor in the file may have another shape with the same values in the same order,
+  /// such as [C] for [C, 1, 1]. Not a config field, but set for known files.
   bool takes_other_shapes = false;
 };
 

@@ -27,8 +27,8 @@ enum class Author : std::uint8_t {
        ///< variable in a path is not an error until the path is opened
 };
 
-/// Converts `node` to the value of a field of a simple type. Returns false, with issues, on
-/// failure.
+/// Converts `node` to the value of a field of a simple type. On failure, adds issues and returns
+/// false.
 bool convert_value(const Field& field, const YamlNode& node, PlainValue& value,
                    std::vector<ConfigIssue>& issues, Author author = Author::user);
 

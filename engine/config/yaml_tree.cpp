@@ -301,8 +301,8 @@ Where place_of(std::string_view text, std::size_t offset, const std::string& fil
   return at;
 }
 
-/// Returns true if the text may be passed to yaml-cpp, which guesses other encodings and treats one
-/// of the control characters as the end of the file.
+/// Returns true if the text may be passed to yaml-cpp, which would guess other encodings and would
+/// treat one of the control characters as the end of the file.
 bool is_text(std::string_view text, const std::string& file, std::vector<ConfigIssue>& issues) {
   if (text.size() > kMaxConfigBytes) {
     issues.push_back({{file, 1, 1},
