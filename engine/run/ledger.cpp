@@ -72,7 +72,7 @@ std::string advice_on(LedgerPart part, const Job& job) {
   }
 }
 
-/// Rounds to multiples of 1 / `parts`, as a number that JSON prints with the fewest decimals.
+/// Rounds to multiples of 1 / `parts`, so that JSON prints few decimals.
 double rounded(double value, double parts) {
   return std::round(value * parts) / parts;
 }
@@ -119,7 +119,7 @@ LedgerTotals Ledger::totals(const Account& account) const {
 LedgerTotals Ledger::parts_of(const Account& account) const {
   LedgerTotals totals;
   std::copy_n(account.seconds.begin(), kLedgerParts, totals.seconds.begin());
-  // An interval without a timed step is divided like the rest of the run.
+  // Divide an interval without a timed step like the whole run.
   const auto sum = [](const PhaseSeconds& each) {
     return std::accumulate(each.begin(), each.end(), 0.0);
   };

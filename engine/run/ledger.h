@@ -42,8 +42,8 @@ struct LedgerTotals {
 /// Used by one thread. Its clock starts when it is constructed.
 class Ledger {
  public:
-  /// Assigns the time of its lifetime to `part`, except that of scopes inside it. Does nothing if
-  /// the ledger is null.
+  /// Assigns its lifetime to `part`, except for the time of scopes inside it. Does nothing if the
+  /// ledger is null.
   class Scope {
    public:
     Scope(Ledger* ledger, LedgerPart part) : ledger_(ledger) {
@@ -64,8 +64,8 @@ class Ledger {
     Ledger* ledger_;
     std::size_t outer_ = 0;
   };
-  /// Time in which the device works and this thread works with it or waits for it. phases() divides
-  /// it.
+  /// Scope of the time in which the device works and this thread works with the device or waits for
+  /// it. phases() divides that time.
   class DeviceScope : public Scope {
    public:
     explicit DeviceScope(Ledger* ledger) : Scope(ledger, Device{}) {}
@@ -74,7 +74,7 @@ class Ledger {
   /// Adds the phases of a timed step of the device. The device's time is divided in proportion to
   /// them.
   void phases(const PhaseSeconds& seconds);
-  /// Moves `seconds` from the time of sums to that of data: they were spent waiting for ranks that
+  /// Moves `seconds` from the part `sum` to the part `data`: they were spent waiting for ranks that
   /// waited for samples.
   void waited_for_data_of_others(double seconds);
 
@@ -93,8 +93,8 @@ class Ledger {
     double data_of_others = 0;
   };
 
-  /// Books the time until now to the current part, which it returns, and makes `part` the current
-  /// one.
+  /// Books the time until now to the current part, and makes `part` the current one. Returns the
+  /// former part.
   std::size_t turn_to(std::size_t part);
   LedgerTotals totals(const Account& account) const;
   /// Returns the times with the device's time divided into phases.

@@ -43,7 +43,7 @@ bool is_best(const HeldPath& path, const RunState& state) {
   return why_not_best(path, state).empty();
 }
 
-/// The folder for files that no longer belong to the run, created with the first of them.
+/// The folder for files that no longer belong to the run. It is created for the first of them.
 class AbandonedFolder {
  public:
   explicit AbandonedFolder(const RunFolder& folder) : folder_(folder) {}
@@ -52,8 +52,8 @@ class AbandonedFolder {
     return *place_;
   }
   HeldPath place_for(const HeldPath& file) { return place() / file.last_name(); }
-  /// Copies the log there before its lines move, so that a resume of a checkpoint there can restore
-  /// its lines.
+  /// Copies the log to the folder before its lines move, so that a resume from a checkpoint in the
+  /// folder can restore them.
   void keep_log() {
     const HeldPath log = folder_.at(kLog);
     try {
@@ -63,8 +63,8 @@ class AbandonedFolder {
       // metrics.abandoned.jsonl.
     }
   }
-  /// Returns the place for a checkpoint of the folder's own line of descent, whose log is copied
-  /// there first.
+  /// Returns the place for a checkpoint of the run folder's own line of descent. First copies the
+  /// log there.
   HeldPath place_for_own(const HeldPath& checkpoint) {
     keep_log();
     return place_for(checkpoint);
@@ -91,15 +91,16 @@ Origin origin_of(const RunFolder& folder, const std::string& from, const Startin
   return {is_own, folder.checkpoint_place(start.state.step), start.checksum};
 }
 
-/// Returns true if the file belongs to an abandoned branch of this folder whose log is next to it.
+/// Returns true if the file `from` belongs to an abandoned branch of this folder and the branch's
+/// log is next to the file.
 bool is_of_branch(const RunFolder& folder, const std::string& from) {
   const std::string branch = folder_of(from);
   return !from.empty() && is_same_entry(branch + "/..", folder.at("checkpoints")) &&
          exists(branch + "/" + kLog);
 }
 
-/// Returns the steps of checkpoints that the folder's line of descent has in common with the
-/// abandoned branch of the file `from`: both logs have the same line about them, with the same
+/// Returns the steps of the checkpoints that the folder's line of descent shares with the abandoned
+/// branch of the file `from`. Both logs have the same line about such a checkpoint, with the same
 /// time.
 std::set<std::int64_t> shared_steps(const RunFolder& folder, const std::string& from) {
   std::set<std::int64_t> shared;
@@ -111,8 +112,8 @@ std::set<std::int64_t> shared_steps(const RunFolder& folder, const std::string& 
       if (found != branch.end() && found->second == line) shared.insert(step);
     }
   } catch (const Error&) {
-    // Without the logs, no checkpoint counts as shared, and all of the other line are moved aside:
-    // nothing is lost, and a message reports it.
+    // Without the logs, no checkpoint counts as shared, and all checkpoints of the other line are
+    // moved aside. Nothing is lost, and a message reports the move.
     shared.clear();
   }
   return shared;
@@ -191,7 +192,8 @@ std::array<std::string, 2> folders_above(const std::string& folder) {
   return {folder_of(folder), folder + "/.."};
 }
 
-/// Returns the files that may be the best of `state` if its other checkpoints are in `place`.
+/// Returns the files that may be the best checkpoint of `state` if its other checkpoints are in
+/// `place`.
 std::vector<std::string> bests_near(const std::string& place, const RunState& state) {
   std::vector<std::string> paths = {place + "/" + checkpoint_name(state.best_step),
                                     place + "/best.safetensors"};
@@ -201,14 +203,14 @@ std::vector<std::string> bests_near(const std::string& place, const RunState& st
   return paths;
 }
 
-/// Returns the first of the files that is the best of `state`; empty if none is.
+/// Returns the first of the files that is the best checkpoint of `state`; empty if none is.
 std::string first_best(const std::vector<std::string>& paths, const RunState& state) {
   const auto found = std::find_if(paths.begin(), paths.end(),
                                   [&](const auto& path) { return is_best(path, state); });
   return found != paths.end() ? *found : std::string();
 }
 
-/// Returns the files that may be the best of `state`, the likeliest first.
+/// Returns the files that may be the best checkpoint of `state`, the likeliest first.
 std::vector<std::string> best_candidates(const RunFolder& folder, const std::string& from,
                                          const RunState& state) {
   const std::string name = checkpoint_name(state.best_step);
@@ -227,9 +229,9 @@ std::vector<std::string> best_candidates(const RunFolder& folder, const std::str
   return paths;
 }
 
-/// Sets StartingPoint::ancestors to files next to the resumed one: checkpoints of the folder that
-/// contains it, or of the run whose best.safetensors it is. Ancestors of an abandoned branch may be
-/// in checkpoints/ of `folder`.
+/// Sets StartingPoint::ancestors to files next to the resumed one: checkpoints in the same folder
+/// or, if the resumed file is a run's best.safetensors, checkpoints of that run. Ancestors of an
+/// abandoned branch may be in checkpoints/ of `folder`.
 void find_ancestors(const Job& job, const RunFolder& folder, const std::string& from,
                     StartingPoint& start) {
   const std::int64_t step = start.state.rollback_step;
@@ -252,7 +254,7 @@ void find_ancestors(const Job& job, const RunFolder& folder, const std::string& 
 }
 
 /// Moves a best.safetensors that is not of this line of descent to `abandoned`. Leaves an older
-/// best of this line in place, to be replaced: a crash came before the new one was copied.
+/// best of this line in place, to be replaced: a crash came before the new best was copied.
 void leave_best(const RunFolder& folder, const StartingPoint& start, AbandonedFolder& abandoned,
                 const Notify& notify) {
   const HeldPath best = folder.best_place();
@@ -364,7 +366,7 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
   if (overwrite) {
     for (std::string& path : candidates) path = folder.after_set_aside(path);
     // The ancestors stay in replaced/ until the first save. In checkpoints/ they would count as
-    // checkpoints of the new run, so that the old run would not be restored after a crash.
+    // checkpoints of the new run, and the old run would not be restored after a crash.
     for (auto& [step, path] : start.ancestors) path = folder.after_set_aside(path.text());
     resumed = folder.after_set_aside(from);
     folder.set_aside();
@@ -391,7 +393,8 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
 void leave_later(RunFolder& folder, const RunState& state, const Notify& notify) {
   if (const std::string moved = folder.check_held(); !moved.empty()) notify("warning: " + moved);
   AbandonedFolder abandoned(folder);
-  // The newest moves last: after a crash in between, the run continues from it and gets here again.
+  // The newest checkpoint moves last: after a crash in between, the run continues from it and gets
+  // here again.
   std::vector<std::int64_t> steps = list_steps(folder.at("checkpoints"));
   std::reverse(steps.begin(), steps.end());
   for (const std::int64_t step : steps) {

@@ -19,19 +19,19 @@ using Notify = std::function<void(const std::string&)>;
 /// Makes `folder` the folder of the run that begins at `start`, which was read from the file `from`
 /// (empty for a fresh start):
 /// - with `overwrite`, the old run is moved aside (RunFolder::set_aside);
-/// - otherwise checkpoints of later steps, or of another run, are moved to
-///   checkpoints/abandoned-N/, log lines to metrics.abandoned.jsonl; a file from elsewhere is
-///   copied to checkpoints/;
-/// - best.safetensors becomes the best checkpoint that `start` knows: the file there, or one next
-///   to `from`, identified by its checksum. If none is left, or keep_best monitors another value
-///   now, the best checkpoint that is known is recorded in `start`;
+/// - otherwise, checkpoints of later steps or of another run are moved to checkpoints/abandoned-N/,
+///   and such log lines to metrics.abandoned.jsonl. A file from elsewhere is copied to
+///   checkpoints/;
+/// - best.safetensors becomes the best checkpoint that `start` knows: the file already there, or
+///   one next to `from`, identified by its checksum. If no such file is left, or if keep_best now
+///   monitors another value, the best known checkpoint is recorded in `start`;
 /// - with policy rollback, the checkpoints that a rollback needs (StartingPoint::ancestors) are
 ///   copied to checkpoints/ too. With `overwrite` the first save does that.
 /// Throws ErrorKind::data if a file cannot be read or moved.
 void take_place(const Job& job, RunFolder& folder, const std::string& from, bool overwrite,
                 StartingPoint& start, const Notify& notify);
 
-/// Leaves checkpoints and log lines of steps after a rollback to `state`: moves checkpoints to
+/// Moves everything about later steps aside in a rollback to `state`: checkpoints to
 /// checkpoints/abandoned-N/ and log lines to metrics.abandoned.jsonl (call RunLog::reopen
 /// afterwards). best.safetensors stays unchanged.
 void leave_later(RunFolder& folder, const RunState& state, const Notify& notify);

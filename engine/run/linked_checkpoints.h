@@ -31,12 +31,13 @@ void check_linked_checkpoints(const HeldPath& run);
 /// if the folder cannot be written. REQUIRES: the run folder is locked and marked.
 std::optional<LinkedCheckpoints> hold_linked_checkpoints(const HeldPath& run);
 
-/// Throws ErrorKind::data if `checkpoints` of a run folder leads elsewhere than when the run opened
-/// it. `held`: result of hold_linked_checkpoints(). `path`: the run folder, for messages.
+/// Throws ErrorKind::data if `checkpoints` of a run folder no longer leads where it led when the
+/// run opened the folder. `held`: result of hold_linked_checkpoints(). `path`: the run folder, for
+/// messages.
 void check_same_checkpoints(const HeldPath& run, const std::optional<LinkedCheckpoints>& held,
                             const std::string& path);
 
-/// Returns true if the folder to which `checkpoints` of a run folder leads has this run's record.
+/// Returns true if `checkpoints` of a run folder leads to a folder with this run's record.
 bool has_record_of_run(const HeldPath& run);
 
 }  // namespace dpt

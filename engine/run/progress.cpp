@@ -77,7 +77,7 @@ struct Terminal : spdlog::sinks::base_sink<std::mutex> {
   }
 };
 
-/// Sink that appends to a file at a place.
+/// Sink that appends to a file.
 struct MessageFile : spdlog::sinks::base_sink<std::mutex> {
   FileHandle file;
 
@@ -116,7 +116,7 @@ std::string bar_line(double done_fraction, const std::vector<StatusPart>& parts,
   std::vector<std::size_t> chosen(parts.size(), 0);
   std::string text = joined(parts, chosen, "  ");
   while (display_columns(text) > room) {
-    // The least important part that is still shown.
+    // Find the least important part that is still shown.
     std::size_t shortened = parts.size();
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const bool is_shown = chosen[i] < parts[i].forms.size();

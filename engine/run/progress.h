@@ -1,4 +1,4 @@
-// Progress of a run for people: a progress bar on a terminal, plain lines elsewhere, the same
+// Progress of a run for people: a progress bar on a terminal, plain lines elsewhere, and the same
 // messages in train.log.
 #pragma once
 
@@ -40,7 +40,7 @@ class Progress {
                     std::chrono::milliseconds between_lines = std::chrono::seconds(30));
   ~Progress();
 
-  /// Also writes every message to `path` (appended).
+  /// Also appends every message to `path`.
   void also_to(const HeldPath& path);
 
   void info(const std::string& text);
@@ -48,8 +48,8 @@ class Progress {
   /// Writes a warning that appears nowhere else: to stderr even if silent.
   void warn_always(const std::string& text);
 
-  /// Shows the progress of the work, on a terminal as `bar_line`. Otherwise prints the longest
-  /// forms of all parts, at least `between_lines` after the last message.
+  /// Shows the progress of the work: on a terminal as `bar_line`, otherwise as a line with the
+  /// longest forms of all parts, at least `between_lines` after the last message.
   void status(double done_fraction, const std::vector<StatusPart>& parts);
   /// Removes the bar.
   void clear();

@@ -86,7 +86,7 @@ class MetricLines {
   std::string labels_, name_, text_;
 };
 
-/// Returns the measured values of a line `eval`.
+/// Returns the measured values of an `eval` line.
 NamedValues values_of(const Json& fields) {
   NamedValues values;
   for (const auto& [name, value] : fields.items()) {
@@ -125,7 +125,7 @@ void set_evaluation(PrometheusState& state, const std::string& split, NamedValue
 void PrometheusState::take_best(const RunState& from) {
   best = from.best;
   best_step = from.best_step;
-  // The direction follows the name of the monitor: leave it out.
+  // Leave out the direction, which follows the name of the monitor.
   best_monitor = from.best_monitor.substr(0, from.best_monitor.find(' '));
 }
 

@@ -21,7 +21,7 @@ struct PrometheusState {
   std::string status = "running";  ///< or the status of run_end
   std::optional<int> exit_code;    ///< unset while the run trains
   std::int64_t epoch = 0, step = 0, epochs = 0, steps = 0;
-  double begun = 0, last_step = 0;  ///< seconds since 1970; at first the same
+  double begun = 0, last_step = 0;  ///< seconds since 1970; equal at first
   std::optional<double> loss, lr, images_per_s;
   std::vector<std::pair<std::string, NamedValues>> evaluations;  ///< by split
   std::optional<double> best;
@@ -44,10 +44,10 @@ std::string why_no_prometheus_file(const std::string& path);
 /// holds the file. Returns a closed handle if the file cannot be opened or locked.
 FileHandle lock_prometheus_file(const std::string& path);
 
-/// Follows a RunLog and replaces the file at the start, at the end, and in between after a step, an
-/// epoch or an evaluation if `interval` has passed since the last time.
+/// Follows a RunLog. Replaces the file at the start and at the end and, if `interval` has passed
+/// since the last time, after a step, an epoch or an evaluation.
 ///
-/// Like the log, it never ends a run: if the file cannot be written, it stays unchanged, with one
+/// Like the log, it never ends a run. A file that cannot be written stays unchanged, with one
 /// warning, and is written when that is possible again. Nothing waits for the disk. Each new file
 /// is locked before it is in place (lock_prometheus_file). Used by one thread.
 class PrometheusFile {

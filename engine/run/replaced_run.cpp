@@ -16,8 +16,8 @@ namespace {
 constexpr const char* kCheckpoints = "checkpoints";
 /// Target of the link replaced/checkpoints if checkpoints/ is a link.
 constexpr const char* kLinkToReplaced = "../checkpoints/replaced";
-/// Temporary folder for the new run's files, in the checkpoints of the run that is restored, until
-/// all files are there.
+/// Temporary folder, in the checkpoints of the run that is restored, for the new run's files until
+/// all of them are there.
 constexpr const char* kLeaving = "abandoned-new.tmp";
 
 bool has_entry(const HeldPath& path) {
@@ -34,7 +34,7 @@ void move_entry(const HeldPath& from, const HeldPath& to, const std::string& nam
   move_durably(from / name, to / name);
 }
 
-/// Lists the files in checkpoints/ that dpt names, the newest checkpoint last.
+/// Lists the files in checkpoints/ with names of dpt, the newest checkpoint last.
 std::vector<std::string> names_of_checkpoints(const HeldPath& checkpoints) {
   std::vector<std::string> names;
   for (const std::string& name : list_names(checkpoints)) {
@@ -174,8 +174,8 @@ void finish_removal(const HeldPath& folder) {
   remove_tree(folder / kRemoved);
 }
 
-/// Refuses to continue if a link in replaced/ leads to old checkpoints on another disk that are not
-/// there: the disk is missing, and what the new run saved is unknown.
+/// Refuses to continue if a link in replaced/ leads to old checkpoints on another disk but they are
+/// not there. The disk is missing, and what the new run saved is unknown.
 void check_has_replaced_checkpoints(const HeldPath& folder) {
   const HeldPath checkpoints = folder / kCheckpoints;
   for (const std::string_view name : {kMoving, kReplaced, kRestoring}) {

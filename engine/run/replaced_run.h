@@ -1,16 +1,16 @@
 // The run that --overwrite replaces. It is kept in replaced/ until the new one has a checkpoint of
 // its own schedule, and can be restored from there.
 //
-// Each step of a change is durable before the next, and the name of the folder tells which change a
-// crash has interrupted:
+// Each step of a change is durable before the next begins. The name of the folder tells which
+// change a crash has interrupted:
 //   replaced.moving/     old run, with some files here and the others in place, while it is moved
 //                        aside or restored: a recovery restores all of them
 //   replaced/            the complete old run; the files in place are the new run's
 //   replaced.restoring/  the complete old run; the new run's files in place are being moved away
 //   replaced.tmp/        files that are being removed
-// A rename of the folder is the step that decides. If checkpoints/ is a link, perhaps to another
-// disk, the link stays and the old checkpoints go to checkpoints/replaced/ on that disk; a link
-// replaced/checkpoints leads there.
+// The rename of the folder is the step that commits a change. If checkpoints/ is a link, perhaps to
+// another disk, the link stays and the old checkpoints go to checkpoints/replaced/ on that disk; a
+// link replaced/checkpoints leads there.
 #pragma once
 
 #include <string>
@@ -34,13 +34,13 @@ void set_run_aside(const HeldPath& folder);
 void remove_replaced_run(const HeldPath& folder);
 
 /// Throws ErrorKind::usage if a folder of a replaced run also holds foreign files: the folder would
-/// be taken for the user's, and the run in it for lost. Throws ErrorKind::data if its checkpoints
-/// are on another disk, which is missing.
+/// be taken for the user's, and the run in it would count as lost. Throws ErrorKind::data if the
+/// run's checkpoints are on another disk and that disk is missing.
 void check_replaced_run(const HeldPath& folder);
 
 /// Result of restoring the old run, if any. If the new run has checkpoints (or a crash interrupted
 /// this move), all its files go to checkpoints/abandoned-N. Otherwise, if it has a best, its best
-/// weights, log and messages do.
+/// weights, log and messages go there.
 struct RestoredRun {
   bool any = false;       ///< true if a run was restored
   std::string abandoned;  ///< abandoned-N, if it holds files of the new run

@@ -184,8 +184,8 @@ std::vector<std::string> names_in_the_way(const HeldPath& folder) {
       if (holds_something(folder / each)) found.push_back(each);
     }
   }
-  // A run would move the files of these folders, as if they were its own, if all of them have names
-  // of dpt's files.
+  // If all files in one of these folders have names of dpt's files, a run would move them as if
+  // they were its own.
   for (const char* name : {kReplaced, kMoving, kRestoring, kRemoved}) {
     const std::vector<std::string> inside = entry_type(folder / name, false) == EntryType::folder
                                                 ? list_names(folder / name)

@@ -1,5 +1,5 @@
-// Files of a run folder. dpt's own are known by the marker .dpt-run or, in folders older than the
-// marker, by their content. Other files in a folder are never overwritten, moved or removed.
+// Files of a run folder. dpt's own are recognised by the marker .dpt-run or, in folders older than
+// the marker, by their content. Other files in a folder are never overwritten, moved or removed.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ inline constexpr const char* kReplacedCheckpoints = "replaced";
 /// Returns true if `name` is one that a run uses in its checkpoints/.
 bool is_checkpoint_name(std::string_view name);
 
-/// Record of the run that saves in a folder to which `checkpoints` leads (linked_checkpoints.h).
+/// Record, in the folder to which `checkpoints` leads, of the run that saves there
+/// (linked_checkpoints.h).
 inline constexpr const char* kOwnerFile = ".dpt-checkpoints";
 /// Returns true for the names of the lock and the record.
 bool is_record_of_checkpoints(std::string_view name);
@@ -48,23 +49,23 @@ bool is_marked(const HeldPath& folder);
 bool has_log_of_dpt(const HeldPath& folder);
 
 /// Returns true if dpt made the folder: it has the marker or, if it is older than the marker, a
-/// metrics.jsonl that begins like dpt's or a checkpoint that verifies (which is read completely).
-/// Also true if it holds a run that --overwrite replaces, in replaced/.
+/// metrics.jsonl that begins like dpt's or an intact checkpoint (it is read completely). Also true
+/// if its replaced/ holds a run that --overwrite replaces.
 bool is_run_of_dpt(const HeldPath& folder);
 
 /// Lists the entries of a folder that no run created but a run would overwrite; empty if there are
 /// none.
 std::vector<std::string> names_in_the_way(const HeldPath& folder);
 
-/// Writes the marker unless it exists and has all names that this version uses, and `more`. Keeps
-/// names that another version has written there.
+/// Writes the marker unless it exists and has all names that this version uses and all of `more`.
+/// Keeps names that another version has written there.
 void write_marker(const HeldPath& folder, const std::vector<std::string>& more = {});
 
-/// Returns the random id of the run folder in its marker; empty if it has none. Only folders whose
+/// Returns the run folder's random id from its marker; empty if it has none. Only folders whose
 /// checkpoints are elsewhere have one (linked_checkpoints.h).
 std::string id_in_marker(const HeldPath& folder);
-/// Returns the id of the run folder in its marker, and creates one if it has none. REQUIRES: it has
-/// a marker.
+/// Returns the run folder's id from its marker, and creates one if it has none. REQUIRES: the
+/// folder has a marker.
 std::string make_id_in_marker(const HeldPath& folder);
 
 /// Names at the top of `folder` that dpt may have written. `name` may end in ".tmp".

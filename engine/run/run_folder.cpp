@@ -173,7 +173,7 @@ bool RunFolder::has_lock() {
            mine.st_ino == there.st_ino;
   }
   if (errno == ENOENT) return lock_again();
-  // For unknown errors, the write that follows reports its own reason.
+  // After an unknown error, the next write reports its own reason.
   return errno != ESTALE;
 }
 

@@ -16,7 +16,7 @@ namespace dpt {
 /// An open run folder, locked by this process until it is destroyed (or the process dies). Used by
 /// one thread at a time.
 ///
-/// The folder is held by its descriptor: at() names files in it even after it was moved, and
+/// The folder is held open by a descriptor: at() refers to files in it even after it was moved, and
 /// another folder that has taken its path is never written to. The same holds for the folder to
 /// which `checkpoints` leads if it is a link. Paths are only for messages.
 ///
@@ -26,13 +26,14 @@ namespace dpt {
 /// opens the folder (replaced_run.h).
 class RunFolder {
  public:
-  /// Creates an object without a folder, for a process that does not write the run's. Only
+  /// Creates an object without a folder, for a process that does not write the run folder. Only
   /// checkpoints() may be called on it.
   RunFolder() = default;
-  /// Creates the folder if needed, locks it, marks it as a run's, and completes what a crash has
-  /// interrupted. Throws ErrorKind::usage if another process holds it or check_may_write() throws
-  /// it, and ErrorKind::data if it cannot be created or written. `outputs`: paths of other files
-  /// that the command writes; those in the folder belong to the run.
+  /// Creates the folder if needed, locks it, marks it as a run folder, and completes what a crash
+  /// has interrupted. Throws ErrorKind::usage if another process holds the folder or
+  /// check_may_write() throws it, and ErrorKind::data if the folder cannot be created or written.
+  /// `outputs`: paths of other files that the command writes; those in the folder belong to the
+  /// run.
   explicit RunFolder(std::string path, const std::vector<std::string>& outputs = {});
   /// Does the same, or returns nothing if another process holds the folder.
   static std::optional<RunFolder> open_unless_held(std::string path,
@@ -50,13 +51,13 @@ class RunFolder {
   HeldPath at(const std::string& name) const;
   HeldPath checkpoint_place(std::int64_t step) const;
   HeldPath best_place() const { return at("best.safetensors"); }
-  /// Returns the path that an old run's file has after set_aside(); other paths unchanged.
+  /// Returns the path that an old run's file has after set_aside(). Returns other paths unchanged.
   std::string after_set_aside(const std::string& path) const;
   /// Throws ErrorKind::usage if set_aside() would remove the file.
   void check_stays(const std::string& path) const;
 
   /// Checks that the folder is still this process's. Throws ErrorKind::data if it was removed, if
-  /// another process has taken it over, or if `checkpoints` leads elsewhere than before. Returns a
+  /// another process has taken it over, or if `checkpoints` no longer leads where it did. Returns a
   /// message, once, if the folder was moved.
   std::string check_held();
   /// Returns the current path of the folder, as far as it is known.
@@ -73,7 +74,7 @@ class RunFolder {
   /// Returns true if an old run is in replaced/ while the new one has a checkpoint.
   bool has_replaced() const;
   /// Restores the old run, because the new one has saved no checkpoint. Returns true if there was
-  /// one.
+  /// an old run.
   bool put_back();
   /// Returns the folder abandoned-N in which put_back() left the best weights, log and messages of
   /// the new run, or all its files if it had checkpoints. Empty if it had none of these.
@@ -90,10 +91,10 @@ class RunFolder {
 
  private:
   struct Unopened {};
-  /// Returns the name in the folder of a file of the run; empty for other files.
+  /// Returns the name that a file of the run has in the folder; empty for other files.
   std::string entry_at(const std::string& path) const;
   RunFolder(Unopened, std::string path, const std::vector<std::string>& outputs);
-  /// Locks the folder and marks it as a run's. Returns false if another process holds it.
+  /// Locks the folder and marks it as a run folder. Returns false if another process holds it.
   bool open();
   bool lock();
   /// Returns true if the lock file in the folder is the one that this process holds.
@@ -101,7 +102,8 @@ class RunFolder {
   /// Takes the lock again after its file was removed. Returns false if another process was faster.
   bool lock_again();
   bool leads_here(const std::string& path) const;
-  /// Throws ErrorKind::data if `checkpoints` leads elsewhere than when the folder was opened.
+  /// Throws ErrorKind::data if `checkpoints` no longer leads where it led when the folder was
+  /// opened.
   void check_checkpoints() const;
 
   std::string path_;
@@ -124,7 +126,7 @@ bool is_locked_run(const std::string& path);
 /// Returns true if the folder holds a run (its config.yaml or checkpoints).
 bool is_run_folder(const std::string& path);
 
-/// Returns true if `path` is a file of a run: one at the top of a run folder that dpt wrote, or one
+/// Returns true if `path` is a file of a run: one that dpt wrote at the top of a run folder, or one
 /// in its checkpoints/.
 bool is_file_of_run(const std::string& path);
 

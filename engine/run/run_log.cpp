@@ -81,7 +81,8 @@ std::string line_of(const char* name, double elapsed, const Json& fields) {
   return json_text(line) + "\n";
 }
 
-/// Returns the end of the last complete line: a full disk or a crash may have left a partial line.
+/// Returns the end of the last complete line: a full disk or a crash may have left a partial line
+/// after it.
 std::int64_t end_of_whole_lines(int file, std::int64_t end) {
   char last = '\n';
   while (end > 0 && ::pread(file, &last, 1, end - 1) == 1 && last != '\n') --end;
@@ -191,7 +192,7 @@ class LineRules {
       state.is_test = !state.moves && event == "eval" && step == step_ && text("split") == "test";
     } else if (event == "rollback") {
       // A rollback event has the step to which the run went back. If a process was killed before it
-      // had saved a later one, the next process rolls back again and repeats the event.
+      // had saved a later step, the next process rolls back again and repeats the event.
       state.moves = state.moves || number("rollbacks") > rollbacks_;
     } else if (step < 0) {
       state.moves = in_moved_process_;
@@ -240,9 +241,9 @@ MovedLines find_moved(const HeldPath& path, LineRules rules) {
   return all;
 }
 
-/// Calls `visit` with each line, starting with the first that moves, and with true if the line
-/// moves, until `visit` returns false. Earlier lines need not be passed to `rules`, because they do
-/// not change its state.
+/// Calls `visit(line, moves)` for each line, starting with the first that moves, until `visit`
+/// returns false. `moves` is true if the line moves. Earlier lines need not be passed to `rules`,
+/// because they do not change its state.
 void visit_lines(const HeldPath& path, const MovedLines& moved, LineRules rules,
                  const std::function<bool(const std::string&, bool)>& visit) {
   std::uint64_t at = moved.first;

@@ -38,8 +38,8 @@ struct RunProgress {
 /// Appends one JSON object per line. Non-finite numbers become null and are listed in `nonfinite`.
 /// Each line is written completely or not at all.
 ///
-/// The log never ends a run: a line that cannot be written (a full disk) is lost, with one warning,
-/// and when lines can be written again, a line `log_gap` states how many are missing.
+/// The log never ends a run: a line that cannot be written (a full disk) is lost, with one warning.
+/// When lines can be written again, a line `log_gap` states how many are missing.
 class RunLog {
  public:
   using Warn = std::function<void(const std::string&)>;
@@ -83,25 +83,26 @@ class RunLog {
 /// Throws ErrorKind::data.
 void read_log_lines(const HeldPath& path, const std::function<void(const std::string&)>& visit);
 
-/// Returns, by step, the last "checkpoint" event of the log whose file is in checkpoints/; empty if
+/// Returns, for each step, the log's last "checkpoint" event about a file in checkpoints/. Empty if
 /// there is no log.
 std::map<std::int64_t, std::string> lines_of_checkpoints(const HeldPath& log);
 
-/// Moves the lines of `folder`/metrics.jsonl after the moment (step, epochs completed, rollbacks so
-/// far) at which a run continues to the end of metrics.abandoned.jsonl, because these steps will be
-/// repeated. Returns the number of lines moved. Throws ErrorKind::data, leaving the log unchanged.
+/// Moves lines of `folder`/metrics.jsonl to the end of metrics.abandoned.jsonl: those after the
+/// moment (step, epochs completed, rollbacks so far) at which a run continues, because these steps
+/// will be repeated. Returns the number of lines moved. Throws ErrorKind::data, leaving the log
+/// unchanged.
 std::int64_t abandon_log_lines(const HeldPath& folder, std::int64_t step, std::int64_t epoch,
                                std::int64_t rollbacks = 0);
 
-/// Numbers of lines that metrics.jsonl has gained and lost by restore_log_lines.
+/// Numbers of lines that metrics.jsonl has gained and lost through restore_log_lines.
 struct RestoredLines {
   std::int64_t restored = 0, abandoned = 0;
 };
 
 /// Replaces the lines of `folder`/metrics.jsonl with those of `branch_log`, the log of an abandoned
-/// branch, up to the moment at which the run continues. Moves other lines of metrics.jsonl to
-/// metrics.abandoned.jsonl, and removes restored lines from there, so that each line exists once.
-/// Throws ErrorKind::data, leaving the log unchanged.
+/// branch, up to the moment at which the run continues. Moves the other lines of metrics.jsonl to
+/// metrics.abandoned.jsonl. Removes the restored lines from that file, so that each line exists
+/// only once. Throws ErrorKind::data, leaving the log unchanged.
 RestoredLines restore_log_lines(const HeldPath& folder, const HeldPath& branch_log,
                                 std::int64_t step, std::int64_t epoch, std::int64_t rollbacks);
 

@@ -75,7 +75,7 @@ SaveResult RunSaver::save(const SaveRequest& request) {
       result.best_moved = why_not_best(folder_.best_place(), saved).empty();
     }
     try {
-      check_folder(result);  // The failure may be caused by the removal of the folder.
+      check_folder(result);  // The removal of the folder may have caused the failure.
     } catch (const Error&) {
       result.error = std::current_exception();
     }

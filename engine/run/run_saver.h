@@ -2,7 +2,7 @@
 //
 // A save has these steps:
 //   1. write the checkpoint: temporary file, write, fsync, rename, fsync of checkpoints/ (before a
-//      new best: give a former one that a rollback may need a place in checkpoints/);
+//      new best, a former best that a rollback may need is copied to checkpoints/);
 //   2. if it is the best so far, copy it to best.safetensors in the same way;
 //   3. after a regular checkpoint, remove the run that --overwrite replaces, if any;
 //   4. remove checkpoints that are no longer kept.
@@ -46,7 +46,7 @@ struct SaveResult {
   std::int64_t step = 0, epoch = 0;
   std::string path;  ///< relative to the run folder
   bool keep = true, is_best = false;
-  /// True if best.safetensors is this checkpoint now, which is read from the file after a failure.
+  /// True if best.safetensors is now this checkpoint. After a failure, this is read from the file.
   bool best_moved = false;
   std::string checksum;      ///< checksum of the file
   std::exception_ptr error;  ///< null if it was saved
@@ -65,8 +65,8 @@ class RunSaver {
   ~RunSaver();
   RunSaver(const RunSaver&) = delete;
 
-  /// Sets steps and files of checkpoints to copy to checkpoints/ before the run that --overwrite
-  /// replaces, which may hold them, is removed.
+  /// Sets the steps and files of checkpoints to copy to checkpoints/. They are copied before the
+  /// run that --overwrite replaces is removed, because that run may hold them.
   void carry(std::vector<std::pair<std::int64_t, HeldPath>> files) { carried_ = std::move(files); }
 
   /// Begins a save. REQUIRES: the result of the previous one was taken.
