@@ -47,8 +47,8 @@ class ControlChannel {
 
   /// Exchanges small texts (up to 16 MiB in total) and returns them by rank. Collective. `what` is
   /// for messages and must be the same on all processes. Waits while the missing processes make
-  /// progress; this process need not make any meanwhile, as after begin_wait. One call at a time.
-  /// Throws ErrorKind::peer with the failure's text.
+  /// progress; this process need not make progress meanwhile, as after begin_wait. One call at a
+  /// time. Throws ErrorKind::peer with the failure's text.
   std::vector<std::string> all_gather(const std::string& what, const std::string& mine);
 
   /// Sets the threads whose beats are this process's progress, and whose texts describe its
@@ -70,7 +70,7 @@ class ControlChannel {
   /// Returns the failure, or nothing if there is none. Callable from any thread.
   std::optional<WorldFailure> failure() const;
   /// Waits up to `timeout` for a failure and returns it. A process that notices a broken link
-  /// learns the cause this way: the report arrives later.
+  /// learns the cause this way: the report arrives after the link breaks.
   std::optional<WorldFailure> wait_for_failure(std::chrono::milliseconds timeout) const;
 
   /// Reports to all processes that this one failed, and why; the first cause wins. Callable from

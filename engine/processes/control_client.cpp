@@ -215,8 +215,8 @@ ControlClient::Beat ControlClient::next_beat(Clock::duration span) {
   const bool waits = waits_in_ || !meets_in_.empty();
   if (waits) {
     beat.waits_in = waits_in_ ? waits_in_ : meets_in_;
-    // Threads of this process wait for the one in the collective call: beat, so that they do not
-    // consider it stalled. Pass a literal, because the heartbeat keeps the pointer.
+    // Other threads of this process wait for the one in the collective call. Beat, so that they do
+    // not consider it stalled. Pass a literal, because the heartbeat keeps the pointer.
     for (const auto& heartbeat : watched_) heartbeat->beat("waiting for other processes");
     beats_of_ours_ += watched_.size();
   }
@@ -263,7 +263,7 @@ void ControlClient::tick() {
                     name_of_rank_0(), seconds_text(silence_limit.time), silence_limit.option,
                     place_text(place_of_rank_0_)),
         true, 0};
-    // Tell rank 0, if it was suspended and wakes up, why the others are gone.
+    // Tell rank 0 why the others are gone, in case it was suspended and wakes up.
     nlohmann::json head = json_of(failure);
     head["type"] = "fail";
     connection_->send(make_frame(head));

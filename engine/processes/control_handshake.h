@@ -1,5 +1,5 @@
 // Handshake in which the two ends of a connection of the control channel prove to each other that
-// they know the token of the run, which itself is never sent:
+// they know the token of the run. The token itself is never sent:
 //
 //     process -> rank 0   greeting   a random number
 //     rank 0 -> process   challenge  another random number

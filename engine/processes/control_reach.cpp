@@ -84,7 +84,7 @@ std::error_code listen_on(const tcp::endpoint& endpoint, tcp::acceptor& acceptor
   return error;
 }
 
-/// Result of an attempt to reach process 0: the connection, or the reason of the failure.
+/// Result of an attempt to reach process 0: the connection, or the reason for the failure.
 struct Attempt {
   std::shared_ptr<Connection> connection;
   std::string why;
@@ -92,8 +92,8 @@ struct Attempt {
   bool is_proven = false;  // true if rank 0's proof was in the answer
 };
 
-/// Time limit for reaching rank 0. After a stop was requested, only kTimeToTell remains, in which
-/// to tell rank 0 if it listens.
+/// Time limit for reaching rank 0. After a stop was requested, only kTimeToTell remains, to tell
+/// rank 0 if it listens.
 class JoinTime {
  public:
   explicit JoinTime(const ControlOptions& options)
@@ -247,7 +247,7 @@ Attempt attempt(asio::io_context& io, const tcp::endpoint& endpoint,
 }
 
 /// Returns the connection if rank 0 accepted this process; otherwise sets `made.why`. Throws if
-/// another attempt would be useless, which only an authenticated rank 0 of this run can tell.
+/// another attempt would be useless. Only an authenticated rank 0 of this run can tell that.
 std::optional<Reached> judge(Attempt& made, bool& was_refused) {
   if (!made.why.empty()) return std::nullopt;
   const std::string type = text_in(made.answer, "type");

@@ -18,7 +18,7 @@ namespace dpt::control {
 
 /// Makes `acceptor` listen on the first free port of world.ports: on the loopback address if all
 /// processes are on one machine, otherwise on the address of world.coordinator. Throws
-/// ErrorKind::usage that lists the attempts.
+/// ErrorKind::usage with a list of the attempts.
 tcp::endpoint listen(const World& world, tcp::acceptor& acceptor, const ControlOptions& options);
 
 struct Reached {
@@ -29,7 +29,7 @@ struct Reached {
 
 /// Connects to rank 0, and retries until join_timeout. `known`: the address at which rank 0 listens
 /// if this process is rank 0, otherwise null. REQUIRES: no thread runs `io`. Throws ErrorKind::peer
-/// that lists the attempts, and ErrorKind::usage if this process does not fit into the world.
+/// with a list of the attempts, and ErrorKind::usage if this process does not fit into the world.
 Reached reach_rank_0(const World& world, asio::io_context& io, const tcp::endpoint* known,
                      const ControlOptions& options);
 

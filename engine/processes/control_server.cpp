@@ -36,7 +36,7 @@ ControlServer::ControlServer(const World& world, const ControlOptions& options)
     try {
       io_.run();
     } catch (const std::exception& error) {
-      // The world cannot continue without its server: close the connections, which the processes
+      // The world cannot continue without its server. Close the connections, so that the processes
       // notice.
       warn(fmt::format("the control channel of rank 0 failed: {}", error.what()));
       for (auto& [id, peer] : peers_) peer.connection->close();

@@ -27,7 +27,7 @@ namespace dpt::control {
 
 class ControlServer {
  public:
-  /// Listens at once. Throws ErrorKind::usage that lists the attempts if it cannot.
+  /// Listens at once. If it cannot, throws ErrorKind::usage with a list of the attempts.
   ControlServer(const World& world, const ControlOptions& options);
   /// Sends pending messages, for at most a second.
   ~ControlServer();
@@ -106,7 +106,7 @@ class ControlServer {
   void refuse(Peer& peer, const char* kind, const std::string& why);
   /// Sends the process a last answer and closes the connection.
   void dismiss(Peer& peer, const nlohmann::json& answer);
-  /// Returns the answer with rank 0's proof, if the process has proven itself.
+  /// Returns the answer, with rank 0's proof if the process has proven itself.
   Frame answer_to(const Peer& peer, nlohmann::json answer) const;
   void warn_of_refused(const std::string& address, const std::string& why);
   void warn(const std::string& text) noexcept;

@@ -15,7 +15,8 @@ namespace dpt::control {
 namespace {
 
 // Maximum number of connections that have not joined, in addition to one for each missing process.
-// Beyond it, the oldest unidentified ones are closed; a process of the world then tries again.
+// Beyond that number, the oldest unidentified connections are closed. A process of the world to
+// which this happens tries again.
 constexpr int kMaxStrangers = 64;
 // Maximum number of connections accepted between two beats once the world is complete: a flood of
 // strangers then fills the system's queue instead of taking time from the run.
@@ -213,7 +214,7 @@ void ControlServer::refuse_other_run(Peer& peer, const std::string& its_name,
   const bool is_known = other_runs_.count(named) != 0;
   if (other_runs_.size() < kMaxNamed) other_runs_.insert(named);
   const std::string text = fmt::format("{} belongs to another run: {}", its_name, why);
-  // The process tries again repeatedly, so report it once.
+  // The process tries again repeatedly, so report it only once.
   if (is_known) {
     ++refused_;
     last_refused_ = fmt::format("{}: {}", peer.connection->address(), text);

@@ -25,16 +25,17 @@ struct WorldFailure {
 };
 
 /// Identity of a run without a name (World::job) and without a token. A process shows it before it
-/// joins, because nothing else distinguishes two runs on the same port. Empty texts: unknown.
+/// joins, because nothing else distinguishes two runs on the same port. An empty text means
+/// unknown.
 struct RunIdentity {
   std::string title;    ///< command and config, for messages
   std::string options;  ///< digest of the command and its overrides
   std::string config;   ///< digest of the config's path
   std::string content;  ///< digest of the config file
 
-  /// Returns true if the two may be of one run: they have the same options, and the same config by
-  /// its path (a copy may be out of date, which the run must report) or by its content (the paths
-  /// of machines may differ).
+  /// Returns true if the two may be of one run: they have the same options and the same config.
+  /// Configs are the same if their paths are (one copy may be out of date, which the run must
+  /// report) or if their contents are (paths may differ between machines).
   bool may_be_same(const RunIdentity& other) const {
     return options == other.options &&
            (config == other.config || (!content.empty() && content == other.content));
@@ -49,14 +50,14 @@ struct ControlOptions {
   /// second.
   std::function<int()> requested_stop;
   std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
-  /// Time without progress after which a process has stalled (train.stall_timeout); this default
-  /// applies until set_stall_timeout. Until then, a process that is silent for join_timeout is
-  /// lost, if that is shorter.
+  /// Time without progress after which a process has stalled (train.stall_timeout). This default
+  /// applies until set_stall_timeout. Until then, a process also counts as lost after a silence of
+  /// join_timeout, if that is shorter.
   std::chrono::milliseconds stall_timeout = std::chrono::minutes(10);
   /// Time between two heartbeats. Tests shorten it.
   std::chrono::milliseconds beat_every = std::chrono::milliseconds(250);
-  /// Time without an answer after which a machine is gone (TCP_USER_TIMEOUT): the machine of a
-  /// stopped process still answers.
+  /// Time without an answer after which a machine counts as gone (TCP_USER_TIMEOUT). The machine of
+  /// a stopped process still answers.
   std::chrono::milliseconds network_timeout = std::chrono::seconds(4);
   /// Receives warnings about refused connections for the user. Called on rank 0, by the channel's
   /// thread.

@@ -65,8 +65,8 @@ std::string printable_in(const nlohmann::json& head, const char* key) {
 
 std::int64_t integer_in(const nlohmann::json& head, const char* key) {
   const nlohmann::json& value = head.at(key);
-  // Refuse a number with a fraction, because it may exceed the range of integers: converting an
-  // object throws the exception for a wrong type.
+  // Refuse a number with a fraction, because it may exceed the range of integers. Converting an
+  // object instead throws the exception for a wrong type.
   return value.is_number_integer() ? value.get<std::int64_t>()
                                    : nlohmann::json::object().get<std::int64_t>();
 }
@@ -188,7 +188,7 @@ void Connection::write() {
                       if (!self->socket_.is_open()) return;
                       self->to_send_.pop_front();
                       if (error) {
-                        // Read what arrived before the end first: it may name the reason. Reading
+                        // First read what arrived before the end: it may name the reason. Reading
                         // then finds the end as well.
                         self->to_send_.clear();
                       } else if (!self->to_send_.empty()) {

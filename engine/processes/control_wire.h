@@ -48,7 +48,7 @@ using Frame = std::shared_ptr<const std::string>;
 Frame make_frame(const nlohmann::json& head, std::string_view bytes = {});
 
 /// Returns a member of a message. Throws nlohmann::json::exception if it is missing or of another
-/// type, which ends the connection from which the message came.
+/// type. The exception ends the connection from which the message came.
 std::string text_in(const nlohmann::json& head, const char* key);
 /// Returns the text with its control characters escaped, for messages to the user.
 std::string printable_in(const nlohmann::json& head, const char* key);

@@ -14,8 +14,8 @@ using Facts = std::vector<std::pair<std::string, std::string>>;
 inline constexpr const char* kConfigFact = "the config";
 
 /// Returns the fields of the config that may differ between processes: each process has its own
-/// devices, and may read the data, whose fingerprint is compared, from another place and in another
-/// way.
+/// devices, and may read the data from another place and in another way. The data's fingerprint is
+/// compared instead.
 const std::vector<std::string>& fields_of_process();
 
 /// Returns the first difference between the facts of processes on these hosts, as an error that

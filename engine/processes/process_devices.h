@@ -20,9 +20,10 @@ bool has_own_cores(int allowed, const World& world);
 /// bound it to separate cores, otherwise its share.
 int own_part_of_cores(int allowed, const World& world);
 
-/// Does what resolve_devices does for one of several processes: "auto" and "cuda" stand for its
-/// share of the machine's devices (or for the one GPU that a launcher shows each task); other lists
-/// apply to this process alone. Throws ErrorKind::device if there are fewer GPUs than processes.
+/// Does the same as resolve_devices, but for one of several processes: "auto" and "cuda" stand for
+/// its share of the machine's devices (or for the one GPU that a launcher shows each task); other
+/// lists apply to this process alone. Throws ErrorKind::device if there are fewer GPUs than
+/// processes.
 std::vector<DeviceName> devices_of_process(const std::vector<std::string>& asked,
                                            const World& world);
 

@@ -163,7 +163,7 @@ ProcessGroup::~ProcessGroup() {
 
 std::string ProcessGroup::text_of(const WorldFailure& failure) const {
   if (!failure.is_lost) return failure.text;
-  // The places in the failure's text are slightly out of date, so add that of this process.
+  // The places in the failure's text are slightly out of date, so add this process's present place.
   const std::string here =
       heartbeats_.empty()
           ? std::string()

@@ -53,7 +53,7 @@ class ProcessGroup {
   const World& world() const { return world_; }
   bool is_first() const { return world_.rank == 0; }
 
-  /// Description of a process that it sends to the others before any data is loaded.
+  /// Description of a process, which it sends to the others before any data is loaded.
   struct Member {
     std::string host, address;  ///< `address`: its own, on the interface by which it reaches rank 0
     int pid = 0, local_rank = 0;
@@ -73,11 +73,11 @@ class ProcessGroup {
 
   /// Returns rank 0's text on every process. Collective.
   std::string share(const std::string& what, const std::string& text);
-  /// Copies rank 0's bytes to every process. The size must be the same on all. Collective; call it
-  /// after connect.
+  /// Copies rank 0's bytes to every process. The size must be the same on all processes.
+  /// Collective; call it after connect.
   void share(std::span<std::byte> bytes, const char* what);
 
-  /// Creates the group of this process's ranks as threads, for one run, and watches their
+  /// Creates the group of this process's ranks, which are threads, for one run, and watches their
   /// heartbeats. The group is aborted when the world fails.
   std::shared_ptr<WorldGroup> make_group(std::chrono::milliseconds stall_timeout);
 
@@ -86,15 +86,16 @@ class ProcessGroup {
   static void report_failed_start(const World& world, const Options& options,
                                   const std::string& text, ErrorKind kind);
 
-  /// Reports an error of this process to all others, or a stop before the first step, which then
-  /// stops them too. Does not report consequences of a failure elsewhere (ErrorKind::peer).
+  /// Tells all other processes about this process's error. A stop requested before the first step
+  /// is reported too, and stops the others as well. Does not report consequences of a failure
+  /// elsewhere (ErrorKind::peer).
   void report(const std::exception& error) noexcept;
   /// Runs `body`. Reports an exception to all processes, and replaces it with the first cause in
   /// the world if that is a different one. While the run starts, a requested stop takes precedence
   /// (StopRequested).
   int guard(const std::function<int()>& body);
   /// Returns the first failure in the world; empty if there is none. Waits for a moment, because
-  /// its consequences may be noticed before its report arrives.
+  /// the consequences of a failure may be noticed before its report arrives.
   std::optional<WorldFailure> wait_for_cause();
   /// Keeps the process from being ended after a failure while something is saved.
   class Saving {

@@ -56,8 +56,8 @@ StopReason requested_stop();
 void request_stop(StopReason reason);
 
 /// Watch that calls a function once, on a separate thread, `patience` after a stop is requested (or
-/// after construction if it was requested before), unless this object is destroyed before that.
-/// A requested stop always leads to the call if `patience` is zero, at the latest before the
+/// after construction if it was requested before), unless this object is destroyed before that. If
+/// `patience` is zero, a requested stop always leads to the call, at the latest before the
 /// destructor returns. Only one StopWatch may exist at a time. If the system cannot start a thread,
 /// the function is never called.
 class StopWatch {
@@ -78,12 +78,13 @@ class StopWatch {
   std::thread thread_;
 };
 
-/// Returns the reason of the first rank that has one, on all ranks. Collective; called once a rank
+/// Returns, on all ranks, the reason of the first rank that has one. Collective; called once a rank
 /// has voted to stop. The reasons of ranks may differ: a signal may have reached only some of the
 /// processes, and their clocks differ.
 StopReason agree_on_stop(Communicator& communicator, StopReason mine);
 
-/// Exit code of a run that was stopped and can be resumed, unless its signal has a separate one.
+/// Exit code of a run that was stopped and can be resumed, unless the signal that stopped it has
+/// its own exit code.
 inline constexpr int kStoppedExitCode = 75;
 /// Returns the exit code of a run that stopped for this reason: 129, 130, 143 or 75.
 int exit_code_of(StopReason reason);

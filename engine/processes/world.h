@@ -19,8 +19,8 @@ struct World {
   /// Ports at which rank 0 may listen, in the order in which every process tries them. Another
   /// program that listens at one of them does not know the token, so processes pass it over.
   std::vector<int> ports;
-  /// The launcher's name of this job, or empty. It is not secret: it tells two jobs apart, but does
-  /// not keep other programs out.
+  /// The launcher's name for this job, or empty. It is not secret: it tells two jobs apart, but
+  /// does not keep other programs out.
   std::string job;
   /// Shared secret of all processes of the job (DPT_TOKEN); empty if none was given.
   std::string token;

@@ -106,7 +106,7 @@ std::optional<World> from_slurm(const Environment& environment) {
   check_local_size(kWho, kNames.local_size, world.local_size, kNames.size, world.size);
   world.job = fmt::format("{}.{}", env_text(environment, "SLURM_JOB_ID"),
                           env_text(environment, "SLURM_STEP_ID"));
-  // A requeued job keeps its number, and its predecessor's last tasks may still exist.
+  // A requeued job keeps its number, and the last tasks of its previous start may still exist.
   if (is_set(environment, "SLURM_RESTART_COUNT")) {
     world.job += "." + env_text(environment, "SLURM_RESTART_COUNT");
   }

@@ -45,14 +45,14 @@ struct PlaceVariables {
 /// size is not such a leftover, because it says nothing about the size.
 bool is_leftover_of_one(const Environment& environment, const PlaceVariables& names);
 
-/// Throws unless the index is below the size, and the local size not above the size. The names are
-/// those of the variables, for the error.
+/// Throws unless the index is below the size (check_below), or unless the local size is at most the
+/// size (check_local_size). The names are those of the variables, for the error.
 void check_below(const char* who, const char* index_name, int index, const char* size_name,
                  int size);
 void check_local_size(const char* who, const char* local_name, int local_size,
                       const char* size_name, int size);
 
-/// Reads and checks the place of this process among those of this machine, and among all.
+/// Reads and checks the place of this process, among the processes of this machine or among all.
 void read_local_place(World& world, const Environment& environment, const char* who,
                       const PlaceVariables& names);
 void read_place(World& world, const Environment& environment, const char* who,
