@@ -18,7 +18,7 @@ class SubstitutingSource final : public WrappedSource {
         bad_(std::move(bad)),
         left_out_(std::move(left_out)) {}
 
-  /// Returns no samples: none in particular has to be readable.
+  /// Returns no samples: no particular sample has to be readable.
   std::vector<std::int64_t> samples_to_try() const override { return {}; }
   void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const override {
     read_in_epoch({0, index, index}, pixels, label);

@@ -42,16 +42,16 @@ class LeftOutSamples {
   std::set<std::int64_t> indices_;
 };
 
-/// Returns the element of `indices`, which are in ascending order, that follows `index`. The first
-/// follows the last.
+/// Returns the element after `index` in `indices` (ascending), wrapping around from the last to the
+/// first.
 std::int64_t next_index(const std::vector<std::int64_t>& indices, std::int64_t index);
 
-/// Returns `source`, in which an unreadable sample is replaced by the next readable one of
-/// `indices` (the first follows the last). The replacement depends only on the files, the epoch and
-/// the sample, so it is the same on every rank and after a resume. `indices` are in ascending
-/// order. Throws as BadSamples::add does, and ErrorKind::data if no sample can be read. Adds
-/// replaced samples to `left_out`, if given: an evaluation ignores the results of their
-/// substitutes. REQUIRES: the samples have only labels.
+/// Returns a source that reads like `source`, but replaces an unreadable sample by the next
+/// readable one of `indices`, wrapping around from the last to the first. The replacement depends
+/// only on the files, the epoch and the sample, so it is the same on every rank and after a resume.
+/// `indices` are in ascending order. Throws as BadSamples::add does, and ErrorKind::data if no
+/// sample can be read. Adds replaced samples to `left_out`, if given: an evaluation ignores the
+/// results of their substitutes. REQUIRES: the samples have only labels.
 std::shared_ptr<const DataSource> with_substitutes(
     std::shared_ptr<const DataSource> source, std::vector<std::int64_t> indices,
     std::shared_ptr<BadSamples> bad, std::shared_ptr<LeftOutSamples> left_out = nullptr);

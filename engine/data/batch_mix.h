@@ -6,7 +6,8 @@
 
 namespace dpt {
 
-/// Mixing of a batch: each sample with the one before it in the batch, the first with the last.
+/// Mixing of a batch: each sample is mixed with the one before it in the batch, and the first with
+/// the last.
 struct BatchMix {
   InputMix input;
   float own = 1, partner = 0;  ///< weights of the sample's own target and of its partner's

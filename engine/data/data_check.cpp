@@ -118,7 +118,8 @@ void find_constant_channels(DataReport& report) {
 
 // ---- Equal samples -----------------------------------------------------------------------------
 
-/// Adds the findings about a group of equal samples, which is sorted by split, and counts copies.
+/// Adds the findings about a group of equal samples, and counts copies. REQUIRES: the group is
+/// sorted by split.
 void describe_group(DataReport& report, const std::vector<SampleRef>& group) {
   std::vector<std::int64_t> of_split(report.splits.size());
   bool conflicts = false;
@@ -154,8 +155,8 @@ void describe_group(DataReport& report, const std::vector<SampleRef>& group) {
   }
 }
 
-/// Reports equal samples. Returns one sample of each content and split, for the search for near
-/// duplicates.
+/// Reports equal samples. Returns, for the search for near duplicates, one sample for each
+/// combination of content and split.
 std::vector<SampleRef> find_equal_samples(DataReport& report) {
   for (std::size_t in = 0; in < report.splits.size(); ++in) {
     for (std::size_t of = in + 1; of < report.splits.size(); ++of)
@@ -214,7 +215,7 @@ std::vector<float> unit_deviations(const std::vector<std::byte>& pixels, DType t
   return values;
 }
 
-/// Compares images pixel by pixel, which reads them again.
+/// Compares images pixel by pixel, after reading them again.
 class Comparison {
  public:
   explicit Comparison(const DataReport& report) : report_(report) {}

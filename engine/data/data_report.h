@@ -22,7 +22,7 @@ enum class FindingKind : std::uint8_t {
   class_not_trained,        ///< val or test has samples of a class that train does not have
   // The following are warnings.
   few_bits,                      ///< 16-bit images whose values need fewer bits
-  exif_orientation,              ///< images stored rotated or mirrored, which reading ignores
+  exif_orientation,              ///< images stored rotated or mirrored, but read as stored
   duplicate,                     ///< equal samples in one split
   equal_rows,                    ///< rows of a table whose features are equal, in any splits
   near_duplicate_across_splits,  ///< similar images in several splits

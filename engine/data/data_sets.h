@@ -32,7 +32,7 @@ struct DataRequirements {
   /// True if files that cannot be samples are left out with a note. Otherwise they are an error.
   bool leaves_out_files = false;
   /// The only part to open: the files of other parts need not exist. Unset: all parts. REQUIRES:
-  /// known_classes, and for tables features.
+  /// known_classes is set, and so is `features` for tables.
   std::optional<DataPart> only = {};
 
   bool wants(DataPart part) const { return !only || *only == part; }

@@ -1,7 +1,7 @@
-// Random parameters of augmentations, drawn separately from applying them. The distributions, the
-// order of the draws and the rounding are those of torchvision 0.29 (transforms/v2/_geometry.py,
-// _color.py, _auto_augment.py, _augment.py, make_params and forward of each class); the random
-// numbers are DrawStream's.
+// Random parameters of augmentations. Drawing them is separate from applying them. The
+// distributions, the order of the draws and the rounding are those of torchvision 0.29
+// (transforms/v2/_geometry.py, _color.py, _auto_augment.py, _augment.py, make_params and forward of
+// each class); the random numbers are DrawStream's.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace dpt {
 
-/// Ranges of RandomAffine. Unset ones are not drawn.
+/// Ranges of RandomAffine. Nothing is drawn for unset ranges.
 struct AffineRanges {
   Interval degrees;
   std::optional<Point> translate;  ///< maximum shift, as fractions of width and height

@@ -28,8 +28,8 @@ std::string place_of(const Variant& transform);
 /// Returns "28x32" for a height of 28 and a width of 32.
 std::string size_text(Size2 size);
 
-/// Returns `values` as floats. Throws ErrorKind::usage unless there is one for each channel, all
-/// finite and, with `positive`, above 0.
+/// Returns `values` as floats. Throws ErrorKind::usage unless there is one value for each channel
+/// and all values are finite and, with `positive`, above 0.
 std::vector<float> channel_values(const Variant& transform, const char* field,
                                   const std::vector<double>& values, std::int64_t channels,
                                   bool positive = false);

@@ -59,8 +59,8 @@ class HostPipeline {
 };
 
 /// Returns `source` with the host part of `transforms` applied, or `source` itself if that part is
-/// empty. `input` is the shape of the model's input. Throws as HostPipeline does, and for samples
-/// other than 8-bit pixels.
+/// empty. `input` is the shape of the model's input. Throws as HostPipeline does, and if samples
+/// are not 8-bit pixels.
 std::shared_ptr<const DataSource> with_host_transforms(std::shared_ptr<const DataSource> source,
                                                        std::span<const Variant> transforms,
                                                        SampleShape input, std::uint64_t seed);

@@ -11,7 +11,7 @@
 namespace dpt {
 namespace {
 
-/// Returns element `at` of torch.linspace in float32, which counts from the nearer end.
+/// Returns element `at` of torch.linspace in float32. Like torch, counts from the nearer end.
 double linspace(float start, float end, std::int64_t at, std::int64_t count) {
   const float step = (end - start) / static_cast<float>(count - 1);
   return at < count / 2 ? std::fma(step, static_cast<float>(at), start)

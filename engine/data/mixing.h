@@ -26,7 +26,7 @@ struct SampleTargets {
   std::int32_t label = 0;
   const float* row = nullptr;
 };
-/// Writes the mixture, mixed.values floats, to `row`, computed as in torchvision: partner * its
+/// Writes the mixture to `row` as mixed.values floats, computed as in torchvision: partner * its
 /// weight + own * its weight. Returns the index of the first maximum if `mixed` has labels,
 /// otherwise own.label.
 std::int32_t mix_targets(const TargetShape& mixed, const BatchMix& mix, const SampleTargets& own,

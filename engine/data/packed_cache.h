@@ -21,7 +21,7 @@ namespace dpt {
 
 struct PackedCacheOptions {
   std::string path;
-  /// Images with a longer shorter side are resized to it; 0 = images keep their size.
+  /// Images whose shorter side is longer than this are resized to it; 0 = images keep their size.
   std::int64_t shorter_side = 0;
   bool applies_orientation =
       false;             ///< true if `source` turns images as their EXIF orientation says

@@ -30,8 +30,8 @@ struct Moments {
   double count = 0;
   std::vector<double> mean, deviations;  ///< one per channel
 
-  /// Adds the floats of `other`. Source: T. F. Chan et al., Algorithms for Computing the Sample
-  /// Variance, 1983.
+  /// Adds the floats that `other` describes. Source: T. F. Chan et al., Algorithms for Computing
+  /// the Sample Variance, 1983.
   void merge(const Moments& other) {
     if (other.count == 0) return;
     if (count == 0) {

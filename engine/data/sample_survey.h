@@ -55,7 +55,7 @@ struct SurveyOptions {
   std::function<void(std::int64_t done, std::int64_t total)> on_progress;
 };
 
-/// Reads all samples of `splits`, each of which has a source, in `options.workers` threads. A
+/// Reads all samples of `splits` in `options.workers` threads. Each split must have a source. A
 /// sample that fails with ErrorKind::data is added to `unreadable`; other errors are rethrown.
 /// Returns false if the survey was stopped, which leaves the results incomplete.
 bool survey_samples(std::vector<SurveyedSplit>& splits, const SurveyOptions& options);

@@ -47,7 +47,7 @@ class DataSource {
   virtual TargetShape targets() const { return {}; }
   /// Returns the names of a sample's values if they are columns of a table; otherwise empty.
   virtual const std::vector<std::string>& features() const;
-  /// Writes the sample's row of targets().floats() floats; called only if that is above 0.
+  /// Writes the sample's row of targets().floats() floats. Called only if that number is above 0.
   virtual void read_targets(std::int64_t index, std::span<float> row) const;
   /// Writes one raw sample, shape().elements() values of type(), and its label.
   virtual void read(std::int64_t index, std::span<std::byte> pixels, std::int32_t& label) const = 0;
@@ -78,7 +78,7 @@ class DataSource {
   virtual std::string fingerprint() const = 0;
 };
 
-/// Error thrown if a cache of samples, not a sample, is damaged.
+/// Error thrown if a cache of samples is damaged, as opposed to a sample itself.
 class DamagedCache : public Error {
  public:
   explicit DamagedCache(const std::string& text) : Error(ErrorKind::data, text) {}

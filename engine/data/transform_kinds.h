@@ -1,4 +1,4 @@
-// The contract of transforms, and the list of them: one function per kind, in a source of its own.
+// The contract of transforms, and the list of them: one function per kind, each in its own source.
 // A transform of samples states its part on the host, its part in the device's input kernel, or
 // both; a transform of batches mixes each sample with a partner.
 #pragma once
@@ -21,12 +21,12 @@ enum class InputPosition : std::uint8_t { geometry, normalise, erase };
 /// Part of a transform that the input kernel applies.
 struct DevicePart {
   /// Adds the transform to `desc`, whose shapes and earlier transforms are set. Throws
-  /// ErrorKind::usage, which names the transform's place, for options that do not fit the shapes.
+  /// ErrorKind::usage, naming the transform's place, for options that do not fit the shapes.
   void (*describe)(const Variant& options, InputDesc& desc);
   InputPosition position = InputPosition::geometry;
   /// True if all samples must have one size that is known before they are read.
   bool needs_known_size = false;
-  /// Draws the rectangle of one sample of `size` that the kernel erases; null if the transform
+  /// Draws the rectangle that the kernel erases from one sample of `size`; null if the transform
   /// erases nothing.
   InputBox (*draw_box)(const Variant& options, Size2 size, DrawStream& draws) = nullptr;
 };
@@ -34,8 +34,8 @@ struct DevicePart {
 /// One kind of transform of samples.
 struct TransformKind {
   const ObjectTable* table;
-  /// Makes the transform for the host. Throws ErrorKind::usage, which names the transform's place,
-  /// for options that do not fit together. Null if only the device can do the transform.
+  /// Makes the transform for the host. Throws ErrorKind::usage, naming the transform's place, for
+  /// options that do not fit together. Null if only the device can do the transform.
   std::unique_ptr<HostTransform> (*make)(const Variant& options) = nullptr;
   std::optional<DevicePart> device = {};  ///< unset if only the host can do the transform
   bool is_random = false;                 ///< true if it would change evaluated samples at random
@@ -82,8 +82,8 @@ struct BatchTransformKind {
   const ObjectTable* table;
   /// Draws how the samples of one batch, each of `size`, are mixed with their partners.
   BatchMix (*draw)(const Variant& options, Size2 size, DrawStream& draws);
-  /// True if a part of a sample's image is replaced by its partner's. A target that describes the
-  /// whole image (TargetKind::values) cannot be mixed in this way.
+  /// True if a part of a sample's image is replaced by that part of its partner's image. A target
+  /// that describes the whole image (TargetKind::values) cannot be mixed in this way.
   bool mixes_areas = false;
 };
 
