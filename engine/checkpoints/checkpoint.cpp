@@ -68,8 +68,8 @@ void check_loaded(const std::string& path, const std::string& name, const Param&
        path, name, std::isnan(values[i]) ? "nan" : fmt::format("{}", values[i]));
 }
 
-/// Tensors to write to a file. `sources` has the parameter of each tensor, and its values in buffer
-/// layout.
+/// Tensors to write to a file. `sources` has each tensor's parameter, and the tensor's values in
+/// buffer layout.
 struct FileTensors {
   std::vector<TensorView> views;
   std::vector<std::pair<const Param*, const float*>> sources;
@@ -216,7 +216,7 @@ std::string save_checkpoint(const HeldPath& place, const Plan& plan, const Check
   header.devices = checkpoint.devices;
   check_state(path, header);
   FileTensors tensors;
-  // Wide elements first, so that each tensor begins at a multiple of its element's size, as
+  // Add wide elements first, so that each tensor begins at a multiple of its element's size, as
   // PyTorch's reader of safetensors requires.
   for (const bool counters : {true, false}) {
     for (const Param& param : plan.params) {
@@ -233,7 +233,7 @@ std::string save_checkpoint(const HeldPath& place, const Plan& plan, const Check
     }
   }
   (void)floats;
-  // Convert one tensor at a time to the file's layout, which avoids a second copy of all tensors.
+  // Convert one tensor at a time to the file's layout, to avoid a second copy of all tensors.
   std::vector<float> file;
   std::vector<std::int64_t> integers;
   return write_safetensors(place, to_metadata(checkpoint), tensors.views,

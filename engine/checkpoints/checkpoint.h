@@ -33,15 +33,15 @@ class VerifiedCheckpoint {
   /// a damaged file, naming the newest good one next to it.
   VerifiedCheckpoint(const HeldPath& path, const Plan& plan);
   /// Returns the newest good checkpoint of a folder; nothing if there is none. `warn` receives a
-  /// line for each bad one that is newer.
+  /// line for each newer checkpoint that is bad.
   static std::optional<VerifiedCheckpoint> newest_good(
       const std::string& folder, const Plan& plan,
       const std::function<void(const std::string&)>& warn);
 
   const std::string& path() const { return file_.path(); }
   const CheckpointHeader& header() const { return header_; }
-  /// Returns the checkpoint. Throws ErrorKind::data, naming the tensor, if one does not fit the
-  /// plan. REQUIRES: called once.
+  /// Returns the checkpoint. Throws ErrorKind::data, naming the tensor, if a tensor does not fit
+  /// the plan. REQUIRES: called once.
   Checkpoint take();
 
  private:
@@ -70,7 +70,7 @@ std::vector<std::string> list_checkpoints(const std::string& folder);
 std::vector<std::int64_t> list_steps(const HeldPath& folder);
 
 /// Returns the path of the newest good checkpoint; empty if there is none. `warn` receives a line
-/// for each bad one that is newer.
+/// for each newer checkpoint that is bad.
 std::string newest_good_checkpoint(const std::string& folder,
                                    const std::function<void(const std::string&)>& warn);
 

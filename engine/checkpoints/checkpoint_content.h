@@ -33,15 +33,15 @@ struct Checkpoint {
   std::string dataset_fingerprint;    ///< fingerprint of the training data
   std::int64_t train_samples = 0;     ///< size of the train split; 0 in files of older releases
   std::string test_fingerprint;       ///< fingerprint of the test data; empty without any
-  std::string val_fingerprint;        ///< held-out samples; empty if none or in older files
+  std::string val_fingerprint;        ///< validation samples; empty if none or in older files
   std::int64_t shards = 0;            ///< 0 = fast mode
   std::vector<std::string> devices;
   std::string made_by;   ///< library versions and instruction set
   std::string checksum;  ///< checksum of the file from which it was loaded
 };
 
-/// Returns the average of the weights with its name, a buffer like `params`. Null if no average is
-/// kept, or if it contains no epoch yet.
+/// Returns the average of the weights: its name, and its values in the layout of `params`. Null if
+/// no average is kept, or if the average contains no epoch yet.
 const std::pair<std::string, std::vector<float>>* average_of(const Checkpoint& checkpoint);
 
 /// Content of a checkpoint other than its tensors.

@@ -80,7 +80,7 @@ std::string_view first_member(std::string_view zip) {
 
 /// Returns true if this is the first member of a PyTorch archive.
 bool is_torch_member(std::string_view member) {
-  // The folder is named after the file, or "archive".
+  // The folder is named after the file, or is called "archive".
   const std::size_t slash = member.find('/');
   const std::string_view inside = slash == std::string_view::npos ? ""sv : member.substr(slash);
   for (const char* name : {"/data.pkl", "/version", "/.format_version", "/byteorder",

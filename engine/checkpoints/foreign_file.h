@@ -14,10 +14,10 @@ inline constexpr std::size_t kForeignHeadBytes = 4096;
 
 /// Describes a file that is not a safetensors file, and how to convert it to one: "a PyTorch file
 /// (torch.save). ..."; empty if its kind is unknown. `head` holds its first bytes, up to
-/// kForeignHeadBytes; the name in `path` only distinguishes kinds with the same beginning.
+/// kForeignHeadBytes; the name in `path` serves only to distinguish kinds with the same beginning.
 std::string describe_foreign_file(const std::string& path, std::string_view head);
 
-/// Returns true for the beginning of a PyTorch zip archive, which may be TorchScript's.
+/// Returns true for the beginning of a PyTorch zip archive, which may hold TorchScript.
 bool is_torch_archive(std::string_view head);
 
 /// Content of a PyTorch file that dpt does not read.

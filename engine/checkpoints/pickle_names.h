@@ -8,7 +8,7 @@
 
 namespace dpt {
 
-/// Returns the name of an opcode of protocols 0 to 5; empty for another byte.
+/// Returns the name of an opcode of protocols 0 to 5; empty for any other byte.
 std::string_view pickle_opcode_name(unsigned char opcode);
 
 /// Describes a kind of value: "a list".

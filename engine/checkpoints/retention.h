@@ -27,7 +27,7 @@ class Retention {
   void pin(std::int64_t step) { pinned_.insert(step); }
 
   /// Removes files that need not be kept, and temporary files that a crash left. Files of steps
-  /// after `newest`, the last one that was written, belong to another branch: they stay and do not
+  /// after `newest`, the last step that was written, belong to another branch: they stay and do not
   /// count. Files of steps for which `is_needed` returns true stay too. `warn` receives a line for
   /// each file that cannot be removed.
   void apply(std::int64_t newest, const std::function<bool(std::int64_t step)>& is_needed,

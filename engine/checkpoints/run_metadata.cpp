@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 /// Field of RunState, stored with the key "dpt.NAME". `since_minor` is the minor version that added
-/// it; files of older versions leave it at its default.
+/// the field; files of older versions leave the field at its default.
 struct StateField {
   const char* name;
   std::variant<std::int64_t RunState::*, double RunState::*, std::optional<double> RunState::*,
@@ -75,7 +75,7 @@ const StateField kStateFields[] = {
     {"averaged", &RunState::averaged, 5},
 };
 
-// Does not compile if the number of RunState's fields has changed: add a new field to kStateFields
+// Fails to compile if the number of RunState's fields has changed: add a new field to kStateFields
 // and to this list.
 [[maybe_unused]] void check_that_all_are_listed(const RunState& state) {
   [[maybe_unused]] const auto& [step, epoch, position, best, best_step, best_monitor, best_checksum,
@@ -333,7 +333,7 @@ CheckpointHeader from_metadata(const std::string& path, const Metadata& metadata
     header.state.epoch_weight = header.state.epoch_labelled =
         static_cast<double>(header.state.position - header.state.epoch_skipped);
   }
-  // Older releases could keep a NaN as the best, on which no value would ever improve.
+  // Older releases could keep a NaN as the best value, and no value would ever improve on it.
   for (auto* best : {&header.state.best, &header.state.early_best, &header.state.plateau_best}) {
     if (*best && std::isnan(**best)) best->reset();
   }

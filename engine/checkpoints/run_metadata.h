@@ -1,4 +1,4 @@
-// Conversion of everything in a checkpoint except its tensors to and from safetensors metadata.
+// Conversion between safetensors metadata and everything in a checkpoint except its tensors.
 #pragma once
 
 #include <optional>

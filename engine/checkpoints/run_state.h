@@ -53,8 +53,8 @@ struct RunState {
   std::int64_t rollbacks = 0;  ///< number of rollbacks that led to lr_scale
   /// Step to which a rollback returns; -1: the start of the process.
   std::int64_t rollback_step = -1;
-  /// A later regular checkpoint, which replaces rollback_step once a step after it was good; -1:
-  /// none.
+  /// Step of a later regular checkpoint, which replaces rollback_step once a step after it was
+  /// good; -1: none.
   std::int64_t rollback_candidate = -1;
   std::int64_t skipped_steps = 0;   ///< steps among `step` that updated nothing
   std::int64_t skipped_in_row = 0;  ///< steps skipped since the last update

@@ -71,7 +71,7 @@ class HashingReader {
   /// Reads the next bytes until `place` is full.
   void read(std::span<std::byte> place) {
     while (!place.empty()) {
-      // Read in blocks, which are still in the processor's cache when they are hashed.
+      // Read in blocks that are still in the processor's cache when they are hashed.
       const std::span<std::byte> part = place.first(std::min(place.size(), kBlockBytes));
       read_exactly(file_, path_, at_, part);
       hasher_.add(part);

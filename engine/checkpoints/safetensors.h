@@ -24,8 +24,8 @@ class FileHandle;
 class TensorReceiver {
  public:
   virtual ~TensorReceiver() = default;
-  /// Returns the destination of the values as stored, TensorEntry::bytes() bytes, valid until
-  /// received(). Returns an empty span if the tensor is not wanted.
+  /// Returns the destination of the values as stored: TensorEntry::bytes() bytes, which stay valid
+  /// until received(). Returns an empty span if the tensor is not wanted.
   virtual std::span<std::byte> place_for(const TensorEntry& entry) = 0;
   /// Called when the destination is filled.
   virtual void received(const TensorEntry& entry) = 0;
@@ -41,8 +41,8 @@ class SafetensorsFile : public TensorFile {
   /// Checks that dpt.integrity matches the bytes before it. Reads the whole file unless this
   /// process has already verified the same bytes (VerifiedFiles).
   Integrity check_integrity() const override;
-  /// Does the same, but always reads the file, once, and stores each tensor that `receiver` wants
-  /// at its destination. Received tensors are valid only if the result is Integrity::good.
+  /// Does the same, but always reads the file, exactly once, and stores each tensor that `receiver`
+  /// wants at its destination. Received tensors are valid only if the result is Integrity::good.
   Integrity check_integrity(TensorReceiver& receiver) const;
   /// Returns the stored value of dpt.integrity, 32 hexadecimal digits, without verifying it; empty
   /// if absent. Two intact files with the same value hold the same bytes.
@@ -64,8 +64,8 @@ using TensorValues = std::function<const void*(std::size_t)>;
 enum class Checksum : std::uint8_t { append, none };
 /// Writes a file so that a crash leaves the old file or the new one: temporary file in the same
 /// folder, fsync, rename, fsync of the folder. Appends dpt.integrity (XXH3-128 of all bytes before
-/// it), and returns its value, like stored_checksum() of the new file; with Checksum::none, does
-/// neither and returns an empty string. Throws ErrorKind::data, naming the file and the system's
+/// it), and returns its value, like stored_checksum() of the new file. With Checksum::none, appends
+/// nothing and returns an empty string. Throws ErrorKind::data, naming the file and the system's
 /// reason, after removing the temporary file. If `values` is given, it is called for one tensor
 /// after the other, and TensorView::data is not used.
 std::string write_safetensors(const HeldPath& place, const Metadata& metadata,

@@ -44,7 +44,8 @@ std::string dtype_list() {
   return list;
 }
 
-/// Returns a name for messages, with '?' for control characters, on which a terminal would act.
+/// Returns a name for messages, with '?' for control characters, because a terminal would act on
+/// them.
 std::string shown(std::string name) {
   for (char& c : name) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
@@ -56,9 +57,9 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-/// Receiver of the parser's events, which accepts only those of the format. The depth is fixed, so
-/// that hostile nesting is refused at its first bracket. Event functions never return false; they
-/// throw instead.
+/// Receiver of the parser's events. Accepts only events that the format allows. The depth is fixed,
+/// so that hostile nesting is refused at its first bracket. Event functions never return false;
+/// they throw instead.
 class HeaderReader {
  public:
   // Callbacks of the parser, with the names that nlohmann::json prescribes.

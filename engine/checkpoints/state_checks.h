@@ -14,9 +14,9 @@ namespace dpt {
 /// its steps per epoch) are made when the run is resumed.
 void check_state(const std::string& path, const CheckpointHeader& header);
 
-/// Throws ErrorKind::usage if save_checkpoint would refuse the name of a tensor of the plan, or of
-/// one of the optimizer's `states` for it. Call this at the start of a run, before there is work to
-/// lose.
+/// Throws ErrorKind::usage if save_checkpoint would refuse the name of a tensor: one of the plan's,
+/// or one of the optimizer's `states` for such a tensor. Call this at the start of a run, before
+/// there is work to lose.
 void check_tensor_names(const Plan& plan, const std::vector<std::string>& states);
 
 }  // namespace dpt

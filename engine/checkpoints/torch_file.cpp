@@ -32,7 +32,7 @@ constexpr std::size_t kMaxOthers = 20;          ///< keys of a dictionary
 // Limit of inflated bytes per byte of the file: weights hardly shrink when they are deflated.
 constexpr std::uint64_t kMaxRatio = 100;
 
-/// A dictionary of tensors, and the index of each of them in PickleTree::tensors.
+/// A dictionary of tensors, and each tensor's index in PickleTree::tensors.
 struct ListedDictionary {
   TorchDictionary dictionary;
   std::map<std::string, std::size_t, std::less<>> index;

@@ -35,7 +35,7 @@ class TorchFile : public TensorFile {
   /// Returns the default dictionary: the file itself if no other holds more tensors, else the only
   /// other one, else "model" or "state_dict". Null if none of these applies.
   const TorchDictionary* usual() const;
-  /// Returns the dictionary whose tensors tensors() returns.
+  /// Returns the dictionary that tensors() lists.
   const TorchDictionary& chosen() const { return dictionaries()[chosen_]; }
   /// Chooses the dictionary of tensors() by its key, or the default one without a key. Throws
   /// ErrorKind::data, listing the dictionaries, if there is no such dictionary.

@@ -14,8 +14,8 @@ std::int64_t nanoseconds(const struct timespec& time) {
   return std::int64_t{time.tv_sec} * kSecond + time.tv_nsec;
 }
 
-/// Returns true if a change after the newest one in `stamp` would get a different time. Local file
-/// systems use ticks of up to 10 ms, others ticks of one or two seconds.
+/// Returns true if a change from now on would get a time different from the newest one in `stamp`.
+/// Local file systems use ticks of up to 10 ms, others ticks of one or two seconds.
 bool is_settled(const FileStamp& stamp) {
   const std::int64_t last = std::max(stamp.modified, stamp.changed);
   const std::int64_t tick = last % kSecond == 0 ? 3 * kSecond : kSecond / 20;

@@ -34,7 +34,7 @@ std::set<std::string_view> layers_of(const std::vector<std::string>& names) {
 
 std::string patterns_for(const std::vector<std::string>& names,
                          const std::vector<std::string>& others) {
-  constexpr std::size_t kMax = 10;  // more suggest a file of another model
+  constexpr std::size_t kMax = 10;  // a larger number suggests a file of another model
   const std::set<std::string_view> taken = layers_of(others);
   const bool counters_are_free =
       std::none_of(others.begin(), others.end(),

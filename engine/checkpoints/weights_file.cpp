@@ -245,7 +245,7 @@ class WeightsLoader {
            plan_.nodes[param.node].name == report_.head->layer;
   }
 
-  /// Returns the tensor with the values of a parameter: that of the average, or the entry itself.
+  /// Returns the tensor with the values of a parameter: the average's tensor, or the entry itself.
   const TensorEntry& values_of(const TensorEntry& entry, const Param& param) const {
     // Counters are not averaged.
     if (report_.use.value_or(WeightsUse::raw) == WeightsUse::raw ||
@@ -259,7 +259,8 @@ class WeightsLoader {
          file_.path(), average_prefix(*report_.use), entry.name, entry.name);
   }
 
-  /// Returns true if the tensor has the parameter's shape, or values in the same order.
+  /// Returns true if the tensor has the parameter's shape or, where the spec allows it, another
+  /// shape with the same first size and the same number of values.
   bool fits(const TensorEntry& entry, const Param& param) const {
     const std::vector<std::int64_t>& wanted = param.spec.file_shape;
     if (entry.shape == wanted) return true;
@@ -270,8 +271,8 @@ class WeightsLoader {
     return entry.shape[0] == wanted[0] && count(entry.shape) == count(wanted);
   }
 
-  /// Returns true if the shape differs and both of the spec's pattern lists name the tensor, which
-  /// is then not loaded.
+  /// Returns true if the shape differs and both of the spec's pattern lists match the tensor. Such
+  /// a tensor is not loaded.
   bool is_set_aside(const TensorEntry& entry, const Param& param) const {
     return !fits(entry, param) && matches_any(spec_.expect_missing, param.name) &&
            matches_any(spec_.expect_left_over, entry.name);
@@ -305,13 +306,13 @@ class WeightsLoader {
     check_values(values, param, read);
   }
 
-  /// Records a tensor of the last layer that the file has but that is not read.
+  /// Records a tensor of the last layer that is in the file but is not read.
   void skip(const TensorEntry& entry) {
     used_.insert(&entry);
     report_.head->skipped.push_back(entry.name);
   }
 
-  /// Records a parameter that the file lacks. A counter that no pattern names is set to 0, as in
+  /// Records a parameter that the file lacks. A counter that matches no pattern is set to 0, as in
   /// PyTorch, whose older files have no counters.
   void load_without(const Param& param) {
     const bool is_counter = param.spec.role == ParamRole::counter;
@@ -324,8 +325,8 @@ class WeightsLoader {
     report_.zeroed.push_back(param.name);
   }
 
-  /// Throws if `read`, the values of a tensor, has a non-finite value, which would show in the
-  /// first loss, or a negative variance, whose square root is NaN.
+  /// Throws if `read`, the values of a tensor, contains a non-finite value or a negative variance.
+  /// The former would show in the first loss, and the square root of the latter is NaN.
   void check_values(const TensorEntry& entry, const Param& param,
                     const std::vector<float>& read) const {
     const bool is_variance =

@@ -36,9 +36,9 @@ struct WeightsReport {
 /// are the class names of the data, for WeightsSpec::head. If `classes` is null, the names are
 /// unknown, and the rows of the last layer are neither copied nor reported. The caller decides
 /// whether missing and left-over tensors were expected. A tensor whose shape differs is both
-/// missing and left over if both lists of the spec name it. Otherwise throws ErrorKind::data,
-/// naming both shapes. Also throws ErrorKind::data for a map that does not fit the file, and for a
-/// file that is damaged or lacks what the spec requests.
+/// missing and left over if both lists of the spec match it. For any other tensor whose shape
+/// differs, throws ErrorKind::data, naming both shapes. Also throws ErrorKind::data for a map that
+/// does not fit the file, and for a file that is damaged or lacks what the spec requests.
 WeightsReport load_weights(const WeightsSpec& spec, const Plan& plan,
                            const std::vector<std::string>* classes, float* flat);
 
