@@ -83,8 +83,8 @@ class AbortableBarrier {
   void wake();
   /// REQUIRES: mutex_ is held.
   void set_cause(int rank, const std::string& cause) noexcept;
-  /// Aborts unless the meeting took place or the group was already aborted. Returns true if it
-  /// aborted.
+  /// Aborts unless the meeting took place or the group was already aborted. Returns true if this
+  /// call aborted the group.
   bool abort_meeting(std::uint64_t meeting, int rank, const std::string& cause);
   void wait_for_work();
   /// Progress of one rank, used to measure how long it has been quiet.

@@ -19,7 +19,7 @@
 
 namespace dpt {
 
-/// One rank's contribution to a sum: tree nodes with the buffers that hold their sums.
+/// One part of a rank's contribution to a sum: a tree node, with the buffer that holds its sum.
 struct PartialSum {
   TreeNode node;
   DevPtr data;  ///< the `count` floats of all_reduce, which overwrites them
@@ -64,7 +64,7 @@ class Communicator {
   /// same order. The sum begins when the work queued so far has run, and overlaps with work that is
   /// queued later.
   virtual void sum_overlapped(DevPtr, std::int64_t) {}
-  /// Orders all work that is queued from now on after all sums.
+  /// Makes all work that is queued from now on run after all sums.
   virtual void finish_sums() {}
   /// Runs `wait`, which waits for work of this rank's backend that may depend on sums. Throws
   /// ErrorKind::peer if sums were aborted before `wait` returned: all results computed since the
@@ -95,7 +95,7 @@ class RankGroup {
   /// on, heartbeats of that thread and of threads that it starts count for the rank. The group and
   /// the backend must outlive the communicator. `rank` is the number within this process.
   virtual std::unique_ptr<Communicator> join(int rank, Backend& backend) = 0;
-  /// Does what Communicator::abort does, for a rank that failed before it could join.
+  /// Does the same as Communicator::abort, for a rank that failed before it could join.
   virtual void abort(int rank, const std::string& cause) noexcept = 0;
   /// Returns the cause of the first abort; empty if there was none.
   virtual std::string abort_cause() const = 0;

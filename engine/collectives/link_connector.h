@@ -1,5 +1,5 @@
 // Connects each pair of processes of a world by TCP. Each process listens on one port; in a pair,
-// the process of the higher rank connects to the other. Both then prove to each other that they
+// the process with the higher rank connects to the other. Both then prove to each other that they
 // know the secret, without revealing it. A connection without this proof is a stranger: it is
 // closed, and does not affect the others.
 #pragma once

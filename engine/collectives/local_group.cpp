@@ -235,8 +235,8 @@ class LocalCommunicator : public Communicator {
     backend_.upload(out, host_buffers_[0].get(), bytes);
   }
 
-  /// Meets the other ranks, then adds up this rank's share of the elements, which consists of whole
-  /// cache lines, on `adder` and writes the result to the outputs of all ranks.
+  /// Meets the other ranks. Then adds up this rank's share of the elements (whole cache lines) on
+  /// `adder`, and writes the result to the outputs of all ranks.
   void add_up(Backend& adder, std::int64_t shards, std::span<const PartialSum> parts, DevPtr out,
               std::int64_t count) {
     Request request;

@@ -8,10 +8,10 @@
 
 namespace dpt {
 
-/// Ranks as threads of this process. Construct it once; each rank's thread then takes its
-/// communicator with its backend. A world of one has no overhead. If the devices can use each
+/// Ranks as threads of this process. Construct it once; the thread of each rank then joins it with
+/// its backend and gets a communicator. A world of one has no overhead. If the devices can use each
 /// other's memory (CPU cores; one GPU, or GPUs with peer access), each rank sums a part in place
-/// and copies it to all, and the host waits for no device; otherwise sums are computed in host
+/// and copies it to all, and the host waits for no device. Otherwise, sums are computed in host
 /// memory.
 class LocalGroup : public RankGroup {
  public:

@@ -10,8 +10,8 @@ namespace {
 
 // Floats in a cache line: ranks and processes own whole lines.
 constexpr std::int64_t kOwnedLine = 16;
-// Maximum size of a sum that is sent whole in one exchange. The latency of an exchange on a network
-// is the time in which it transfers about ten thousand bytes.
+// Maximum size of a sum that is sent whole in one exchange. In the latency of one exchange, a
+// network could transfer about ten thousand bytes.
 constexpr std::int64_t kFewBytes = 32 << 10;
 
 Range part_in_lines(std::int64_t count, std::int64_t parts, std::int64_t i) {

@@ -1,4 +1,4 @@
-// One process's part in a sum over the processes of a world. The parts of its ranks are added to
+// One process's part in a sum over the processes of a world. The parts of its ranks are added up to
 // the nodes that it contributes (process_nodes.h), and each process adds the nodes of all processes
 // for the elements that it owns. Then every process gets every element.
 //

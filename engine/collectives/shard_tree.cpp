@@ -1,7 +1,6 @@
-// The tree over S shards: node (level L, first) stands for the existing ones among the shards
-// [first, first + 2^L). Its sum is sum(left half) + sum(right half), or sum(left half) alone if no
-// shard of the right half exists. Any evaluation that performs exactly these additions gives the
-// same bits.
+// The tree over S shards: node (level L, first) stands for those of the shards [first, first + 2^L)
+// that exist. Its sum is sum(left half) + sum(right half), or sum(left half) alone if no shard of
+// the right half exists. Any evaluation that performs exactly these additions gives the same bits.
 #include "engine/collectives/shard_tree.h"
 
 #include <fmt/format.h>

@@ -11,11 +11,12 @@
 namespace dpt {
 
 /// Returns part `i` of `n` items divided into `parts` contiguous parts, as equal as possible: the
-/// first n mod parts have one more. May be empty if there are fewer items than parts.
+/// first (n mod parts) of them have one more item. May be empty if there are fewer items than
+/// parts.
 Range even_part(std::int64_t n, std::int64_t parts, std::int64_t i);
 
-/// Node of the tree over shards 0..shards-1: it stands for the existing ones among the shards
-/// [first, first + 2^level). first is a multiple of 2^level.
+/// Node of the tree over shards 0..shards-1: it stands for those of the shards [first, first +
+/// 2^level) that exist. first is a multiple of 2^level.
 struct TreeNode {
   std::int64_t first = 0;
   int level = 0;
@@ -27,7 +28,7 @@ struct TreeNode {
 /// root.
 std::vector<TreeNode> maximal_nodes(std::int64_t shards, Range range);
 
-/// Returns the reason why `nodes` do not cover the shards in `range`, each once, from left to
+/// Returns the reason why `nodes` do not cover each shard in `range` exactly once, from left to
 /// right; empty if they do.
 std::string problem_of_cover(std::int64_t shards, Range range, const std::vector<TreeNode>& nodes);
 

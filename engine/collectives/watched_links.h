@@ -29,8 +29,8 @@ class WaitsFor {
   const TellWaiting& tell_;
 };
 
-/// Reports the waits of exchanges. Not for links whose exchanges overlap with the computation,
-/// during which the process does not wait.
+/// Reports the waits of exchanges. Unsuitable for links whose exchanges overlap with the
+/// computation, because the process does not wait for those.
 class WatchedLinks : public ProcessLinks {
  public:
   WatchedLinks(std::unique_ptr<ProcessLinks> links, TellWaiting waiting)

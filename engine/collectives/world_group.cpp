@@ -33,7 +33,7 @@ struct WorldRequest {
 };
 
 /// State that the ranks of this process share. The first rank is the leader: it makes the exchanges
-/// while the others wait at a meeting, after which they read its results.
+/// while the others wait at a meeting. After the meeting, they read the results.
 struct WorldBoard {
   WorldBoard(const std::vector<int>& ranks, ProcessLinks& its_links, ProcessLinks* its_links_beside,
              std::chrono::milliseconds stall_timeout, const TellWaiting& its_waiting)
