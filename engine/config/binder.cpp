@@ -336,7 +336,7 @@ void Binder::read_options(const ObjectTable& table, Variant& target, const YamlN
   target.options = options;
 }
 
-/// Resolves default paths against the config's folder, like written paths.
+/// Resolves default paths against the config's folder, like paths that the config sets.
 void Binder::fill_defaults(const std::vector<Field>& fields, void* target) {
   for (const Field& field : fields) {
     if (field.type != FieldType::path) continue;

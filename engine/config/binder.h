@@ -14,7 +14,7 @@
 
 namespace dpt {
 
-/// Requirement for the fields that locate the labels of the samples.
+/// Need for the fields that locate the labels of the samples.
 enum class Labels : std::uint8_t { needed, not_needed };
 
 class Binder {

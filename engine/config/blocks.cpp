@@ -59,7 +59,8 @@ class Namer {
   Namer(const std::map<std::string, Where>& origins, const ReportIssue& report)
       : origins_(origins), report_(report) {}
 
-  /// Names the items of a list, counting from `index`. Returns the index after that of the last.
+  /// Names the items of a list, counting from `index`. Returns the index after that of the last
+  /// item.
   std::int64_t name(std::vector<LayerSpec>& list, const std::string& path, std::int64_t index = 0) {
     for (std::size_t i = 0; i < list.size(); ++i) {
       LayerSpec& item = list[i];
@@ -376,8 +377,8 @@ class Expander {
     return {item.from[k], "from", fmt::format("{}.from.{}", item.path, k)};
   }
 
-  /// Returns the meaning of a name. Reports an issue and returns null if it is not an earlier
-  /// layer.
+  /// Returns the meaning of a name. Reports an issue and returns null if no earlier layer has that
+  /// name.
   const Named* find(const LayerSpec& item, const Reference& reference, const Scopes& scopes,
                     const std::string& full) {
     const std::string& name = reference.name;
@@ -436,7 +437,7 @@ class Expander {
   }
 
   /// Scope of a block's expansion. If a block with the name `full` already exists, suppresses
-  /// reports of duplicate names inside: only the block's own name is reported.
+  /// reports of duplicate names inside this one: only the block's own name is reported.
   class Quiet {
    public:
     Quiet(Expander& owner, const std::string& full)

@@ -53,7 +53,8 @@ struct Variant {
   }
 };
 
-/// Type of a field. The reader converts a YAML node to exactly this, or reports what it expected.
+/// Type of a field. The reader converts a YAML node to exactly this type, or reports what it
+/// expected.
 enum class FieldType : std::uint8_t {
   boolean,   ///< bool
   integer,   ///< std::int64_t

@@ -13,7 +13,8 @@
 namespace dpt {
 namespace {
 
-/// Returns a node without children as text. Quotes a string that would not be read as one.
+/// Returns a node without children as text. Quotes a string that would otherwise not be read as a
+/// string.
 std::string flat_text(const YamlNode& node, bool is_in_list) {
   if (node.kind == YamlNode::Kind::null) return "null";
   if (node.is_list()) return "[]";

@@ -6,8 +6,8 @@
 
 namespace dpt {
 
-/// Merges the config `over` into `base`, which it extends: a model that names other layers replaces
-/// those of the base, and patches are appended.
+/// Merges the config `over` into the `base` that it extends. A model that names other layers
+/// replaces those of the base; patches are appended.
 void merge_configs(YamlNode& base, YamlNode over, const SpecTables& tables);
 
 }  // namespace dpt

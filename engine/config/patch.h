@@ -34,7 +34,7 @@ struct LayerPlace {
 };
 
 /// Finds the layer or block `name` in a list of layers and their blocks. If it is in a copy of a
-/// repeated block, expands the copies first, which changes no name.
+/// repeated block, expands the copies first; this changes no name.
 std::optional<LayerPlace> find_layer(YamlNode& layers, const std::string& name);
 
 /// Returns "there is no layer 'conv9', did you mean 'conv1'? Layers: conv1, fc".

@@ -230,7 +230,8 @@ ExpandedPath expand_home(const std::string& text, bool takes_url) {
 
 namespace {
 
-/// Paths and the unset variables whose defaults they use. Threads may read configs concurrently.
+/// Paths and the unset variables whose defaults they use. Guarded by a mutex, because threads may
+/// read configs concurrently.
 struct DefaultedPaths {
   std::mutex mutex;
   std::map<std::string, std::string> variables;

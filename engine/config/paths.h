@@ -1,4 +1,4 @@
-// Paths in configs and on command lines: ${VAR:-default}, ~/, and the base of relative ones.
+// Paths in configs and on command lines: ${VAR:-default}, ~/, and the base of relative paths.
 #pragma once
 
 #include <string>
@@ -56,8 +56,8 @@ bool is_stream(const std::string& file);
 /// (the working directory) if `file` is empty or a stream.
 std::string folder_of_config(const std::string& file);
 
-/// Makes a `path` relative to folder_of_config(file) absolute. An empty path and the name of a file
-/// on a server stay unchanged.
+/// Returns `path` as an absolute path; a relative one starts at folder_of_config(file). An empty
+/// path and the name of a file on a server stay unchanged.
 std::string resolve_path(const std::string& path, const std::string& file);
 
 }  // namespace dpt

@@ -260,7 +260,7 @@ bool needs_quotes(const std::string& text) {
     case ScalarForm::other_boolean:
       return lower_case(text) == "true" || lower_case(text) == "false";
     default:
-      // inf and nan are words to YAML, .inf and .nan are not.
+      // In YAML, inf and nan are words, but .inf and .nan are not.
       return form_of(plain) == ScalarForm::non_finite && text.find('.') != std::string::npos;
   }
 }

@@ -224,7 +224,7 @@ class SchemaMaker {
                : object(table, defaults, true);
   }
 
-  /// Returns a reference to the definition `name`, which the first call creates.
+  /// Returns a reference to the definition `name`. The first call creates that definition.
   Json item_kinds(const VariantTable& table, const Fields& common, void* defaults,
                   const std::string& name) {
     if (!defs_.contains(name)) {
@@ -381,7 +381,7 @@ class SchemaMaker {
 
   /// Creates definitions of properties that several kinds share, such as `data.batch_size`.
   static void share_repeated(Json& schema) {
-    constexpr std::size_t kMinSize = 60;  // shorter ones are no longer than a reference
+    constexpr std::size_t kMinSize = 60;  // below this, a property is not longer than a reference
     Json& defs = schema["$defs"];
     std::map<std::string, int> counts;
     for (const auto& [def, kind] : defs.items()) {

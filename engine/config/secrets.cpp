@@ -54,7 +54,8 @@ std::optional<std::size_t> secret_in(const std::string& word) {
   return is_secret ? std::optional(equals + 1) : std::nullopt;
 }
 
-/// Returns true if the word is an option with a secret name whose value is the next word.
+/// Returns true if the word is an option that has a secret name and takes the next word as its
+/// value.
 bool is_open_option(const std::string& word) {
   return word.starts_with("--") && word.find('=') == std::string::npos && is_secret_name(word);
 }

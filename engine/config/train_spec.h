@@ -204,7 +204,7 @@ struct SwaSpec {
 
 /// Patterns for the names of parameters that are not trained.
 struct FreezeSpec {
-  std::vector<std::string> params;  ///< empty although `except` is set = all
+  std::vector<std::string> params;  ///< empty = all if `except` is given, else none
   std::vector<std::string> except;  ///< patterns of parameters that are trained nevertheless
 };
 
@@ -314,18 +314,18 @@ struct Catalog {
   VariantTable zoo;  ///< ready-made networks; their tag is kZooTag
   /// Returns the layers of a network of the zoo, as YAML: a list of layers and blocks.
   std::string (*zoo_layers)(const Variant& net) = nullptr;
-  /// Returns the facts of a kind of data set; unset if its data may have any size. Null: no data
-  /// sets.
+  /// Returns the facts of a kind of data set; unset if its data may have any size. Null if there
+  /// are no data sets.
   std::optional<DataFacts> (*data_facts)(const std::string& dataset) = nullptr;
   /// Returns the quantities that a run with these metrics measures: "loss", "accuracy", ...
   std::vector<std::string> (*measured_names)(const std::vector<Variant>& metrics) = nullptr;
   /// Returns the direction of better values of a monitor such as "val/loss".
   std::optional<Direction> (*better_direction)(const std::string& monitor) = nullptr;
   /// Returns true if a data set has its own validation set; unset if that depends on its files.
-  /// Null: no data set has one.
+  /// Null if no data set has one.
   std::optional<bool> (*declares_validation)(const Variant& dataset) = nullptr;
   /// Returns the number of classes or targets of a data set, and may read label files for it; unset
-  /// if the model decides. Throws an Error if files cannot be read. Null: no data set.
+  /// if the model decides. Throws an Error if files cannot be read. Null if there are no data sets.
   std::optional<std::int64_t> (*data_outputs)(const Variant& dataset) = nullptr;
   /// Name and description of each switch of `log` that turns on a measurement.
   TextPairs measurements;

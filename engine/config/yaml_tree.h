@@ -1,4 +1,4 @@
-// YAML text as a tree whose values have their places in the text.
+// YAML text as a tree. Each value records its place in the text.
 //
 // Built from yaml-cpp's parse events rather than its Node, because Node accepts duplicate keys,
 // follows cyclic aliases forever and forgets whether a scalar was quoted. Anything that a config
