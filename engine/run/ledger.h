@@ -78,7 +78,7 @@ class Ledger {
   /// waited for samples.
   void waited_for_data_of_others(double seconds);
 
-  /// Returns the times since the last call, or since the beginning.
+  /// Returns the times since the last call, or since the beginning if there was none.
   LedgerTotals take_interval();
   /// Returns the times since the beginning.
   LedgerTotals whole();

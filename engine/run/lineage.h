@@ -36,9 +36,9 @@ void take_place(const Job& job, RunFolder& folder, const std::string& from, bool
 /// afterwards). best.safetensors stays unchanged.
 void leave_later(RunFolder& folder, const RunState& state, const Notify& notify);
 
-/// Returns the file that holds the best checkpoint of `state`: best.safetensors. If another file
-/// has taken its place, restores it from the checkpoints. `ancestors`: more files that may hold it
-/// (StartingPoint::ancestors). Throws ErrorKind::data if it is not found.
+/// Returns best.safetensors, which holds the best checkpoint of `state`. If another file has taken
+/// its place, first restores it from the checkpoints or from `ancestors`
+/// (StartingPoint::ancestors). Throws ErrorKind::data if the best checkpoint is not found.
 HeldPath find_best(const RunFolder& folder, const RunState& state, const Notify& notify,
                    const std::vector<std::pair<std::int64_t, HeldPath>>& ancestors = {});
 

@@ -79,8 +79,8 @@ bool has_trained(const HeldPath& run) {
   return std::any_of(places.begin(), places.end(), has_log_of_dpt);
 }
 
-/// Returns true if the recorded run folder is a different one whose checkpoints lead to the same
-/// place: one of the two is a copy of the other, with the same id.
+/// Returns true if the recorded run folder is another folder whose checkpoints lead to the same
+/// place. One of the two folders is then a copy of the other, with the same id.
 bool has_copy(const HeldPath& run, const Owner& owner) {
   return !owner.run.empty() && !is_same_entry(owner.run, run) &&
          is_same_entry(owner.run + "/checkpoints", run / "checkpoints");

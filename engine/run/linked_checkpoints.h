@@ -12,8 +12,8 @@
 
 namespace dpt {
 
-/// The folder to which `checkpoints` of a run folder leads. It is held open, so that writes reach
-/// it even if the link changes, and locked.
+/// The folder to which `checkpoints` of a run folder leads. It is locked, and it is held open so
+/// that writes reach it even if the link changes.
 struct LinkedCheckpoints {
   HeldPath place;
   std::string real_path;  ///< path without links, for messages

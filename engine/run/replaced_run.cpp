@@ -34,7 +34,7 @@ void move_entry(const HeldPath& from, const HeldPath& to, const std::string& nam
   move_durably(from / name, to / name);
 }
 
-/// Lists the files in checkpoints/ with names of dpt, the newest checkpoint last.
+/// Lists the files in checkpoints/ whose names dpt uses, the newest checkpoint last.
 std::vector<std::string> names_of_checkpoints(const HeldPath& checkpoints) {
   std::vector<std::string> names;
   for (const std::string& name : list_names(checkpoints)) {
@@ -99,8 +99,8 @@ bool bring_back(const HeldPath& folder) {
   return any;
 }
 
-/// Removes the run in place, the newest checkpoint last, so that the run can still continue from it
-/// after a crash in between.
+/// Removes the run that is in place, its newest checkpoint last, so that the run can still continue
+/// from that checkpoint after a crash in between.
 void remove_run(const HeldPath& folder) {
   const HeldPath checkpoints = folder / kCheckpoints;
   for (const std::string& name : names_of_checkpoints(checkpoints)) remove_tree(checkpoints / name);
@@ -175,7 +175,7 @@ void finish_removal(const HeldPath& folder) {
 }
 
 /// Refuses to continue if a link in replaced/ leads to old checkpoints on another disk but they are
-/// not there. The disk is missing, and what the new run saved is unknown.
+/// not there. Then the disk is missing, and what the new run saved is unknown.
 void check_has_replaced_checkpoints(const HeldPath& folder) {
   const HeldPath checkpoints = folder / kCheckpoints;
   for (const std::string_view name : {kMoving, kReplaced, kRestoring}) {

@@ -49,8 +49,8 @@ bool is_marked(const HeldPath& folder);
 bool has_log_of_dpt(const HeldPath& folder);
 
 /// Returns true if dpt made the folder: it has the marker or, if it is older than the marker, a
-/// metrics.jsonl that begins like dpt's or an intact checkpoint (it is read completely). Also true
-/// if its replaced/ holds a run that --overwrite replaces.
+/// metrics.jsonl that begins like dpt's or an intact checkpoint (which is read completely). Also
+/// true if its replaced/ holds a run that --overwrite replaces.
 bool is_run_of_dpt(const HeldPath& folder);
 
 /// Lists the entries of a folder that no run created but a run would overwrite; empty if there are
@@ -83,8 +83,8 @@ class OwnNames {
 /// first, then files, and dpt's files in logs/ and tensorboard/.
 std::vector<std::string> entries_of_run(const HeldPath& folder);
 
-/// Returns true if a file at the top of a run folder is the output of another command that this run
-/// may replace: it begins like a verdict, a file for Prometheus or a report.
+/// Returns true if a file at the top of a run folder is the output of another command, which this
+/// run may replace: it begins like a verdict, a file for Prometheus or a report.
 bool is_output_of_dpt(const HeldPath& file);
 
 /// Returns true if a file begins like a dpt log of messages, with a time and a level.

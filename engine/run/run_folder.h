@@ -82,8 +82,8 @@ class RunFolder {
   /// Returns true if opening the folder restored a run that a crash had left in replaced/.
   bool restored() const { return restored_; }
 
-  /// Removes the run if opening it created the folder and it holds no weights and no logs of other
-  /// processes. Foreign files stay, and the folder with them.
+  /// Removes the run if this object created the folder and the folder holds neither weights nor
+  /// logs of other processes. Foreign files stay, and the folder with them.
   void remove_if_new();
 
   /// Creates a folder for files that a run moves aside: checkpoints/abandoned-1, -2, ...
@@ -130,9 +130,9 @@ bool is_run_folder(const std::string& path);
 /// in its checkpoints/.
 bool is_file_of_run(const std::string& path);
 
-/// Returns the folder that holds the run at `path`: `path` itself, or the replaced/ in it if a
-/// crash of --overwrite left the run there, to be restored when the folder is opened. Changes
-/// nothing.
+/// Returns the folder that holds the run at `path`: `path` itself, or its replaced/,
+/// replaced.moving/ or replaced.restoring/ if a crash of --overwrite left the run there. (Opening
+/// the folder restores that run.) Changes nothing.
 std::string folder_of_run(const std::string& path);
 
 /// Returns the first free folder of "runs/NAME", "runs/NAME-2", "runs/NAME-3", ... Free means

@@ -163,7 +163,7 @@ struct LineState {
   bool is_end = false;   ///< end of a process that did not fail and has written all its results
 };
 
-/// Decides the states of lines. REQUIRES: every line of the log, in order.
+/// Decides the states of lines. REQUIRES: `of` is called for every line of the log, in order.
 class LineRules {
  public:
   LineRules(std::int64_t step, std::int64_t epoch, std::int64_t rollbacks)

@@ -53,7 +53,7 @@ class RunLog {
   /// Called with each event after its line is written (or lost).
   using Follower = std::function<void(const char* name, const Json& fields)>;
   void follow(Follower follower) { followers_.push_back(std::move(follower)); }
-  /// Called with the progress of the run, for which no line is written.
+  /// Called with the progress of the run. No line is written for it.
   using ProgressFollower = std::function<void(const RunProgress&)>;
   void follow_progress(ProgressFollower follower) { progress_follower_ = std::move(follower); }
   void progress(const RunProgress& progress) {
