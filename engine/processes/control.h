@@ -5,8 +5,8 @@
 //
 // Rank 0 listens on one interface: the loopback if all processes are on one machine, otherwise the
 // one with the address World::coordinator. Both ends of a connection first prove that they know the
-// token (control_handshake.h); a connection that fails this is closed with a warning, and the world
-// continues. In a world without a token and without a name, a process that shows another
+// token (control_handshake.h); a connection that fails this test is closed with a warning, and the
+// world continues. In a world without a token and without a name, a process that shows another
 // RunIdentity or another size is refused without failing the world.
 //
 // Time in which a process itself was suspended does not count when it judges the others, so a job

@@ -104,7 +104,7 @@ class ControlClient {
   std::optional<std::vector<std::string>> gathered_;
   std::optional<WorldFailure> failure_;
 
-  // Held while the callback runs, so that a caller that removes it never finds it running.
+  // Held while the callback runs, so that it is no longer running when a caller has removed it.
   std::mutex callback_mutex_;
   std::function<void(const WorldFailure&)> callback_;
 

@@ -139,7 +139,7 @@ class Introduction {
                {"pid", ::getpid()}},
         token_(world.token),
         rank_(world.rank) {
-    // A token or a name identifies the run by itself, so its identity is not sent.
+    // A token or a name identifies the run by itself, so its RunIdentity is not sent.
     const bool is_nameless = token_.empty() && world.job.empty();
     const RunIdentity shown = is_nameless ? run : RunIdentity();
     hello_["title"] = shown.title;

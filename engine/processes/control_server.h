@@ -70,8 +70,9 @@ class ControlServer {
     std::chrono::milliseconds quiet{0};  // time without progress, as reported by the process
     Clock::duration silent{0};           // time since the last message from it
     Clock::duration since_beat{0};       // since the last beat sent to it
-    bool has_said = false;               // true once it has contributed to the current all_gather
-    bool leaves = false;                 // true if that all_gather is its last call, leave()
+    bool has_said = false;               // true once it has contributed to the current collective
+                                         // call
+    bool leaves = false;                 // true if that call is leave(), its last one
     std::string what, said;
   };
 
@@ -97,8 +98,8 @@ class ControlServer {
   std::string difference_of_runs(const nlohmann::json& hello) const;
   void refuse_other_run(Peer& peer, const std::string& its_name, const std::string& why);
   void on_present(std::uint64_t id);
-  /// Returns the reason why the process, whose hello has a valid proof, does not fit into this
-  /// world, or an empty string.
+  /// Returns the reason why the process does not fit into this world, or an empty string. REQUIRES:
+  /// its hello has a valid proof.
   std::string misfit(const Peer& peer, const nlohmann::json& hello) const;
   std::string duplicate_text(const Peer& peer) const;
   /// Refuses the process. `kind`: "usage" = it must give up; "stranger" = it may belong to another

@@ -12,7 +12,7 @@ namespace dpt {
 
 /// Cause of the early end of a world; the same on every process.
 struct WorldFailure {
-  int rank = -1;     ///< process that was lost, stalled or failed; -1: no single one
+  int rank = -1;     ///< process that was lost, stalled or failed; -1 = no single process
   std::string text;  ///< names the rank, host, step, operation and cause
   /// True if the process is gone or does not answer, so that others have to report it.
   bool is_lost = false;

@@ -60,8 +60,8 @@ WorldFailure failure_in(const nlohmann::json& head);
 /// Returns an endpoint as "127.0.0.1:29500".
 std::string text_of(const tcp::endpoint& endpoint);
 
-/// Clock of the time in which this process ran. An interval counts for at most twice its planned
-/// length, so that a process that was suspended does not consider the others silent.
+/// Clock that counts only the time in which this process ran. An interval counts for at most twice
+/// its planned length, so that a process that was suspended does not consider the others silent.
 class RunningTime {
  public:
   Clock::duration since_last_look(Clock::duration planned);

@@ -24,9 +24,9 @@ World detect_world(const Environment& environment, const WorldFlags& flags = {})
 /// Does the same with the environment of this process.
 World detect_world(const WorldFlags& flags = {});
 
-/// Throws ErrorKind::usage if this process runs in a batch script of several tasks but not as one
-/// of them: it would do the work of one task and leave the others idle. For long-running commands
-/// (training). `world` is the result of detect_world.
+/// Throws ErrorKind::usage if this process runs in a batch script of several tasks but is not one
+/// of the tasks: it would do the work of one task and leave the others idle. For long-running
+/// commands (training). `world` is the result of detect_world.
 void require_started_tasks(const Environment& environment, const World& world);
 void require_started_tasks(const World& world);
 

@@ -61,8 +61,8 @@ void on_signal(int number, siginfo_t* info, void*) {
   const int error = errno;
   note_signal(number);
   errno = error;
-  // A closing terminal sends SIGHUP before SIGTERM, and a job scheduler SIGUSR1, so the first
-  // SIGTERM after them does not end the process at once.
+  // A closing terminal sends SIGHUP before SIGTERM, and a job scheduler sends SIGUSR1 before it.
+  // Therefore the first SIGTERM after these signals does not end the process at once.
   if (number != SIGINT && number != SIGTERM) return;
   const std::int64_t now = now_ms();
   std::int64_t first = 0;

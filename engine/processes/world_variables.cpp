@@ -10,8 +10,8 @@
 namespace dpt::launchers {
 namespace {
 
-/// First port of the blocks, which are below the ports that systems assign to connections (from
-/// 32768).
+/// First port of the blocks (ports_of), and their number. They are below the ports that systems
+/// assign to connections (from 32768).
 constexpr int kFirstPort = 20000, kPortBlocks = 1125;
 
 /// Returns the FNV-1a hash, which is the same on all machines; std::hash need not be.
