@@ -1,5 +1,5 @@
-// Mixing of one batch: the draws of a batch transform, as the input kernel and the targets need
-// them.
+// Mixing of one batch: the draws of a batch transform, in the form that the input kernel and the
+// targets need.
 #pragma once
 
 #include "kernels/input_op.h"

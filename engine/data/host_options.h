@@ -40,15 +40,15 @@ std::string numbers_text(const std::vector<double>& numbers);
 /// Returns the problem of a range [minimum, maximum] that must be above 0; empty if there is none.
 std::string problem_of_positive_range(const char* field, const std::vector<double>& range);
 
-/// Converts [v] to -v..v and [a, b] to a..b; `pair` 1 selects the second pair of four numbers.
-/// Throws unless v >= 0 and a <= b.
+/// Converts [v] to -v..v and [a, b] to a..b. If there are four numbers, `pair` 1 selects the second
+/// pair. Throws unless v >= 0 and a <= b.
 Interval range_of(const Variant& transform, const char* field, const std::vector<double>& numbers,
                   std::size_t pair = 0);
 
 /// Fill colour of the pixels that a transformed image does not cover.
 class Fill {
  public:
-  /// `values`: one for all channels, or one for each of three. Fractions are truncated.
+  /// `values`: one for all channels, or one for each of three channels. Fractions are truncated.
   Fill(const Variant& transform, const std::vector<double>& values);
   /// Throws ErrorKind::usage if there are three values but not three channels.
   FillColour of(const Image& image) const;

@@ -15,7 +15,7 @@
 namespace dpt {
 
 /// A list of transforms in two parts. The host part is empty if the device can apply all of them.
-/// Otherwise it ends with the last transform that only the host can apply, or a later one that
+/// Otherwise it ends with the last transform that only the host can apply, or with a later one that
 /// needs images of one known size (DevicePart). The rest runs in the device's input kernel.
 struct DividedTransforms {
   std::span<const Variant> host, device;

@@ -31,9 +31,10 @@ struct PackedCacheOptions {
   std::function<void(const std::string&)> info = {};
 };
 
-/// Returns `source` read from the cache. If the cache is missing, makes it first: completely, or
-/// not at all. Throws ErrorKind::data if it cannot be written, is damaged, or was made from other
-/// data or with another shorter side (the error states both). REQUIRES: source->type() is u8.
+/// Returns a data set that reads `source` from the cache. If the cache is missing, makes it first:
+/// completely, or not at all. Throws ErrorKind::data if it cannot be written, is damaged, or was
+/// made from other data or with another shorter side (the error states both). REQUIRES:
+/// source->type() is u8.
 std::shared_ptr<const DataSource> with_packed_cache(std::shared_ptr<const DataSource> source,
                                                     const PackedCacheOptions& options);
 

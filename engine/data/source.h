@@ -31,8 +31,8 @@ struct Occurrence {
   std::int64_t key = 0;
 };
 
-/// Samples numbered 0 .. size()-1. Const and thread-safe. Throws ErrorKind::data with the file and
-/// the offset or index for anything wrong with the data.
+/// Samples numbered 0 .. size()-1. Const and thread-safe. For anything wrong with the data, throws
+/// ErrorKind::data with the file and the offset or index.
 class DataSource {
  public:
   virtual ~DataSource() = default;
@@ -64,7 +64,7 @@ class DataSource {
   virtual std::int32_t label(std::int64_t index) const;
   /// Returns each sample's group number (DataRequirements::group); empty if there are no groups.
   virtual std::span<const std::int64_t> groups() const { return {}; }
-  /// Returns the samples if everything is in memory; valid as long as the source.
+  /// Returns the samples if everything is in memory. The result is valid as long as the source.
   virtual std::optional<ResidentSamples> resident() const { return std::nullopt; }
   /// Returns the sample's name in messages: "train-images.gz, sample 17" or a file path.
   virtual std::string describe(std::int64_t index) const = 0;

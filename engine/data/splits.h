@@ -22,9 +22,9 @@ std::vector<std::int64_t> class_counts(const Split& split, std::int64_t classes)
 /// out.
 Splits make_splits(const DataSets& sets, const ValSplitSpec& spec, std::uint64_t seed);
 
-/// Returns a text that identifies the validation samples among the same data: "xxh3:" and 16
-/// hexadecimal digits over their indices, or the fingerprint of the data set's own validation set.
-/// Empty without validation samples.
+/// Returns a text that tells validation samples of the same data apart: "xxh3:" and 16 hexadecimal
+/// digits over their indices, or the fingerprint of the data set's own validation set. Empty
+/// without validation samples.
 std::string validation_fingerprint(const Splits& splits);
 
 /// Returns how many of n samples are held out; with groups, an approximate number.

@@ -82,8 +82,8 @@ struct BatchTransformKind {
   const ObjectTable* table;
   /// Draws how the samples of one batch, each of `size`, are mixed with their partners.
   BatchMix (*draw)(const Variant& options, Size2 size, DrawStream& draws);
-  /// True if a part of a sample's image is replaced by that part of its partner's image. A target
-  /// that describes the whole image (TargetKind::values) cannot be mixed in this way.
+  /// True if a part of a sample's image is replaced by the same part of its partner's image. A
+  /// target that describes the whole image (TargetKind::values) cannot be mixed in this way.
   bool mixes_areas = false;
 };
 
