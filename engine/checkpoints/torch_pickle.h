@@ -1,6 +1,6 @@
 // Reader for the pickle in a file of torch.save, restricted to data. It creates tensors,
-// dictionaries, lists, tuples, strings and numbers. It calls nothing, and refuses every other
-// opcode and every other Python object by name. Sources: CPython's Lib/pickletools.py (opcodes),
+// dictionaries, lists, tuples, strings and numbers. It calls nothing. It refuses every other opcode
+// and every other Python object, naming it. Sources: CPython's Lib/pickletools.py (opcodes),
 // PyTorch's torch/_utils.py and torch/serialization.py (how tensors and storages are pickled).
 #pragma once
 

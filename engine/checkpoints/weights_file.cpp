@@ -45,7 +45,7 @@ class Renaming {
       longest_ = std::max(longest_, from.size());
     }
   }
-  /// Replaces the longest prefix of the name that is in the map.
+  /// Replaces the longest prefix of `name` that the map contains.
   std::string renamed(const std::string& name) const {
     const std::string_view text = name;
     for (std::size_t size = std::min(longest_, text.size()) + 1; size-- > 0;) {
@@ -383,7 +383,8 @@ class WeightsLoader {
     throw Error(ErrorKind::data, text);
   }
 
-  /// Copies the file's row of each class of the data, if it has one, to the class's row in `param`.
+  /// Copies the file's row of each class to the row of that class in `param`, for the classes of
+  /// the data that the file has.
   void load_rows(const TensorEntry& entry, const Param& param) {
     const auto rows = static_cast<std::size_t>(param.spec.file_shape[0]);
     std::vector<std::int64_t> expected = param.spec.file_shape;
