@@ -183,8 +183,8 @@ class LocalCommunicator : public Communicator {
   void abort(const std::string& cause) noexcept override { board_.abort(rank_, cause); }
 
  private:
-  /// Determines, with all ranks, whether each can use the memory of all others. The first meeting
-  /// detects a rank with a different request; after it, all backends are known.
+  /// Determines, together with all ranks, whether each can use the memory of all others. The first
+  /// meeting detects a rank with a different request; after it, all backends are known.
   void choose_path(std::int64_t shards, std::int64_t count) {
     Request request;
     request.operation = Operation::all_reduce;

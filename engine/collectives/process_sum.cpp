@@ -10,7 +10,7 @@ namespace {
 
 // Floats in a cache line: ranks and processes own whole lines.
 constexpr std::int64_t kOwnedLine = 16;
-// Maximum size of a sum that is sent whole in one exchange. In the latency of one exchange, a
+// Maximum size of a sum that is sent whole in one exchange. During the latency of one exchange, a
 // network could transfer about ten thousand bytes.
 constexpr std::int64_t kFewBytes = 32 << 10;
 
