@@ -79,8 +79,8 @@ std::string last_layer(const Plan& plan) {
   return last;
 }
 
-/// Returns last_layer() if its parameters have a row for each class, which is true of a Linear or
-/// Conv2d with as many outputs as classes. Otherwise returns an empty string.
+/// Returns last_layer() if its parameters have a row for each class; otherwise an empty string. A
+/// Linear or Conv2d with as many outputs as classes has such rows.
 std::string head_of(const Plan& plan) {
   std::string head;
   for (const LayerRow& row : plan.rows) {

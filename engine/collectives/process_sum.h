@@ -19,17 +19,17 @@
 namespace dpt {
 
 /// The leader is the rank of this process that makes its exchanges. The caller must separate calls
-/// of different ranks by a meeting, which makes their effects visible.
+/// of different ranks by a meeting, so that their effects are visible.
 class ProcessSum {
  public:
   /// `ranks_of`: number of ranks of each process.
   ProcessSum(std::vector<int> ranks_of, ProcessLinks& links)
       : ranks_of_(std::move(ranks_of)), links_(links) {}
 
-  /// Begins a sum of `count` floats. Called by the leader. `parts`: those of all ranks of this
-  /// process, in rank order, in host memory; they are overwritten. `out`: destination of the result
-  /// if this process has only one rank, or null. Throws ErrorKind::peer if the parts are not those
-  /// of the process's shards.
+  /// Begins a sum of `count` floats. Called by the leader. `parts`: the parts of all ranks of this
+  /// process, in rank order and in host memory; they are overwritten. `out`: destination of the
+  /// result if this process has only one rank, or null. Throws ErrorKind::peer if the parts do not
+  /// match the process's shards.
   void begin(std::int64_t shards, const SumTerms& terms, std::span<const PartialSum> parts,
              std::int64_t count, float* out);
   /// Performs part `index` of `count` of the additions in this process. Each rank performs a

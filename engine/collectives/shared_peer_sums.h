@@ -38,8 +38,7 @@ class SharedPeerSums {
  private:
   void replace(std::unique_ptr<PeerSums> sums);
 
-  std::mutex mutex_;                ///< held by the rank that sets up the sums, and by one that
-                                    ///< aborts them
+  std::mutex mutex_;                ///< held by a rank that sets up or aborts the sums
   std::unique_ptr<PeerSums> sums_;  // written by the rank in set_up, guarded by mutex_
   bool was_aborted_ = false;        // guarded by mutex_
 };

@@ -155,8 +155,7 @@ struct Field {
   Field zero_as(std::string word) &&;
   /// Allows a plain value in place of an object's mapping; the value sets the field `key`.
   Field or_plain(std::string key) &&;
-  /// Allows a path to be the name of a file on a server (is_remote) or `word`, which stay
-  /// unchanged.
+  /// Allows a path to be the name of a file on a server (is_remote) or `word`. Both stay unchanged.
   Field or_remote(std::string word) &&;
   /// Allows `word` in place of a Size2; the word sets it to {-1, -1}.
   Field or_word(std::string word) &&;

@@ -215,7 +215,7 @@ ExpandedPath expand_variables(const std::string& text, bool takes_url) {
 ExpandedPath expand_home(const std::string& text, bool takes_url) {
   ExpandedPath result;
   result.path = text;
-  // Leave the variables in a KEY=VALUE to the reader of configs, and refuse those of any other
+  // Leave the variables in a KEY=VALUE to the reader of configs, and refuse variables in any other
   // text.
   if (has_variable(text) && text.find('=') > text.find("${")) {
     result.problem = fmt::format(

@@ -52,8 +52,8 @@ std::string unescape_text(std::string text);
 /// <(...). The name and folder of a stream have no meaning.
 bool is_stream(const std::string& file);
 
-/// Returns the folder that relative paths in a config are relative to: that of `file`, or empty
-/// (the working directory) if `file` is empty or a stream.
+/// Returns the folder that relative paths in a config are relative to: the folder of `file`, or
+/// empty (the working directory) if `file` is empty or a stream.
 std::string folder_of_config(const std::string& file);
 
 /// Returns `path` as an absolute path; a relative one starts at folder_of_config(file). An empty

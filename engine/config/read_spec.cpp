@@ -200,7 +200,7 @@ class Checker {
     }
   }
 
-  /// Checks settings against the number of replicas, unless the devices are `auto` or `cuda`, whose
+  /// Checks settings against the number of replicas, unless the devices are `auto` or `cuda`: their
   /// number is known only at the start of a run.
   void check_replicas() {
     for (const std::string& device : spec_.devices) {

@@ -1,5 +1,5 @@
-// Checks of a config's settings against its number of replicas, which is known when the config is
-// read (a list of devices) or when the devices are found (auto, cuda).
+// Checks of a config's settings against its number of replicas. That number is known when the
+// config is read (a list of devices), or only when the devices are found (auto, cuda).
 #pragma once
 
 #include <cstdint>

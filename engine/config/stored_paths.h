@@ -5,8 +5,8 @@
 
 namespace dpt {
 
-/// Records that configs store the resolved `path`, which contains the value of a secret variable,
-/// as `written`. Thread-safe.
+/// Records that configs store the resolved `path` as `written`, because `path` contains the value
+/// of a secret variable. Thread-safe.
 void remember_secret_path(const std::string& path, const std::string& written);
 /// Returns a message if the variable of a stored path is not set; empty for any other path.
 /// Thread-safe.

@@ -24,8 +24,7 @@ enum class FindingKind : std::uint8_t {
   few_bits,                      ///< 16-bit images whose values need fewer bits
   exif_orientation,              ///< images stored rotated or mirrored, but read as stored
   duplicate,                     ///< equal samples in one split
-  equal_rows,                    ///< rows of a table with equal features, in one split or in
-                                 ///< several
+  equal_rows,                    ///< table rows with equal features, in one split or several
   near_duplicate_across_splits,  ///< similar images in several splits
   near_duplicate,                ///< similar images in one split
   constant,                      ///< an image all of whose pixels are equal

@@ -19,7 +19,7 @@ struct DevicePart;
 class InputDraws {
  public:
   InputDraws() = default;  ///< erases and mixes nothing
-  /// `input` is the shape of the model's input, `mixed` that of the targets of mixed samples.
+  /// `input` is the shape of the model's input, `mixed` the shape of mixed samples' targets.
   /// REQUIRES: make_input_desc accepted the transforms.
   InputDraws(const TransformsSpec& transforms, SampleShape input, std::uint64_t seed,
              const TargetShape& mixed = {});

@@ -81,7 +81,7 @@ ImagePart kept_part(std::int64_t height, std::int64_t width, std::int64_t shorte
 }
 
 /// Writer of the cache. Decodes on several threads; any error except an unreadable sample stops all
-/// of them.
+/// threads.
 class CacheMaker {
  public:
   CacheMaker(const DataSource& source, const PackedCacheOptions& options)

@@ -20,7 +20,7 @@ namespace {
 /// Number of samples that a thread takes at once. Floats are summed in groups of this size.
 constexpr std::int64_t kGroup = 16;
 
-/// Sums of bytes, which are exact: 2^64 exceeds the sum of 2^48 squares.
+/// Exact sums of bytes: 2^64 exceeds the sum of 2^48 squares.
 struct ByteSums {
   std::vector<std::uint64_t> sum, squares;  ///< one per channel
 };

@@ -57,8 +57,8 @@ std::vector<Indices> shuffled_classes(const DataSource& source, std::uint64_t se
   return classes;
 }
 
-/// Divides `count` in proportion to the sizes of the classes. The largest remainders are rounded
-/// up; on a tie, that of the first class.
+/// Divides `count` in proportion to the sizes of the classes. Quotas with the largest remainders
+/// are rounded up; on a tie, that of the first class.
 Indices quotas(const std::vector<Indices>& classes, std::int64_t count, std::int64_t n) {
   Indices quota(classes.size()), by_remainder(classes.size());
   std::vector<std::int64_t> remainder(classes.size());

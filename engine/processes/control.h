@@ -65,7 +65,8 @@ class ControlChannel {
 
   /// Sets the function to call once, on the channel's thread, when the world fails, or immediately
   /// if it has failed. The function must not wait for anything, nor call on_failure. It replaces an
-  /// earlier one, which no longer runs when this call returns; null removes it.
+  /// earlier function, which no longer runs when this call returns. Null only removes the earlier
+  /// one.
   void on_failure(std::function<void(const WorldFailure&)> callback);
   /// Returns the failure, or nothing if there is none. Callable from any thread.
   std::optional<WorldFailure> failure() const;

@@ -24,7 +24,7 @@
 
 namespace dpt::control {
 
-/// Implementation of ControlChannel, which documents the functions that both have.
+/// Implementation of ControlChannel, where the functions that both have are documented.
 class ControlClient {
  public:
   /// Connects, and returns when all processes are connected. `known`: as for reach_rank_0.
@@ -96,8 +96,8 @@ class ControlClient {
   Clock::duration stall_timeout_;
   SilenceLimit silence_limit_;
   std::vector<std::shared_ptr<Heartbeat>> watched_;
-  std::uint64_t beats_of_ours_ = 0;  // beats by this channel, included in those of watched_
-  std::int64_t waits_ = 0;           // number of waits that began, plus those that ended
+  std::uint64_t beats_of_ours_ = 0;  // beats by this channel, included in the beats of watched_
+  std::int64_t waits_ = 0;           // number of waits begun plus number of waits ended
   const char* waits_in_ = nullptr;
   std::string meets_in_;  // the channel's own collective call in progress; empty = none
   bool has_joined_ = false, has_left_ = false;

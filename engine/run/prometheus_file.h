@@ -57,7 +57,8 @@ class PrometheusFile {
 
   /// Follows a log. REQUIRES: this object outlives the use of `log`.
   void follow(RunLog& log);
-  /// Writes the end of the run: the status of its run_end or, without one, that of the exit code.
+  /// Writes the end of the run: the status of its run_end or, without that event, the status that
+  /// belongs to the exit code.
   void end(int exit_code);
 
  private:

@@ -72,7 +72,7 @@ Json read_marker(const HeldPath& folder) {
   return is_dpts ? marker : Json();
 }
 
-/// Returns the names in the marker, except paths, which dpt never writes.
+/// Returns the names in the marker. Leaves out paths, because dpt never writes any.
 std::vector<std::string> names_in_marker(const HeldPath& folder) {
   std::vector<std::string> names;
   const Json marker = read_marker(folder);
