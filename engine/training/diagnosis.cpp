@@ -18,7 +18,7 @@
 namespace dpt {
 namespace {
 
-/// A source that hands out samples one at a time rather than as a resident data set: the replica
+/// A source that hands out samples one at a time, even if the data set is resident: the replica
 /// already keeps the data set on the device.
 class OneByOne : public WrappedSource {
  public:
@@ -36,8 +36,8 @@ bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
-/// Returns the first parameter, in the order of backward, with a non-finite value in a flat buffer;
-/// null if all values are finite.
+/// Returns the parameter whose part of a flat buffer has a non-finite value, the first one in the
+/// order of backward. Null if all values are finite.
 const Param* first_in_backward(const Plan& plan, std::span<const float> flat) {
   for (auto param = plan.params.rbegin(); param != plan.params.rend(); ++param) {
     if (!all_finite(flat.subspan(static_cast<std::size_t>(param->offset),
@@ -48,12 +48,12 @@ const Param* first_in_backward(const Plan& plan, std::span<const float> flat) {
   return nullptr;
 }
 
-/// Runs single samples as the step ran them: with the same augmentation, dropout and scale of the
-/// gradient, but without mixing, because a non-finite mixture has a non-finite component.
+/// Runs single samples as in the step, with the same augmentation, dropout and scale of the
+/// gradient. Does not mix samples: a mixture is non-finite only if one of its samples is.
 class Probe {
  public:
-  /// First non-finite value of one sample. `order` grows along forward and then backward, so the
-  /// sample that failed first is the one with the lowest order.
+  /// The first non-finite value of one sample. `order` grows along forward and then backward, so
+  /// the sample with the lowest order failed first.
   struct Finding {
     Diagnosis::Place place = Diagnosis::Place::unknown;
     int order = 0;

@@ -22,7 +22,7 @@ struct Diagnosis {
     gradient,    ///< gradient of a parameter, backward
     statistics,  ///< a running statistic, after the update that was refused
     weights,     ///< weights after the update; the samples cannot be rerun with the old ones
-    no_sample,   ///< mean over no sample: none of them counts in the loss
+    no_sample,   ///< the loss is a mean over no sample: none of them counts in it
     not_found    ///< the search failed
   };
   Place place = Place::unknown;
@@ -39,9 +39,9 @@ struct Diagnosis {
 /// Returns the name of a place in the log, such as "output".
 const char* name_of(Diagnosis::Place place);
 
-/// Diagnoses a bad step. `params` and `optimizer` are the replica's current ones, which a refused
-/// step has not changed. Any rank may call it alone, because it allocates separate memory. Never
-/// throws an Error: a failed diagnosis must not hide the divergence.
+/// Diagnoses a bad step. `params` and `optimizer` are the current ones of the replica; a refused
+/// step has not changed them. Any rank may call it alone, because it allocates separate memory.
+/// Never throws an Error: a failed diagnosis must not hide the divergence.
 Diagnosis diagnose(Backend& backend, const Job& job, const BadStep& bad,
                    std::span<const float> params,
                    std::span<const std::pair<std::string, std::vector<float>>> optimizer);

@@ -47,7 +47,7 @@ bool is_power_of_ten(std::int64_t n) {
 Json event_fields(const Job& job, const BadStep& bad, const Diagnosis& diagnosis) {
   const StepResult& result = bad.result();
   Json fields = {{"epoch", bad.epoch() + 1}, {"step", result.step}, {"loss", bad.loss()}};
-  // The norm is only measured in these cases: see Replica::train_step.
+  // The norm is measured only in these cases: see Replica::train_step.
   if (result.grad_norm || always_measures_norm(job.spec)) {
     fields["grad_norm"] = static_cast<double>(result.metrics.bad_norm);
   }
@@ -140,8 +140,8 @@ void Divergence::check_that_some_count(const BadStep& bad) {
   const bool ends_epoch = bad.batch().end == job_.data.splits.train.size();
   const bool some_count = stepper_.state().epoch_weight > 0 || counted_in_ == bad.epoch();
   if (!ends_epoch || some_count) return;
-  // Only rank 0 throws this error, as in halt. The others wait here, and end when rank 0 has
-  // thrown.
+  // Only rank 0 throws this error, as in halt. The others wait here until rank 0 has thrown, which
+  // ends their wait.
   if (!writes_) communicator_.barrier();
   fail(ErrorKind::data,
        "epoch {}: expected at least one batch with a sample that counts in the loss, found none in "
@@ -190,7 +190,7 @@ bool Divergence::handle(const BadStep& bad) {
                          state.lr_scale, spec.lr_factor),
              true);
       }
-      // Each process receives the state as it does at the start of the run.
+      // Each process receives the state in the same way as at the start of the run.
       if (communicator_.rank() == job_.placement.first_rank()) {
         last_good_ = share_start(job_, [&] { return go_back(bad); });
       }
@@ -201,7 +201,7 @@ bool Divergence::handle(const BadStep& bad) {
 }
 
 void Divergence::halt(const BadStep& bad, const std::string& limit, bool lr_is_spent) {
-  // Only rank 0 reports. The others wait here, and end when rank 0 has thrown.
+  // Only rank 0 reports. The others wait here until rank 0 has thrown, which ends their wait.
   if (!writes_) communicator_.barrier();
   const Diagnosis diagnosis = look(bad);
   const RunState& state = stepper_.state();

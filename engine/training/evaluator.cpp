@@ -12,7 +12,7 @@
 namespace dpt {
 namespace {
 
-/// Returns Measured::target_spread of the samples at these positions.
+/// Returns Measured::target_spread for the samples at these positions.
 double target_spread(const Split& split, const std::vector<std::size_t>& positions) {
   TargetRows rows(split);
   std::vector<double> means(static_cast<std::size_t>(split.source->targets().values), 0.0);

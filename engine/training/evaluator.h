@@ -22,7 +22,7 @@ struct EvalResult {
   NamedValues metrics;  ///< the others, in the order of JobModel::metrics
   /// Name and values of each metric that has values by class.
   std::vector<std::pair<std::string, NamedValues>> by_class;
-  /// Name of each metric that left out classes, and their number.
+  /// Name of each metric that left out classes, and the number of classes it left out.
   std::vector<std::pair<std::string, std::int64_t>> left_out;
   SampleResults samples;  ///< in the order of the split
 };
@@ -36,8 +36,8 @@ std::vector<std::uint8_t> hot_targets(const Split& split,
 std::vector<float> rows_of(const std::vector<float>& outputs,
                            const std::vector<std::size_t>& positions, std::size_t width);
 
-/// Evaluates the replica's current weights. Every rank calls it and gets the whole result. The sums
-/// are taken in double over samples in data set order, so they do not depend on the devices.
+/// Evaluates the replica's current weights. Every rank calls it and gets the whole result. Adds up
+/// the samples in double, in data set order, so the sums do not depend on the devices.
 EvalResult evaluate_split(Replica& replica, const Job& job, const Split& split,
                           const std::string& name, const EvaluationProgress& progress = {});
 
@@ -53,8 +53,8 @@ EvalResult evaluate_on_ranks(const Job& job, const Split& split, const std::stri
                              const std::vector<float>& params,
                              const EvaluationProgress& progress = {});
 
-/// Returns the split of a job by name, as evaluations see it. Throws ErrorKind::usage if it is
-/// unknown, ErrorKind::data if it is empty.
+/// Returns the split of a job by name, as evaluations see it. Throws ErrorKind::usage if the name
+/// is unknown, ErrorKind::data if the split is empty.
 const Split& split_by_name(const Job& job, const std::string& name);
 
 }  // namespace dpt

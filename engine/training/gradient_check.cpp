@@ -63,7 +63,7 @@ class TensorCheck {
     int flat = 0;
     int& wrong = result_.contradicting;
     for (int tried = 0; tried < kMaxDirections; ++tried) {
-      // One or two contradicting directions may be flukes, so more are tried.
+      // One or two contradicting directions may be flukes, so try more.
       if (result_.directions >= kWantedDirections && (wrong == 0 || wrong >= kContradictions)) {
         break;
       }
@@ -94,8 +94,8 @@ class TensorCheck {
   }
 
  private:
-  /// Measures how much the value changes when it should not: when each element moves by one unit in
-  /// its last place.
+  /// Measures how much the value changes although it should not: it moves each element by one unit
+  /// in its last place.
   void measure_noise() {
     noise_ = 1e-7 * std::abs(here_);
     for (int probe = 0; probe < 4; ++probe) {
@@ -109,7 +109,7 @@ class TensorCheck {
 
   float random_sign() { return random_() % 2 == 0 ? 1.0F : -1.0F; }
 
-  /// Returns false if there is no direction of that kind.
+  /// Returns false if there is no direction of this kind.
   bool choose_direction(int which) {
     const double size = root_mean_square(gradient_);
     if (which == 0) {  // the steepest: reveals a wrong factor
@@ -141,7 +141,7 @@ class TensorCheck {
   /// Measures the slope with the smallest steps that rounding errors allow, because small steps
   /// rarely cross a kink.
   Slope measure(double analytic) {
-    // Steps are relative to the weights; weights that start at zero get a typical size.
+    // Steps are relative to the weights. Weights that start at zero count as having a typical size.
     const double most = 0.05 * std::max(root_mean_square(at_), 0.05);
     // Rounding error of a slope at the smallest step, as a fraction of the analytic slope.
     constexpr double kPart = 0.015;
@@ -175,8 +175,8 @@ class TensorCheck {
   CheckedTensor result_;
 };
 
-/// Returns the starting weights, each moved slightly: if a layer's input is constant, zero weights
-/// would put its output on the kink of the next layer.
+/// Returns the starting weights, each moved slightly. If a layer's input were constant, zero
+/// weights would put its output exactly on a kink of the next layer.
 std::vector<float> moved_start(const Job& job) {
   std::vector<float> params = fresh_start(job).params;
   std::mt19937_64 random(static_cast<std::uint64_t>(job.spec.seed));
@@ -192,7 +192,7 @@ std::vector<float> moved_start(const Job& job) {
 }
 
 /// Refuses batch statistics of few values. They nearly cancel the effect of the layers before them,
-/// whose slopes are then lost in rounding.
+/// so the slopes of those layers would be lost in rounding.
 void check_statistics(const Plan& plan, std::int64_t samples) {
   constexpr std::int64_t kFewest = 8;
   for (const Node& node : plan.nodes) {

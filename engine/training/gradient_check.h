@@ -1,5 +1,5 @@
-// Checks that the gradient computed by backward is that of the loss computed by forward, as
-// precisely as differences of single-precision losses allow (`dpt model gradcheck`).
+// Checks that backward computes the gradient of the loss that forward computes, as precisely as
+// differences of single-precision losses allow (`dpt model gradcheck`).
 #pragma once
 
 #include <cstdint>
@@ -25,31 +25,32 @@ const char* name_of(GradientVerdict verdict);
 struct CheckedTensor {
   std::string layer, parameter;
   int directions = 0;     ///< number of directions in which differences were precise enough
-  int contradicting = 0;  ///< number of those that contradict the gradient
+  int contradicting = 0;  ///< number of these directions that contradict the gradient
   double worst = 0;       ///< maximum relative error in `directions`
   GradientVerdict verdict = GradientVerdict::unclear;
 };
 
 /// A function of a flat buffer, and the point at which its gradient is checked.
 struct CheckedFunction {
-  /// Returns the value of the function after setting the part of the buffer that begins at `offset`
-  /// to `values`. The rest of the buffer keeps its contents from the last call.
+  /// Sets the part of the buffer that begins at `offset` to `values` and returns the value of the
+  /// function. The rest of the buffer keeps its contents from the last call.
   std::function<double(std::int64_t offset, std::span<const float> values)> value;
   std::vector<float> at, gradient;
 };
 
-/// Checks `count` floats from `offset` on. In several directions (along the gradient, of all
-/// elements, of a few) it takes central differences with ever smaller steps. The error of a
-/// difference is bounded by the disagreement of three steps, the difference of the slopes on both
-/// sides (a bend or a kink), and the rounding errors of the value. A direction whose error is a
-/// tenth of the slope or more is discarded, and another is drawn. The gradient is wrong if at least
-/// three directions, and a quarter of those that were not discarded, contradict it.
+/// Checks the gradient of `count` floats from `offset` on. Takes central differences with ever
+/// smaller steps in several directions: along the gradient, of all elements, and of a few. The
+/// error of a difference is bounded by the disagreement of three steps, the difference between the
+/// slopes on both sides (a bend or a kink), and the rounding errors of the value. A direction whose
+/// error is a tenth of the slope or more is discarded, and another is drawn. The gradient is wrong
+/// if at least three of the directions that were kept, and at least a quarter of them, contradict
+/// it.
 CheckedTensor check_gradient(const CheckedFunction& function, std::int64_t offset,
                              std::int64_t count, std::uint64_t seed);
 
-/// Checks every tensor that `job` trains, near its starting weights, with `samples` samples of the
-/// training data, transformed as for evaluation, on one device. REQUIRES: the job's precision is
-/// fp32. Calls `on_tensor` after each tensor.
+/// Checks every tensor that `job` trains, on one device and near its starting weights. Uses
+/// `samples` samples of the training data, with the transforms of evaluation. Calls `on_tensor`
+/// after each tensor. REQUIRES: the job's precision is fp32.
 std::vector<CheckedTensor> check_gradients(
     const Job& job, const DeviceName& device, std::int64_t samples,
     const std::function<void(const CheckedTensor&)>& on_tensor = {});

@@ -13,8 +13,8 @@
 namespace dpt {
 namespace {
 
-/// Returns the minimum mean loss of the job's training samples; for targets that are probabilities,
-/// their entropy.
+/// Returns the minimum mean loss of the job's training samples. For targets that are probabilities,
+/// it is their entropy.
 double least_loss(const Job& job) {
   if (!job.model.loss.least) return 0;
   TargetRows targets(job.data.splits.train);
@@ -27,7 +27,7 @@ double least_loss(const Job& job) {
   return weight > 0 ? loss / weight : 0;
 }
 
-/// Returns the value to which the loss must fall from the first loss.
+/// Returns the value to which the loss must fall, given the first loss.
 double target_of(const Job& job, double first_loss, double least) {
   const double above = std::max(first_loss - least, 0.0);
   return least + (job.model.loss.near_zero ? job.model.loss.near_zero(above) : 0.02 * above);
@@ -43,15 +43,15 @@ Job overfit_job(Job job, std::int64_t batches) {
          batches, job.data.steps_per_epoch, job.data.steps_per_epoch == 1 ? "" : "es",
          job.data.splits.train.size(), job.spec.data.batch_size);
   }
-  // Take the order of the first epoch, because a data set sorted by class would begin with one
-  // class.
+  // Take the order of the first epoch: in its own order, a data set sorted by class would begin
+  // with a single class.
   Split& split = job.data.splits.train;
   std::vector<std::int64_t> order = Sampling(split, sampling_of(job.spec)).epoch(0).indices;
   order.resize(static_cast<std::size_t>(job.batch_range(batches - 1).end));
   split.indices = std::move(order);
   job.spec.data.shuffle = false;
   job.spec.data.sampler = Sampler::uniform;
-  // No loss comes near zero with smoothed labels.
+  // No loss comes near zero if its labels are smoothed.
   if (job.model.loss.compile_unsmoothed) job.model.loss.compile = job.model.loss.compile_unsmoothed;
   split.source = job.data.evaluated_substitutes ? job.data.evaluated_substitutes
                                                 : job.data.evaluated_train.source;

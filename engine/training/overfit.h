@@ -13,10 +13,10 @@
 
 namespace dpt {
 
-/// Returns `job` restricted to the first `batches` of its first epoch, without shuffling, learning
-/// rate schedule and label smoothing, and with the transforms of evaluation instead of training.
-/// Dropout, weight decay and frozen parameters stay, because they are part of what is tested.
-/// Throws ErrorKind::usage if an epoch has fewer batches.
+/// Returns `job` restricted to the first `batches` batches of its first epoch, without shuffling,
+/// learning rate schedule and label smoothing. The transforms of evaluation replace those of
+/// training. Dropout, weight decay and frozen parameters stay, because they are part of what is
+/// tested. Throws ErrorKind::usage if an epoch has fewer batches.
 Job overfit_job(Job job, std::int64_t batches);
 
 struct OverfitResult {
@@ -31,8 +31,8 @@ struct OverfitResult {
   bool has_fallen() const { return loss <= target; }
 };
 
-/// Trains on an overfit_job, round after round, until the loss has fallen or `max_steps` are done.
-/// Saves nothing. Calls `on_round` on rank 0 after each round. Throws BadStep if it diverges.
+/// Trains on an overfit_job, round after round, until the loss has fallen or `max_steps` steps are
+/// done. Saves nothing. Calls `on_round` on rank 0 after each round. Throws BadStep if it diverges.
 OverfitResult overfit(const Job& job, const StartingPoint& start, std::int64_t max_steps,
                       const std::function<StopReason()>& stop_request,
                       const std::function<void(const OverfitResult&)>& on_round);

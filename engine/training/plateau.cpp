@@ -10,7 +10,7 @@ namespace dpt {
 namespace {
 
 bool improves(const PlateauOptions& options, double value, const std::optional<double>& best) {
-  // A non-finite value is never an improvement, even if there is no earlier value.
+  // A non-finite value is never an improvement, even if it is the first.
   if (!std::isfinite(value)) return false;
   if (!best) return true;
   const double signed_threshold =

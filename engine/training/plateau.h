@@ -1,6 +1,6 @@
-// Decides when the schedule `plateau` lowers the learning rate. Every rank decides alike, from
-// results that all ranks have. Its memory is in the RunState, so a resumed run continues as if it
-// had not stopped.
+// Decides when the schedule `plateau` lowers the learning rate. All ranks decide alike, because
+// they have the same results. The schedule's memory is in the RunState, so a resumed run continues
+// as if it had not stopped.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,8 @@ struct LrReduction {
   std::int64_t evaluations = 0;  ///< number of evaluations without an improvement on `best`
 };
 
-/// Takes the results of an epoch (RunState::val_...) into account. Returns the reduction, if any;
-/// nothing for another schedule or without results.
+/// Takes the results of an epoch (RunState::val_...) into account. Returns the reduction, if any.
+/// Does nothing for other schedules, or if there are no results.
 std::optional<LrReduction> note_plateau(const TrainSpec& spec, double base_lr,
                                         std::int64_t steps_per_epoch, RunState& state);
 

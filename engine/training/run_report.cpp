@@ -57,7 +57,7 @@ void RunReport::begin() {
 
 void RunReport::begin_epoch() {
   epoch_begun_ = Clock::now();
-  // The run may have rolled back.
+  // After a rollback, the run may be at an earlier step.
   first_step_ = std::min(first_step_, stepper_.state().step);
   epoch_first_position_ = stepper_.state().position;
   epoch_saving_ = 0;
@@ -252,8 +252,8 @@ std::string RunReport::epoch_line(bool improved) const {
     const std::int64_t unreadable = job_.data.splits.val.size() - state.val_n;
     if (unreadable > 0) line += fmt::format(" ({} unreadable)", unreadable);
   }
-  // Round the speed as the log does before formatting it, so that both agree: 25,649.6 is 25650 in
-  // the log, and 25.7k here.
+  // Round the speed as the log does before formatting it, so that both agree: 25,649.6 becomes
+  // 25650 in the log and 25.7k here.
   if (speed_) {
     line += fmt::format(", {} {}/s ({})", format_rate(std::round(speed_->rate)),
                         noun_of_samples(job_), format_duration(speed_->seconds));

@@ -75,15 +75,15 @@ Stepper::Stepper(const Job& job, Replica& replica, Communicator& communicator,
       on_result_(std::move(on_result)),
       ledger_(ledger) {
   go_to(start);
-  // The waiting times of this many steps suffice to show what the ranks wait for. They are
-  // exchanged once per epoch.
+  // This many waiting times suffice to show what the ranks wait for. They are exchanged once per
+  // epoch.
   constexpr std::int64_t kMaxWaits = 4096;
   wait_stride_ = std::max<std::int64_t>(1, ceil_div(job.data.steps_per_epoch, kMaxWaits));
   waits_.resize(static_cast<std::size_t>(ceil_div(job.data.steps_per_epoch, wait_stride_)));
 }
 
-/// Takes over the state's sums of metrics. They are empty at the start of a run, and in one that an
-/// older release began.
+/// Takes over the state's sums of metrics. The state has none at the start of a run, or if an older
+/// release began the run.
 void Stepper::adopt_sums() {
   const std::size_t count = job_.model.metrics.sums.size() - 1;
   if (state_.epoch_sums.empty()) state_.epoch_sums.assign(count, 0.0);

@@ -1,6 +1,6 @@
-// Walks a run step by step. It is the only code that maps (epoch, position) to the next batch. A
-// step with a non-finite loss, gradient or weight ends a walk with an exception (BadStep);
-// engine/training/divergence.h decides how the run continues.
+// Walks through a run step by step. It is the only code that maps (epoch, position) to the next
+// batch. A step with a non-finite loss, gradient or weight ends the walk with an exception
+// (BadStep). engine/training/divergence.h then decides how the run continues.
 #pragma once
 
 #include <functional>
@@ -25,8 +25,8 @@ class BadStep : public Error {
   std::int64_t epoch() const { return epoch_; }  ///< counted from 0
   const Range& batch() const { return batch_; }  ///< positions in the epoch's order
   double loss() const;                           ///< mean over the batch
-  /// Returns true if none of its samples counts in the loss. Nothing can be learned from such a
-  /// step, and it is not a divergence.
+  /// Returns true if none of the step's samples counts in the loss. Nothing can be learned from
+  /// such a step, but it is not a divergence.
   bool is_weightless() const { return result_.metrics.is_weightless(); }
   /// Returns what is non-finite as a clause: "the loss is nan".
   std::string what_is_wrong() const;
@@ -40,8 +40,8 @@ class BadStep : public Error {
 /// One rank's walk. Every rank makes the same calls. `step` and `drain` throw BadStep.
 class Stepper {
  public:
-  /// Called on every rank with the result of every step, in order, up to Placement::steps_ahead
-  /// steps later.
+  /// Called on every rank with the result of every step, in order. A result may arrive up to
+  /// Placement::steps_ahead steps late.
   using OnResult = std::function<void(const StepResult&)>;
 
   /// `ledger`, if not null, records how this thread spends its time.
@@ -50,35 +50,36 @@ class Stepper {
 
   /// Queues the next step of the current epoch. REQUIRES: !epoch_done().
   void step(bool vote_stop, bool want_grad_norm);
-  /// Gives up later steps between two micro-batches if `question`, asked on this rank's thread,
-  /// returns true. The rank then also votes to stop. Has no effect on devices with a queue.
+  /// Lets this rank give up a later step: `question` is asked on its thread between two
+  /// micro-batches, and if it returns true, the step ends there. The rank then also votes to stop.
+  /// Has no effect on devices with a queue.
   void may_give_up(StopQuestion question) { gives_up_ = std::move(question); }
-  /// Returns true if a rank has given up a step. The state on every rank is then that before the
-  /// step, and no step may follow.
+  /// Returns true if a rank has given up a step. Every rank then has the state before that step,
+  /// and no step may follow.
   bool has_given_up() const { return has_given_up_; }
   /// Returns true if all steps of the current epoch are queued.
   bool epoch_done() const { return next_step_ == job_.data.steps_per_epoch; }
-  /// Waits for all queued steps and passes on their results. If steps were lost, throws
-  /// ErrorKind::peer: overlapped sums were aborted, and the weights and the optimizer's state are
-  /// not those of any step.
+  /// Waits for all queued steps and passes on their results. Throws ErrorKind::peer if steps were
+  /// lost: overlapped sums were then aborted, and the weights and the optimizer's state are not
+  /// those of any step.
   void drain();
   /// Closes the epoch and resets its sums. REQUIRES: epoch_done().
   void finish_epoch();
 
-  /// Continues after a BadStep that left the weights unchanged. `is_counted`: the step counts
-  /// towards train.on_divergence's limit of consecutive steps.
+  /// Continues after a BadStep that left the weights unchanged. If `is_counted`, the step counts
+  /// towards the limit of consecutive bad steps in train.on_divergence.
   void skip_step(bool is_counted);
-  /// Continues from `state`. The caller sets the replica's weights. REQUIRES: no result pending, so
-  /// call it after drain() or a BadStep.
+  /// Continues from `state`. The caller sets the replica's weights. REQUIRES: no result is pending,
+  /// as after drain() or a BadStep.
   void go_to(const RunState& state);
 
-  /// Returns counters and sums; the sums are complete after drain().
+  /// Returns the counters and sums. The sums are complete only after drain().
   const RunState& state() const { return state_; }
   RunState& state() { return state_; }
-  /// Returns the seconds that this rank has waited for data since the last call.
+  /// Returns how many seconds this rank has waited for data since the last call.
   double take_wait_seconds();
-  /// Returns the seconds, of the steps since the last call, that this rank has waited in sums for
-  /// ranks whose samples came later than its own. Collective.
+  /// Returns how many seconds this rank has waited, in the sums of all steps since the last call,
+  /// for ranks whose samples came later than its own. Collective.
   double take_wait_for_others();
 
  private:

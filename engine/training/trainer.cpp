@@ -44,7 +44,8 @@ void report_save(const SaveResult& result, bool may_fail, RunLog& log, Progress&
   }
 }
 
-/// Does the same after a failure, without throwing: the failure is the error that the user sees.
+/// Reports a save after a failure. Does not throw, because the user should see the failure as the
+/// error.
 void report_save_quietly(const SaveResult& result, RunLog& log, Progress& progress) {
   try {
     report_save(result, false, log, progress);
@@ -103,7 +104,7 @@ class RankTrainer {
 
  private:
   using StepAndEpoch = std::pair<std::int64_t, std::int64_t>;  ///< step and epoch
-  /// Starts a new run, a resumed one, or one that rolls back.
+  /// Begins to train: a new run, a resumed one, or one that has rolled back.
   void begin(const StartingPoint& start) {
     stepper_.go_to(start.state);
     replica_.set_params(start.params);
@@ -130,14 +131,14 @@ class RankTrainer {
       if (!close_epoch()) break;
     }
     if (end_) note_waiting();
-    // Nothing was trained: the same command starts again and gives the same bits.
+    // If nothing was trained, save nothing: the same command starts again and gives the same bits.
     if (end_ == RunEnd::stopped && step_and_epoch() == StepAndEpoch{0, 0}) return;
     save_last();
     if (!end_) test_best();
   }
 
-  /// Starts reading all samples of evaluations once during the first epoch, unless unreadable ones
-  /// are left out. Each process reads its part.
+  /// During the first epoch, starts to read all samples of the evaluations once, unless unreadable
+  /// samples are left out. Each process reads its part.
   void begin_ahead_check() {
     const bool is_first = stepper_.state().epoch == 0;
     if (!is_first || job_.data.bad_samples || communicator_.rank() != job_.placement.first_rank())
@@ -159,18 +160,18 @@ class RankTrainer {
     ahead_check_.reset();
   }
 
-  /// Returns true if this rank still has the state of the last step that all ranks completed: a
-  /// sample for the next step or an evaluation could not be read, or another rank is gone. With
-  /// several GPUs in one process, the work that a failed rank has left in the others' queues is
-  /// unknown.
+  /// Returns true if this rank still has the state of the last step that all ranks completed. This
+  /// is so if a sample for the next step or an evaluation could not be read, or if another rank is
+  /// gone. In the latter case it is not so for several GPUs in one process: nobody knows what work
+  /// the failed rank has left in the others' queues.
   bool leaves_whole_state(const Error& error) const {
     if (error.kind() == ErrorKind::data) return reading_;
     return error.kind() == ErrorKind::peer && (job_.placement.processes || !backend_.info().queues);
   }
 
-  /// Saves the state before leaving after a failure of that kind. Nothing was updated since the
-  /// last step, so no step is lost. The exception is overlapped sums between GPUs that were aborted
-  /// with steps queued after them: those steps have updated the weights with partial sums.
+  /// Saves the state before leaving after such a failure. Nothing was updated since the last step,
+  /// so no step is lost. The exception are overlapped sums between GPUs that were aborted: the
+  /// steps queued after them have updated the weights with partial sums.
   void save_what_is_left() noexcept {
     if (!writes_ || !got_on_) return;
     std::optional<ProcessGroup::Saving> saving;
@@ -205,8 +206,8 @@ class RankTrainer {
       if (ahead_check_) ahead_check_->rethrow();
       stepper_.step(wants_stop(), report_.is_logged(next));
       reading_ = false;
-      // Kernels are created and timed in the first step. From here on the ranks agree on the step
-      // at which to stop.
+      // Kernels are created and timed in the first step. After it, the ranks agree on the step at
+      // which to stop.
       stop_request::is_starting = false;
       if (stepper_.has_given_up()) return note_stopped();
       got_on_ = true;
@@ -217,7 +218,8 @@ class RankTrainer {
         if (stepper_.has_given_up()) return note_stopped();
         const auto begun = std::chrono::steady_clock::now();
         divergence_.remember();
-        // If a vote arrived during drain(), the code below stops the run, and its end saves.
+        // If a vote arrived during drain(), the code below stops the run, and the end of the run
+        // saves.
         if (!stop_voted_) save();
         if (writes_) report_.saved(seconds_since(begun));
       }
@@ -259,7 +261,7 @@ class RankTrainer {
   }
 
   /// Returns this rank's vote to stop. The vote travels with the gradients, so that every rank
-  /// learns of it at the same step. Every rank votes, including one that has no samples of a batch.
+  /// learns of it at the same step. Every rank votes, even if it has no samples of a batch.
   bool wants_stop() {
     reason_ = limits_.stop_request();
     if (reason_ == StopReason::none && limits_.max_time &&
@@ -286,10 +288,10 @@ class RankTrainer {
     }
   }
 
-  /// Evaluates a split; returns nothing, on all ranks, if a stop request ends the evaluation. The
+  /// Evaluates a split. Returns nothing, on all ranks, if a stop request ends the evaluation. The
   /// next process starts an interrupted evaluation from the beginning. Therefore --max-time waits
-  /// for it if this process has done nothing else; otherwise a run with a short --max-time would
-  /// never get past it.
+  /// for the evaluation if this process has done nothing else; otherwise a run with a short
+  /// --max-time would never get past it.
   std::optional<EvalResult> evaluate(const Split& split, const std::string& name) {
     const auto wants_to_leave = [this] {
       return wants_stop() && (got_on_ || reason_ != StopReason::time_is_up);
@@ -312,7 +314,7 @@ class RankTrainer {
   }
 
   /// Evaluates, records the best, decides whether to continue, and saves. Returns false if a stop
-  /// request came during the evaluation: the epoch is then not closed, and the resumed run
+  /// request came during the evaluation. The epoch is then not closed, and the resumed run
   /// evaluates again.
   bool close_epoch() {
     if (writes_) {
@@ -354,8 +356,9 @@ class RankTrainer {
     return true;
   }
 
-  /// Adds the time that this rank has waited for samples of others to the ledger. Does nothing for
-  /// a GPU, whose thread runs ahead of it and does not wait with it. Called by all ranks.
+  /// Adds the time that this rank has waited for the samples of other ranks to the ledger. Does
+  /// nothing for a GPU: its thread runs ahead of it and does not take part in these waits. Called
+  /// by all ranks.
   void note_waiting() {
     const double seconds = stepper_.take_wait_for_others();
     if (writes_ && !backend_.info().queues) ledger_.waited_for_data_of_others(seconds);
@@ -373,8 +376,8 @@ class RankTrainer {
     }
   }
 
-  /// Returns false if the average of train.swa did not take this epoch, so that an evaluation
-  /// repeats the previous one. It then does not count as a lack of improvement.
+  /// Returns false if the average of train.swa has not taken in this epoch. An evaluation would
+  /// then repeat the previous one, and does not count as a lack of improvement.
   bool has_new_weights(std::int64_t epochs) const {
     const auto& swa = job_.spec.train.swa;
     const std::int64_t averaged = swa ? epochs_to_average(*swa, epochs) : 0;
@@ -405,12 +408,12 @@ class RankTrainer {
     state.val_metrics = val ? val->metrics : NamedValues();
   }
 
-  /// Begins to save the current state: in checkpoints/ (`keep`), as the best, or both. REQUIRES:
-  /// drained. Called by all ranks.
+  /// Begins to save the current state: in checkpoints/ (`keep`), as the best (`is_best`), or both.
+  /// REQUIRES: drained. Called by all ranks.
   void save(bool keep, bool is_best) {
     const Ledger::Scope scope(ledger(), LedgerPart::saving);
-    // A rank whose device failed does not get here, and its contribution is missing on the others.
-    // Save nothing before all ranks have completed their work.
+    // Save nothing before all ranks have completed their work: a rank whose device failed does not
+    // get here, and then its contribution is missing on the others.
     communicator_.barrier();
     if (!writes_) {
       if (keep) note_checkpoint();
@@ -423,8 +426,8 @@ class RankTrainer {
   }
   void save() { save(true, false); }
 
-  /// Records that the run has a checkpoint, for the error if a process is lost. Ranks that do not
-  /// write record it when they ask for the save.
+  /// Records that the run has a checkpoint. The error for a lost process mentions it. Ranks that do
+  /// not write record this when they ask for the save.
   void note_checkpoint() const {
     if (job_.placement.processes) job_.placement.processes->set_has_checkpoint();
   }
@@ -488,7 +491,7 @@ class RankTrainer {
     settle_best();
   }
 
-  /// Tells all ranks whether the best could be saved. A result that was not saved does not become
+  /// Tells all ranks whether the best could be saved. A result whose save failed does not become
   /// the best.
   void settle_best() {
     const Ledger::Scope scope(ledger(), LedgerPart::saving);
@@ -499,8 +502,9 @@ class RankTrainer {
     best_failed_ = false;
   }
 
-  /// Evaluates the test set once, with the best weights if a best is kept, otherwise with the last
-  /// ones. Runs after the last save; if a stop request ends it, the resumed run evaluates again.
+  /// Evaluates the test set once, with the best weights if they are kept, otherwise with the last
+  /// ones. Runs after the last save. If a stop request ends the evaluation, the resumed run
+  /// evaluates again.
   void test_best() {
     if (job_.data.splits.test.size() == 0) return;
     const RunState& state = stepper_.state();
@@ -539,7 +543,7 @@ class RankTrainer {
   };
 
   const Job& job_;
-  StartingPoint& last_good_;  ///< start of a rollback; the ranks of a process share it
+  StartingPoint& last_good_;  ///< start of a rollback; shared by the ranks of a process
   const TrainLimits& limits_;
   Backend& backend_;
   Communicator& communicator_;
@@ -622,7 +626,7 @@ TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits
       };
       report_check(check_kernels(job, backend, communicator, note), communicator.rank(), log,
                    progress);
-      communicator.barrier();  // on one GPU, a replica is not to measure memory that a check uses
+      communicator.barrier();  // on one GPU, a replica must not count memory that a check uses
       RankTrainer trainer(job, start, last_good, limits, backend, communicator, folder, saver, log,
                           progress);
       TrainOutcome mine = trainer.run();

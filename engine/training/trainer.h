@@ -24,7 +24,7 @@ namespace dpt {
 struct TrainLimits {
   std::optional<std::int64_t> max_steps;         ///< limit for the whole run
   std::optional<std::chrono::seconds> max_time;  ///< limit for this process, from `begun` on
-  /// Start of the process: the time to read the data counts.
+  /// Start of the process, so that the time to read the data counts.
   std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   /// Asked by every rank between steps and between the micro-batches of an evaluation.
   std::function<StopReason()> stop_request = requested_stop;
@@ -46,7 +46,7 @@ struct TrainOutcome {
   LedgerTotals ledger;  ///< times of this process since it made the replica; on rank 0
 };
 
-/// Trains until the epochs are done or a stop is requested. Checkpoints and log lines go to the
+/// Trains until the epochs are done or a stop is requested. Writes checkpoints and log lines to the
 /// folder. When it returns, the last state is saved, whatever checkpoint.on_failure says. Throws
 /// the error of the first rank that failed, after any save under way has ended.
 TrainOutcome train(const Job& job, const StartingPoint& start, const TrainLimits& limits,
