@@ -44,9 +44,9 @@ WorkPartition GradientPass::cut(std::int64_t global_batch, ShardBuffers buffers,
                          job_.spec.train.shards, {most, job_.spec.train.accumulate}, buffers);
 }
 
-/// Returns the maximum size of a micro-batch: the job's, and in fast mode no more than fits into
-/// the device's memory. In exact mode a micro-batch that does not fit is an error, because the bits
-/// must not depend on other users of the device.
+/// Returns the maximum size of a micro-batch. In fast mode, the job's maximum is lowered to what
+/// fits into the device's memory. In exact mode a micro-batch that does not fit is an error,
+/// because the bits must not depend on other users of the device.
 std::int64_t GradientPass::most_samples(std::int64_t global_batch) {
   std::int64_t most = job_.placement.max_micro_batches[communicator_.rank()];
   if (job_.spec.train.shards > 0) return most;
@@ -106,7 +106,7 @@ std::size_t GradientPass::kept_bytes(const WorkPartition& partition) {
 }
 
 int GradientPass::branches_for(const WorkPartition& partition) {
-  // One kernel adds up to this many parts; more would take several additions.
+  // One kernel adds up to this many parts; more parts would take several additions.
   constexpr std::int64_t kMaxShards = 32;
   constexpr int kMaxBranches = 8;
   if (partition.buffers < 2 || partition.shards > kMaxShards) return 1;
@@ -205,7 +205,7 @@ bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
     }
     continues = train_pieces(partition, i == actions.size() ? after_node : kNothing, gives_up);
     // If sums overlap with backward (`after_node` is set), each bucket is measured during the pass
-    // that completes it.
+    // that completes it instead.
     if (partition.branches == 1 && !after_node) measure_parts(partition, first, end - first);
   }
   // A rank without samples still takes part in the sums of statistics.
@@ -215,7 +215,7 @@ bool GradientPass::compute(const WorkPartition& partition, const StagedBatch& st
   }
   if (partition.branches > 1) {
     backend_.join();
-    // Every shard has its own buffer, to which nothing has been added yet.
+    // Each shard has a buffer of its own, and nothing has been added to it yet.
     if (!after_node) measure_parts(partition, 0, actions.size());
   }
   if (times) backend_.end_phase(times, StepPhase::backward);
@@ -237,8 +237,8 @@ bool GradientPass::train_pieces(const WorkPartition& partition,
                                 const StopQuestion* gives_up) {
   if (lockstep_.couples_pieces()) {
     if (pieces_.empty() && !lockstep_.couples_shards()) return true;
-    // Do not give up while sums overlap: the first bucket contains the metrics, in which a rank
-    // tells the others that it gave up.
+    // Do not give up while sums overlap: a rank that gives up tells the others so in the metrics,
+    // which are in the first bucket.
     return lockstep_.train(pieces_, partition.shard_sizes, after_node,
                            after_node ? nullptr : gives_up);
   }

@@ -1,5 +1,5 @@
-// The gradients of a rank's part of a batch: forward and backward of each micro-batch, shard by
-// shard, in the order of the rank's WorkPartition.
+// The gradients of a rank's part of a batch. Runs forward and backward of each micro-batch, shard
+// by shard, in the order of the rank's WorkPartition.
 #pragma once
 
 #include <cstdint>
@@ -31,19 +31,20 @@ class GradientPass {
   int branches() const;
 
   /// Queues the passes. The buffers of partition.parts then hold the sums of gradients and metrics.
-  /// `after_node`, if set, is called after each node of the pass that completes them. `times`:
-  /// PhaseTimes for the end of forward and backward, or null; if shards run at the same time,
-  /// forward covers only branch 0. Returns false if `gives_up` (null: never) returned true between
-  /// two micro-batches: the sums are then meaningless, and the caller must still sum over ranks.
+  /// `after_node`, if set, is called after each node of the pass that completes these sums. `times`
+  /// is the PhaseTimes for the end of forward and backward, or null; if shards run at the same
+  /// time, forward covers only branch 0. Returns false if `gives_up` (null: never) returned true
+  /// between two micro-batches. The sums are then meaningless, but the caller must still sum over
+  /// ranks.
   bool compute(const WorkPartition& partition, const StagedBatch& staged, const PassParams& params,
                DevPtr times, const std::function<void(int node)>& after_node,
                const StopQuestion* gives_up = nullptr);
-  /// Returns the maximum number of samples of a micro-batch so far; 0 before the first partition.
+  /// Returns the maximum number of samples in a micro-batch so far; 0 before the first partition.
   std::int64_t micro_batch() const;
   /// Returns true if micro-batches are smaller than the Job's for lack of device memory.
   bool is_short_of_memory() const { return short_of_memory_; }
-  /// Returns true if `compute` waits for sums of statistics over ranks, which a captured graph
-  /// cannot contain.
+  /// Returns true if `compute` waits for sums of statistics over ranks. A captured graph cannot
+  /// contain such a wait.
   bool sums_over_ranks() const { return lockstep_.couples_shards(); }
 
   /// Returns the device memory held in addition to PassMemory's, in bytes.
@@ -55,7 +56,7 @@ class GradientPass {
   static std::int64_t micro_batches(const WorkPartition& partition);
   std::size_t needed_beside(std::int64_t samples) const;
   /// Returns the number of queue branches in which to process the shards of a partition at the same
-  /// time: as many as fit into memory. REQUIRES: each shard has its own buffer.
+  /// time: as many branches as fit into memory. REQUIRES: each shard has its own buffer.
   int branches_for(const WorkPartition& partition);
   /// Returns the number of actions, starting with `first`, that go through a pass together.
   std::size_t together_from(const WorkPartition& partition, std::size_t first) const;

@@ -13,8 +13,8 @@ GradientSums::GradientSums(Communicator& communicator, const Job& job, const Pas
     : communicator_(communicator), job_(job), memory_(memory), measurements_(measurements) {
   const std::int64_t bytes =
       job_.model.plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));
-  // All ranks must make the same decision: first from the job, which all know, then in a collective
-  // call. Sums between processes wait for a network, so CPUs overlap them too.
+  // All ranks must make the same decision. They take it first from the job, which all of them know,
+  // then in a collective call. Sums between processes wait for a network, so CPUs overlap them too.
   const bool all_overlap = std::all_of(
       job_.placement.devices.begin(), job_.placement.devices.end(), [&](const DeviceName& device) {
         const DeviceName& first = job_.placement.devices.front();
@@ -39,8 +39,8 @@ GradientSums::GradientSums(Communicator& communicator, const Job& job, const Pas
 
 void GradientSums::queue_next() {
   if (measurements_.measures_parts()) {
-    // In fast mode a part is a replica's samples, and this is the last moment at which their
-    // gradient is separate. The metrics are in the first bucket.
+    // In fast mode a part consists of a replica's samples, and after this moment their gradient is
+    // no longer separate. The metrics are in the first bucket.
     measurements_.measure_bucket(memory_.part_gradient(communicator_.rank(), 0), next_);
   }
   const GradientBucket& bucket = buckets_[next_++];

@@ -1,5 +1,6 @@
-// The sum of the ranks' gradients. It runs in the shard tree after backward or, for large gradients
-// of fast mode on GPUs or in several processes, in buckets that overlap with backward.
+// The sum of the ranks' gradients. It normally runs in the shard tree after backward. For large
+// gradients of fast mode on GPUs or in several processes, it runs in buckets that overlap with
+// backward.
 #pragma once
 
 #include <functional>
@@ -26,14 +27,14 @@ class GradientSums {
 
   /// Returns true if sums over ranks overlap with backward.
   bool overlap() const { return !buckets_.empty(); }
-  /// Returns the function to call, in the next step, after each node of the pass that completes the
-  /// rank's gradients. Empty if sums do not overlap with backward.
+  /// Returns a function to call, in the next step, after each node of the pass that completes the
+  /// rank's gradients. The function is empty if sums do not overlap with backward.
   const std::function<void(int node)>& during_backward();
   /// Sums the gradients of all ranks into gradient buffer 0, which may already hold a part of this
-  /// rank.
+  /// rank's gradients.
   void sum(const WorkPartition& partition);
 
-  /// Returns "tree", or "overlapped with backward, in N buckets"; with the reason if a large
+  /// Returns "tree" or "overlapped with backward, in N buckets". Adds the reason if a large
   /// gradient of fast mode is not overlapped.
   const std::string& description() const { return description_; }
 

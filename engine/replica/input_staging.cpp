@@ -15,14 +15,14 @@ constexpr std::size_t kUpdateAt = kMetricsAt + sizeof(StepMetrics);
 static_assert(sizeof(StepScalars) <= kLine && sizeof(StepMetrics) % kLine == 0);
 static_assert(sizeof(UpdateStep) % kLine == 0);
 
-/// Layout of the block that a step uploads, for a batch of `samples` and an update of `groups`, in
-/// this order: scalars, metrics, update steps, ids, slots, erased boxes; for a mixed batch also its
+/// Layout of the block that a step uploads for `samples` samples and `groups` parameter groups. The
+/// order is: scalars, metrics, update steps, ids, slots, erased boxes. A mixed batch also has its
 /// mixture, target slots, labels and targets. Offsets depend on the batch, not on the size of the
 /// block, so a step uploads no more than it uses, and equal batches have equal addresses. The
 /// inputs of the update have the same address for every batch.
 struct Layout {
-  /// `mixed`: the targets of mixed samples, or null if samples are not mixed. In a mixed batch, the
-  /// partner of the first sample comes before it, and needs no target.
+  /// `mixed` describes the targets of mixed samples; null if samples are not mixed. In a mixed
+  /// batch, the partner of the first sample comes before it, and needs no target.
   Layout(std::size_t samples, std::size_t groups, bool erases, const TargetShape* mixed)
       : ids(kUpdateAt + groups * sizeof(UpdateStep)) {
     const std::size_t all = samples + (mixed ? 1 : 0), mixtures = mixed ? samples : 0;
@@ -45,7 +45,7 @@ SampleTargets targets_in(const HostBatch& batch, const TargetShape& shape, std::
   return {batch.labels[at], floats > 0 ? batch.targets.data() + at * floats : nullptr};
 }
 
-/// Writes the mixture of the batch and its targets to the host's side of the block.
+/// Writes the mixture of the batch and its mixed targets to the host's side of the block.
 void write_mixture(const HostBatch& batch, const TargetShape& of_data, const TargetShape& mixed,
                    const Layout& at, std::byte* host) {
   std::memcpy(host + at.mix, &batch.mix->input, sizeof(InputMix));
@@ -99,9 +99,9 @@ StagedBatch InputStaging::stage(int slot_index, const StepScalars& scalars,
   const bool erases = draws && draws->erases();
   const Layout at(samples, update.size(), erases, mixed);
   if (block_.bytes() < at.bytes) {
-    // Copies of steps in flight still go to the old block.
+    // Queued copies of earlier steps still write to the old block.
     backend_.synchronize();
-    // Round up, so that a slightly larger batch does not move everything.
+    // Round up, so that a slightly larger batch does not move the block again.
     const std::size_t room = Layout((samples + 63) / 64 * 64, update.size(), erases, mixed).bytes;
     grow(block_, room, "batch indices");
     for (Slot& each : slots_) each.block = backend_.allocate_host(room, "batch indices");

@@ -2,8 +2,8 @@
 // data set is not resident on the device, the samples themselves.
 //
 // A device with a queue may still read the last step's inputs while the host prepares the next
-// ones. Therefore the host's side is a ring with one slot per step in flight, and samples alternate
-// between two buffers, with copies that overlap with the kernels of the previous step.
+// ones. Therefore the host's side is a ring with one slot per step in flight. Samples alternate
+// between two buffers, and their copies overlap with the kernels of the previous step.
 #pragma once
 
 #include <array>
@@ -30,20 +30,20 @@ struct StagedBatch {
 /// Used by the replica's thread only.
 class InputStaging {
  public:
-  /// Maximum number of steps in flight; a slot may be staged again once its step has run.
+  /// Maximum number of steps in flight. A slot may be staged again once its step has run.
   static constexpr int kSlots = 8;
 
   explicit InputStaging(Backend& backend);
 
   /// Queues the copies for one step. `batch` may be empty (no samples on this rank) and may be
-  /// reused after the call. `draws`: random draws for the input kernel, or null.
+  /// reused after the call. `draws` makes the random draws for the input kernel; may be null.
   StagedBatch stage(int slot, const StepScalars& scalars, const StepMetrics& metrics,
                     const HostBatch& batch, const DataSource& source,
                     std::span<const UpdateStep> update = {}, const InputDraws* draws = nullptr);
   /// Marks the end of the use of `staged`. Call it when everything that reads `staged` is queued.
   void release(const StagedBatch& staged);
 
-  /// Returns the number of times the memory of the batches was moved. Each move invalidates earlier
+  /// Returns how often the memory of the batches was moved. Each move invalidates earlier
   /// addresses.
   std::int64_t moves() const { return moves_; }
   /// Returns the device memory held, in bytes.

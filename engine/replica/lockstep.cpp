@@ -104,8 +104,8 @@ void Lockstep::merge_over_batch(const Coupled& coupled, bool moments, int phase,
     slots_ = backend_.allocate(bytes, "statistics of shards");
     all_slots_ = backend_.allocate(bytes, "statistics of shards");
   }
-  // Every shard has a slot, which its rank fills and the others leave at zero, so the sum over
-  // ranks contains each shard's statistics bit for bit.
+  // Every shard has a slot. Its rank fills the slot and the others leave it at zero, so the sum
+  // over ranks contains each shard's statistics bit for bit.
   backend_.zero(slots_.ptr(), bytes);
   outs_.clear();
   for (std::size_t begin = 0; begin < pieces.size();) {

@@ -1,6 +1,7 @@
 // Runs several micro-batches through one training pass together. Each phase of the pass (see
-// engine/graph/memory_schedule.h) runs on all of them before the next begins. Between phases, the
-// statistics that end a phase are merged over a shard, or over the whole batch and all ranks.
+// engine/graph/memory_schedule.h) runs on all of them before the next begins. Between two phases,
+// the statistics computed by the first are merged over a shard, or over the whole batch and all
+// ranks.
 #pragma once
 
 #include <cstdint>
@@ -34,11 +35,11 @@ class Lockstep {
 
   std::size_t memory_bytes() const { return slots_.bytes() + all_slots_.bytes(); }
 
-  /// Trains on `pieces`, ordered by shard: those of one shard or, with couples_shards(), all pieces
-  /// of this rank, possibly none. `shard_sizes` are the samples of every shard of the batch.
-  /// `after_node` is called for the last piece only. Returns false if `gives_up`, asked after each
-  /// piece and phase, returned true: the rest was not computed, but the sums with the other ranks
-  /// were completed.
+  /// Trains on `pieces`, ordered by shard. These are the pieces of one shard or, with
+  /// couples_shards(), all pieces of this rank, possibly none. `shard_sizes` has the number of
+  /// samples of every shard of the batch. `after_node` is called for the last piece only. Returns
+  /// false if `gives_up` returned true; it is asked before each piece of each phase except the very
+  /// first. The rest was then not computed, but the sums with the other ranks were completed.
   bool train(std::span<const Piece> pieces, std::span<const std::int64_t> shard_sizes,
              const std::function<void(int node)>& after_node,
              const std::function<bool()>* gives_up = nullptr);
@@ -63,7 +64,8 @@ class Lockstep {
   const Plan& plan_;
   std::vector<Coupled> coupled_;  ///< in the order of Plan::nodes
   bool couples_shards_ = false;
-  DeviceMemory slots_, all_slots_;  ///< statistics of each shard: of this rank, of all ranks
+  DeviceMemory slots_, all_slots_;  ///< statistics of each shard: this rank's, and those of all
+                                    ///< ranks
   // Members, so that a step allocates little.
   std::vector<DevPtr> parts_, outs_, slots_of_shards_;
   std::vector<double> counts_;

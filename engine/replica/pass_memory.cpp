@@ -71,7 +71,7 @@ void PassMemory::fail_for_room(const Executor& executor, bool training) {
       job_.model.plan.rows.begin(), job_.model.plan.rows.end(),
       [](const LayerRow& a, const LayerRow& b) { return a.activation_bytes < b.activation_bytes; });
   const std::int64_t samples = fitting_of(executor);
-  // train.accumulate divides a shard in training, and the batch in an evaluation (Job::eval_batch).
+  // In training, train.accumulate divides a shard; in an evaluation, the batch (Job::eval_batch).
   const std::int64_t shards =
       std::max<std::int64_t>(job_.spec.train.shards, job_.placement.ranks());
   const std::int64_t whole =

@@ -31,12 +31,12 @@ class PassMemory {
              ReplicaMemory& memory);
 
   /// Returns the executor for this many samples. The first call creates it and allocates its
-  /// activations in branch 0; throws if the device lacks the memory.
+  /// activations in branch 0. Throws if the device lacks the memory.
   Executor& executor(std::int64_t batch, bool training);
-  /// Returns the number of samples of a training pass that fit, up to `batch`, leaving `reserved`
-  /// bytes free.
+  /// Returns how many samples of a training pass fit, up to `batch`, while leaving `reserved` bytes
+  /// free.
   std::int64_t fitting(std::int64_t batch, std::size_t reserved);
-  /// Returns the implementations of the training passes; empty before the first.
+  /// Returns the implementations of the training passes; empty before the first pass.
   std::vector<std::string> implementations() const;
 
   // Each of the following allocates at least the given amount.
@@ -47,8 +47,8 @@ class PassMemory {
   DevPtr arena(int branch) const { return arenas_[branch].ptr(); }
   /// Returns the kept memory of a branch; null if no pass keeps anything.
   DevPtr kept(int branch) const { return kept_.empty() ? DevPtr{} : kept_[branch].ptr(); }
-  /// Returns the base address of gradient buffer `index`, to which parameter offsets are added:
-  /// gradients from gradient_begin() on, then the step's metrics.
+  /// Returns the base address of gradient buffer `index`, to which parameter offsets are added. The
+  /// buffer holds the gradients from gradient_begin() on, then the step's metrics.
   DevPtr gradients(int index) const { return flat_base(gradients_[index], gradient_begin_); }
   /// Returns the address of the buffer's first gradient, where its gradient_floats() floats begin.
   DevPtr first_gradient(int index) const { return gradients_[index].ptr(); }
@@ -65,7 +65,7 @@ class PassMemory {
   PartGradient part_gradient(std::int64_t part, int index) const {
     return {part, gradients(index), metrics(index), part_floats(index)};
   }
-  /// Returns the number of floats in a gradient buffer, which a sum over ranks adds.
+  /// Returns the number of floats in a gradient buffer. A sum over ranks adds all of them.
   std::int64_t gradient_floats() const {
     return job_.model.plan.grad_floats() - gradient_begin_ + part_floats_;
   }

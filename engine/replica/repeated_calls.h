@@ -1,5 +1,5 @@
-// Parts of a step that repeat the same sequence of calls: run call by call the first time, captured
-// as a graph the second time, and replayed after that.
+// Parts of a step that repeat the same sequence of calls. A part runs call by call the first time,
+// is captured as a graph the second time, and is replayed after that.
 #pragma once
 
 #include <compare>
@@ -17,10 +17,10 @@ namespace dpt {
 class RepeatedCalls {
  public:
   enum class Part : std::uint8_t { whole, gradients, update, evaluation };
-  /// Key that equal sequences of calls share.
+  /// Key of a sequence of calls. Equal sequences have equal keys.
   struct Key {
     Part part;
-    /// Size of the whole batch in training, of the micro-batch in an evaluation.
+    /// Size of the whole batch in training, or of the micro-batch in an evaluation.
     std::int64_t samples;
     std::uintptr_t pixels;  ///< address of the samples: a data set, or one of two buffers
     bool norm, measured, timed;
@@ -30,9 +30,9 @@ class RepeatedCalls {
   explicit RepeatedCalls(Backend& backend) : backend_(backend) {}
 
   /// Runs `work` as calls, as a graph that it captures, or as a replay, depending on how often it
-  /// has run. Returns true if it ran as one launch. Captured graphs hold addresses, so all graphs
-  /// are discarded when `moves`, the number of times memory was moved, has changed since the last
-  /// call.
+  /// has run. Returns true if it ran as one launch. `moves` is the number of times memory was
+  /// moved. Captured graphs hold addresses, so all of them are discarded if `moves` has changed
+  /// since the last call.
   template <class Work>
   bool run(const Key& key, std::int64_t moves, const Work& work) {
     Repeated& repeated = turn_of(key, moves);

@@ -43,24 +43,26 @@ class Replica {
     return gradients_.partition_for(global_batch).samples;
   }
 
-  /// Queues one step: this rank's samples, the sum over all ranks, the update. take_result returns
-  /// the result, now or steps later. `ledger` records how the calling thread spends its time.
+  /// Queues one step: this rank's samples, the sum over all ranks, and the update. take_result
+  /// returns its result, now or steps later. `ledger` records how the calling thread spends its
+  /// time.
   void train_step(const StepPlan& plan, const HostBatch& batch, Ledger* ledger = nullptr);
-  /// Returns the result of the oldest step not yet taken; waits for it if necessary.
+  /// Returns the result of the oldest step whose result was not yet taken. Waits for it if
+  /// necessary.
   StepResult take_result() { return results_.take(); }
   /// Returns the measurements, which pass their values to the log on the replica whose results are
   /// logged.
   Measurements& measurements() { return measurements_; }
   std::int64_t results_pending() const { return results_.pending(); }
-  /// Discards the results of steps queued after a step whose update was refused or broken (they
-  /// changed nothing), and allows later steps to update again.
+  /// Discards the results of steps queued after a step whose update was refused or broken, and
+  /// allows later steps to update again. The discarded steps changed nothing.
   void drop_results();
   /// Maximum number of results that may be pending when a step is queued.
   static constexpr std::int64_t kMaxPending = ResultsRing::kMaxPending;
 
-  /// Evaluates samples of `source` by index, with the average of the weights if the job keeps one,
-  /// in micro-batches that do not depend on the number of ranks. If `wants_stop` returns true on
-  /// any rank, all ranks give up together. `left_out`: the set to which `source` adds the samples
+  /// Evaluates samples of `source` by index, in micro-batches that do not depend on the number of
+  /// ranks. Uses the average of the weights if the job keeps one. If `wants_stop` returns true on
+  /// any rank, all ranks give up together. `left_out` is the set to which `source` adds the samples
   /// that it substitutes; null if there are none.
   SampleResults evaluate(const DataSource& source, std::span<const std::int64_t> indices,
                          Loader& loader, const StopQuestion& wants_stop = {},
@@ -68,7 +70,7 @@ class Replica {
                          const EvaluationProgress& progress = {});
 
   /// Adds the weights to their equal average (train.swa), which contains `averaged` epochs so far.
-  /// With 0, the weights become the average. REQUIRES: no result pending.
+  /// If that is 0, the weights become the average. REQUIRES: no result pending.
   void average_weights(std::int64_t averaged) { weights_.average_weights(averaged); }
 
   /// Returns the device memory held, in bytes.
@@ -80,8 +82,8 @@ class Replica {
   /// Returns the maximum number of shards of exact mode processed at the same time. Known after a
   /// step.
   int branches() const { return gradients_.branches(); }
-  /// Returns the maximum number of samples that a step runs at once; is_short_of_memory() tells
-  /// whether more memory would raise it. Known after a step.
+  /// Returns the maximum number of samples that a step runs at once. Known after a step.
+  /// is_short_of_memory() returns true if more memory would raise it.
   std::int64_t micro_batch() const { return gradients_.micro_batch(); }
   bool is_short_of_memory() const { return gradients_.is_short_of_memory(); }
   /// Returns InputStaging::placement of the samples.

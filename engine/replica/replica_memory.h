@@ -11,8 +11,9 @@ namespace dpt {
 struct Job;
 
 /// Returns the index of the first float of the flat buffer that has a gradient and optimizer state
-/// on the job's replicas: gradient_begin() of its plan. Returns 0 if a GPU clips by the norm,
-/// because the order of that sum depends on its length, and the bits of runs must not change.
+/// on the job's replicas: gradient_begin() of its plan. Returns 0 if a GPU clips by the norm: the
+/// order of additions in that norm depends on its length, and the bits of existing runs must not
+/// change.
 std::int64_t first_gradient_of(const Job& job);
 
 /// Returns the base address of a flat buffer whose floats from `begin` on are in `memory`. Adding
@@ -27,12 +28,12 @@ class ReplicaMemory {
   explicit ReplicaMemory(Backend& backend) : backend_(backend) {}
 
   DeviceMemory allocate(std::size_t bytes, const std::string& what);
-  /// Grows `memory` to `bytes` if it is smaller, which discards its contents.
+  /// Grows `memory` to `bytes` if it is smaller. Growing discards its contents.
   void grow(DeviceMemory& memory, std::size_t bytes, const std::string& what);
 
   /// Returns the device memory held, in bytes.
   std::size_t bytes() const { return bytes_; }
-  /// Returns the number of times `grow` moved memory. Each move invalidates earlier addresses.
+  /// Returns how often `grow` has moved memory. Each move invalidates earlier addresses.
   std::int64_t moves() const { return moves_; }
 
  private:

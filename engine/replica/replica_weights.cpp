@@ -46,9 +46,9 @@ void ReplicaWeights::set_up_average(ReplicaMemory& memory) {
   average_scalars_ = memory.allocate(sizeof(StepScalars), "the average of the weights");
   average_metrics_ = memory.allocate(sizeof(StepMetrics), "the average of the weights");
   average_step_ = memory.allocate(sizeof(UpdateStep), "the average of the weights");
-  // The average of the weights needs constant scalars and metrics, because nothing is clipped. Its
-  // step number is above all others, so that the guard also blocks the average after a step that
-  // was refused or that broke the weights.
+  // The average of the weights has constant scalars and metrics, because nothing is clipped. Its
+  // step number is above all others, so that the guard also blocks the average after a step whose
+  // update was refused or broke the weights.
   StepScalars scalars;
   scalars.step = std::numeric_limits<std::int64_t>::max();
   const StepMetrics metrics;
@@ -122,7 +122,7 @@ void ReplicaWeights::set_optimizer_state(const NamedBuffers& state) {
 NamedBuffers ReplicaWeights::optimizer_state() {
   NamedBuffers host;
   for (std::size_t i = 0; i < state_.size(); ++i) {
-    // Values that are not on the device were never updated and have their initial value.
+    // State that is not on the device was never updated and has its initial value.
     host.emplace_back(job_.update.states[i].name,
                       std::vector<float>(static_cast<std::size_t>(job_.model.plan.param_floats)));
     std::vector<float>& values = host.back().second;
@@ -130,7 +130,7 @@ NamedBuffers ReplicaWeights::optimizer_state() {
     backend_.download(values.data() + begin_of_state(i), state_[i].ptr(), state_[i].bytes());
   }
   if (averaging_) {
-    // An average of counters is meaningless, so their current values are kept.
+    // An average of counters would be meaningless, so return their current values.
     const Range counters = job_.model.plan.counters;
     float* to = host.back().second.data() + counters.begin;
     backend_.download(to, params_.ptr() + float_bytes(counters.begin),

@@ -26,20 +26,20 @@ class ReplicaWeights {
   /// Sets the parameters and their average.
   void set_params(std::span<const float> params);
   std::vector<float> params();
-  /// Sets the optimizer's state; an empty `state` sets the initial one, but leaves the average to
-  /// set_params.
+  /// Sets the optimizer's state. If `state` is empty, sets the initial one, but leaves the average
+  /// to set_params.
   void set_optimizer_state(const NamedBuffers& state);
   NamedBuffers optimizer_state();
-  /// Returns the weights to evaluate: the average if there is one, otherwise those of on_device(),
-  /// which training steps read.
+  /// Returns the weights to evaluate: the average if there is one, otherwise the weights that
+  /// training steps read (on_device()).
   PassParams for_evaluation();
   PassParams on_device() const { return {params_.ptr(), params16_.ptr()}; }
 
   /// Queues the operations that turn `gradients`, the sums over the whole batch, into the gradient
-  /// to clip. `metrics` are summed over the batch too. With `norm`, also writes the norm to
+  /// to clip. `metrics` must be summed over the batch too. If `norm`, also writes the norm to
   /// StepScalars.
   void complete(DevPtr gradients, DevPtr metrics, const StagedBatch& staged, bool norm);
-  /// Queues the update by a complete gradient, which it overwrites.
+  /// Queues the update by a complete gradient. Overwrites the gradient.
   void update(DevPtr gradients, DevPtr metrics, const StagedBatch& staged);
   /// See Replica::average_weights.
   void average_weights(std::int64_t averaged);
@@ -48,7 +48,7 @@ class ReplicaWeights {
 
  private:
   DevPtr average() const { return state_.back().ptr(); }
-  /// Returns the first float of state `i`, which is 0 for the average because it covers all
+  /// Returns the index of the first float of state `i`. It is 0 for the average, which covers all
   /// parameters.
   std::int64_t begin_of_state(std::size_t i) const {
     return i < job_.update.optimizer.states.size() ? gradient_begin_ : 0;

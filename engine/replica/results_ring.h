@@ -1,4 +1,4 @@
-// The results of steps in flight. Each is copied to separate host memory, so that the next steps
+// The results of steps in flight. Each is copied to host memory of its own, so that the next steps
 // can be queued before it is read.
 #pragma once
 
@@ -21,15 +21,15 @@ class ResultsRing {
   /// Maximum number of results that may be pending when a step is queued.
   static constexpr std::int64_t kMaxPending = InputStaging::kSlots - 1;
   std::int64_t pending() const { return queued_ - taken_; }
-  /// Returns the slot of the next step in every ring of host memory. The slot is free once its
-  /// result was taken, so the host never writes what a queued copy may still read.
+  /// Returns the slot of the next step in every ring of host memory. A slot is free once its result
+  /// was taken, so the host never overwrites what a queued copy may still read.
   int next_slot() const { return static_cast<int>(queued_ % InputStaging::kSlots); }
 
   /// Queues the copies of a step's results on the device: StepMetrics and the part floats after
-  /// them, StepScalars, the batch floats if `measured`, and PhaseTimes (null: not timed).
+  /// them, StepScalars, the batch floats if `measured`, and PhaseTimes unless `times` is null.
   void queue(const StepPlan& plan, DevPtr metrics, DevPtr part_floats, DevPtr scalars,
              bool measured, DevPtr times);
-  /// Returns the oldest result; waits for it if necessary. REQUIRES: pending() > 0.
+  /// Returns the oldest result. Waits for it if necessary. REQUIRES: pending() > 0.
   StepResult take();
   /// Discards all pending results. REQUIRES: all queued work of the device has completed.
   void drop() { taken_ = queued_; }

@@ -113,7 +113,7 @@ void SampleEvaluation::mark_left_out(const LeftOutSamples& left_out,
                                      const std::vector<Range>& micro_batches,
                                      std::vector<SampleResult>& samples) {
   if (micro_batches.empty()) return;
-  // The rank's micro-batches are adjacent: one range of positions.
+  // The rank's micro-batches are adjacent, so their samples are one range of positions.
   const auto first = static_cast<std::size_t>(micro_batches.front().begin);
   for (std::size_t k = 0; k < samples.size(); ++k) {
     if (left_out.contains(indices[first + k])) samples[k].label = kLeftOut;
@@ -126,8 +126,8 @@ SampleResults SampleEvaluation::run(const PassParams& params, const DataSource& 
                                     const EvaluationProgress& progress) {
   const auto n = static_cast<std::int64_t>(indices.size());
   const std::int64_t eval_batch = job_.eval_batch();
-  // Micro-batches follow a rule that does not depend on ranks, so a sample's result does not depend
-  // on the number of devices.
+  // The rule for micro-batches does not depend on ranks, so a sample's result does not depend on
+  // the number of devices.
   const std::int64_t micro_batches = ceil_div(n, eval_batch);
   const int ranks = communicator_.size();
   const std::vector<Range> parts = proportional_parts(micro_batches, job_.placement.device_weights);

@@ -1,4 +1,4 @@
-// Evaluation over all ranks: the loss, the prediction and the metrics' sums for each sample.
+// Evaluation over all ranks: the loss, the prediction and the sums of the metrics for each sample.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct SampleResults {
   std::vector<float> sums;        ///< sums of JobModel::metrics for each sample
   std::vector<float> outputs;     ///< outputs of each sample, if JobModel::gathers_outputs
   std::vector<float> confidence;  ///< output of each prediction, if JobModel::keeps_confidence
-  /// True if this rank replayed every micro-batch as one captured graph. The first two
-  /// micro-batches of a size are never replayed, so an earlier evaluation must have run them.
+  /// True if this rank replayed every micro-batch as one captured graph. This requires an earlier
+  /// evaluation, because the first two micro-batches of each size are never replayed.
   bool replayed = false;
   /// True if a rank was asked to stop before the end. No rank has results then.
   bool interrupted = false;
@@ -48,7 +48,7 @@ class SampleEvaluation {
         repeated_(repeated) {}
 
   /// Evaluates samples of `source` by index, in micro-batches that do not depend on the number of
-  /// ranks. If `wants_stop` returns true on any rank, all ranks give up together. `left_out`: the
+  /// ranks. If `wants_stop` returns true on any rank, all ranks give up together. `left_out` is the
   /// set to which `source` adds the samples that it substitutes; null if there are none. REQUIRES:
   /// no step is pending.
   SampleResults run(const PassParams& params, const DataSource& source,
@@ -79,10 +79,10 @@ class SampleEvaluation {
   static void mark_left_out(const LeftOutSamples& left_out, std::span<const std::int64_t> indices,
                             const std::vector<Range>& micro_batches,
                             std::vector<SampleResult>& samples);
-  /// Return the number of outputs that are kept of a sample, and the number read from the device.
+  /// These two return the number of outputs kept for a sample, and the number read from the device.
   std::size_t outputs_of_sample() const;
   std::size_t outputs_read() const;
-  /// Returns the values of all ranks, `of_rank` from each.
+  /// Returns the values of all ranks, `of_rank` values from each.
   std::vector<float> gather(std::vector<float> own, std::size_t of_rank);
 
   Backend& backend_;

@@ -8,13 +8,14 @@ namespace dpt {
 namespace {
 
 /// Builds the list of WorkActions in a walk over the summation tree. Buffers are allocated like a
-/// stack: a node's sum is in the lowest-numbered buffer that its shards have used.
+/// stack: a tree node's sum is in the lowest-numbered buffer that its shards have used.
 class PartitionBuilder {
  public:
   PartitionBuilder(const std::vector<Range>& shards, MicroBatchRule rule, WorkPartition& partition)
       : shards_(shards), rule_(rule), partition_(partition) {}
 
-  /// Appends the actions that leave the node's sum in `buffer`. Buffers above it are free.
+  /// Appends the actions that leave the tree node's sum in `buffer`. The buffers above `buffer` are
+  /// free.
   void node(TreeNode n, int buffer) {
     partition_.buffers = std::max(partition_.buffers, buffer + 1);
     if (n.level == 0) {
@@ -69,8 +70,8 @@ class PartitionBuilder {
 
 WorkPartition partition_batch(std::int64_t samples, const DeviceWeights& device_weights, int rank,
                               std::int64_t shards, MicroBatchRule rule, ShardBuffers buffers) {
-  // The device weights decide the shards' sizes in fast mode and their owners in exact mode. In
-  // exact mode a shard never depends on the ranks, so neither do the bits.
+  // The device weights decide the sizes of shards in fast mode, and their owners in exact mode. In
+  // exact mode a shard never depends on the ranks, so the bits do not either.
   const bool exact = shards > 0;
   const std::vector<Range> shard_samples =
       exact ? proportional_parts(samples, DeviceWeights(static_cast<std::size_t>(shards), 1))
