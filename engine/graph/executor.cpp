@@ -67,15 +67,15 @@ struct Executor::Step {
   std::unique_ptr<Op> op;    // null for a view, which has a step only for its sums
   std::vector<Place> x, dx;  // places of the inputs and of their gradients
   Place y, dy, saved, forward_scratch, backward_scratch;
-  Place dy_from;                // copied to dy before backward, if given
+  Place dy_from;                // source of a copy to dy before backward, if one is needed
   std::size_t dy_bytes = 0;     // size of that copy
-  std::vector<Place> dy_parts;  // from which the operation completes dy, if given
+  std::vector<Place> dy_parts;  // parts from which the operation completes dy, if it does
   Place dy_gate;
   std::vector<ParamSlot> params;
   bool adds_gradients = false;          // true if a later layer shares the parameters
   bool keeps_x = true, keeps_y = true;  // true if backward reads them
   bool runs_backward = false;
-  bool params_apart = false;  // true if a branch may compute the gradients of the parameters
+  bool params_apart = false;  // true if the gradients of the parameters may be computed in a branch
   std::vector<Sum> sums;      // computed after backward
 
   bool couples() const { return op && op->coupled_channels() > 0; }
@@ -100,7 +100,7 @@ Executor::Executor(Backend& backend, const Plan& plan, InputDesc input, const Lo
   for (std::size_t i = 0; i < plan.nodes.size(); ++i) {
     const Node& node = plan.nodes[i];
     if (node.is_view) continue;
-    check_stop();  // creating kernels takes time, as does timing them on GPUs
+    check_stop();  // creating kernels takes time, and so does timing them on GPUs
     const OpDesc desc = operation_of(plan, node, {batch, training, input.seed});
     for_layer(node.name, "set-up", [&] { ops[i] = backend.make(desc); });
     names[i] = param_names(desc);
@@ -288,7 +288,7 @@ void Executor::forward(const Step& step, const ExecutorBuffers& buffers, const D
   for_layer(step.name, "forward", [&] { step.op->forward(args); });
 }
 
-/// Runs forward of all nodes, for a pass whose statistics cover only the samples of this call.
+/// Runs forward of all nodes. For passes whose statistics cover only the samples of this call.
 void Executor::forward_all(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                            const OutputVisitor& visit) {
   const InputArgs input = input_args(buffers, batch);
@@ -374,7 +374,7 @@ void Executor::train_phase(int phase, const ExecutorBuffers& buffers, const Devi
   const std::size_t left = 2 * count - at;
   const std::size_t begin = left == count ? steps_.size() : coupled_[left] + 1;
   const std::size_t end = left == 0 ? 0 : coupled_[left - 1] + 1;
-  // `after_node` reads the complete gradients of a node, so if it is given, there is no branch.
+  // `after_node` reads the complete gradients of a node, so do not use a branch if it is given.
   const bool may_fork = main_reached_ && buffers.may_fork && !after_node;
   bool forked = false;
   const InBranch in_branch = [&](const std::function<void()>& work) {

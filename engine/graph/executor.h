@@ -1,4 +1,5 @@
-// A Plan compiled for one device and one batch size: kernels and their places in an arena.
+// A Plan compiled for one device and one batch size: kernels, and the places of their data in an
+// arena.
 #pragma once
 
 #include <functional>
@@ -19,13 +20,13 @@ struct ExecutorCall {
   std::function<void()> run;
 };
 
-/// Runs a plan. An error of the device gets the layer's name as prefix. (An error that the device
-/// reports late may name a later layer.) REQUIRES: `backend` and `plan` outlive the executor. Used
-/// by one thread, the backend's. Running allocates nothing and queues everything, as the backend's
-/// contract states.
+/// Runs a plan. REQUIRES: `backend` and `plan` outlive the executor. Used by one thread, the
+/// backend's. Running allocates nothing and queues everything, as the backend's contract states.
+/// The message of a device error begins with the layer's name. (If the device reports the error
+/// late, this may be the name of a later layer.)
 class Executor {
  public:
-  /// `input` describes the first kernel; the constructor fills in its batch, out and type. If
+  /// `input` describes the first kernel. The constructor fills in its batch, out and type. If
   /// `training` is false, only evaluations may be run.
   Executor(Backend& backend, const Plan& plan, InputDesc input, const Loss& loss,
            std::int64_t batch, bool training);
@@ -37,18 +38,19 @@ class Executor {
   /// Returns the size of the memory that only this pass may use from its first phase to its last.
   std::size_t kept_bytes() const { return kept_bytes_; }
 
-  /// Runs the input kernel, forward, loss and backward. Overwrites or adds to gradients and
-  /// metrics, according to `write`. The gradients are those of the mean loss over the batch whose
+  /// Runs the input kernel, forward, loss and backward. Overwrites gradients and metrics or adds to
+  /// them, according to `write`. The gradients are those of the mean loss over the batch whose
   /// inverse_count is in the scalars, or of the summed loss if it is weighted (Loss::is_weighted).
-  /// Calls `after_node` after each node's backward is queued, with its index in Plan::nodes.
+  /// After the backward of each node is queued, calls `after_node` with the node's index in
+  /// Plan::nodes.
   void train(const ExecutorBuffers& buffers, const DeviceBatch& batch, GradWrite write,
              const std::function<void(int node)>& after_node = {});
 
   // The next members run a training pass over one of several micro-batches of a shard, phase by
   // phase (memory_schedule.h). All micro-batches run a phase before any begins the next. With n
   // nodes that couple samples, there are 2n + 1 phases. Phases 0 to n - 1 end with the moments of
-  // such a node's input, in the order of Plan::nodes; phases n to 2n - 1 end with the sums that its
-  // backward needs, in reverse order.
+  // the input of such a node, in the order of Plan::nodes. Phases n to 2n - 1 end with the sums
+  // that its backward needs, in reverse order.
   int phases() const { return phases_; }
   /// Returns the place of the statistics that a phase computed; null if they are not needed.
   DevPtr statistics(int phase, const ExecutorBuffers& buffers) const;
@@ -63,13 +65,13 @@ class Executor {
   void evaluate(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 const EvalOutputs& outputs);
 
-  /// Returns the calls of `train` in their order; each may be run any number of times once all have
-  /// run.
+  /// Returns the calls of `train` in their order. Once all of them have run, each may be run any
+  /// number of times.
   std::vector<ExecutorCall> train_calls(const ExecutorBuffers& buffers, const DeviceBatch& batch);
 
   /// Runs the input kernel and forward. Calls `visit` with each output as soon as its computation
-  /// is queued (later kernels may reuse its memory): `node` is the index in Plan::nodes, -1 for the
-  /// input kernel, and `elements` the number of values of Plan::type.
+  /// is queued, because later kernels may reuse its memory. `node` is the index in Plan::nodes, or
+  /// -1 for the input kernel; `elements` is the number of values of type Plan::type.
   using OutputVisitor = std::function<void(int node, DevPtr y, std::int64_t elements)>;
   void visit_outputs(const ExecutorBuffers& buffers, const DeviceBatch& batch,
                      const OutputVisitor& visit);
@@ -110,8 +112,9 @@ class Executor {
                    const OutputVisitor& visit = {});
   /// Function that queues the calls of `work` in a branch.
   using InBranch = std::function<void(const std::function<void()>& work)>;
-  /// Runs the backward pass of one node, then the gradient sums of which it has computed the last
-  /// part. `in_branch`, if given, runs the part that computes the gradients of the parameters.
+  /// Runs the backward pass of one node, then the gradient sums for which it has computed the last
+  /// part. `in_branch`, if given, runs the part of backward that computes the gradients of the
+  /// parameters.
   void backward(const Step& step, const ExecutorBuffers& buffers, const DeviceBatch& batch,
                 GradWrite write, const MergedCount& merged, const InBranch& in_branch = {});
   void backward_statistics(const Step& step, const ExecutorBuffers& buffers,
@@ -125,7 +128,8 @@ class Executor {
   std::unique_ptr<InputOp> input_;
   std::unique_ptr<LossOp> train_loss_, eval_loss_;  ///< train_loss_ only for training
   bool is_weighted_ = false;                        ///< Loss::is_weighted
-  /// Event for which branch 1 waits; null if no node uses the branch, or if the device has none.
+  /// Event for which branch 1 waits; null if no node uses the branch, or if the device has no
+  /// branches.
   std::unique_ptr<Event> main_reached_;
   Place input_at_, logits_at_, dlogits_at_, metrics_at_;
   std::vector<Step> steps_;

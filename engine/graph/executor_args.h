@@ -11,7 +11,8 @@ struct ExecutorBuffers {
   DevPtr params16;  ///< the same in bf16; only for a bf16 plan
   DevPtr grads;     ///< null for evaluation; StepMetrics follow the gradients
   DevPtr arena;     ///< at least arena_bytes()
-  DevPtr kept;      ///< at least kept_bytes(), for this micro-batch alone; null if that is 0
+  DevPtr kept;      ///< at least kept_bytes(), for this micro-batch alone; null if kept_bytes() is
+                    ///< 0
   /// Folded parameters of an EvaluationPlan, in f32 and bf16.
   DevPtr folded{}, folded16{};
   /// PhaseTimes, in which a training pass records the ends of forward and backward; may be null.
@@ -27,7 +28,7 @@ struct DeviceBatch {
   DevPtr scalars;         ///< StepScalars
   DevPtr targets{};       ///< see LossArgs
   DevPtr boxes{}, mix{};  ///< see InputArgs; null if unused
-  /// Slots of `labels` and `targets` of mixed samples. Null: the samples' own slots.
+  /// Slots in `labels` and `targets` for mixed samples. If null, samples use their own slots.
   DevPtr target_slots{};
 };
 
@@ -39,8 +40,8 @@ struct EvalOutputs {
   DevPtr outputs{};    ///< see LossArgs
 };
 
-/// Numbers of values per channel and of samples that the merged statistics of an operation cover
-/// (see OpArgs).
+/// Numbers of values per channel and of samples over which the merged statistics of an operation
+/// are taken (see OpArgs).
 struct MergedCount {
   double values = 0;
   double samples = 0;

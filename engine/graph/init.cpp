@@ -1,5 +1,5 @@
-// Initial values. Each element is a pure function of (seed, parameter name, index in the file's
-// layout), so adding or reordering layers changes no other parameter.
+// Initial values. Each element is a pure function of the seed, the parameter's name and the
+// element's index in the file's layout, so adding or reordering layers changes no other parameter.
 #include "engine/graph/init.h"
 
 #include <algorithm>
@@ -22,8 +22,8 @@ class Bits {
   /// Returns a number in [0, 1).
   double uniform(std::int64_t index) const { return philox::uniform(word(index)); }
 
-  /// Returns a standard normal number by Box-Muller: elements 2k and 2k+1 are the pair from their
-  /// two words.
+  /// Returns a standard normal number by Box-Muller. The words of elements 2k and 2k+1 give a pair
+  /// of numbers, one for each of the two.
   double normal(std::int64_t index) const {
     const std::int64_t even = index - index % 2;
     // Use (0, 1], so that the logarithm is finite.

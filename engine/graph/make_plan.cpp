@@ -1,5 +1,5 @@
 // make_plan: turns the layers as written into shapes, fused nodes and a parameter table. Collects
-// all problems with the model's shapes and references and throws them at once.
+// all problems with the model's shapes and references, and throws them together.
 #include "engine/graph/make_plan.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Draft {
   const LayerSpec* spec = nullptr;
   std::shared_ptr<const Layer> layer;
   std::vector<int> inputs;             // empty if `from` is invalid
-  std::optional<int> owner;            // layer whose parameters it shares, if it does
+  std::optional<int> owner;            // layer whose parameters it shares, if any
   std::optional<ActivationShape> out;  // empty if an earlier layer failed
   int consumers = 0;
   bool input_gradient = false;
@@ -126,8 +126,8 @@ class PlanBuilder {
     }
   }
 
-  /// Returns the layers that layer `i` reads, in order. Returns nothing, after adding an issue, if
-  /// they are not valid inputs for it.
+  /// Returns the layers that layer `i` reads, in order. If they are not valid inputs for it, adds
+  /// an issue and returns nothing.
   std::vector<int> inputs_of(const Draft& draft, int i, const std::map<std::string, int>& known) {
     const std::vector<std::string>& from = draft.spec->from;
     const InputCount needed = draft.layer->input_count();
@@ -159,8 +159,8 @@ class PlanBuilder {
     return inputs.size() == from.size() ? inputs : std::vector<int>();
   }
 
-  /// Returns the layer that share_weights names. Returns nothing if it names none or, after adding
-  /// an issue, if the weights cannot be shared.
+  /// Returns the layer that share_weights names. Returns nothing if it names none. If the weights
+  /// cannot be shared, adds an issue and returns nothing.
   std::optional<int> owner_of(const Draft& draft, const std::map<std::string, int>& known) {
     const std::string& name = draft.spec->share_weights;
     if (name.empty()) return std::nullopt;
@@ -199,7 +199,8 @@ class PlanBuilder {
     return layer == kModelInput ? input_ : drafts_[layer].out;
   }
 
-  /// Returns the shapes of a layer's inputs; empty if one is unknown, which was already reported.
+  /// Returns the shapes of a layer's inputs; empty if one is unknown (the reason was already
+  /// reported).
   std::vector<ActivationShape> shapes_into(const Draft& draft) const {
     std::vector<ActivationShape> shapes;
     for (const int input : draft.inputs) {
@@ -332,14 +333,14 @@ class PlanBuilder {
     }
   }
 
-  /// Returns the layer name with which the names of a layer's parameters begin.
+  /// Returns the layer name that begins the names of a layer's parameters.
   const std::string& owner_name(const Draft& draft) const {
     return draft.owner ? drafts_[*draft.owner].spec->name : draft.spec->name;
   }
 
-  /// Returns true if a layer that reads the output of `layer` may overwrite it: nothing else reads
-  /// that output, directly or through a view, and the layer that computed it does not need it for
-  /// backward. In-place layers need their outputs.
+  /// Returns true if a layer that reads the output of `layer` may overwrite it. Nothing else may
+  /// read that output, directly or through a view, and the layer that computed it must not need it
+  /// for backward. In-place layers need their outputs.
   bool may_be_written_over(int layer) const {
     while (layer != kModelInput && drafts_[layer].layer->is_view()) {
       if (drafts_[layer].consumers != 1) return false;
@@ -355,7 +356,7 @@ class PlanBuilder {
     return count;
   }
 
-  /// Returns the number of elements that the optimizer updates, without running statistics.
+  /// Returns the number of elements that the optimizer updates. Running statistics do not count.
   static std::int64_t trained_elements(const std::vector<ParamSpec>& params) {
     std::int64_t elements = 0;
     for (const ParamSpec& param : params) {
@@ -440,7 +441,8 @@ class PlanBuilder {
     }
   }
 
-  /// Gives a node the parameters of the earlier layer `owner`, whose node has its name.
+  /// Gives a node the parameters of the earlier layer `owner`. That layer's node has the same name
+  /// as the layer.
   void share_params(Node& node, int owner) {
     const auto first = std::find_if(plan_.nodes.begin(), plan_.nodes.end(), [&](const Node& each) {
       return each.name == drafts_[owner].spec->name;

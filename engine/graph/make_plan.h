@@ -6,7 +6,8 @@
 
 namespace dpt {
 
-/// Builds the plan. Throws one ErrorKind::usage whose lines are "file:line:col: layer 'conv2' ...".
+/// Builds the plan. Throws a single ErrorKind::usage with lines such as "file:line:col: layer
+/// 'conv2' ...".
 Plan make_plan(const TrainSpec& spec);
 
 }  // namespace dpt

@@ -1,5 +1,5 @@
-// assign_memory: offsets in one arena for blocks with known lifetimes. gradient_buckets: the order
-// in which gradients are complete.
+// assign_memory finds offsets in one arena for blocks with known lifetimes. gradient_buckets
+// follows the order in which gradients are complete.
 #include "engine/graph/memory.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace dpt {
 std::vector<std::size_t> assign_memory(const std::vector<Lifetime>& lifetimes, std::size_t& total) {
-  // Greedy by size: the largest block first, each at the lowest place that is free during its whole
-  // lifetime. Ties are broken by time and then by index, so the result is deterministic.
+  // Greedy by size: place the largest block first, each at the lowest place that is free during its
+  // whole lifetime. Ties are broken by time and then by index, so the result is deterministic.
   std::vector<std::size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -48,7 +48,7 @@ std::vector<GradientBucket> gradient_buckets(const Plan& plan, std::int64_t byte
   std::vector<GradientBucket> buckets;
   const std::int64_t first = gradient_begin(plan);
   std::int64_t end = plan.grad_floats(), begin = end;
-  // Backward does not run the first nodes if neither they nor nodes before them have trained
+  // Backward does not run the first nodes if neither they nor the nodes before them have trained
   // parameters.
   int running = static_cast<int>(plan.nodes.size()) - 1;
   for (int node = static_cast<int>(plan.nodes.size()) - 1; node >= 0; --node) {

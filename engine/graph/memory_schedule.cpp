@@ -102,7 +102,7 @@ class ScheduleBuilder {
   }
   void use(int value, int step) { last_use_[value] = std::max(last_use_[value], step); }
 
-  /// Returns the last use of a block under any of its names so far.
+  /// Returns the last use of a block under any name that it has had so far.
   int last_use_of_block(int which) const {
     int last = 0;
     for (std::size_t value = 0; value < block_of_.size(); ++value) {
@@ -136,7 +136,7 @@ class ScheduleBuilder {
   void place_gradients() {
     const int loss = loss_step(node_count_);
     const int logits = schedule_.logits;
-    // The loss writes its gradient over the logits unless a backward kernel reads them.
+    // The loss writes its gradient over the logits, unless a backward kernel reads the logits.
     const bool over_logits = last_use_of_block(logits) <= loss;
     schedule_.dlogits = over_logits ? logits : block(bytes_of(plan_.logits), loss, loss);
     gradient_of_[plan_.logits] = schedule_.dlogits;
@@ -188,8 +188,8 @@ class ScheduleBuilder {
 
   bool needs_gradient(int value) const { return plan_.values[value].needs_gradient; }
 
-  /// Returns the place of a value's complete gradient, and adds the sums that compute it to `sums`.
-  /// All parts have been written by step `back`.
+  /// Returns the place of a value's complete gradient. Adds the sums that compute it to `sums`.
+  /// REQUIRES: all parts have been written by step `back`.
   int add_up(int value, int back, std::vector<GradientSum>& sums) {
     std::vector<int> parts = std::move(parts_[value]);
     if (parts.size() == 1) return parts[0];
@@ -221,9 +221,9 @@ class ScheduleBuilder {
     return *to;
   }
 
-  /// Lets node `i` complete its gradient, if its kernel can, in place of the nodes whose backward
-  /// runs directly before its own: a ReLU, whose backward then does not run, and a sum of two
-  /// gradients.
+  /// Lets node `i` complete its own gradient, if its kernel can. The kernel then also does the work
+  /// that comes directly before its own backward: the backward of a ReLU, which no longer runs by
+  /// itself, and a sum of two gradients.
   void complete_gradient(int i) {
     NodePlaces& places = schedule_.nodes[i];
     if (!needs_[i].completes_dy || places.dy == kNowhere || places.dy_from != kNowhere) return;
@@ -246,8 +246,8 @@ class ScheduleBuilder {
     if (places.dy_gate != kNowhere) extend(places.dy_gate, back);
   }
 
-  /// Returns true if all that backward of a node does is to compute the gradient `dx` from its own,
-  /// as a ReLU does.
+  /// Returns true if the backward of a node, like that of a ReLU, only computes the gradient `dx`
+  /// from the node's own.
   bool gates(int node, int dx) const {
     const NodePlaces& places = schedule_.nodes[node];
     return needs_[node].gates_dy && places.dy != kNowhere && places.dy_from == kNowhere &&
@@ -261,7 +261,7 @@ class ScheduleBuilder {
       const bool later = runs_backward(plan_.nodes[i]);
       NodePlaces& places = schedule_.nodes[i];
       if (needs_[i].saved_bytes > 0) {
-        // Statistics are written before the node's own step, after the previous step.
+        // Statistics are written between the previous step and the node's own step.
         const int first = needs_[i].couples ? front - 1 : front;
         places.saved = block(needs_[i].saved_bytes, first, later ? back : front);
       }
@@ -273,7 +273,7 @@ class ScheduleBuilder {
   }
 
   /// Returns true if each node reads only the output of the one before it, and none has statistics.
-  /// Then each gradient has a single reader, and no sum overwrites it.
+  /// Then each gradient has a single reader, and no sum overwrites any gradient.
   bool is_plain_chain() const {
     int last = 0;
     for (int i = 0; i < node_count_; ++i) {
@@ -284,7 +284,8 @@ class ScheduleBuilder {
     return true;
   }
 
-  /// Keeps the inputs of the parameters' gradients in memory until the end of the pass.
+  /// Keeps everything from which gradients of parameters are computed in memory until the end of
+  /// the pass.
   void keep_for_params() {
     const int end = backward_step(node_count_, 0);
     for (int i = 0; i < node_count_; ++i) {
@@ -324,8 +325,8 @@ MemorySchedule make_memory_schedule(const Plan& plan, std::int64_t batch, bool t
 
 MemoryEstimate estimate_memory(const Plan& plan, std::int64_t batch, int optimizer_buffers,
                                std::int64_t pieces) {
-  // Without a device, assume the behaviour of most kernels: backward reads x and y again, except
-  // for in-place layers, which need only y, and leaves dy unchanged, so that no copy is needed.
+  // Without a device, assume the behaviour of most kernels: backward reads x and y again, or only y
+  // in in-place layers, and leaves dy unchanged, so that no copy is needed.
   std::vector<NodeNeeds> needs;
   for (const Node& node : plan.nodes) {
     NodeNeeds assumed;

@@ -1,16 +1,16 @@
-// Lifetimes of the blocks of a pass's memory, and thus their places in the arena. Shared by the
-// Executor, which knows the needs of its kernels, and by the estimate, which assumes them.
+// Lifetimes of the blocks of a pass's memory, and thus their places in the arena. Used by the
+// Executor, which knows the needs of its kernels, and by the memory estimate, which assumes them.
 //
 // A pass is a sequence of steps: the input kernel (step 0), every node forward, the loss, and, for
 // training, every node backward in reverse order. If several nodes read a value, their gradients
-// are summed in the step of the node that gives the last of them, or by the node that computed the
-// value, if it can complete its gradient (Op::completes_dy).
+// are summed in the step of the node that computes the last of them. If the node that computed the
+// value can complete its gradient (Op::completes_dy), that node adds them up instead.
 //
 // A pass over a shard may consist of several micro-batches. Before a node that couples samples
-// runs, forward or backward, all micro-batches must have reached it, which divides the pass into
-// phases. All micro-batches run a phase, one after another, before any begins the next. Blocks that
-// are used in only one phase therefore lie in memory that the micro-batches share, and each
-// micro-batch has its own memory for all other blocks.
+// runs, forward or backward, all micro-batches must have reached it. Such nodes therefore divide
+// the pass into phases. All micro-batches run a phase, one after another, before any begins the
+// next. So blocks that are used in only one phase lie in memory that the micro-batches share, and
+// each micro-batch has its own memory for all other blocks.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,8 @@ struct NodeNeeds {
 
 inline constexpr int kNowhere = -1;
 
-/// Gradients of one value, each from a different reader, and the place of their sum (which may be
-/// that of one of them).
+/// Gradients of one value, each from a different reader, and the place of their sum. That place may
+/// be the place of one of them.
 struct GradientSum {
   int value = 0;           ///< index into Plan::values
   std::vector<int> parts;  ///< 2 to kMaxInputs; places, as in NodePlaces
@@ -54,15 +54,15 @@ struct NodePlaces {
   /// Place from which dy is copied before backward, if backward would overwrite a gradient that
   /// other nodes still read.
   int dy_from = kNowhere;
-  /// Parts from which backward completes dy, as GradientParts has them: one or two, and the gate.
-  /// No parts: dy is complete.
+  /// Parts from which backward completes dy, as in GradientParts: one or two parts, and the gate.
+  /// If there are no parts, dy is already complete.
   std::vector<int> dy_parts;
   int dy_gate = kNowhere;
   std::vector<GradientSum> sums;  ///< to be computed after the node's backward, in this order
   int saved = kNowhere;
   int forward_scratch = kNowhere, backward_scratch = kNowhere;
-  /// True if the gradients of the parameters may be computed at any time until the pass ends: what
-  /// they read is kept until then.
+  /// True if the gradients of the parameters may be computed at any time until the pass ends,
+  /// because everything they read is kept until then.
   bool params_apart = false;
 };
 
@@ -95,7 +95,7 @@ constexpr int backward_step(int nodes, int node) {
 MemorySchedule make_memory_schedule(const Plan& plan, std::int64_t batch, bool training,
                                     const std::vector<NodeNeeds>& needs);
 
-/// Memory of a replica in bytes for a given batch per device: parameters, gradients, the
+/// Memory of a replica in bytes for a given batch per device. Covers parameters, gradients, the
 /// optimizer's state (`optimizer_buffers` flat buffers from gradient_begin() on) and activations
 /// (by lifetime, without the kernels' workspaces).
 struct MemoryEstimate {

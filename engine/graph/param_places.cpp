@@ -30,7 +30,7 @@ void add_running(Plan& plan, const Param& param) {
 
 }  // namespace
 
-// Parameters are in the order of the nodes, so those that backward reaches come last.
+// Parameters are in the order of the nodes, so the ones that backward reaches come last.
 std::int64_t gradient_begin(const Plan& plan) {
   std::int64_t first = plan.trained_floats;
   for (const Node& node : plan.nodes) {
@@ -56,7 +56,7 @@ void place_params(Plan& plan) {
   const auto any = [](const Param&) { return true; };
   plan.trained_floats = place(ParamRole::trained, kAlignFloats, any);
   plan.counters.begin = place(ParamRole::running, kAlignFloats, any);
-  // Frozen counters, which training does not increment, follow after this range.
+  // Frozen counters come after this range, because training does not increment them.
   plan.counters.end = place(ParamRole::counter, 1, [](const Param& p) { return !p.is_frozen; });
   place(ParamRole::counter, 1, [](const Param& p) { return p.is_frozen; });
   plan.param_floats = align_up(end, kAlignFloats);

@@ -7,13 +7,14 @@
 
 namespace dpt {
 
-/// Gives every parameter its place: first trained parameters, then running statistics, then their
-/// counters, each in the order of the nodes. Sets the members of Plan that describe these ranges.
+/// Gives every parameter its place: first come trained parameters, then running statistics, then
+/// their counters, each in the order of the nodes. Sets the members of Plan that describe these
+/// ranges.
 void place_params(Plan& plan);
 
 /// Returns the number of floats at the beginning of the flat buffer that have no gradient and no
-/// optimizer state: those of frozen layers before the first trained layer, which backward does not
-/// reach.
+/// optimizer state. They belong to the frozen layers before the first trained layer, which backward
+/// does not reach.
 std::int64_t gradient_begin(const Plan& plan);
 
 }  // namespace dpt

@@ -1,5 +1,5 @@
-// The Plan: the layer graph with every shape and the parameter table. A pure function of the spec,
-// so it can be printed and tested without a device. make_plan.h creates it.
+// The Plan: the layer graph with every shape, and the parameter table. It is a pure function of the
+// spec, so it can be printed and tested without a device. make_plan.h creates it.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct Value {
   bool needs_gradient = false;  ///< true if its layer or one upstream has trained parameters
 };
 
-/// One executed node: a layer with what was fused into it.
+/// One executed node: a layer with the layers that were fused into it.
 struct Node {
   std::string name;  ///< name of the (first) layer
   std::shared_ptr<const Layer> layer;
@@ -71,19 +71,20 @@ struct Plan {
   int logits = 0;             ///< index of the Value the loss reads
   std::int64_t classes = 0;   ///< width of the logits
   std::vector<Param> params;  ///< in the order of the nodes
-  /// Length of the first part of the flat buffer, which the optimizer updates, in floats.
+  /// Length in floats of the first part of the flat buffer, the part that the optimizer updates.
   std::int64_t trained_floats = 0;
   std::int64_t param_floats = 0;  ///< flat buffer length, padding included; a multiple of 16
   std::int64_t param_count = 0;  ///< number of elements that the optimizer updates, without padding
-  /// Running statistics that training updates, all after the trained parameters, and their
-  /// counters.
+  /// Running statistics that training updates, and their counters. All of them come after the
+  /// trained parameters.
   std::vector<RunningRange> running;
   Range counters;
   std::vector<LayerRow> rows;
   DType type = DType::f32;  ///< type of activations
   bool tf32 = false;        ///< true if operands of matrix products may be rounded to tf32
 
-  /// Returns the parameters that training updates, in order: neither frozen nor running statistics.
+  /// Returns the parameters that training updates, in order. Leaves out frozen parameters and
+  /// running statistics.
   std::vector<const Param*> updated() const;
   /// Returns the shapes of a node's inputs, in order.
   std::vector<ActivationShape> shapes_into(const Node& node) const;

@@ -12,8 +12,8 @@ bool is_of_start(const Field& field) {
   return field.name == "init" || field.name.find("_init") != std::string::npos;
 }
 
-/// Returns the first option that sets the layer's initial weights to something other than the
-/// owner's; null if there is none. Options with their default value do not count.
+/// Returns the first option that gives the layer other initial weights than the owner's; null if
+/// there is none. Options with their default value do not count.
 const Field* contradicting_start(const LayerSpec& layer, const LayerSpec& owner) {
   const std::shared_ptr<void> defaults = layer.op.table->make();
   for (const Field& field : layer.op.table->fields) {

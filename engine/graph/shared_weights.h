@@ -9,12 +9,12 @@
 
 namespace dpt {
 
-/// Returns the reason why `layer` cannot use the parameters of `owner`, judged by their specs
-/// alone; empty if none is found.
+/// Returns the reason why `layer` cannot use the parameters of `owner`, judging only by their
+/// specs; empty if none is found.
 std::string problem_of_owner(const LayerSpec& layer, const LayerSpec& owner);
 
-/// Returns the reason why a layer with the parameters `own` cannot use `theirs`, those of layer
-/// `owner`; empty if it can.
+/// Returns the reason why a layer with the parameters `own` cannot use `theirs`, the parameters of
+/// layer `owner`; empty if it can.
 std::string problem_of_shared(const std::vector<ParamSpec>& own, const std::string& owner,
                               const std::vector<ParamSpec>& theirs);
 

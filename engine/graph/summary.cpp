@@ -77,7 +77,7 @@ std::string table_text(const std::vector<Cells>& lines) {
   return text;
 }
 
-/// Returns the memory of each layer's output, or the reason that it needs none.
+/// Returns the memory of each layer's output, or the reason why it needs none.
 std::vector<std::string> memory_texts(const Plan& plan) {
   std::vector<std::string> texts(plan.rows.size());
   for (const Node& node : plan.nodes) {
