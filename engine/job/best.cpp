@@ -73,7 +73,8 @@ bool is_better(const KeepBestSpec& keep, double value, std::optional<double> tha
 std::optional<double> monitored_value(const KeepBestSpec& keep, const RunState& state) {
   if (state.position != 0 || state.epoch == 0) return std::nullopt;
   const auto value = last_value(keep.monitor, state);
-  // An average of another monitor or smoothing cannot be continued: a new one begins at this value.
+  // An average of another monitor or smoothing cannot be continued, so a new one begins at this
+  // value.
   const bool has_average = state.best_weight > 0 && state.best_average_of == average_of(keep);
   if (!value || !std::isfinite(*value) || !has_average) return value;
   return state.best_sum / state.best_weight;
@@ -97,7 +98,7 @@ bool note_epoch(const TrainSpec& spec, RunState& state) {
       const double value = early->smoothing > 0 ? smoothed(early->smoothing, *last, state.early_sum,
                                                            state.early_weight)
                                                 : *last;
-      // A non-finite value is never an improvement, even if there is no earlier value.
+      // A non-finite value is never an improvement, even if it is the first.
       if (std::isfinite(value) &&
           (!state.early_best || gain(early->mode, value, *state.early_best) > early->min_delta)) {
         state.early_best = value;

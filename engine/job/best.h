@@ -1,4 +1,4 @@
-// Best result so far, the file that holds it, and early stopping.
+// The best result so far, the file that holds it, and early stopping.
 #pragma once
 
 #include <optional>
@@ -24,13 +24,13 @@ bool is_better(const KeepBestSpec& keep, double value, std::optional<double> tha
 /// Returns the latest value of a monitor, or nothing if it was not measured.
 std::optional<double> last_value(const std::string& monitor, const RunState& state);
 
-/// Adds a value to the exponential average of weight (1 - smoothing) and returns the average, sum /
-/// weight, which contains only values added so far. Returns a non-finite value unchanged and leaves
-/// it out of the average.
+/// Adds a value to the exponential average, with weight (1 - smoothing). Returns the average, sum /
+/// weight, in which only values added so far have weight. Returns a non-finite value unchanged and
+/// leaves it out of the average.
 double smoothed(double smoothing, double value, double& sum, double& weight);
 
-/// Returns the value that keep_best compares for the weights that belong to `state`; nothing except
-/// at the end of an epoch with a validation.
+/// Returns the value that keep_best compares for the weights that belong to `state`. Returns
+/// nothing, except at the end of an epoch with a validation.
 std::optional<double> monitored_value(const KeepBestSpec& keep, const RunState& state);
 
 /// Updates the best result and early stopping with the results of an epoch (RunState::val_...).

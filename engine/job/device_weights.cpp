@@ -28,8 +28,8 @@ std::vector<Range> proportional_parts(std::int64_t n, const DeviceWeights& devic
   std::iota(ranks.begin(), ranks.end(), std::size_t{0});
   std::stable_sort(ranks.begin(), ranks.end(),
                    [&](std::size_t a, std::size_t b) { return remainders[a] > remainders[b]; });
-  // The remainders sum to left * whole and each is below `whole`, so `left` is less than the number
-  // of ranks.
+  // The remainders sum to left * whole, and each is below `whole`, so `left` is less than the
+  // number of ranks.
   for (std::int64_t i = 0; i < left; ++i) ++sizes[ranks[i]];
 
   std::vector<Range> parts;

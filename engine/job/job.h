@@ -1,6 +1,6 @@
-// A Job: everything that follows from a config before any device is touched, as five values. Ranks
-// share it and never change it. A class or function takes the one value that it needs, or the whole
-// Job if it needs most of them.
+// A Job: everything that follows from a config before any device is touched, as five values. The
+// ranks share it and never change it. A class or function takes the one value that it needs, or the
+// whole Job if it needs most of them.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@ struct Job {
   Placement placement;
   std::string resolved_config;  ///< YAML of `spec` as written to the run folder and checkpoints
 
-  /// Returns the maximum number of samples of an evaluation's micro-batch. It depends on the config
+  /// Returns the maximum number of samples in an evaluation's micro-batch. It depends on the config
   /// alone if an evaluation normalises with the statistics of its micro-batches.
   std::int64_t eval_batch() const;
   /// Returns the samples of step `index` of an epoch, as positions in the epoch's order.
@@ -33,8 +33,8 @@ struct Job {
 };
 
 /// Makes a job from `spec` and its `plan`. The devices are those of `processes`, if not null.
-/// Throws ErrorKind::usage if parts of the spec do not fit together, such as the number of classes,
-/// or more replicas than shards.
+/// Throws ErrorKind::usage if parts of the spec do not fit together, such as a wrong number of
+/// classes or more replicas than shards.
 Job make_job(TrainSpec spec, Plan plan, const DataSets& sets, std::string resolved_config,
              ProcessGroup* processes = nullptr);
 

@@ -19,7 +19,7 @@ namespace dpt {
 struct JobData {
   Splits splits;          ///< transformed by data.transforms.train, or .eval for val and test
   Split evaluated_train;  ///< the training samples, transformed by data.transforms.eval
-  /// Source of evaluated_train with substitutes for unreadable samples, as in training; null if an
+  /// Source of evaluated_train, with substitutes for unreadable samples as in training. Null if an
   /// unreadable sample ends the run.
   std::shared_ptr<const DataSource> evaluated_substitutes;
   InputDesc train_input,
@@ -41,12 +41,11 @@ struct JobData {
 /// ErrorKind::usage if parts of the spec and the data do not fit together.
 JobData make_job_data(const TrainSpec& spec, const Plan& plan, const DataSets& sets);
 
-/// Returns the requirements that a model sets for its data. The plan determines the number of
-/// classes.
+/// Returns what a model requires of its data. The plan determines the number of classes.
 DataRequirements data_requirements(const TrainSpec& spec, const Plan& plan);
 
-/// Throws ErrorKind::usage if data.on_bad_sample is skip and the targets are floats, because such a
-/// sample cannot be replaced.
+/// Throws ErrorKind::usage if data.on_bad_sample is skip and the targets are floats. A sample with
+/// such targets cannot be replaced.
 void check_can_skip(const DataSpec& data, const DataSource& train);
 
 /// Throws ErrorKind::usage if early stopping or plateau monitors validation samples that the data

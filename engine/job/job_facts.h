@@ -15,8 +15,8 @@ struct Job;
 Facts facts_of(const Job& job, const Facts& options = {});
 
 /// Compares the facts of a job's processes and connects the processes. Collective; call it before
-/// the first sum. Does nothing for a single process. Throws as ProcessGroup::compare and connect
-/// do.
+/// the first sum. Does nothing for a single process. Throws the errors of ProcessGroup::compare and
+/// connect.
 void compare_and_connect(const Job& job, const Facts& options);
 
 }  // namespace dpt

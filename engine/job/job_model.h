@@ -16,7 +16,8 @@ struct JobModel {
   Loss loss;
   std::optional<Loss> mixed_loss;  ///< loss of training batches, if they are mixed
   MetricSet metrics;
-  /// True if evaluations keep all outputs of each sample, or only the output of its prediction.
+  /// True if evaluations keep all outputs of each sample (`keeps_outputs`), or only the output of
+  /// its prediction (`keeps_confidence`).
   bool keeps_outputs = false, keeps_confidence = false;
 
   /// Returns true if evaluations gather the outputs of all samples, for the caller or for metrics.

@@ -36,8 +36,8 @@ JobUpdate make_job_update(const TrainSpec& spec, const Plan& plan, std::int64_t 
 
 bool always_measures_norm(const TrainSpec& spec) {
   const TrainSection& train = spec.train;
-  // A non-finite gradient must be found before the update changes anything, and clipping each value
-  // would hide an infinite one.
+  // A non-finite gradient must be found before the update changes anything. In addition, clipping
+  // each value would hide an infinite one.
   return train.grad_clip_norm || train.grad_clip_value ||
          train.on_divergence.policy == DivergencePolicy::skip;
 }

@@ -16,8 +16,8 @@ namespace dpt {
 struct JobUpdate {
   OptimizerSpec optimizer;
   UpdatePlan plan;
-  /// Flat training buffers in addition to the parameters: the optimizer's, then the average of the
-  /// weights.
+  /// Flat training buffers other than the parameters: first the optimizer's, then the average of
+  /// the weights.
   std::vector<OptimizerState> states;
   std::string average;  ///< name of the average, kEma or kSwa; empty without one
   LrSchedule schedule;
@@ -33,7 +33,7 @@ JobUpdate make_job_update(const TrainSpec& spec, const Plan& plan, std::int64_t 
 /// Returns the parameters of a plan in the form that plan_update takes.
 std::vector<ParamPlace> param_places(const Plan& plan);
 
-/// Returns true if every update needs the norm of its gradient, rather than only those of logged
+/// Returns true if every update needs the norm of its gradient, not only the updates of logged
 /// steps.
 bool always_measures_norm(const TrainSpec& spec);
 

@@ -27,7 +27,7 @@ void check_test_targets(const Splits& splits) {
        splits.test.source->describe(0), text(train), text(test));
 }
 
-/// Refuses accuracy as the monitor of `section`, because targets of this kind have no accuracy.
+/// Throws because targets of this kind have no accuracy that `section` could monitor.
 [[noreturn]] void refuse_accuracy(const std::string& section, TargetKind kind) {
   fail(ErrorKind::usage,
        "{}.monitor: val/accuracy needs class labels, but the data's targets are {}: use val/loss, "

@@ -41,7 +41,7 @@ int auto_workers(int cores, const std::vector<DeviceName>& devices) {
 
 std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device) {
   // Below 32 samples, reading the weights again and starting the calls costs more than the cache
-  // saves (docs/internals/performance.md, Micro-batches). Any machine has kMaxBytes of memory.
+  // saves (docs/internals/performance.md, Micro-batches). Every machine has kMaxBytes of memory.
   constexpr std::int64_t kEnough = 32, kMaxBytes = std::int64_t{512} << 20, kFewest = 8;
   // Do not count memory that micro-batches keep between the phases of a pass, because it leaves the
   // cache in any case.
@@ -86,7 +86,7 @@ Placement make_placement(const TrainSpec& spec, const Plan& plan, std::int64_t t
   if (processes && placement.devices.front().kind == DeviceName::Kind::cpu) {
     // Between processes, a network or the kernel's copies take a large part of a step
     // (docs/internals/performance.md, Processes). Overlap therefore pays off for small gradients
-    // too, with buckets that complete early, but not with more buckets than a slow network can
+    // too. It needs buckets that complete early, but not more buckets than a slow network can
     // handle.
     constexpr std::int64_t kFrom = 256 << 10, kBucket = 1 << 20, kMaxBuckets = 16;
     const auto bytes = plan.grad_floats() * static_cast<std::int64_t>(sizeof(float));

@@ -25,11 +25,11 @@ struct Placement {
   std::vector<std::int64_t> max_micro_batches;
   std::int64_t max_micro_batch = 0;  ///< minimum of max_micro_batches
 
-  // Minimum size of the gradients in bytes for summing them in buckets, overlapped with backward,
-  // and the size of a bucket. For fast mode on several GPUs or in several processes.
+  // Fast mode on several GPUs or in several processes sums gradients of at least
+  // `overlap_from_bytes` in buckets of `bucket_bytes`, overlapped with backward.
   std::int64_t overlap_from_bytes = 2 << 20;
   std::int64_t bucket_bytes = 25 << 20;
-  /// Number of steps whose results may still be pending when the next is queued, equal on all
+  /// Number of steps whose results may still be pending when the next step is queued. Equal on all
   /// ranks: 0 on the CPU, several if launching ahead keeps a GPU busy.
   std::int64_t steps_ahead = 0;
   std::shared_ptr<DecoderPool> decoders;  ///< decoder threads of this process
@@ -47,20 +47,19 @@ struct Placement {
 };
 
 /// Makes the placement of a job with this many training samples. The devices are those of
-/// `processes`, if not null. Throws ErrorKind::usage for more replicas than shards, or weights that
-/// do not fit the devices.
+/// `processes`, if not null. Throws ErrorKind::usage if there are more replicas than shards, or if
+/// the weights do not fit the devices.
 Placement make_placement(const TrainSpec& spec, const Plan& plan, std::int64_t train_samples,
                          ProcessGroup* processes);
 
 /// Returns the number of decoder threads of a process for `data.workers: auto`: the cores that its
-/// replicas leave free, and at least one for each replica. A CPU replica keeps one core busy for
-/// each of its threads, a GPU one core that launches its work.
+/// replicas leave free, but at least one per replica. A CPU replica keeps one core busy for each of
+/// its threads. A GPU replica keeps one core busy, which launches its work.
 int auto_workers(int cores, const std::vector<DeviceName>& devices);
 
-/// Returns the maximum number of samples to run at once. On a CPU, their activations stay in a
-/// core's cache if at least 32 samples fit in it; on a GPU, the activations leave room for other
-/// uses of memory. The result depends only on the plan and the kind of device, because exact mode's
-/// bits depend on it.
+/// Returns the maximum number of samples to run at once. On a CPU, the activations stay in a core's
+/// cache if at least 32 samples fit in it. On a GPU, they leave room for other uses of memory. The
+/// result depends only on the plan and the kind of device, because exact mode's bits depend on it.
 std::int64_t micro_batch_limit(const Plan& plan, const DeviceTraits& device);
 
 }  // namespace dpt

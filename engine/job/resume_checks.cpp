@@ -13,13 +13,12 @@
 namespace dpt {
 namespace {
 
-/// Maximum numbers of compared steps, because comparing all steps of a long run would take too
-/// long.
+/// Maximum numbers of compared steps. Comparing all steps of a long run would take too long.
 constexpr std::int64_t kNextSteps = 4096, kSpreadSteps = 4096;
 
 /// Returns the first compared step from `begin` on at which two schedules differ, or `end`.
-/// Compares the next kNextSteps steps, and evenly spread ones of the rest: schedules that diverge
-/// (after a warm-up) stay different.
+/// Compares the next kNextSteps steps, and evenly spread ones of the rest. That suffices, because
+/// schedules that diverge after a warm-up stay different.
 std::int64_t first_difference(const LrSchedule& a, const LrSchedule& b, std::int64_t begin,
                               std::int64_t end) {
   const std::int64_t next = std::min(end, begin + kNextSteps);
@@ -41,9 +40,9 @@ std::set<std::string> kinds_of(const std::vector<std::string>& devices) {
   return kinds;
 }
 
-/// Parts of a made_by text that decide the bits of CPU replicas or of GPUs; empty if absent:
-/// "oneDNN 3.4.0, CUDA 12.4; avx512_core (AMD); 2 x cuda:0; H100 (9.0, ...), cuDNN 9.19.0". Older
-/// texts lack the processor's vendor and the part after the devices.
+/// Parts of a made_by text that decide the bits of CPU replicas or of GPUs; empty if absent. Such a
+/// text is "oneDNN 3.4.0, CUDA 12.4; avx512_core (AMD); 2 x cuda:0; H100 (9.0, ...), cuDNN 9.19.0".
+/// Older texts lack the processor's vendor and the part after the devices.
 struct Makers {
   std::string cpu_library, cuda, instruction_set, processor_maker, gpu;
 

@@ -21,8 +21,8 @@ bool is_of_device(const Error& error) {
   return error.kind() == ErrorKind::device || dynamic_cast<const LostDevice*>(&error) != nullptr;
 }
 
-/// Runs the ranks of this process, from `first_rank` on, of `total` ranks in the world. Calls
-/// `report` for each failure.
+/// Runs the ranks of this process, the first of which is `first_rank`, in a world of `total` ranks.
+/// Calls `report` for each failure.
 void run_threads(RankGroup& group, const std::vector<DeviceName>& devices, BackendOptions options,
                  int first_rank, int total, const RankBody& body,
                  const std::function<void(const std::exception&)>& report) {

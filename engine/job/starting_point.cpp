@@ -52,8 +52,8 @@ StartingPoint start_from_checkpoint(const Job& job, VerifiedCheckpoint& file) {
     start.state.best_checksum = start.checksum;
   }
   adopt_early_stopping(job.spec, start.state);
-  // Device weights that an earlier release measured apply only to the same devices, and those given
-  // in the config override them.
+  // Device weights that an earlier release measured apply only to the same devices. Weights in the
+  // config override them.
   if (!job.spec.device_weights.empty() || checkpoint.devices != job.placement.device_names())
     start.state.device_weights.clear();
   start.devices = std::move(checkpoint.devices);

@@ -21,14 +21,14 @@ struct StartingPoint {
   std::string config, checksum, folder;  ///< parts of the checkpoint; empty for a fresh run
   std::vector<std::string> devices;      ///< devices on which the checkpoint was made
   std::string made_by;                   ///< made_by() at the time of the checkpoint
-  /// Step and file of other checkpoints that a rollback needs: that of rollback_step, and the best
-  /// at that step.
+  /// Step and file of other checkpoints that a rollback needs: the checkpoint of rollback_step, and
+  /// the best one at that step.
   std::vector<std::pair<std::int64_t, HeldPath>> ancestors;
   bool is_saved = false;      ///< true if the run folder has a checkpoint of exactly this state
   bool keep_forever = false;  ///< true if retention never removes that checkpoint
 };
 
-/// Calls `make` on the process that writes the run folder and sends the result to the others,
+/// Calls `make` on the process that writes the run folder. Sends the result to the other processes,
 /// except the members that concern files. Collective over the processes of a job. With a single
 /// process, returns `make()`.
 StartingPoint share_start(const Job& job, const std::function<StartingPoint()>& make);
@@ -38,7 +38,7 @@ StartingPoint fresh_start(const Job& job);
 
 /// Reads a checkpoint as a starting point. Throws ErrorKind::data if it does not fit the job.
 StartingPoint start_from_checkpoint(const Job& job, const std::string& path);
-/// Does the same with a checkpoint that was already read, taking its content.
+/// Does the same with a checkpoint that was already read. Takes its content.
 StartingPoint start_from_checkpoint(const Job& job, VerifiedCheckpoint& file);
 
 /// Gives the job the device weights of a checkpoint's state, if dpt 0.1 measured any.

@@ -7,8 +7,8 @@
 namespace dpt {
 namespace {
 
-/// Number of samples below which the error of a ResNet-50 rises, as Wu and He (2018, "Group
-/// Normalization") show.
+/// Number of samples below which the error of a ResNet-50 rises. See Wu and He (2018), "Group
+/// Normalization".
 constexpr std::int64_t kFewSamples = 16;
 
 std::vector<Range> shards_of(const Job& job, std::int64_t batch) {

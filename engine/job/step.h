@@ -17,8 +17,8 @@ namespace dpt {
 /// a step is given up.
 using StopQuestion = std::function<bool()>;
 
-/// Receiver of the number of evaluated samples, which is an estimate if several ranks share them.
-/// The first rank of a process calls it after each of its micro-batches.
+/// Function that takes the number of samples evaluated so far. The number is an estimate if several
+/// ranks share the samples. The first rank of a process calls it after each of its micro-batches.
 using EvaluationProgress = std::function<void(std::int64_t done)>;
 
 /// The inputs of a step.
@@ -29,12 +29,12 @@ struct StepPlan {
   std::int64_t global_batch = 0;  ///< samples over all ranks
   double lr = 0;
   bool vote_stop = false;
-  /// Null if the step is never given up. Asked after each micro-batch but the last, by devices
-  /// whose calls are synchronous.
+  /// Asked after each micro-batch but the last, by devices whose calls are synchronous. Null if the
+  /// step is never given up.
   const StopQuestion* gives_up = nullptr;
   bool want_grad_norm = false;
-  /// True if the device times the phases of the step. Set for every step of a device whose calls
-  /// are synchronous; for a device with a queue, where timing costs launches, only with
+  /// True if the device times the phases of the step. Devices whose calls are synchronous time
+  /// every step. On a device with a queue, timing costs launches, so this is set only with
   /// want_grad_norm.
   bool time_phases = false;
 };
@@ -57,7 +57,7 @@ struct StepResult {
   StepMetrics metrics;
   double lr = 0;
   std::optional<double> grad_norm;  ///< norm before clipping, if it was requested
-  /// Floats for Measurements::take, on the replica whose results are logged.
+  /// Floats for Measurements::take; only on the replica whose results are logged.
   std::vector<float> measured;
   std::optional<PhaseSeconds> phases;  ///< phases of this rank's device, if they were timed
   UpdateOutcome outcome = UpdateOutcome::applied;
