@@ -19,8 +19,8 @@ namespace {
 /// Version of the file's format. Increment it when the check becomes stricter.
 constexpr int kFormat = 3;
 
-/// Maximum number of machines in the file. The file is emptied beyond it: programs and drivers
-/// change, and their entries are never used again.
+/// Maximum number of machines in the file. With more of them, the file is emptied: programs and
+/// drivers change, and entries for old ones are never used again.
 constexpr std::size_t kMaxMachines = 32;
 
 using Json = nlohmann::json;
@@ -50,8 +50,8 @@ std::set<std::string> operations_in(const Json& machines, const std::string& mac
   return operations;
 }
 
-/// Adds operations to the file. Returns the reason if it cannot be written, otherwise an empty
-/// string.
+/// Adds operations to the file. Returns the reason if the file cannot be written, otherwise an
+/// empty string.
 std::string try_add(const std::string& path, const std::string& machine,
                     const std::set<std::string>& operations) {
   Json machines = read(path);

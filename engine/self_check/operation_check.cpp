@@ -23,11 +23,11 @@ using reference::Maths;
 using reference::Params;
 using reference::Values;
 
-/// Maximum number of weights of a linear layer. In place of a larger one, a layer with fewer
-/// outputs is checked.
+/// Maximum number of weights of a linear layer. If a layer has more, one with fewer outputs is
+/// checked in its place.
 constexpr std::int64_t kMaxWeights = 2'000'000;
 
-/// Numbers of values and of multiply-adds of a sample beyond which an operation is slow on a CPU.
+/// Operations with more values or more multiply-adds per sample than this are slow on a CPU.
 constexpr std::int64_t kLargeValues = 200'000, kLargeProducts = 20'000'000;
 
 OpDesc with_batch(OpDesc desc, std::int64_t batch) {
@@ -36,8 +36,8 @@ OpDesc with_batch(OpDesc desc, std::int64_t batch) {
   return desc;
 }
 
-/// Returns the operation up to where a small error may change a decision (a ReLU's, a pool's);
-/// nothing if it decides nothing about computed values.
+/// Returns the operation without its last parts, those in which a small error may change a decision
+/// (a ReLU, a pool). Returns nothing if the operation decides nothing about computed values.
 std::optional<OpDesc> before_decisions(const OpDesc& desc) {
   if (const auto* conv = std::get_if<Conv2dDesc>(&desc); conv && (conv->relu || conv->pool)) {
     Conv2dDesc alone = *conv;
@@ -63,7 +63,7 @@ double largest_of(const Values& values) {
 }
 
 /// Sets dy to 0 where the gradient depends on a decision between values that differ by less than
-/// the bound: a correct kernel may decide otherwise than the reference.
+/// the bound. There, a correct kernel may decide differently from the reference.
 void clear_undecided(const OpDesc& desc, const Values& x, const Params& params, double bound,
                      Values& dy) {
   const std::optional<OpDesc> alone = before_decisions(desc);
@@ -84,7 +84,7 @@ void clear_undecided(const OpDesc& desc, const Values& x, const Params& params, 
     pool.kind = PoolKind::average;
     undecided = reference::pool(pool, undecided);
     for (std::size_t i = 0; i < dy.size(); ++i) {
-      // Equal zeros after a ReLU have no gradient, whoever wins.
+      // Equal zeros after a ReLU have no gradient, whichever wins.
       const bool tie = margins[i] < margin && !(conv->relu && best[i] == 0);
       if (tie) undecided[i] = 1;
     }
@@ -94,7 +94,8 @@ void clear_undecided(const OpDesc& desc, const Values& x, const Params& params, 
   }
 }
 
-/// Allowed difference of a result: `relative` times its largest value, but at least times `least`.
+/// Allowed difference of a result: `relative` times its largest value, which counts as at least
+/// `least`.
 struct Bound {
   double relative = 0, least = 0.3;
   std::size_t terms = 1;  ///< values of the largest activation
@@ -146,7 +147,8 @@ struct CheckOptions {
   bool adds = true;       ///< also adds gradients to others
 };
 
-/// Returns the hash `hash` continued over the bits of the results.
+/// Continues `hash`, the hash of earlier results, over the bits of these results. Returns the new
+/// hash.
 std::uint64_t hash_of(const std::vector<NamedResult>& results, std::uint64_t hash) {
   for (const NamedResult& result : results) {
     hash = XXH3_64bits_withSeed(result.values.data(), result.values.size() * sizeof(float), hash);
@@ -154,13 +156,13 @@ std::uint64_t hash_of(const std::vector<NamedResult>& results, std::uint64_t has
   return hash;
 }
 
-/// Compares the results of several runs, and sets the first problem in `check`.
+/// Compares the results of several runs, and stores the first problem in `check`.
 void compare(OperationRun& run, const Values& dy, const CheckOptions& options,
              const std::vector<Values>& want, const Bound& bound, OperationCheck& check) {
   const auto results = [&](RunVariant variant) { return run.run(dy, variant, options.backward); };
   const std::vector<NamedResult> first = results(RunVariant::plain);
   const std::vector<NamedResult> second = results(RunVariant::plain);
-  // Variants that give the same results in another way.
+  // Variants that must give the same results in another way.
   std::vector<std::pair<const char*, std::vector<NamedResult>>> others;
   std::vector<NamedResult> added;
   if (options.adds) added = results(RunVariant::adds);
@@ -202,7 +204,8 @@ void compare(OperationRun& run, const Values& dy, const CheckOptions& options,
   if (!past.empty()) check.problem = "a kernel writes past the end of the " + past;
 }
 
-/// Returns a linear layer with fewer outputs if it has too many weights; else the operation itself.
+/// Returns the operation itself or, for a linear layer with too many weights, one with fewer
+/// outputs.
 OpDesc limited(OpDesc desc) {
   if (auto* linear = std::get_if<LinearDesc>(&desc)) {
     linear->out = std::clamp<std::int64_t>(kMaxWeights / linear->in, 1, linear->out);
@@ -227,8 +230,8 @@ bool depends_on_batch(const OpDesc& desc) {
          std::holds_alternative<LinearDesc>(desc);
 }
 
-/// Returns true if an operation with a whole batch takes at most a quarter of the free memory,
-/// which several replicas may share. `op` is made for this batch, `one` for one sample.
+/// Returns true if an operation on a whole batch takes at most a quarter of the free memory,
+/// because several replicas may share it. `op` is made for this batch, `one` for one sample.
 bool fits(DeviceQueue& device, const Op& op, const Maths& one, std::int64_t batch, DType type) {
   // x, y and their gradients.
   const double bytes = 2 * static_cast<double>(one.x + one.y) * static_cast<double>(batch) *
@@ -237,8 +240,8 @@ bool fits(DeviceQueue& device, const Op& op, const Maths& one, std::int64_t batc
   return 4 * bytes <= static_cast<double>(device.free_bytes());
 }
 
-/// Returns the number of values with which a normalisation computes each statistic of a sample; 0
-/// for another operation.
+/// Returns the number of values per sample over which a normalisation computes each statistic; 0
+/// for other operations.
 std::int64_t values_per_statistic(const OpDesc& desc) {
   if (const auto* batch = std::get_if<BatchNormDesc>(&desc); batch && batch->batch_statistics) {
     return batch->shape.h * batch->shape.w;
@@ -249,20 +252,21 @@ std::int64_t values_per_statistic(const OpDesc& desc) {
   return 0;
 }
 
-/// Returns the number of samples that get values.
+/// Returns the number of samples that are not zero.
 std::int64_t live_samples(const OpDesc& desc, std::int64_t batch, bool saves_time) {
   const std::int64_t usual = std::min<std::int64_t>(batch, saves_time ? 1 : 2);
   if (!std::holds_alternative<BatchNormDesc>(desc) || values_per_statistic(desc) == 0) return usual;
   // The variance of few values may be near 0, and the results ill-conditioned. Training itself
-  // never normalises fewer than two.
+  // never normalises fewer than two values.
   constexpr std::int64_t kFewest = 16;
   const std::int64_t each = values_per_statistic(desc);
   return std::max(usual, (kFewest + each - 1) / each);
 }
 
-/// Returns the batch with which the device runs the operation: the whole batch on a GPU that has
-/// the memory; otherwise the smallest from `live` on for which it has the same kernels as for the
-/// whole.
+/// Returns the batch size with which the device runs the operation: `live` if its kernels do not
+/// depend on the batch. Otherwise, a GPU runs the whole batch, or `live` if it lacks the memory. A
+/// CPU runs the smallest of the sizes live, 2 live, ... that has the same kernels as the whole
+/// batch.
 std::int64_t batch_on_device(Backend& backend, const OpDesc& desc, std::int64_t live,
                              std::int64_t batch) {
   if (!depends_on_batch(desc) || live >= batch) return live;
@@ -279,7 +283,7 @@ std::int64_t batch_on_device(Backend& backend, const OpDesc& desc, std::int64_t 
   return least;
 }
 
-/// Returns the parameters; the fourth of a normalisation is its variance.
+/// Returns the parameters. The fourth parameter of a normalisation is its variance.
 Params params_for(TestValues& source, const Maths& maths) {
   Params params;
   for (const std::size_t count : maths.params) params.push_back(source.dense(count));
@@ -289,7 +293,8 @@ Params params_for(TestValues& source, const Maths& maths) {
   return params;
 }
 
-/// Returns true if training runs backward of the operation: not if it gives no gradients.
+/// Returns true if training runs backward of the operation. It does not if the operation gives no
+/// gradients.
 bool has_backward(const OpDesc& desc, const Maths& maths) {
   const bool is_training = std::visit(
       [](const auto& d) {
@@ -302,16 +307,16 @@ bool has_backward(const OpDesc& desc, const Maths& maths) {
   return is_training && (maths.input_gradient || has_params);
 }
 
-/// Returns true if kernels in bf16 may round a value in the middle of the operation: a sum before
-/// its bias is added, or the gradient between a pool and its convolution.
+/// Returns true if bf16 kernels may round a value in the middle of the operation: a sum before its
+/// bias is added, or the gradient between a pool and its convolution.
 bool rounds_twice(const OpDesc& desc) {
   const auto* conv = std::get_if<Conv2dDesc>(&desc);
   const auto* transposed = std::get_if<ConvTranspose2dDesc>(&desc);
   return (conv && conv->pool) || (transposed && transposed->bias);
 }
 
-/// Returns the allowed difference. Expected rounding: sums in fp32 that do not lose more than a few
-/// bits, operands rounded to tf32 (2^-11), results rounded to bf16 (2^-9).
+/// Returns the allowed difference. It covers the expected rounding: of sums in fp32 that lose only
+/// a few bits, of operands to tf32 (2^-11), and of results to bf16 (2^-9).
 Bound bound_of(const OpDesc& desc, const Maths& maths) {
   const bool tf32 = std::visit(
       [](const auto& d) {
@@ -322,10 +327,11 @@ Bound bound_of(const OpDesc& desc, const Maths& maths) {
   Bound bound;
   const bool bf16 = type_of(desc) == DType::bf16;
   bound.relative = bf16 ? (rounds_twice(desc) ? 8e-3 : 4e-3) : tf32 ? 1e-3 : 1e-5;
-  // Backward computes the slope from the rounded output: that of tanh, 1 - y^2, errs by up to 2^-8.
+  // Backward computes the slope from the rounded output. For tanh, the slope 1 - y^2 errs by up to
+  // 2^-8.
   if (bf16 && std::holds_alternative<ActivationDesc>(desc)) bound.least = 2;
   bound.terms = std::max(maths.x, maths.y);
-  // A group of few values may have a variance near 0, and then large terms that cancel.
+  // A group of few values may have a variance near 0, which gives large terms that cancel.
   const bool is_group = std::holds_alternative<GroupNormDesc>(desc);
   if (is_group && values_per_statistic(desc) < 64) bound.least = 30;
   return bound;
@@ -356,7 +362,7 @@ OperationCheck check_operation(Backend& backend, const OpDesc& desc, bool exact)
   if (backward) {
     dy = values_for(source, maths.y, costs.y_channels, costs.per_dy);
     if (std::holds_alternative<BatchNormDesc>(small)) {
-      // Zeros as a ReLU's backward gives them, for kernels that run it themselves.
+      // Zeros as from a ReLU's backward, for kernels that run that backward themselves.
       for (std::size_t i = 0; i < dy.size(); i += 5) dy[i] = 0;
     }
     clear_undecided(small, x, params, bound.relative, dy);

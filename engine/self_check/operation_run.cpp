@@ -19,7 +19,7 @@ constexpr std::array<std::byte, kGuardBytes> kGuard = [] {
   return all;
 }();
 
-/// Bytes of the longest upload of NaN.
+/// Number of bytes that one upload fills with NaN, at most.
 constexpr std::size_t kNaNBytes = 1 << 20;
 
 }  // namespace

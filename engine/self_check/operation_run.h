@@ -23,9 +23,9 @@ class GuardedArray {
   DevPtr ptr() const { return memory_.ptr(); }
   std::size_t bytes() const { return bytes_; }
   void zero() { backend_->zero(ptr(), bytes_); }
-  /// Writes values from an element on.
+  /// Writes values, beginning at element `at`.
   void set(std::span<const double> values, std::size_t at = 0);
-  /// Reads values from element `at` on.
+  /// Reads values, beginning at element `at`.
   void get(std::size_t at, std::span<float> values) const;
   /// Returns true if nothing was written after the array.
   bool is_guarded() const;
@@ -50,7 +50,7 @@ struct NamedResult {
 /// Variant of a run.
 enum class RunVariant : std::uint8_t {
   plain,
-  adds,      ///< the gradients of the parameters are added to the results of the run before
+  adds,      ///< the gradients of the parameters are added to those of the run before
   in_parts,  ///< backward completes dy from its parts (Op::completes_dy)
   in_place   ///< the output and dx overwrite x and dy (Op::in_place); later runs lack x
 };
@@ -58,8 +58,7 @@ enum class RunVariant : std::uint8_t {
 /// One operation on the device, with its memory.
 class OperationRun {
  public:
-  /// `live` samples have values, of a batch of `batch`. REQUIRES: `backend` and `maths` outlive the
-  /// run.
+  /// `live` of the `batch` samples have values. REQUIRES: `backend` and `maths` outlive the run.
   OperationRun(Backend& backend, const OpDesc& desc, const reference::Maths& maths,
                std::int64_t live, std::int64_t batch);
   const Op& op() const { return *op_; }
@@ -70,7 +69,7 @@ class OperationRun {
   /// Returns the results that the reference expects, in the order of `run`.
   std::vector<reference::Values> expected(reference::Values y, const reference::Values& dy,
                                           std::optional<reference::Derivatives> g) const;
-  /// Returns the name of an array after whose end a kernel has written, or an empty string.
+  /// Returns the name of an array that a kernel has overrun, or an empty string.
   std::string overrun_array() const;
 
  private:
@@ -79,15 +78,16 @@ class OperationRun {
   }
   /// Parameters after the bias are running statistics, which have no gradient.
   bool has_gradient(std::size_t k) const { return k < 2 && maths_.params[k] > 0; }
-  /// Writes the samples that have values to the first places of the batch; the last to its end.
+  /// Writes the last of the samples that have values to the end of the batch, and the others to its
+  /// beginning.
   void set_samples(GuardedArray& array, std::span<const double> values);
-  /// Writes dy as the sum of two parts that a ReLU's backward gates, exactly in either type; the
-  /// first part is in the memory of dy.
+  /// Writes dy as the sum of two parts that a ReLU's backward gates. The sum is exact in fp32 and
+  /// bf16. The first part is in the memory of dy.
   GradientParts set_parts(const reference::Values& dy);
   /// Reads the samples that have values, from where set_samples writes them.
   void get_samples(const GuardedArray& array, std::span<float> values) const;
   std::vector<float> samples_of(const GuardedArray& array, std::size_t count) const;
-  /// Fills memory with NaN: an element that is never written, or read too early, is then noticed.
+  /// Fills memory with NaN, which reveals an element that is never written, or is read too early.
   void forget(DevPtr at, std::size_t bytes);
   /// Fills the start of an array of any size.
   void forget_start(GuardedArray& array);

@@ -26,7 +26,7 @@ class Text {
   Text& size(const char* name, const Size2& value, const Size2& usual) {
     return add_if(value != usual, fmt::format("{} {}", name, text(value)));
   }
-  /// Ends the text with what all descriptions have.
+  /// Ends the text with the options that all descriptions have.
   template <class Desc>
   std::string end(const Desc& d) {
     if constexpr (requires { d.tf32; }) add_if(d.tf32, "tf32");
@@ -41,7 +41,7 @@ class Text {
   std::string text_;
 };
 
-/// Begins the text of an operation from images to images.
+/// Begins the text of an operation that turns images into images of another shape.
 template <class Desc>
 Text mapping(const std::string& name, const Desc& d) {
   return Text(fmt::format("{} of {} x {} to {}", name, d.batch, text(d.in), text(d.out)));
@@ -52,7 +52,7 @@ Text on_shape(const std::string& name, const Desc& d) {
   return Text(fmt::format("{} of {} x {}", name, d.batch, text(d.shape)));
 }
 
-/// Adds the options that both kinds of convolution have.
+/// Adds the options of both kinds of convolution.
 template <class Desc>
 Text& convolution(Text& out, const Desc& d) {
   return out.size("stride", d.stride, {1, 1})

@@ -37,7 +37,7 @@
 namespace dpt {
 namespace {
 
-/// Returns everything that decides which kernels run for an operation and what they compute: this
+/// Returns everything that decides which kernels run for an operation, and what they compute: this
 /// build of the program, the device, its libraries and its driver.
 std::string machine_of(const DeviceName& device, const BackendOptions& options) {
   struct stat program {};
@@ -50,7 +50,7 @@ std::string machine_of(const DeviceName& device, const BackendOptions& options) 
                                  : options.plan_cache.empty() ? "fast"
                                                               : "fast, timed");
   if (device.kind == DeviceName::Kind::cuda) {
-    // A GPU may be defective though others of its kind are not.
+    // One GPU may be defective even if others of its kind are not.
     const CudaInfo& cuda = cuda_info();
     return text + fmt::format(", GPU {}, driver {}, {}",
                               cuda.devices.at(static_cast<std::size_t>(device.index)).uuid,
@@ -69,8 +69,8 @@ std::int64_t usual_batch(const Job& job, int rank) {
   return sizes.empty() ? 1 : sizes.back();
 }
 
-/// Returns the ranks that share a rank's check: the replicas of this process on equal CPU devices,
-/// which have the same kernels, or a GPU's rank alone.
+/// Returns the ranks that are checked together with `rank`. For a CPU, these are all ranks of this
+/// process on equal devices, because they have the same kernels; for a GPU, only `rank` itself.
 std::vector<int> group_of(const Placement& placement, int rank) {
   const auto device_of = [&](std::int64_t each) -> const DeviceName& {
     return placement.devices[static_cast<std::size_t>(each)];
@@ -132,9 +132,9 @@ class RankCheck {
 
   const DeviceName& device() const { return device_; }
 
-  /// Checks the operations, and returns those with a problem. Only the kernels that the backend
-  /// prefers, as it does for `uses_cache`, have results in the cache. A stop request or a failure
-  /// of the device throws.
+  /// Checks the operations, and returns those with a problem. If `uses_cache`, skips operations
+  /// that the cache lists, and adds to it those that pass. This is only for a backend that uses the
+  /// kernels it prefers. Throws if a stop is requested or the device fails.
   std::vector<OperationCheck> run(SelfCheckResult& result, bool uses_cache) {
     const std::string machine = uses_cache ? machine_of(device_, options_) : std::string();
     std::set<std::string> known, passed;
@@ -142,7 +142,8 @@ class RankCheck {
     std::vector<OperationCheck> wrong;
     const auto keep = [&] {
       const std::string problem = passed.empty() ? "" : cache_.add(machine, passed);
-      beat("checking kernels");  // The cache set another text, but other ranks may still check.
+      beat("checking kernels");  // The cache set another text, but other ranks may still be
+                                 // checking.
       return problem;
     };
     result.operations = count_;
@@ -240,7 +241,7 @@ class RankCheck {
     check.problem += again.empty()            ? " (not in a second check)"
                      : again == check.problem ? " (the same in a second check)"
                                               : fmt::format(" (a second check finds: {})", again);
-    // A device that is wrong only now and then would be so with other kernels, too.
+    // A device that is wrong only now and then would be wrong with other kernels, too.
     if (again.empty()) check.replaceable_kernel.clear();
     return check;
   }
@@ -254,8 +255,8 @@ class RankCheck {
                       when_ == SelfCheck::automatic ? "; later runs skip those that pass" : ""));
   }
 
-  /// Returns the name of an operation in the cache. On a GPU, timing, free memory and the cache of
-  /// plans may choose other kernels in another run.
+  /// Returns the name of an operation in the cache. On a GPU, it contains the implementation,
+  /// because timing, free memory and the cache of plans may choose other kernels in another run.
   std::string key_of(const std::string& text, const OpDesc& desc) const {
     if (!backend_.info().queues) return text;
     return fmt::format("{} ({})", text, backend_.make(desc)->implementation());
@@ -273,7 +274,7 @@ class RankCheck {
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   bool has_noted_ = false;
   std::int64_t count_ = 0;                  ///< operations of the plan
-  std::vector<NamedOperation> operations_;  ///< those that this rank checks
+  std::vector<NamedOperation> operations_;  ///< operations that this rank checks
 };
 
 /// Returns the wrong kernels of all ranks. Collective.

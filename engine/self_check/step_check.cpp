@@ -95,7 +95,7 @@ std::vector<T> count_up(std::size_t count) {
 void run_input(const Job& job, Side& side) {
   InputDesc d = job.data.mixed_input();
   d.batch = kSamples;
-  // If samples are mixed, each needs the one before it.
+  // In a mixed batch, each sample needs the one before it.
   const auto entries = static_cast<std::size_t>(kSamples + (d.mix ? 1 : 0));
   const std::size_t count = entries * static_cast<std::size_t>(d.raw.elements());
   InputArgs args;
@@ -107,7 +107,7 @@ void run_input(const Job& job, Side& side) {
   } else {
     args.raw = side.put(floats(1, count));
   }
-  // The entry before the first is that of the partner of the first sample.
+  // The first sample's partner comes before it.
   const std::size_t first = d.mix ? 1 : 0;
   args.slots = side.put(count_up<std::int32_t>(entries)) + first * sizeof(std::int32_t);
   args.ids = side.put(count_up<std::int64_t>(entries)) + first * sizeof(std::int64_t);
@@ -193,7 +193,7 @@ void run_optimizer(const Job& job, Side& side) {
   }
   if (args.params16) side.add("parameters in bf16", args.params16, kFloats, DType::bf16);
   std::vector<float> outcomes = {side.get<StepMetrics>(args.metrics, 1)[0].outcome};
-  // An update that breaks a parameter.
+  // This update breaks a parameter.
   args.grads = side.put(std::vector<float>(kFloats, INFINITY));
   op->step(args);
   outcomes.push_back(side.get<StepMetrics>(args.metrics, 1)[0].outcome);

@@ -8,9 +8,10 @@
 
 namespace dpt {
 
-/// Runs the kernels of a job's training step other than those of its network on a GPU and on the
+/// Runs the kernels of a job's training step, other than those of its network, on a GPU and on the
 /// CPU: the input kernel, the loss, the optimizer, the running statistics, and sums and norms of
-/// gradients. Returns those whose results differ. Throws ErrorKind::device for a device failure.
+/// gradients. Returns the kernels whose results differ. Throws ErrorKind::device if the device
+/// fails.
 std::vector<OperationCheck> check_step_kernels(const Job& job, Backend& gpu);
 
 }  // namespace dpt

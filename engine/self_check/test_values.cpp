@@ -6,7 +6,7 @@
 namespace dpt {
 namespace {
 
-/// Approximate number of multiply-adds of the reference in each direction.
+/// Approximate number of multiply-adds that the reference computes in each direction.
 constexpr std::int64_t kProducts = 4'000'000;
 
 template <class Desc>
@@ -34,7 +34,7 @@ ProductCosts costs_of(const OpDesc& desc) {
 reference::Values values_for(TestValues& source, std::size_t count, std::int64_t channels,
                              std::int64_t products) {
   if (products == 0) return source.dense(count);
-  // Let every channel have values, if that costs at most four times as much.
+  // Let every channel have values, unless that costs more than four times as much.
   const std::int64_t given = std::max<std::int64_t>(
       1, std::max(kProducts / products, std::min(2 * channels, 4 * kProducts / products)));
   if (2 * given > static_cast<std::int64_t>(count)) return source.dense(count);

@@ -1,4 +1,4 @@
-// Inputs for the check of an operation, which keep the reference fast.
+// Inputs for the check of an operation. They keep the reference fast.
 #pragma once
 
 #include <array>
@@ -32,13 +32,14 @@ class TestValues {
     for (double& each : all) each = value();
     return all;
   }
-  /// Returns values up to 8: where activations have their kinks and tails.
+  /// Returns values up to 8, to reach the kinks and tails of activations.
   reference::Values wide(std::size_t count) {
     reference::Values all = dense(count);
     for (double& each : all) each *= 8;
     return all;
   }
-  /// Returns about `given` values at random pixels, equally many in each channel, and zeros.
+  /// Returns about `given` values at random pixels, equally many in each channel; all others are
+  /// zero.
   reference::Values sparse(std::size_t count, std::int64_t channels, std::int64_t given) {
     const auto c = static_cast<std::size_t>(channels);
     reference::Values all(count, 0.0);
@@ -52,15 +53,15 @@ class TestValues {
   std::uint64_t state_;
 };
 
-/// Channels of an operation's input and output, and the multiply-adds that one value of each causes
-/// in the reference. 0 for an operation without matrix products.
+/// Channels of an operation's input and output, and the multiply-adds that one value of either
+/// causes in the reference. Zero for an operation without matrix products.
 struct ProductCosts {
   std::int64_t x_channels = 1, y_channels = 1, per_x = 0, per_dy = 0;
 };
 ProductCosts costs_of(const OpDesc& desc);
 
-/// Returns `count` values. If each causes `products` multiply-adds, most are zeros, so that about 4
-/// million multiply-adds remain.
+/// Returns `count` values. If each causes `products` multiply-adds, most values are zero, so that
+/// about 4 million multiply-adds remain.
 reference::Values values_for(TestValues& source, std::size_t count, std::int64_t channels,
                              std::int64_t products);
 
