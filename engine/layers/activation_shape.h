@@ -7,7 +7,7 @@
 
 namespace dpt {
 
-/// Shape of an activation, per sample. `flat` is true after a Flatten; `shape` is then still that
+/// Shape of an activation, per sample. After a Flatten, `flat` is true, and `shape` is still that
 /// of the image.
 struct ActivationShape {
   SampleShape shape;
@@ -15,7 +15,7 @@ struct ActivationShape {
 
   std::int64_t elements() const { return shape.elements(); }
   /// Returns the number of channels that a normalisation sees. A channel of an image has one value
-  /// per pixel, a feature of a vector has one value.
+  /// per pixel. A feature of a vector is a channel with a single value.
   std::int64_t channels() const { return flat ? elements() : shape.c; }
   std::int64_t positions() const { return elements() / channels(); }
   /// Returns "20x26x26" (C x H x W, as users write it), or "800" for a vector.

@@ -9,11 +9,11 @@
 
 namespace dpt {
 
-/// Base class of the activation functions, which take any shape and have no parameters.
+/// Base class of the activation functions. They take any shape and have no parameters.
 class Activation : public Layer {
  public:
   ActivationShape infer(std::span<const ActivationShape> in) const override { return in[0]; }
-  /// Returns true if backward reads y: then forward may overwrite x.
+  /// Returns true if backward reads y and not x, so that forward may overwrite x.
   bool is_in_place() const override {
     return std::visit([](const auto& formula) { return formula.kOfY; }, formula_);
   }
@@ -134,7 +134,7 @@ class Softplus final : public Activation {
   Options options_;
 };
 
-/// Activation without options, which the function object `Write` exports to ONNX.
+/// Activation without options. The function object `Write` exports it to ONNX.
 template <class Formula, class Write>
 class PlainActivation final : public Activation {
  public:

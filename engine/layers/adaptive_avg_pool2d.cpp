@@ -1,5 +1,5 @@
-// AdaptiveAvgPool2d, like torch.nn.AdaptiveAvgPool2d: means of windows that divide the image as
-// evenly as possible; without output_size, the mean of the whole image.
+// AdaptiveAvgPool2d, like torch.nn.AdaptiveAvgPool2d: means over windows that divide the image as
+// evenly as possible. Without output_size, the mean of the whole image.
 #include "engine/layers/kinds.h"
 #include "engine/layers/pool2d.h"
 

@@ -17,7 +17,7 @@ struct BatchNormOptions {
   bool sync = false;
 };
 
-/// Base class of BatchNorm1d and BatchNorm2d, which differ in the inputs that they accept.
+/// Base class of BatchNorm1d and BatchNorm2d. They differ in the inputs that they accept.
 class BatchNorm : public Layer {
  public:
   using Options = BatchNormOptions;

@@ -1,6 +1,6 @@
-// PReLU, like torch.nn.PReLU, and LayerScale, the learned factor of each channel that ConvNeXt has
-// at the end of its branches ("Going deeper with image transformers", Touvron et al. 2021). Both
-// use the same operation.
+// PReLU, like torch.nn.PReLU, and LayerScale. LayerScale is the learned factor of each channel at
+// the end of ConvNeXt's branches ("Going deeper with image transformers", Touvron et al. 2021).
+// Both use the same operation.
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"

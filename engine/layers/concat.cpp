@@ -17,8 +17,8 @@ class Concat final : public Layer {
 
   InputCount input_count() const override { return {2, kMaxInputs}; }
 
-  /// Concatenates the channels of images, and of vectors that are flattened images of one size. For
-  /// other vectors, concatenates the features, in the order of weights files.
+  /// Concatenates the channels of images. Does the same for vectors that are flattened images of
+  /// one size. For other vectors, concatenates the features, in the order of weights files.
   ActivationShape infer(std::span<const ActivationShape> in) const override {
     ActivationShape out = in[0];
     for (std::size_t k = 1; k < in.size(); ++k) {
@@ -52,7 +52,7 @@ class Concat final : public Layer {
   static bool is_size_of(const ActivationShape& a, const ActivationShape& b) {
     return a.shape.h == b.shape.h && a.shape.w == b.shape.w;
   }
-  /// Returns true for vectors whose features must be concatenated, not their channels.
+  /// Returns true for vectors of which the features must be concatenated, not the channels.
   static bool flattens(std::span<const ActivationShape> in) {
     return std::any_of(in.begin(), in.end(), [&](const ActivationShape& each) {
       return each.flat && !is_size_of(in[0], each);

@@ -1,5 +1,5 @@
-// Conv2d, like torch.nn.Conv2d: x (N,H,W,C), w (K,R,S,C/groups), y (N,P,Q,K); zeros as padding.
-// Optionally with ReLU, and then a pooling, fused after it.
+// Conv2d, like torch.nn.Conv2d: x (N,H,W,C), w (K,R,S,C/groups), y (N,P,Q,K); zeros as padding. A
+// ReLU and then a pooling can be fused after it.
 #include <optional>
 #include <utility>
 
@@ -57,7 +57,7 @@ class Conv2d final : public Layer {
   std::unique_ptr<Layer> fuse(const Layer& next) const override {
     if (pool_) return nullptr;
     if (!relu_ && dynamic_cast<const ReLU*>(&next)) return std::make_unique<Conv2d>(options_, true);
-    // Windows of a pooling to a given output size may be unequal, which no fused kernel supports.
+    // With a given output size, a pooling's windows may be unequal, which no fused kernel supports.
     const auto* pool = dynamic_cast<const Pool2d*>(&next);
     if (pool && !pool->geometry().output_size) {
       return std::make_unique<Conv2d>(options_, relu_, Pool2d(pool->geometry()));
@@ -89,8 +89,8 @@ class Conv2d final : public Layer {
     desc.relu = relu_;
     if (pool_) {
       desc.pool = pool_->pool_desc(context, conv_out);
-      // The fused pooling always passes its gradient on, because the convolution needs it at least
-      // for its weights.
+      // The fused pooling always passes its gradient on: the convolution needs it, if only for its
+      // weights.
       desc.pool->input_gradient = context.training;
     }
     desc.type = context.type;
@@ -152,7 +152,7 @@ class Conv2d final : public Layer {
         in);
   }
 
-  /// Returns `shape`; throws unless the groups divide the channels.
+  /// Returns `shape`. Throws unless the groups divide the channels.
   ActivationShape with_channels(const SampleShape& shape, const ActivationShape& in) const {
     const Options& o = options_;
     const ActivationShape out{shape, false};
@@ -167,7 +167,8 @@ class Conv2d final : public Layer {
 
   bool is_same() const { return options_.padding.h < 0; }
   /// Returns the padding before the image. If a kernel with padding "same" covers an even number of
-  /// pixels, there is one more zero after the image, as in PyTorch; the output size implies it.
+  /// pixels, there is one more zero after the image, as in PyTorch. The output size implies that
+  /// zero.
   Size2 padding() const {
     const Options& o = options_;
     if (!is_same()) return o.padding;

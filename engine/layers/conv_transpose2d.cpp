@@ -55,7 +55,7 @@ class ConvTranspose2d final : public Layer {
     weight.file_shape = {in[0].shape.c, o.out_channels / o.groups, o.kernel_size.h,
                          o.kernel_size.w};
     weight.layout = ParamLayout::ohwi;
-    // torch.nn.init computes fan_in from the second dimension, which is that of the outputs here.
+    // torch.nn.init computes fan_in from the second dimension, which here is the number of outputs.
     weight.fan_in = o.out_channels / o.groups * window;
     weight.fan_out = in[0].shape.c * window;
     return o.params(std::move(weight), o.out_channels);
@@ -145,8 +145,8 @@ LayerKind conv_transpose2d_layer() {
              "of input and output channels.")
            .range(1, 65536)},
       [](const O& o) {
-        // PyTorch also accepts an output_padding from the stride up to below the dilation; the
-        // libraries that compute the layer do not.
+        // PyTorch also accepts an output_padding of the stride or more, if it is smaller than the
+        // dilation. The libraries that compute the layer do not.
         if (o.output_padding.h >= o.stride.h || o.output_padding.w >= o.stride.w) {
           return fmt::format(
               "output_padding {} must be smaller than the stride, {}: it chooses among the sizes "

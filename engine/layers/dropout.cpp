@@ -1,6 +1,6 @@
-// Dropout and Dropout2d as in torch.nn, StochasticDepth as in torchvision. The draws of a sample
-// depend only on the seed, the step, the sample and the name of the layer, so they do not change
-// after a resume or if a batch is divided differently.
+// Dropout and Dropout2d as in torch.nn, StochasticDepth as in torchvision. The draws for a sample
+// depend only on the seed, the step, the sample and the name of the layer. So they do not change
+// after a resume, or if a batch is divided differently.
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"
@@ -12,7 +12,7 @@ struct DropoutOptions {
   double p = 0.5;
 };
 
-/// Base class of the three layers, which differ in the unit that they drop.
+/// Base class of the three layers. They differ in the unit that they drop.
 class AnyDropout : public Layer {
  public:
   using Options = DropoutOptions;
@@ -47,7 +47,8 @@ class AnyDropout : public Layer {
   AnyDropout(const Options& options, bool channels) : p_(options.p), channels_(channels) {}
 
  private:
-  /// Returns the shape of a sample in units that are dropped together.
+  /// Returns the shape of a sample as dropout sees it. If `channels_`, each channel of this shape
+  /// is dropped as a whole.
   virtual SampleShape units(const SampleShape& shape) const { return shape; }
 
   double p_;

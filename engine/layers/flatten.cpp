@@ -1,5 +1,5 @@
-// Flatten: an image becomes a vector. No kernel: the memory stays as it is, in (H,W,C) order, and
-// the Linear after it keeps its weight columns in that order.
+// Flatten: turns an image into a vector. It needs no kernel: the memory stays as it is, in (H,W,C)
+// order, and the Linear after it keeps its weight columns in that order.
 #include "engine/layers/activation_shape.h"
 #include "engine/layers/kinds.h"
 #include "engine/layers/op_writer.h"

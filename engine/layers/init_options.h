@@ -20,8 +20,8 @@ struct InitOptions {
   InitKind bias_init = InitKind::pytorch;
   std::optional<double> bias_init_value, bias_init_std;
 
-  /// Returns the parameter "weight" and, if `bias` is set, "bias", which has `outputs` values and
-  /// the fans of the weight. REQUIRES: the shape, layout and fans of `weight` are set.
+  /// Returns the parameter "weight" and, if `bias` is set, "bias". The bias has `outputs` values
+  /// and the same fans as the weight. REQUIRES: the shape, layout and fans of `weight` are set.
   std::vector<ParamSpec> params(ParamSpec weight, std::int64_t outputs) const;
 };
 

@@ -58,16 +58,16 @@ class Layer {
  public:
   virtual ~Layer() = default;
   virtual InputCount input_count() const { return {}; }
-  /// Returns the output shape. Throws ErrorKind::usage with what was expected and found; the caller
-  /// adds the layer's name and line.
+  /// Returns the output shape. Throws ErrorKind::usage that states what was expected and found. The
+  /// caller adds the layer's name and line.
   virtual ActivationShape infer(std::span<const ActivationShape> in) const = 0;
   virtual std::vector<ParamSpec> params(std::span<const ActivationShape>) const { return {}; }
   /// Returns the floating-point operations of forward for one sample; a multiply-add counts as 2.
   virtual double forward_flops(std::span<const ActivationShape>, const ActivationShape&) const {
     return 0;
   }
-  /// Returns the operations of backward for one sample. The default assumes the cost of one forward
-  /// for parameter gradients and of another for data gradients.
+  /// Returns the operations of backward for one sample. By default, the gradients of the parameters
+  /// are assumed to cost as much as forward, and so is the gradient of the input.
   virtual double backward_flops(std::span<const ActivationShape> in, const ActivationShape& out,
                                 bool input_gradient) const {
     return forward_flops(in, out) * (input_gradient ? 2 : 1);
@@ -75,21 +75,22 @@ class Layer {
   /// Returns a value if a sample's result in training depends on the other samples
   /// (Op::coupled_channels).
   virtual std::optional<Coupling> coupling(bool /*is_frozen*/) const { return std::nullopt; }
-  /// Returns true if the layer only changes the shape of its input (Flatten): no kernel, same
-  /// memory.
+  /// Returns true if the layer only changes the shape of its input (Flatten). It then has no
+  /// kernel, and its output is in the same memory.
   virtual bool is_view() const { return false; }
-  /// Returns true if the layer may write its output over its input, or over one of several inputs.
+  /// Returns true if the layer may write its output over its input, or over one of its inputs.
   virtual bool is_in_place() const { return false; }
-  /// Returns this layer with `next`, the only reader of its output, fused after it; null if that is
-  /// impossible.
+  /// Returns this layer with `next` fused after it, or null if that is impossible. `next` is the
+  /// only reader of the layer's output.
   virtual std::unique_ptr<Layer> fuse(const Layer& next) const;
   /// Returns the normalisation if evaluation may fold this layer into the one before it.
   virtual std::optional<RunningNorm> running_norm() const { return std::nullopt; }
   /// Returns this layer with `norm` folded into its weight and bias, for evaluation; null if that
-  /// is impossible. The rows of the weight are output channels. The result always has a bias.
+  /// is impossible. The rows of the folded weight are output channels. The result always has a
+  /// bias.
   virtual std::unique_ptr<Layer> fold(const RunningNorm& /*norm*/) const { return nullptr; }
-  /// Returns the operation that computes the layer. Its param_names() include those of `params`
-  /// except counters. Never called for a view.
+  /// Returns the operation that computes the layer. Its param_names() include the names of all
+  /// `params` except counters. Never called for a view.
   virtual OpDesc describe(const LayerContext& context) const = 0;
   /// Writes the layer as operations for evaluation (op_writer.h) and returns the name of its
   /// output, which may be that of its input. Throws ErrorKind::usage with the reason if the layer

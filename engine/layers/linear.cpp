@@ -1,5 +1,5 @@
-// Linear, like torch.nn.Linear: y = x W^T + b, x (N,in), or (N*H*W,in) per pixel, W (out,in),
-// optionally with ReLU fused.
+// Linear, like torch.nn.Linear: y = x W^T + b, where x is (N,in), or (N*H*W,in) if per pixel, and W
+// is (out,in). A ReLU can be fused after it.
 #include <utility>
 
 #include "engine/layers/activation_shape.h"
@@ -42,7 +42,8 @@ class Linear final : public Layer {
     ParamSpec weight;
     weight.file_shape = {out, features};
     if (in[0].flat && in[0].shape.h * in[0].shape.w > 1) {
-      // Files hold the columns in PyTorch's (C,H,W) order, activations flatten as (H,W,C).
+      // Files hold the columns in PyTorch's (C,H,W) order, but activations are flattened as
+      // (H,W,C).
       weight.layout = ParamLayout::linear_hwc;
       weight.hwc = in[0].shape;
     }

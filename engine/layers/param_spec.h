@@ -1,4 +1,4 @@
-// A parameter of a layer: its shape, its layout in files and buffers, its initial values.
+// A parameter of a layer: its shape, its layout in files and buffers, and its initial values.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,7 @@ struct InitSpec {
 };
 
 struct ParamSpec {
-  std::string suffix;  ///< "weight", "bias": the name is LAYER.suffix; empty: a weight named LAYER
+  std::string suffix;  ///< "weight", "bias": the name is LAYER.suffix; if empty, it is LAYER
   std::vector<std::int64_t> file_shape;  ///< shape in files, as in torchvision
   ParamLayout layout = ParamLayout::plain;
   SampleShape hwc;  ///< for linear_hwc and vector_hwc: shape of the image before the Flatten

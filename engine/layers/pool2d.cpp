@@ -23,7 +23,7 @@ std::int64_t windows(std::int64_t size, std::int64_t kernel, std::int64_t stride
 }
 
 /// Returns true if every window has at least one tap on the image. Only a dilated kernel can miss
-/// it.
+/// the image.
 bool sees_image(std::int64_t size, std::int64_t count, std::int64_t kernel, std::int64_t stride,
                 std::int64_t padding, std::int64_t dilation) {
   for (std::int64_t window = 0; window < count; ++window) {
@@ -44,8 +44,8 @@ std::int64_t end_padding(std::int64_t size, std::int64_t count, std::int64_t ker
   return std::max(padding, (count - 1) * stride + extent(kernel, dilation) - size - padding);
 }
 
-/// Writes a matrix that averages one axis over the windows of AdaptiveAvgPool2d: (out, in), or (in,
-/// out) for multiplication `from_right`.
+/// Writes a matrix that averages one axis over the windows of AdaptiveAvgPool2d. Its shape is (out,
+/// in), or (in, out) if it is multiplied `from_right`.
 std::string means(OpWriter& writer, std::int64_t in, std::int64_t out, bool from_right) {
   std::vector<float> matrix(static_cast<std::size_t>(in * out));
   for (std::int64_t o = 0; o < out; ++o) {
@@ -144,7 +144,8 @@ std::string Pool2d::write_ops(OpWriter& writer, const OpContext& context) const 
     return writer.op("MaxPool", {x}, attributes);
   }
   if (g.divisor_override > 0) {
-    // Count the padding, so that every divisor is the window size, and correct it by a factor.
+    // Count the padding, so that every divisor is the window size, and correct the result by a
+    // factor.
     attributes.push_back(pads(g.padding, end));
     attributes.push_back({"count_include_pad", std::int64_t{1}});
     const auto factor =
@@ -156,7 +157,7 @@ std::string Pool2d::write_ops(OpWriter& writer, const OpContext& context) const 
     attributes.push_back({"count_include_pad", std::int64_t{g.count_include_pad ? 1 : 0}});
     return writer.op("AveragePool", {x}, attributes);
   }
-  // The padding counts but the overhang of the last window does not, so pad the image first.
+  // The padding counts, but the overhang of the last window does not. So pad the image first.
   const Size2& p = g.padding;
   const std::string padded =
       writer.op("Pad", {x, writer.integers({0, 0, p.h, p.w, 0, 0, p.h, p.w})});

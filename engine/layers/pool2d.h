@@ -1,5 +1,5 @@
 // Shared parts of the pooling layers. They are in a header because a convolution fuses the pooling
-// that follows it into its own kernel.
+// after it into its own kernel.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct PoolGeometry {
   bool count_include_pad = true;
   std::int64_t divisor_override = 0;
   bool whole_image = false;          ///< the kernel covers the image, whatever its size
-  std::optional<Size2> output_size;  ///< if set, the windows follow from it and the image size
+  std::optional<Size2> output_size;  ///< if set, it and the image size determine the windows
 };
 
 /// Base of the pooling layers; also the pooling inside a fused convolution.

@@ -66,9 +66,8 @@ class GroupNorm final : public Layer {
     desc.weight = desc.bias = options_.affine;
     return desc;
   }
-  /// Writes the groups as channels of an image with one row, which InstanceNormalization
-  /// normalises, because ONNX's GroupNormalization has a weight for each channel only from opset 21
-  /// on.
+  /// Writes the groups as channels of an image with one row, for InstanceNormalization to
+  /// normalise. ONNX's GroupNormalization has one weight per channel only from opset 21 on.
   std::string write_ops(OpWriter& writer, const OpContext& context) const override {
     const SampleShape& shape = context.shapes[0].shape;
     const auto groups = static_cast<std::size_t>(options_.num_groups);
@@ -101,7 +100,7 @@ struct LayerNormOptions {
   bool bias = true;
 };
 
-/// Base of both kinds of LayerNorm, which differ in the set of values that they normalise together.
+/// Base of both kinds of LayerNorm. They differ in the set of values that they normalise together.
 /// There is one weight for each element of the set.
 class AnyLayerNorm : public Layer {
  public:
@@ -128,7 +127,7 @@ class AnyLayerNorm : public Layer {
 
  protected:
   explicit AnyLayerNorm(const Options& options) : options_(options) {}
-  /// Writes the normalisation over all axes from `axis` on, which have the sizes `sizes`.
+  /// Writes the normalisation over all axes from `axis` on. `sizes` are their sizes.
   std::string write_norm(OpWriter& writer, const std::string& x, std::int64_t axis,
                          const std::vector<std::int64_t>& sizes) const {
     std::int64_t count = 1;

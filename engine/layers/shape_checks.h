@@ -1,5 +1,5 @@
-// Helpers of the layers' shape inference: an error after which later layers can still be checked,
-// and texts of sizes.
+// Helpers for the layers' shape inference: texts of sizes, and an error that lets the later layers
+// be checked nevertheless.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace dpt {
 
-/// A shape problem of a layer whose output shape is known nevertheless (a Linear always gives
-/// out_features). make_plan reports it and continues with `assumed`, so that one run reports
-/// several mistakes.
+/// A shape problem of a layer whose output shape is still known: for example, a Linear always gives
+/// out_features. make_plan reports it and continues with `assumed`, so that one run reports several
+/// mistakes.
 class ShapeError : public Error {
  public:
   ShapeError(const std::string& text, const ActivationShape& assumed)
