@@ -1,5 +1,5 @@
-// Fraction of samples whose label's output is the largest, or among the k largest. For multi-hot
-// targets, the fraction of outputs that are correct.
+// Fraction of samples for which the output of the label is the largest, or among the k largest. For
+// multi-hot targets, the fraction of correct outputs.
 #include "engine/metrics/kinds.h"
 
 namespace dpt {
@@ -21,7 +21,8 @@ Metric make_accuracy(const Variant&, const MetricContext& context) {
   Metric metric = share_of(1);
   if (context.targets == TargetKind::multi_hot) {
     metric.sums = {{SampleSum::matches}};
-    // Divide only once, so that 171 correct outputs of 180 give the same number as parsing "0.95".
+    // Divide only once, so that 171 correct outputs of 180 give the same number as parsing "0.95"
+    // does.
     metric.value = [](const Measured& of) {
       return of.sums[0] / (of.samples * of.matches_per_sample);
     };

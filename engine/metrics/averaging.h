@@ -35,7 +35,8 @@ inline constexpr const char* kAverageDoc =
     "over the decisions for all classes together. per_class: like macro, but the evaluation's log "
     "line and dpt eval also have the value of each class.";
 
-/// Returns a metric, measured only in evaluations, whose macro average is the mean of `of_classes`.
+/// Returns a metric that is measured only in evaluations. Its macro average is the mean of
+/// `of_classes`.
 Metric averaged_metric(Average average,
                        const std::function<ClassValues(const Measured&)>& of_classes,
                        std::function<double(const Measured&)> micro);

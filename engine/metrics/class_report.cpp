@@ -52,7 +52,8 @@ std::vector<CalibrationBin> calibration_bins(std::span<const std::int32_t> label
   std::vector<CalibrationBin> bins(kCalibrationBins);
   for (std::size_t i = 0; i < labels.size(); ++i) {
     if (std::isnan(probabilities[i])) return {};
-    // Bounds are in fp32, like the probabilities: 0.2 belongs to the bin that ends with 0.2.
+    // Bounds are in fp32, like the probabilities, so that 0.2 belongs to the bin that ends with
+    // 0.2.
     std::size_t place = 0;
     while (place + 1 < bins.size() &&
            probabilities[i] > static_cast<float>(place + 1) / kCalibrationBins) {
@@ -71,7 +72,7 @@ double calibration_error(std::span<const std::int32_t> labels,
                          std::span<const float> probabilities) {
   const std::vector<CalibrationBin> bins = calibration_bins(labels, predictions, probabilities);
   if (bins.empty() || labels.empty()) return NAN;
-  // Each bin adds its fraction of all samples times |accuracy - mean probability|.
+  // Each bin adds |accuracy - mean probability| times its fraction of all samples.
   double sum = 0;
   for (const CalibrationBin& bin : bins) {
     sum += std::abs(static_cast<double>(bin.right) - bin.probability);

@@ -1,4 +1,4 @@
-// Scores of each class against the others, which an evaluation of class labels reports in addition
+// Scores of each class against the others. An evaluation with class labels reports them in addition
 // to its metrics.
 #pragma once
 
@@ -12,8 +12,9 @@
 namespace dpt {
 
 /// Scores of a class. TP is the number of its samples that were predicted as this class, FN the
-/// number predicted as another, and FP the number of samples of other classes that were predicted
-/// as this class. A quotient whose divisor is 0 is 0, as in scikit-learn's classification_report.
+/// number of its samples that were predicted as another, and FP the number of samples of other
+/// classes that were predicted as this class. A quotient whose divisor is 0 is 0, as in
+/// scikit-learn's classification_report.
 struct ClassScores {
   double precision = 0;          ///< TP / (TP + FP)
   double recall = 0;             ///< TP / (TP + FN)
@@ -25,14 +26,14 @@ struct ClassScores {
 struct ClassReport {
   std::vector<ClassScores> classes;
   /// Means over the classes that have samples or were predicted, each with the same weight
-  /// (scikit-learn's macro avg); the counts cover all samples. NaN without samples.
+  /// (scikit-learn's macro avg). Its counts cover all samples. NaN without samples.
   ClassScores macro;
-  /// Number of samples with this label and this prediction; pairs without samples are absent.
+  /// Number of samples for each pair of label and prediction. Pairs without samples are absent.
   std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> confusion;
 };
 
-/// Makes the report of the samples that count (Loss::counts). REQUIRES: labels and predictions are
-/// in [0, classes).
+/// Makes the report from the samples that count (Loss::counts). REQUIRES: labels and predictions
+/// are in [0, classes).
 ClassReport make_class_report(std::span<const std::int32_t> labels,
                               std::span<const std::int32_t> predictions, std::int64_t classes);
 
@@ -49,11 +50,11 @@ std::vector<CalibrationBin> calibration_bins(std::span<const std::int32_t> label
                                              std::span<const std::int32_t> predictions,
                                              std::span<const float> probabilities);
 
-/// Returns the expected calibration error: the samples are put into bins ((m-1)/M, m/M] by the
-/// probability of their prediction, and |accuracy - mean probability| of the bins is averaged,
-/// weighted by their numbers of samples (Guo et al., On Calibration of Modern Neural Networks, ICML
-/// 2017, equation 3, with M = 15). From 0 (calibrated) to 1; NaN without samples, or if a
-/// probability is NaN.
+/// Returns the expected calibration error (Guo et al., On Calibration of Modern Neural Networks,
+/// ICML 2017, equation 3, with M = 15). The samples are put into bins ((m-1)/M, m/M] by the
+/// probability of their prediction. The error is the mean over the bins of |accuracy - mean
+/// probability|, weighted by their numbers of samples. It ranges from 0 (calibrated) to 1. NaN
+/// without samples, or if a probability is NaN.
 double calibration_error(std::span<const std::int32_t> labels,
                          std::span<const std::int32_t> predictions,
                          std::span<const float> probabilities);

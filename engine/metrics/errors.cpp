@@ -25,8 +25,8 @@ Metric make_absolute(const Variant&, const MetricContext& context) {
   return metric;
 }
 
-/// Returns Measured::target_spread of one-hot targets. For each output, both the sum of the targets
-/// and that of their squares equal the number of samples with that label.
+/// Returns Measured::target_spread of one-hot targets. For each output, the sum of the targets and
+/// the sum of their squares both equal the number of samples with that label.
 double one_hot_spread(const Measured& of) {
   std::vector<double> counts(static_cast<std::size_t>(of.classes), 0.0);
   for (const std::int32_t label : of.labels) counts[label] += 1;

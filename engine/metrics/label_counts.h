@@ -27,11 +27,11 @@ inline constexpr double kDefaultThreshold = 0.5;
 /// none.
 float threshold_of(std::span<const double> thresholds, std::size_t c);
 
-/// Counts the samples of each class. A sample with a label has one prediction; with multi-hot
-/// targets, each output above its threshold is a prediction, compared in fp32.
+/// Counts the samples of each class. A sample with a label has one prediction. With multi-hot
+/// targets, each output above its threshold is a prediction. The comparison is in fp32.
 std::vector<LabelCounts> count_labels(const Measured& of, std::span<const double> thresholds);
 
-/// Returns the thresholds that the config sets for f1, precision or recall; empty if all are
+/// Returns the thresholds that the config sets for f1, precision or recall. Empty if all are
 /// kDefaultThreshold.
 std::vector<double> thresholds_of(const std::vector<Variant>& metrics);
 

@@ -1,5 +1,4 @@
-// Scores of each label of multi-hot targets, which an evaluation reports in addition to its
-// metrics.
+// Scores of each label of multi-hot targets. An evaluation reports them in addition to its metrics.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Metrics: results besides the loss. The loss kernels compute the sums for a metric
-// (LossDesc::sums). The metric turns them into a number with a name, which the log, monitors and
-// --require use.
+// Metrics: results besides the loss. The loss kernels compute the sums that a metric needs
+// (LossDesc::sums). The metric turns them into a number, and gives it a name for the log, monitors
+// and --require.
 #pragma once
 
 #include <cstddef>
@@ -25,17 +25,17 @@ struct Measured {
   std::span<const std::int32_t> labels{}, predictions{};
   std::span<const std::string> class_names{};
   std::int64_t classes = 0;  ///< outputs of the model
-  /// Returns the sum of the squared deviations of the targets from the mean of their output, over
-  /// all samples and outputs. Null: the targets are one-hot, given by the labels.
+  /// Returns the sum of the squared deviations of the targets from the mean target of their output,
+  /// over all samples and outputs. Null if the targets are one-hot, given by the labels.
   std::function<double()> target_spread{};
-  /// Maximum that a sample adds to a sum of SampleSum::matches: 1 if the sums add up fractions of
-  /// correct outputs, the number of outputs if they count correct outputs.
+  /// Maximum that a sample adds to a sum of SampleSum::matches. It is 1 if the sums add up
+  /// fractions of correct outputs, and the number of outputs if they count correct outputs.
   double matches_per_sample = 1;
-  /// Outputs of each sample that counts (probabilities if the loss defines them), `classes` each;
-  /// empty unless a metric needs them (Metric::needs_outputs).
+  /// Outputs of each sample that counts, `classes` values each; probabilities if the loss defines
+  /// them. Empty unless a metric needs them (Metric::needs_outputs).
   std::span<const float> outputs{};
-  /// Multi-hot targets, one for each of `outputs`: 1 if the target is above 0.5. Empty if samples
-  /// have labels.
+  /// Multi-hot targets, one for each value in `outputs`: 1 if the target is above 0.5. Empty if
+  /// samples have labels.
   std::span<const std::uint8_t> hot{};
 };
 
@@ -63,25 +63,25 @@ struct MetricKind {
   const ObjectTable* table;
   Direction better;
   TargetKinds targets;  ///< kinds of targets that it supports
-  /// Beginning of the names of its metrics, after the average if there is one. Unique among the
-  /// kinds.
+  /// The stem: beginning of the names of the kind's metrics, after the average if there is one.
+  /// Unique among the kinds.
   std::string stem;
   /// Returns the part of the name after the stem; null if there is none.
   std::string (*suffix)(const Variant& options);
   /// Makes the metric. Throws ErrorKind::usage for options that do not fit the model or the data.
   /// make_metrics sets the name.
   Metric (*make)(const Variant& options, const MetricContext& context);
-  /// Returns the beginning of the name, before "_" and the stem: an Average; null if there is none.
+  /// Returns the Average that comes before "_" and the stem in the name; null if there is none.
   std::string (*average)(const Variant& options) = nullptr;
 };
 
 const Registry<MetricKind>& metric_kinds();
 
-/// Metrics of a run: accuracy, if it is defined for the targets, then those of the config.
+/// Metrics of a run: accuracy, if it is defined for the targets, then the metrics of the config.
 struct MetricSet {
   std::vector<Metric> metrics;
-  /// Sums of all metrics, one after another. The first is that of accuracy, even if accuracy is not
-  /// measured.
+  /// Sums of all metrics, one metric after another. The first is the sum for accuracy, even if
+  /// accuracy is not measured.
   std::vector<MetricSum> sums;
   std::vector<std::size_t> first;  ///< index of each metric's first sum in `sums`
 
@@ -92,15 +92,15 @@ struct MetricSet {
   /// Returns the values of the metrics that training steps measure, or of all metrics if `all`.
   NamedValues values(const Measured& measured, bool all) const;
 };
-/// Removes accuracy from `values` and returns it if it comes first. Results store it in a separate
+/// Removes accuracy from `values` if it comes first, and returns it. Results store it in a separate
 /// field.
 std::optional<double> take_accuracy(NamedValues& values);
 
-/// Returns true if accuracy is defined for such targets.
+/// Returns true if accuracy is defined for this kind of targets.
 bool has_accuracy(TargetKind targets);
 
-/// Makes the metrics of a run. Throws ErrorKind::usage for invalid metrics, and for two metrics of
-/// the same name with different options.
+/// Makes the metrics of a run. Throws ErrorKind::usage for invalid metrics, and for two metrics
+/// that have the same name but different options.
 MetricSet make_metrics(const std::vector<Variant>& metrics, const MetricContext& context);
 
 /// Returns the quantities that a run with these metrics measures: the loss, accuracy, and the

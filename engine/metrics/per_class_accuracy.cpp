@@ -1,4 +1,4 @@
-// Accuracy of each class, and their mean.
+// The accuracy of each class, and the mean over the classes.
 #include <cmath>
 
 #include "engine/metrics/kinds.h"

@@ -91,7 +91,7 @@ double Ranking::threshold_under(std::size_t step) const {
     lower = steps_[step - 1].score;
   }
   const double middle = (static_cast<double>(lower) + static_cast<double>(of.score)) / 2;
-  // Thresholds are compared in fp32: take the lower score if the middle rounds to the upper one.
+  // Thresholds are compared in fp32, so take the lower score if the middle rounds to the upper one.
   const auto rounded = static_cast<float>(middle);
   return lower <= rounded && rounded < of.score ? middle : static_cast<double>(lower);
 }

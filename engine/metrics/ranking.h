@@ -11,8 +11,8 @@
 namespace dpt {
 
 /// Ranking of positives and negatives, as counts of negatives between the scores of positives.
-/// Every result is computed from these integers, so it does not depend on the order of the samples;
-/// equal scores count as ties. Needs memory only for the positives.
+/// Every result is computed from these integers, so it does not depend on the order of the samples.
+/// Equal scores count as ties. Needs memory only for the positives.
 class Ranking {
  public:
   explicit Ranking(std::vector<float> positives);
@@ -22,18 +22,18 @@ class Ranking {
   std::uint64_t negatives() const { return negative_count_; }
 
   /// Returns scikit-learn's roc_auc_score: the probability that a positive scores higher than a
-  /// negative; a tie counts half. NaN without positives, without negatives, or if a score is NaN.
+  /// negative. A tie counts half. NaN without positives, without negatives, or if a score is NaN.
   double area() const;
   /// Returns scikit-learn's average_precision_score: the sum of precision * increase in recall over
-  /// decreasing thresholds. 0 without positives; NaN if a score is NaN.
+  /// decreasing thresholds. It is 0 without positives, and NaN if a score is NaN.
   double average_precision() const;
 
   struct Threshold {
     double threshold = 0;  ///< higher scores are predicted positive
     double f1 = 0;
   };
-  /// Returns the threshold with the largest F1, halfway between two neighbouring scores; the
-  /// highest threshold if several have the same F1. NaN without positives, or if a score is NaN.
+  /// Returns the threshold with the largest F1, halfway between two neighbouring scores. If several
+  /// have the same F1, returns the highest. NaN without positives, or if a score is NaN.
   Threshold best_threshold() const;
 
  private:
@@ -55,7 +55,7 @@ class Ranking {
 };
 
 /// Ranks the samples by their outputs for the classes from `begin` to `end` - 1. Positives are
-/// samples of the class; with several classes, each pair of sample and class counts.
+/// samples of the class. With several classes, each pair of sample and class counts as a sample.
 Ranking rank_outputs(const Measured& of, std::size_t begin, std::size_t end);
 
 }  // namespace dpt

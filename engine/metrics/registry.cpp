@@ -22,8 +22,8 @@ bool have_equal_options(const Variant& a, const Variant& b) {
   });
 }
 
-/// Removes an average such as "macro_" from the beginning of a metric's name. Returns true if there
-/// was one.
+/// Removes an average such as "macro_" from the beginning of a metric's name. Returns true if the
+/// name had one.
 bool take_average(std::string& name) {
   for (const auto& average : enum_names(Average{})) {
     const std::string prefix = std::string(average.name) + "_";
@@ -47,7 +47,7 @@ void check_targets(const Variant& options, const MetricContext& context) {
        text_of(context.targets), fmt::join(names, ", "), options.type, text_of(kind.targets));
 }
 
-/// Returns the accuracy metric, which is measured whenever it is defined: the log and the
+/// Returns the accuracy metric. It is measured whenever it is defined, because the log and the
 /// checkpoints have a field for it.
 Variant accuracy() {
   return metric_kinds().with_defaults("accuracy");
@@ -86,7 +86,7 @@ NamedValues MetricSet::values(const Measured& measured, bool all) const {
   NamedValues values;
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     if (!all && !metrics[i].in_training) continue;
-    // Without samples that count, a metric is NaN.
+    // A metric is NaN if no sample counts.
     values.emplace_back(metrics[i].name,
                         measured.samples > 0 ? metrics[i].value(of(i, measured)) : NAN);
   }
@@ -159,7 +159,7 @@ std::optional<Direction> better_direction(const std::string& monitor) {
   if (name == "loss") return Direction::min;
   const std::string whole = name;
   const bool has_average = take_average(name);
-  // Find the longest stem, because the stem of accuracy is a prefix of others.
+  // Find the longest matching stem, because the stem of accuracy is a prefix of others.
   const MetricKind* best = nullptr;
   for (const MetricKind& kind : metric_kinds()) {
     if (kind.average && !has_average) continue;

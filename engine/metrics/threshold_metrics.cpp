@@ -15,8 +15,8 @@ struct ThresholdOptions {
 
 using Score = double (LabelCounts::*)() const;
 
-/// Leaves out classes that neither occur nor were predicted, as scikit-learn does. All labels of
-/// multi-hot targets count.
+/// Returns the score of each class. Leaves out classes that neither occur nor were predicted, as
+/// scikit-learn does. All labels of multi-hot targets count.
 ClassValues scores_of(const Measured& of, const std::vector<double>& thresholds, Score score) {
   ClassValues values;
   for (const LabelCounts& counts : count_labels(of, thresholds)) {
