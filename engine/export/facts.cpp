@@ -9,7 +9,7 @@
 namespace dpt {
 
 std::map<std::string, std::string> metadata_of(const ExportFacts& facts) {
-  // Print the shortest text that reads back to the same float: 0.286, not its value as a double.
+  // Print the shortest text that reads back as the same float: 0.286, not its value as a double.
   const auto list = [](const auto& values) { return fmt::format("[{}]", fmt::join(values, ", ")); };
   std::map<std::string, std::string> metadata{
       {"exported_by", facts.version},

@@ -1,5 +1,5 @@
-// Writes the layers of the config rather than the plan's nodes, in which some layers are fused:
-// fusion is up to the runtime that reads the model.
+// Writes the layers of the config. Does not write the plan's nodes, in which some layers are fused,
+// because fusion is up to the runtime that reads the model.
 #include "engine/export/onnx.h"
 
 #include <onnx.pb.h>
@@ -35,7 +35,7 @@ class OnnxWriter final : public OpWriter {
     }
   }
 
-  /// Begins the nodes of the layer `name`, whose parameters are named after `owner`.
+  /// Begins the nodes of the layer `name`. The names of its parameters begin with `owner`.
   void begin(const std::string& name, const std::string& owner) {
     layer_ = name;
     owner_ = owner;
@@ -97,7 +97,7 @@ class OnnxWriter final : public OpWriter {
     return (*graph_->add_node() = std::move(node)).name();
   }
 
-  /// Renames a value that is computed by an operation outside of all branches. REQUIRES: no branch
+  /// Renames a value. REQUIRES: an operation outside of all branches computes it, and no branch
   /// reads it.
   void rename(const std::string& from, const std::string& to) {
     for (onnx::Node& node : *graph_->mutable_node()) {
@@ -152,14 +152,15 @@ class OnnxWriter final : public OpWriter {
     tensor.set_raw_data(values.data(), values.size());
   }
 
-  onnx::Graph* graph_;  ///< graph being written: the model's, or that of a branch
+  onnx::Graph* graph_;  ///< graph being written: the model's or a branch's
   const std::vector<float>& flat_;
   std::map<std::string, const Param*> params_;
   std::set<std::string> names_, written_;
   std::string layer_, owner_;
 };
 
-/// Throws unless the weights, and 16 MiB for the rest of the model, fit into the format's 2 GiB.
+/// Throws unless the weights, with 16 MiB added for the rest of the model, fit into the format's 2
+/// GiB.
 void check_bytes(const Plan& plan) {
   std::int64_t bytes = std::int64_t{16} << 20;
   for (const Param& param : plan.params) {
@@ -205,7 +206,7 @@ void describe_input(onnx::ValueInfo& value, const ExportFacts& facts, const Onnx
   describe_value(value, kInput, reads_bytes ? onnx::UINT8 : onnx::FLOAT, sample, doc);
 }
 
-/// Writes the operations that bring images of any size to the network's input size; returns their
+/// Writes the operations that bring images of any size to the network's input size. Returns their
 /// result.
 std::string write_images(OnnxWriter& writer, const ExportFacts& facts, const OnnxOptions& options) {
   writer.begin("preprocess", "");
@@ -233,14 +234,14 @@ std::string write_normalisation(OnnxWriter& writer, const ExportFacts& facts,
   return writer.op("Div", {x, writer.floats(channels, facts.stddev)}, {});
 }
 
-/// Output of a layer that was written.
+/// A layer's output that was written.
 struct Written {
   std::string value;
   ActivationShape shape;
 };
 
-/// Writes all layers and returns the output of the last. Throws an error that lists all layers that
-/// cannot be written.
+/// Writes all layers and returns the output of the last. If some cannot be written, throws a single
+/// error that lists all of them.
 std::string write_layers(OnnxWriter& writer, const TrainSpec& spec, const Plan& plan,
                          const std::string& input) {
   std::map<std::string, Written> known{{"input", {input, plan.input}}};

@@ -12,7 +12,7 @@
 
 namespace dpt {
 
-/// First opset with LayerNormalization, and therefore the oldest one that can express all layers.
+/// The first opset with LayerNormalization, and therefore the oldest that can express all layers.
 /// Every runtime since 2022 reads it. Its IR version is 8.
 inline constexpr std::int64_t kOnnxOpset = 17;
 
@@ -21,23 +21,23 @@ enum class ImageLayout : std::uint8_t { nchw, nhwc };
 
 struct OnnxOptions {
   /// True if the graph begins with the operations that turn raw samples into the network's input:
-  /// division by ExportFacts::scale, which must be set, mean and std. With a `raw_type` of u8, the
+  /// division by ExportFacts::scale, which must be set, then mean and std. If `raw_type` is u8, the
   /// graph then takes bytes.
   bool include_normalisation = false;
   DType raw_type = DType::u8;
-  /// If set, the graph begins with ExportFacts::transforms, followed by the normalisation: it takes
+  /// If set, the graph begins with ExportFacts::transforms, followed by the normalisation. It takes
   /// the bytes of images of any size in this layout. REQUIRES: raw_type u8.
   std::optional<ImageLayout> preprocessing = {};
   /// True if the graph ends with the function that turns outputs into probabilities: softmax for
-  /// cross_entropy, the sigmoid for bce_with_logits. Throws ErrorKind::usage for other losses.
+  /// cross_entropy, the sigmoid for bce_with_logits. Other losses throw ErrorKind::usage.
   bool include_softmax = false;
 };
 
-/// Returns the bytes of a model that computes the same as an evaluation, in fp32: "input" (N,C,H,W)
-/// to "output" (N, outputs), any N. `plan` is that of `spec`, `params` are in buffer layout. Throws
-/// ErrorKind::usage with a line for each layer that cannot be expressed ("file:line:col: layer
-/// ..."), for a transform that ONNX cannot express, or for a model of 2 GiB or more, the format's
-/// limit.
+/// Returns the bytes of a model that computes the same as an evaluation, in fp32: from "input"
+/// (N,C,H,W) to "output" (N, outputs), for any N. `plan` is the plan of `spec`; `params` are in
+/// buffer layout. Throws ErrorKind::usage with a line for each layer that cannot be expressed
+/// ("file:line:col: layer ..."), for a transform that ONNX cannot express, or for a model of 2 GiB
+/// (the format's limit) or more.
 std::string onnx_model(const TrainSpec& spec, const Plan& plan, const std::vector<float>& params,
                        const ExportFacts& facts, const OnnxOptions& options = {});
 

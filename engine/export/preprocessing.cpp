@@ -1,5 +1,5 @@
-// Source of the formulas: torchvision, transforms/v2/functional/_geometry.py; the operations:
-// https://onnx.ai/onnx/operators.
+// The formulas are those of torchvision, transforms/v2/functional/_geometry.py. The operations are
+// described at https://onnx.ai/onnx/operators.
 #include "engine/export/preprocessing.h"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ class PreprocessingWriter {
   const std::string& pixels() const { return pixels_; }
 
  private:
-  /// Returns `[height, width]` of a size such as 224 or [200, 300].
+  /// Returns `[height, width]` for a size such as 224 or [200, 300].
   static std::pair<std::int64_t, std::int64_t> size_of(const Json& size) {
     if (!size.is_array()) return {size, size};
     return {size.at(0), size.at(size.size() - 1)};
@@ -69,7 +69,7 @@ class PreprocessingWriter {
     return writer_.op("Concat", values, {{"axis", std::int64_t{0}}});
   }
 
-  /// Computes the result of an operation on integers if both operands are known; otherwise adds the
+  /// Computes the result of an operation on integers if both operands are known. Otherwise adds the
   /// operation to the graph.
   template <class Known>
   Extent op(const char* type, const Extent& a, const Extent& b, Known known) {
@@ -121,7 +121,7 @@ class PreprocessingWriter {
   }
 
   /// Returns the start of a crop: Python's round((size - crop) / 2), which rounds halves to even
-  /// numbers. 3 / 2 becomes 2, 5 / 2 becomes 2.
+  /// numbers. Both 3 / 2 and 5 / 2 become 2.
   Extent crop_start(const Extent& size, const Extent& crop) {
     const Extent over = subtract(size, crop), half = divide(over, constant(2));
     return add(half, multiply(remainder(over, constant(2)), remainder(half, constant(2))));
@@ -162,7 +162,7 @@ class PreprocessingWriter {
     pad_sides(top, left, bottom, right, mode, 0.0F);
   }
 
-  /// Resizes the image to fit, with sizes computed in double, and pads both sides of it.
+  /// Resizes the image to fit, with sizes computed in double, and pads it on both sides.
   void letterbox(const Json& transform) {
     const auto [height, width] = size_of(transform.at("size"));
     const auto real = [&](const Extent& extent) {

@@ -1,5 +1,5 @@
-// Writes evaluation transforms, from an image of any size to the network's input pixels, as ONNX
-// operations.
+// Writes evaluation transforms as ONNX operations. They turn an image of any size into the
+// network's input pixels.
 #pragma once
 
 #include <nlohmann/json.hpp>

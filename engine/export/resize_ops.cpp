@@ -1,12 +1,12 @@
-// Sources of the formulas: Pillow, src/libImaging/Resample.c and Geometry.c (nearest); the
-// operations: https://onnx.ai/onnx/operators.
+// The formulas are those of Pillow, src/libImaging/Resample.c and Geometry.c (nearest). The
+// operations are described at https://onnx.ai/onnx/operators.
 //
 // An output row is a weighted sum of a few neighbouring input rows. The output rows are divided
 // into kBlocks blocks. Each block reads one range of input rows, gathered into a matrix, and
 // multiplies it by the matrix of its weights. Ranges are short, so that little is multiplied by
 // zero.
 //
-// Pillow's weights are integers of 22 bits. float32 adds up integers exactly below 2^24 only, so a
+// Pillow's weights are integers of 22 bits. float32 adds up integers exactly only below 2^24. So a
 // weight is split into two halves of 11 bits, which have sums of their own.
 #include "engine/export/resize_ops.h"
 
@@ -19,7 +19,7 @@ namespace {
 /// take the same time in onnxruntime.
 constexpr std::int64_t kBlocks = 32;
 
-/// Factor of the upper half of a weight, which is upper * kHalf + lower.
+/// Factor of the upper half of a weight. A weight is upper * kHalf + lower.
 constexpr double kHalf = 1 << 11;
 
 /// Weights of one axis, as values of the graph.
@@ -34,7 +34,8 @@ class ResizeWriter {
  public:
   explicit ResizeWriter(OpWriter& writer) : writer_(writer) {}
 
-  /// Computes weights that map `in` rows to `out` rows, each int64 (1).
+  /// Computes weights that map `in` rows to `out` rows. Both are values of type int64 and shape
+  /// (1).
   AxisWeights axis_weights(const std::string& in, const std::string& out, bool is_bicubic) {
     const std::string ins = real(scalar_of(in)), outs = real(scalar_of(out));
     const std::string scale = op("Div", ins, outs), stretch = op("Max", scale, number(1));
@@ -42,8 +43,8 @@ class ResizeWriter {
     const std::string rows =
         op("Div", op("Add", out, integer(kBlocks - 1)), integer(kBlocks));  // rounded up
 
-    // Input rows [begin, end) of each output row, (kBlocks, rows, 1). Entries after the last output
-    // row repeat it.
+    // Input rows [begin, end) of each output row, (kBlocks, rows, 1). Any entries after the last
+    // output row repeat that row.
     const std::string all = writer_.op(
         "Range", {number(0), real(scalar_of(op("Mul", rows, integer(kBlocks)))), number(1)});
     const std::string row = writer_.op("Reshape", {op("Min", all, op("Sub", outs, number(1))),
@@ -54,8 +55,8 @@ class ResizeWriter {
     const std::string end =
         writer_.op("Floor", {op("Min", op("Add", op("Add", center, support), number(0.5)), ins)});
 
-    // Input rows of each block, (kBlocks, 1, range). They begin at the first input of the block's
-    // first output row, or earlier so that they end within the image.
+    // Input rows of each block, (kBlocks, 1, range). They begin at the first input row of the
+    // block's first output row, or earlier if necessary so that they end within the image.
     const std::string first = writer_.op("ReduceMin", {begin}, {{"axes", ints({1})}});
     const std::string range =
         writer_.op("ReduceMax", {op("Sub", end, first)}, {{"keepdims", std::int64_t{0}}});
@@ -106,7 +107,8 @@ class ResizeWriter {
     return transposed(weigh_rows(transposed(pixels), axis));
   }
 
-  /// Returns the nearest of `in` input rows (axis 2) or columns (axis 3) for each of `out` outputs.
+  /// Returns for each of `out` output rows (axis 2) or columns (axis 3) the nearest of `in` input
+  /// ones.
   std::string take_nearest(const std::string& pixels, const std::string& in, const std::string& out,
                            std::int64_t axis) {
     const std::string scale = op("Div", real(in), real(out));
@@ -120,8 +122,8 @@ class ResizeWriter {
                       {{"axis", axis}});
   }
 
-  /// Writes the condition under which Pillow resizes the height before the width, which leaves less
-  /// work for the second pass.
+  /// Writes the condition under which Pillow resizes the height before the width. That order then
+  /// leaves less work for the second pass.
   std::string is_height_first(const GraphSize& from, const GraphSize& to) {
     const std::string fewer_rows = op("Sub", from.height, to.height);
     const std::string fewer_columns = op("Sub", from.width, to.width);

@@ -1,4 +1,4 @@
-// Resizing with ONNX operations that gives Pillow's pixels, bit for bit: the counterpart of
+// Resizing with ONNX operations that gives Pillow's pixels, bit for bit. It is the counterpart of
 // kernels/image/resize.cpp. The Resize operation of ONNX computes its weights in float32, and
 // therefore rounds one pixel in two hundred differently.
 #pragma once
@@ -14,7 +14,8 @@ struct GraphSize {
   std::string height, width;
 };
 
-/// Writes the resize of `pixels` from the size `from` to the size `to` and returns its result.
+/// Writes operations that resize `pixels` from the size `from` to the size `to`. Returns their
+/// result.
 /// - `pixels`: float32 (N, channels, height, width) of integers from 0 to 255.
 /// - `interpolation`: "nearest", "bilinear" or "bicubic", the latter two antialiased.
 /// - Result: float32 (N, channels, height, width) of integers from 0 to 255.

@@ -15,7 +15,7 @@ void write_torch_state(const std::string& path, const Plan& plan, const std::vec
   const auto is_counter = [](const Param* param) { return param->spec.role == ParamRole::counter; };
   std::vector<const Param*> all;
   for (const Param& param : plan.params) all.push_back(&param);
-  // Wide elements first, so that each tensor begins at a multiple of its element's size, as
+  // Put wide elements first, so that each tensor begins at a multiple of its element's size, as
   // PyTorch's reader of safetensors requires.
   std::stable_partition(all.begin(), all.end(), is_counter);
   std::vector<TensorView> views;
