@@ -57,7 +57,7 @@ std::optional<FileRecord> read_record(const std::string& path) {
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
   }
-  // Refuse a path that leads out of the folder.
+  // Refuse a path that leads outside the folder.
   const bool is_plain = record.sha256.find('/') == std::string::npos &&
                         record.file_name.find('/') == std::string::npos;
   return is_plain ? std::optional(record) : std::nullopt;

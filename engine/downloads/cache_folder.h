@@ -17,7 +17,7 @@ struct FileRecord {
   std::uint64_t size = 0;
 };
 
-/// Reads a record; returns nothing if it is missing or damaged.
+/// Reads a record. Returns nothing if it is missing or damaged.
 std::optional<FileRecord> read_record(const std::string& path);
 /// Writes a record atomically. Throws ErrorKind::data.
 void write_record(const std::string& path, const FileRecord& record);
@@ -31,8 +31,8 @@ void move_into_place(const std::string& from, const std::string& to);
 /// Lock on a file of the folder, held for the lifetime of the object.
 class CacheLock {
  public:
-  /// Waits for the lock; calls `note` once if another process holds it. If the folder is not
-  /// writable, holds nothing: is_held() is false, and problem() returns the system's reason.
+  /// Waits for the lock. Calls `note` once if another process holds it. If the folder is not
+  /// writable, holds no lock: is_held() returns false, and problem() returns the system's reason.
   CacheLock(const std::string& path, const std::function<void()>& note);
   ~CacheLock();
   CacheLock(const CacheLock&) = delete;
@@ -48,7 +48,7 @@ class CacheLock {
 /// An unfinished download, with the hash of its bytes so far.
 class PartFile {
  public:
-  /// Opens or creates the file, and empties it unless `keeps`. Throws ErrorKind::data.
+  /// Opens or creates the file. Empties it unless `keeps`. Throws ErrorKind::data.
   PartFile(const std::string& path, bool keeps);
   ~PartFile();
   PartFile(const PartFile&) = delete;
@@ -56,7 +56,7 @@ class PartFile {
   std::uint64_t size() const { return size_; }
   void add(std::string_view bytes);
   void clear();
-  /// Syncs the file and returns its SHA-256 in hexadecimal. No calls may follow.
+  /// Syncs the file and returns its SHA-256 in hexadecimal. Must be the last call.
   std::string finish();
 
  private:

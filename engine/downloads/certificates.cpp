@@ -8,7 +8,7 @@
 namespace dpt {
 namespace {
 
-/// The same paths as in Go's crypto/x509 (root_linux.go), the most common ones first.
+/// The same paths as in Go's crypto/x509 (root_linux.go). The most common ones come first.
 constexpr const char* kKnownFiles[] = {
     "/etc/ssl/certs/ca-certificates.crt",                 // Debian, Ubuntu, Arch, Gentoo
     "/etc/pki/tls/certs/ca-bundle.crt",                   // Fedora, RHEL 6 to 9

@@ -63,7 +63,7 @@ bool is_sha256(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-/// Description of a file that a server sends before the file.
+/// Description of a file that a server sends before the file itself.
 struct Announcement {
   std::string url;     ///< address to request
   std::string etag;    ///< without quotes; empty = unknown or weak
@@ -71,7 +71,7 @@ struct Announcement {
   std::optional<std::uint64_t> size;
 };
 
-/// Returns an ETag without its quotes; empty for a weak ETag, which does not identify bytes.
+/// Returns an ETag without its quotes. Empty for a weak ETag, because it does not identify bytes.
 std::string plain_etag(std::string_view etag) {
   if (etag.starts_with("W/")) return {};
   if (etag.size() >= 2 && etag.front() == '"' && etag.back() == '"') {
@@ -138,7 +138,7 @@ class Download {
     return fmt::format("{}/{}/{}", options_.folder, sha256, name);
   }
 
-  /// Returns the path of a file with this hash if the folder has an intact one.
+  /// Returns the path of the file with this hash if the folder has an intact copy.
   std::optional<std::string> kept_file(const std::string& sha256, const std::string& name) const {
     if (!is_sha256(sha256)) return {};
     const std::string path = path_of(sha256, name);
@@ -158,8 +158,8 @@ class Download {
     return !said.etag.empty() && said.etag == record_->etag;
   }
 
-  /// Returns the server's description of the file; nothing if the server cannot be reached and the
-  /// folder has the file.
+  /// Returns the server's description of the file. Returns nothing if the server cannot be reached
+  /// but the folder has the file.
   std::optional<Announcement> ask() {
     HttpRequest request;
     request.url = file_.url;
@@ -184,7 +184,7 @@ class Download {
     refuse_answer(file_, answer, !token_.empty());
   }
 
-  /// Records a file of the folder as the content of the URL.
+  /// Records a file in the folder as the content of the URL.
   DownloadedFile keep(const Announcement& said, const std::string& sha256) {
     const std::string path = path_of(sha256, file_.file_name);
     FileRecord record;
@@ -203,7 +203,7 @@ class Download {
     return {path, said.url, sha256};
   }
 
-  /// Returns true if an earlier, unfinished download was of the announced file.
+  /// Returns true if the unfinished download is of the announced file.
   bool can_continue(const Announcement& said) const {
     if (said.etag.empty()) return false;
     const auto part = read_record(base_ + ".part.json");
@@ -249,7 +249,7 @@ class Download {
     request.token = token_;
     request.offset = part.size();
     request.stall_seconds = options_.stall_seconds;
-    // The storage to which the hub redirects has ETags of its own; a file with a known SHA-256 is
+    // The storage to which the hub redirects has ETags of its own. A file with a known SHA-256 is
     // verified at the end instead.
     if (said.sha256.empty()) request.if_range = fmt::format("\"{}\"", said.etag);
     BodySink sink;

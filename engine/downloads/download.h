@@ -2,8 +2,9 @@
 // SHA-256, resumes after a broken connection, and uses the copy in the folder if the server cannot
 // be reached.
 //
-// The folder holds SHA256/NAME (a complete file), and for each URL KEY.json (a FileRecord),
-// KEY.part with KEY.part.json (an unfinished download) and KEY.lock, which one process holds.
+// The folder holds SHA256/NAME (a complete file). For each URL it also holds KEY.json (a
+// FileRecord), KEY.part and KEY.part.json (an unfinished download), and KEY.lock (a lock for one
+// process at a time).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ struct DownloadOptions {
   int stall_seconds = 60;  ///< time without a received byte after which a download fails
   /// Receives lines for the user. Never empty.
   std::function<void(const std::string&)> note;
-  /// Receives the number of bytes so far and in total (0 = unknown). Never empty.
+  /// Receives the number of bytes downloaded so far and in total (0 = unknown). Never empty.
   std::function<void(std::uint64_t, std::uint64_t)> progress;
 };
 
@@ -33,8 +34,8 @@ struct DownloadedFile {
 /// XDG_CACHE_HOME nor HOME is an absolute path.
 std::string weights_folder();
 
-/// Returns the local copy of the file `name` (see remote_file_of); downloads it first if necessary.
-/// Other processes that need the same file wait. Throws ErrorKind::usage for an invalid name,
+/// Returns the local copy of the file `name` (see remote_file_of). Downloads it first if necessary.
+/// Other processes that need the same file wait. Throws ErrorKind::usage if the name is invalid,
 /// ErrorKind::data if the file is not available, and StopRequested like check_stop.
 DownloadedFile download(const std::string& name, const DownloadOptions& options);
 

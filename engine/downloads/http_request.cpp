@@ -69,7 +69,7 @@ class Hop {
       curl_easy_getinfo(curl_.get(), CURLINFO_REDIRECT_URL, &next);
       return next ? next : "";
     }
-    begin_body();  // for an empty file, which causes no call of on_body
+    begin_body();  // needed for an empty file, for which on_body is never called
     if (thrown_) std::rethrow_exception(thrown_);
     return {};
   }
@@ -132,8 +132,8 @@ class Hop {
     guard([&] { sink_.begin(answer_); });
   }
 
-  /// Runs `body`. Returns false and keeps the exception if it throws: exceptions must not pass
-  /// through libcurl.
+  /// Runs `body`. If it throws, keeps the exception and returns false, because exceptions must not
+  /// pass through libcurl.
   bool guard(const std::function<void()>& body) {
     try {
       body();
@@ -229,10 +229,11 @@ HttpAnswer make_request(const HttpRequest& request, const BodySink& sink) {
   const std::string origin = origin_of(url);
   bool sends_token = !request.token.empty();
   for (int redirects = 0; redirects <= kMaxRedirects; ++redirects) {
-    // Never send the token after a redirect to another server, which could redirect back.
+    // Never send the token after a redirect to another server, even if that server redirects back.
     sends_token = sends_token && origin_of(url) == origin;
     std::string next = Hop(request, sink, answer).run(url, sends_token);
-    // The hub describes a file in the answer that redirects to its storage, which may refuse HEAD.
+    // The hub describes a file in the answer that redirects to its storage. The storage may refuse
+    // HEAD.
     const bool is_known = request.head_only && answer.first_headers.contains("x-linked-etag");
     if (next.empty() || is_known) return answer;
     if (!next.starts_with("https://")) {

@@ -33,7 +33,7 @@ struct HttpAnswer {
   long status = 0;                             ///< status of the last server
   std::string url;                             ///< URL of the last request
   std::map<std::string, std::string> headers;  ///< headers of the last server, names in lower case
-  /// Headers of all servers; each from the first server that sent it.
+  /// Headers of all servers. If several sent the same header, the first one counts.
   std::map<std::string, std::string> first_headers;
   std::string text;  ///< beginning of the body of an error
   std::optional<TransferFailure> failure;
@@ -45,18 +45,18 @@ struct HttpAnswer {
   std::string first_header(const std::string& name) const;
 };
 
-/// Receiver of the body of an answer with status 200 or 206. `begin` is called with the answer so
-/// far before the first byte of the body, `add` with each part. Either may throw, which ends the
-/// request.
+/// Receiver of the body of an answer with status 200 or 206. `begin` is called before the first
+/// byte of the body, with the answer received so far, and `add` is called with each part. Either
+/// may throw, which ends the request.
 struct BodySink {
   std::function<void(const HttpAnswer&)> begin;
   std::function<void(std::string_view)> add;
 };
 
-/// Makes a request, with up to ten redirects. A requested stop ends it with StopRequested
+/// Makes a request. Follows up to ten redirects. A requested stop ends it with StopRequested
 /// (check_stop). Uses the proxies of libcurl's variables (https_proxy, no_proxy), and the
 /// certificates of SSL_CERT_FILE and SSL_CERT_DIR if set. Throws ErrorKind::data for a redirect
-/// that is not to https://.
+/// that does not lead to https://.
 HttpAnswer make_request(const HttpRequest& request, const BodySink& sink);
 
 }  // namespace dpt

@@ -17,13 +17,13 @@ struct DownloadState {
   bool can_continue = false;  ///< true if a later start can continue the download
 };
 
-/// Returns " (46.8 MB)"; empty for an unknown size.
+/// Returns a text such as " (46.8 MB)"; empty if the size is unknown.
 std::string size_text(std::optional<std::uint64_t> bytes);
 
 /// Describes the failure of a request in one clause.
 std::string problem_of(const HttpAnswer& answer);
 
-/// Throws ErrorKind::data for a request that failed or got an error as its answer.
+/// Throws ErrorKind::data for a request that failed, or whose answer is an error.
 [[noreturn]] void refuse_answer(const RemoteFile& file, const HttpAnswer& answer, bool has_token,
                                 const std::optional<DownloadState>& state = {});
 

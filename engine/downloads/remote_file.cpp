@@ -19,7 +19,7 @@ bool is_plain(char c) {
          c == '_' || c == '-';
 }
 
-/// Returns `text` with %XX for each byte that a URL may not contain.
+/// Returns `text` with every byte that a URL may not contain written as %XX.
 std::string percent_encoded(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -18,11 +18,12 @@ struct RemoteFile {
 /// Throws ErrorKind::usage for an invalid name or HF_ENDPOINT.
 RemoteFile remote_file_of(const std::string& name);
 
-/// Returns the URL of a file of the hub at a commit: the URL of `file` with its revision replaced
-/// by the commit.
+/// Returns the URL of a file of the hub at a commit. It is the URL of `file` with the revision
+/// replaced by the commit.
 std::string url_at_commit(const RemoteFile& file, const std::string& commit);
 
-/// Returns "https://host:port" of a URL, in lower case. HF_TOKEN is sent only to the same origin.
+/// Returns the "https://host:port" of a URL, in lower case. HF_TOKEN is only sent to a server with
+/// the same origin.
 std::string origin_of(const std::string& url);
 
 }  // namespace dpt
