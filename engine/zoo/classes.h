@@ -1,4 +1,5 @@
-// Options that networks of the zoo share: all have `classes`, those with batch norm have `sync`.
+// Options that networks of the zoo share: all networks have `classes`, and those with batch norm
+// have `sync`.
 #pragma once
 
 #include "engine/config/fields.h"

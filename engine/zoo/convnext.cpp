@@ -34,8 +34,8 @@ std::string layer_norm(const char* name = "") {
   return zoo::layer("LayerNorm2d", name, "eps: 0.000001");
 }
 
-/// Returns a block. Its numbers skip 1 and 6, at which torchvision permutes dimensions, which is
-/// not needed here. (Numbers are quoted, because YAML would not read them as names.)
+/// Returns a block. Its layers' numbers skip 1 and 6. torchvision permutes dimensions there, which
+/// is not needed here. (Numbers are quoted, because YAML would not read them as names.)
 std::string convnext_block(std::int64_t width, double drop) {
   const auto linear = [](const char* name, std::int64_t features) {
     return zoo::linear(name, features, std::string(", per_pixel: true") + kConvnextInit);

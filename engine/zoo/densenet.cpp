@@ -1,6 +1,6 @@
 // DenseNet-121 as in torchvision ("Densely connected convolutional networks", Huang et al. 2016). A
-// layer reads the concatenation of all earlier outputs, which is the input of the layer before it
-// plus that layer's output. Therefore each Concat needs only two inputs.
+// layer reads the concatenation of all earlier outputs. This is the input of the layer before it,
+// concatenated with that layer's output, so each Concat needs only two inputs.
 #include "engine/zoo/classes.h"
 #include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"

@@ -40,8 +40,8 @@ std::string normal_linear(std::int64_t features) {
       ", weight_init: normal, weight_init_std: 0.01, bias_init: constant, bias_init_value: 0");
 }
 
-/// A convolution without bias, padded so that only its stride changes the size, with norm and
-/// activation.
+/// A convolution without bias, followed by norm and activation. It is padded so that only its
+/// stride changes the size.
 struct Unit {
   std::int64_t channels = 0, kernel = 1, stride = 1;
   bool depthwise = false;
@@ -56,8 +56,8 @@ zoo::Layers unit_layers(const Unit& u, bool sync, const std::string& norm_option
   return layers;
 }
 
-/// Returns a Sequential of the layers under that name, in a residual block if input and output have
-/// the same shape.
+/// Returns a Sequential named `name` with the layers. If input and output have the same shape
+/// (`is_residual`), it is the branch of a residual block.
 std::string block(const char* name, const zoo::Layers& layers, bool is_residual) {
   const std::string branch = zoo::sequential(name, layers);
   return is_residual ? zoo::layer("Residual", "", "layers: " + zoo::list_of({branch}))
@@ -72,8 +72,8 @@ zoo::Layers head(const zoo::Layers& classifier) {
 std::string mobilenet_v2(const std::string&, const Variant& options) {
   const auto& o = options.as<MobilenetOptions>();
   const auto unit = [&](const Unit& u) { return unit_layers(u, o.sync, ""); };
-  /// Blocks with equal numbers of channels. `expansion` is the factor by which they widen the
-  /// channels inside; `stride` is that of the first block.
+  /// Blocks with the same number of channels. Inside, they widen the channels by the factor
+  /// `expansion`. `stride` is the stride of the first block.
   struct Stage {
     std::int64_t expansion, channels;
     int blocks;
@@ -105,8 +105,8 @@ std::string mobilenet_v2(const std::string&, const Variant& options) {
   return zoo::list_of(layers);
 }
 
-/// Returns layers that multiply each channel by a gate in [0, 1], a function of the means of all
-/// channels. `input` is the index of the preceding block.
+/// Returns layers that multiply each channel by a gate in [0, 1]. The gates are functions of the
+/// means of all channels. `input` is the index of the preceding block.
 std::string squeeze_and_excitation(std::int64_t channels, std::size_t input) {
   const auto conv = [](const char* name, std::int64_t out) {
     const zoo::Conv shape{out, 1, 1, 0};

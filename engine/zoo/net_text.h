@@ -1,4 +1,5 @@
-// Layers and blocks as YAML in flow style, of which the families of the zoo build their networks.
+// Layers and blocks, as YAML in flow style, from which the families of the zoo build their
+// networks.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@ namespace dpt::zoo {
 
 using Layers = std::vector<std::string>;
 
-/// Returns a layer. Without a name, it is called by its index.
+/// Returns a layer. Without a name, its name is its index.
 inline std::string layer(const std::string& type, const std::string& name = "",
                          const std::string& options = "") {
   return fmt::format("{{type: {}{}{}{}{}}}", type, name.empty() ? "" : ", name: ", name,
@@ -55,9 +56,9 @@ inline std::string conv(const std::string& name, const Conv& c, const std::strin
                   c.kernel, c.stride, c.padding, c.bias ? "" : ", bias: false", more));
 }
 
-/// Returns the option that initialises the weight as torch.nn.init.kaiming_normal_ with
-/// mode="fan_out" does in torchvision's networks: with a standard deviation of
-/// sqrt(2 / (out_channels * kernel * kernel)).
+/// Returns the option that initialises the weight like torch.nn.init.kaiming_normal_ with
+/// mode="fan_out" in torchvision's networks. The standard deviation is sqrt(2 / (out_channels *
+/// kernel * kernel)).
 inline std::string fan_out_init(const Conv& c) {
   const double fan_out = static_cast<double>(c.channels * c.kernel * c.kernel);
   return fmt::format(", weight_init: normal, weight_init_std: {}", std::sqrt(2.0 / fan_out));

@@ -9,16 +9,15 @@
 namespace dpt {
 namespace {
 
-/// Returns the map for VGG: timm has convolutions for the first linear layers, with the same
-/// values.
+/// Returns the map for VGG. In timm, the first linear layers are convolutions with the same values.
 TextPairs vgg_names() {
   return {{"pre_logits.fc1.", "classifier.0."},
           {"pre_logits.fc2.", "classifier.3."},
           {"head.fc.", "classifier.6."}};
 }
 
-/// Returns the map for MobileNetV2: timm numbers the blocks of each stage, torchvision numbers all
-/// blocks as features.
+/// Returns the map for MobileNetV2. timm numbers the blocks of each stage; torchvision numbers the
+/// blocks of all stages together, as features.
 TextPairs mobilenet_v2_names() {
   constexpr std::array kBlocks = {1, 2, 3, 4, 3, 3, 1};  // blocks of each stage
   TextPairs map = {{"conv_stem.", "features.0.0."}, {"bn1.", "features.0.1."}};
@@ -27,7 +26,7 @@ TextPairs mobilenet_v2_names() {
     for (int block = 0; block < kBlocks[stage]; ++block, ++feature) {
       const std::string from = fmt::format("blocks.{}.{}.", stage, block);
       const std::string to = fmt::format("features.{}.conv.", feature);
-      if (stage == 0) {  // its block has no expansion
+      if (stage == 0) {  // the block of this stage has no expansion
         map.insert(map.end(), {{from + "conv_dw.", to + "0.0."},
                                {from + "bn1.", to + "0.1."},
                                {from + "conv_pw.", to + "1."},
@@ -48,7 +47,7 @@ TextPairs mobilenet_v2_names() {
   return map;
 }
 
-/// Returns the map for ConvNeXt: torchvision numbers the stages and the layers between them as
+/// Returns the map for ConvNeXt. torchvision numbers the stages, and the layers between them, as
 /// features.
 TextPairs convnext_tiny_names() {
   constexpr std::array kBlocks = {3, 3, 9, 3};  // blocks of each stage
@@ -72,8 +71,9 @@ TextPairs convnext_tiny_names() {
   return map;
 }
 
-/// All weights are trained on ImageNet-1k. The hub has no weights with equal outputs for the other
-/// torchvision networks of the zoo: timm's mobilenet_v3_small, for example, has a different eps.
+/// All weights were trained on ImageNet-1k. For the other torchvision networks of the zoo, the hub
+/// has no weights that give equal outputs: timm's mobilenet_v3_small, for example, has a different
+/// eps.
 const std::vector<PretrainedWeights>& table() {
   static const std::vector<PretrainedWeights> rows = {
       {"resnet18", "hf://timm/resnet18.tv_in1k", {}},

@@ -1,5 +1,5 @@
-// Residual networks ("Deep residual learning for image recognition", He et al. 2015): those for
-// large images as in torchvision, and those of the paper for CIFAR with the same layer names.
+// Residual networks ("Deep residual learning for image recognition", He et al. 2015). Those for
+// large images are as in torchvision. Those for CIFAR are the paper's, with the same layer names.
 #include "engine/zoo/classes.h"
 #include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"
@@ -43,8 +43,8 @@ struct Shape {
   bool sync = false;  ///< `sync` of every batch norm
 };
 
-/// Returns the shortcut of a block to `out` channels, which halves the image if the stride is 2. A
-/// padded shortcut has half as many input channels and adds equal numbers of zero channels before
+/// Returns the shortcut of a block to `out` channels. It halves the image if the stride is 2. A
+/// padded shortcut has half as many input channels, and adds equal numbers of zero channels before
 /// and after them.
 std::string shortcut_layers(const Shape& net, std::int64_t out, std::int64_t stride) {
   if (net.shortcut == Shortcut::projection) {
@@ -58,8 +58,8 @@ std::string shortcut_layers(const Shape& net, std::int64_t out, std::int64_t str
                                 fmt::format("before: {}, after: {}", before, added - before))});
 }
 
-/// Returns a block without a name, which its index in a stage gives it. The 3x3 convolution of a
-/// bottleneck has the stride, as in torchvision.
+/// Returns a block without a name: its index in a stage becomes its name. In a bottleneck, the 3x3
+/// convolution has the stride, as in torchvision.
 std::string residual_block(const Shape& net, std::int64_t width, std::int64_t stride,
                            bool changes_shape) {
   const std::int64_t out = net.is_bottleneck ? 4 * width : width;
@@ -89,7 +89,7 @@ std::string residual_block(const Shape& net, std::int64_t width, std::int64_t st
   return zoo::layer("Residual", "", parts + ", activation: ReLU");
 }
 
-/// Adds layer1, layer2, ...: each halves the image and doubles the width, except the first.
+/// Adds layer1, layer2, ... Each except the first halves the image and doubles the width.
 void add_stages(zoo::Layers& layers, const Shape& shape, std::int64_t width) {
   for (std::size_t stage = 0; stage < shape.blocks.size(); ++stage) {
     zoo::Layers blocks;

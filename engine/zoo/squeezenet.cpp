@@ -24,8 +24,8 @@ const ObjectTable& squeezenet_table() {
 const char* const kFireInit =
     ", weight_init: kaiming_uniform, bias_init: constant, bias_init_value: 0";
 
-/// Returns a fire module: a convolution that narrows the channels, and two parallel convolutions of
-/// its result.
+/// Returns a fire module: a convolution that narrows the channels, and two parallel convolutions
+/// that read its result.
 std::string fire(std::int64_t squeeze, std::int64_t expand) {
   const auto relu = [](const char* name) { return zoo::layer("ReLU", name); };
   return zoo::sequential(

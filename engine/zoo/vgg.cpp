@@ -1,6 +1,6 @@
 // VGG as in torchvision ("Very deep convolutional networks for large-scale image recognition",
 // Simonyan and Zisserman 2014): configurations A (vgg11) and D (vgg16), with and without batch
-// normalisation; for images of at least 32x32.
+// normalisation. For images of at least 32x32.
 #include "engine/zoo/classes.h"
 #include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"
@@ -30,7 +30,7 @@ ObjectTable vgg_table(const char* name, const char* doc) {
   return table;
 }
 
-/// Returns the number of convolutions of each of the five stages, which end with max-pooling.
+/// Returns the number of convolutions in each of the five stages. Each stage ends with max-pooling.
 std::vector<int> stages_of(const std::string& name) {
   return name.starts_with("vgg11") ? std::vector<int>{1, 1, 2, 2, 2}
                                    : std::vector<int>{2, 2, 3, 3, 3};

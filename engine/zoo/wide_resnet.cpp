@@ -1,6 +1,6 @@
-// Wide residual networks for small images ("Wide residual networks", Zagoruyko and Komodakis 2016):
-// batch normalisation and ReLU come before each convolution. torchvision has none of these; names
-// follow those of its ResNets.
+// Wide residual networks for small images ("Wide residual networks", Zagoruyko and Komodakis 2016).
+// Batch normalisation and ReLU come before each convolution. torchvision has none of these
+// networks, so the names follow those of its ResNets.
 #include "engine/zoo/classes.h"
 #include "engine/zoo/kinds.h"
 #include "engine/zoo/net_text.h"
@@ -16,8 +16,8 @@ struct WideResnetOptions {
   bool sync = false;
 };
 
-/// Returns a block. If the width changes, the shortcut convolves the input of the first
-/// convolution.
+/// Returns a block. If the width changes, the shortcut is a convolution that reads the same input
+/// as the first convolution.
 std::string wide_block(const WideResnetOptions& o, std::int64_t width, std::int64_t stride,
                        bool projects) {
   zoo::Layers branch = {zoo::batch_norm("bn1", o.sync), zoo::layer("ReLU", "relu1"),

@@ -1,8 +1,9 @@
 // Ready-made networks: `model: {zoo: resnet18, classes: 10}` stands for the layers that are
-// generated here. There is one file per family. Each is a pure function from options to layers, as
-// text that a config could contain, with blocks and names.
+// generated here. There is one file per family. A network is a pure function from options to
+// layers, as text that a config could contain, with blocks and names.
 //
-// Names and parameters are torchvision's if it has the network, so that its weights can be loaded.
+// Names and parameters are torchvision's if it has the network, so that torchvision's weights can
+// be loaded.
 #pragma once
 
 #include <string>
