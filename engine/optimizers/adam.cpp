@@ -59,7 +59,7 @@ std::string check_betas(const std::vector<double>& betas) {
     return fmt::format("betas: expected two numbers, such as [0.9, 0.999], found {}", betas.size());
   }
   for (const double beta : betas) {
-    // Written so that a NaN fails too.
+    // This form makes a NaN fail, too.
     if (!(beta >= 0.0 && beta < 1.0)) {
       return fmt::format("betas: expected numbers of at least 0 and below 1, found {}", beta);
     }

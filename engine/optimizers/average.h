@@ -13,7 +13,7 @@ namespace dpt {
 /// statistics, but not the counters after them.
 OptimizerDesc average_desc(std::int64_t floats);
 
-/// Returns the weight of the old average in update number `update`, counted from 1:
+/// Returns the weight of the old average in update number `update`, counted from 1. It is
 /// min(decay, (1 + update) / (10 + update)), so that the initial weights are soon forgotten
 /// (tf.train.ExponentialMovingAverage does the same with num_updates).
 double average_decay(double decay, std::int64_t update);

@@ -14,7 +14,7 @@ struct BetaOptions : OptimizerOptions {
   double eps = 1e-8;
 };
 
-/// Returns a Step with those members set that Adam and the optimizers derived from it share.
+/// Returns a Step in which the members that Adam and the optimizers derived from it share are set.
 /// `decay` is lr * weight_decay if weight decay is decoupled from the gradient.
 template <class Step>
 Step step_of_averages(const BetaOptions& options, bool decoupled, double decay,

@@ -49,8 +49,8 @@ constexpr const char* kL2Penalty = "L2 penalty, added to the gradient.";
 constexpr const char* kDecoupledDecay =
     "Decoupled weight decay: each update multiplies the weights by 1 - lr * weight_decay.";
 
-/// Returns the field table of an optimizer with the options S. The fields `own` are placed between
-/// those that all optimizers have.
+/// Returns the field table of an optimizer with the options S. The fields `own` come between the
+/// fields that all optimizers have.
 template <class S>
 ObjectTable optimizer_table_of(const char* name, const char* doc, const char* weight_decay_doc,
                                std::initializer_list<Field> own,

@@ -17,9 +17,9 @@ double momentum_of(const NAdamOptions& options, double t) {
   return options.betas[0] * (1.0 - 0.5 * std::pow(0.96, t * options.momentum_decay));
 }
 
-/// Returns mu_1 mu_2 ... mu_t, which PyTorch keeps as a state. With q = 0.96^momentum_decay it is
-/// beta1^t (1 - q/2) (1 - q^2/2) ... (1 - q^t/2). The logarithm of factor i is
-/// -sum_k (q^i / 2)^k / k, whose sum over i is a geometric series.
+/// Returns mu_1 mu_2 ... mu_t, which PyTorch keeps as a state. With q = 0.96^momentum_decay, it is
+/// beta1^t (1 - q/2) (1 - q^2/2) ... (1 - q^t/2). The logarithm of factor i is -sum_k (q^i / 2)^k /
+/// k. For each k, its sum over i is a geometric series.
 double momentum_product(const NAdamOptions& options, double t) {
   const double log_q = options.momentum_decay * std::log(0.96);
   double log_product = 0;

@@ -1,4 +1,4 @@
-// The optimizer of a config, converted to the constants that the kernels read. The formulas are in
+// The optimizer of a config, turned into the constants that the kernels read. The formulas are in
 // kernels/common/optimizers.
 #pragma once
 
@@ -34,8 +34,8 @@ struct OptimizerSpec {
   double weight_decay = 0;
   bool is_layerwise = false;           ///< true: each parameter has its own UpdateRange
   std::vector<OptimizerState> states;  ///< in the formula's order
-  std::vector<ParamGroupSpec> groups;  ///< a parameter belongs to the first that matches it
-  /// Returns the constants of update number `step`, counted from 1. A pure function.
+  std::vector<ParamGroupSpec> groups;  ///< a parameter belongs to the first group that matches it
+  /// Returns the constants of update number `step`, counted from 1. It is a pure function.
   std::function<UpdateStep(double lr, double weight_decay, std::int64_t step)> update_step;
 
   std::vector<std::string> state_names() const;

@@ -64,7 +64,7 @@ UpdatePlan plan_update(const OptimizerSpec& spec, std::span<const ParamPlace> pa
     ParamGroup& group = update.groups[index];
     ++group.tensors;
     group.elements += param.count;
-    // Groups with equal options share their ranges.
+    // Groups with equal options share one group of the update, and so their ranges.
     const auto alike =
         std::find_if(update.groups.begin(), update.groups.end(), [&](const ParamGroup& each) {
           return each.lr_scale == group.lr_scale && each.weight_decay == group.weight_decay;

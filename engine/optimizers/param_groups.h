@@ -37,7 +37,7 @@ struct UpdatePlan {
 };
 
 /// Makes the plan for `params`, which are in the order of their offsets. Ranges also cover the
-/// padding after a parameter, except for layer-wise optimizers, which have one range per parameter.
+/// padding after a parameter. Layer-wise optimizers are an exception, with one range per parameter.
 /// Throws ErrorKind::usage for a pattern that matches nothing.
 UpdatePlan plan_update(const OptimizerSpec& spec, std::span<const ParamPlace> params);
 
