@@ -1,4 +1,4 @@
-// Clock of a schedule, in steps or epochs, from the start of the run or from the end of the
+// Clock of a schedule. It counts steps or epochs from the start of the run or from the end of the
 // warm-up.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace dpt {
 
-/// Unit of a schedule's lengths, which is also the interval at which it changes the learning rate,
-/// as if PyTorch's scheduler.step() was called after each step or epoch.
+/// Unit in which the lengths of a schedule are given. The schedule also changes the learning rate
+/// at this interval, as if PyTorch's scheduler.step() were called after each step or each epoch.
 enum class Pace : std::uint8_t { epoch, step };
 constexpr auto enum_names(Pace) {
   return std::to_array<EnumName<Pace>>({{Pace::epoch, "epoch"}, {Pace::step, "step"}});
@@ -27,9 +27,9 @@ Field by_field() {
 struct Clock {
   std::int64_t unit = 1;    ///< number of steps per unit
   std::int64_t begin = 0;   ///< number of units before the clock starts
-  std::int64_t length = 1;  ///< number of units from there to the end of the run, at least 1
+  std::int64_t length = 1;  ///< number of units from then to the end of the run, at least 1
 
-  /// Returns the number of units that are complete before `step`, counted from 0. Continues to
+  /// Returns the number of complete units before `step`, which is counted from 0. Continues to
   /// count after the end of the run.
   std::int64_t at(std::int64_t step) const;
   /// Returns the same, limited to `most`.
@@ -38,13 +38,14 @@ struct Clock {
 
 /// Returns a clock that counts from the start of the run.
 Clock clock_of_run(Pace by, const ScheduledRun& run);
-/// Returns a clock that counts from the end of the warm-up. By epochs, it counts from the beginning
-/// of the epoch in which the warm-up ends, so that the rate changes at the beginning of epochs.
+/// Returns a clock that counts from the end of the warm-up. If it counts epochs, it begins with the
+/// epoch in which the warm-up ends, so that the rate changes at the beginning of epochs.
 Clock clock_after_warmup(Pace by, const ScheduledRun& run);
 
-/// Returns a sentence if a change of `length` units, which begins with the clock, ends before or
-/// after the end of the run. `field` is the field of the length, `at_end` the state after the
-/// change. `is_short_bad` is true if an early end deserves a sentence.
+/// Returns a sentence if a change of `length` units, which begins when the clock starts, ends
+/// before or after the end of the run. `field` is the field that sets the length. `at_end`
+/// describes the state after the change. `is_short_bad` is true if an early end deserves a
+/// sentence.
 std::string misfit_of_length(const Clock& clock, Pace by, const char* field, std::int64_t length,
                              const std::string& at_end, bool is_short_bad);
 

@@ -1,5 +1,5 @@
 // Cosine annealing over the whole run, as in torch.optim.lr_scheduler.CosineAnnealingLR with T_max
-// at the end of training.
+// set to the end of training.
 #include <cmath>
 #include <numbers>
 

@@ -39,7 +39,7 @@ LrSchedule make_inverse_sqrt(const Variant& variant, const ScheduledRun& run) {
   }
   double timescale = static_cast<double>(options.timescale);
   if (options.timescale == 0) {
-    // Use at least one unit, because a shorter warm-up would be no meaningful timescale.
+    // Use at least one unit, because a shorter warm-up would not be a meaningful timescale.
     timescale =
         std::max(1.0, static_cast<double>(run.warmup_steps) / static_cast<double>(clock.unit));
   }

@@ -18,7 +18,7 @@ ScheduleKind inverse_sqrt_schedule();
 ScheduleKind wsd_schedule();
 ScheduleKind plateau_schedule();
 
-/// Returns all of them, in the order of the reference.
+/// Returns all schedules, in the order of docs/reference/config.md.
 inline std::vector<ScheduleKind> all_schedules() {
   return {constant_schedule(),   step_schedule(),
           multistep_schedule(),  exponential_schedule(),

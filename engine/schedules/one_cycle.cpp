@@ -15,7 +15,7 @@ constexpr auto enum_names(Anneal) {
 }
 
 struct OneCycleOptions {
-  std::optional<double> max_lr;  ///< unset = the optimizer's
+  std::optional<double> max_lr;  ///< unset = the optimizer's lr
   double pct_start = 0.3;
   Anneal anneal_strategy = Anneal::cos;
   double div_factor = 25.0;
@@ -25,7 +25,7 @@ struct OneCycleOptions {
 };
 
 std::string check_one_cycle(const OneCycleOptions& options) {
-  // The first descent of three phases is as long as the rise, and both have to fit into the run.
+  // In three phases, the first descent is as long as the rise, and both have to fit into the run.
   if (!options.three_phase || options.pct_start <= 0.5) return {};
   return fmt::format("pct_start: expected at most 0.5 with three_phase: true, found {}",
                      options.pct_start);
@@ -63,7 +63,7 @@ struct CyclePhase {
   double begin, end, from, to;
 
   double at(double t, Anneal shape) const {
-    // A phase of length 0 is at its end; PyTorch divides by zero.
+    // A phase of length 0 is already at its end. (PyTorch divides by zero here.)
     const double share = end > begin ? (t - begin) / (end - begin) : 1.0;
     if (shape == Anneal::linear) return (to - from) * share + from;
     return to + (from - to) / 2.0 * (std::cos(std::numbers::pi * share) + 1.0);

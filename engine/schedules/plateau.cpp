@@ -1,4 +1,4 @@
-// The learning rate scaled by RunState::plateau_scale, as in
+// The schedule `plateau`: the learning rate is scaled by RunState::plateau_scale, as in
 // torch.optim.lr_scheduler.ReduceLROnPlateau.
 #include "engine/schedules/plateau.h"
 

@@ -1,4 +1,4 @@
-// Options of the schedule `plateau`. engine/training/plateau.h makes its decisions.
+// Options of the schedule `plateau`. Its decisions are made in engine/training/plateau.h.
 #pragma once
 
 #include "engine/schedules/schedule.h"
@@ -25,7 +25,7 @@ struct PlateauOptions {
   double smoothing = 0.0;
 };
 
-/// Returns the options of `plateau`; null for another schedule.
+/// Returns the options of `plateau`; null if the schedule is another.
 const PlateauOptions* plateau_of(const TrainSpec& spec);
 
 }  // namespace dpt

@@ -1,4 +1,4 @@
-// The registry of schedules, and the warm-up, which any schedule may have.
+// The registry of schedules, and the warm-up, which any schedule can have.
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -110,8 +110,8 @@ LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t 
 
 std::vector<std::string> misfits_of_schedule(const TrainSpec& spec,
                                              std::optional<std::int64_t> steps_per_epoch) {
-  // Assumed number of steps per epoch if unknown: large enough that fractions of an epoch are whole
-  // steps.
+  // Number of steps per epoch to assume if it is unknown. It is so large that fractions of an epoch
+  // are whole steps.
   constexpr std::int64_t kAnySteps = 1000;
   const bool knows_steps = steps_per_epoch.has_value();
   const ScheduledRun run =

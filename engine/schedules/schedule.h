@@ -1,5 +1,5 @@
-// Learning-rate schedules: pure functions of the step, so a resumed run needs only its step.
-// (`plateau` also depends on the results so far: engine/training/plateau.h.)
+// Learning-rate schedules. They are pure functions of the step, so a resumed run needs only its
+// step. (`plateau` also depends on the results so far: engine/training/plateau.h.)
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace dpt {
 /// Function that returns the learning rate of update `step`, counted from 0.
 using LrSchedule = std::function<double(std::int64_t step)>;
 
-/// The run that a schedule is made for.
+/// The run for which a schedule is made.
 struct ScheduledRun {
   double base_lr = 0;  ///< the optimizer's learning rate
   std::int64_t steps_per_epoch = 1;
@@ -26,13 +26,13 @@ struct ScheduledRun {
   bool has_validation = false;
 };
 
-/// Kind of schedule. `make` returns the learning rate without warm-up, and throws ErrorKind::usage
-/// for options that do not fit the run.
+/// Kind of schedule. `make` returns the schedule without warm-up. It throws ErrorKind::usage for
+/// options that do not fit the run.
 struct ScheduleKind {
   const ObjectTable* table;
   LrSchedule (*make)(const Variant& options, const ScheduledRun& run);
-  /// Returns a sentence about valid lengths that do not fit the run's length; empty if they do.
-  /// Null if the schedule has no lengths.
+  /// Returns a sentence about valid lengths that do not fit the run's length; empty if all of them
+  /// fit. Null if the schedule has no lengths.
   std::string (*misfit)(const Variant& options, const ScheduledRun& run) = nullptr;
 };
 
@@ -41,19 +41,20 @@ const Registry<ScheduleKind>& schedule_kinds();
 /// Returns the length of the warm-up: warmup.steps, or warmup.epochs rounded to whole steps.
 std::int64_t warmup_steps_of(const TrainSpec& spec, std::int64_t steps_per_epoch);
 
-/// Returns sentences about a schedule or warm-up whose length does not fit the run: it ends early,
-/// or never reaches its end. Without `steps_per_epoch`, checks only lengths in epochs.
+/// Returns sentences about a schedule or warm-up whose length does not fit the run, because it ends
+/// early or never reaches its end. Without `steps_per_epoch`, checks only lengths in epochs.
 std::vector<std::string> misfits_of_schedule(const TrainSpec& spec,
                                              std::optional<std::int64_t> steps_per_epoch);
 
-/// Begin and length, in epochs, of each segment, one after another. In each segment, a run follows
-/// its schedule from the beginning. A run whose train.epochs was raised may have several segments,
-/// or end one early. A length of 0, allowed only last, extends to the end of train.epochs; after
-/// any other length, the last rate is kept. Empty: one segment, the whole run.
+/// Begin and length, in epochs, of each segment, one after another. In each segment, the schedule
+/// starts again. A run whose train.epochs was raised may have several segments, or a segment that
+/// ends early. A length of 0, which only the last segment may have, extends to the end of
+/// train.epochs. After a segment of any other length, the last rate is kept. Empty: one segment,
+/// the whole run.
 using ScheduleSegments = std::vector<std::int64_t>;
 
-/// Returns the schedule of a config, multiplied by the factor of its warm-up, which rises linearly
-/// from start_factor to 1. `base_lr` is the optimizer's learning rate.
+/// Returns the schedule of a config with its warm-up, a factor that rises linearly from
+/// start_factor to 1. `base_lr` is the optimizer's learning rate.
 LrSchedule make_lr_schedule(const TrainSpec& spec, double base_lr, std::int64_t steps_per_epoch,
                             const ScheduleSegments& segments = {});
 
