@@ -11,7 +11,7 @@ namespace dpt {
 MeasurementKind layer_norms_measurement();
 MeasurementKind noise_scale_measurement();
 
-/// Returns all measurements, in the order of docs/reference/config.md and of a line of the log.
+/// Returns all measurements, in their order in docs/reference/config.md and in a line of the log.
 inline std::vector<MeasurementKind> all_measurements() {
   return {layer_norms_measurement(), noise_scale_measurement()};
 }

@@ -1,4 +1,4 @@
-// log.layers: the 2-norms of each updated parameter and of its gradient.
+// log.layers: the 2-norm of each updated parameter and the 2-norm of its gradient.
 #include <nlohmann/json.hpp>
 
 #include "engine/measurements/kinds.h"

@@ -10,7 +10,7 @@
 namespace dpt {
 namespace {
 
-/// Decay of an average per step: the average covers about 100 steps.
+/// Decay per step of an average, which then covers about 100 steps.
 constexpr double kDecay = 0.99;
 
 DevPtr at(DevPtr floats, std::int64_t index) {
@@ -56,8 +56,8 @@ PartLayout::PartLayout(const Job& job)
 std::optional<GradientNoise> noise_of(const StepResult& result, std::span<const float> floats,
                                       const PartLayout& layout, bool is_weighted) {
   if (!result.grad_norm) return std::nullopt;
-  // The gradients are those of the sum of the losses if the loss is weighted, and otherwise of that
-  // sum divided by the number of samples in the batch.
+  // If the loss is weighted, the gradients are those of the sum of the losses. Otherwise, they are
+  // those of that sum divided by the number of samples in the batch.
   const double scale = is_weighted ? 1.0 : result.metrics.count.value();
   double parts = 0, samples = 0, squares = 0;
   const auto stride = static_cast<std::size_t>(layout.begin(1));
@@ -80,7 +80,7 @@ std::optional<GradientNoise> noise_of(const StepResult& result, std::span<const 
   return noise;
 }
 
-/// Measurement that averages each of the two estimates over steps.
+/// Measurement that averages each of GradientNoise's two estimates over steps.
 class NoiseScale final : public Measurement {
  public:
   NoiseScale(Backend& backend, const Job& job)
@@ -116,7 +116,7 @@ class NoiseScale final : public Measurement {
 
   void log(Json& line) const override {
     if (weight_ == 0) return;
-    // The sums begin at zero, so they are biased by the factor weight_: divide by it.
+    // The sums begin at zero, which biases them by the factor weight_. So divide by it.
     const GradientNoise average = {sums_.grad_sq / weight_, sums_.variance / weight_};
     line["grad_sq"] = average.grad_sq;
     line["grad_variance"] = average.variance;
