@@ -1,4 +1,4 @@
-// Cross-entropy of the softmax with class labels or soft labels, like torch.nn.CrossEntropyLoss.
+// Cross-entropy of the softmax, with class labels or soft labels, like torch.nn.CrossEntropyLoss.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -47,8 +47,8 @@ const ObjectTable& cross_entropy_table() {
   return table;
 }
 
-/// Returns the balanced weights of the classes that are not ignored, as compute_class_weight of
-/// scikit-learn does.
+/// Returns the balanced weights of the classes that are not ignored, like scikit-learn's
+/// compute_class_weight.
 std::vector<float> balanced_weights(const LossContext& context,
                                     const std::optional<std::int64_t>& ignored) {
   std::vector<std::int64_t> counts = context.class_counts();
@@ -114,8 +114,8 @@ Loss make_cross_entropy(const Variant& variant, const LossContext& context) {
            context.classes, loss.class_weights.size());
     }
   }
-  // 2 % of the loss of a model that finds all classes equally likely. The initial loss is not used:
-  // initial weights may be better or worse than that.
+  // 2 % of the loss of a model that finds all classes equally likely. The initial loss is not used,
+  // because initial weights may be better or worse than such a model.
   loss.near_zero = [classes = std::max<std::int64_t>(context.classes, 2)](double) {
     return 0.02 * std::log(static_cast<double>(classes));
   };

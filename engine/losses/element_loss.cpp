@@ -1,5 +1,6 @@
-// Losses of one output and its target, averaged over samples and outputs, like the torch.nn losses
-// of the same names with reduction="mean". If samples have only a label, the targets are one-hot.
+// Losses that compare each output with its own target, averaged over samples and outputs, like the
+// torch.nn losses of the same names with reduction="mean". If samples have only a label, the
+// targets are one-hot.
 #include <algorithm>
 #include <cmath>
 
@@ -38,8 +39,8 @@ Loss make_mse(const Variant&, const LossContext& context) {
 }
 
 /// Returns Loss::near_zero for a loss of differences d: d^2 / (2 beta) if d is below beta,
-/// otherwise d - beta / 2. The result is the loss after d has shrunk by the factor sqrt(0.02), as
-/// it does when an mse falls to 2 %.
+/// otherwise d - beta / 2. The result is the loss after d has shrunk by the factor sqrt(0.02). An
+/// mse falls to 2 % when d shrinks by this factor.
 double near_zero_difference(double first, double beta) {
   const double difference = first < beta / 2 ? std::sqrt(2 * beta * first) : first + beta / 2;
   const double small = std::sqrt(0.02) * difference;
@@ -59,8 +60,8 @@ Loss make_smooth_l1(const Variant& variant, const LossContext& context) {
   return loss;
 }
 
-/// Returns the minimum of bce_with_logits for one sample: the loss if the sigmoid of each output is
-/// for_one / both.
+/// Returns the minimum of bce_with_logits for one sample. It is reached if the sigmoid of each
+/// output is for_one / both.
 double least_bce(std::span<const float> targets, const std::vector<float>& pos_weight) {
   double sum = 0;
   for (std::size_t c = 0; c < targets.size(); ++c) {

@@ -1,5 +1,5 @@
-// The loss of a config, made for a model and its data. It creates the operation that a device runs;
-// the formulas are in kernels/common.
+// The loss of a config, made for a model and its data. It creates the operation that a device runs.
+// The formulas are in kernels/common.
 #pragma once
 
 #include <cstdint>
@@ -47,9 +47,10 @@ struct Loss {
   std::vector<MetricSum> sums = {{}};  ///< sums that the operation computes for metrics
   using Compile = std::function<std::unique_ptr<LossOp>(OpFactory&, const LossShape&)>;
   Compile compile;
-  Compile compile_unsmoothed;  ///< compile without label smoothing; empty if there is none
-  /// Returns the mean loss at which samples count as memorised, from the mean loss before the first
-  /// update. Both are differences from the minimum loss. Empty: 2 % of `first`.
+  Compile compile_unsmoothed;  ///< compile without label smoothing; empty if the loss has no
+                               ///< smoothing
+  /// Returns the mean loss at which samples count as memorised, given the mean loss `first` before
+  /// the first update. Both are differences from the minimum loss. Empty: 2 % of `first`.
   std::function<double(double first)> near_zero;
   /// Returns the minimum loss of a sample with these targets, without label smoothing and without
   /// the sample's own weight. Null: 0.
@@ -63,7 +64,7 @@ struct Loss {
   bool counts(std::int32_t label, double own = 1) const {
     return own != 0 && !(ignore_index && ignore_index == label);
   }
-  /// Returns the contribution of such a sample to the divisor of the mean.
+  /// Returns how much such a sample contributes to the divisor of the mean.
   double weight_of(std::int32_t label, double own = 1) const;
 
  private:
@@ -80,8 +81,8 @@ struct LossKind {
 };
 
 const Registry<LossKind>& loss_kinds();
-/// Throws ErrorKind::usage for invalid options, and for targets that the loss does not take or that
-/// do not fit the model.
+/// Makes a loss. Throws ErrorKind::usage for invalid options, and for targets that the loss does
+/// not take or that do not fit the model.
 Loss make_loss(const Variant& options, const LossContext& context);
 
 }  // namespace dpt
