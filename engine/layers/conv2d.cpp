@@ -57,7 +57,7 @@ class Conv2d final : public Layer {
   std::unique_ptr<Layer> fuse(const Layer& next) const override {
     if (pool_) return nullptr;
     if (!relu_ && dynamic_cast<const ReLU*>(&next)) return std::make_unique<Conv2d>(options_, true);
-    // With a given output size, a pooling's windows may be unequal, which no fused kernel supports.
+    // A pooling with a given output size may have unequal windows, which no fused kernel supports.
     const auto* pool = dynamic_cast<const Pool2d*>(&next);
     if (pool && !pool->geometry().output_size) {
       return std::make_unique<Conv2d>(options_, relu_, Pool2d(pool->geometry()));
