@@ -11,7 +11,7 @@ namespace dpt {
 /// Alignment in bytes: a cache line, and the widest vector register.
 inline constexpr std::size_t kAlignment = 64;
 
-/// Alignment in floats: parameters begin at multiples of it in the flat buffers.
+/// Alignment in floats. Parameters begin at multiples of it in the flat buffers.
 inline constexpr std::int64_t kAlignFloats = kAlignment / sizeof(float);
 
 /// Returns `bytes` rounded up to a multiple of kAlignment.

@@ -1,5 +1,5 @@
-// Processor features through the compiler's run-time support, which also asks the operating system
-// whether it saves the wide registers.
+// Features of the processor, from the compiler's run-time support. That support also asks the
+// operating system whether it saves the wide registers.
 #include "kernels/base/cpu_features.h"
 
 #if defined(__x86_64__) || defined(__i386__)

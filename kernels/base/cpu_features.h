@@ -1,4 +1,4 @@
-// Features of the processor and the operating system, detected at run time: a build must start on
+// Features of the processor and the operating system, detected at run time. A build must start on
 // any machine of its architecture, and `-march=native` may name an older processor than the real
 // one.
 #pragma once
@@ -13,7 +13,7 @@ struct CpuFeatures {
   bool avx512_bf16 = false;  ///< `avx512` and AVX512-BF16 (products of pairs of bf16 numbers)
   bool amx = false;          ///< AMX with products of bf16 numbers
   bool intel = false;
-  bool amd = false;  ///< made by AMD: the same instructions may differ in speed
+  bool amd = false;  ///< made by AMD, where the same instructions may differ in speed
 
   /// Returns the features of this machine.
   static CpuFeatures detect();

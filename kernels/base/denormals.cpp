@@ -11,7 +11,7 @@ namespace {
 
 #if defined(__x86_64__)
 // MXCSR: bit 15 is "flush to zero" (results), bit 6 is "denormals are zero" (operands). Every
-// 64-bit processor of the last fifteen years has both, and so does every processor with AVX.
+// 64-bit processor of the last fifteen years has both bits, and so does every processor with AVX.
 constexpr std::uint64_t kFlush = 0x8040;
 std::uint64_t control() noexcept {
   return _mm_getcsr();

@@ -6,8 +6,8 @@
 namespace dpt {
 namespace {
 
-/// Returns the number that the text consists of, without a sign or leading zeros; -1 for any other
-/// text.
+/// Returns the number of which the text consists, without a sign or leading zeros. Returns -1 for
+/// any other text.
 int to_number(const std::string& text) {
   int value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -20,8 +20,8 @@ int to_number(const std::string& text) {
 
 const DeviceTraits& DeviceName::traits() const {
   // A pass of 1 MiB fills half of the second-level cache of a current server core, or all of that
-  // of an older one. A GPU is faster with more samples at once, and 2 GiB leave room for everything
-  // else on any GPU that has enough memory for so large a net.
+  // of an older one. A GPU is faster with more samples at once. There, 2 GiB leave room for
+  // everything else on any GPU that has enough memory for so large a network.
   static constexpr DeviceTraits kCpu{.noun = "CPU",
                                      .speed_is_threads = true,
                                      .arithmetic_varies = true,

@@ -1,5 +1,5 @@
 // Division that rounds up, and division by an invariant divisor through multiplication. Device code
-// needs the latter for index arithmetic, because a division takes dozens of instructions there.
+// needs the second for index arithmetic, because a division takes dozens of instructions there.
 // Method: Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI
 // 1994.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace dpt {
 
-/// Returns the number of blocks of `by` that cover `count`. REQUIRES: count >= 0, by >= 1.
+/// Returns the number of blocks of size `by` that cover `count`. REQUIRES: count >= 0, by >= 1.
 DPT_HOST_DEVICE constexpr std::int64_t ceil_div(std::int64_t count, std::int64_t by) {
   return (count + by - 1) / by;
 }

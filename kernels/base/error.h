@@ -1,6 +1,6 @@
 // The one exception type of dpt. It is at the bottom of the tree because every part throws it.
 //
-// User and environment errors throw dpt::Error; a broken invariant of the program itself is an
+// User and environment errors throw dpt::Error. A broken invariant of the program itself fails an
 // assert. The text says who, what was expected, what was found, where, and what to do. Only app/
 // turns an Error into an exit code.
 #pragma once
@@ -39,7 +39,7 @@ template <class... Args>
   throw Error(kind, fmt::format(text, std::forward<Args>(args)...));
 }
 
-/// A place in a text file, for error messages. line and column count from 1; 0 means unknown.
+/// A place in a text file, for error messages. `line` and `column` count from 1; 0 means unknown.
 struct Where {
   std::string file;
   int line = 0;

@@ -1,4 +1,4 @@
-// An owner for a file descriptor, and system calls that signals do not end.
+// An owner for a file descriptor, and a way to repeat system calls that a signal interrupts.
 #pragma once
 
 #include <cerrno>
@@ -13,7 +13,7 @@ auto uninterrupted(Call call) {
   return result;
 }
 
-/// Owns a file descriptor, which it closes at the end. Move-only.
+/// Owns a file descriptor and closes it in its destructor. Move-only.
 class FileHandle {
  public:
   FileHandle() = default;

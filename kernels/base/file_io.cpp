@@ -20,22 +20,21 @@ namespace dpt {
 namespace {
 
 // Linux transfers at most 2 GiB per call. Smaller chunks keep signals from waiting long, and show
-// the other replicas that a slow disk makes progress.
+// the other replicas that a slow disk still makes progress.
 constexpr std::size_t kLargestTransfer = std::size_t{8} << 20;
 
 std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
-/// Calls fsync once. After a failure the kernel may have dropped the data and report success the
-/// next time, so it is not repeated, except after an interruption by a signal, which is not a
-/// failure.
+/// Calls fsync once. Does not repeat it after a failure, because the kernel may have dropped the
+/// data and would report success the next time. An interruption by a signal is not a failure.
 int sync_once(int fd) {
   const SystemCall call("syncing a file to disk");
   return uninterrupted([fd] { return ::fsync(fd); });
 }
 
-/// Calls close once: on Linux the descriptor is closed even when a signal interrupted the call.
+/// Calls close once. On Linux the descriptor is closed even if a signal interrupts the call.
 int close_once(int fd) {
   const SystemCall call("closing a file");  // network file systems write the remaining data here
   return ::close(fd) == 0 || errno == EINTR ? 0 : -1;
@@ -164,14 +163,14 @@ std::vector<std::string> list_names(const HeldPath& folder) {
 int sync_folder(const HeldPath& path) {
   const FileHandle folder = open_file(path, O_RDONLY | O_DIRECTORY);
   if (!folder.is_open()) return errno;
-  // Some network file systems lack fsync for folders and return EINVAL. The rename has to suffice
-  // there.
+  // Some network file systems lack fsync for folders and return EINVAL. There, the rename has to
+  // suffice.
   return sync_once(folder.fd()) == 0 || errno == EINVAL ? 0 : errno;
 }
 
 FileHandle open_regular_file(const HeldPath& place, std::uint64_t& size) {
   const std::string& path = place.text();
-  // O_NONBLOCK: a named pipe must be refused, not waited for.
+  // Use O_NONBLOCK, because a named pipe must be refused, not waited for.
   FileHandle file = open_file(place, O_RDONLY | O_NONBLOCK);
   if (!file.is_open()) fail(ErrorKind::data, "{}: cannot open: {}", path, reason(errno));
   struct stat status {};

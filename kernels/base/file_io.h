@@ -1,5 +1,5 @@
-// Safe file access: reads and writes of whole files, and new files that appear complete or not at
-// all.
+// Safe file access: reading and writing whole files, and new files that appear either complete or
+// not at all.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace dpt {
 FileHandle open_regular_file(const HeldPath& path, std::uint64_t& size);
 
 /// Reads exactly `to.size()` bytes at `offset`. Throws ErrorKind::data, also if the file ends
-/// earlier (it was truncated after it was opened).
+/// earlier because it was truncated after it was opened.
 void read_exactly(const FileHandle& file, const std::string& path, std::uint64_t offset,
                   std::span<std::byte> to);
 
@@ -55,8 +55,8 @@ void write_file_atomically(const HeldPath& path, const std::string& text);
 std::string read_whole_file(const HeldPath& path);
 
 enum class EntryType : std::uint8_t { none, file, folder, link, other };
-/// Returns the type of the entry; for a link, the type of its target (`none` if that is missing)
-/// unless `follow` is false. Returns `none` if the entry cannot be examined.
+/// Returns the type of the entry, or `none` if it cannot be examined. For a link, returns the type
+/// of its target (`none` if that is missing), unless `follow` is false.
 EntryType entry_type(const HeldPath& path, bool follow = true);
 /// Returns true if two paths lead to the same existing file or folder.
 bool is_same_entry(const HeldPath& a, const HeldPath& b);
@@ -70,14 +70,14 @@ std::vector<std::string> list_names(const HeldPath& folder);
 
 /// Creates the folder `path` and its parents if they are missing.
 void make_folders(const HeldPath& path);
-/// Renames the file, folder or link `from` to `to`. Across file systems, copies it and removes the
-/// original when the copy is durable; a crash leaves either `from` or both.
+/// Renames the file, folder or link `from` to `to`. Across file systems, copies it, and removes the
+/// original once the copy is durable. A crash leaves either `from` or both.
 void move_durably(const HeldPath& from, const HeldPath& to);
-/// Makes `to` a copy of the file `from`; a crash leaves the old `to` or the new one. Does not
-/// create a hard link, because programs that write into one name (such as cp) would change the
-/// other.
+/// Makes `to` a copy of the file `from`. A crash leaves the old `to` or the new one. Does not
+/// create a hard link, because a program that writes into one of the names (such as cp) would
+/// change the other, too.
 void copy_durably(const HeldPath& from, const HeldPath& to);
-/// Creates the link `to`, which must not exist, with the target `target`.
+/// Creates the link `to` to the target `target`. `to` must not exist.
 void link_durably(const std::string& target, const HeldPath& to);
 /// Removes a file or link; a missing one is not an error.
 void remove_durably(const HeldPath& path);
@@ -86,13 +86,13 @@ void remove_tree(const HeldPath& path);
 /// Removes a folder if it is empty. Does nothing if it is missing or not empty.
 void remove_if_empty(const HeldPath& folder);
 
-/// Calls fsync on a folder. Returns 0 or the errno of the failure; returns 0 on a file system
-/// without it.
+/// Calls fsync on a folder. Returns 0 or the errno of the failure. Returns 0 if the file system has
+/// no fsync for folders.
 int sync_folder(const HeldPath& path);
-/// Calls open(2) with O_CLOEXEC, again if a signal interrupts it. Sets errno on failure.
+/// Calls open(2) with O_CLOEXEC. Repeats the call if a signal interrupts it. Sets errno on failure.
 FileHandle open_file(const HeldPath& path, int flags, unsigned mode = 0);
 
-/// Suffix of temporary files. A crash may leave one, which is never read.
+/// Suffix of temporary files. A crash may leave such a file, but it is never read.
 inline constexpr const char* kTemporarySuffix = ".tmp";
 
 }  // namespace dpt

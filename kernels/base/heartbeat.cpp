@@ -32,7 +32,7 @@ SystemCall::~SystemCall() {
   // Count the time since the last check as progress.
   heartbeat_->beats_.fetch_add(1, std::memory_order_relaxed);
   --heartbeat_->calls_;
-  // Another thread of the replica may have beaten since.
+  // Another thread of the replica may have beaten in the meantime.
   const char* expected = doing_;
   heartbeat_->doing_.compare_exchange_strong(expected, before_, std::memory_order_relaxed);
 }

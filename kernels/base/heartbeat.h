@@ -1,4 +1,4 @@
-// Heartbeat of a replica: distinguishes a slow replica from one that hangs.
+// Heartbeat of a replica. It distinguishes a slow replica from one that hangs.
 #pragma once
 
 #include <atomic>
@@ -9,8 +9,8 @@
 
 namespace dpt {
 
-/// Progress of one replica, shared by its threads and those that wait for it. Thread-safe. Has a
-/// separate cache line, because it is written in every step.
+/// Progress of one replica, shared by its threads and the threads that wait for it. Thread-safe.
+/// Has a cache line of its own, because it is written in every step.
 class alignas(64) Heartbeat {
  public:
   /// Reports that the replica has made progress. `doing` must be a string literal.
@@ -20,8 +20,9 @@ class alignas(64) Heartbeat {
   }
   void set_step(std::int64_t step) noexcept { step_.store(step, std::memory_order_relaxed); }
 
-  /// Returns a number that differs from the last call's if the replica has made progress since, or
-  /// is in a system call that may take long (SystemCall).
+  /// Returns a number that differs from the last call's if, since then, the replica has made
+  /// progress. It also differs while the replica is in a system call that may take long
+  /// (SystemCall).
   std::uint64_t beats() const noexcept {
     if (calls_.load(std::memory_order_relaxed) > 0 && now_ms() < patience_ends_ms_) {
       beats_.fetch_add(1, std::memory_order_relaxed);
@@ -54,9 +55,10 @@ inline void beat(const char* doing) noexcept {
 }
 
 /// Marks the calling thread, during its lifetime, as inside a file system call that reports no
-/// progress until it ends (fsync, rename). The thread's replica, if any, does not count as stalled
-/// meanwhile, for up to kLongestCall, so that a disk that hangs forever still ends the run. While
-/// the call lasts, it is the replica's last activity; then the previous activity returns.
+/// progress until it ends (fsync, rename). Meanwhile, the thread's replica, if any, does not count
+/// as stalled, but only for up to kLongestCall, so that a disk that hangs forever still ends the
+/// run. While the call lasts, it is the replica's last activity. After it, the previous activity
+/// returns.
 class SystemCall {
  public:
   static constexpr std::chrono::minutes kLongestCall{30};

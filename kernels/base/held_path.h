@@ -10,9 +10,9 @@
 
 namespace dpt {
 
-/// Name of a file or folder, which need not exist, for the functions of file_io.h. A string
-/// converts implicitly, as a path. Copies share the held folder. Immutable, so any thread may use
-/// it.
+/// Name of a file or folder, for the functions of file_io.h. The file or folder need not exist. A
+/// string converts implicitly, as a path. Copies share the held folder. Immutable, so any thread
+/// may use it.
 class HeldPath {
  public:
   HeldPath(std::string path);  // NOLINT(google-explicit-constructor): callers have strings
@@ -22,7 +22,7 @@ class HeldPath {
 
   /// Returns the file or folder `name` in this folder.
   HeldPath operator/(std::string_view name) const;
-  /// Returns the containing folder; for a held folder, itself.
+  /// Returns the folder that contains this file or folder; for a held folder, itself.
   HeldPath folder() const;
   /// Returns this name with `suffix` appended.
   HeldPath operator+(std::string_view suffix) const;
@@ -31,7 +31,7 @@ class HeldPath {
   const std::string& text() const { return text_; }
   /// Returns the last part of the path.
   std::string last_name() const;
-  /// Return the descriptor and the name to pass to openat(2) and similar calls.
+  /// These two return the descriptor and the name to pass to openat(2) and similar calls.
   int at() const;
   const char* name() const { return name_.c_str(); }
 

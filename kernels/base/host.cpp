@@ -13,7 +13,7 @@
 namespace dpt::host_system {
 namespace {
 
-// Limit far above any memory, but low enough that adding used bytes to it does not overflow.
+// Limit that is far above any memory, but so low that adding used bytes to it does not overflow.
 constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
 
 /// Returns the first line of a file, or nothing.
@@ -56,7 +56,7 @@ std::optional<std::uint64_t> number_field(const std::string& path, const std::st
 
 /// Returns the folders of this process's control group for a v1 controller ("" = the v2 tree),
 /// innermost first. Inside a container, the path that the kernel reports may not be visible. The
-/// root of the visible tree is then the container's group, so it is always the last folder.
+/// root of the visible tree is then the container's group. So it is always the last folder.
 std::vector<std::string> group_folders(const std::string& root, const std::string& controller) {
   std::string path;
   std::ifstream groups(root + "/proc/self/cgroup");
@@ -80,7 +80,8 @@ std::vector<std::string> group_folders(const std::string& root, const std::strin
   return folders;
 }
 
-/// Lowers the known limit and free memory to those of a group, if the group's are smaller.
+/// Lowers the known limit and the known free memory to those of a group, if the group's are
+/// smaller.
 void narrow(Memory& memory, const std::string& folder, const char* limit_file,
             const char* usage_file, const char* cache_key) {
   const auto limit = number_in(folder + "/" + limit_file);

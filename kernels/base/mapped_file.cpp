@@ -13,7 +13,7 @@
 namespace dpt {
 
 MappedFile::MappedFile(const std::string& path) {
-  // O_NONBLOCK: opening a pipe without a writer must not block.
+  // Use O_NONBLOCK, because opening a pipe without a writer must not block.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) fail(ErrorKind::data, "{}: cannot be opened: {}", path, std::strerror(errno));
   struct stat status = {};

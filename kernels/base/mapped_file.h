@@ -7,7 +7,7 @@
 
 namespace dpt {
 
-/// Maps a regular file, whose pages are read when first accessed. Throws ErrorKind::data with its
+/// Maps a regular file. Its pages are read when first accessed. Throws ErrorKind::data with its
 /// path.
 class MappedFile {
  public:

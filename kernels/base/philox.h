@@ -1,6 +1,6 @@
-// Philox4x32-10: random numbers as a pure function of (key, counter), so no generator has state and
-// no result depends on thread, rank or resume. Source: Salmon et al., "Parallel random numbers: as
-// easy as 1, 2, 3", SC 2011.
+// Philox4x32-10: random numbers as a pure function of (key, counter). So no generator has state,
+// and no result depends on thread, rank or resume. Source: Salmon et al., "Parallel random numbers:
+// as easy as 1, 2, 3", SC 2011.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,8 @@ DPT_HOST_DEVICE inline float uniform(std::uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1.0p-24F;
 }
 
-/// Returns a uniform integer in [0, n), n >= 1, by multiplication (Lemire); bias below n / 2^32.
+/// Returns a uniform integer in [0, n), n >= 1, by multiplication (Lemire). The bias is below n /
+/// 2^32.
 DPT_HOST_DEVICE inline std::uint32_t below(std::uint32_t bits, std::uint32_t n) {
   return static_cast<std::uint32_t>((static_cast<std::uint64_t>(bits) * n) >> 32);
 }

@@ -33,7 +33,7 @@ std::string hexadecimal(std::string_view bytes) {
 
 bool same_secret(std::string_view a, std::string_view b) {
   unsigned difference = a.size() == b.size() ? 0 : 1;
-  // The number of iterations is the length of `a`, the received text, which its sender knows.
+  // The number of iterations is the length of `a`, the received text. Its sender knows it anyway.
   for (std::size_t i = 0; i < a.size(); ++i) {
     const char other = b.empty() ? '\0' : b[i % b.size()];
     difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(other);

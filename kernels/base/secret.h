@@ -1,4 +1,4 @@
-// Secrets shared by processes: generating them, comparing them, and proving knowledge of one
+// Secrets shared by processes: generating them, comparing them, and proving that one knows a secret
 // without revealing it.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace dpt {
 /// if the system has no source of random bytes.
 std::string random_text(std::size_t bytes);
 
-/// Returns true if `a` and `b` are equal, in time that does not depend on the position of a
+/// Returns true if `a` and `b` are equal. Takes a time that does not depend on the position of a
 /// difference. `a` is the received text.
 bool same_secret(std::string_view a, std::string_view b);
 
@@ -27,13 +27,13 @@ struct ProofEnd {
   std::string_view nonce;
 };
 
-/// Role of the end that gives a proof. The two proofs of a connection differ, so that neither end
-/// can echo the proof that it received.
+/// Role of the end that gives a proof. The proofs of the two ends differ, so that neither can echo
+/// the proof that it received.
 enum class ProofRole { connects, accepts };
 
-/// Returns the 32 bytes of the proof that one end of a connection, which `from` opened to `to`,
-/// knows `key`. `role` says which end. `purpose` separates proofs of different kinds of
-/// connections. No part may contain a space.
+/// Returns 32 bytes that prove that one end of a connection knows `key`. The end `from` opened the
+/// connection to the end `to`; `role` says which of them gives the proof. `purpose` separates
+/// proofs of different kinds of connections. No part may contain a space.
 std::string connection_proof(std::string_view key, std::string_view purpose, ProofRole role,
                              const ProofEnd& from, const ProofEnd& to);
 

@@ -13,7 +13,7 @@ namespace dpt {
 class Sha256 {
  public:
   void add(std::string_view bytes);
-  /// Returns the 32 bytes of the hash; nothing may be added afterwards.
+  /// Returns the 32 bytes of the hash. Nothing may be added afterwards.
   std::string finish();
 
  private:

@@ -1,5 +1,5 @@
-// Time spent in each stage of reading samples, over all threads of the process. Off by default;
-// when on, each sample costs a few reads of the clock.
+// Time spent in each stage of reading samples, over all threads of the process. Off by default.
+// While it is on, each sample costs a few reads of the clock.
 #pragma once
 
 #include <array>

@@ -69,7 +69,7 @@ int run_with_large_stacks(const std::function<int()>& body) {
   if (size >= kEnough) return body();
   std::packaged_task<int()> task(body);
   std::future<int> result = task.get_future();
-  // Signals are for the thread that runs the body, so block them in this one.
+  // Signals are meant for the thread that runs the body, so block them in this one.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -24,8 +24,8 @@ static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler"
 }  // namespace stop_request
 
 /// Throws StopRequested if a stop is requested before training has begun. Later it does nothing,
-/// because the trainer decides where to stop. Call it on any thread whose exceptions are passed on;
-/// it costs two loads.
+/// because the trainer decides where to stop. Call it on any thread whose exceptions are passed on.
+/// It costs two loads.
 inline void check_stop() {
   if (stop_request::is_starting.load(std::memory_order_relaxed) &&
       stop_request::is_requested.load(std::memory_order_relaxed)) {

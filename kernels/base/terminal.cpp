@@ -17,7 +17,7 @@ struct Decoded {
   std::size_t bytes = 1;
 };
 
-/// Returns the first character of `text`, or its first byte if that begins no character. REQUIRES:
+/// Returns the first character of `text`, or its first byte if no character begins there. REQUIRES:
 /// `text` is not empty.
 Decoded decode(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);

@@ -11,9 +11,8 @@
 
 namespace dpt {
 
-/// Returns the text with control characters, except those in `kept`, shown as \xNN, because
-/// untrusted text must not control the reader's terminal. (In UTF-8, C2 80 to C2 9F are control
-/// characters, too.)
+/// Returns the text with control characters, except those in `kept`, shown as \xNN. Untrusted text
+/// must not control the reader's terminal. (In UTF-8, C2 80 to C2 9F are control characters, too.)
 inline std::string printable(std::string_view text, std::string_view kept = {}) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -43,7 +42,7 @@ std::string counted(Count count, const std::string& noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-/// Formats a duration: "4.5 s", or below a second with up to three significant digits: "0.05 s".
+/// Formats a duration: "4.5 s", or "0.05 s" below a second, with up to three significant digits.
 inline std::string seconds_text(std::chrono::steady_clock::duration time) {
   const double seconds = std::chrono::duration<double>(time).count();
   return seconds < 1 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.1f} s", seconds);

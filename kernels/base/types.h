@@ -41,8 +41,8 @@ constexpr const char* name_of(DType type) {
   return "?";
 }
 
-/// An address in a device's memory. The host never dereferences it; only kernels of the backend
-/// that allocated it do.
+/// An address in a device's memory. The host never dereferences it. Only kernels of the backend
+/// that allocated the memory do.
 struct DevPtr {
   std::uintptr_t address = 0;
 
@@ -79,7 +79,7 @@ struct SampleShape {
 enum class TargetKind : std::uint8_t {
   class_index,  ///< a label
   soft_labels,  ///< a probability for each class; the label is the most probable class
-  multi_hot,    ///< 0 to 1 for each output, the degree to which it applies; no label
+  multi_hot,    ///< 0 to 1 for each output, the degree to which the output applies; no label
   values        ///< a number for each output; no label
 };
 

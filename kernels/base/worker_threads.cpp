@@ -16,7 +16,7 @@
 namespace dpt {
 namespace {
 
-/// Owner of the threads, which joins them in its destructor.
+/// Owner of the threads. Joins them in its destructor.
 struct WorkerThreads {
   std::mutex mutex;
   std::condition_variable changed;

@@ -1,5 +1,5 @@
 // xxHash. If the library supports it, the XXH3 functions select the processor's widest vectors at
-// run time, which is 1.5 times as fast on data that is not in a cache.
+// run time. This is 1.5 times as fast on data that is not in a cache.
 #pragma once
 
 #ifdef DPT_XXHASH_DISPATCH

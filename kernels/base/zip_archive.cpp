@@ -26,7 +26,7 @@ class ZipBytes {
       : bytes_(bytes), path_(path) {}
 
   std::uint64_t size() const { return bytes_.size(); }
-  /// Fails unless at least `count` bytes follow the offset. `what` names those bytes.
+  /// Fails unless at least `count` bytes follow the offset. `what` names these bytes.
   void need(std::uint64_t at, std::uint64_t count, const std::string& what) const {
     if (at <= size() && count <= size() - at) return;
     fail(ErrorKind::data,
@@ -62,7 +62,7 @@ class ZipBytes {
   const std::string& path_;
 };
 
-/// Returns the position of the end record, which follows the members and may end with a comment of
+/// Returns the position of the end record. It comes after the members and may end with a comment of
 /// up to 64 KiB.
 std::uint64_t find_end(const ZipBytes& bytes, const std::string& path) {
   constexpr std::uint64_t kMaxComment = 0xffff;
@@ -76,8 +76,8 @@ std::uint64_t find_end(const ZipBytes& bytes, const std::string& path) {
        path);
 }
 
-/// Reads those sizes and offsets that do not fit into their own fields from the zip64 field, which
-/// lies between `at` and `end`.
+/// Reads the sizes and offsets that do not fit into their own fields. They are in the zip64 field,
+/// which lies between `at` and `end`.
 void read_zip64(const ZipBytes& bytes, std::uint64_t at, std::uint64_t end, ZipMember& member) {
   for (; at + 4 <= end;) {
     const std::uint64_t id = bytes.number(at, 2), length = bytes.number(at + 2, 2);
