@@ -1,7 +1,7 @@
 // The formulas of the activation functions as in torch.nn, written once for every backend.
 //
-// A formula has `value(x)` and `gradient(v, dy)`. v is y if kOfY is true, so that backward does not
-// need x and forward may overwrite it; otherwise v is x.
+// A formula has `value(x)` and `gradient(v, dy)`. If kOfY is true, v is y, so backward does not
+// need x, and forward may overwrite it. Otherwise v is x.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@
 
 namespace dpt::activations {
 
-/// Returns 1 / (1 + e^-x); no exponential overflows.
+/// Returns 1 / (1 + e^-x). No exponential overflows.
 DPT_HOST_DEVICE inline float sigmoid(float x) {
   const float e = exp_nonpositive(x < 0.0F ? x : -x);
   return (x < 0.0F ? e : 1.0F) / (1.0F + e);

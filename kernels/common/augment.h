@@ -3,7 +3,7 @@
 // A sample goes through these steps: scale to 0..1 (u8 only), random crop from the zero-padded
 // image, horizontal flip, normalise, erase a rectangle, mix with another sample that went through
 // the same steps. Padding is part of the raw image, as in torchvision's RandomCrop before ToTensor:
-// a padded pixel is a raw zero that is normalised like any other. The draws of a sample are a pure
+// a padded pixel is a raw zero that is normalised like any other. The draws for a sample are a pure
 // function of (seed, epoch, sample id), whatever its batch, thread or device.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace dpt::augment {
 
-/// Random draws of one sample in one epoch. `top` and `left` are the crop's corner in the padded
+/// Random draws for one sample in one epoch. `top` and `left` are the crop's corner in the padded
 /// image.
 struct Draw {
   std::uint32_t top = 0;
@@ -23,8 +23,8 @@ struct Draw {
   bool flip = false;
 };
 
-/// Returns the draw of sample `id`. `tops` and `lefts` are the numbers of possible corners (padded
-/// - crop + 1, at least 1). Words of the block: 0 top, 1 left, 2 flip; 3 is unused.
+/// Returns the draw for sample `id`. `tops` and `lefts` are the numbers of possible corners (padded
+/// - crop + 1, at least 1). The words of the block are 0: top, 1: left, 2: flip; word 3 is unused.
 DPT_HOST_DEVICE inline Draw draw(std::uint64_t seed, std::int64_t epoch, std::int64_t id,
                                  std::uint32_t tops, std::uint32_t lefts, float flip_probability) {
   const philox::Block bits =
@@ -53,9 +53,9 @@ DPT_HOST_DEVICE inline bool is_in(const InputBox& box, int row, int column) {
          column - box.left < box.width;
 }
 
-/// Mixes two values inside InputMix::box, in this order and without a fused multiply-add, like
-/// torchvision's MixUp: partner.mul(1 - lam).add(own.mul(lam)). Returns only the partner's value if
-/// mix.own is 0, because 0 times a non-finite value would not be 0.
+/// Mixes two values inside InputMix::box, in the same order as torchvision's MixUp and without a
+/// fused multiply-add: partner.mul(1 - lam).add(own.mul(lam)). If mix.own is 0, returns just the
+/// partner's value, because 0 times a non-finite value would not be 0.
 DPT_HOST_DEVICE inline float mixed(const InputMix& mix, float own, float partner) {
   return mix.own == 0.0F ? partner : partner * mix.partner + own * mix.own;
 }

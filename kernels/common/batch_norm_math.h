@@ -1,5 +1,5 @@
 // The formulas of batch normalisation (Ioffe, Szegedy 2015; torch.nn.BatchNorm2d), written once for
-// all backends. Moments are a channel's mean and its sum of squared deviations.
+// all backends. The moments of a channel are its mean and its sum of squared deviations.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@ DPT_HOST_DEVICE inline void merge_moment(const MomentMerge& merge, float& mean, 
   squares += other_squares + difference * difference * merge.cross;
 }
 
-/// Returns the factors that merge the moments of two sets of values, either of which may be empty.
+/// Returns the factors that merge the moments of two sets of values. Either set may be empty.
 inline MomentMerge moment_merge(int left, int right, double left_values, double right_values) {
   MomentMerge merge{left, right, 0, 0};
   const double both = left_values + right_values;
@@ -32,7 +32,7 @@ DPT_HOST_DEVICE inline float inverse_deviation(float squares, float values, floa
   return 1.0F / std::sqrt(squares / values + eps);
 }
 
-/// Factor of a channel's weights, and its new bias, after batch norm was folded into the layer.
+/// Factor on a channel's weights, and its new bias, when batch norm is folded into the layer.
 struct FoldedChannel {
   float scale, bias;
 };
@@ -45,18 +45,18 @@ DPT_HOST_DEVICE inline FoldedChannel folded_channel(const NormFold& fold, const 
   return {scale, scale * (bias - params[fold.running_mean + c]) + beta};
 }
 
-/// Returns the unbiased variance times `samples`, the contribution to the running statistics: see
-/// ParamArgs::gradient.
+/// Returns the unbiased variance times `samples`. This is the contribution to the running
+/// statistics: see ParamArgs::gradient.
 DPT_HOST_DEVICE inline float unbiased_sum(float squares, float values, float samples) {
   return squares / (values > 1.0F ? values - 1.0F : 1.0F) * samples;
 }
 
-/// Returns a range's momentum in update number `update`, counted from 1.
+/// Returns the momentum of a range in update number `update`, counted from 1.
 DPT_HOST_DEVICE inline float momentum_at(const RunningRange& range, std::int32_t update) {
   return range.momentum < 0 ? 1.0F / static_cast<float>(update) : range.momentum;
 }
 
-/// Return the momentum of the next update, and of the update that was counted last.
+/// These two return the momentum of the next update, and that of the update counted last.
 DPT_HOST_DEVICE inline float next_momentum(const RunningRange& range, const float* params) {
   return momentum_at(range, UpdateCounter::count(UpdateCounter::next(params[range.counter])));
 }
@@ -70,8 +70,8 @@ DPT_HOST_DEVICE inline bool updates_running(const StepMetrics& metrics) {
          metrics.bad_statistic == 0;
 }
 
-/// Returns the updated running statistic. `sum` adds up the step's contributions of `samples`
-/// samples.
+/// Returns the updated running statistic. `sum` is the sum of the step's contributions, which cover
+/// `samples` samples.
 DPT_HOST_DEVICE inline float running_update(float running, float sum, float samples,
                                             float momentum) {
   return (1.0F - momentum) * running + momentum * (sum / samples);

@@ -13,7 +13,8 @@ inline double mean_of(const std::vector<float>& weights) {
   return std::accumulate(weights.begin(), weights.end(), 0.0) / static_cast<double>(weights.size());
 }
 
-/// Checks the class weights of a loss on `device`, and that the loss has at least one class.
+/// Checks the class weights of a loss, and that the loss has at least one class. `device` is for
+/// messages.
 inline void check_class_weights(const std::string& device, const char* loss, std::int64_t classes,
                                 const std::vector<float>& weights) {
   if (classes < 1) {

@@ -6,8 +6,8 @@
 namespace dpt {
 
 /// Returns the convolution from images of y's shape to images of x's shape with the same weight.
-/// Its backward_data pass computes y, without the bias, from x. Training of the transposed
-/// convolution uses all three of its passes.
+/// Its backward_data pass computes y from x, without the bias. Training of the transposed
+/// convolution uses all three passes of this convolution.
 inline Conv2dDesc transposed_convolution(const ConvTranspose2dDesc& d) {
   Conv2dDesc conv;
   conv.batch = d.batch;

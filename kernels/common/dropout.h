@@ -1,8 +1,8 @@
 // The random masks of dropout, written once for every backend.
 //
 // A mask is a pure function of (seed, layer, step, sample, unit). It is not stored between forward
-// and backward, and neither the partition of a batch nor a resume changes it. A unit is dropped as
-// a whole: an element, or a channel of a sample.
+// and backward. Neither the partition of a batch nor a resume changes it. A unit is what is dropped
+// as a whole: an element, or a channel of a sample.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace dpt::dropout {
 
 /// Number of units whose draws come from one block of random bits.
 inline constexpr std::int64_t kGroup = 4;
-/// Maximum number of units of a sample (exclusive), so that groups fit into 32 bits of the counter.
+/// Limit of the number of units of a sample (exclusive), so that groups fit into 32 bits of the
+/// counter.
 inline constexpr std::int64_t kMaxUnits = std::int64_t{1} << 34;
 
 /// Parameters that the masks of one layer share.
@@ -39,7 +40,8 @@ struct Factors {
   float v[kGroup];
 };
 
-/// Returns the factors of a group. Steps count modulo 2^32: steps 2^32 apart have the same masks.
+/// Returns the factors of a group. Steps count modulo 2^32, so steps 2^32 apart have the same
+/// masks.
 DPT_HOST_DEVICE inline Factors factors(const Masks& masks, std::int64_t step, std::int64_t id,
                                        std::int64_t group) {
   const std::uint64_t low = static_cast<std::uint32_t>(group);

@@ -1,7 +1,7 @@
 // The formulas of elementwise losses as in torch.nn, written once for every backend. Each is a
-// function of an output x, its target y and the weight of its class in `pos_weight`.
+// function of an output x, its target y, and the weight of the output in `pos_weight`.
 //
-// A formula has `value`, `gradient` (d value / d x), and `predicted`, the target that x predicts.
+// A formula has `value`, `gradient` (d value / d x), and `predicted`: the target that x predicts.
 #pragma once
 
 #include <cmath>

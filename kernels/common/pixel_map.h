@@ -1,4 +1,5 @@
-// Relation between the pixels of x and y along one axis (PixelMapDesc), in both directions.
+// Relation between the pixels of x and those of y along one axis (PixelMapDesc), in both
+// directions.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // The order in which every backend adds up the squares of a range (RangeNormsOp), so that the norm
 // has the same bits everywhere. A range is partitioned into tiles. Element i of a tile is added to
-// lane i % kNormLanes. The lanes of each group of kNormGroup are then added by halving, then the
-// groups one after the other, then the tiles one after the other. All sums are in double, in which
-// the square of a float is exact.
+// lane i % kNormLanes. Then the lanes of each group of kNormGroup lanes are added by halving. Then
+// the groups are added one after the other, and at last the tiles one after the other. All sums are
+// in double, in which the square of a float is exact.
 #pragma once
 
 #include <cmath>

@@ -47,7 +47,8 @@ DPT_HOST_DEVICE inline float sample_sum(const MetricSum& sum, const RowFacts& fa
   return 0;
 }
 
-/// Adds `of_samples`, the total of `kind` over some samples, to its sum in StepMetrics.
+/// Adds `of_samples` to the sum for `kind` in StepMetrics. `of_samples` is the total of `kind` over
+/// some samples.
 DPT_HOST_DEVICE inline void add_to_sum(SplitSum& sum, const MetricSum& kind, double of_samples) {
   if (kind.kind == SampleSum::top_k) {
     sum.add_count(static_cast<std::int64_t>(of_samples));
@@ -56,10 +57,10 @@ DPT_HOST_DEVICE inline void add_to_sum(SplitSum& sum, const MetricSum& kind, dou
   }
 }
 
-/// Returns true if output c ranks above the label's.
+/// Returns true if output c ranks above the label's output.
 DPT_HOST_DEVICE inline bool is_above(float value, std::int32_t c, float at_label,
                                      std::int32_t label) {
-  // Every output is above a label's output that is NaN.
+  // If the label's output is NaN, every output ranks above it.
   return !(value < at_label || (value == at_label && c >= label));
 }
 

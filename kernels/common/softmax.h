@@ -10,12 +10,12 @@
 
 namespace dpt {
 
-/// Returns e^x for x <= 0 with a relative error below 2^-22; 0 below -87 (where fp32 leaves its
-/// normal range), NaN for NaN. Method: x = n ln 2 + r with |r| <= ln 2 / 2, e^r by its Taylor
-/// polynomial, and 2^n through the exponent bits.
+/// Returns e^x for x <= 0 with a relative error below 2^-22. Returns 0 below -87 (where fp32 leaves
+/// its normal range), and NaN for NaN. Method: x = n ln 2 + r with |r| <= ln 2 / 2. Computes e^r by
+/// its Taylor polynomial, and 2^n through the exponent bits.
 DPT_HOST_DEVICE inline float exp_nonpositive(float x) {
   constexpr float kLog2E = 0x1.715476p+0F;
-  // Adding kRound rounds to an integer, which is then in the low bits of the sum.
+  // Adding kRound rounds to an integer, which the low bits of the sum then contain.
   constexpr float kRound = 0x1.8p+23F;
   constexpr float kLn2High = 0x1.62e4p-1F, kLn2Low = 0x1.7f7d1cp-20F;
   const float in = x < -87.0F ? -87.0F : x;
@@ -30,17 +30,17 @@ DPT_HOST_DEVICE inline float exp_nonpositive(float x) {
   p = p * r + 0.5F;
   p = p * r + 1.0F;
   p = p * r + 1.0F;
-  // Use the builtin instead of std::bit_cast, because device code may call it.
+  // Use the builtin instead of std::bit_cast, because device code may call the builtin.
   const std::uint32_t exponent = (__builtin_bit_cast(std::uint32_t, shifted) -
                                   __builtin_bit_cast(std::uint32_t, kRound) + 127U)
                                  << 23;
-  // Select by masking the bits instead of a condition, so that compilers create no branch.
+  // Select by masking the bits instead of by a condition, so that compilers create no branch.
   const std::uint32_t keep = x < -87.0F ? 0U : ~0U;
   return p * __builtin_bit_cast(float, exponent& keep);
 }
 
-/// Number of partial results of a row. Element c goes to partial result c % kSoftmaxLanes, which
-/// allows vectors and fixes the order of every sum.
+/// Number of partial results of a row. Element c goes to partial result c % kSoftmaxLanes. This
+/// allows vectors, and fixes the order of every sum.
 inline constexpr std::int32_t kSoftmaxLanes = 8;
 
 /// Calls use(c, lane) for every element of a row.
@@ -66,7 +66,7 @@ DPT_HOST_DEVICE inline double lane_sum(std::int32_t classes, const Term& term) {
 
 struct LargestLogit {
   float value = 0;
-  std::int32_t index = 0;  ///< the first one of equal values
+  std::int32_t index = 0;  ///< the first index if several logits are equal
 };
 
 DPT_HOST_DEVICE inline LargestLogit largest_logit(const float* logits, std::int32_t classes) {
@@ -83,8 +83,8 @@ DPT_HOST_DEVICE inline LargestLogit largest_logit(const float* logits, std::int3
   return largest;
 }
 
-/// Returns the probability of a class. `exponential` is e^logit and `exponentials` is the sum of
-/// all; logits are relative to the largest one.
+/// Returns the probability of a class. `exponential` is e^logit, and `exponentials` is the sum over
+/// all classes. Logits are relative to the largest one.
 DPT_HOST_DEVICE inline float softmax_output(float exponential, double exponentials) {
   return static_cast<float>(static_cast<double>(exponential) / exponentials);
 }
@@ -100,11 +100,10 @@ DPT_HOST_DEVICE inline void softmax_outputs(const float* logits, std::int32_t cl
 
 struct SoftmaxRow {
   float loss = 0;
-  std::int32_t prediction = 0;  ///< index of the largest logit, the first one of equal values
+  std::int32_t prediction = 0;  ///< index of the largest logit; the first if several are equal
 };
 
-/// Sums over a row's logits that the loss and the gradient need. Logits are relative to the largest
-/// one.
+/// Sums over a row's logits, for the loss and the gradient. Logits are relative to the largest one.
 struct SoftmaxSums {
   double exponentials = 0;  ///< sum of e^logit
   double logits = 0;        ///< sum of the logits times their weights; used with smoothing only
@@ -119,8 +118,8 @@ struct ClassWeights {
   DPT_HOST_DEVICE float of(std::int32_t c) const { return weights ? weights[c] : 1.0F; }
 };
 
-/// Returns the loss of a row. `weight` is the weight of the label's class, `mean_weight` the mean
-/// over all classes.
+/// Returns the loss of a row. `weight` is the weight of the label's class, and `mean_weight` is the
+/// mean over all classes.
 DPT_HOST_DEVICE inline float softmax_loss(const SoftmaxSums& sums, std::int32_t classes,
                                           float smoothing, float weight = 1,
                                           double mean_weight = 1) {
@@ -142,30 +141,32 @@ class SoftmaxGradient {
         spread_(smoothing / static_cast<float>(classes) * scale),
         at_label_((1.0F - smoothing) * scale) {}
   /// Prepares the gradient of the class-weighted loss. `weight` is the weight of the label's class,
-  /// `mean_weight` the mean over all classes.
+  /// and `mean_weight` is the mean over all classes.
   DPT_HOST_DEVICE SoftmaxGradient(double sum_of_exponentials, std::int32_t classes, float smoothing,
                                   float scale, float weight, double mean_weight)
       : SoftmaxGradient(sum_of_exponentials, classes, smoothing, scale) {
-    // Sum of the weighted, smoothed targets.
+    // The sum of the weighted, smoothed targets.
     const double mass = (1.0 - static_cast<double>(smoothing)) * static_cast<double>(weight) +
                         static_cast<double>(smoothing) * mean_weight;
     factor_ = static_cast<float>(static_cast<double>(scale) * mass / sum_of_exponentials);
     at_label_ *= weight;
   }
-  /// Returns the gradient of an element other than the label's, with this e^logit and class weight.
+  /// Returns the gradient of an element other than the label's. `exponential` is its e^logit, and
+  /// `weight` its class weight.
   DPT_HOST_DEVICE float other(float exponential, float weight = 1) const {
     return exponential * factor_ - spread_ * weight;
   }
-  /// Returns the value to subtract from the result of `other` for the label.
+  /// Returns the value to subtract from the result of `other` to get the gradient of the label's
+  /// element.
   DPT_HOST_DEVICE float at_label() const { return at_label_; }
 
  private:
   float factor_, spread_, at_label_;
 };
 
-/// Computes the cross-entropy of softmax(logits) against `label`, as torch.nn.CrossEntropyLoss with
-/// label_smoothing and weight. If `gradient` is given, writes scale * d loss / d logits to it; it
-/// may be the memory of the logits. REQUIRES: 0 <= label < classes.
+/// Computes the cross-entropy of softmax(logits) against `label`, like torch.nn.CrossEntropyLoss
+/// with label_smoothing and weight. If `gradient` is given, writes scale * d loss / d logits to it.
+/// It may be the memory of the logits. REQUIRES: 0 <= label < classes.
 DPT_HOST_DEVICE inline SoftmaxRow softmax_cross_entropy(const float* logits, std::int32_t classes,
                                                         std::int32_t label, float smoothing,
                                                         float scale, float* gradient,
@@ -219,7 +220,7 @@ struct SoftTargets {
     return (values[c] * (1.0F - smoothing) + smoothing / static_cast<float>(classes)) *
            weights.of(c);
   }
-  /// Returns the contribution of class c to the loss; the logit is relative to the largest one.
+  /// Returns the contribution of class c to the loss. `logit` is relative to the largest one.
   DPT_HOST_DEVICE double loss(std::int32_t c, float logit, double log_sum) const {
     const float target = of(c);
     // A class with probability 0 may have a logit of minus infinity.
@@ -227,7 +228,8 @@ struct SoftTargets {
   }
 };
 
-/// Returns scale * d loss / d logit of a class with the given target. `factor` is soft_factor(...).
+/// Returns scale * d loss / d logit of a class with the given target. `factor` is the result of
+/// soft_factor.
 DPT_HOST_DEVICE inline float soft_gradient(float exponential, float factor, float target,
                                            float scale) {
   return exponential * factor - target * scale;
@@ -237,9 +239,8 @@ DPT_HOST_DEVICE inline float soft_factor(double sum_of_exponentials, double mass
   return static_cast<float>(static_cast<double>(scale) * mass / sum_of_exponentials);
 }
 
-/// Computes the cross-entropy of softmax(logits) against probabilities, as
-/// torch.nn.CrossEntropyLoss with probabilities as targets. `gradient` is as in
-/// softmax_cross_entropy.
+/// Computes the cross-entropy of softmax(logits) against probabilities, like
+/// torch.nn.CrossEntropyLoss with such targets. `gradient` is as in softmax_cross_entropy.
 DPT_HOST_DEVICE inline SoftmaxRow soft_cross_entropy(const float* logits,
                                                      const SoftTargets& targets, float scale,
                                                      float* gradient) {

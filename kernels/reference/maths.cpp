@@ -27,7 +27,7 @@ void set_inputs(Maths& maths, std::int64_t batch, std::span<const SampleShape> i
   }
 }
 
-/// Completes the mathematics of an operation without parameters.
+/// Adds forward and backward to the sizes of an operation without parameters.
 template <class Forward, class Backward>
 Maths with(Maths maths, const Forward& forward, const Backward& backward) {
   maths.forward = [=](const Values& x, const Params&) { return forward(x); };

@@ -23,8 +23,8 @@ struct Derivatives {
 };
 
 /// An operation described as mathematics: sizes and functions. Dropout draws for the samples 0, 1,
-/// ... and step 0. Batch norm with running statistics has them as its third and fourth parameters,
-/// which have no gradients.
+/// ... and step 0. If batch norm uses running statistics, they are its third and fourth parameters,
+/// and have no gradients.
 struct Maths {
   std::size_t x = 0, y = 0;         ///< elements
   std::vector<std::size_t> params;  ///< elements of each; 0 if the operation lacks it

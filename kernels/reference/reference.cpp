@@ -15,7 +15,8 @@ namespace dpt::reference {
 namespace {
 
 /// Calls use(x_at, y_at, tap) for every pixel of a convolution's output and every tap of the kernel
-/// that falls on the image: the indices of the two pixels' first channels, and the tap's number.
+/// that falls on the image. x_at and y_at are the indices of the two pixels' first channels, and
+/// tap is the tap's number.
 template <class Use>
 void for_conv_taps(const Conv2dDesc& d, const Use& use) {
   for (std::int64_t n = 0; n < d.batch; ++n) {
@@ -51,7 +52,7 @@ void add_bias(const Values& bias, Values& image) {
   for_channels(image, bias.size(), [&](std::size_t i, std::size_t c) { image[i] += bias[c]; });
 }
 
-/// Adds `factor` times `count` values to others.
+/// Adds `factor` times `values` to `to`, for `count` elements.
 void add_scaled(double* to, double factor, const double* values, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] += factor * values[i];
 }
@@ -60,7 +61,7 @@ bool are_finite(const Values& values) {
   return std::all_of(values.begin(), values.end(), [](double v) { return std::isfinite(v); });
 }
 
-/// The values of an image's pixels that a sum of products cannot skip, pixel after pixel.
+/// The values of an image that a sum of products cannot skip, pixel after pixel.
 class Factors {
  public:
   struct Factor {
@@ -68,7 +69,7 @@ class Factors {
     double value;
   };
 
-  /// Skips zeros if `skips`: they add nothing unless the other factor is non-finite.
+  /// Skips zeros if `skips`. Zeros add nothing, unless the other factor is non-finite.
   Factors(const Values& image, std::int64_t channels, bool skips) : channels_(channels) {
     const std::size_t pixels = image.size() / static_cast<std::size_t>(channels);
     begins_.reserve(pixels + 1);
@@ -81,7 +82,7 @@ class Factors {
     }
     begins_.push_back(factors_.size());
   }
-  /// Returns those of the pixel whose first channel is element `at` of the image.
+  /// Returns the factors of the pixel whose first channel is element `at` of the image.
   std::span<const Factor> of_pixel(std::int64_t at) const {
     const auto pixel = static_cast<std::size_t>(at / channels_);
     return std::span(factors_).subspan(begins_[pixel], begins_[pixel + 1] - begins_[pixel]);
@@ -93,8 +94,8 @@ class Factors {
   std::vector<std::size_t> begins_;
 };
 
-/// The three sums of products of a convolution. They skip the products of zeros, so that inputs
-/// with few other values cost little.
+/// The three sums of products of a convolution. They skip products with zero, so that inputs with
+/// few other values cost little.
 class ConvSums {
  public:
   explicit ConvSums(const Conv2dDesc& d)
@@ -168,7 +169,7 @@ void for_windows(const Pool2dDesc& d, const Window& window) {
           inputs.clear();
           std::int64_t padded = 0;
           if (d.adaptive) {
-            // From floor(o * in / out) to ceil((o + 1) * in / out).
+            // The window goes from floor(o * in / out) to ceil((o + 1) * in / out).
             const std::int64_t last_h = ((oh + 1) * d.in.h + d.out.h - 1) / d.out.h;
             const std::int64_t last_w = ((ow + 1) * d.in.w + d.out.w - 1) / d.out.w;
             for (std::int64_t ih = oh * d.in.h / d.out.h; ih < last_h; ++ih) {
@@ -185,7 +186,7 @@ void for_windows(const Pool2dDesc& d, const Window& window) {
             for (std::int64_t kw = 0; kw < d.kernel.w; ++kw) {
               const std::int64_t ih = oh * d.stride.h - d.padding.h + kh * d.dilation.h;
               const std::int64_t iw = ow * d.stride.w - d.padding.w + kw * d.dilation.w;
-              // Elements beyond the padded input are ceil_mode's overhang; they never count.
+              // Elements beyond the padded input are ceil_mode's overhang. They never count.
               if (ih < d.in.h + d.padding.h && iw < d.in.w + d.padding.w) ++padded;
               if (ih < 0 || iw < 0 || ih >= d.in.h || iw >= d.in.w) continue;
               inputs.push_back(
@@ -203,8 +204,8 @@ void for_windows(const Pool2dDesc& d, const Window& window) {
   }
 }
 
-/// Returns the element that wins a max-pooling window: the last NaN if any, otherwise the first of
-/// the largest.
+/// Returns the element that wins a max-pooling window: the last NaN if there is one, otherwise the
+/// first of the largest elements.
 std::size_t winner(const Values& x, const std::vector<std::size_t>& inputs) {
   std::size_t best = inputs.front();
   for (const std::size_t i : inputs) {
@@ -540,7 +541,7 @@ ChannelStatistics running_statistics(const BatchNormDesc& d, const RunningNormPa
   return s;
 }
 
-/// Sums of a backward pass for each channel: of dy, and of dy times the normalised x.
+/// Sums of a backward pass for each channel: the sum of dy, and that of dy times the normalised x.
 struct ChannelSums {
   Values dy, product;
 };

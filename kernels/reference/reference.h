@@ -1,5 +1,5 @@
 // Plain double-precision implementations of every operation, forward and backward, written to be
-// easy to read. Tests and the self check of kernels compare the backends with them. Activations are
+// easy to read. Tests and the self check compare the backends' kernels with them. Activations are
 // (batch, h, w, c), convolution weights (out, kh, kw, in/groups), linear weights (out, in), as in
 // kernels/backend.h.
 #pragma once
@@ -13,7 +13,8 @@ namespace dpt::reference {
 
 using Values = std::vector<double>;
 
-/// Computes the convolution alone, (batch, conv_out), and adds `bias` unless it is empty.
+/// Computes the convolution alone, with the output (batch, conv_out). Adds `bias` unless it is
+/// empty.
 Values conv(const Conv2dDesc& d, const Values& x, const Values& weight, const Values& bias);
 
 /// Gradients of an operation with parameters.
@@ -27,8 +28,8 @@ Values conv2d(const Conv2dDesc& d, const Values& x, const Values& weight, const 
 Gradients conv2d_backward(const Conv2dDesc& d, const Values& x, const Values& weight,
                           const Values& bias, Values dy);
 
-/// Computes a transposed convolution. Relative to the convolution that it transposes, y and dy have
-/// the place of the input, x and dx that of the output.
+/// Computes a transposed convolution. In the convolution that it transposes, y and dy take the
+/// place of the input, and x and dx that of the output.
 Values conv_transpose2d(const ConvTranspose2dDesc& d, const Values& x, const Values& weight,
                         const Values& bias);
 Gradients conv_transpose2d_backward(const ConvTranspose2dDesc& d, const Values& x,
@@ -53,7 +54,7 @@ Values dropout_factors(const DropoutDesc& d, const std::vector<std::int64_t>& id
                        std::int64_t step);
 Values product(const Values& a, const Values& b);
 
-/// Sums the inputs. `x` holds all inputs, one after another; the gradient has the same order.
+/// Sums the inputs. `x` holds all inputs, one after another. The gradient has the same order.
 Values sum(const SumDesc& d, const Values& x);
 Values sum_backward(const SumDesc& d, const Values& x, Values dy);
 
@@ -67,17 +68,17 @@ Gradients batch_norm_backward(const BatchNormDesc& d, const Values& x, const Val
 struct RunningNormParams {
   const Values &weight, &bias, &mean, &variance;
 };
-/// Normalises each channel with its running statistics, which have no gradients.
+/// Normalises each channel with its running statistics. They have no gradients.
 Values running_norm(const BatchNormDesc& d, const Values& x, const RunningNormParams& params);
 Gradients running_norm_backward(const BatchNormDesc& d, const Values& x,
                                 const RunningNormParams& params, Values dy);
 
-/// Returns for each window of max pooling how far its second-largest element is below the largest;
-/// infinity for a window of one element, and for every window of average pooling.
+/// Returns, for each window of max pooling, how far its second-largest element is below the
+/// largest. Infinity for a window of one element, and for every window of average pooling.
 Values pool_margins(const Pool2dDesc& d, const Values& x);
 
-/// Pools x. The last NaN wins a window of max pooling if there is any, otherwise the first of the
-/// largest elements.
+/// Pools x. A window of max pooling is won by its last NaN, if there is one, otherwise by the first
+/// of its largest elements.
 Values pool(const Pool2dDesc& d, const Values& x);
 Values pool_backward(const Pool2dDesc& d, const Values& x, const Values& dy);
 
@@ -89,8 +90,8 @@ struct CrossEntropy {
   std::int64_t correct = 0, labelled = 0;
 };
 
-/// Computes the loss of torch.nn.CrossEntropyLoss, summed. labels[k] and row k of `targets`, which
-/// has the shape d.targets, belong to sample k.
+/// Computes the loss of torch.nn.CrossEntropyLoss, summed over samples. labels[k] and row k of
+/// `targets` belong to sample k. `targets` has the shape d.targets.
 CrossEntropy cross_entropy(const CrossEntropyDesc& d, const Values& logits,
                            const std::vector<std::int32_t>& labels, double scale,
                            const Values& targets = {});

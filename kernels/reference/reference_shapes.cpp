@@ -10,7 +10,7 @@ std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Calls use(input_index, y_index) for every element; input_index counts through the inputs, one
+/// Calls use(input_index, y_index) for every element. input_index counts through all inputs, one
 /// after another.
 template <class Use>
 void for_concat(const ConcatDesc& d, const Use& use) {
@@ -36,7 +36,7 @@ void for_concat(const ConcatDesc& d, const Use& use) {
   }
 }
 
-/// Calls use(a_index, b_index, y_index) for every element; both input indices count through the
+/// Calls use(a_index, b_index, y_index) for every element. Both input indices count through the two
 /// inputs, one after another.
 template <class Use>
 void for_product(const ProductDesc& d, const Use& use) {

@@ -6,7 +6,7 @@
 
 namespace dpt::reference {
 
-/// Concatenates the inputs. `x` holds all inputs, one after another; the gradient has the same
+/// Concatenates the inputs. `x` holds all inputs, one after another. The gradient has the same
 /// order.
 Values concat(const ConcatDesc& d, const Values& x);
 Values concat_backward(const ConcatDesc& d, const Values& dy);

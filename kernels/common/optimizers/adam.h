@@ -1,12 +1,12 @@
-// Adam and AdamW as torch.optim.Adam and AdamW, which differ in how weight decay is applied.
+// Adam and AdamW as torch.optim.Adam and AdamW. They differ in how weight decay is applied.
 #pragma once
 
 #include "kernels/common/optimizers/adam_averages.h"
 
 namespace dpt {
 
-/// States: the running averages of the gradient and of its square; with amsgrad also the maximum of
-/// the latter.
+/// States: the running averages of the gradient and of its square. With amsgrad, also the maximum
+/// of the average of the square.
 template <bool kAmsgrad>
 struct AdamFormula {
   static constexpr int kStates = kAmsgrad ? 3 : 2;

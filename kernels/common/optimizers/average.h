@@ -1,5 +1,5 @@
-// A running average of the weights. It is not an optimizer, but a pass over the same flat buffers:
-// the formula's parameter is the average, and its gradient is the updated weights.
+// A running average of the weights. It is not an optimizer, but a pass over the same flat buffers.
+// The formula's parameter is the average, and its gradient is the updated weights.
 #pragma once
 
 #include "kernels/common/optimizers/formula.h"

@@ -1,17 +1,19 @@
-// Contract of an optimizer's formula, and the functions that it may use. Each formula is one header
-// of this folder, written once for every backend: a struct with
+// Contract of an optimizer's formula, and the functions that a formula may use. Each formula is one
+// header of this folder, written once for every backend. It is a struct with
 //
 //   static constexpr int kStates;  // flat buffers of state, at most kMaxOptimizerStates
 //   struct Step { ... };           // constant over one update; computed by the host, in double
 //   template <class T>
 //   DPT_HOST_DEVICE static void update(const Step& step, T& param, T grad, T* state);
 //
-// `update` is for one element: T is float, or a pack of floats with arithmetic operators and the
-// functions below. `grad` has been clipped, and negated to maximise. Branches may depend on `step`
-// only. No term may be fused into a multiply-add by hand, and the compilers do not fuse either
-// (-ffp-contract=off, -fmad=false), so every device and instruction set gives the same bits.
+// `update` is for one element. T is float, or a pack of floats with arithmetic operators and the
+// functions below. `grad` has been clipped, and negated if the optimizer maximises. Branches may
+// depend on `step` only. No term may be fused into a multiply-add by hand, and the compilers do not
+// fuse either (-ffp-contract=off, -fmad=false), so every device and instruction set gives the same
+// bits.
 //
-// A formula that needs norms of layers takes two passes over each range, which is one parameter:
+// A formula that needs norms of layers takes two passes over each range, which is then one
+// parameter:
 //
 //   static constexpr bool kPreparesStates;  // true: `prepare` writes the states, not `update`
 //   template <class T>  // the values whose norms `update` needs
@@ -31,16 +33,16 @@
 
 namespace dpt {
 
-// ---- Scalar functions; each backend defines the same for packs ---------------------------------
+// ---- Scalar functions; each backend defines the same functions for packs -----------------------
 
 DPT_HOST_DEVICE inline float square_root(float x) {
   return sqrtf(x);
 }
-/// Returns the larger of two; NaN if either is NaN, like torch.maximum.
+/// Returns the larger of two numbers; NaN if either is NaN, like torch.maximum.
 DPT_HOST_DEVICE inline float larger(float a, float b) {
   return a != a || a > b ? a : b;
 }
-/// Returns -1, 0 or 1; NaN stays NaN, unlike in torch.sign, so that a bad step shows.
+/// Returns -1, 0 or 1. NaN stays NaN, unlike in torch.sign, so that a bad step shows.
 DPT_HOST_DEVICE inline float sign_of(float x) {
   return x > 0 ? 1.0F : x < 0 ? -1.0F : x;
 }
@@ -59,7 +61,7 @@ constexpr bool updates_states() {
   return true;
 }
 
-/// Updates an element. `ratio` is used only by formulas with norms.
+/// Updates an element. Only formulas with norms use `ratio`.
 template <class Formula, class T>
 DPT_HOST_DEVICE inline void apply_formula(const typename Formula::Step& step,
                                           [[maybe_unused]] float ratio, T& param, T grad,

@@ -1,5 +1,6 @@
 // The list of all formulas. The loops of every backend are instantiated from this list. An
-// OptimizerDesc identifies its formula by the index in the list, which is never stored in files.
+// OptimizerDesc identifies its formula by its index in the list. The index is never stored in
+// files.
 #pragma once
 
 #include "kernels/common/optimizers/adadelta.h"

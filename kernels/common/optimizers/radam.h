@@ -11,11 +11,11 @@ struct RAdamFormula {
   static constexpr int kStates = 2;
 
   struct Step : AdamAverages {
-    /// lr / (1 - beta1^t); for an adaptive update, also times the rectification and sqrt(1 -
-    /// beta2^t).
+    /// lr / (1 - beta1^t). For an adaptive update, this is multiplied by the rectification and by
+    /// sqrt(1 - beta2^t).
     float step_size = 0;
-    /// True if the variance of the adaptive learning rate is tractable, which it is not in the
-    /// first updates.
+    /// True if the variance of the adaptive learning rate is tractable. It is not in the first
+    /// updates.
     bool is_adaptive = false;
   };
 

@@ -1,12 +1,12 @@
-// RMSprop as torch.optim.RMSprop, which adds eps after the square root.
+// RMSprop as torch.optim.RMSprop: eps is added after the square root.
 #pragma once
 
 #include "kernels/common/optimizers/formula.h"
 
 namespace dpt {
 
-/// States: the running average of the squared gradient; with momentum, its buffer; if centered, the
-/// running average of the gradient.
+/// States: the running average of the squared gradient; with momentum, also the momentum buffer; if
+/// centered, also the running average of the gradient.
 template <bool kMomentum, bool kCentered>
 struct RmspropFormula {
   static constexpr int kStates = 1 + (kMomentum ? 1 : 0) + (kCentered ? 1 : 0);
@@ -27,8 +27,8 @@ struct RmspropFormula {
     if constexpr (kCentered) {
       T& mean = state[kMomentum ? 2 : 1];
       mean = mean + (grad - mean) * step.one_minus_alpha;
-      // Rounding can make the variance negative if the gradient hardly varies; in PyTorch the
-      // weight then becomes NaN.
+      // Rounding can make the variance negative if the gradient hardly varies. In PyTorch, the
+      // weight would then become NaN.
       variance = larger(square - mean * mean, square * 0.0F);
     }
     const T denominator = square_root(variance) + step.eps;

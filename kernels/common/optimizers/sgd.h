@@ -17,7 +17,7 @@ struct SgdFormula {
     float keep = 0;  ///< factor of the old momentum buffer: momentum
     float gain = 1;  ///< factor of the gradient in the new buffer: 1 - dampening
     bool nesterov = false;
-    /// True in the first step, in which the buffer is set to the gradient.
+    /// True in the first step, which sets the buffer to the gradient.
     bool is_first = false;
   };
 
